@@ -1,0 +1,1 @@
+//! The node agent: proposes, reshapes at start, ticks, reports, and says how it is.

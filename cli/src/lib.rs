@@ -1,0 +1,1 @@
+//! The one place where concrete types meet: the berth program.

@@ -1,0 +1,1 @@
+//! The fake virt driver: a machine described by one TOML file.

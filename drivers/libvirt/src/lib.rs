@@ -1,0 +1,1 @@
+//! The libvirt virt driver: what libvirtd and sysfs say of this host, as a HostView.

@@ -1,0 +1,1 @@
+//! What every service shares at the door: microversions, error documents, request ids, tokens.

@@ -1,0 +1,1 @@
+//! OpenStack's Placement API over OpenStack's own schema, as one router.

@@ -1,0 +1,1 @@
+//! The test harness: peers, machines, faults. Nothing imports this crate.

@@ -1,0 +1,84 @@
+#!/bin/bash
+# Installs the Debian packages that a piece of work needs and that are not there yet.
+#
+# Usage:  need.sh GROUP...        groups: build node peers
+#
+#   build   to compile berth: a C compiler, libvirt's headers
+#   node    to be a hypervisor: libvirt and QEMU
+#   peers   to test against real services: Python with venv, MariaDB's server program
+#
+# Asks nothing, starts no service, removes nothing. Where all is there it only looks (dpkg), and says nothing.
+# Called by the Makefile; with another package system install the same things by hand and set BERTH_NEED=skip.
+set -eu -o pipefail
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+
+BUILD="gcc libc6-dev pkg-config libvirt-dev make"
+NODE="libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 util-linux"
+# The -core packages hold the programs and no system service, so that no database of ours starts beside yours.
+PEERS="ca-certificates python3 python3-venv python3-dev mariadb-server-core mariadb-client-core util-linux"
+
+fail() {
+    printf 'need: %s\n' "$*" >&2
+    exit 1
+}
+
+installed() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+missing() {
+    local package
+    for package; do installed "$package" || printf '%s ' "$package"; done
+}
+
+apt() {
+    apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold \
+        -o DPkg::Lock::Timeout=300 "$@"
+}
+
+# QEMU's pieces must be of one version: a newer qemu-utils (from backports, say) blocks the stock emulator. Then
+# qemu-utils follows it rather than being removed.
+install_packages() {
+    apt --no-remove install "$@" && return 0
+    case " $* " in
+    *" qemu-system-x86 "*)
+        installed qemu-utils || return 1
+        local version
+        version=$(apt-cache policy qemu-system-x86 | sed -n 's/^ *Candidate: \([^+]*\).*/\1/p')
+        version=$(apt-cache madison qemu-utils | awk -F'|' -v like="$version" 'index($2, like) {gsub(/ /, "", $2); print $2; exit}')
+        [ -n "$version" ] || return 1
+        echo "need: qemu-utils goes to $version, the version of the emulator"
+        apt --no-remove --allow-downgrades install "$@" "qemu-utils=$version"
+        ;;
+    *) return 1 ;;
+    esac
+}
+
+main() {
+    [ "${BERTH_NEED:-}" != skip ] || return 0
+    local wanted="" group
+    for group; do
+        case $group in
+        build) wanted="$wanted $BUILD" ;;
+        node) wanted="$wanted $NODE" ;;
+        peers) wanted="$wanted $PEERS" ;;
+        *) fail "unknown group '$group'; the groups are build, node, peers" ;;
+        esac
+    done
+    command -v dpkg-query >/dev/null || fail "this is not a Debian system: install by hand what stands for:$wanted; then set BERTH_NEED=skip"
+    local lacking
+    # shellcheck disable=SC2086 # a list of words
+    lacking=$(missing $wanted)
+    [ -n "$lacking" ] || return 0
+    [ "$(id -u)" = 0 ] || fail "these packages are missing, and only root can install them: $lacking"
+    echo "need: installing $lacking"
+    # shellcheck disable=SC2086
+    if ! install_packages $lacking 2>/dev/null; then
+        echo "need: the package lists may be old; refreshing them"
+        apt-get -qq -o DPkg::Lock::Timeout=300 update || true
+        # shellcheck disable=SC2086
+        install_packages $lacking || fail "apt-get could not install: $lacking (its own words are above). Mend apt (network, sources, disk), then run the same command again"
+    fi
+}
+
+main "$@"

@@ -1,0 +1,147 @@
+#!/bin/bash
+# Makes the real services that tests talk to: OpenStack Placement and Keystone from PyPI, pinned by requirements.txt,
+# and empty databases of theirs as templates, so that a test starts one by copying a file.
+#
+# Usage:  install.sh [DIR]        DIR: default $BERTH_PEERS, else target/peers beside Cargo.toml
+#
+# Runs twice as well as once: a stamp file holds a hash of everything that decides the result. Where it still holds,
+# nothing is done. Packages of the system come from packaging/scripts/need.sh peers.
+set -eu -o pipefail
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(dirname "$(dirname "$HERE")")
+PEERS=$(realpath -m "${1:-${BERTH_PEERS:-$ROOT/target/peers}}")
+VENV=$PEERS/venv
+TEMPLATES=$PEERS/templates
+
+say() { printf 'peers: %s\n' "$*"; }
+fail() {
+    printf 'peers: %s\n' "$*" >&2
+    exit 1
+}
+
+# The distribution's Python before one of the user's own making: uWSGI is compiled against it.
+find_python() {
+    local python
+    for python in "${BERTH_PYTHON:-}" /usr/bin/python3 python3; do
+        [ -n "$python" ] || continue
+        "$python" -c 'import ensurepip, sqlite3, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
+        command -v "$python"
+        return
+    done
+    fail "no Python 3.11 or newer with venv was found; on Debian: apt-get install python3-venv python3-dev, or name one in BERTH_PYTHON"
+}
+
+# Runs a step quietly; its words come out only when it fails.
+quietly() {
+    local log=$PEERS/$1.log
+    shift
+    "$@" >"$log" 2>&1 || {
+        tail -n 25 "$log" >&2
+        return 1
+    }
+}
+
+make_venv() {
+    say "installing Placement and Keystone into $VENV (about a minute)"
+    rm -rf "$VENV"
+    quietly venv "$PYTHON" -m venv "$VENV" || fail "could not make a virtual environment with $PYTHON; on Debian: apt-get install python3-venv"
+    quietly pip "$VENV/bin/python" -m pip install --no-input --disable-pip-version-check -r "$HERE/requirements.txt" ||
+        fail "pip could not install requirements.txt (its last words are above); it needs a package index (network), a C compiler and python3-dev"
+}
+
+# Both databases hold the standard traits and resource classes already: two workers that fill them at once on SQLite fail.
+placement_template() {
+    local name=$1 url=$2 etc=$PEERS/etc-placement
+    mkdir -p "$etc"
+    printf '[api]\nauth_strategy = noauth2\n[placement_database]\nconnection = %s\n' "$url" >"$etc/placement.conf"
+    export OS_PLACEMENT_CONFIG_DIR=$etc
+    quietly "placement-$name" "$VENV/bin/placement-manage" --config-file "$etc/placement.conf" db sync ||
+        fail "placement-manage db sync failed on $name (its last words are above)"
+    quietly "placement-$name-traits" "$VENV/bin/python" -c 'import placement.wsgi.api' ||
+        fail "Placement could not write its standard traits on $name (its last words are above)"
+    rm -r "$etc"
+}
+
+# A data directory, never running: each test process copies it and starts a server of its own on the copy.
+mariadb_template() {
+    local data=$TEMPLATES/mariadb run=$PEERS/mariadb-run pid
+    local server="mariadbd --no-defaults --datadir=$data --socket=$run/sock --pid-file=$run/pid --skip-networking --user=root"
+    # Small logs: the directory is copied for each test process.
+    server="$server --innodb-log-file-size=4M --innodb-buffer-pool-size=64M --skip-log-bin --innodb-fast-shutdown=0"
+    rm -rf "$run"
+    mkdir -p "$run"
+    quietly mariadb-install mariadb-install-db --no-defaults --user=root --datadir="$data" --skip-test-db \
+        --auth-root-authentication-method=normal --innodb-log-file-size=4M || fail "mariadb-install-db failed (its last words are above)"
+    $server >"$PEERS/mariadb.log" 2>&1 &
+    pid=$!
+    trap 'kill "$pid" 2>/dev/null || true' EXIT
+    local sql="mariadb --no-defaults -uroot -S $run/sock"
+    for _ in $(seq 300); do
+        $sql -e 'select 1' >/dev/null 2>&1 && break
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    $sql -e "create database placement character set utf8mb3;
+        create user placement@'127.0.0.1' identified by 'test-only'; create user placement@localhost identified by 'test-only';
+        grant all on *.* to placement@'127.0.0.1'; grant all on *.* to placement@localhost;" 2>>"$PEERS/mariadb.log" || {
+        tail -n 15 "$PEERS/mariadb.log" >&2
+        fail "MariaDB did not start (its last words are above)"
+    }
+    placement_template mariadb "mysql+pymysql://placement:test-only@localhost/placement?charset=utf8&unix_socket=$run/sock"
+    mariadb-dump --no-defaults -uroot -S "$run/sock" placement >"$TEMPLATES/placement.sql"
+    $sql -e 'drop database placement'
+    kill "$pid"
+    wait "$pid" || true
+    trap - EXIT
+    rm -rf "$run"
+}
+
+keystone_template() {
+    local dir=$TEMPLATES/keystone
+    mkdir -p "$dir/fernet" "$dir/credential"
+    chmod 0700 "$dir/fernet" "$dir/credential"
+    sed "s|@DIR@|$dir|g; s|@EXPIRATION@|3600|" "$HERE/keystone.conf" >"$dir/keystone.conf"
+    local manage="$VENV/bin/keystone-manage --config-file $dir/keystone.conf" user group
+    user=$(id -un)
+    group=$(id -gn)
+    quietly keystone-sync $manage db_sync || fail "keystone-manage db_sync failed (its last words are above)"
+    quietly keystone-fernet $manage fernet_setup --keystone-user "$user" --keystone-group "$group" || fail "keystone-manage fernet_setup failed"
+    quietly keystone-credential $manage credential_setup --keystone-user "$user" --keystone-group "$group" || fail "keystone-manage credential_setup failed"
+    quietly keystone-bootstrap $manage bootstrap --bootstrap-password test-only --bootstrap-region-id RegionOne || fail "keystone-manage bootstrap failed (its last words are above)"
+    OS_KEYSTONE_CONFIG_DIR=$dir quietly keystone-seed "$VENV/bin/python" "$HERE/keystone_seed.py" "$dir/seed.json" || fail "Keystone could not be given its users (its last words are above)"
+    rm "$dir/keystone.conf"
+}
+
+main() {
+    PYTHON=$(find_python)
+    mkdir -p "$PEERS"
+    # One at a time: two that install into one place would each break the other's work.
+    exec 9>"$PEERS/lock"
+    flock 9
+    local venv_stamp stamp
+    venv_stamp=$({
+        echo "$VENV" && "$PYTHON" --version && cat "$HERE/requirements.txt"
+    } | sha256sum | cut -c1-16)
+    stamp=$({
+        echo "$venv_stamp" && cat "$HERE"/install.sh "$HERE"/keystone_seed.py "$HERE"/keystone.conf && mariadbd --version
+    } | sha256sum | cut -c1-16)
+    if [ "$(cat "$PEERS/stamp" 2>/dev/null)" = "$stamp" ]; then
+        say "already in $PEERS"
+        return
+    fi
+    rm -f "$PEERS/stamp"
+    if [ "$(cat "$VENV/stamp" 2>/dev/null)" != "$venv_stamp" ]; then
+        make_venv
+        echo "$venv_stamp" >"$VENV/stamp"
+    fi
+    say "making the template databases"
+    rm -rf "$TEMPLATES"
+    mkdir -p "$TEMPLATES"
+    placement_template sqlite "sqlite:///$TEMPLATES/placement.sqlite"
+    keystone_template
+    mariadb_template
+    echo "$stamp" >"$PEERS/stamp"
+    say "ready in $PEERS"
+}
+
+main

@@ -1,1 +1,48 @@
-//! Nouns and pure decisions: the provider tree as a value, its diff, the plan, the reshape proof, the audit.
+//! The nouns of Berth and its pure decisions. No clock, I/O, runtime, logging or randomness: every value here
+//! explains itself by `Display`, which is at once the log line, the dry run and the test snapshot.
+//!
+//! # Glossary (OpenStack's words)
+//!
+//! | word | here |
+//! |---|---|
+//! | resource provider | [`Provider`]: a node of the tree with inventory, traits and aggregates |
+//! | provider tree | [`ProviderTree`]: the host's own root and its descendants, and beside them the sharing providers |
+//! | sharing provider | a provider outside the own tree, joined by aggregate, with `MISC_SHARES_VIA_AGGREGATE` |
+//! | inventory | [`Inventory`]: total, reserved, min_unit, max_unit, step_size, allocation_ratio of one class |
+//! | resource class, trait | [`ResourceClass`], [`Trait`]: the quantitative and the qualitative name |
+//! | allocation, consumer | [`Allocations`]: what consumers hold of a provider's class; a consumer is an instance or a migration |
+//! | generation | [`Generation`]: Placement's optimistic-lock counter; only an answer of Placement makes one |
+//! | reshape | [`PendingReshape`] resolved to a [`ReshapeRequest`]: inventory and its allocations moved in one call |
+//! | held | inventory with total = reserved = what is in use: its units have no new home and nobody can claim more |
+//!
+//! The way of the data: facts (a driver's view, Placement's current tree) become a [`Desired`] tree; [`plan`] compares
+//! it with the current one and says [`Plan`]; a [`PendingReshape`] becomes lawful by [`PendingReshape::resolve`].
+//! Callers: the agent (startup, tick), the drivers (they build trees), the audit (tests, doctor).
+
+mod allocation;
+pub mod audit;
+mod ids;
+mod inventory;
+mod pci_address;
+mod plan;
+mod provider_tree;
+mod reshape;
+mod resource_class;
+mod traits;
+mod tree_diff;
+
+pub use allocation::{Allocation, Allocations, ConsumerAllocations};
+pub use ids::{
+    AggregateUuid, ConsumerUuid, Generation, NodeName, NodeNameError, ProviderName,
+    ProviderNameError, ProviderUuid, UuidError,
+};
+pub use inventory::{AllocationRatio, Inventory, InventoryError};
+pub use pci_address::{PciAddress, PciAddressError};
+pub use plan::{Desired, Held, Move, Plan, Usages, plan, usages_to_probe};
+pub use provider_tree::{OWNER_TRAITS, Provider, ProviderTree, TreeError};
+pub use reshape::{
+    Home, HomelessReason, Homes, MovedUnits, PendingReshape, ReshapeRefused, ReshapeRequest,
+};
+pub use resource_class::{ResourceClass, ResourceClassError};
+pub use traits::{Trait, TraitError};
+pub use tree_diff::{ChangeSet, InventoryChange, ProviderChange, TreeDiff, diff};

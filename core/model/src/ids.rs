@@ -1,0 +1,241 @@
+//! Identifiers. Each kind is its own type, so that a consumer cannot stand where a provider is meant.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+/// A text that is no UUID.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a UUID (expected 32 hexadecimal digits, usually in five groups)")]
+pub struct UuidError {
+    text: String,
+}
+
+macro_rules! uuid_kind {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// The identifier as a bare UUID.
+            #[must_use]
+            pub const fn as_uuid(&self) -> &Uuid {
+                &self.0
+            }
+        }
+
+        impl From<Uuid> for $name {
+            fn from(uuid: Uuid) -> Self {
+                Self(uuid)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UuidError;
+
+            fn from_str(text: &str) -> Result<Self, UuidError> {
+                Uuid::parse_str(text)
+                    .map(Self)
+                    .map_err(|_| UuidError { text: text.chars().take(80).collect() })
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0.hyphenated(), f)
+            }
+        }
+    };
+}
+
+uuid_kind!(
+    /// A resource provider's UUID.
+    ProviderUuid
+);
+uuid_kind!(
+    /// A consumer's UUID: an instance's or a migration's.
+    ConsumerUuid
+);
+uuid_kind!(
+    /// A Placement aggregate's UUID.
+    AggregateUuid
+);
+
+impl ProviderUuid {
+    /// The UUID that Berth gives the child `name` of this root: version 5 of the root's UUID and the name. Creating
+    /// a child is thereby idempotent, and a child that Berth made is known by its UUID alone.
+    #[must_use]
+    pub fn child(&self, name: &ProviderName) -> ProviderUuid {
+        ProviderUuid(Uuid::new_v5(&self.0, name.as_str().as_bytes()))
+    }
+}
+
+/// Placement's optimistic-lock counter of a provider or a consumer. It has no arithmetic: only an answer of Placement
+/// makes one, so a conflict cannot be "fixed" by adding one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(i64);
+
+impl Generation {
+    /// The generation that Placement answered.
+    #[must_use]
+    pub const fn answered(value: i64) -> Self {
+        Self(value)
+    }
+
+    /// The number to send back.
+    #[must_use]
+    pub const fn as_i64(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A name that Placement would refuse for a provider.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} cannot name a provider: 1 to 200 characters are allowed, this has {length}")]
+pub struct ProviderNameError {
+    name: String,
+    length: usize,
+}
+
+/// A provider's name: 1 to 200 characters, unique in one Placement (openstack-placement, resource_providers.name).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProviderName(Arc<str>);
+
+impl ProviderName {
+    /// Checks the length.
+    ///
+    /// # Errors
+    /// The name is empty or longer than 200 characters.
+    pub fn new(name: &str) -> Result<Self, ProviderNameError> {
+        let length = name.chars().count();
+        if length == 0 || length > 200 {
+            let name = name.chars().take(80).collect();
+            return Err(ProviderNameError { name, length });
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProviderName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for ProviderName {
+    type Err = ProviderNameError;
+
+    fn from_str(text: &str) -> Result<Self, ProviderNameError> {
+        Self::new(text)
+    }
+}
+
+/// A text that cannot be a node's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name:?} cannot name a node: 1 to 160 characters without white space or control characters are allowed"
+)]
+pub struct NodeNameError {
+    name: String,
+}
+
+/// A hypervisor node's name, which is also its root provider's. At most 160 characters, so that the children's names
+/// (node name, underscore, device) stay within a provider name's 200.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeName(ProviderName);
+
+impl NodeName {
+    /// Checks length and characters.
+    ///
+    /// # Errors
+    /// The name is empty, longer than 160 characters, or holds white space or control characters.
+    pub fn new(name: &str) -> Result<Self, NodeNameError> {
+        let bad = || NodeNameError {
+            name: name.chars().take(80).collect(),
+        };
+        if name.chars().count() > 160 || name.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(bad());
+        }
+        ProviderName::new(name).map(Self).map_err(|_| bad())
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// The name of this node's root provider: the same word.
+    #[must_use]
+    pub fn root_name(&self) -> &ProviderName {
+        &self.0
+    }
+
+    /// The name of a child provider of this node: `<node>_<suffix>` (Nova's pattern, for example
+    /// `gpu-01_pci_0000_84_00_0`).
+    ///
+    /// # Errors
+    /// The suffix makes the name longer than a provider's name may be.
+    pub fn child_name(&self, suffix: &str) -> Result<ProviderName, ProviderNameError> {
+        ProviderName::new(&format!("{}_{suffix}", self.as_str()))
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for NodeName {
+    type Err = NodeNameError;
+
+    fn from_str(text: &str) -> Result<Self, NodeNameError> {
+        Self::new(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_childs_uuid_depends_on_its_root_and_its_name_alone() {
+        let root: ProviderUuid = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01".parse().unwrap();
+        let other: ProviderUuid = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c02".parse().unwrap();
+        let gpu = ProviderName::new("gpu-01_pci_0000_84_00_0").unwrap();
+        let numa = ProviderName::new("gpu-01_numa0").unwrap();
+        assert_eq!(root.child(&gpu), root.child(&gpu));
+        assert_ne!(root.child(&gpu), root.child(&numa));
+        assert_ne!(root.child(&gpu), other.child(&gpu));
+    }
+
+    #[test]
+    fn names_out_of_range_are_refused_with_the_range() {
+        assert!(ProviderName::new("").is_err());
+        assert!(
+            ProviderName::new(&"a".repeat(201))
+                .unwrap_err()
+                .to_string()
+                .contains("200")
+        );
+        assert!(ProviderName::new(&"é".repeat(200)).is_ok());
+        assert!(NodeName::new("two words").is_err());
+        assert!(NodeName::new(&"n".repeat(161)).is_err());
+    }
+}

@@ -1,0 +1,236 @@
+//! Inventory: how much of one resource class a provider has.
+
+use std::fmt;
+
+/// The largest total, reserved, min_unit, max_unit or step_size Placement takes (its schema's maximum, 2^31 - 1).
+pub(crate) const MAX_INT: u32 = i32::MAX as u32;
+
+/// How many times a provider's capacity may be promised: a positive number, kept in single precision because that is
+/// what Placement's column holds (a ratio read back must equal the ratio sent).
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct AllocationRatio(f32);
+
+impl AllocationRatio {
+    /// Each unit is promised once.
+    pub const ONE: AllocationRatio = AllocationRatio(1.0);
+
+    /// Checks the range.
+    ///
+    /// # Errors
+    /// The ratio is not a finite number above 0 and at most 3.4e38 (Placement's single precision).
+    pub fn new(ratio: f64) -> Result<Self, InventoryError> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "Placement's column is single precision"
+        )]
+        let single = ratio as f32;
+        if single.is_finite() && single > 0.0 {
+            Ok(Self(single))
+        } else {
+            Err(InventoryError::Ratio {
+                ratio: ratio.to_string(),
+            })
+        }
+    }
+
+    /// The ratio as the number that is sent: the shortest decimal that reads back as the same single.
+    #[must_use]
+    pub fn as_f64(self) -> f64 {
+        // Through decimal text: 1.1f32 as f64 is 1.10000002384…, which no operator wrote.
+        self.0.to_string().parse().unwrap_or(f64::from(self.0))
+    }
+}
+
+impl Eq for AllocationRatio {}
+
+impl fmt::Display for AllocationRatio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+/// An inventory that Placement would refuse.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InventoryError {
+    /// A number is out of range.
+    #[error("{field} is {value}; {range} is allowed")]
+    Range {
+        /// The field, by Placement's name.
+        field: &'static str,
+        /// What was given.
+        value: i64,
+        /// What is allowed.
+        range: &'static str,
+    },
+    /// The allocation ratio is no usable number.
+    #[error("allocation_ratio is {ratio}; a number above 0 and at most 3.4e38 is allowed")]
+    Ratio {
+        /// What was given.
+        ratio: String,
+    },
+}
+
+/// How much of one resource class a provider has (openstack-placement, inventories). All amounts are in the class's own
+/// unit (MEMORY_MB in MiB, DISK_GB in GiB, the others in pieces).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inventory {
+    /// All there is, 1 to 2^31 - 1.
+    pub total: u32,
+    /// Kept back from consumers, 0 to total.
+    pub reserved: u32,
+    /// The least a single allocation may take, at least 1.
+    pub min_unit: u32,
+    /// The most a single allocation may take, at least 1.
+    pub max_unit: u32,
+    /// What an allocation must be a multiple of, at least 1.
+    pub step_size: u32,
+    /// How many times `total - reserved` may be promised.
+    pub allocation_ratio: AllocationRatio,
+}
+
+impl Inventory {
+    /// `total` pieces, each promised once, none reserved; one allocation may take all of them.
+    ///
+    /// # Errors
+    /// `total` is 0 or above 2^31 - 1 (a provider without any has no inventory).
+    pub fn of(total: u64) -> Result<Self, InventoryError> {
+        let narrow = u32::try_from(total)
+            .ok()
+            .filter(|t| (1..=MAX_INT).contains(t));
+        let Some(total) = narrow else {
+            return Err(InventoryError::Range {
+                field: "total",
+                value: i64::try_from(total).unwrap_or(i64::MAX),
+                range: "1 to 2147483647",
+            });
+        };
+        Ok(Self {
+            total,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: total,
+            step_size: 1,
+            allocation_ratio: AllocationRatio::ONE,
+        })
+    }
+
+    /// Inventory that just holds `used` units which have no new home: all of it reserved, so nobody can claim more.
+    ///
+    /// # Errors
+    /// `used` is 0 or above 2^31 - 1.
+    pub fn holding(used: u64) -> Result<Self, InventoryError> {
+        Self::of(used).map(|inventory| Self {
+            reserved: inventory.total,
+            ..inventory
+        })
+    }
+
+    /// The same with `reserved` kept back, at most all of it.
+    #[must_use]
+    pub fn reserving(self, reserved: u32) -> Self {
+        Self {
+            reserved: reserved.min(self.total),
+            ..self
+        }
+    }
+
+    /// The same with another allocation ratio.
+    #[must_use]
+    pub fn with_ratio(self, allocation_ratio: AllocationRatio) -> Self {
+        Self {
+            allocation_ratio,
+            ..self
+        }
+    }
+
+    /// The same with what an operator may have set through Placement's API kept from `current`: `reserved` and
+    /// `allocation_ratio`.
+    #[must_use]
+    pub fn keeping(self, current: Option<&Inventory>) -> Self {
+        match current {
+            Some(current) if !current.is_held() => {
+                let ratio = current.allocation_ratio;
+                self.reserving(current.reserved).with_ratio(ratio)
+            }
+            _ => self,
+        }
+    }
+
+    /// How many units consumers may hold together: `(total - reserved) x allocation_ratio`, whole units, as Placement
+    /// computes it.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        let offered = f64::from(self.total.saturating_sub(self.reserved));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "never negative, and saturating is right for absurd ratios"
+        )]
+        let capacity = (offered * self.allocation_ratio.as_f64()) as u64;
+        capacity
+    }
+
+    /// Whether all of it is reserved: nothing can be claimed, what is in use stays.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.total == self.reserved
+    }
+}
+
+impl fmt::Display for Inventory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.total)?;
+        if self.reserved > 0 {
+            write!(f, " reserved {}", self.reserved)?;
+        }
+        if self.allocation_ratio != AllocationRatio::ONE {
+            write!(f, " ratio {}", self.allocation_ratio)?;
+        }
+        if (self.min_unit, self.step_size) != (1, 1) || self.max_unit != self.total {
+            write!(
+                f,
+                " units {}..{} step {}",
+                self.min_unit, self.max_unit, self.step_size
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacity_is_what_is_not_reserved_times_the_ratio() {
+        let ratio = AllocationRatio::new(1.5).unwrap();
+        let inventory = Inventory::of(7).unwrap().reserving(2).with_ratio(ratio);
+        assert_eq!(inventory.capacity(), 7);
+        assert_eq!(Inventory::holding(3).unwrap().capacity(), 0);
+    }
+
+    #[test]
+    fn a_ratio_reads_back_as_it_was_written() {
+        for ratio in [1.1, 4.0, 16.0, 0.3, 1.333_333_4] {
+            assert!((AllocationRatio::new(ratio).unwrap().as_f64() - ratio).abs() < 1e-9);
+        }
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
+            assert!(AllocationRatio::new(bad).is_err());
+        }
+    }
+
+    #[test]
+    fn totals_out_of_range_are_refused() {
+        assert!(Inventory::of(0).is_err());
+        assert!(Inventory::of(1 << 31).is_err());
+        assert_eq!(Inventory::of((1 << 31) - 1).unwrap().total, MAX_INT);
+    }
+
+    #[test]
+    fn what_an_operator_set_survives_but_a_hold_does_not_spread() {
+        let set = Inventory::of(8).unwrap().reserving(2);
+        assert_eq!(Inventory::of(4).unwrap().keeping(Some(&set)).reserved, 2);
+        let held = Inventory::holding(8).unwrap();
+        assert_eq!(Inventory::of(4).unwrap().keeping(Some(&held)).reserved, 0);
+    }
+}

@@ -1,0 +1,468 @@
+//! The provider tree as a value: the host's own root with its descendants, and the sharing providers beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::{
+    AggregateUuid, Generation, Inventory, ProviderName, ProviderUuid, ResourceClass, Trait,
+};
+
+/// Traits that say "this provider is the compute service's to write".
+pub const OWNER_TRAITS: [Trait; 2] = [Trait::OWNER_NOVA, Trait::CUSTOM_OWNER_BERTH];
+
+/// A resource provider: a node of the tree with inventory, traits and aggregates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider {
+    uuid: ProviderUuid,
+    parent: Option<ProviderUuid>,
+    /// Unique in one Placement.
+    pub name: ProviderName,
+    /// As Placement answered it; none for a provider that Placement does not have yet.
+    pub generation: Option<Generation>,
+    /// How much of which class.
+    pub inventories: BTreeMap<ResourceClass, Inventory>,
+    /// Qualities.
+    pub traits: BTreeSet<Trait>,
+    /// Aggregates the provider is a member of.
+    pub aggregates: BTreeSet<AggregateUuid>,
+}
+
+impl Provider {
+    /// A root without inventory.
+    #[must_use]
+    pub fn root(uuid: ProviderUuid, name: ProviderName) -> Self {
+        Self {
+            uuid,
+            parent: None,
+            name,
+            generation: None,
+            inventories: BTreeMap::new(),
+            traits: BTreeSet::new(),
+            aggregates: BTreeSet::new(),
+        }
+    }
+
+    /// A child without inventory.
+    #[must_use]
+    pub fn child(uuid: ProviderUuid, name: ProviderName, parent: ProviderUuid) -> Self {
+        Self {
+            parent: Some(parent),
+            ..Self::root(uuid, name)
+        }
+    }
+
+    /// Its UUID.
+    #[must_use]
+    pub fn uuid(&self) -> ProviderUuid {
+        self.uuid
+    }
+
+    /// Its parent, none for a root.
+    #[must_use]
+    pub fn parent(&self) -> Option<ProviderUuid> {
+        self.parent
+    }
+}
+
+/// A provider that has no place in the tree.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TreeError {
+    /// The parent is not in the tree (or the parents form a ring).
+    #[error("provider {name} ({uuid}) names parent {parent}, which is not above it in the tree")]
+    Orphan {
+        /// The provider's name.
+        name: ProviderName,
+        /// The provider.
+        uuid: ProviderUuid,
+        /// The parent it names.
+        parent: ProviderUuid,
+    },
+    /// Two providers share a UUID.
+    #[error("two providers have UUID {uuid}")]
+    SameUuid {
+        /// The UUID.
+        uuid: ProviderUuid,
+    },
+    /// Two providers share a name.
+    #[error("two providers are named {name}")]
+    SameName {
+        /// The name.
+        name: ProviderName,
+    },
+    /// The own root is not among the providers.
+    #[error("the tree's root {uuid} is not among its providers")]
+    NoRoot {
+        /// The root's UUID.
+        uuid: ProviderUuid,
+    },
+}
+
+/// The providers a host reports and those it shares in. Names and UUIDs are unique, there is no ring and no orphan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderTree {
+    own_root: ProviderUuid,
+    providers: BTreeMap<ProviderUuid, Provider>,
+}
+
+impl ProviderTree {
+    /// A tree of one provider.
+    #[must_use]
+    pub fn new(root: Provider) -> Self {
+        let root = Provider {
+            parent: None,
+            ..root
+        };
+        Self {
+            own_root: root.uuid,
+            providers: BTreeMap::from([(root.uuid, root)]),
+        }
+    }
+
+    /// A tree of these providers in any order.
+    ///
+    /// # Errors
+    /// The root is missing, a provider has no place, or two share a name or UUID.
+    pub fn from_providers(
+        own_root: ProviderUuid,
+        providers: impl IntoIterator<Item = Provider>,
+    ) -> Result<Self, TreeError> {
+        let mut waiting: Vec<Provider> = providers.into_iter().collect();
+        let position = waiting
+            .iter()
+            .position(|provider| provider.uuid == own_root && provider.parent.is_none())
+            .ok_or(TreeError::NoRoot { uuid: own_root })?;
+        let mut tree = Self::new(waiting.swap_remove(position));
+        loop {
+            let before = waiting.len();
+            let (ready, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|provider| {
+                provider
+                    .parent
+                    .is_none_or(|parent| tree.providers.contains_key(&parent))
+            });
+            for provider in ready {
+                tree.insert(provider)?;
+            }
+            waiting = later;
+            let Some(first) = waiting.first() else {
+                return Ok(tree);
+            };
+            if waiting.len() == before {
+                let parent = first.parent.unwrap_or(first.uuid);
+                return Err(TreeError::Orphan {
+                    name: first.name.clone(),
+                    uuid: first.uuid,
+                    parent,
+                });
+            }
+        }
+    }
+
+    /// Adds a provider: a child of one that is in the tree, or a sharing provider (without parent).
+    ///
+    /// # Errors
+    /// Its parent is not in the tree, or its name or UUID is taken.
+    pub fn insert(&mut self, provider: Provider) -> Result<(), TreeError> {
+        if self.providers.contains_key(&provider.uuid) {
+            return Err(TreeError::SameUuid {
+                uuid: provider.uuid,
+            });
+        }
+        if self.by_name(&provider.name).is_some() {
+            return Err(TreeError::SameName {
+                name: provider.name,
+            });
+        }
+        if let Some(parent) = provider.parent
+            && !self.providers.contains_key(&parent)
+        {
+            return Err(TreeError::Orphan {
+                name: provider.name,
+                uuid: provider.uuid,
+                parent,
+            });
+        }
+        self.providers.insert(provider.uuid, provider);
+        Ok(())
+    }
+
+    /// Puts a provider of the own tree under another one of it.
+    ///
+    /// # Errors
+    /// Either is not in the own tree, or the new parent is the provider itself or below it.
+    pub fn place_under(
+        &mut self,
+        uuid: ProviderUuid,
+        parent: ProviderUuid,
+    ) -> Result<(), TreeError> {
+        let below = self
+            .subtree(uuid)
+            .iter()
+            .any(|provider| provider.uuid == parent);
+        let known = self.is_own(parent) && uuid != self.own_root;
+        match self.providers.get_mut(&uuid) {
+            Some(provider) if known && !below => {
+                provider.parent = Some(parent);
+                Ok(())
+            }
+            Some(provider) => Err(TreeError::Orphan {
+                name: provider.name.clone(),
+                uuid,
+                parent,
+            }),
+            None => Err(TreeError::NoRoot { uuid }),
+        }
+    }
+
+    /// Takes a provider and all below it out of the tree; the own root stays.
+    pub fn remove(&mut self, uuid: ProviderUuid) {
+        if uuid == self.own_root {
+            return;
+        }
+        let gone: Vec<_> = self
+            .subtree(uuid)
+            .iter()
+            .map(|provider| provider.uuid)
+            .collect();
+        for uuid in gone {
+            self.providers.remove(&uuid);
+        }
+    }
+
+    /// The host's own root.
+    #[must_use]
+    pub fn root(&self) -> &Provider {
+        self.providers
+            .get(&self.own_root)
+            .expect("a tree is made with its root, and remove keeps it")
+    }
+
+    /// The host's own root, to be changed.
+    pub fn root_mut(&mut self) -> &mut Provider {
+        self.providers
+            .get_mut(&self.own_root)
+            .expect("a tree is made with its root, and remove keeps it")
+    }
+
+    /// A provider by its UUID.
+    #[must_use]
+    pub fn get(&self, uuid: ProviderUuid) -> Option<&Provider> {
+        self.providers.get(&uuid)
+    }
+
+    /// A provider by its UUID, to be changed.
+    pub fn get_mut(&mut self, uuid: ProviderUuid) -> Option<&mut Provider> {
+        self.providers.get_mut(&uuid)
+    }
+
+    /// A provider by its name.
+    #[must_use]
+    pub fn by_name(&self, name: &ProviderName) -> Option<&Provider> {
+        self.providers
+            .values()
+            .find(|provider| provider.name == *name)
+    }
+
+    /// One class's inventory on one provider.
+    #[must_use]
+    pub fn inventory(&self, uuid: ProviderUuid, class: &ResourceClass) -> Option<&Inventory> {
+        self.providers.get(&uuid)?.inventories.get(class)
+    }
+
+    /// A provider's children, by name.
+    #[must_use]
+    pub fn children(&self, uuid: ProviderUuid) -> Vec<&Provider> {
+        let mut children: Vec<_> = self
+            .providers
+            .values()
+            .filter(|provider| provider.parent == Some(uuid))
+            .collect();
+        children.sort_by(|a, b| a.name.cmp(&b.name));
+        children
+    }
+
+    /// A provider and all below it, parents before children, siblings by name.
+    #[must_use]
+    pub fn subtree(&self, uuid: ProviderUuid) -> Vec<&Provider> {
+        let mut by_parent: BTreeMap<ProviderUuid, Vec<&Provider>> = BTreeMap::new();
+        for provider in self.providers.values() {
+            if let Some(parent) = provider.parent {
+                by_parent.entry(parent).or_default().push(provider);
+            }
+        }
+        let mut found = Vec::new();
+        let mut waiting: Vec<&Provider> = self.providers.get(&uuid).into_iter().collect();
+        while let Some(provider) = waiting.pop() {
+            found.push(provider);
+            if let Some(mut children) = by_parent.remove(&provider.uuid) {
+                children.sort_by(|a, b| b.name.cmp(&a.name));
+                waiting.extend(children);
+            }
+        }
+        found
+    }
+
+    /// The own tree, parents before children.
+    #[must_use]
+    pub fn own(&self) -> Vec<&Provider> {
+        self.subtree(self.own_root)
+    }
+
+    /// Whether the provider belongs to the own tree.
+    #[must_use]
+    pub fn is_own(&self, uuid: ProviderUuid) -> bool {
+        let mut here = self.providers.get(&uuid);
+        while let Some(provider) = here {
+            if provider.uuid == self.own_root {
+                return true;
+            }
+            here = provider
+                .parent
+                .and_then(|parent| self.providers.get(&parent));
+        }
+        false
+    }
+
+    /// The sharing providers: every provider that is not in the own tree.
+    #[must_use]
+    pub fn sharing(&self) -> Vec<&Provider> {
+        self.providers
+            .values()
+            .filter(|provider| !self.is_own(provider.uuid))
+            .collect()
+    }
+
+    /// All providers, the own tree first.
+    #[must_use]
+    pub fn all(&self) -> Vec<&Provider> {
+        let mut all = self.own();
+        all.extend(self.sharing());
+        all
+    }
+
+    /// Whether the provider is the compute service's to write: the own root, or a child that Berth made (its UUID says
+    /// so) or that carries an owner trait. Cyborg's and anybody else's children are not.
+    #[must_use]
+    pub fn is_ours(&self, uuid: ProviderUuid) -> bool {
+        let Some(provider) = self.providers.get(&uuid) else {
+            return false;
+        };
+        if uuid == self.own_root {
+            return true;
+        }
+        self.is_own(uuid)
+            && !provider.traits.contains(&Trait::OWNER_CYBORG)
+            && (self.own_root.child(&provider.name) == uuid
+                || OWNER_TRAITS
+                    .iter()
+                    .any(|owner| provider.traits.contains(owner)))
+    }
+}
+
+impl fmt::Display for ProviderTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut depth: BTreeMap<ProviderUuid, usize> = BTreeMap::new();
+        for provider in self.own() {
+            let level = provider
+                .parent
+                .and_then(|parent| depth.get(&parent))
+                .map_or(0, |d| d + 1);
+            depth.insert(provider.uuid, level);
+            write_provider(f, provider, level, "")?;
+        }
+        for provider in self.sharing() {
+            write_provider(f, provider, 0, " (sharing)")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_provider(
+    f: &mut fmt::Formatter<'_>,
+    provider: &Provider,
+    level: usize,
+    remark: &str,
+) -> fmt::Result {
+    let indent = "  ".repeat(level);
+    writeln!(f, "{indent}{}{remark}", provider.name)?;
+    for (class, inventory) in &provider.inventories {
+        writeln!(f, "{indent}    {class} {inventory}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uuid(n: u8) -> ProviderUuid {
+        uuid::Uuid::from_bytes([n; 16]).into()
+    }
+
+    fn name(text: &str) -> ProviderName {
+        ProviderName::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_tree_is_built_from_providers_in_any_order() {
+        let tree = ProviderTree::from_providers(
+            uuid(1),
+            [
+                Provider::child(uuid(3), name("c"), uuid(2)),
+                Provider::root(uuid(9), name("nfs")),
+                Provider::child(uuid(2), name("b"), uuid(1)),
+                Provider::root(uuid(1), name("a")),
+            ],
+        )
+        .unwrap();
+        let names: Vec<_> = tree.own().iter().map(|p| p.name.to_string()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(tree.sharing().len(), 1);
+    }
+
+    #[test]
+    fn orphans_rings_and_doubles_are_refused() {
+        let ring = [
+            Provider::root(uuid(1), name("a")),
+            Provider::child(uuid(2), name("b"), uuid(3)),
+            Provider::child(uuid(3), name("c"), uuid(2)),
+        ];
+        assert!(matches!(
+            ProviderTree::from_providers(uuid(1), ring),
+            Err(TreeError::Orphan { .. })
+        ));
+        let mut tree = ProviderTree::new(Provider::root(uuid(1), name("a")));
+        assert!(tree.insert(Provider::root(uuid(2), name("a"))).is_err());
+        assert!(tree.insert(Provider::root(uuid(1), name("b"))).is_err());
+        assert!(ProviderTree::from_providers(uuid(7), []).is_err());
+    }
+
+    #[test]
+    fn a_provider_cannot_be_placed_below_itself() {
+        let mut tree = ProviderTree::new(Provider::root(uuid(1), name("a")));
+        tree.insert(Provider::child(uuid(2), name("b"), uuid(1)))
+            .unwrap();
+        tree.insert(Provider::child(uuid(3), name("c"), uuid(2)))
+            .unwrap();
+        assert!(tree.place_under(uuid(2), uuid(3)).is_err());
+        tree.place_under(uuid(3), uuid(1)).unwrap();
+        assert_eq!(tree.children(uuid(1)).len(), 2);
+    }
+
+    #[test]
+    fn cyborgs_children_are_not_ours() {
+        let mut tree = ProviderTree::new(Provider::root(uuid(1), name("a")));
+        let made = name("a_pci");
+        tree.insert(Provider::child(uuid(1).child(&made), made.clone(), uuid(1)))
+            .unwrap();
+        let mut cyborgs = Provider::child(uuid(4), name("a_fpga"), uuid(1));
+        cyborgs.traits.insert(Trait::OWNER_CYBORG);
+        tree.insert(cyborgs).unwrap();
+        let mut novas = Provider::child(uuid(5), name("a_gpu"), uuid(1));
+        novas.traits.insert(Trait::OWNER_NOVA);
+        tree.insert(novas).unwrap();
+        assert!(
+            tree.is_ours(uuid(1)) && tree.is_ours(uuid(1).child(&made)) && tree.is_ours(uuid(5))
+        );
+        assert!(!tree.is_ours(uuid(4)));
+    }
+}

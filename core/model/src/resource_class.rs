@@ -1,0 +1,148 @@
+//! Resource classes: the quantitative names, standard (os-resource-classes 1.1.0) or `CUSTOM_`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+/// A text that cannot name a resource class.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} is not a resource class: {reason}")]
+pub struct ResourceClassError {
+    name: String,
+    reason: &'static str,
+}
+
+/// A resource class: upper-case letters, digits and underscores, at most 255; either one of Placement's 21 standard
+/// names or one that starts with `CUSTOM_`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceClass(Cow<'static, str>);
+
+impl ResourceClass {
+    /// Standard classes in the order of their ids in Placement's table, 0 to 20.
+    pub const STANDARD: [&'static str; 21] = [
+        "VCPU",
+        "MEMORY_MB",
+        "DISK_GB",
+        "PCI_DEVICE",
+        "SRIOV_NET_VF",
+        "NUMA_SOCKET",
+        "NUMA_CORE",
+        "NUMA_THREAD",
+        "NUMA_MEMORY_MB",
+        "IPV4_ADDRESS",
+        "VGPU",
+        "VGPU_DISPLAY_HEAD",
+        "NET_BW_EGR_KILOBIT_PER_SEC",
+        "NET_BW_IGR_KILOBIT_PER_SEC",
+        "PCPU",
+        "MEM_ENCRYPTION_CONTEXT",
+        "FPGA",
+        "PGPU",
+        "NET_PACKET_RATE_KILOPACKET_PER_SEC",
+        "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
+        "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
+    ];
+    /// Shared host CPUs.
+    pub const VCPU: ResourceClass = ResourceClass(Cow::Borrowed("VCPU"));
+    /// Dedicated host CPUs.
+    pub const PCPU: ResourceClass = ResourceClass(Cow::Borrowed("PCPU"));
+    /// Memory in MiB.
+    pub const MEMORY_MB: ResourceClass = ResourceClass(Cow::Borrowed("MEMORY_MB"));
+    /// Disk in GiB.
+    pub const DISK_GB: ResourceClass = ResourceClass(Cow::Borrowed("DISK_GB"));
+    /// Virtual GPUs (mediated devices).
+    pub const VGPU: ResourceClass = ResourceClass(Cow::Borrowed("VGPU"));
+    /// Whole physical GPUs.
+    pub const PGPU: ResourceClass = ResourceClass(Cow::Borrowed("PGPU"));
+    /// SR-IOV virtual functions of network cards.
+    pub const SRIOV_NET_VF: ResourceClass = ResourceClass(Cow::Borrowed("SRIOV_NET_VF"));
+
+    /// Checks the name.
+    ///
+    /// # Errors
+    /// The name has other characters than `A-Z`, `0-9`, `_`, is longer than 255, or is neither standard nor `CUSTOM_`.
+    pub fn new(name: &str) -> Result<Self, ResourceClassError> {
+        let refuse = |reason| {
+            let name = name.chars().take(80).collect();
+            Err(ResourceClassError { name, reason })
+        };
+        if let Some(standard) = Self::STANDARD.iter().find(|s| **s == name) {
+            return Ok(Self(Cow::Borrowed(standard)));
+        }
+        if name.is_empty() || name.len() > 255 {
+            return refuse("1 to 255 characters are allowed");
+        }
+        if !name
+            .bytes()
+            .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+        {
+            return refuse("only A-Z, 0-9 and _ are allowed");
+        }
+        if !name.starts_with("CUSTOM_") {
+            return refuse("it is no standard class; a class of one's own starts with CUSTOM_");
+        }
+        Ok(Self(Cow::Owned(name.to_owned())))
+    }
+
+    /// The class as Placement answered it: a newer Placement may know standard classes that this list does not.
+    ///
+    /// # Errors
+    /// The characters or the length are not a resource class's.
+    pub fn answered(name: &str) -> Result<Self, ResourceClassError> {
+        let plain = name.len() <= 255
+            && !name.is_empty()
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+        Self::new(name).or_else(|error| {
+            if plain {
+                Ok(Self(Cow::Owned(name.to_owned())))
+            } else {
+                Err(error)
+            }
+        })
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the class starts with `CUSTOM_` and so must be made in Placement before its first use.
+    #[must_use]
+    pub fn is_custom(&self) -> bool {
+        self.0.starts_with("CUSTOM_")
+    }
+}
+
+impl fmt::Display for ResourceClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for ResourceClass {
+    type Err = ResourceClassError;
+
+    fn from_str(text: &str) -> Result<Self, ResourceClassError> {
+        Self::new(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_standard_or_custom() {
+        for good in ["VCPU", "VGPU", "CUSTOM_FPGA_1", "CUSTOM_"] {
+            assert_eq!(ResourceClass::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "vgpu", "GPU", "CUSTOM_é", "CUSTOM GPU", "XCUSTOM_A"] {
+            assert!(ResourceClass::new(bad).is_err(), "{bad}");
+        }
+        assert!(ResourceClass::answered("SOMETHING_NEW").is_ok());
+        assert!(ResourceClass::answered("lower").is_err());
+    }
+}

@@ -1,0 +1,274 @@
+//! The difference between two provider trees. Its `Display` is the log line, the dry run and the test snapshot.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::{
+    AggregateUuid, Inventory, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
+    Trait, TreeError,
+};
+
+/// What a set gains and loses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeSet<T: Ord> {
+    /// What comes.
+    pub added: BTreeSet<T>,
+    /// What goes.
+    pub removed: BTreeSet<T>,
+}
+
+impl<T: Ord + Clone> ChangeSet<T> {
+    fn between(current: &BTreeSet<T>, desired: &BTreeSet<T>) -> Self {
+        Self {
+            added: desired.difference(current).cloned().collect(),
+            removed: current.difference(desired).cloned().collect(),
+        }
+    }
+
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty()
+    }
+
+    fn apply(&self, set: &mut BTreeSet<T>) {
+        set.retain(|item| !self.removed.contains(item));
+        set.extend(self.added.iter().cloned());
+    }
+}
+
+/// What happens to one class's inventory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InventoryChange {
+    /// It comes.
+    Added(Inventory),
+    /// It becomes another.
+    Changed {
+        /// What it was.
+        from: Inventory,
+        /// What it becomes.
+        to: Inventory,
+    },
+    /// It goes.
+    Removed(Inventory),
+}
+
+/// What happens to one provider that stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderChange {
+    /// Which.
+    pub uuid: ProviderUuid,
+    /// Its name before.
+    pub name: ProviderName,
+    /// Its name afterwards, where that changes.
+    pub renamed: Option<ProviderName>,
+    /// Its new parent, where that changes.
+    pub placed_under: Option<ProviderUuid>,
+    /// Inventories by class.
+    pub inventories: Vec<(ResourceClass, InventoryChange)>,
+    /// Traits.
+    pub traits: ChangeSet<Trait>,
+    /// Aggregates.
+    pub aggregates: ChangeSet<AggregateUuid>,
+}
+
+impl ProviderChange {
+    fn is_empty(&self) -> bool {
+        self.renamed.is_none()
+            && self.placed_under.is_none()
+            && self.inventories.is_empty()
+            && self.traits.is_empty()
+            && self.aggregates.is_empty()
+    }
+}
+
+/// What must happen so that one tree becomes another.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreeDiff {
+    /// Providers to make, parents before children.
+    pub created: Vec<Provider>,
+    /// Providers that change, in the tree's order.
+    pub changed: Vec<ProviderChange>,
+    /// Providers to delete, children before parents.
+    pub removed: Vec<(ProviderUuid, ProviderName)>,
+}
+
+impl TreeDiff {
+    /// Whether the trees are the same.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.created.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+
+    /// The tree after the change. Generations stay as they were: only Placement's answers move them.
+    ///
+    /// # Errors
+    /// The difference does not fit this tree: a new provider's parent is not there, or its name is taken.
+    pub fn apply(&self, tree: &ProviderTree) -> Result<ProviderTree, TreeError> {
+        let mut tree = tree.clone();
+        for provider in &self.created {
+            tree.insert(Provider {
+                generation: None,
+                ..provider.clone()
+            })?;
+        }
+        for change in &self.changed {
+            let Some(provider) = tree.get_mut(change.uuid) else {
+                continue;
+            };
+            if let Some(name) = &change.renamed {
+                provider.name = name.clone();
+            }
+            for (class, inventory) in &change.inventories {
+                match inventory {
+                    InventoryChange::Added(to) | InventoryChange::Changed { to, .. } => {
+                        provider.inventories.insert(class.clone(), to.clone());
+                    }
+                    InventoryChange::Removed(_) => {
+                        provider.inventories.remove(class);
+                    }
+                }
+            }
+            change.traits.apply(&mut provider.traits);
+            change.aggregates.apply(&mut provider.aggregates);
+            if let Some(parent) = change.placed_under {
+                tree.place_under(change.uuid, parent)?;
+            }
+        }
+        for (uuid, _) in &self.removed {
+            tree.remove(*uuid);
+        }
+        Ok(tree)
+    }
+}
+
+/// What must happen so that `current` becomes `desired`. Children that are not the compute service's to write
+/// ([`ProviderTree::is_ours`]) and sharing providers are left alone where `desired` does not have them.
+#[must_use]
+pub fn diff(current: &ProviderTree, desired: &ProviderTree) -> TreeDiff {
+    let created = desired
+        .own()
+        .into_iter()
+        .filter(|provider| current.get(provider.uuid()).is_none())
+        .cloned()
+        .collect();
+    let changed = desired
+        .all()
+        .into_iter()
+        .filter_map(|to| current.get(to.uuid()).map(|from| change(from, to)))
+        .filter(|change| !change.is_empty())
+        .collect();
+    let kept_below = |uuid| {
+        current
+            .subtree(uuid)
+            .iter()
+            .any(|below| desired.get(below.uuid()).is_some() || !current.is_ours(below.uuid()))
+    };
+    let mut removed: Vec<_> = current
+        .own()
+        .into_iter()
+        .filter(|provider| desired.get(provider.uuid()).is_none())
+        .filter(|provider| current.is_ours(provider.uuid()) && !kept_below(provider.uuid()))
+        .map(|provider| (provider.uuid(), provider.name.clone()))
+        .collect();
+    removed.reverse();
+    TreeDiff {
+        created,
+        changed,
+        removed,
+    }
+}
+
+fn change(from: &Provider, to: &Provider) -> ProviderChange {
+    let mut inventories = Vec::new();
+    for (class, inventory) in &to.inventories {
+        match from.inventories.get(class) {
+            None => inventories.push((class.clone(), InventoryChange::Added(inventory.clone()))),
+            Some(before) if before != inventory => inventories.push((
+                class.clone(),
+                InventoryChange::Changed {
+                    from: before.clone(),
+                    to: inventory.clone(),
+                },
+            )),
+            Some(_) => {}
+        }
+    }
+    for (class, before) in &from.inventories {
+        if !to.inventories.contains_key(class) {
+            inventories.push((class.clone(), InventoryChange::Removed(before.clone())));
+        }
+    }
+    ProviderChange {
+        uuid: to.uuid(),
+        name: from.name.clone(),
+        renamed: (from.name != to.name).then(|| to.name.clone()),
+        placed_under: to.parent().filter(|_| from.parent() != to.parent()),
+        inventories,
+        traits: ChangeSet::between(&from.traits, &to.traits),
+        aggregates: ChangeSet::between(&from.aggregates, &to.aggregates),
+    }
+}
+
+impl fmt::Display for TreeDiff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for provider in &self.created {
+            writeln!(f, "+ {}", provider.name)?;
+            for (class, inventory) in &provider.inventories {
+                writeln!(f, "    inventory {class}: {inventory}")?;
+            }
+            write_names(f, "traits", '+', &provider.traits)?;
+            write_names(f, "aggregates", '+', &provider.aggregates)?;
+        }
+        for change in &self.changed {
+            write!(f, "{change}")?;
+        }
+        for (_, name) in &self.removed {
+            writeln!(f, "- {name}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ProviderChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "~ {}", self.name)?;
+        if let Some(name) = &self.renamed {
+            writeln!(f, "    name: {} -> {name}", self.name)?;
+        }
+        if let Some(parent) = &self.placed_under {
+            writeln!(f, "    parent: {parent}")?;
+        }
+        for (class, change) in &self.inventories {
+            match change {
+                InventoryChange::Added(to) => writeln!(f, "    inventory {class}: none -> {to}")?,
+                InventoryChange::Changed { from, to } => {
+                    writeln!(f, "    inventory {class}: {from} -> {to}")?;
+                }
+                InventoryChange::Removed(from) => {
+                    writeln!(f, "    inventory {class}: {from} -> none")?;
+                }
+            }
+        }
+        write_names(f, "traits", '+', &self.traits.added)?;
+        write_names(f, "traits", '-', &self.traits.removed)?;
+        write_names(f, "aggregates", '+', &self.aggregates.added)?;
+        write_names(f, "aggregates", '-', &self.aggregates.removed)
+    }
+}
+
+fn write_names<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    sign: char,
+    names: &BTreeSet<T>,
+) -> fmt::Result {
+    if names.is_empty() {
+        return Ok(());
+    }
+    write!(f, "    {what}:")?;
+    for name in names {
+        write!(f, " {sign}{name}")?;
+    }
+    writeln!(f)
+}

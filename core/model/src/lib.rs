@@ -21,6 +21,7 @@
 
 mod allocation;
 pub mod audit;
+mod disposition;
 mod ids;
 mod inventory;
 mod pci_address;
@@ -32,6 +33,7 @@ mod traits;
 mod tree_diff;
 
 pub use allocation::{Allocation, Allocations, ConsumerAllocations};
+pub use disposition::Disposition;
 pub use ids::{
     AggregateUuid, ConsumerUuid, Generation, NodeName, NodeNameError, ProviderName,
     ProviderNameError, ProviderUuid, UuidError,

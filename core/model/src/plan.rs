@@ -19,8 +19,9 @@ pub struct Move {
     pub provider: ProviderUuid,
     /// Its class there.
     pub class: ResourceClass,
-    /// Its class where it goes: the same, or the new name of a renamed class.
-    pub to_class: ResourceClass,
+    /// The classes it may have where it goes: the same, the new name of a renamed class, or several where the units part
+    /// (VCPU into VCPU and PCPU). They count as one class in the proof that nothing is lost.
+    pub to: BTreeSet<ResourceClass>,
     /// Why, in a few words for the plan's reader.
     pub reason: &'static str,
 }

@@ -22,7 +22,7 @@ use crate::{
 pub struct Home {
     /// Where.
     pub provider: ProviderUuid,
-    /// Of which class: the move's `to_class`, or the old class on the old provider for units that stay.
+    /// Of which class: one of the move's `to`, or the old class on the old provider for units that stay.
     pub class: ResourceClass,
     /// How many, in the class's unit.
     pub amount: u64,
@@ -80,7 +80,12 @@ pub enum Homes {
         rest: HomelessReason,
     },
     /// Whole, with all of the consumer's other such allocations, to the first of these providers that has room for all.
-    AnyOf(Vec<ProviderUuid>),
+    AnyOf {
+        /// Of which class.
+        class: ResourceClass,
+        /// The providers, the best first.
+        providers: Vec<ProviderUuid>,
+    },
     /// Nowhere: the units are held where they are.
     Nowhere(HomelessReason),
 }

@@ -95,8 +95,9 @@ pub(super) fn place(
         };
         match homes(&allocation, allocations) {
             Homes::At { homes, rest } => exact.push((allocation, *m, homes, rest)),
-            Homes::AnyOf(providers) => {
-                let entry = (allocation.clone(), m.to_class.clone(), providers);
+            Homes::AnyOf { class, providers } => {
+                placing.check_class(&allocation, m, &class)?;
+                let entry = (allocation.clone(), class, providers);
                 together.entry(allocation.consumer).or_default().push(entry);
             }
             Homes::Nowhere(reason) => placing.stay(&allocation, allocation.amount, Some(reason)),
@@ -197,19 +198,29 @@ impl Placing<'_> {
         Ok(())
     }
 
+    fn check_class(
+        &self,
+        allocation: &Allocation,
+        m: &Move,
+        class: &ResourceClass,
+    ) -> Result<(), ReshapeRefused> {
+        if m.to.contains(class) {
+            return Ok(());
+        }
+        Err(ReshapeRefused::ForeignClass {
+            consumer: allocation.consumer,
+            from: allocation.class.clone(),
+            to: class.clone(),
+        })
+    }
+
     fn check_home(
         &self,
         allocation: &Allocation,
         m: &Move,
         home: &Home,
     ) -> Result<(), ReshapeRefused> {
-        if home.class != m.to_class {
-            return Err(ReshapeRefused::ForeignClass {
-                consumer: allocation.consumer,
-                from: allocation.class.clone(),
-                to: home.class.clone(),
-            });
-        }
+        self.check_class(allocation, m, &home.class)?;
         if self.name(home.provider).is_none() {
             return Err(ReshapeRefused::UnknownHome {
                 consumer: allocation.consumer,

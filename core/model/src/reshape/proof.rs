@@ -33,13 +33,7 @@ fn conserved(
     before: &Allocations,
     after: &Allocations,
 ) -> Result<(), ReshapeRefused> {
-    // Renamed units may also stay (held, or not concerned by the move), so both names count as one class.
-    let mut renamed: BTreeMap<ResourceClass, ResourceClass> = BTreeMap::new();
-    for m in &pending.desired().moves {
-        if m.class != m.to_class {
-            renamed.insert(m.class.clone(), m.to_class.clone());
-        }
-    }
+    let one_class = classes_that_count_as_one(pending);
     let sums = |consumer: &ConsumerUuid, allocations: &Allocations| {
         let mut sums: BTreeMap<ResourceClass, u64> = BTreeMap::new();
         for ((_, class), amount) in allocations
@@ -69,6 +63,26 @@ fn conserved(
         }
     }
     Ok(())
+}
+
+/// Each class that a move turns into others, mapped to one name for all of them. Renamed units may also stay (held, or not
+/// concerned), so the old name and the new ones are one class to the proof.
+fn classes_that_count_as_one(pending: &PendingReshape) -> BTreeMap<ResourceClass, ResourceClass> {
+    let mut names: BTreeMap<ResourceClass, ResourceClass> = BTreeMap::new();
+    for m in &pending.desired().moves {
+        let members: Vec<_> = m.to.iter().chain([&m.class]).cloned().collect();
+        let known = members.iter().find_map(|member| names.get(member)).cloned();
+        let name = known.unwrap_or_else(|| m.class.clone());
+        let joined: Vec<_> = members
+            .iter()
+            .filter_map(|member| names.get(member).cloned())
+            .collect();
+        for other in names.values_mut().filter(|other| joined.contains(other)) {
+            *other = name.clone();
+        }
+        names.extend(members.into_iter().map(|member| (member, name.clone())));
+    }
+    names
 }
 
 /// Per provider and class: all users together fit, or the class is held and its usage did not grow, or it was over

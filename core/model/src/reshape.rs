@@ -337,14 +337,12 @@ impl fmt::Display for PendingReshape {
                 || m.provider.to_string(),
                 |provider| provider.name.to_string(),
             );
-            if m.class == m.to_class {
+            let to: Vec<_> = m.to.iter().map(ResourceClass::as_str).collect();
+            if to == [m.class.as_str()] {
                 writeln!(f, "  {} leaves {name}: {}", m.class, m.reason)?;
             } else {
-                writeln!(
-                    f,
-                    "  {} on {name} becomes {}: {}",
-                    m.class, m.to_class, m.reason
-                )?;
+                let to = to.join(" and ");
+                writeln!(f, "  {} on {name} becomes {to}: {}", m.class, m.reason)?;
             }
         }
         write!(f, "{}", diff(&self.current, &self.desired.tree))

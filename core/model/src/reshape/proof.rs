@@ -42,7 +42,7 @@ fn conserved(
             .flat_map(|held| &held.resources)
         {
             *sums
-                .entry(renamed.get(class).unwrap_or(class).clone())
+                .entry(one_class.get(class).unwrap_or(class).clone())
                 .or_insert(0) += amount;
         }
         sums

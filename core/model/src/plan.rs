@@ -198,10 +198,8 @@ fn keep_provider(current: &ProviderTree, desired: &mut ProviderTree, provider: &
     if let Some(parent) = provider.parent().and_then(|parent| current.get(parent)) {
         keep_provider(current, desired, parent);
     }
-    let kept = Provider {
-        inventories: BTreeMap::new(),
-        ..provider.clone()
-    };
+    let mut kept = provider.clone();
+    kept.inventories.clear();
     // The parent stands by now, and a name another provider took keeps this one out: Placement then refuses the
     // removal, and the next pass sees it again.
     let _ = desired.insert(kept);

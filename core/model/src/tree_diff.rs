@@ -107,10 +107,9 @@ impl TreeDiff {
     pub fn apply(&self, tree: &ProviderTree) -> Result<ProviderTree, TreeError> {
         let mut tree = tree.clone();
         for provider in &self.created {
-            tree.insert(Provider {
-                generation: None,
-                ..provider.clone()
-            })?;
+            let mut provider = provider.clone();
+            provider.generation = None;
+            tree.insert(provider)?;
         }
         for change in &self.changed {
             let Some(provider) = tree.get_mut(change.uuid) else {

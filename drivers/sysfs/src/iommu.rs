@@ -1,0 +1,86 @@
+//! IOMMU groups: what must go to a guest together or not at all.
+
+use std::path::PathBuf;
+
+use crate::Sysfs;
+use crate::read::{self, SysfsError};
+
+/// One IOMMU group of this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IommuGroup {
+    /// The group's number.
+    pub id: u32,
+    /// Its devices by the kernel's name, sorted: a PCI address, a mediated device's UUID, or a platform device's name.
+    pub members: Vec<String>,
+}
+
+impl Sysfs {
+    /// All groups, by number. Empty where no IOMMU is at work.
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file.
+    pub fn iommu_groups(&self) -> Result<Vec<IommuGroup>, SysfsError> {
+        let directory = self.iommu_directory();
+        let mut groups = Vec::new();
+        for name in read::names(&directory)? {
+            let id = read::decimal(&name).ok_or_else(|| {
+                SysfsError::malformed(&directory, &name, "directories named by number")
+            })?;
+            groups.extend(self.iommu_group(id)?);
+        }
+        groups.sort_unstable_by_key(|group| group.id);
+        Ok(groups)
+    }
+
+    /// One group; `None` where there is none of this number or it has no members (any more).
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file.
+    pub fn iommu_group(&self, id: u32) -> Result<Option<IommuGroup>, SysfsError> {
+        let members = read::names(&self.iommu_directory().join(id.to_string()).join("devices"))?;
+        Ok((!members.is_empty()).then_some(IommuGroup { id, members }))
+    }
+
+    fn iommu_directory(&self) -> PathBuf {
+        self.root().join("kernel/iommu_groups")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tree::{Card, Tree};
+
+    #[test]
+    fn a_group_names_all_its_members() {
+        let tree = Tree::new();
+        tree.card(Card::gpu("0000:81:00.0", 12));
+        tree.card(Card::gpu("0000:81:00.1", 12));
+        tree.card(Card::gpu("0000:82:00.0", 7));
+        let groups = tree.sysfs().iommu_groups().unwrap();
+        assert_eq!(groups.iter().map(|g| g.id).collect::<Vec<_>>(), [7, 12]);
+        let of_card = tree.sysfs().iommu_group_of("0000:81:00.0".parse().unwrap());
+        assert_eq!(
+            of_card.unwrap().unwrap().members,
+            ["0000:81:00.0", "0000:81:00.1"]
+        );
+    }
+
+    #[test]
+    fn a_host_without_an_iommu_has_no_groups() {
+        let tree = Tree::new();
+        tree.card(Card {
+            iommu_group: None,
+            ..Card::gpu("0000:81:00.0", 0)
+        });
+        assert!(tree.sysfs().iommu_groups().unwrap().is_empty());
+        let of_card = tree.sysfs().iommu_group_of("0000:81:00.0".parse().unwrap());
+        assert_eq!(of_card.unwrap(), None);
+    }
+
+    #[test]
+    fn a_group_that_is_no_number_is_an_error() {
+        let tree = Tree::new();
+        tree.write("kernel/iommu_groups/first/type", "DMA");
+        assert!(tree.sysfs().iommu_groups().is_err());
+    }
+}

@@ -1,0 +1,297 @@
+//! PCI functions: what each is, which driver has it, and how physical and virtual functions belong together.
+
+use std::path::{Path, PathBuf};
+
+use berth_model::PciAddress;
+
+use crate::read::{self, SysfsError};
+use crate::{IommuGroup, Sysfs};
+
+/// What a function is in SR-IOV's terms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sriov {
+    /// Neither a physical function with virtual ones, nor a virtual one.
+    None,
+    /// A physical function that can have virtual functions.
+    Physical {
+        /// The most it can have (`sriov_totalvfs`).
+        total: u32,
+        /// How many are switched on (`sriov_numvfs`).
+        enabled: u32,
+        /// The virtual functions that exist, in the order of their numbers.
+        functions: Vec<PciAddress>,
+    },
+    /// A virtual function.
+    Virtual {
+        /// The physical function it belongs to.
+        physical: PciAddress,
+    },
+}
+
+/// One PCI function of this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PciFunction {
+    /// Its address.
+    pub address: PciAddress,
+    /// Vendor id, for example 0x10de.
+    pub vendor: u16,
+    /// Device id.
+    pub device: u16,
+    /// Class code: base class, subclass and programming interface, 24 bits, for example 0x030200.
+    pub class: u32,
+    /// The kernel driver that has it; `None` for none.
+    pub driver: Option<String>,
+    /// The NUMA node it hangs on; `None` where the platform does not say.
+    pub numa_node: Option<u32>,
+    /// Its IOMMU group; `None` where no IOMMU is at work.
+    pub iommu_group: Option<u32>,
+    /// Physical, virtual or neither.
+    pub sriov: Sriov,
+}
+
+impl Sysfs {
+    /// All PCI functions, by address. Empty where the host has no PCI bus.
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file. A function that vanishes during the reading is left out, which is no error.
+    pub fn pci_functions(&self) -> Result<Vec<PciFunction>, SysfsError> {
+        let directory = self.pci_devices();
+        let mut functions = Vec::new();
+        for name in read::names(&directory)? {
+            let address = name.parse().map_err(|_| {
+                SysfsError::malformed(&directory, &name, "directories named by PCI address")
+            })?;
+            functions.extend(self.pci_function(address)?);
+        }
+        functions.sort_unstable_by_key(|function| function.address);
+        Ok(functions)
+    }
+
+    /// One PCI function; `None` where the host has none at this address (any more).
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file.
+    pub fn pci_function(&self, address: PciAddress) -> Result<Option<PciFunction>, SysfsError> {
+        let at = self.pci_device(address);
+        // Every function has these three; one that lacks them is on its way out.
+        let (Some(vendor), Some(device), Some(class)) = (
+            identifier(&at.join("vendor"))?,
+            identifier(&at.join("device"))?,
+            read::value(&at.join("class"), "0x and up to six digits", |text| {
+                read::hexadecimal(text, 6)
+            })?,
+        ) else {
+            return Ok(None);
+        };
+        Ok(Some(PciFunction {
+            address,
+            vendor,
+            device,
+            class,
+            driver: read::link_name(&at.join("driver"))?,
+            numa_node: numa_node(&at)?,
+            iommu_group: iommu_group(&at)?,
+            sriov: sriov(&at)?,
+        }))
+    }
+
+    /// The IOMMU group of a function, with all its members; `None` where it has none.
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file.
+    pub fn iommu_group_of(&self, address: PciAddress) -> Result<Option<IommuGroup>, SysfsError> {
+        match iommu_group(&self.pci_device(address))? {
+            Some(id) => self.iommu_group(id),
+            None => Ok(None),
+        }
+    }
+
+    fn pci_devices(&self) -> PathBuf {
+        self.root().join("bus/pci/devices")
+    }
+
+    fn pci_device(&self, address: PciAddress) -> PathBuf {
+        self.pci_devices().join(address.to_string())
+    }
+}
+
+fn identifier(path: &Path) -> Result<Option<u16>, SysfsError> {
+    read::value(path, "0x and up to four digits", |text| {
+        read::hexadecimal(text, 4).and_then(|value| u16::try_from(value).ok())
+    })
+}
+
+/// The kernel writes -1 where the platform does not say.
+fn numa_node(at: &Path) -> Result<Option<u32>, SysfsError> {
+    let node = read::value(
+        &at.join("numa_node"),
+        "a NUMA node's number, or -1",
+        |text| match text {
+            "-1" => Some(None),
+            _ => read::decimal(text).map(Some),
+        },
+    )?;
+    Ok(node.flatten())
+}
+
+fn iommu_group(at: &Path) -> Result<Option<u32>, SysfsError> {
+    let link = at.join("iommu_group");
+    let Some(name) = read::link_name(&link)? else {
+        return Ok(None);
+    };
+    read::decimal(&name)
+        .map(Some)
+        .ok_or_else(|| SysfsError::malformed(&link, &name, "a link to a group's number"))
+}
+
+fn sriov(at: &Path) -> Result<Sriov, SysfsError> {
+    if let Some(physical) = linked_function(&at.join("physfn"))? {
+        return Ok(Sriov::Virtual { physical });
+    }
+    let count = |file: &str| read::value(&at.join(file), "a count", read::decimal);
+    let Some(total) = count("sriov_totalvfs")? else {
+        return Ok(Sriov::None);
+    };
+    Ok(Sriov::Physical {
+        total,
+        enabled: count("sriov_numvfs")?.unwrap_or(0),
+        functions: virtual_functions(at)?,
+    })
+}
+
+fn virtual_functions(at: &Path) -> Result<Vec<PciAddress>, SysfsError> {
+    let mut numbered: Vec<(u32, PciAddress)> = Vec::new();
+    for name in read::names(at)? {
+        let Some(number) = name.strip_prefix("virtfn").and_then(read::decimal) else {
+            continue;
+        };
+        if let Some(address) = linked_function(&at.join(&name))? {
+            numbered.push((number, address));
+        }
+    }
+    numbered.sort_unstable();
+    Ok(numbered.into_iter().map(|(_, address)| address).collect())
+}
+
+fn linked_function(link: &Path) -> Result<Option<PciAddress>, SysfsError> {
+    let Some(name) = read::link_name(link)? else {
+        return Ok(None);
+    };
+    name.parse()
+        .map(Some)
+        .map_err(|_| SysfsError::malformed(link, &name, "a link to a PCI function"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::{Card, Tree};
+
+    fn address(text: &str) -> PciAddress {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_physical_function_knows_its_virtual_ones_and_they_know_it() {
+        let tree = Tree::new();
+        tree.card(Card {
+            driver: Some("nvidia"),
+            numa_node: 1,
+            virtual_functions: Some((4, 2)),
+            ..Card::gpu("0000:81:00.0", 12)
+        });
+        let functions = tree.sysfs().pci_functions().unwrap();
+        assert_eq!(functions.len(), 3);
+        assert_eq!(
+            functions[0],
+            PciFunction {
+                address: address("0000:81:00.0"),
+                vendor: 0x10de,
+                device: 0x1eb8,
+                class: 0x03_0200,
+                driver: Some("nvidia".to_owned()),
+                numa_node: Some(1),
+                iommu_group: Some(12),
+                sriov: Sriov::Physical {
+                    total: 4,
+                    enabled: 2,
+                    functions: vec![address("0000:81:00.4"), address("0000:81:00.5")],
+                },
+            }
+        );
+        for function in &functions[1..] {
+            assert_eq!(
+                function.sriov,
+                Sriov::Virtual {
+                    physical: address("0000:81:00.0")
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_platform_does_not_say_is_none() {
+        let tree = Tree::new();
+        tree.card(Card {
+            iommu_group: None,
+            ..Card::gpu("0000:82:00.0", 0)
+        });
+        let function = tree
+            .sysfs()
+            .pci_function(address("0000:82:00.0"))
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (function.numa_node, function.driver, function.iommu_group),
+            (None, None, None)
+        );
+        assert_eq!(function.sriov, Sriov::None);
+    }
+
+    #[test]
+    fn a_host_without_pci_has_no_functions() {
+        let tree = Tree::new();
+        assert!(tree.sysfs().pci_functions().unwrap().is_empty());
+        assert_eq!(
+            tree.sysfs().pci_function(address("0000:82:00.0")).unwrap(),
+            None
+        );
+    }
+
+    #[test]
+    fn a_function_that_goes_away_is_left_out() {
+        let tree = Tree::new();
+        tree.card(Card::gpu("0000:82:00.0", 1));
+        tree.card(Card::gpu("0000:83:00.0", 2));
+        tree.remove("bus/pci/devices/0000:83:00.0/class");
+        assert_eq!(tree.sysfs().pci_functions().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn nonsense_in_a_file_is_an_error_that_names_the_file() {
+        for (file, content) in [
+            ("vendor", "10de"),
+            ("vendor", "0x110de"),
+            ("device", "0xzz"),
+            ("class", "0x"),
+            ("class", "0x+3"),
+            ("numa_node", "-2"),
+            ("sriov_totalvfs", "many"),
+            ("sriov_totalvfs", ""),
+        ] {
+            let tree = Tree::new();
+            tree.card(Card::gpu("0000:82:00.0", 1));
+            tree.write(&format!("bus/pci/devices/0000:82:00.0/{file}"), content);
+            let error = tree.sysfs().pci_functions().unwrap_err().to_string();
+            assert!(error.contains(&format!("0000:82:00.0/{file}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_no_address_is_an_error() {
+        let tree = Tree::new();
+        tree.write("bus/pci/devices/bogus/vendor", "0x1234");
+        let error = tree.sysfs().pci_functions().unwrap_err().to_string();
+        assert!(error.contains("bogus"), "{error}");
+    }
+}

@@ -1,0 +1,253 @@
+//! Uevents: the kernel's own word that a device came, went or changed, from its netlink socket.
+//!
+//! The stream carries only what concerns the inventory (PCI, mediated devices, IOMMU, VFIO); whoever reads it looks at the
+//! whole tree again, so that lost events cost nothing but the look. A full receive buffer is therefore news too:
+//! [`DeviceNews::Lost`].
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recvfrom, setsockopt,
+    socket, sockopt,
+};
+use tokio::io::unix::AsyncFd;
+
+/// The multicast group of events as the kernel sends them; group 2 would be udev's, which not every host runs.
+const KERNEL_GROUP: u32 = 1;
+/// Room for a burst: switching on the virtual functions of one card makes hundreds of events. Bytes.
+const RECEIVE_BUFFER: usize = 2 * 1024 * 1024;
+/// The kernel's limit for one event is 2 KiB of variables and the header.
+const LONGEST: usize = 8 * 1024;
+/// The subsystems whose devices the inventory is made of.
+const SUBSYSTEMS: &[&str] = &["pci", "mdev", "iommu", "vfio"];
+
+/// Why there are no events.
+#[derive(Debug, thiserror::Error)]
+pub enum UeventError {
+    /// The socket could not be opened: the host's kernel or a sandbox forbids it.
+    #[error("cannot open the kernel's uevent socket")]
+    Open(#[source] io::Error),
+    /// Reading failed for good.
+    #[error("cannot read the kernel's uevent socket")]
+    Read(#[source] io::Error),
+}
+
+/// One event of the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uevent {
+    /// What happened, the kernel's word: `add`, `remove`, `change`, `bind`, `unbind`, `move`, `online`, `offline`.
+    pub action: String,
+    /// The device's path below the tree's root.
+    pub devpath: String,
+    /// The subsystem, for example `pci`.
+    pub subsystem: String,
+}
+
+/// What a reader of the stream learns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceNews {
+    /// A device of interest changed.
+    Changed(Uevent),
+    /// Events came faster than they were read and some are lost: look at everything again.
+    Lost,
+}
+
+/// Events that concern the inventory, until the socket fails.
+#[derive(Debug)]
+pub struct UeventStream {
+    socket: AsyncFd<OwnedFd>,
+}
+
+impl UeventStream {
+    /// Opens the kernel's socket. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`UeventError::Open`].
+    pub fn open() -> Result<Self, UeventError> {
+        let open = |errno: Errno| UeventError::Open(errno.into());
+        let socket = socket(
+            AddressFamily::Netlink,
+            SockType::Datagram,
+            SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkKObjectUEvent,
+        )
+        .map_err(open)?;
+        // Past the host's limit only with CAP_NET_ADMIN; a smaller buffer means more looks at the tree, not wrong ones.
+        setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER)
+            .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER))
+            .map_err(open)?;
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, KERNEL_GROUP)).map_err(open)?;
+        #[allow(
+            deprecated,
+            reason = "unsound only for types that may change or close their descriptor under the reactor; an OwnedFd cannot, \
+                      and the replacement is unsafe to call"
+        )]
+        let socket = AsyncFd::new(socket).map_err(UeventError::Open)?;
+        Ok(Self { socket })
+    }
+}
+
+impl Stream for UeventStream {
+    type Item = Result<DeviceNews, UeventError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let mut ready = match self.socket.poll_read_ready(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(ready)) => ready,
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(UeventError::Read(error)))),
+            };
+            match receive(self.socket.get_ref()) {
+                Ok(Some(news)) => return Poll::Ready(Some(Ok(news))),
+                Ok(None) => {}
+                Err(Errno::EAGAIN) => ready.clear_ready(),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Poll::Ready(Some(Err(UeventError::Read(errno.into())))),
+            }
+        }
+    }
+}
+
+/// One message off the socket; `Ok(None)` when it does not concern us.
+fn receive(socket: &OwnedFd) -> Result<Option<DeviceNews>, Errno> {
+    let mut packet = [0; LONGEST];
+    match recvfrom::<NetlinkAddr>(socket.as_raw_fd(), &mut packet) {
+        // Only the kernel has port 0: other processes may send to the group, and are not believed.
+        Ok((length, Some(sender))) if sender.pid() == 0 => {
+            Ok(parse_uevent(&packet[..length]).and_then(of_interest))
+        }
+        Ok(_) => Ok(None),
+        Err(Errno::ENOBUFS) => Ok(Some(DeviceNews::Lost)),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn of_interest(event: Uevent) -> Option<DeviceNews> {
+    SUBSYSTEMS
+        .contains(&event.subsystem.as_str())
+        .then_some(DeviceNews::Changed(event))
+}
+
+/// Reads one message of the kernel: `ACTION@DEVPATH`, then `KEY=VALUE` pairs, each ended by a zero byte. `None` for anything
+/// else, udev's messages included. Unknown keys and actions are let through: kernels learn new ones.
+#[must_use]
+pub fn parse_uevent(packet: &[u8]) -> Option<Uevent> {
+    let text = std::str::from_utf8(packet).ok()?;
+    let mut fields = text.split('\0');
+    fields.next()?.split_once('@')?;
+    let (mut action, mut devpath, mut subsystem) = (None, None, None);
+    for (key, value) in fields.filter_map(|field| field.split_once('=')) {
+        match key {
+            "ACTION" => action = Some(value),
+            "DEVPATH" => devpath = Some(value),
+            "SUBSYSTEM" => subsystem = Some(value),
+            _ => {}
+        }
+    }
+    Some(Uevent {
+        action: action?.to_owned(),
+        devpath: devpath?.to_owned(),
+        subsystem: subsystem?.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MADE: &[u8] = b"add@/devices/pci0000:80/0000:81:00.4\0ACTION=add\0\
+        DEVPATH=/devices/pci0000:80/0000:81:00.4\0SUBSYSTEM=pci\0PCI_ID=10DE:1EB9\0SEQNUM=4711\0";
+
+    #[test]
+    fn a_message_of_the_kernel_is_read() {
+        let event = parse_uevent(MADE).unwrap();
+        assert_eq!(
+            event,
+            Uevent {
+                action: "add".to_owned(),
+                devpath: "/devices/pci0000:80/0000:81:00.4".to_owned(),
+                subsystem: "pci".to_owned(),
+            }
+        );
+        assert_eq!(of_interest(event.clone()), Some(DeviceNews::Changed(event)));
+    }
+
+    #[test]
+    fn other_subsystems_are_no_news() {
+        for (subsystem, news) in [
+            ("pci", true),
+            ("mdev", true),
+            ("iommu", true),
+            ("vfio", true),
+            ("block", false),
+        ] {
+            let event = Uevent {
+                action: "change".to_owned(),
+                devpath: "/devices/x".to_owned(),
+                subsystem: subsystem.to_owned(),
+            };
+            assert_eq!(of_interest(event).is_some(), news, "{subsystem}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_no_event() {
+        for packet in [
+            &b""[..],
+            b"libudev\0\xfe\xed\xca\xfe",
+            b"add@/devices/x\0ACTION=add\0",
+            b"ACTION=add\0DEVPATH=/x\0SUBSYSTEM=pci\0",
+            b"add@/x\0ACTION=\xff\0DEVPATH=/x\0SUBSYSTEM=pci\0",
+        ] {
+            assert_eq!(parse_uevent(packet), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_process_that_plays_the_kernel_is_not_believed() {
+        let stream = UeventStream::open().unwrap();
+        let impostor = socket(
+            AddressFamily::Netlink,
+            SockType::Datagram,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkKObjectUEvent,
+        )
+        .unwrap();
+        // To the stream's own port: sending to the group itself needs privileges the test may lack.
+        let port = nix::sys::socket::getsockname::<NetlinkAddr>(stream.socket.as_raw_fd()).unwrap();
+        let to = NetlinkAddr::new(port.pid(), 0);
+        let sent = nix::sys::socket::sendto(
+            impostor.as_raw_fd(),
+            MADE,
+            &to,
+            nix::sys::socket::MsgFlags::empty(),
+        );
+        if sent.is_err() {
+            return; // An unprivileged test: the kernel itself refuses the impostor.
+        }
+        let taken = receive(stream.socket.get_ref()).unwrap();
+        assert_eq!(taken, None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(packet in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse_uevent(&packet);
+        }
+
+        #[test]
+        fn a_read_event_says_what_was_written(
+            action in "[a-z]{1,8}", devpath in "/[a-z0-9:./]{0,20}", subsystem in "[a-z]{1,8}", other in "[A-Z]{4}=[a-z]{0,4}"
+        ) {
+            let packet = format!("{action}@{devpath}\0ACTION={action}\0{other}\0DEVPATH={devpath}\0SUBSYSTEM={subsystem}\0");
+            prop_assert_eq!(parse_uevent(packet.as_bytes()), Some(Uevent { action, devpath, subsystem }));
+        }
+    }
+}

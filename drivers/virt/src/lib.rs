@@ -1,1 +1,25 @@
-//! The virt driver contract: what a driver sees, what it wants the provider tree to be, and the suite every driver passes.
+//! The virt driver contract: what a driver sees ([`HostView`]), what it wants the provider tree to be, where an allocation
+//! goes when its inventory moves, and how it tells that something changed.
+//!
+//! A driver of libvirt's kind only has to `observe`: [`provider_tree`] and [`homes`] turn any [`HostView`] into a tree and
+//! into homes, the same for every such driver, so that a fake machine cannot drift from a real one. The agent is generic
+//! over [`VirtDriver`]; the composition root picks the type.
+
+mod cpu_set;
+mod driver;
+mod homes;
+mod host_view;
+mod observe_error;
+mod provider_tree;
+mod resource_model;
+
+pub use cpu_set::{CpuSet, CpuSetError};
+pub use driver::{HostEvent, HostEvents, VirtDriver};
+pub use homes::homes;
+pub use host_view::{
+    CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView, Hypervisor,
+    NodeView, NumaCell, OfferedMdevs, PhysicalGpu, PowerState, VirtualFunctions,
+};
+pub use observe_error::ObserveError;
+pub use provider_tree::{ProviderTreeError, provider_tree};
+pub use resource_model::{NumaModel, PcpuModel, ResourceModel, VgpuModel};

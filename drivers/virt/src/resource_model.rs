@@ -1,0 +1,43 @@
+//! How a machine's resources are modelled in Placement. An upgrade edits one word here; the difference to the tree that
+//! Placement has is then a reshape.
+
+/// Where virtual GPUs are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VgpuModel {
+    /// All of them on the root provider (Nova before Stein).
+    Root,
+    /// Those of each physical GPU on a child provider of its own.
+    #[default]
+    PerGpu,
+}
+
+/// Where CPUs, memory and network functions are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NumaModel {
+    /// On the root provider (as Nova does).
+    #[default]
+    Flat,
+    /// On a child provider for each NUMA cell.
+    Cells,
+}
+
+/// What dedicated CPUs are reported as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PcpuModel {
+    /// As VCPU, together with the shared ones (Nova before Train).
+    Vcpu,
+    /// As PCPU.
+    #[default]
+    Pcpu,
+}
+
+/// The model of each resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ResourceModel {
+    /// Virtual GPUs.
+    pub vgpu: VgpuModel,
+    /// CPUs, memory and network functions.
+    pub numa: NumaModel,
+    /// Dedicated CPUs.
+    pub pcpu: PcpuModel,
+}

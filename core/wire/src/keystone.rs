@@ -1,0 +1,11 @@
+//! The Identity v3 API's bodies: POST /v3/auth/tokens and its answer with the catalog (keystone, API version 3.14).
+//!
+//! Callers: the client's Keystone session; the built-in identity service. The request holds secrets, so it has no `Debug`.
+
+mod catalog;
+mod expiry;
+mod request;
+
+pub use catalog::{CatalogEndpoint, CatalogService, Role, TokenBody, TokenDocument};
+pub use expiry::{ExpiryError, parse_expiry};
+pub use request::{AuthRequest, DomainRef, Login, ProjectRef, Scope, UserRef};

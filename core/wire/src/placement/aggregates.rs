@@ -1,0 +1,46 @@
+//! Aggregates of one provider.
+
+use std::collections::BTreeSet;
+
+use berth_model::{AggregateUuid, Generation};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// `{"aggregates", "resource_provider_generation"}`: GET and PUT, from 1.19.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderAggregates {
+    /// The aggregates' UUIDs.
+    pub aggregates: Vec<Uuid>,
+    /// The provider's generation.
+    pub resource_provider_generation: i64,
+}
+
+impl ProviderAggregates {
+    /// The provider is to be in these aggregates and no other, if its generation still is `generation`.
+    #[must_use]
+    pub fn new(generation: Generation, aggregates: &BTreeSet<AggregateUuid>) -> Self {
+        Self {
+            aggregates: aggregates
+                .iter()
+                .map(|aggregate| *aggregate.as_uuid())
+                .collect(),
+            resource_provider_generation: generation.as_i64(),
+        }
+    }
+
+    /// The provider's generation.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        Generation::answered(self.resource_provider_generation)
+    }
+
+    /// The aggregates as the model has them.
+    #[must_use]
+    pub fn aggregates(&self) -> BTreeSet<AggregateUuid> {
+        self.aggregates
+            .iter()
+            .copied()
+            .map(AggregateUuid::from)
+            .collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! The error document and its codes.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// `{"errors": […]}`, the body of every answer of 400 and above that Placement itself makes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorDocument {
+    /// What went wrong; Placement names one thing at a time.
+    pub errors: Vec<ApiError>,
+}
+
+/// One error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiError {
+    /// The HTTP status, repeated.
+    pub status: u16,
+    /// The status as words.
+    #[serde(default)]
+    pub title: String,
+    /// The HTTP library's sentence for the status, an empty line, then Placement's own message.
+    #[serde(default)]
+    pub detail: String,
+    /// The answer's request id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// The machine-readable code; from microversion 1.23.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<ErrorCode>,
+    /// The lowest microversion; in a 406 only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_version: Option<String>,
+    /// The highest microversion; in a 406 only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_version: Option<String>,
+}
+
+impl ApiError {
+    /// Placement's own message: the detail without the HTTP library's sentence in front.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        self.detail
+            .split_once("\n\n")
+            .map_or(self.detail.as_str(), |(_, message)| message)
+            .trim()
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
+        /// What Placement's errors are told apart by (openstack-placement, `errors.py`; from microversion 1.23).
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum ErrorCode {
+            $($(#[$doc])* $name,)+
+            /// A code that this program does not know.
+            Unknown(String),
+        }
+
+        impl ErrorCode {
+            /// The code's text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $(Self::$name => $text,)+
+                    Self::Unknown(text) => text,
+                }
+            }
+        }
+
+        impl From<&str> for ErrorCode {
+            fn from(text: &str) -> Self {
+                match text {
+                    $($text => Self::$name,)+
+                    _ => Self::Unknown(text.to_owned()),
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// No code of its own; a 409 with it on allocations means: over capacity.
+    Undefined = "placement.undefined_code",
+    /// Inventory cannot go because allocations use it.
+    InventoryInUse = "placement.inventory.inuse",
+    /// A generation was not the current one.
+    ConcurrentUpdate = "placement.concurrent_update",
+    /// A provider of this name or UUID exists.
+    DuplicateName = "placement.duplicate_name",
+    /// The provider has allocations.
+    ProviderInUse = "placement.resource_provider.inuse",
+    /// The provider has children.
+    CannotDeleteParent = "placement.resource_provider.cannot_delete_parent",
+    /// The body names a provider that does not exist.
+    ProviderNotFound = "placement.resource_provider.not_found",
+    /// A query key stands twice.
+    DuplicateKey = "placement.query.duplicate_key",
+    /// A query value is malformed.
+    BadValue = "placement.query.bad_value",
+    /// A query value is missing.
+    MissingValue = "placement.query.missing_value",
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for ErrorCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for ErrorCode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::from(String::deserialize(deserializer)?.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{decode, encode};
+
+    #[test]
+    fn a_real_conflict_is_read_with_its_code_and_message() {
+        let body = br#"{"errors": [{"status": 409, "title": "Conflict", "detail": "There was a conflict when trying to complete your request.\n\n resource provider generation conflict  ", "code": "placement.concurrent_update", "request_id": "req-1"}]}"#;
+        let document: ErrorDocument = decode(body).unwrap();
+        let error = &document.errors[0];
+        assert_eq!(error.code, Some(ErrorCode::ConcurrentUpdate));
+        assert_eq!(error.message(), "resource provider generation conflict");
+    }
+
+    #[test]
+    fn codes_travel_unchanged_known_or_not() {
+        for text in ["placement.inventory.inuse", "placement.something_new"] {
+            let json = format!("\"{text}\"");
+            let code: ErrorCode = decode(json.as_bytes()).unwrap();
+            assert_eq!(encode(&code), json.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The version document: GET / (no token needed).
+
+use serde::{Deserialize, Serialize};
+
+/// `{"versions": […]}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionDocument {
+    /// The API's versions; Placement has one, `v1.0`.
+    pub versions: Vec<ApiVersion>,
+}
+
+/// One version of the API with its range of microversions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiVersion {
+    /// `v1.0`.
+    pub id: String,
+    /// The highest microversion, `1.39` for instance.
+    pub max_version: String,
+    /// The lowest microversion, `1.0`.
+    pub min_version: String,
+}
+
+impl VersionDocument {
+    /// The highest minor number of microversion 1.x; none where the document does not say.
+    #[must_use]
+    pub fn highest_minor(&self) -> Option<u16> {
+        self.versions
+            .iter()
+            .filter_map(|version| version.max_version.strip_prefix("1.")?.parse().ok())
+            .max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode;
+
+    #[test]
+    fn the_highest_minor_is_read_from_a_real_document() {
+        let document: VersionDocument = decode(
+            br#"{"versions":[{"id":"v1.0","max_version":"1.39","min_version":"1.0","status":"CURRENT",
+                "links":[{"rel":"self","href":""}]}]}"#,
+        )
+        .unwrap();
+        assert_eq!(document.highest_minor(), Some(39));
+        let odd: VersionDocument = decode(br#"{"versions":[]}"#).unwrap();
+        assert_eq!(odd.highest_minor(), None);
+    }
+}

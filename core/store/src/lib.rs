@@ -1,1 +1,18 @@
-//! State on disk: the SQL pool with its locks and transactions, and the agent's state files.
+//! State on disk: the SQL store with its locks and transactions, and the agent's state files.
+//!
+//! Two rooms. [`sql`] opens a database the way a service may own it: one writer, several
+//! readers, whole transactions that are run again when another writer was in the way.
+//! [`state_dir`] keeps the few small files of a node (its uuid, its journals' heads) so that a
+//! kill at any moment leaves the old content or the new, never a mixture.
+//!
+//! Callers: `services/placement` and the other built-in services for [`sql`], `agent` for
+//! [`state_dir`].
+
+pub mod sql;
+
+
+pub use sql::{
+    Disposition, Location, OpenError, Retryable, Row, SqlError, SqlOptions, SqlStore, Statement,
+    Synchronous, Transaction, Value, Work,
+};
+

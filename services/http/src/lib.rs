@@ -1,1 +1,34 @@
-//! What every service shares at the door: microversions, error documents, request ids, tokens.
+//! What every service shares at the door.
+//!
+//! A request passes, in this order: its id, the token, the microversion, the shape of its
+//! headers, the handler. What goes wrong anywhere is a [`Fault`], rendered once on the way out in
+//! the shape OpenStack's services use, with the request id and (from the microversion that has
+//! it) the error code. A panic in a handler is a 500 and never the end of the service.
+//!
+//! Callers: `services/*` wrap their router with [`door()`]; `cli` chooses the [`ValidateToken`].
+
+pub mod answer;
+pub mod auth;
+pub mod call;
+pub mod date;
+pub mod door;
+pub mod fault;
+pub mod microversion;
+pub mod policy;
+pub mod query;
+pub mod request_id;
+pub mod schema;
+pub mod serve;
+
+pub use answer::Answer;
+pub use auth::{Caller, NoAuth2, TokenError, TokenRequest, ValidateToken};
+pub use call::Call;
+pub use date::Timestamp;
+pub use door::{Door, door};
+pub use fault::Fault;
+pub use microversion::{Microversion, MicroversionRange};
+pub use policy::{DeprecatedDefaults, Policy, Requirement};
+pub use query::Query;
+pub use request_id::RequestId;
+pub use schema::Schema;
+pub use serve::{serve_tcp, serve_unix};

@@ -1,0 +1,283 @@
+//! A database as a service owns it: one writer, several readers, bounded retries.
+//!
+//! SQLite only for now. Everything a caller touches ([`Statement`], [`Row`], [`Transaction`],
+//! [`Dialect`]) is ours and not the driver's, so another database is one more arm here and no
+//! change in the services.
+//!
+//! Writing transactions start with `BEGIN IMMEDIATE`: a transaction that begins as a reader and
+//! then writes fails at once in SQLite when another writer came first, without any waiting.
+
+mod dialect;
+mod error;
+mod ownership;
+mod statement;
+mod transaction;
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::ConnectOptions;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+
+pub use dialect::Dialect;
+pub use error::{Disposition, OpenError, Retryable, SqlError};
+pub use statement::{Row, Statement, Value, placeholders};
+pub use transaction::{Done, Transaction, Work};
+
+use ownership::Ownership;
+
+/// Rows the driver may hold ready between its own thread and ours; larger means fewer hops.
+const ROW_BUFFER: usize = 1024;
+
+/// Where the database lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A SQLite file, created when missing. Its folder must exist.
+    SqliteFile(PathBuf),
+    /// A SQLite database that lives and dies with this store. For tests and dry runs.
+    SqliteMemory,
+}
+
+impl FromStr for Location {
+    type Err = OpenError;
+
+    /// Reads a database URL: `sqlite:PATH`, `sqlite:///ABSOLUTE/PATH` or `sqlite::memory:`.
+    fn from_str(url: &str) -> Result<Self, OpenError> {
+        let unsupported = || OpenError::UnsupportedUrl {
+            scheme: url.split(':').next().unwrap_or_default().to_owned(),
+        };
+        let rest = url.strip_prefix("sqlite:").ok_or_else(unsupported)?;
+        match rest.strip_prefix("//").unwrap_or(rest) {
+            "" => Err(unsupported()),
+            ":memory:" => Ok(Self::SqliteMemory),
+            path => Ok(Self::SqliteFile(PathBuf::from(path))),
+        }
+    }
+}
+
+/// How far a commit reaches before it is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Synchronous {
+    /// On the disk: survives a power cut. The default.
+    #[default]
+    Full,
+    /// In the kernel: survives a kill of the process, not a power cut.
+    Normal,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqlOptions {
+    /// Reading connections beside the writer, 1 to 64. Ignored in memory, where one connection
+    /// serves both.
+    pub readers: u32,
+    /// How long a statement waits for a foreign writer before it reports [`SqlError::Busy`].
+    pub busy_timeout: Duration,
+    /// What a commit means.
+    pub synchronous: Synchronous,
+    /// How often a whole writing transaction is tried before its error is given to the caller,
+    /// at least 1.
+    pub attempts: u32,
+}
+
+impl Default for SqlOptions {
+    fn default() -> Self {
+        Self {
+            readers: 4,
+            busy_timeout: Duration::from_secs(5),
+            synchronous: Synchronous::Full,
+            attempts: 10,
+        }
+    }
+}
+
+/// An open database. Cheap to clone; the last clone that goes releases the ownership.
+#[derive(Debug, Clone)]
+pub struct SqlStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    writer: SqlitePool,
+    readers: SqlitePool,
+    attempts: u32,
+    path: Option<PathBuf>,
+    // Held for its Drop: the lock file is released with the store.
+    _ownership: Option<Ownership>,
+}
+
+impl SqlStore {
+    /// Opens the database and takes ownership of it.
+    ///
+    /// # Errors
+    /// [`OpenError::Held`] when another process owns the file, [`OpenError::Ownership`] when the
+    /// lock file cannot be made, [`OpenError::Sql`] when SQLite cannot open it.
+    pub async fn open(location: &Location, options: &SqlOptions) -> Result<Self, OpenError> {
+        match location {
+            Location::SqliteFile(path) => Self::open_file(path, options).await,
+            Location::SqliteMemory => Self::open_memory(options).await,
+        }
+    }
+
+    /// Opens a fresh database in memory with the default options.
+    ///
+    /// # Errors
+    /// As [`SqlStore::open`].
+    pub async fn in_memory() -> Result<Self, OpenError> {
+        Self::open(&Location::SqliteMemory, &SqlOptions::default()).await
+    }
+
+    async fn open_file(path: &Path, options: &SqlOptions) -> Result<Self, OpenError> {
+        let ownership = Ownership::take(path)?;
+        let connect = connect_options(options)
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal);
+        let writer = pool(1, options)
+            .connect_with(connect.clone())
+            .await
+            .map_err(SqlError::from)?;
+        let readers = pool(options.readers.clamp(1, 64), options)
+            .min_connections(0)
+            .connect_lazy_with(connect.create_if_missing(false));
+        Ok(Self::assemble(
+            writer,
+            readers,
+            options,
+            Some(path),
+            Some(ownership),
+        ))
+    }
+
+    async fn open_memory(options: &SqlOptions) -> Result<Self, OpenError> {
+        let connect = connect_options(options).in_memory(true);
+        let writer = pool(1, options)
+            .connect_with(connect)
+            .await
+            .map_err(SqlError::from)?;
+        Ok(Self::assemble(writer.clone(), writer, options, None, None))
+    }
+
+    fn assemble(
+        writer: SqlitePool,
+        readers: SqlitePool,
+        options: &SqlOptions,
+        path: Option<&Path>,
+        ownership: Option<Ownership>,
+    ) -> Self {
+        let inner = Inner {
+            writer,
+            readers,
+            attempts: options.attempts.max(1),
+            path: path.map(Path::to_owned),
+            _ownership: ownership,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The SQL this database speaks.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
+
+    /// The file behind the store, when there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.inner.path.as_deref()
+    }
+
+    /// Begins a reading transaction: all its statements see one state of the database.
+    ///
+    /// Do not call [`SqlStore::write`] while it is alive: in memory both share one connection.
+    ///
+    /// # Errors
+    /// [`SqlError`] when no connection can be had or the transaction cannot begin.
+    pub async fn read(&self) -> Result<Transaction, SqlError> {
+        let tx = self.inner.readers.begin().await?;
+        Ok(Transaction::sqlite(tx))
+    }
+
+    /// Runs `work` in one writing transaction and commits it; runs the whole of it again, a
+    /// bounded number of times, when it failed in a way that may pass
+    /// ([`Disposition::Retry`]). A failed run leaves no row behind.
+    ///
+    /// # Errors
+    /// The error of the last run.
+    pub async fn write<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
+        let mut attempt = 1;
+        loop {
+            match self.write_once(work).await {
+                Err(error)
+                    if error.disposition() == Disposition::Retry
+                        && attempt < self.inner.attempts =>
+                {
+                    tracing::debug!(attempt, %error, "transaction runs again");
+                    tokio::time::sleep(pause(attempt)).await;
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn write_once<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
+        let begun = self.inner.writer.begin_with("BEGIN IMMEDIATE").await;
+        let mut tx = Transaction::sqlite(begun.map_err(SqlError::from)?);
+        match work.run(&mut tx).await {
+            Ok(output) => {
+                tx.commit().await?;
+                Ok(output)
+            }
+            Err(error) => {
+                // The error of the work is what the caller must see; a rollback that fails too
+                // ends with the connection, which SQLite rolls back by itself.
+                tx.rollback().await.ok();
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes all connections and waits for them. Statements under way end first.
+    pub async fn close(&self) {
+        self.inner.readers.close().await;
+        self.inner.writer.close().await;
+    }
+}
+
+fn connect_options(options: &SqlOptions) -> SqliteConnectOptions {
+    let synchronous = match options.synchronous {
+        Synchronous::Full => SqliteSynchronous::Full,
+        Synchronous::Normal => SqliteSynchronous::Normal,
+    };
+    SqliteConnectOptions::new()
+        .synchronous(synchronous)
+        .busy_timeout(options.busy_timeout)
+        .foreign_keys(true)
+        .row_buffer_size(ROW_BUFFER)
+        .disable_statement_logging()
+}
+
+/// Connections never expire: one that did would cost its prepared statements, and in memory the
+/// whole database.
+fn pool(size: u32, options: &SqlOptions) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .min_connections(size)
+        .max_connections(size)
+        .max_lifetime(None)
+        .idle_timeout(None)
+        .test_before_acquire(false)
+        .acquire_timeout(options.busy_timeout.max(Duration::from_secs(30)))
+}
+
+/// 2 ms, 4 ms, ... at most 256 ms. No jitter: within one process the writer pool already queues.
+fn pause(attempt: u32) -> Duration {
+    Duration::from_millis(1 << attempt.min(8))
+}

@@ -1,0 +1,163 @@
+//! What can go wrong with a database, by what an operator or a loop would do about it.
+
+use std::path::PathBuf;
+
+use sqlx::error::ErrorKind;
+
+/// What a loop does with an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposition {
+    /// The same may succeed when run again.
+    Retry,
+    /// Running it again cannot help.
+    Fatal,
+}
+
+/// An error that knows whether running the whole transaction again may help.
+pub trait Retryable {
+    /// See [`Disposition`].
+    fn disposition(&self) -> Disposition;
+}
+
+/// Why a statement or a transaction failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SqlError {
+    /// Another writer held the database for longer than the busy timeout, or no connection
+    /// became free.
+    #[error("the database is busy with another writer")]
+    Busy(#[source] sqlx::Error),
+    /// No space left for the database or its log.
+    #[error("the disk with the database is full")]
+    DiskFull(#[source] sqlx::Error),
+    /// The file is not a database, or damaged.
+    #[error("the database file is damaged or not a database")]
+    Corrupt(#[source] sqlx::Error),
+    /// The file may not be read or written.
+    #[error("the database file cannot be opened or written")]
+    NotWritable(#[source] sqlx::Error),
+    /// The disk reported an input/output error.
+    #[error("the disk with the database reports an input/output error")]
+    Io(#[source] sqlx::Error),
+    /// A unique key is taken: another writer came first, or the caller did not look.
+    #[error("a unique key is already taken")]
+    Duplicate(#[source] sqlx::Error),
+    /// Another constraint of the schema was violated.
+    #[error("a constraint of the schema was violated")]
+    Constraint(#[source] sqlx::Error),
+    /// The store was closed.
+    #[error("the database was closed")]
+    Closed,
+    /// A column does not hold what the schema says.
+    #[error("column {column} does not hold {expected}")]
+    Column {
+        /// Position in the row, from 0.
+        column: usize,
+        /// What was asked for.
+        expected: &'static str,
+        /// The driver's reason.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The statement itself was refused: a bug, or a schema that is not ours.
+    #[error("the database refused a statement")]
+    Refused(#[source] sqlx::Error),
+}
+
+impl SqlError {
+    /// What an operator can do about it, as one sentence.
+    #[must_use]
+    pub fn mend(&self) -> &'static str {
+        match self {
+            Self::Busy(_) => "stop the other process that writes to this database",
+            Self::DiskFull(_) => "free space on the disk that holds the database",
+            Self::Corrupt(_) => "restore the database from a backup; do not edit the file",
+            Self::NotWritable(_) => "check owner and mode of the database file and its folder",
+            Self::Io(_) => "check the disk and its kernel messages",
+            Self::Closed => "the service is stopping; start it again",
+            Self::Duplicate(_)
+            | Self::Constraint(_)
+            | Self::Column { .. }
+            | Self::Refused(_) => "check that the schema is at the version this release expects",
+        }
+    }
+}
+
+impl Retryable for SqlError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            Self::Busy(_) => Disposition::Retry,
+            _ => Disposition::Fatal,
+        }
+    }
+}
+
+impl From<sqlx::Error> for SqlError {
+    fn from(error: sqlx::Error) -> Self {
+        match &error {
+            sqlx::Error::PoolTimedOut => Self::Busy(error),
+            sqlx::Error::PoolClosed => Self::Closed,
+            sqlx::Error::Database(database) => match database.kind() {
+                ErrorKind::UniqueViolation => Self::Duplicate(error),
+                ErrorKind::ForeignKeyViolation
+                | ErrorKind::NotNullViolation
+                | ErrorKind::CheckViolation => Self::Constraint(error),
+                _ => by_sqlite_code(error),
+            },
+            sqlx::Error::Io(_) => Self::Io(error),
+            _ => Self::Refused(error),
+        }
+    }
+}
+
+/// Sorts by SQLite's primary result code (the low byte of the extended one).
+fn by_sqlite_code(error: sqlx::Error) -> SqlError {
+    let code = error
+        .as_database_error()
+        .and_then(|database| database.code())
+        .and_then(|code| code.parse::<u32>().ok())
+        .unwrap_or_default();
+    match code & 0xff {
+        5 | 6 => SqlError::Busy(error),
+        8 | 14 | 23 => SqlError::NotWritable(error),
+        10 => SqlError::Io(error),
+        11 | 26 => SqlError::Corrupt(error),
+        13 => SqlError::DiskFull(error),
+        19 => SqlError::Constraint(error),
+        _ => SqlError::Refused(error),
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process owns the database.
+    #[error(
+        "the database {} is held by another process{}; stop that process or use another database",
+        path.display(),
+        owner.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
+    )]
+    Held {
+        /// The database file.
+        path: PathBuf,
+        /// The owner, when it could be read from the lock file.
+        owner: Option<u32>,
+    },
+    /// The lock file beside the database could not be made.
+    #[error("the lock file {} cannot be opened; check that the folder exists and may be written", path.display())]
+    Ownership {
+        /// The lock file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The URL names a database this build does not speak.
+    #[error("a database URL begins with sqlite: and names a file, for example sqlite:/var/lib/berth/placement.db; got scheme {scheme:?}")]
+    UnsupportedUrl {
+        /// The scheme found. Never the whole URL: it may carry a password.
+        scheme: String,
+    },
+    /// SQLite could not open it.
+    #[error("{}: {}", .0, .0.mend())]
+    Sql(#[from] SqlError),
+}

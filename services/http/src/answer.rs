@@ -1,0 +1,97 @@
+//! What a handler answers when all went well.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde::Serialize;
+
+use crate::call::Call;
+use crate::date::Timestamp;
+use crate::fault::Fault;
+
+/// A status, perhaps a JSON body, perhaps some headers.
+#[derive(Debug)]
+pub struct Answer {
+    status: StatusCode,
+    body: Option<Vec<u8>>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Answer {
+    /// 200 with a body.
+    ///
+    /// # Errors
+    /// A 500 when the document cannot be serialised.
+    pub fn ok(document: &impl Serialize) -> Result<Self, Fault> {
+        Self::with_body(StatusCode::OK, document)
+    }
+
+    /// A status with a body.
+    ///
+    /// # Errors
+    /// A 500 when the document cannot be serialised.
+    pub fn with_body(status: StatusCode, document: &impl Serialize) -> Result<Self, Fault> {
+        let body = serde_json::to_vec(document).map_err(|error| {
+            tracing::error!(%error, "answer cannot be serialised");
+            Fault::internal("the answer could not be written")
+        })?;
+        Ok(Self {
+            status,
+            body: Some(body),
+            headers: Vec::new(),
+        })
+    }
+
+    /// A status without a body.
+    #[must_use]
+    pub fn empty(status: StatusCode) -> Self {
+        Self {
+            status,
+            body: None,
+            headers: Vec::new(),
+        }
+    }
+
+    /// 204.
+    #[must_use]
+    pub fn no_content() -> Self {
+        Self::empty(StatusCode::NO_CONTENT)
+    }
+
+    /// Adds `last-modified`, and `cache-control: no-cache`.
+    #[must_use]
+    pub fn modified(mut self, moment: Timestamp) -> Self {
+        let no_cache = HeaderValue::from_static("no-cache");
+        self.headers.push((header::CACHE_CONTROL, no_cache));
+        self.with_header(header::LAST_MODIFIED, &moment.to_string())
+    }
+
+    /// Adds `location`, absolute when the request says which host it came to.
+    #[must_use]
+    pub fn located(self, call: &Call, path: &str) -> Self {
+        let location = call.absolute(path);
+        self.with_header(header::LOCATION, &location)
+    }
+
+    fn with_header(mut self, name: HeaderName, value: &str) -> Self {
+        // A value that is no header text (an odd host) is left out; the body stands by itself.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.push((name, value));
+        }
+        self
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = self.status;
+        if let Some(body) = self.body {
+            *response.body_mut() = Body::from(body);
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, json);
+        }
+        response.headers_mut().extend(self.headers);
+        response
+    }
+}

@@ -1,0 +1,115 @@
+//! Who calls: a token becomes a [`Caller`].
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use http::HeaderMap;
+
+/// The header with the caller's token.
+pub const TOKEN_HEADER: &str = "x-auth-token";
+
+/// Who sent a request, once the token was believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The user's id.
+    pub user_id: String,
+    /// The project the token is scoped to, if any.
+    pub project_id: Option<String>,
+    /// The roles, implied ones included.
+    pub roles: Vec<String>,
+}
+
+impl Caller {
+    /// Whether the caller has the role, in any case of letters.
+    #[must_use]
+    pub fn has_role(&self, role: &str) -> bool {
+        self.roles.iter().any(|held| held.eq_ignore_ascii_case(role))
+    }
+}
+
+/// What a validator is given.
+pub struct TokenRequest<'a> {
+    /// The token. Never logged: this type shows nothing of it.
+    pub token: &'a str,
+    /// All headers of the request.
+    pub headers: &'a HeaderMap,
+}
+
+impl fmt::Debug for TokenRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenRequest { .. }")
+    }
+}
+
+/// Why a token did not make a caller.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The token is unknown, expired or revoked: the caller gets 401.
+    #[error("the token is not valid")]
+    Refused,
+    /// The identity service did not answer: the caller gets 503.
+    #[error("the identity service cannot be asked")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The future of [`ValidateToken::validate`].
+pub type Validation<'a> = Pin<Box<dyn Future<Output = Result<Caller, TokenError>> + Send + 'a>>;
+
+/// Turns a token into a caller. One per service, chosen where the service is put together.
+pub trait ValidateToken: Send + Sync {
+    /// Believes the token or says why not.
+    fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a>;
+}
+
+/// No identity service: the token itself says who calls, as in OpenStack's `noauth2`.
+///
+/// Token `admin` is the administrator; any other is `user` or `user:project`. The header
+/// `x-roles` sets the roles of any token, `openstack-system-scope` drops the project. For one
+/// machine, tests and tools; never for a port others can reach.
+#[derive(Debug, Clone)]
+pub struct NoAuth2 {
+    admin_roles: Vec<String>,
+}
+
+impl NoAuth2 {
+    /// Token `admin` has these roles.
+    #[must_use]
+    pub fn with_admin_roles<R: Into<String>>(roles: impl IntoIterator<Item = R>) -> Self {
+        Self {
+            admin_roles: roles.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+/// The embedded services' default: token `admin` may do everything, the reshape included.
+impl Default for NoAuth2 {
+    fn default() -> Self {
+        Self::with_admin_roles(["admin", "service"])
+    }
+}
+
+impl ValidateToken for NoAuth2 {
+    fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a> {
+        let (user, project) = request.token.split_once(':').unwrap_or((request.token, ""));
+        let project = if project.is_empty() { user } else { project };
+        let roles = match request.headers.get("x-roles").map(|roles| roles.to_str()) {
+            Some(Ok(roles)) => roles.split(',').map(|role| role.trim().to_owned()).collect(),
+            Some(Err(_)) => Vec::new(),
+            None if user == "admin" => self.admin_roles.clone(),
+            None => Vec::new(),
+        };
+        let system_scope = request.headers.contains_key("openstack-system-scope");
+        let caller = Caller {
+            user_id: user.to_owned(),
+            project_id: (!system_scope).then(|| project.to_owned()),
+            roles,
+        };
+        Box::pin(async move {
+            if caller.user_id.is_empty() {
+                return Err(TokenError::Refused);
+            }
+            Ok(caller)
+        })
+    }
+}

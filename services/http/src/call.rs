@@ -1,0 +1,165 @@
+//! A request as a handler sees it: version, caller, path, query and body in one value.
+
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::auth::Caller;
+use crate::fault::{Fault, accepts_json};
+use crate::microversion::Microversion;
+use crate::query::Query;
+use crate::schema::Schema;
+
+/// How large a body may be, in bytes. The door sets it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BodyLimit(pub(crate) usize);
+
+/// One request, ready for its handler.
+#[derive(Debug)]
+pub struct Call {
+    /// The microversion asked for.
+    pub version: Microversion,
+    /// Who calls. Paths that need no token have an anonymous caller without roles.
+    pub caller: Caller,
+    /// The decoded query string.
+    pub query: Query,
+    headers: HeaderMap,
+    path: Vec<(String, String)>,
+    body: Bytes,
+}
+
+impl Call {
+    /// The part of the path with this name, decoded.
+    ///
+    /// # Errors
+    /// A 404 when the route has no such part.
+    pub fn path(&self, name: &str) -> Result<&str, Fault> {
+        self.path
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .ok_or_else(Fault::no_such_route)
+    }
+
+    /// Refuses a caller who does not accept JSON.
+    ///
+    /// # Errors
+    /// A 406.
+    pub fn check_accept(&self) -> Result<(), Fault> {
+        if accepts_json(&self.headers) {
+            return Ok(());
+        }
+        Err(Fault::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "Only application/json is provided",
+        ))
+    }
+
+    /// Refuses a body that does not say it is JSON.
+    ///
+    /// # Errors
+    /// A 415.
+    pub fn require_json(&self) -> Result<(), Fault> {
+        let given = self
+            .headers
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .map(|value| value.split(';').next().unwrap_or_default().trim())
+            .filter(|media| !media.is_empty())
+            .unwrap_or("None");
+        if given.eq_ignore_ascii_case("application/json") {
+            return Ok(());
+        }
+        Err(Fault::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            format!("The media type {given} is not supported, use application/json"),
+        ))
+    }
+
+    /// The body as JSON of the schema's shape.
+    ///
+    /// # Errors
+    /// A 400 with the first offending place.
+    pub fn json(&self, schema: &Schema) -> Result<Value, Fault> {
+        let value: Value = serde_json::from_slice(&self.body)
+            .map_err(|error| Fault::bad_request(format!("Malformed JSON: {error}")))?;
+        schema.check(&value).map_err(|violation| {
+            Fault::bad_request(format!("JSON does not validate: {violation}"))
+        })?;
+        Ok(value)
+    }
+
+    /// The body as a typed value, after the schema admitted it.
+    ///
+    /// # Errors
+    /// A 400 with the first offending place.
+    pub fn body<T: DeserializeOwned>(&self, schema: &Schema) -> Result<T, Fault> {
+        let value = self.json(schema)?;
+        serde_json::from_value(value)
+            .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))
+    }
+
+    /// Refuses a query string that is not of the schema's shape.
+    ///
+    /// # Errors
+    /// A 400 with the first offending place.
+    pub fn check_query(&self, schema: &Schema) -> Result<(), Fault> {
+        schema.check(&self.query.to_json()).map_err(|violation| {
+            Fault::bad_request(format!("Invalid query string parameters: {violation}"))
+        })
+    }
+
+    /// A path as a URL, when the request names its host; else the path.
+    pub(crate) fn absolute(&self, path: &str) -> String {
+        let text = |name: &str| self.headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok());
+        match text("host") {
+            None => path.to_owned(),
+            Some(host) => {
+                let scheme = text("x-forwarded-proto").unwrap_or("http");
+                format!("{scheme}://{host}{path}")
+            }
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Call {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Fault> {
+        let (mut parts, body) = request.into_parts();
+        let path = RawPathParams::from_request_parts(&mut parts, state)
+            .await
+            .map_err(|_| Fault::no_such_route())?
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let extensions = &mut parts.extensions;
+        // The door puts all three there; a router without a door is a mistake of the house.
+        let behind = |thing: &str| Fault::internal(format!("no {thing}: the router has no door"));
+        let version = extensions.remove().ok_or_else(|| behind("microversion"))?;
+        let caller = extensions.remove().ok_or_else(|| behind("caller"))?;
+        let BodyLimit(limit) = extensions.remove().ok_or_else(|| behind("body limit"))?;
+        Ok(Self {
+            version,
+            caller,
+            query: Query::parse(parts.uri.query().unwrap_or_default())?,
+            body: read(body, limit).await?,
+            headers: parts.headers,
+            path,
+        })
+    }
+}
+
+async fn read(body: axum::body::Body, limit: usize) -> Result<Bytes, Fault> {
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Fault::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("The body is larger than {limit} bytes."),
+        )),
+        Err(_) => Err(Fault::bad_request("The body ended before its length.")),
+    }
+}

@@ -1,0 +1,313 @@
+//! What a caller is told when a request fails.
+//!
+//! A handler returns a [`Fault`]; the door renders it once, because only the door knows the
+//! request id, the microversion and what the caller accepts.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use serde::Serialize;
+
+use crate::microversion::{Microversion, MicroversionRange};
+use crate::request_id::RequestId;
+
+/// The code of an error that has none of its own.
+pub const UNDEFINED_CODE: &str = "placement.undefined_code";
+
+/// A refused or failed request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    status: StatusCode,
+    message: String,
+    code: &'static str,
+    allow: Option<&'static str>,
+    range: Option<(Microversion, Microversion)>,
+}
+
+impl Fault {
+    /// A fault with the undefined code.
+    #[must_use]
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+            code: UNDEFINED_CODE,
+            allow: None,
+            range: None,
+        }
+    }
+
+    /// 400.
+    #[must_use]
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// 403.
+    #[must_use]
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, message)
+    }
+
+    /// 404.
+    #[must_use]
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, message)
+    }
+
+    /// 404 for a path, or a path at a version, that does not exist.
+    #[must_use]
+    pub fn no_such_route() -> Self {
+        Self::not_found("")
+    }
+
+    /// 405 with the methods that the path has.
+    #[must_use]
+    pub fn method_not_allowed(allow: &'static str) -> Self {
+        Self {
+            allow: Some(allow),
+            ..Self::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "The method specified is not allowed for this resource.",
+            )
+        }
+    }
+
+    /// 406 for a version outside the range; names the range.
+    #[must_use]
+    pub fn not_acceptable_version(message: impl Into<String>, range: MicroversionRange) -> Self {
+        Self {
+            range: Some((range.min, range.max)),
+            ..Self::new(StatusCode::NOT_ACCEPTABLE, message)
+        }
+    }
+
+    /// 409.
+    #[must_use]
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, message)
+    }
+
+    /// 500. The message must not carry internals: log those where the fault is made.
+    #[must_use]
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    }
+
+    /// 503.
+    #[must_use]
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+
+    /// The same with a code a client can tell it by.
+    #[must_use]
+    pub fn with_code(mut self, code: &'static str) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// The HTTP status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The error code.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// What is told, without the stock sentence of the status.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The `detail` of the document: the stock sentence of the status, a blank line, the message.
+    fn detail(&self, asked: &Asked) -> String {
+        let message = self.message.replace('\n', " ");
+        match self.status {
+            StatusCode::METHOD_NOT_ALLOWED => format!(
+                "The method {} is not allowed for this resource. \n\n {message}",
+                asked.method
+            ),
+            StatusCode::NOT_ACCEPTABLE => format!(
+                "The resource could not be generated that was acceptable to your browser \
+                 (content of type {}. \n\n {message}",
+                asked.accept
+            ),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => format!(
+                "The request media type {} is not supported by this server. \n\n {message}",
+                asked.content_type
+            ),
+            status => format!("{}\n\n {message}  ", explanation(status)),
+        }
+    }
+
+    /// The response as the caller sees it.
+    pub(crate) fn render(
+        &self,
+        asked: &Asked,
+        request_id: &RequestId,
+        codes: ErrorCodes,
+    ) -> Response {
+        let detail = self.detail(asked);
+        let title = self.status.canonical_reason().unwrap_or_default();
+        let mut response = if asked.accepts_json {
+            let document = Document {
+                errors: [Entry {
+                    status: self.status.as_u16(),
+                    title,
+                    detail: &detail,
+                    code: (codes == ErrorCodes::Shown).then_some(self.code),
+                    request_id: request_id.as_str(),
+                    max_version: self.range.map(|(_, max)| max.to_string()),
+                    min_version: self.range.map(|(min, _)| min.to_string()),
+                }],
+            };
+            json_response(self.status, &document)
+        } else {
+            let text = format!("{} {title}\n\n{detail}\n", self.status.as_u16());
+            (self.status, text).into_response()
+        };
+        if let Some(allow) = self.allow {
+            let value = HeaderValue::from_static(allow);
+            response.headers_mut().insert(header::ALLOW, value);
+        }
+        response
+    }
+}
+
+/// Until the door renders it, a fault travels inside an empty response.
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Whether the request's version shows error codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorCodes {
+    Shown,
+    Hidden,
+}
+
+/// What the stock sentences quote of a request.
+pub(crate) struct Asked {
+    method: Method,
+    accept: String,
+    content_type: String,
+    accepts_json: bool,
+}
+
+impl Asked {
+    pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Self {
+        let text = |name| {
+            headers
+                .get(name)
+                .and_then(|value: &HeaderValue| value.to_str().ok())
+                .filter(|value| !value.is_empty())
+                .map(str::to_owned)
+        };
+        Self {
+            method: method.clone(),
+            accept: text(header::ACCEPT).unwrap_or_else(|| "application/json".to_owned()),
+            content_type: text(header::CONTENT_TYPE).unwrap_or_else(|| "None".to_owned()),
+            accepts_json: accepts_json(headers),
+        }
+    }
+}
+
+/// Whether the `accept` header, if there is one, admits `application/json`.
+#[must_use]
+pub fn accepts_json(headers: &HeaderMap) -> bool {
+    let ranges: Vec<&str> = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|range| !range.is_empty())
+        .collect();
+    ranges.is_empty() || ranges.iter().any(|range| admits_json(range))
+}
+
+fn admits_json(range: &str) -> bool {
+    let mut parts = range.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default();
+    let refused = parts.any(|parameter| {
+        parameter
+            .strip_prefix("q=")
+            .and_then(|q| q.parse::<f32>().ok())
+            .is_some_and(|q| q <= 0.0)
+    });
+    !refused && ["*/*", "application/*", "application/json"].contains(&media)
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    errors: [Entry<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    status: u16,
+    title: &'a str,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    request_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_version: Option<String>,
+}
+
+/// The 401 of the authentication layer, which stands before the API and has its own shape.
+pub(crate) fn unauthorized() -> Response {
+    #[derive(Serialize)]
+    struct Body {
+        message: String,
+        code: &'static str,
+        title: &'static str,
+    }
+    let body = Body {
+        message: format!("{}<br /><br />\n\n\n", explanation(StatusCode::UNAUTHORIZED)),
+        code: "401 Unauthorized",
+        title: "Unauthorized",
+    };
+    json_response(StatusCode::UNAUTHORIZED, &body)
+}
+
+fn json_response(status: StatusCode, document: &impl Serialize) -> Response {
+    match serde_json::to_vec(document) {
+        Ok(body) => (status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        // Strings and numbers always serialise; answer without a body rather than panic.
+        Err(_) => status.into_response(),
+    }
+}
+
+fn explanation(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        400 => {
+            "The server could not comply with the request since it is either malformed or \
+             otherwise incorrect."
+        }
+        401 => {
+            "This server could not verify that you are authorized to access the document you \
+             requested. Either you supplied the wrong credentials (e.g., bad password), or your \
+             browser does not understand how to supply the credentials required."
+        }
+        403 => "Access was denied to this resource.",
+        404 => "The resource could not be found.",
+        409 => "There was a conflict when trying to complete your request.",
+        413 => "The body of your request was too large for this server.",
+        503 => "The server is currently unavailable. Please try again at a later time.",
+        _ => {
+            "The server has either erred or is incapable of performing the requested operation."
+        }
+    }
+}

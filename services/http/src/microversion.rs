@@ -1,0 +1,117 @@
+//! Microversions: `OpenStack-API-Version: SERVICE MAJOR.MINOR`.
+//!
+//! Parsed once per request, then carried as a value. A handler compares it with the constants of
+//! its service's feature table and never reads the header again.
+
+use std::fmt;
+
+use http::HeaderMap;
+
+use crate::fault::Fault;
+
+/// The header, both ways.
+pub const HEADER: &str = "openstack-api-version";
+
+/// One version of an API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Microversion {
+    /// The part before the dot.
+    pub major: u16,
+    /// The part after the dot.
+    pub minor: u16,
+}
+
+impl Microversion {
+    /// `major.minor`.
+    #[must_use]
+    pub const fn new(major: u16, minor: u16) -> Self {
+        Self { major, minor }
+    }
+
+    /// Whether this version has what came with `feature`.
+    #[must_use]
+    pub fn has(self, feature: Self) -> bool {
+        self >= feature
+    }
+}
+
+impl fmt::Display for Microversion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The versions a service speaks.
+#[derive(Debug, Clone, Copy)]
+pub struct MicroversionRange {
+    /// The service's type in the header and the catalog, e.g. `placement`.
+    pub service: &'static str,
+    /// The oldest; also what a request without the header gets.
+    pub min: Microversion,
+    /// The newest; what `latest` means.
+    pub max: Microversion,
+    /// The first with `code` in the error document.
+    pub error_codes_since: Microversion,
+}
+
+impl MicroversionRange {
+    /// The version a request asks for.
+    ///
+    /// Of several headers and values the last that names this service counts.
+    ///
+    /// # Errors
+    /// A 406 outside the range, a 400 when the text is no version.
+    pub fn negotiate(&self, headers: &HeaderMap) -> Result<Microversion, Fault> {
+        match self.asked(headers).as_deref() {
+            None => Ok(self.min),
+            Some("latest") => Ok(self.max),
+            Some(text) => self.within(text),
+        }
+    }
+
+    fn asked(&self, headers: &HeaderMap) -> Option<String> {
+        headers
+            .get_all(HEADER)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .filter_map(|value| value.trim().split_once(char::is_whitespace))
+            .filter(|(service, _)| service.eq_ignore_ascii_case(self.service))
+            .map(|(_, version)| version.trim().to_owned())
+            .last()
+    }
+
+    fn within(&self, text: &str) -> Result<Microversion, Fault> {
+        let (major, minor) = parse(text)?;
+        let known = |major: i64, minor: i64| {
+            let version = Microversion::new(major.try_into().ok()?, minor.try_into().ok()?);
+            (self.min..=self.max).contains(&version).then_some(version)
+        };
+        known(major, minor).ok_or_else(|| {
+            Fault::not_acceptable_version(
+                format!("Invalid microversion: Unacceptable version header: {text}"),
+                *self,
+            )
+        })
+    }
+}
+
+fn parse(text: &str) -> Result<(i64, i64), Fault> {
+    let malformed = |reason: String| {
+        Fault::bad_request(format!(
+            "Invalid microversion: invalid version string: {text}; {reason}"
+        ))
+    };
+    let number = |part: &str| {
+        part.trim()
+            .parse::<i64>()
+            .map_err(|_| malformed(format!("{part:?} is not a whole number")))
+    };
+    match text.split_once('.') {
+        Some((major, minor)) => Ok((number(major)?, number(minor)?)),
+        None => {
+            number(text)?;
+            Err(malformed("the minor part is missing".to_owned()))
+        }
+    }
+}

@@ -1,1 +1,13 @@
-//! The node agent: proposes, reshapes at start, ticks, reports, and says how it is.
+//! The node agent: it owns the truth about one hypervisor and keeps Placement in step with it.
+//!
+//! The way of the data: a driver's view and Placement's tree go into [`propose`]; [`startup`] or [`tick`] acts on the plan
+//! through the [`report_client`]. Who the node is says [`node_identity`].
+
+pub mod complete;
+pub mod node_identity;
+pub mod options;
+pub mod propose;
+pub mod rename;
+pub mod report_client;
+pub mod startup;
+pub mod tick;

@@ -1,0 +1,204 @@
+//! Completes what a driver wants with what only the agent knows: ratios, what is reserved for the host, the owner's trait,
+//! COMPUTE_NODE, and whether the node is disabled. Pure.
+
+use std::collections::BTreeSet;
+
+use berth_model::{
+    AllocationRatio, Desired, Inventory, OWNER_TRAITS, ProviderTree, ProviderUuid, ResourceClass,
+    Trait,
+};
+
+use crate::options::TrackerOptions;
+
+/// Whether the node takes new guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// It does.
+    Enabled,
+    /// It does not: schedulers see COMPUTE_STATUS_DISABLED and pass it over.
+    Disabled,
+}
+
+/// The desired tree as it is to be reported. `unknown` are traits that this Placement does not have and nobody may make.
+pub(crate) fn complete(
+    mut desired: Desired,
+    current: &ProviderTree,
+    options: &TrackerOptions,
+    service: Service,
+    unknown: &BTreeSet<Trait>,
+) -> Desired {
+    overcommit(&mut desired.tree, current, options);
+    reserve(&mut desired.tree, options);
+    mark_owned(&mut desired.tree, current, options, service);
+    let ours: Vec<ProviderUuid> = written(&desired.tree, current);
+    for uuid in ours {
+        if let Some(provider) = desired.tree.get_mut(uuid) {
+            provider.traits.retain(|wanted| !unknown.contains(wanted));
+        }
+    }
+    desired
+}
+
+/// The providers of the own tree that are ours to write, root first, children by name.
+fn written(tree: &ProviderTree, current: &ProviderTree) -> Vec<ProviderUuid> {
+    tree.own()
+        .into_iter()
+        .map(berth_model::Provider::uuid)
+        .filter(|uuid| tree.is_ours(*uuid) || current.is_ours(*uuid))
+        .collect()
+}
+
+fn overcommit(tree: &mut ProviderTree, current: &ProviderTree, options: &TrackerOptions) {
+    let ratios = &options.ratios;
+    for (class, configured, initial) in [
+        (ResourceClass::VCPU, ratios.cpu, ratios.initial_cpu),
+        (ResourceClass::MEMORY_MB, ratios.ram, ratios.initial_ram),
+        (ResourceClass::DISK_GB, ratios.disk, ratios.initial_disk),
+    ] {
+        for uuid in written(tree, current) {
+            let kept = reported_ratio(current, uuid, &class);
+            let ratio = configured.or(kept).unwrap_or(initial);
+            if let Some(inventory) =
+                tree.get_mut(uuid).and_then(|provider| provider.inventories.get_mut(&class))
+            {
+                *inventory = inventory.clone().with_ratio(ratio);
+            }
+        }
+    }
+}
+
+/// The ratio Placement has for the class: the provider's own, or, for a class that moves, that of where it was.
+fn reported_ratio(
+    current: &ProviderTree,
+    uuid: ProviderUuid,
+    class: &ResourceClass,
+) -> Option<AllocationRatio> {
+    let not_held = |inventory: &&Inventory| !inventory.is_held();
+    current
+        .inventory(uuid, class)
+        .filter(not_held)
+        .or_else(|| {
+            let elsewhere = current.own().into_iter().filter(|p| current.is_ours(p.uuid()));
+            elsewhere.filter_map(|p| p.inventories.get(class)).find(not_held)
+        })
+        .map(|inventory| inventory.allocation_ratio)
+}
+
+/// Takes what the host keeps for itself from the first provider that has the class, and what is missing from the next.
+fn reserve(tree: &mut ProviderTree, options: &TrackerOptions) {
+    let reserved = options.reserved;
+    for (class, mut left) in [
+        (ResourceClass::VCPU, reserved.cpus),
+        (ResourceClass::MEMORY_MB, reserved.memory_mib),
+        (ResourceClass::DISK_GB, reserved.disk_mib.div_ceil(1024)),
+    ] {
+        let providers: Vec<_> = tree.own().into_iter().map(berth_model::Provider::uuid).collect();
+        for uuid in providers {
+            if !tree.is_ours(uuid) {
+                continue;
+            }
+            if let Some(inventory) =
+                tree.get_mut(uuid).and_then(|provider| provider.inventories.get_mut(&class))
+            {
+                let here = left.min(inventory.total);
+                *inventory = inventory.clone().reserving(here);
+                left -= here;
+            }
+        }
+    }
+}
+
+fn mark_owned(
+    tree: &mut ProviderTree,
+    current: &ProviderTree,
+    options: &TrackerOptions,
+    service: Service,
+) {
+    let owner = options.owner.as_trait();
+    for uuid in written(tree, current) {
+        if let Some(provider) = tree.get_mut(uuid) {
+            provider.traits.retain(|held| !OWNER_TRAITS.contains(held));
+            provider.traits.insert(owner.clone());
+        }
+    }
+    let root = tree.root_mut();
+    root.traits.insert(Trait::COMPUTE_NODE);
+    match service {
+        Service::Enabled => root.traits.remove(&Trait::COMPUTE_STATUS_DISABLED),
+        Service::Disabled => root.traits.insert(Trait::COMPUTE_STATUS_DISABLED),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_model::{Provider, ProviderName};
+
+    use super::*;
+
+    fn tree(classes: &[(ResourceClass, u64)]) -> ProviderTree {
+        let uuid = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01".parse().unwrap();
+        let mut root = Provider::root(uuid, ProviderName::new("node").unwrap());
+        for (class, total) in classes {
+            root.inventories.insert(class.clone(), Inventory::of(*total).unwrap());
+        }
+        ProviderTree::new(root)
+    }
+
+    fn completed(current: &ProviderTree, wanted: ProviderTree, options: &TrackerOptions) -> ProviderTree {
+        let desired = Desired { tree: wanted, moves: Vec::new() };
+        complete(desired, current, options, Service::Enabled, &BTreeSet::new()).tree
+    }
+
+    #[test]
+    fn a_ratio_is_configured_or_kept_or_initial() {
+        let empty = tree(&[]);
+        let wanted = tree(&[(ResourceClass::VCPU, 8)]);
+        let ratio = |tree: &ProviderTree| {
+            tree.root().inventories[&ResourceClass::VCPU].allocation_ratio.as_f64()
+        };
+        let mut options = TrackerOptions::default();
+        assert!((ratio(&completed(&empty, wanted.clone(), &options)) - 4.0).abs() < 1e-6);
+        let mut set = wanted.clone();
+        let operators = AllocationRatio::new(2.5).unwrap();
+        let vcpu = Inventory::of(8).unwrap().with_ratio(operators);
+        set.root_mut().inventories.insert(ResourceClass::VCPU, vcpu);
+        assert!((ratio(&completed(&set, wanted.clone(), &options)) - 2.5).abs() < 1e-6);
+        options.ratios.cpu = Some(AllocationRatio::new(1.5).unwrap());
+        assert!((ratio(&completed(&set, wanted, &options)) - 1.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_the_host_keeps_is_taken_from_one_provider_after_the_other() {
+        let mut wanted = tree(&[]);
+        let root = wanted.root().uuid();
+        for cell in ["node_numa0", "node_numa1"] {
+            let name = ProviderName::new(cell).unwrap();
+            let mut child = Provider::child(root.child(&name), name, root);
+            child.inventories.insert(ResourceClass::MEMORY_MB, Inventory::of(300).unwrap());
+            wanted.insert(child).unwrap();
+        }
+        let done = completed(&tree(&[]), wanted, &TrackerOptions::default());
+        let reserved: Vec<_> = done
+            .children(root)
+            .iter()
+            .map(|cell| cell.inventories[&ResourceClass::MEMORY_MB].reserved)
+            .collect();
+        assert_eq!(reserved, [300, 212]);
+    }
+
+    #[test]
+    fn a_disabled_node_says_so_and_a_foreign_child_keeps_its_traits() {
+        let mut current = tree(&[]);
+        let root = current.root().uuid();
+        let foreign: ProviderUuid = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c09".parse().unwrap();
+        let mut child = Provider::child(foreign, ProviderName::new("fpga").unwrap(), root);
+        child.traits.insert(Trait::OWNER_CYBORG);
+        current.insert(child).unwrap();
+        let desired = Desired { tree: current.clone(), moves: Vec::new() };
+        let options = TrackerOptions::default();
+        let done = complete(desired, &current, &options, Service::Disabled, &BTreeSet::new()).tree;
+        assert!(done.root().traits.contains(&Trait::COMPUTE_STATUS_DISABLED));
+        assert!(done.root().traits.contains(&Trait::OWNER_NOVA));
+        assert_eq!(done.get(foreign).unwrap().traits, BTreeSet::from([Trait::OWNER_CYBORG]));
+    }
+}

@@ -1,0 +1,237 @@
+//! Who this node is to Placement: the UUID of its root provider, kept in the file `compute_id` of the state folder, and the
+//! name. A lost file, a renamed host and a name that somebody else has are told apart and explained; none is guessed away,
+//! because a wrong guess reports one machine's inventory as another's.
+
+use berth_client::placement::{PlacementClient, PlacementError};
+use berth_model::{Disposition, NodeName, ProviderName, ProviderUuid};
+use berth_store::state_dir::{StateFileError, StateFiles};
+
+use crate::options::Rename;
+
+/// A node whose identity is clear.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeIdentity {
+    /// Its name.
+    pub node: NodeName,
+    /// Its root provider.
+    pub root: ProviderUuid,
+    /// What Placement knows of it.
+    pub known: Known,
+}
+
+/// What Placement knows of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing yet: the root provider is to be made.
+    No,
+    /// Its root provider, by its name.
+    ByName,
+    /// Its root provider under the name the host had before, which an operator accepts.
+    Renamed {
+        /// The name before.
+        from: ProviderName,
+    },
+}
+
+/// Who the node is cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The file holds something else.
+    #[error(
+        "{file} holds {content:?}, which is no UUID; write the UUID of the node's root resource provider into it \
+         (openstack resource provider list --name {node}), or remove it if this node was never reported"
+    )]
+    Corrupt {
+        /// The file.
+        file: String,
+        /// What it holds, shortened.
+        content: String,
+        /// The node.
+        node: NodeName,
+    },
+    /// The file is gone, but Placement has the node.
+    #[error(
+        "{file} is missing, but Placement has a resource provider named {node} with UUID {root}; if this is the same \
+         host, restore the file: echo {root} > {file}; if not, rename this host or delete that provider"
+    )]
+    Lost {
+        /// The file.
+        file: String,
+        /// The node.
+        node: NodeName,
+        /// The provider that has its name.
+        root: ProviderUuid,
+    },
+    /// Somebody else has the name.
+    #[error(
+        "the node's UUID is {root} ({file}), but Placement's resource provider named {node} has UUID {other}; either \
+         {file} was copied from another host, or another host has this one's name: if {other} is this host's, write it \
+         into {file}"
+    )]
+    NameTaken {
+        /// The file.
+        file: String,
+        /// The node.
+        node: NodeName,
+        /// The node's UUID.
+        root: ProviderUuid,
+        /// The UUID of the provider with its name.
+        other: ProviderUuid,
+    },
+    /// The node's provider has another name.
+    #[error(
+        "Placement knows this node's provider {root} as {from}, but the host is now {node}; if the host was renamed, \
+         start once with --accept-risk rename-host; if {file} was copied from {from}, remove it"
+    )]
+    Renamed {
+        /// The file.
+        file: String,
+        /// The node's name now.
+        node: NodeName,
+        /// The name in Placement.
+        from: ProviderName,
+        /// The node's UUID.
+        root: ProviderUuid,
+    },
+    /// The UUID is that of a provider below another one.
+    #[error(
+        "{root} ({file}) is not a root resource provider but {name}, a child of another one; write the UUID of the \
+         node's own root provider into {file}"
+    )]
+    NotARoot {
+        /// The file.
+        file: String,
+        /// The UUID.
+        root: ProviderUuid,
+        /// That provider's name.
+        name: ProviderName,
+    },
+    /// The file cannot be read or written.
+    #[error("the node's UUID file {file}")]
+    File {
+        /// The file.
+        file: String,
+        /// Why.
+        #[source]
+        source: StateFileError,
+    },
+    /// Placement could not be asked.
+    #[error("asking Placement who node {node} is")]
+    Placement {
+        /// The node.
+        node: NodeName,
+        /// Why.
+        #[source]
+        source: Box<PlacementError>,
+    },
+}
+
+impl IdentityError {
+    /// Only Placement's absence passes by itself.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            IdentityError::Placement { source, .. } => source.disposition(),
+            _ => Disposition::Fatal,
+        }
+    }
+}
+
+/// Where the node's UUID comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UuidSource {
+    /// The hypervisor itself knows it (clusters).
+    Hypervisor(ProviderUuid),
+    /// A file in the state folder.
+    File(String),
+}
+
+/// Finds out who the node is; for a node that was never reported, gives it a UUID and keeps it before anything is sent.
+///
+/// # Errors
+/// The identity is unclear, the file cannot be used, or Placement does not answer.
+pub async fn identify(
+    node: &NodeName,
+    from: &UuidSource,
+    files: &dyn StateFiles,
+    placement: &PlacementClient,
+    rename: Rename,
+) -> Result<NodeIdentity, IdentityError> {
+    let file = match from {
+        UuidSource::Hypervisor(_) => "the hypervisor".to_owned(),
+        UuidSource::File(name) => files.path(name),
+    };
+    let failed = |source: PlacementError| IdentityError::Placement {
+        node: node.clone(),
+        source: Box::new(source),
+    };
+    let kept = match from {
+        UuidSource::Hypervisor(uuid) => Some(*uuid),
+        UuidSource::File(name) => read(node, name, &file, files).await?,
+    };
+    let Some(root) = kept else {
+        let taken = placement.provider_by_name(node.root_name()).await.map_err(failed)?;
+        if let Some(provider) = taken {
+            let (node, root) = (node.clone(), provider.uuid());
+            return Err(IdentityError::Lost { file, node, root });
+        }
+        let root = first_uuid(from, files, &file).await?;
+        return Ok(NodeIdentity { node: node.clone(), root, known: Known::No });
+    };
+    let known = match placement.provider(root).await.map_err(failed)? {
+        None => {
+            let taken = placement.provider_by_name(node.root_name()).await.map_err(failed)?;
+            if let Some(provider) = taken {
+                let (node, other) = (node.clone(), provider.uuid());
+                return Err(IdentityError::NameTaken { file, node, root, other });
+            }
+            Known::No
+        }
+        Some(provider) if provider.parent().is_some() => {
+            return Err(IdentityError::NotARoot { file, root, name: provider.name });
+        }
+        Some(provider) if provider.name == *node.root_name() => Known::ByName,
+        Some(provider) => match rename {
+            Rename::Accept => Known::Renamed { from: provider.name },
+            Rename::Refuse => {
+                let (node, from) = (node.clone(), provider.name);
+                return Err(IdentityError::Renamed { file, node, from, root });
+            }
+        },
+    };
+    Ok(NodeIdentity { node: node.clone(), root, known })
+}
+
+async fn read(
+    node: &NodeName,
+    name: &str,
+    file: &str,
+    files: &dyn StateFiles,
+) -> Result<Option<ProviderUuid>, IdentityError> {
+    let content = files
+        .read(name)
+        .await
+        .map_err(|source| IdentityError::File { file: file.to_owned(), source })?;
+    let Some(content) = content else { return Ok(None) };
+    let text = String::from_utf8_lossy(&content);
+    text.trim().parse().map(Some).map_err(|_| IdentityError::Corrupt {
+        file: file.to_owned(),
+        content: text.trim().chars().take(60).collect(),
+        node: node.clone(),
+    })
+}
+
+async fn first_uuid(
+    from: &UuidSource,
+    files: &dyn StateFiles,
+    file: &str,
+) -> Result<ProviderUuid, IdentityError> {
+    let root = ProviderUuid::from(uuid::Uuid::new_v4());
+    if let UuidSource::File(name) = from {
+        files
+            .create(name, format!("{root}\n").as_bytes())
+            .await
+            .map_err(|source| IdentityError::File { file: file.to_owned(), source })?;
+    }
+    Ok(root)
+}

@@ -1,0 +1,117 @@
+//! What an operator may choose about reporting. The composition root fills it from the configuration; names and defaults
+//! are Nova's.
+
+use std::time::Duration;
+
+use berth_model::{AllocationRatio, Trait};
+
+/// Options of the resource tracker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrackerOptions {
+    /// How many times shared CPUs, memory and disk are promised.
+    pub ratios: Ratios,
+    /// What is kept back from guests for the host itself.
+    pub reserved: ReservedForHost,
+    /// Which trait says that a provider is the agent's to write.
+    pub owner: Owner,
+    /// After this long the cached tree is compared with Placement's again (`resource_provider_association_refresh`);
+    /// none: only after an error or a SIGHUP.
+    pub association_refresh: Option<Duration>,
+    /// How many aggregates one question for sharing providers names (`sharing_providers_max_uuids_per_request`).
+    pub aggregates_per_request: usize,
+    /// How many consumers' allocations are read side by side for a reshape.
+    pub readers: usize,
+    /// What to do when the node's provider has another name.
+    pub rename: Rename,
+}
+
+impl Default for TrackerOptions {
+    fn default() -> Self {
+        Self {
+            ratios: Ratios::default(),
+            reserved: ReservedForHost::default(),
+            owner: Owner::Nova,
+            association_refresh: Some(Duration::from_secs(300)),
+            aggregates_per_request: 200,
+            readers: 8,
+            rename: Rename::Refuse,
+        }
+    }
+}
+
+/// Allocation ratios. A configured one always holds; else what Placement has is kept (an operator may have set it there);
+/// else the initial one is given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ratios {
+    /// `cpu_allocation_ratio`.
+    pub cpu: Option<AllocationRatio>,
+    /// `ram_allocation_ratio`.
+    pub ram: Option<AllocationRatio>,
+    /// `disk_allocation_ratio`.
+    pub disk: Option<AllocationRatio>,
+    /// `initial_cpu_allocation_ratio`, 4.0.
+    pub initial_cpu: AllocationRatio,
+    /// `initial_ram_allocation_ratio`, 1.0.
+    pub initial_ram: AllocationRatio,
+    /// `initial_disk_allocation_ratio`, 1.0.
+    pub initial_disk: AllocationRatio,
+}
+
+impl Default for Ratios {
+    fn default() -> Self {
+        Self {
+            cpu: None,
+            ram: None,
+            disk: None,
+            initial_cpu: AllocationRatio::new(4.0).unwrap_or(AllocationRatio::ONE),
+            initial_ram: AllocationRatio::ONE,
+            initial_disk: AllocationRatio::ONE,
+        }
+    }
+}
+
+/// What is kept back for the host itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReservedForHost {
+    /// `reserved_host_cpus`: shared CPUs.
+    pub cpus: u32,
+    /// `reserved_host_memory_mb`: MiB.
+    pub memory_mib: u32,
+    /// `reserved_host_disk_mb`: MiB, rounded up to whole GiB.
+    pub disk_mib: u32,
+}
+
+impl Default for ReservedForHost {
+    fn default() -> Self {
+        Self { cpus: 0, memory_mib: 512, disk_mib: 0 }
+    }
+}
+
+/// Which trait marks the providers that are the agent's to write (`[compute] owner_nova`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// `OWNER_NOVA`: what a Nova cell expects.
+    Nova,
+    /// `CUSTOM_OWNER_BERTH`: where a nova-compute must not take them for its own.
+    Berth,
+}
+
+impl Owner {
+    /// The trait.
+    #[must_use]
+    pub fn as_trait(self) -> Trait {
+        match self {
+            Owner::Nova => Trait::OWNER_NOVA,
+            Owner::Berth => Trait::CUSTOM_OWNER_BERTH,
+        }
+    }
+}
+
+/// What to do when the node's root provider has another name than the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rename {
+    /// Refuse to start and explain: the state may have been copied from another host.
+    Refuse,
+    /// The host was renamed: rename the provider and its children (`--accept-risk rename-host`).
+    Accept,
+}

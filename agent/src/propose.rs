@@ -1,0 +1,139 @@
+//! The first half of every journey: facts in, plan out. Startup, tick, dry run and the offline upgrade share it and differ
+//! only in what they do with the plan. Sends nothing but questions.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use berth_model::{Desired, Disposition, NodeName, Plan, ProviderTree, Trait, plan, usages_to_probe};
+use berth_virt::{HostView, ProviderTreeError, VirtDriver};
+use tokio::time::Instant;
+
+use crate::complete::{Service, complete};
+use crate::options::TrackerOptions;
+use crate::report_client::{ReportClient, ReportError};
+
+/// Reports one node: what the driver sees of it, and what Placement is told.
+#[derive(Debug)]
+pub struct ResourceTracker<D> {
+    pub(crate) driver: Arc<D>,
+    pub(crate) node: NodeName,
+    pub(crate) report: ReportClient,
+    pub(crate) options: TrackerOptions,
+}
+
+impl<D: VirtDriver> ResourceTracker<D> {
+    /// A tracker for a node whose identity is clear.
+    #[must_use]
+    pub fn new(
+        driver: Arc<D>,
+        node: NodeName,
+        report: ReportClient,
+        options: TrackerOptions,
+    ) -> Self {
+        Self { driver, node, report, options }
+    }
+
+    /// The node.
+    #[must_use]
+    pub fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// Who talks to Placement for it.
+    #[must_use]
+    pub fn report(&self) -> &ReportClient {
+        &self.report
+    }
+
+    /// Forgets what is cached of Placement: the next pass reads it anew.
+    pub fn forget(&mut self) {
+        self.report.forget();
+    }
+
+    /// Takes other options from the next pass on (SIGHUP).
+    pub fn set_options(&mut self, options: TrackerOptions) {
+        self.options = options;
+        self.report.forget();
+    }
+
+    /// Compares what is seen with what Placement has.
+    ///
+    /// # Errors
+    /// Placement does not answer, or the view makes no tree.
+    pub async fn propose(
+        &mut self,
+        view: &HostView,
+        service: Service,
+        now: Instant,
+    ) -> Result<Proposal, ProposeError> {
+        let current = self.report.current_tree(now).await?;
+        let wanted = self.driver.update_provider_tree(view, &current, &self.node)?;
+        let wanted = self.complete(wanted, &current, service).await?;
+        let usages = self.report.usages(&usages_to_probe(&current, &wanted)).await?;
+        let plan = plan(&current, wanted.clone(), &usages);
+        Ok(Proposal { current, desired: wanted, plan })
+    }
+
+    async fn complete(
+        &mut self,
+        wanted: Desired,
+        current: &ProviderTree,
+        service: Service,
+    ) -> Result<Desired, ProposeError> {
+        let unknown = self.report.unknown_traits();
+        let desired = complete(wanted.clone(), current, &self.options, service, unknown);
+        let new: BTreeSet<Trait> = desired
+            .tree
+            .all()
+            .into_iter()
+            .flat_map(|provider| {
+                let known = current.get(provider.uuid());
+                provider.traits.iter().filter(move |name| {
+                    !known.is_some_and(|known| known.traits.contains(*name))
+                })
+            })
+            .cloned()
+            .collect();
+        let before = unknown.len();
+        self.report.learn_traits(&new).await?;
+        if self.report.unknown_traits().len() == before {
+            return Ok(desired);
+        }
+        let unknown = self.report.unknown_traits();
+        Ok(complete(wanted, current, &self.options, service, unknown))
+    }
+}
+
+/// What to do about a node, with the facts it was planned on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proposal {
+    /// The tree Placement has.
+    pub current: ProviderTree,
+    /// The tree that is wanted, and what moved.
+    pub desired: Desired,
+    /// The verdict.
+    pub plan: Plan,
+}
+
+/// No plan could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ProposeError {
+    /// What is seen makes no tree.
+    #[error("what the hypervisor shows makes no provider tree")]
+    Tree(#[from] ProviderTreeError),
+    /// Placement did not answer a question.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+}
+
+impl ProposeError {
+    /// What a loop should do.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            // The hypervisor may show something else at the next look.
+            ProposeError::Tree(_) => Disposition::Retry,
+            ProposeError::Report(report) => report.disposition(),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The one who talks to Placement about one node's tree: reads it (cached, with generations), writes differences, gathers
+//! the allocations for a reshape and sends it.
+//!
+//! The cache is never a guess: it holds what Placement answered, writes update it with the generations of their answers,
+//! and any failure throws it away. So a steady tick asks nothing, and a stale cache can only lead to a conflict, which is a
+//! refresh.
+
+mod flush;
+mod gather;
+mod read;
+mod reshape;
+
+use std::collections::BTreeSet;
+
+use berth_client::placement::{PlacementClient, PlacementError};
+use berth_model::{Disposition, NodeName, ProviderTree, ProviderUuid, ResourceClass, Trait};
+use tokio::time::Instant;
+
+use crate::options::TrackerOptions;
+
+/// Something that Placement was asked for this node and did not do.
+#[derive(Debug, thiserror::Error)]
+#[error("{doing}")]
+pub struct ReportError {
+    /// What was being done, with the provider's name.
+    pub doing: String,
+    /// What came of it.
+    #[source]
+    pub source: Box<PlacementError>,
+    refresh: RefreshOnRefusal,
+}
+
+/// Whether a refusal that is no conflict of generations is still answered by reading again: units were claimed between the
+/// plan and the write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RefreshOnRefusal {
+    Yes,
+    No,
+}
+
+impl ReportError {
+    fn new(doing: impl Into<String>, source: PlacementError) -> Self {
+        let refresh = if source.is_in_use() { RefreshOnRefusal::Yes } else { RefreshOnRefusal::No };
+        Self { doing: doing.into(), source: Box::new(source), refresh }
+    }
+
+    /// What a loop should do.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self.refresh {
+            RefreshOnRefusal::Yes => Disposition::Refresh,
+            RefreshOnRefusal::No => self.source.disposition(),
+        }
+    }
+}
+
+/// Talks to Placement about one node's tree.
+#[derive(Debug)]
+pub struct ReportClient {
+    placement: PlacementClient,
+    node: NodeName,
+    root: ProviderUuid,
+    cached: Option<Cached>,
+    classes: BTreeSet<ResourceClass>,
+    traits: BTreeSet<Trait>,
+    missing: BTreeSet<Trait>,
+    unknown: BTreeSet<Trait>,
+    readers: usize,
+    aggregates_per_request: usize,
+    association_refresh: Option<std::time::Duration>,
+}
+
+#[derive(Debug)]
+struct Cached {
+    tree: ProviderTree,
+    compared_at: Instant,
+}
+
+impl ReportClient {
+    /// A client without any knowledge yet.
+    #[must_use]
+    pub fn new(
+        placement: PlacementClient,
+        node: NodeName,
+        root: ProviderUuid,
+        options: &TrackerOptions,
+    ) -> Self {
+        Self {
+            placement,
+            node,
+            root,
+            cached: None,
+            classes: BTreeSet::new(),
+            traits: BTreeSet::new(),
+            missing: BTreeSet::new(),
+            unknown: BTreeSet::new(),
+            readers: options.readers.max(1),
+            aggregates_per_request: options.aggregates_per_request.max(1),
+            association_refresh: options.association_refresh,
+        }
+    }
+
+    /// Forgets the tree: the next pass reads it anew (SIGHUP, or an error).
+    pub fn forget(&mut self) {
+        self.cached = None;
+    }
+
+    /// The tree as last known, without asking.
+    #[must_use]
+    pub fn known_tree(&self) -> Option<&ProviderTree> {
+        self.cached.as_ref().map(|cached| &cached.tree)
+    }
+
+    /// Traits that this Placement does not have and nobody may make: they are not reported.
+    #[must_use]
+    pub fn unknown_traits(&self) -> &BTreeSet<Trait> {
+        &self.unknown
+    }
+
+    /// Learns which of the traits Placement has, asking once for each: standard ones that it does not know are remembered
+    /// as unknown and left out from then on.
+    ///
+    /// # Errors
+    /// Placement does not answer.
+    pub async fn learn_traits(&mut self, wanted: &BTreeSet<Trait>) -> Result<(), ReportError> {
+        let settled = |name: &&Trait| {
+            self.traits.contains(*name) || self.unknown.contains(*name) || self.missing.contains(*name)
+        };
+        let new: BTreeSet<Trait> = wanted.iter().filter(|name| !settled(name)).cloned().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let known = self
+            .placement
+            .traits_named(&new)
+            .await
+            .map_err(|source| ReportError::new("asking which traits Placement has", source))?;
+        for name in new {
+            let place = match (known.contains(&name), name.is_custom()) {
+                (true, _) => &mut self.traits,
+                (false, true) => &mut self.missing,
+                (false, false) => &mut self.unknown,
+            };
+            place.insert(name);
+        }
+        Ok(())
+    }
+
+    /// Makes the custom traits that Placement does not have yet, once each.
+    async fn ensure_traits(
+        &mut self,
+        wanted: impl IntoIterator<Item = &Trait>,
+    ) -> Result<(), ReportError> {
+        for name in wanted {
+            if !name.is_custom() || self.traits.contains(name) {
+                continue;
+            }
+            self.placement
+                .ensure_trait(name)
+                .await
+                .map_err(|source| ReportError::new(format!("making trait {name}"), source))?;
+            self.missing.remove(name);
+            self.traits.insert(name.clone());
+        }
+        Ok(())
+    }
+
+    /// Makes sure that Placement has the custom classes, once each.
+    async fn ensure_classes(
+        &mut self,
+        wanted: impl IntoIterator<Item = &ResourceClass>,
+    ) -> Result<(), ReportError> {
+        for class in wanted {
+            if !class.is_custom() || self.classes.contains(class) {
+                continue;
+            }
+            self.placement
+                .ensure_class(class)
+                .await
+                .map_err(|source| ReportError::new(format!("making resource class {class}"), source))?;
+            self.classes.insert(class.clone());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! Reads the tree: whole the first time, later only what changed.
+
+use berth_model::{AggregateUuid, Provider, ProviderTree, ProviderUuid, Usages};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use std::collections::BTreeSet;
+use tokio::time::Instant;
+
+use super::{Cached, ReportClient, ReportError};
+
+impl ReportClient {
+    /// The tree as Placement has it. A fresh cache answers without a request; an aged one is compared by one reading of
+    /// the generations, and only providers that changed are read again. A root that Placement does not have yet is
+    /// answered without a generation.
+    ///
+    /// # Errors
+    /// Placement does not answer, or what it answers is no tree.
+    pub async fn current_tree(&mut self, now: Instant) -> Result<ProviderTree, ReportError> {
+        if let Some(cached) = &self.cached {
+            let aged = self
+                .association_refresh
+                .is_some_and(|limit| now.duration_since(cached.compared_at) >= limit);
+            if !aged {
+                return Ok(cached.tree.clone());
+            }
+        }
+        let before = self.cached.take().map(|cached| cached.tree);
+        let tree = self.read_tree(before.as_ref()).await?;
+        for provider in tree.all() {
+            self.classes.extend(provider.inventories.keys().cloned());
+            self.traits.extend(provider.traits.iter().cloned());
+        }
+        self.cached = Some(Cached { tree: tree.clone(), compared_at: now });
+        Ok(tree)
+    }
+
+    async fn read_tree(&self, before: Option<&ProviderTree>) -> Result<ProviderTree, ReportError> {
+        let doing = || format!("reading the provider tree of {}", self.node);
+        let listed = self
+            .placement
+            .providers_in_tree(self.root)
+            .await
+            .map_err(|source| ReportError::new(doing(), source))?;
+        if listed.is_empty() {
+            return Ok(ProviderTree::new(Provider::root(self.root, self.node.root_name().clone())));
+        }
+        let own = self.read_associations(listed, before).await?;
+        let aggregates: BTreeSet<AggregateUuid> =
+            own.iter().flat_map(|provider| provider.aggregates.iter().copied()).collect();
+        let mut providers = own;
+        if !aggregates.is_empty() {
+            let sharing = self.read_sharing(&aggregates, before, &providers).await?;
+            providers.extend(sharing);
+        }
+        ProviderTree::from_providers(self.root, providers)
+            .map_err(|source| ReportError::new(doing(), source.into()))
+    }
+
+    /// Inventories, traits and aggregates of each provider, unless its generation is the one known.
+    async fn read_associations(
+        &self,
+        listed: Vec<Provider>,
+        before: Option<&ProviderTree>,
+    ) -> Result<Vec<Provider>, ReportError> {
+        stream::iter(listed)
+            .map(|provider| self.read_one(provider, before))
+            .buffered(self.readers)
+            .try_collect()
+            .await
+    }
+
+    async fn read_one(
+        &self,
+        listed: Provider,
+        before: Option<&ProviderTree>,
+    ) -> Result<Provider, ReportError> {
+        if let Some(known) = before.and_then(|before| before.get(listed.uuid()))
+            && known.generation == listed.generation
+            && known.name == listed.name
+            && known.parent() == listed.parent()
+        {
+            return Ok(known.clone());
+        }
+        let failed = |source| ReportError::new(format!("reading provider {}", listed.name), source);
+        let mut provider = listed.clone();
+        let (inventories, traits, aggregates) = futures_util::try_join!(
+            self.placement.inventories(listed.uuid()),
+            self.placement.provider_traits(listed.uuid()),
+            self.placement.aggregates(listed.uuid()),
+        )
+        .map_err(failed)?;
+        // Three reads are not one: the oldest generation is kept, so that a write after a change in between conflicts.
+        provider.generation =
+            listed.generation.into_iter().chain([inventories.0, traits.0, aggregates.0]).min();
+        provider.inventories = inventories.1;
+        provider.traits = traits.1;
+        provider.aggregates = aggregates.1;
+        Ok(provider)
+    }
+
+    async fn read_sharing(
+        &self,
+        aggregates: &BTreeSet<AggregateUuid>,
+        before: Option<&ProviderTree>,
+        own: &[Provider],
+    ) -> Result<Vec<Provider>, ReportError> {
+        let aggregates: Vec<AggregateUuid> = aggregates.iter().copied().collect();
+        let mut seen: BTreeSet<ProviderUuid> = own.iter().map(Provider::uuid).collect();
+        let mut sharing = Vec::new();
+        for some in aggregates.chunks(self.aggregates_per_request) {
+            let found = self.placement.sharing_providers(some).await.map_err(|source| {
+                ReportError::new(format!("reading the sharing providers of {}", self.node), source)
+            })?;
+            // A sharing provider may be a child elsewhere; here it stands alone.
+            let found = found
+                .into_iter()
+                .filter(|provider| seen.insert(provider.uuid()))
+                .map(Provider::without_parent)
+                .collect();
+            sharing.extend(self.read_associations(found, before).await?);
+        }
+        Ok(sharing)
+    }
+
+    /// What is in use on these providers: one request each.
+    ///
+    /// # Errors
+    /// Placement does not answer.
+    pub async fn usages(&self, providers: &BTreeSet<ProviderUuid>) -> Result<Usages, ReportError> {
+        let mut usages = Usages::new();
+        for uuid in providers {
+            let found = self.placement.usages(*uuid).await.map_err(|source| {
+                ReportError::new(format!("reading what is in use on provider {uuid}"), source)
+            })?;
+            usages.extend(found.into_iter().map(|(class, used)| ((*uuid, class), used)));
+        }
+        Ok(usages)
+    }
+}

@@ -1,0 +1,272 @@
+//! The first pass of a process, and the only one that may reshape: if the driver models the machine differently from the
+//! tree Placement has, the allocations of the whole tree are gathered, resolved to their new homes and moved together with
+//! the inventory by one POST /reshaper. The offline upgrade is this same function over another transport.
+
+use std::collections::BTreeMap;
+
+use berth_model::{
+    Disposition, Held, PendingReshape, Plan, ProviderUuid, ReshapeRefused, ReshapeRequest, TreeDiff,
+};
+use berth_virt::{HostView, VirtDriver};
+use tokio::time::Instant;
+
+use crate::complete::Service;
+use crate::propose::{Proposal, ProposeError, ResourceTracker};
+use crate::report_client::ReportError;
+use crate::tick::REFRESHES;
+
+/// What a start did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// The reshapes that were sent, in order: none in the usual case, more than one where one model builds on another.
+    pub reshapes: Vec<ReshapeRequest>,
+    /// What was changed by plain updates.
+    pub changed: TreeDiff,
+    /// Units held without a home.
+    pub held: Vec<Held>,
+}
+
+/// What a start would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Preview {
+    /// Nothing.
+    InSync {
+        /// Units held without a home.
+        held: Vec<Held>,
+    },
+    /// A plain update.
+    Update {
+        /// What would change.
+        diff: TreeDiff,
+        /// Units held without a home.
+        held: Vec<Held>,
+    },
+    /// A reshape.
+    Reshape(Box<ReshapeRequest>),
+}
+
+/// A plan that was reviewed: a start that is given one does exactly that or refuses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReviewedPlan {
+    /// The plan's text.
+    pub text: String,
+    /// The generations of the tree it was made on.
+    pub generations: BTreeMap<ProviderUuid, i64>,
+}
+
+/// A start that did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum StartupError {
+    /// No plan could be made.
+    #[error(transparent)]
+    Propose(#[from] ProposeError),
+    /// Placement did not take a plain change, or did not say who holds what.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// No lawful reshape exists: nothing was sent.
+    #[error("ReshapeFailed: the reshape would not be lawful")]
+    Refused(#[source] Box<ReshapeRefused>),
+    /// Placement refused the reshape: what was made for it is cleared away.
+    #[error("ReshapeFailed: Placement refused the reshape")]
+    Failed(#[source] Box<ReportError>),
+    /// The facts are not those of the plan that was reviewed: nothing was sent.
+    #[error(
+        "ReshapeFailed: the plan that was reviewed no longer holds; {reason}; make it again with berth reshape plan --out"
+    )]
+    PlanMoved {
+        /// What differs.
+        reason: String,
+    },
+    /// The driver wants to move inventory again and again.
+    #[error(
+        "ReshapeFailed: after {times} reshapes the driver still wants another one; its model contradicts itself"
+    )]
+    Endless {
+        /// How many were done.
+        times: usize,
+    },
+}
+
+impl StartupError {
+    /// What the startup loop should do.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            StartupError::Propose(propose) => propose.disposition(),
+            StartupError::Report(report) => report.disposition(),
+            StartupError::Refused(_)
+            | StartupError::Failed(_)
+            | StartupError::PlanMoved { .. }
+            | StartupError::Endless { .. } => Disposition::Fatal,
+        }
+    }
+
+    /// Whether this is a reshape that failed by rule (exit code 76).
+    #[must_use]
+    pub fn is_reshape_failed(&self) -> bool {
+        !matches!(self, StartupError::Propose(_) | StartupError::Report(_))
+    }
+}
+
+/// How many reshapes one start may send: models that build on each other need one each, and there are three models.
+const RESHAPES: usize = 6;
+
+/// Told how far the gathering of allocations is: consumers read, of how many.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Send + Sync);
+
+/// Brings Placement's tree in step with what is seen, reshaping it where that is needed.
+///
+/// # Errors
+/// Placement does not answer, a reshape is not lawful, or Placement refuses it.
+pub async fn reconcile<D: VirtDriver>(
+    tracker: &mut ResourceTracker<D>,
+    view: &HostView,
+    service: Service,
+    now: Instant,
+    reviewed: Option<&ReviewedPlan>,
+    progress: Progress<'_>,
+) -> Result<Started, StartupError> {
+    let mut reshapes = Vec::new();
+    let mut reviewed = reviewed;
+    let mut refreshes = 0;
+    loop {
+        match step(tracker, view, service, now, reviewed, progress).await {
+            Ok(Step::Reshaped(request)) => {
+                reshapes.push(*request);
+                // The reviewed plan was this one; what follows it follows from it.
+                reviewed = None;
+                if reshapes.len() >= RESHAPES {
+                    return Err(StartupError::Endless { times: reshapes.len() });
+                }
+            }
+            Ok(Step::Settled { changed, held }) => return Ok(Started { reshapes, changed, held }),
+            Err(error) => {
+                if error.disposition() != Disposition::Refresh || refreshes >= REFRESHES {
+                    return Err(error);
+                }
+                refreshes += 1;
+                tracker.forget();
+            }
+        }
+    }
+}
+
+enum Step {
+    Reshaped(Box<ReshapeRequest>),
+    Settled { changed: TreeDiff, held: Vec<Held> },
+}
+
+async fn step<D: VirtDriver>(
+    tracker: &mut ResourceTracker<D>,
+    view: &HostView,
+    service: Service,
+    now: Instant,
+    reviewed: Option<&ReviewedPlan>,
+    progress: Progress<'_>,
+) -> Result<Step, StartupError> {
+    let proposal = tracker.propose(view, service, now).await?;
+    if let Some(request) = resolve(tracker, view, &proposal, progress).await? {
+        check_reviewed(reviewed, &request.to_string(), &proposal)?;
+        send(tracker, &request, now).await?;
+        return Ok(Step::Reshaped(Box::new(request)));
+    }
+    check_reviewed(reviewed, &proposal.plan.to_string(), &proposal)?;
+    match proposal.plan {
+        Plan::Update { diff, held } => {
+            let desired = diff.apply(&proposal.current).map_err(|source| {
+                ReportError::no_tree(format!("planning the tree of {}", tracker.node), source)
+            })?;
+            tracker.report.flush(&diff, &desired).await?;
+            Ok(Step::Settled { changed: diff, held })
+        }
+        Plan::InSync { held } => Ok(Step::Settled { changed: TreeDiff::default(), held }),
+        Plan::ReshapeNeeded(_) => Ok(Step::Settled { changed: TreeDiff::default(), held: vec![] }),
+    }
+}
+
+/// What a start would do, without doing it.
+///
+/// # Errors
+/// As [`reconcile`], but for what sending may bring.
+pub async fn preview<D: VirtDriver>(
+    tracker: &mut ResourceTracker<D>,
+    view: &HostView,
+    service: Service,
+    now: Instant,
+    progress: Progress<'_>,
+) -> Result<(Preview, ReviewedPlan), StartupError> {
+    let proposal = tracker.propose(view, service, now).await?;
+    let request = resolve(tracker, view, &proposal, progress).await?;
+    let text = request.as_ref().map_or_else(|| proposal.plan.to_string(), ToString::to_string);
+    let reviewed = ReviewedPlan { text, generations: generations(&proposal) };
+    let preview = match (request, proposal.plan) {
+        (Some(request), _) => Preview::Reshape(Box::new(request)),
+        (None, Plan::Update { diff, held }) => Preview::Update { diff, held },
+        (None, Plan::InSync { held }) => Preview::InSync { held },
+        (None, Plan::ReshapeNeeded(_)) => Preview::InSync { held: Vec::new() },
+    };
+    Ok((preview, reviewed))
+}
+
+/// The lawful reshape, if one is needed: for inventory that moved, or for held units that have found a home since.
+async fn resolve<D: VirtDriver>(
+    tracker: &ResourceTracker<D>,
+    view: &HostView,
+    proposal: &Proposal,
+    progress: Progress<'_>,
+) -> Result<Option<ReshapeRequest>, StartupError> {
+    let pending = match &proposal.plan {
+        Plan::ReshapeNeeded(pending) => Some(pending.clone()),
+        Plan::InSync { held } | Plan::Update { held, .. } if !held.is_empty() => {
+            PendingReshape::rehoming(&proposal.current, &proposal.desired)
+        }
+        Plan::InSync { .. } | Plan::Update { .. } => None,
+    };
+    let Some(pending) = pending else { return Ok(None) };
+    let allocations = tracker.report.allocations(&proposal.current, progress).await?;
+    let tree = proposal.desired.tree.clone();
+    let request = pending
+        .resolve(&allocations, |allocation, all| {
+            tracker.driver.homes(view, &tracker.node, &tree, allocation, all)
+        })
+        .map_err(|refused| StartupError::Refused(Box::new(refused)))?;
+    let needed = matches!(proposal.plan, Plan::ReshapeNeeded(_)) || !request.moved().is_empty();
+    Ok(Some(request).filter(|request| needed && !request.is_empty()))
+}
+
+async fn send<D: VirtDriver>(
+    tracker: &mut ResourceTracker<D>,
+    request: &ReshapeRequest,
+    now: Instant,
+) -> Result<(), StartupError> {
+    let Err(error) = tracker.report.reshape(request).await else { return Ok(()) };
+    if error.disposition() != Disposition::Fatal {
+        return Err(StartupError::Report(error));
+    }
+    tracker.report.clear_half_made(request, now).await?;
+    Err(StartupError::Failed(Box::new(error)))
+}
+
+fn generations(proposal: &Proposal) -> BTreeMap<ProviderUuid, i64> {
+    let generation = |provider: &berth_model::Provider| {
+        provider.generation.map(|generation| (provider.uuid(), generation.as_i64()))
+    };
+    proposal.current.all().into_iter().filter_map(generation).collect()
+}
+
+fn check_reviewed(
+    reviewed: Option<&ReviewedPlan>,
+    text: &str,
+    proposal: &Proposal,
+) -> Result<(), StartupError> {
+    let Some(reviewed) = reviewed else { return Ok(()) };
+    if reviewed.generations != generations(proposal) {
+        let reason = "providers were changed in Placement since it was made".to_owned();
+        return Err(StartupError::PlanMoved { reason });
+    }
+    if reviewed.text != text {
+        let reason = "this host would now be planned differently".to_owned();
+        return Err(StartupError::PlanMoved { reason });
+    }
+    Ok(())
+}

@@ -1,0 +1,310 @@
+//! What may go wrong at a crossing: the rows F1 to F14.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Crossing, Effect, Moment, Seam};
+
+/// A text that names no fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no fault; the faults are {}", names())]
+pub struct FaultError {
+    text: String,
+}
+
+fn names() -> String {
+    let names: Vec<_> = Fault::ALL.iter().map(|fault| fault.as_str()).collect();
+    names.join(", ")
+}
+
+/// A row of the table of outcomes. Several faults may share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultRow {
+    /// Error before the effect.
+    F1,
+    /// Effect done, answer lost.
+    F2,
+    /// Request twice.
+    F3,
+    /// Answer after the deadline, undo begun.
+    F4,
+    /// Conflict.
+    F5,
+    /// 401, 403, 400.
+    F6,
+    /// Killed.
+    F7,
+    /// Killed again during the recovery: F7's fault at a second point.
+    F8,
+    /// Hang beyond the watchdog.
+    F9,
+    /// Stale read.
+    F10,
+    /// Truncated, wrong or endless body.
+    F11,
+    /// Disk full, input/output error.
+    F12,
+    /// Power cut.
+    F13,
+    /// Clock off by an hour, token expired.
+    F14,
+}
+
+impl fmt::Display for FaultRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            FaultRow::F1 => "F1",
+            FaultRow::F2 => "F2",
+            FaultRow::F3 => "F3",
+            FaultRow::F4 => "F4",
+            FaultRow::F5 => "F5",
+            FaultRow::F6 => "F6",
+            FaultRow::F7 => "F7",
+            FaultRow::F8 => "F8",
+            FaultRow::F9 => "F9",
+            FaultRow::F10 => "F10",
+            FaultRow::F11 => "F11",
+            FaultRow::F12 => "F12",
+            FaultRow::F13 => "F13",
+            FaultRow::F14 => "F14",
+        })
+    }
+}
+
+/// A fault to be acted out by the decorator of a seam; the table in the crate's documentation says how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// 500 before the effect.
+    InternalError,
+    /// 503 before the effect.
+    ServiceUnavailable,
+    /// The other side is not there.
+    ConnectionRefused,
+    /// It is done, but the answer does not arrive.
+    AnswerLost,
+    /// The request arrives twice.
+    Twice,
+    /// The caller's deadline passes first, the effect comes afterwards.
+    Late,
+    /// 409 `placement.concurrent_update`.
+    Conflict,
+    /// 401 although the token is good.
+    Unauthorized,
+    /// 403: a role is missing.
+    Forbidden,
+    /// 400.
+    BadRequest,
+    /// SIGKILL.
+    Kill,
+    /// It never ends.
+    Hang,
+    /// The answer is an older one.
+    Stale,
+    /// The body ends in the middle.
+    Truncated,
+    /// The body is something else.
+    WrongBody,
+    /// The body does not end.
+    EndlessBody,
+    /// No space left.
+    DiskFull,
+    /// Input/output error.
+    InputOutput,
+    /// The power goes: what was not synced is lost.
+    PowerCut,
+    /// The clock jumps forward by an hour.
+    ClockForward,
+    /// The clock jumps back by an hour.
+    ClockBackward,
+    /// The token has expired.
+    TokenExpired,
+}
+
+impl Fault {
+    /// All of them, in the order of their rows.
+    pub const ALL: [Fault; 22] = [
+        Fault::InternalError,
+        Fault::ServiceUnavailable,
+        Fault::ConnectionRefused,
+        Fault::AnswerLost,
+        Fault::Twice,
+        Fault::Late,
+        Fault::Conflict,
+        Fault::Unauthorized,
+        Fault::Forbidden,
+        Fault::BadRequest,
+        Fault::Kill,
+        Fault::Hang,
+        Fault::Stale,
+        Fault::Truncated,
+        Fault::WrongBody,
+        Fault::EndlessBody,
+        Fault::DiskFull,
+        Fault::InputOutput,
+        Fault::PowerCut,
+        Fault::ClockForward,
+        Fault::ClockBackward,
+        Fault::TokenExpired,
+    ];
+
+    /// The row whose outcomes it has.
+    #[must_use]
+    pub const fn row(self) -> FaultRow {
+        match self {
+            Fault::InternalError | Fault::ServiceUnavailable | Fault::ConnectionRefused => {
+                FaultRow::F1
+            }
+            Fault::AnswerLost => FaultRow::F2,
+            Fault::Twice => FaultRow::F3,
+            Fault::Late => FaultRow::F4,
+            Fault::Conflict => FaultRow::F5,
+            Fault::Unauthorized | Fault::Forbidden | Fault::BadRequest => FaultRow::F6,
+            Fault::Kill => FaultRow::F7,
+            Fault::Hang => FaultRow::F9,
+            Fault::Stale => FaultRow::F10,
+            Fault::Truncated | Fault::WrongBody | Fault::EndlessBody => FaultRow::F11,
+            Fault::DiskFull | Fault::InputOutput => FaultRow::F12,
+            Fault::PowerCut => FaultRow::F13,
+            Fault::ClockForward | Fault::ClockBackward | Fault::TokenExpired => FaultRow::F14,
+        }
+    }
+
+    /// The name used in traces, tables and on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Fault::InternalError => "internal_error",
+            Fault::ServiceUnavailable => "service_unavailable",
+            Fault::ConnectionRefused => "connection_refused",
+            Fault::AnswerLost => "answer_lost",
+            Fault::Twice => "twice",
+            Fault::Late => "late",
+            Fault::Conflict => "conflict",
+            Fault::Unauthorized => "unauthorized",
+            Fault::Forbidden => "forbidden",
+            Fault::BadRequest => "bad_request",
+            Fault::Kill => "kill",
+            Fault::Hang => "hang",
+            Fault::Stale => "stale",
+            Fault::Truncated => "truncated",
+            Fault::WrongBody => "wrong_body",
+            Fault::EndlessBody => "endless_body",
+            Fault::DiskFull => "disk_full",
+            Fault::InputOutput => "input_output",
+            Fault::PowerCut => "power_cut",
+            Fault::ClockForward => "clock_forward",
+            Fault::ClockBackward => "clock_backward",
+            Fault::TokenExpired => "token_expired",
+        }
+    }
+
+    /// Whether the fault makes sense at this side of this crossing.
+    #[must_use]
+    pub fn applies(self, crossing: &Crossing, moment: Moment) -> bool {
+        let (seam, writes) = (crossing.seam, crossing.effect == Effect::Write);
+        let remote = matches!(seam, Seam::Http | Seam::Driver);
+        let local = matches!(seam, Seam::Sysfs | Seam::Store);
+        let before = moment == Moment::Before;
+        match self {
+            Fault::Kill | Fault::Hang => true,
+            Fault::PowerCut => writes,
+            Fault::InternalError
+            | Fault::ServiceUnavailable
+            | Fault::Unauthorized
+            | Fault::Forbidden
+            | Fault::BadRequest
+            | Fault::TokenExpired => before && seam == Seam::Http,
+            Fault::Conflict => before && writes && seam == Seam::Http,
+            Fault::ConnectionRefused => before && remote,
+            Fault::AnswerLost => !before && remote,
+            Fault::Twice | Fault::Late => before && writes && remote,
+            Fault::Stale => !before && !writes && remote,
+            Fault::Truncated | Fault::WrongBody => {
+                !before && (seam == Seam::Http || (local && !writes))
+            }
+            Fault::EndlessBody => !before && seam == Seam::Http,
+            Fault::DiskFull => before && writes && seam == Seam::Store,
+            Fault::InputOutput => local && (before || writes),
+            Fault::ClockForward | Fault::ClockBackward => before,
+        }
+    }
+
+    /// The faults that make sense at this side of this crossing.
+    pub fn applying(crossing: &Crossing, moment: Moment) -> impl Iterator<Item = Fault> + '_ {
+        Self::ALL
+            .into_iter()
+            .filter(move |fault| fault.applies(crossing, moment))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Fault {
+    type Err = FaultError;
+
+    fn from_str(text: &str) -> Result<Self, FaultError> {
+        Self::ALL
+            .into_iter()
+            .find(|fault| fault.as_str() == text)
+            .ok_or_else(|| FaultError {
+                text: text.chars().take(80).collect(),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn count(crossing: &Crossing) -> [usize; 2] {
+        [Moment::Before, Moment::After].map(|moment| Fault::applying(crossing, moment).count())
+    }
+
+    #[test]
+    fn each_seam_has_its_own_faults() {
+        for (crossing, faults) in [
+            (Crossing::read(Seam::Http, "GET", ""), [11, 7]),
+            (Crossing::write(Seam::Http, "PUT", ""), [15, 7]),
+            (Crossing::read(Seam::Driver, "observe", ""), [5, 4]),
+            (Crossing::write(Seam::Driver, "spawn", ""), [8, 4]),
+            (Crossing::read(Seam::Sysfs, "read", ""), [5, 4]),
+            (Crossing::write(Seam::Store, "write", ""), [7, 4]),
+        ] {
+            assert_eq!(count(&crossing), faults, "{crossing}");
+        }
+    }
+
+    #[test]
+    fn every_row_but_the_second_kill_has_a_fault_and_every_fault_a_place() {
+        let rows: BTreeSet<_> = Fault::ALL.iter().map(|fault| fault.row()).collect();
+        assert_eq!(rows.len(), 13);
+        assert!(!rows.contains(&FaultRow::F8));
+        for fault in Fault::ALL {
+            let somewhere = Seam::ALL.into_iter().any(|seam| {
+                [
+                    Crossing::read(seam, "r", ""),
+                    Crossing::write(seam, "w", ""),
+                ]
+                .iter()
+                .any(|crossing| {
+                    fault.applies(crossing, Moment::Before)
+                        || fault.applies(crossing, Moment::After)
+                })
+            });
+            assert!(somewhere, "{fault}");
+            assert_eq!(fault.to_string().parse(), Ok(fault));
+        }
+    }
+
+    #[test]
+    fn an_unknown_fault_is_answered_with_the_known_ones() {
+        let error = "explode".parse::<Fault>().unwrap_err().to_string();
+        assert!(error.contains("explode") && error.contains("answer_lost"));
+    }
+}

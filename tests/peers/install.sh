@@ -45,8 +45,13 @@ make_venv() {
     say "installing Placement and Keystone into $VENV (about a minute)"
     rm -rf "$VENV"
     quietly venv "$PYTHON" -m venv "$VENV" || fail "could not make a virtual environment with $PYTHON; on Debian: apt-get install python3-venv"
-    quietly pip "$VENV/bin/python" -m pip install --no-input --disable-pip-version-check -r "$HERE/requirements.txt" ||
-        fail "pip could not install requirements.txt (its last words are above); it needs a package index (network), a C compiler and python3-dev"
+    local pip="$VENV/bin/python -m pip install --no-input --disable-pip-version-check"
+    grep -v '^uWSGI==' "$HERE/requirements.txt" >"$PEERS/wheels.txt"
+    quietly pip $pip -r "$PEERS/wheels.txt" ||
+        fail "pip could not install requirements.txt (its last words are above); it needs a package index (network)"
+    # Never from pip's cache: uWSGI holds the interpreter it was compiled against, which may have been another then.
+    quietly uwsgi $pip --no-cache-dir "$(grep '^uWSGI==' "$HERE/requirements.txt")" ||
+        fail "pip could not compile uWSGI (its last words are above); it needs a C compiler and python3-dev"
 }
 
 # Both databases hold the standard traits and resource classes already: two workers that fill them at once on SQLite fail.
@@ -120,7 +125,7 @@ main() {
     flock 9
     local venv_stamp stamp
     venv_stamp=$({
-        echo "$VENV" && "$PYTHON" --version && cat "$HERE/requirements.txt"
+        echo "$VENV $PYTHON" && "$PYTHON" --version && declare -f make_venv && cat "$HERE/requirements.txt"
     } | sha256sum | cut -c1-16)
     stamp=$({
         echo "$venv_stamp" && cat "$HERE"/install.sh "$HERE"/keystone_seed.py "$HERE"/keystone.conf && mariadbd --version

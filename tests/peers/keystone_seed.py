@@ -78,11 +78,17 @@ credential = call(
     token("berth", "service"),
 ).json["application_credential"]
 
-service = create("service", name="placement", type="placement")
-endpoints = {
-    interface: create("endpoint", service_id=service, interface=interface, region_id=REGION, url="http://127.0.0.1:8778")
-    for interface in ("public", "internal", "admin")
-}
+
+def endpoints(service):
+    return [
+        create("endpoint", service_id=service, interface=interface, region_id=REGION, url="http://127.0.0.1/")
+        for interface in ("public", "internal", "admin")
+    ]
+
+
+services = {service["type"]: service["id"] for service in call("GET", "/v3/services", token=admin).json["services"]}
+identity = services.get("identity") or create("service", name="keystone", type="identity")
+placement = create("service", name="placement", type="placement")
 
 with open(ANSWERS_FILE, "w", encoding="utf-8") as answers:
     json.dump(
@@ -93,7 +99,8 @@ with open(ANSWERS_FILE, "w", encoding="utf-8") as answers:
             "users": users,
             "application_credential_id": credential["id"],
             "application_credential_secret": credential["secret"],
-            "placement_endpoints": list(endpoints.values()),
+            "identity_endpoints": endpoints(identity),
+            "placement_endpoints": endpoints(placement),
         },
         answers,
         indent=1,

@@ -1,1 +1,12 @@
-//! The test harness: peers, machines, faults. Nothing imports this crate.
+//! The test harness: real peers, the `berth` program as a child process, and a proxy that spoils the traffic between
+//! them. Called by the tests of this folder alone; nothing imports this crate.
+//!
+//! Everything listens on loopback, on a port the kernel picks, keeps its files in a [`scratch::Scratch`] directory, and
+//! ends with the value that stands for it (or, at the latest, with the test process).
+
+pub mod berth;
+pub mod exchange;
+pub mod fault_proxy;
+pub mod peer;
+pub mod process;
+pub mod scratch;

@@ -1,0 +1,124 @@
+//! The real services, as children of the test process: OpenStack Placement and Keystone from PyPI, MariaDB and libvirtd
+//! from Debian. `make peers` (that is `tests/peers/install.sh`) puts them where [`installed`] looks.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+use crate::exchange::ExchangeError;
+use crate::process::ProcessError;
+
+mod keystone;
+mod libvirtd;
+mod mariadb;
+mod placement;
+mod sqlite;
+mod uwsgi;
+
+pub use keystone::{Credentials, KeystoneSettings, RealKeystone};
+pub use libvirtd::Libvirtd;
+pub use mariadb::{Database, MariaDb};
+pub use placement::{Auth, Lease, PlacementSettings, PolicyDefaults, RealPlacement, Storage};
+
+/// Why a peer is not there for a test.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// `make peers` was not run, or not since its script changed.
+    #[error("the real services are not installed in {}: run `make peers`", dir.display())]
+    NotInstalled {
+        /// Where they would be.
+        dir: PathBuf,
+    },
+    /// A child process would not start or stay.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// A file of the peer's could not be read or written.
+    #[error("could not {doing}: {source}")]
+    Files {
+        /// What was tried, as words after "could not".
+        doing: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A command line tool failed.
+    #[error("{program} failed: {errors}")]
+    Command {
+        /// The tool.
+        program: String,
+        /// What it wrote to its error output.
+        errors: String,
+    },
+    /// The peer gave no answer.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+    /// The peer gave another answer than setting it up needs.
+    #[error("{asked} was answered {status}: {body}")]
+    Answer {
+        /// Method and path.
+        asked: String,
+        /// Status code.
+        status: u16,
+        /// Body.
+        body: String,
+    },
+}
+
+impl PeerError {
+    /// For `map_err` on file operations; `doing` follows "could not".
+    fn files(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Files { doing, source }
+    }
+}
+
+/// The folder that `make peers` filled: `$BERTH_PEERS`, else `peers` in the build's target directory, else
+/// `target/peers` of the checkout.
+///
+/// # Errors
+/// When nothing complete is there.
+pub fn installed() -> Result<PathBuf, PeerError> {
+    let dir =
+        env::var_os("BERTH_PEERS").map_or_else(|| checkout().join("target/peers"), PathBuf::from);
+    if dir.join("stamp").is_file() {
+        Ok(dir)
+    } else {
+        Err(PeerError::NotInstalled { dir })
+    }
+}
+
+/// The checkout's root.
+#[must_use]
+pub fn checkout() -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().unwrap_or(tests).to_path_buf()
+}
+
+/// Runs a tool to its end and gives what it wrote.
+fn output(command: &mut Command) -> Result<String, PeerError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |errors: String| PeerError::Command {
+        program: program.clone(),
+        errors,
+    };
+    let output = command
+        .output()
+        .map_err(|source| failed(source.to_string()))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(failed(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        ))
+    }
+}
+
+/// Writes a file that a peer reads.
+fn write(path: &Path, text: &str) -> Result<(), PeerError> {
+    fs::write(path, text).map_err(PeerError::files("write a peer's configuration"))
+}
+
+/// Rows as the database's own tool prints them: a line each, cells between tabs.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    text.lines()
+        .map(|line| line.split('\t').map(str::to_owned).collect())
+        .collect()
+}

@@ -1,0 +1,191 @@
+//! MariaDB: one server for all tests of a process, a database of its own for each.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use nix::unistd::Uid;
+
+use super::{PeerError, installed, output, rows};
+use crate::process::{Process, Program, free_port};
+use crate::scratch::{Scratch, copy_tree};
+
+/// The account of the tests; it guards nothing.
+const USER: &str = "placement";
+const PASSWORD: &str = "test-only";
+
+/// A private MariaDB server; it ends with the last value that uses it.
+#[derive(Debug)]
+pub struct MariaDb {
+    process: Mutex<Process>,
+    scratch: Scratch,
+    port: u16,
+}
+
+impl MariaDb {
+    /// The server that the tests of this process share, started where none runs.
+    ///
+    /// # Errors
+    /// When the peers are not installed or the server does not start.
+    pub fn shared() -> Result<Arc<Self>, PeerError> {
+        static SHARED: Mutex<Weak<MariaDb>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = shared.upgrade() {
+            return Ok(running);
+        }
+        let server = Arc::new(Self::start()?);
+        *shared = Arc::downgrade(&server);
+        Ok(server)
+    }
+
+    /// Starts a server of one's own, for a test that stops it.
+    ///
+    /// # Errors
+    /// When the peers are not installed or the server does not start.
+    pub fn start() -> Result<Self, PeerError> {
+        let scratch = Scratch::new().map_err(PeerError::files("make a directory for MariaDB"))?;
+        let data = scratch.join("data");
+        copy_tree(&installed()?.join("templates/mariadb"), &data)
+            .map_err(PeerError::files("copy MariaDB's template"))?;
+        let port = free_port().map_err(PeerError::files("find a free port"))?;
+        let mut program = Program::new("mariadbd")
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--socket={}", scratch.join("sock").display()))
+            .arg(format!("--pid-file={}", scratch.join("pid").display()))
+            .args(["--bind-address=127.0.0.1", &format!("--port={port}")])
+            // A commit survives the death of the server, though not of the machine: a third of the cost.
+            .args([
+                "--innodb-flush-log-at-trx-commit=2",
+                "--innodb-log-file-size=4M",
+                "--skip-log-bin",
+            ])
+            .args([
+                "--innodb-buffer-pool-size=64M",
+                "--max-connections=200",
+                "--skip-name-resolve",
+            ]);
+        if Uid::effective().is_root() {
+            program = program.arg("--user=root");
+        }
+        let mut process = program.start(&scratch.join("log"))?;
+        let socket = scratch.join("sock");
+        process.wait_until(Duration::from_secs(120), || {
+            output(client(&socket).args(["-e", "select 1"])).is_ok()
+        })?;
+        Ok(Self {
+            process: Mutex::new(process),
+            scratch,
+            port,
+        })
+    }
+
+    /// Runs SQL as root, in `database` where one is named; rows with their cells as text.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn query(&self, database: Option<&str>, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
+        let mut command = client(&self.socket());
+        command
+            .args(["--batch", "--skip-column-names", "-e", sql])
+            .args(database);
+        Ok(rows(&output(&mut command)?))
+    }
+
+    /// The server's process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pid()
+    }
+
+    /// Makes an empty database that goes with the value.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn create(self: &Arc<Self>) -> Result<Database, PeerError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        self.query(
+            None,
+            &format!("create database {name} character set utf8mb3"),
+        )?;
+        Ok(Database {
+            server: Arc::clone(self),
+            name,
+        })
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.scratch.join("sock")
+    }
+}
+
+/// One database on a server.
+#[derive(Debug)]
+pub struct Database {
+    server: Arc<MariaDb>,
+    name: String,
+}
+
+impl Database {
+    /// Its URL in the form `mysql://user:password@127.0.0.1:port/name`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!(
+            "mysql://{USER}:{PASSWORD}@127.0.0.1:{}/{}",
+            self.server.port, self.name
+        )
+    }
+
+    /// Its URL as SQLAlchemy takes it.
+    pub(super) fn sqlalchemy_url(&self) -> String {
+        let socket = self.server.socket();
+        format!(
+            "mysql+pymysql://{USER}:{PASSWORD}@localhost/{}?charset=utf8&unix_socket={}",
+            self.name,
+            socket.display()
+        )
+    }
+
+    /// Runs SQL in it.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn query(&self, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
+        self.server.query(Some(&self.name), sql)
+    }
+
+    /// Runs a file of SQL in it.
+    pub(super) fn load(&self, file: &Path) -> Result<(), PeerError> {
+        let file = std::fs::File::open(file).map_err(PeerError::files(
+            "open the template of Placement's database",
+        ))?;
+        output(client(&self.server.socket()).arg(&self.name).stdin(file)).map(drop)
+    }
+
+    /// The server it is on.
+    #[must_use]
+    pub fn server(&self) -> &Arc<MariaDb> {
+        &self.server
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // A server that is gone has no database to drop.
+        let _ = self
+            .server
+            .query(None, &format!("drop database {}", self.name));
+    }
+}
+
+fn client(socket: &Path) -> Command {
+    let mut command = Command::new("mariadb");
+    command.args(["--no-defaults", "-uroot", "-S"]).arg(socket);
+    command
+}

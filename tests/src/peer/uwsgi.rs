@@ -1,0 +1,116 @@
+//! A Python WSGI service under uWSGI, the way OpenStack's are run: a master and worker processes on one port.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{PeerError, installed};
+use crate::exchange::Ask;
+use crate::process::{Process, Program, free_port};
+
+/// Two services that start together on two busy cores take ten seconds; this is for a machine much slower.
+const READY_LIMIT: Duration = Duration::from_secs(120);
+
+/// One service on one port, which it keeps over a restart.
+#[derive(Debug)]
+pub(super) struct Uwsgi {
+    module: &'static str,
+    environment: (&'static str, PathBuf),
+    workers: u8,
+    port: u16,
+    log: PathBuf,
+    process: Option<Process>,
+}
+
+impl Uwsgi {
+    /// Chooses a port; `environment` is the variable that names the folder of the service's configuration.
+    pub(super) fn new(
+        module: &'static str,
+        environment: (&'static str, PathBuf),
+        workers: u8,
+        log: PathBuf,
+    ) -> Result<Self, PeerError> {
+        let port = free_port().map_err(PeerError::files("find a free port"))?;
+        Ok(Self {
+            module,
+            environment,
+            workers,
+            port,
+            log,
+            process: None,
+        })
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Starts it where it is not running, and waits until `path` is answered below 500.
+    pub(super) fn start(&mut self, path: &str) -> Result<(), PeerError> {
+        if self
+            .process
+            .as_mut()
+            .is_some_and(|process| process.ended().is_none())
+        {
+            return Ok(());
+        }
+        let venv = installed()?.join("venv");
+        let (key, dir) = &self.environment;
+        let mut process = Program::new(venv.join("bin/uwsgi"))
+            .args([
+                "--http-socket",
+                &format!("127.0.0.1:{}", self.port),
+                "--module",
+                self.module,
+            ])
+            // Each worker loads the application itself: a database connection does not survive a fork.
+            .args([
+                "--master",
+                "--lazy-apps",
+                "--need-app",
+                "--no-orphans",
+                "--die-on-term",
+                "--enable-threads",
+            ])
+            .args([
+                "--processes",
+                &self.workers.to_string(),
+                "--thunder-lock",
+                "--listen",
+                "100",
+            ])
+            // A body is read before the application runs, or refusing it early would reset the connection.
+            .args(["--buffer-size", "65535", "--post-buffering", "65536"])
+            .args(["--disable-logging", "--log-4xx", "--log-5xx", "--venv"])
+            .arg(&venv)
+            .env(key, dir)
+            .env_remove("PYTHONPATH")
+            .env_remove("PYTHONHOME")
+            .start(&self.log)?;
+        let url = format!("http://127.0.0.1:{}{path}", self.port);
+        process.wait_until(READY_LIMIT, || {
+            Ask::get(&url)
+                .send()
+                .is_ok_and(|answer| answer.status.as_u16() < 500)
+        })?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// A graceful end: requests under way are answered.
+    pub(super) fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.terminate(Duration::from_secs(10));
+        }
+    }
+
+    /// SIGKILL to master and workers.
+    pub(super) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill();
+        }
+    }
+}

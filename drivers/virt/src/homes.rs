@@ -1,14 +1,22 @@
 //! Where an allocation goes when its inventory moves: read from the guest that holds it. Pure.
+//!
+//! Asked by [`berth_model::PendingReshape::resolve`] for each allocation on inventory that a move names, with all
+//! allocations in hand. One room per kind of resource: [`mdevs`] (virtual GPUs), [`cpus`] (VCPU and PCPU), [`memory`],
+//! [`functions`] (SR-IOV); [`cells`] spreads over NUMA cells, [`consumer`] finds the guest behind a consumer.
 
-use std::collections::BTreeMap;
+mod cells;
+mod consumer;
+mod cpus;
+mod functions;
+mod mdevs;
+mod memory;
 
 use berth_model::{
     Allocation, Allocations, Home, HomelessReason, Homes, NodeName, ProviderTree, ProviderUuid,
     ResourceClass,
 };
 
-use crate::provider_tree::{cell_name, cells_are_modelled, named};
-use crate::{CpuPolicy, GuestView, HostView, NodeView, PcpuModel, VgpuModel};
+use crate::{GuestView, HostView, NodeView, resource_kind::ResourceKind};
 
 /// The homes of one allocation under the node's model. `tree` is the desired tree, `all` the allocations of every consumer
 /// of the current one.
@@ -23,6 +31,88 @@ pub fn homes(
     let Some(seen) = view.nodes.get(node) else {
         return Homes::Nowhere(HomelessReason::NoGuest);
     };
-    let _ = (tree, all, allocation, seen);
-    Homes::Nowhere(HomelessReason::Unknown)
+    let asked = Asked {
+        seen,
+        node,
+        tree,
+        allocation,
+        all,
+    };
+    if let Some(class) = asked.new_name() {
+        return asked.whole(asked.root(), class);
+    }
+    match ResourceKind::of(seen, &allocation.class) {
+        Some(ResourceKind::Mdev) => mdevs::homes(&asked),
+        Some(ResourceKind::Cpu) => cpus::homes(&asked),
+        Some(ResourceKind::Memory) => memory::homes(&asked),
+        Some(ResourceKind::Function) => functions::homes(&asked),
+        // A GPU's provider has mediated devices only, whatever they were called when they were offered.
+        None if mdevs::gpu_of(&asked, allocation.provider).is_some() => mdevs::homes(&asked),
+        None => Homes::Nowhere(HomelessReason::Unknown),
+    }
+}
+
+/// The question: one allocation, and all there is to answer it from.
+struct Asked<'a> {
+    seen: &'a NodeView,
+    node: &'a NodeName,
+    tree: &'a ProviderTree,
+    allocation: &'a Allocation,
+    all: &'a Allocations,
+}
+
+impl<'a> Asked<'a> {
+    fn root(&self) -> ProviderUuid {
+        self.tree.root().uuid()
+    }
+
+    fn is_on_root(&self) -> bool {
+        self.allocation.provider == self.root()
+    }
+
+    /// The guest behind the allocation's consumer.
+    fn guest(&self) -> Option<&'a GuestView> {
+        consumer::guest_of(self)
+    }
+
+    /// The whole allocation in one place.
+    fn whole(&self, provider: ProviderUuid, class: ResourceClass) -> Homes {
+        at(
+            vec![Home {
+                provider,
+                class,
+                amount: self.allocation.amount,
+            }],
+            HomelessReason::Unknown,
+        )
+    }
+
+    /// The class's new name, where the root reports it under another one from now on.
+    fn new_name(&self) -> Option<ResourceClass> {
+        let class = &self.allocation.class;
+        let root = self.tree.root();
+        if !self.is_on_root() || root.inventories.contains_key(class) {
+            return None;
+        }
+        self.seen
+            .customs
+            .iter()
+            .find(|custom| {
+                custom.formerly.contains(class) && root.inventories.contains_key(&custom.class)
+            })
+            .map(|custom| custom.class.clone())
+    }
+
+    /// Whether a provider is one of those in question: the one that is left, or one of the wanted tree.
+    fn is_on_tree(&self, provider: ProviderUuid) -> bool {
+        provider == self.allocation.provider || self.tree.is_own(provider)
+    }
+}
+
+fn at(homes: Vec<Home>, rest: HomelessReason) -> Homes {
+    if homes.is_empty() {
+        Homes::Nowhere(rest)
+    } else {
+        Homes::At { homes, rest }
+    }
 }

@@ -11,6 +11,7 @@ mod homes;
 mod host_view;
 mod observe_error;
 mod provider_tree;
+mod resource_kind;
 mod resource_model;
 
 pub use cpu_set::{CpuSet, CpuSetError};

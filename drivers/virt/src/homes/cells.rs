@@ -1,0 +1,172 @@
+//! Spreading over NUMA cells: by the guest's own shares, or to any one cell.
+
+use std::collections::BTreeMap;
+
+use berth_model::{Home, HomelessReason, Homes, Provider, ProviderUuid, ResourceClass};
+
+use super::{Asked, at};
+use crate::provider_tree::cell_name;
+use crate::{CpuPolicy, GuestCell, GuestView};
+
+/// Amounts by class; more than one where an allocation parts (VCPU into VCPU and PCPU).
+pub(super) type Parts = Vec<(ResourceClass, u64)>;
+
+/// What of a guest's share of its cells is meant.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Share {
+    /// CPUs, those that another allocation stands for taken off the first cells.
+    Cpus {
+        /// How many those are.
+        taken: u64,
+    },
+    /// Memory.
+    Memory,
+}
+
+impl Share {
+    fn of(self, cell: &GuestCell) -> u64 {
+        match self {
+            Share::Cpus { .. } => cell.vcpus,
+            Share::Memory => cell.memory_mib,
+        }
+    }
+
+    fn taken(self) -> u64 {
+        match self {
+            Share::Cpus { taken } => taken,
+            Share::Memory => 0,
+        }
+    }
+}
+
+/// The homes of `parts` on the cells of a guest.
+pub(super) fn spread(asked: &Asked<'_>, guest: &GuestView, parts: Parts, share: Share) -> Homes {
+    let cells = if guest.cells.is_empty() {
+        match one_cell_for_all(asked, guest) {
+            Some(cell) => vec![cell],
+            None => return any_of(asked, parts),
+        }
+    } else {
+        guest.cells.clone()
+    };
+    on_cells(asked, &cells, parts, share)
+}
+
+/// All of one class, to the first cell that has room for it and the rest of the guest.
+pub(super) fn any_of(asked: &Asked<'_>, parts: Parts) -> Homes {
+    let Some((class, _)) = parts.into_iter().next() else {
+        return Homes::Nowhere(HomelessReason::Unknown);
+    };
+    let cells = providers(asked);
+    let offering = |cell: &&Provider| cell.inventories.contains_key(&class);
+    let choices: Vec<_> = cells
+        .values()
+        .copied()
+        .filter(offering)
+        .map(Provider::uuid)
+        .collect();
+    match (choices.is_empty(), cells.values().next()) {
+        (true, Some(first)) => Homes::Nowhere(HomelessReason::NoRoom {
+            provider: first.name.clone(),
+        }),
+        _ => Homes::AnyOf {
+            class,
+            providers: choices,
+        },
+    }
+}
+
+/// The cells' providers in the wanted tree, by cell number.
+pub(super) fn providers<'a>(asked: &Asked<'a>) -> BTreeMap<u32, &'a Provider> {
+    asked
+        .seen
+        .cells
+        .iter()
+        .filter_map(|cell| {
+            let name = cell_name(asked.node, cell.id).ok()?;
+            Some((cell.id, asked.tree.by_name(&name)?))
+        })
+        .collect()
+}
+
+/// A guest with pinned and shared CPUs but without cells: its two classes must land on one cell, which "any of several"
+/// cannot say. The first cell that could take all of it is chosen.
+fn one_cell_for_all(asked: &Asked<'_>, guest: &GuestView) -> Option<GuestCell> {
+    let CpuPolicy::Mixed { dedicated } = guest.cpu_policy else {
+        return None;
+    };
+    let takes = |provider: &&Provider, class: &ResourceClass, amount: u64| {
+        amount == 0
+            || provider
+                .inventories
+                .get(class)
+                .is_some_and(|inventory| inventory.capacity() >= amount)
+    };
+    let cells = providers(asked);
+    let shared = guest.vcpus.saturating_sub(dedicated);
+    let roomy = cells.iter().find(|(_, cell)| {
+        takes(cell, &ResourceClass::PCPU, dedicated)
+            && takes(cell, &ResourceClass::VCPU, shared)
+            && takes(cell, &ResourceClass::MEMORY_MB, guest.memory_mib)
+    });
+    let (id, _) = roomy.or_else(|| cells.iter().next())?;
+    Some(GuestCell {
+        host_cell: *id,
+        vcpus: guest.vcpus,
+        memory_mib: guest.memory_mib,
+    })
+}
+
+/// Fills the cells in the guest's order; what its shares do not cover goes to its first cell. Shares of a cell that the
+/// host does not have stay where they are.
+fn on_cells(asked: &Asked<'_>, cells: &[GuestCell], parts: Parts, share: Share) -> Homes {
+    let providers = providers(asked);
+    let provider = |cell: &GuestCell| providers.get(&cell.host_cell).map(|p| p.uuid());
+    let gone = cells.iter().find(|cell| provider(cell).is_none());
+    let mut taken = share.taken();
+    let mut shares = Vec::new();
+    for cell in cells {
+        let free = share.of(cell).saturating_sub(taken);
+        taken = taken.saturating_sub(share.of(cell));
+        shares.extend(provider(cell).map(|provider| (provider, free)));
+    }
+    let (mut homes, left) = fill(&shares, parts);
+    let Some(gone) = gone else {
+        if let Some((first, _)) = shares.first() {
+            homes.extend(left.into_iter().map(|(class, amount)| Home {
+                provider: *first,
+                class,
+                amount,
+            }));
+        }
+        return at(homes, HomelessReason::Unknown);
+    };
+    let device = format!("{}_numa{}", asked.node, gone.host_cell);
+    at(homes, HomelessReason::DeviceGone { device })
+}
+
+/// Puts the parts on the shares in order: the first part first. What does not fit is left.
+fn fill(shares: &[(ProviderUuid, u64)], parts: Parts) -> (Vec<Home>, Parts) {
+    let mut homes = Vec::new();
+    let mut room: Vec<_> = shares.to_vec();
+    let mut left = Parts::new();
+    for (class, mut amount) in parts {
+        for (provider, free) in &mut room {
+            let taken = amount.min(*free);
+            if taken > 0 {
+                let class = class.clone();
+                homes.push(Home {
+                    provider: *provider,
+                    class,
+                    amount: taken,
+                });
+            }
+            *free -= taken;
+            amount -= taken;
+        }
+        if amount > 0 {
+            left.push((class, amount));
+        }
+    }
+    (homes, left)
+}

@@ -1,0 +1,104 @@
+//! The guest behind a consumer. Placement's consumer is an instance, whose UUID the hypervisor knows, or a migration, whose
+//! UUID it often does not: then the guest is inferred from what the consumer holds, or not at all.
+
+use std::collections::BTreeMap;
+
+use berth_model::{ConsumerAllocations, ConsumerUuid};
+
+use super::Asked;
+use crate::{GuestView, NodeView, resource_kind::ResourceKind};
+
+/// Units by what they count.
+type Amounts = BTreeMap<ResourceKind, u64>;
+
+/// The guest by the consumer's UUID, by another consumer it is known to have, or the only one that fits.
+pub(super) fn guest_of<'a>(asked: &Asked<'a>) -> Option<&'a GuestView> {
+    let consumer = asked.allocation.consumer;
+    named(asked.seen, consumer).or_else(|| inferred(asked, consumer))
+}
+
+fn named(seen: &NodeView, consumer: ConsumerUuid) -> Option<&GuestView> {
+    let by_uuid = seen.guests.get(&consumer);
+    by_uuid.or_else(|| {
+        let mut guests = seen.guests.values();
+        guests.find(|guest| guest.also.contains(&consumer))
+    })
+}
+
+/// The one guest that uses exactly what the consumer holds, that holds nothing of the kind under a name of its own, and
+/// that no other unknown consumer could be. Two answers are none: a guess could move units to another guest's device.
+fn inferred<'a>(asked: &Asked<'a>, consumer: ConsumerUuid) -> Option<&'a GuestView> {
+    let held = asked.all.of(&consumer)?;
+    let wanted = amounts(asked, held);
+    if wanted.is_empty() {
+        return None;
+    }
+    let mut fitting = asked
+        .seen
+        .guests
+        .iter()
+        .filter(|(uuid, guest)| {
+            uses(asked.seen, guest, &wanted) && is_unclaimed(asked, **uuid, guest, &wanted)
+        })
+        .map(|(_, guest)| guest);
+    let guest = fitting.next()?;
+    let contested = asked.all.consumers().any(|(other, held)| {
+        *other != consumer
+            && named(asked.seen, *other).is_none()
+            && shares_a_kind(&amounts(asked, held), &wanted)
+            && uses(asked.seen, guest, &amounts(asked, held))
+    });
+    (fitting.next().is_none() && !contested).then_some(guest)
+}
+
+/// What a consumer holds on this tree, by kind.
+fn amounts(asked: &Asked<'_>, held: &ConsumerAllocations) -> Amounts {
+    let mut amounts = Amounts::new();
+    for ((provider, class), amount) in &held.resources {
+        if let Some(kind) = ResourceKind::of(asked.seen, class)
+            && asked.is_on_tree(*provider)
+        {
+            *amounts.entry(kind).or_insert(0) += amount;
+        }
+    }
+    amounts
+}
+
+fn uses(seen: &NodeView, guest: &GuestView, wanted: &Amounts) -> bool {
+    wanted
+        .iter()
+        .all(|(kind, amount)| used(seen, guest, *kind) == *amount)
+}
+
+fn used(seen: &NodeView, guest: &GuestView, kind: ResourceKind) -> u64 {
+    match kind {
+        ResourceKind::Mdev => guest.mdevs.len() as u64,
+        ResourceKind::Cpu => guest.vcpus,
+        ResourceKind::Memory => guest.memory_mib,
+        ResourceKind::Function => {
+            let offered = |function| {
+                seen.functions
+                    .iter()
+                    .any(|card| card.addresses.contains(function))
+            };
+            guest.functions.iter().filter(|f| offered(f)).count() as u64
+        }
+    }
+}
+
+/// Whether neither the guest's own consumer nor another known one holds units of these kinds for it.
+fn is_unclaimed(
+    asked: &Asked<'_>,
+    uuid: ConsumerUuid,
+    guest: &GuestView,
+    wanted: &Amounts,
+) -> bool {
+    std::iter::once(&uuid)
+        .chain(&guest.also)
+        .filter_map(|consumer| asked.all.of(consumer))
+        .all(|held| !shares_a_kind(&amounts(asked, held), wanted))
+}
+
+fn shares_a_kind(one: &Amounts, other: &Amounts) -> bool {
+    one.keys().any(|kind| other.contains_key(kind))
+}

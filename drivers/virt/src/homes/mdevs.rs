@@ -1,0 +1,128 @@
+//! Homes of virtual GPUs: on the provider of the GPU that the guest's mediated devices are part of.
+
+use std::collections::BTreeMap;
+
+use berth_model::{Home, HomelessReason, Homes, PciAddress, ProviderUuid, ResourceClass};
+
+use super::{Asked, at};
+use crate::provider_tree::named;
+use crate::{GuestView, PhysicalGpu, VgpuModel};
+
+type Place = (ProviderUuid, ResourceClass);
+
+pub(super) fn homes(asked: &Asked<'_>) -> Homes {
+    if let Some((provider, class)) = place_without_guest(asked) {
+        return asked.whole(provider, class);
+    }
+    match asked.guest() {
+        Some(guest) => on_the_guests_gpus(asked, guest),
+        None => Homes::Nowhere(HomelessReason::NoGuest),
+    }
+}
+
+/// The new place where the old one says enough: back on the root, or on a GPU whose class has another name.
+fn place_without_guest(asked: &Asked<'_>) -> Option<Place> {
+    let left = asked.allocation.provider;
+    let gpu = || gpu_of(asked, left).and_then(offered_class);
+    match asked.seen.model.vgpu {
+        VgpuModel::PerGpu if asked.is_on_root() => None,
+        VgpuModel::PerGpu => Some((left, gpu()?)),
+        VgpuModel::Root => {
+            let class = &asked.allocation.class;
+            let same = asked.tree.root().inventories.contains_key(class);
+            let class = if same { Some(class.clone()) } else { gpu() };
+            Some((asked.root(), class?))
+        }
+    }
+}
+
+/// The GPU that a provider stands for: by its name, or, where it is not in the wanted tree, by the UUID it was given.
+pub(super) fn gpu_of<'a>(asked: &Asked<'a>, provider: ProviderUuid) -> Option<&'a PhysicalGpu> {
+    let name = asked.tree.get(provider).map(|provider| &provider.name);
+    asked.seen.gpus.iter().find(|gpu| {
+        named(asked.node, &gpu.address.nodedev_name()).is_ok_and(|gpu| {
+            name.map_or_else(|| asked.root().child(&gpu) == provider, |name| *name == gpu)
+        })
+    })
+}
+
+fn offered_class(gpu: &PhysicalGpu) -> Option<ResourceClass> {
+    gpu.offered
+        .as_ref()
+        .filter(|offered| offered.total > 0)
+        .map(|offered| offered.class.clone())
+}
+
+/// One home for each GPU the guest uses, at most the allocation's amount together.
+fn on_the_guests_gpus(asked: &Asked<'_>, guest: &GuestView) -> Homes {
+    let mut parents: Vec<_> = guest.mdevs.iter().filter_map(|mdev| mdev.parent).collect();
+    parents.sort();
+    let mut places = Vec::new();
+    let mut gone = None;
+    for parent in parents {
+        match place_of(asked, parent) {
+            Some(place) => places.push(place),
+            None => {
+                let _ = gone.get_or_insert(parent);
+            }
+        }
+    }
+    let mut homes: BTreeMap<Place, u64> = BTreeMap::new();
+    let units = usize::try_from(asked.allocation.amount).unwrap_or(usize::MAX);
+    for place in best_first(asked, places).into_iter().take(units) {
+        *homes.entry(place).or_insert(0) += 1;
+    }
+    at(as_homes(homes), rest(asked, gone))
+}
+
+/// Where units of a GPU are reported; none where it is gone or not offered.
+fn place_of(asked: &Asked<'_>, address: PciAddress) -> Option<Place> {
+    let gpu = asked.seen.gpus.iter().find(|gpu| gpu.address == address)?;
+    let class = offered_class(gpu)?;
+    let provider = match asked.seen.model.vgpu {
+        VgpuModel::Root => asked.tree.root(),
+        VgpuModel::PerGpu => {
+            let name = named(asked.node, &address.nodedev_name()).ok()?;
+            asked.tree.by_name(&name)?
+        }
+    };
+    Some((provider.uuid(), class))
+}
+
+/// Devices of the allocation's own class first; then those of classes that the consumer has no allocation of (their GPU's
+/// class has changed). Those of the rest belong to another of its allocations.
+fn best_first(asked: &Asked<'_>, places: Vec<Place>) -> Vec<Place> {
+    let (mut same, other): (Vec<_>, Vec<_>) = places
+        .into_iter()
+        .partition(|(_, class)| *class == asked.allocation.class);
+    let held = asked.all.of(&asked.allocation.consumer);
+    let is_held = |class: &ResourceClass| {
+        held.is_some_and(|held| {
+            held.resources
+                .keys()
+                .any(|(provider, held)| held == class && asked.is_on_tree(*provider))
+        })
+    };
+    same.extend(other.into_iter().filter(|(_, class)| !is_held(class)));
+    same
+}
+
+fn as_homes(homes: BTreeMap<Place, u64>) -> Vec<Home> {
+    homes
+        .into_iter()
+        .map(|((provider, class), amount)| Home {
+            provider,
+            class,
+            amount,
+        })
+        .collect()
+}
+
+fn rest(asked: &Asked<'_>, gone: Option<PciAddress>) -> HomelessReason {
+    match gone {
+        Some(address) => HomelessReason::DeviceGone {
+            device: format!("{}_{}", asked.node, address.nodedev_name()),
+        },
+        None => HomelessReason::Unknown,
+    }
+}

@@ -1,0 +1,199 @@
+//! Which inventories moved: a class that Placement has where this model does not report it, and that this model reports
+//! elsewhere, or under another name. A move that is named although the reshape is done would be asked for for ever, so each
+//! one requires that its source is not reported any more, or (dedicated CPUs) that its new class is not there yet.
+
+use std::collections::BTreeSet;
+
+use berth_model::{Inventory, Move, NodeName, Provider, ProviderName, ProviderTree, ResourceClass};
+
+use super::names::{NamedFor, is_the_drivers, named_for};
+use super::wanted::{Amounts, Wanted, cells_are_modelled, dedicated_are_pcpu};
+use crate::resource_kind::{ResourceKind, offered};
+use crate::{NodeView, PcpuModel, VgpuModel};
+
+pub(super) fn moves(
+    seen: &NodeView,
+    current: &ProviderTree,
+    node: &NodeName,
+    wanted: &Wanted,
+) -> Vec<Move> {
+    let looking = Looking {
+        seen,
+        current,
+        node,
+        wanted,
+    };
+    let mut moves = Vec::new();
+    for provider in current.own() {
+        for (class, inventory) in &provider.inventories {
+            moves.extend(looking.at(provider, class, inventory));
+        }
+    }
+    moves
+}
+
+struct Looking<'a> {
+    seen: &'a NodeView,
+    current: &'a ProviderTree,
+    node: &'a NodeName,
+    wanted: &'a Wanted,
+}
+
+impl Looking<'_> {
+    fn at(
+        &self,
+        provider: &Provider,
+        class: &ResourceClass,
+        inventory: &Inventory,
+    ) -> Option<Move> {
+        let is_root = provider.uuid() == self.current.root().uuid();
+        let name = (!is_root).then_some(&provider.name);
+        if !is_root && !is_the_drivers(self.current, self.node, provider) {
+            return None;
+        }
+        let stays = self.is_wanted(name, class);
+        let (reason, to) = match self.new_name(name, class) {
+            Some(new) => ("the class has a new name", BTreeSet::from([new])),
+            None => (
+                self.reason(name, class, inventory, stays)?,
+                self.new_classes(name, class),
+            ),
+        };
+        self.is_wanted_elsewhere(name, class, &to).then(|| Move {
+            provider: provider.uuid(),
+            class: class.clone(),
+            to,
+            reason,
+        })
+    }
+
+    /// The amounts wanted on the root (no name) or on a child.
+    fn amounts(&self, name: Option<&ProviderName>) -> Option<&Amounts> {
+        match name {
+            None => Some(&self.wanted.root),
+            Some(name) => self.wanted.children.get(name).map(|(amounts, _)| amounts),
+        }
+    }
+
+    fn is_wanted(&self, name: Option<&ProviderName>, class: &ResourceClass) -> bool {
+        self.amounts(name)
+            .is_some_and(|amounts| amounts.contains_key(class))
+    }
+
+    fn new_name(
+        &self,
+        name: Option<&ProviderName>,
+        class: &ResourceClass,
+    ) -> Option<ResourceClass> {
+        if name.is_some() || self.is_wanted(name, class) {
+            return None;
+        }
+        self.seen
+            .customs
+            .iter()
+            .find(|custom| custom.formerly.contains(class) && self.is_wanted(None, &custom.class))
+            .map(|custom| custom.class.clone())
+    }
+
+    /// The classes that units of a class may have from now on.
+    fn new_classes(
+        &self,
+        name: Option<&ProviderName>,
+        class: &ResourceClass,
+    ) -> BTreeSet<ResourceClass> {
+        let is_gpus = name.and_then(|name| named_for(self.node, name)) == Some(NamedFor::Device);
+        let mut to = BTreeSet::from([class.clone()]);
+        if *class == ResourceClass::VCPU && dedicated_are_pcpu(self.seen) {
+            to.insert(ResourceClass::PCPU);
+        } else if *class == ResourceClass::PCPU && self.seen.model.pcpu == PcpuModel::Vcpu {
+            to = BTreeSet::from([ResourceClass::VCPU]);
+        } else if is_gpus || ResourceKind::of(self.seen, class) == Some(ResourceKind::Mdev) {
+            to.extend(offered(self.seen).map(|offered| offered.class.clone()));
+        }
+        to
+    }
+
+    fn is_wanted_elsewhere(
+        &self,
+        here: Option<&ProviderName>,
+        class: &ResourceClass,
+        to: &BTreeSet<ResourceClass>,
+    ) -> bool {
+        let names = std::iter::once(None).chain(self.wanted.children.keys().map(Some));
+        names.into_iter().any(|name| {
+            to.iter()
+                .any(|new| (name, new) != (here, class) && self.is_wanted(name, new))
+        })
+    }
+
+    fn reason(
+        &self,
+        name: Option<&ProviderName>,
+        class: &ResourceClass,
+        inventory: &Inventory,
+        stays: bool,
+    ) -> Option<&'static str> {
+        if *class == ResourceClass::VCPU && self.parts_into_pcpu(inventory, stays) {
+            return Some("dedicated CPUs are PCPU");
+        }
+        if stays {
+            return None;
+        }
+        if *class == ResourceClass::PCPU && self.seen.model.pcpu == PcpuModel::Vcpu {
+            return Some("dedicated CPUs are VCPU again");
+        }
+        match name {
+            None => self.why_it_leaves_the_root(class),
+            Some(name) => self.why_it_leaves_a_child(name),
+        }
+    }
+
+    /// VCPU inventory that the units of pinned guests leave: they are to be PCPU, and the current tree has none yet (Nova's
+    /// rule); or units of unknown guests are still held as VCPU, and their guests may be known by now.
+    fn parts_into_pcpu(&self, inventory: &Inventory, stays: bool) -> bool {
+        let is_wanted = std::iter::once(&self.wanted.root)
+            .chain(self.wanted.children.values().map(|(amounts, _)| amounts))
+            .any(|amounts| amounts.contains_key(&ResourceClass::PCPU));
+        let is_there = self.current.own().iter().any(|provider| {
+            let pcpu = provider.inventories.get(&ResourceClass::PCPU);
+            pcpu.is_some_and(|inventory| !inventory.is_held())
+        });
+        is_wanted && (!is_there || inventory.is_held() || (!stays && self.wanted_nowhere()))
+    }
+
+    /// Whether VCPU is reported nowhere: all CPUs are dedicated.
+    fn wanted_nowhere(&self) -> bool {
+        let vcpu = ResourceClass::VCPU;
+        !self.is_wanted(None, &vcpu)
+            && !(self.wanted.children.values()).any(|(amounts, _)| amounts.contains_key(&vcpu))
+    }
+
+    fn why_it_leaves_the_root(&self, class: &ResourceClass) -> Option<&'static str> {
+        match ResourceKind::of(self.seen, class)? {
+            ResourceKind::Mdev => Some(match self.seen.model.vgpu {
+                VgpuModel::PerGpu => "each GPU has a provider of its own",
+                VgpuModel::Root => "virtual GPUs have another class",
+            }),
+            ResourceKind::Cpu | ResourceKind::Memory | ResourceKind::Function => {
+                cells_are_modelled(self.seen).then_some("each NUMA cell has a provider of its own")
+            }
+        }
+    }
+
+    /// A child that is still wanted changed its class; one that is not gives its units back to the root, unless it is
+    /// merely gone: then its units are held.
+    fn why_it_leaves_a_child(&self, name: &ProviderName) -> Option<&'static str> {
+        match named_for(self.node, name)? {
+            NamedFor::Device if self.seen.model.vgpu == VgpuModel::Root => {
+                Some("GPUs are reported on the root again")
+            }
+            NamedFor::Device if self.wanted.children.contains_key(name) => {
+                Some("virtual GPUs have another class")
+            }
+            NamedFor::Cell if !cells_are_modelled(self.seen) => {
+                Some("NUMA cells are reported on the root again")
+            }
+            NamedFor::Device | NamedFor::Cell => None,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The names a driver gives its child providers: Nova's pattern `<node>_<device>`.
+
+use berth_model::{NodeName, PciAddress, Provider, ProviderName, ProviderTree, Trait};
+
+use super::ProviderTreeError;
+
+/// What a child provider of this driver's naming stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NamedFor {
+    /// A PCI device: `<node>_pci_0000_84_00_0`.
+    Device,
+    /// A NUMA cell: `<node>_numa0`.
+    Cell,
+}
+
+/// What a child's name says it stands for; none for names that no driver here gives.
+pub(crate) fn named_for(node: &NodeName, name: &ProviderName) -> Option<NamedFor> {
+    let suffix = name.as_str().strip_prefix(node.as_str())?;
+    let suffix = suffix.strip_prefix('_')?;
+    if PciAddress::from_nodedev_name(suffix).is_ok() {
+        return Some(NamedFor::Device);
+    }
+    let cell = suffix.strip_prefix("numa")?;
+    let is_number = !cell.is_empty() && cell.bytes().all(|b| b.is_ascii_digit());
+    is_number.then_some(NamedFor::Cell)
+}
+
+/// Whether a child of the current tree is this driver's to take away: the compute service's, and of a name that it gives.
+/// Other children of the compute service (its PCI devices) are somebody else's here.
+pub(crate) fn is_the_drivers(current: &ProviderTree, node: &NodeName, provider: &Provider) -> bool {
+    provider.uuid() != current.root().uuid()
+        && current.is_ours(provider.uuid())
+        && named_for(node, &provider.name).is_some()
+        && !provider.traits.contains(&PCI_TRACKERS)
+}
+
+/// Nova's PCI tracker marks its providers so; their names are other (upper-case addresses), but a name is no proof.
+const PCI_TRACKERS: Trait = Trait::known("COMPUTE_MANAGED_PCI_DEVICE");
+
+/// The name of a cell's provider: `<node>_numa<id>`.
+pub(crate) fn cell_name(node: &NodeName, cell: u32) -> Result<ProviderName, ProviderTreeError> {
+    named(node, &format!("numa{cell}"))
+}
+
+/// The name of a child provider of this node.
+pub(crate) fn named(node: &NodeName, suffix: &str) -> Result<ProviderName, ProviderTreeError> {
+    node.child_name(suffix)
+        .map_err(|source| ProviderTreeError::Name {
+            node: node.clone(),
+            source,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_the_drivers_pattern_are_its_own() {
+        let node = NodeName::new("gpu-01").unwrap();
+        for (name, stands_for) in [
+            ("gpu-01_pci_0000_84_00_0", Some(NamedFor::Device)),
+            ("gpu-01_numa0", Some(NamedFor::Cell)),
+            ("gpu-01_numa12", Some(NamedFor::Cell)),
+            ("gpu-01_numa", None),
+            ("gpu-01_numa_1", None),
+            ("gpu-01_0000:84:00.0", None),
+            ("gpu-01", None),
+            ("gpu-010_numa0", None),
+            ("gpu-02_numa0", None),
+        ] {
+            let name = ProviderName::new(name).unwrap();
+            assert_eq!(named_for(&node, &name), stands_for, "{name}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! How much of which class belongs on which provider, under the node's model.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_model::{NodeName, ProviderName, ResourceClass, Trait};
+
+use super::{ProviderTreeError, cell_name, named};
+use crate::{CpuSet, Disk, NodeView, NumaCell, NumaModel, PcpuModel, VgpuModel, VirtualFunctions};
+
+/// Inventory wanted on one provider, in the classes' units.
+pub(super) type Amounts = BTreeMap<ResourceClass, u64>;
+
+/// The providers the node wants: the root's amounts, and each child's by name with the traits it carries.
+pub(super) struct Wanted {
+    pub(super) root: Amounts,
+    pub(super) children: BTreeMap<ProviderName, (Amounts, BTreeSet<Trait>)>,
+}
+
+pub(super) fn wanted(seen: &NodeView, node: &NodeName) -> Result<Wanted, ProviderTreeError> {
+    let mut wanted = Wanted {
+        root: Amounts::new(),
+        children: BTreeMap::new(),
+    };
+    match seen.disk {
+        Disk::Local { gib } => add(&mut wanted.root, &ResourceClass::DISK_GB, gib),
+        Disk::Shared | Disk::None => {}
+    }
+    for custom in &seen.customs {
+        add(&mut wanted.root, &custom.class, custom.total);
+    }
+    if cells_are_modelled(seen) {
+        want_cells(&mut wanted, seen, node)?;
+    } else {
+        want_flat(&mut wanted.root, seen);
+    }
+    want_gpus(&mut wanted, seen, node)?;
+    Ok(wanted)
+}
+
+fn add(amounts: &mut Amounts, class: &ResourceClass, amount: u64) {
+    if amount > 0 {
+        let sum = amounts.entry(class.clone()).or_insert(0);
+        *sum = sum.saturating_add(amount);
+    }
+}
+
+/// Whether CPUs, memory and functions are reported per NUMA cell: the model says so and the host has cells.
+pub(crate) fn cells_are_modelled(seen: &NodeView) -> bool {
+    seen.model.numa == NumaModel::Cells && !seen.cells.is_empty()
+}
+
+/// Whether dedicated CPUs are reported as PCPU: the model says so and there are some.
+pub(crate) fn dedicated_are_pcpu(seen: &NodeView) -> bool {
+    seen.model.pcpu == PcpuModel::Pcpu && !seen.cpus.dedicated_online().is_empty()
+}
+
+fn want_flat(root: &mut Amounts, seen: &NodeView) {
+    want_cpus(root, seen, None);
+    add(root, &ResourceClass::MEMORY_MB, seen.memory_mib);
+    for card in &seen.functions {
+        add(root, &card.class, card.addresses.len() as u64);
+    }
+}
+
+/// CPUs of the node, or of one of its cells.
+fn want_cpus(amounts: &mut Amounts, seen: &NodeView, cell: Option<&NumaCell>) {
+    let count = |set: CpuSet| match cell {
+        Some(cell) => set.intersection(&cell.cpus).len() as u64,
+        None => set.len() as u64,
+    };
+    let shared = count(seen.cpus.shared_online());
+    let dedicated = count(seen.cpus.dedicated_online());
+    match seen.model.pcpu {
+        PcpuModel::Pcpu => {
+            add(amounts, &ResourceClass::VCPU, shared);
+            add(amounts, &ResourceClass::PCPU, dedicated);
+        }
+        PcpuModel::Vcpu => add(amounts, &ResourceClass::VCPU, shared + dedicated),
+    }
+}
+
+fn want_cells(
+    wanted: &mut Wanted,
+    seen: &NodeView,
+    node: &NodeName,
+) -> Result<(), ProviderTreeError> {
+    for cell in &seen.cells {
+        let mut amounts = Amounts::new();
+        want_cpus(&mut amounts, seen, Some(cell));
+        add(&mut amounts, &ResourceClass::MEMORY_MB, cell.memory_mib);
+        for card in &seen.functions {
+            if card_cell(seen, card) == Some(cell.id) {
+                add(&mut amounts, &card.class, card.addresses.len() as u64);
+            }
+        }
+        let traits = BTreeSet::from([Trait::HW_NUMA_ROOT]);
+        let name = cell_name(node, cell.id)?;
+        wanted.children.insert(name, (amounts, traits));
+    }
+    Ok(())
+}
+
+/// The cell that a card's functions are reported on: its own, or the first where it does not say (as the kernel treats it).
+pub(crate) fn card_cell(seen: &NodeView, card: &VirtualFunctions) -> Option<u32> {
+    let own = card
+        .numa_node
+        .filter(|id| seen.cells.iter().any(|cell| cell.id == *id));
+    own.or_else(|| seen.cells.first().map(|cell| cell.id))
+}
+
+fn want_gpus(
+    wanted: &mut Wanted,
+    seen: &NodeView,
+    node: &NodeName,
+) -> Result<(), ProviderTreeError> {
+    for gpu in &seen.gpus {
+        let Some(offered) = gpu.offered.as_ref().filter(|offered| offered.total > 0) else {
+            continue;
+        };
+        match seen.model.vgpu {
+            VgpuModel::Root => add(&mut wanted.root, &offered.class, offered.total),
+            VgpuModel::PerGpu => {
+                let amounts = Amounts::from([(offered.class.clone(), offered.total)]);
+                let name = named(node, &gpu.address.nodedev_name())?;
+                wanted.children.insert(name, (amounts, BTreeSet::new()));
+            }
+        }
+    }
+    Ok(())
+}

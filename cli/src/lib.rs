@@ -1,1 +1,98 @@
 //! The one place where concrete types meet: the berth program.
+//!
+//! A file per subcommand ([`config`], [`doctor`], …), each with its arguments and a `run`; what they share is the
+//! [`context`], the [`listing`] they print, the [`failure`] they return and the [`exit`] code it becomes.
+//!
+//! A new subcommand is a file with `Arguments` and `run`, a variant of [`arguments::Command`] and an arm in `dispatch`.
+
+pub mod arguments;
+pub mod completion;
+pub mod config;
+pub mod context;
+pub mod doctor;
+pub mod exit;
+pub mod failure;
+pub mod listing;
+pub mod logging;
+pub mod man;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::panic::{self, AssertUnwindSafe};
+
+use clap::Parser as _;
+
+use arguments::{Cli, Command};
+use context::Context;
+use exit::ExitCode;
+use failure::{ErrorCode, Failure};
+
+/// The whole program: reads the process's arguments, runs the subcommand, gives the exit code.
+#[must_use]
+pub fn main() -> std::process::ExitCode {
+    panic::set_hook(Box::new(|panic| tell(&bug(panic))));
+    let body = || run(std::env::args_os(), &mut io::stdout().lock());
+    panic::catch_unwind(AssertUnwindSafe(body))
+        .unwrap_or(ExitCode::Bug)
+        .into()
+}
+
+/// Runs one command line; what fails is told on standard error.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => return not_parsed(&error),
+    };
+    let outcome = logging::start(&cli.log, cli.command.default_log_level())
+        .and_then(|()| dispatch(&cli.command, &cli.context(), out))
+        .and_then(|code| Ok(out.flush().map(|()| code)?));
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            tell(&failure.explain());
+            failure.exit()
+        }
+    }
+}
+
+fn dispatch(
+    command: &Command,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Config(arguments) => config::run(arguments, context, out),
+        Command::Doctor(arguments) => doctor::run(arguments, context, out),
+        Command::Completion(arguments) => completion::run(arguments, out),
+        Command::Man(arguments) => man::run(arguments),
+    }
+}
+
+/// Help and version are no errors; the rest is, with clap's own sentence and nearest word.
+fn not_parsed(error: &clap::Error) -> ExitCode {
+    // There is nobody left to tell when this cannot be written.
+    let _ = error.print();
+    if error.use_stderr() {
+        ExitCode::Usage
+    } else {
+        ExitCode::Done
+    }
+}
+
+fn tell(text: &str) {
+    // There is nobody left to tell when this cannot be written.
+    let _ = write!(io::stderr().lock(), "berth: {text}");
+}
+
+fn bug(panic: &panic::PanicHookInfo<'_>) -> String {
+    let place = panic
+        .location()
+        .map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
+    let words = panic.payload_as_str().unwrap_or("no words");
+    Failure::new(
+        ErrorCode::Bug,
+        format!("this is a bug in berth{place}: {words}"),
+    )
+    .mend("report this sentence with the version that `berth --version` prints")
+    .explain()
+}

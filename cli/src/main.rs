@@ -1,2 +1,5 @@
 //! The `berth` program.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    berth_cli::main()
+}

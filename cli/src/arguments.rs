@@ -1,0 +1,84 @@
+//! The command line, as clap reads it.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::context::Context;
+use crate::logging::{LevelFilter, Log};
+use crate::{completion, config, doctor, man};
+
+const EXAMPLES: &str = "\
+Examples:
+  berth doctor                                is this host able to be a compute node?
+  berth config check                          is the configuration right?
+  berth config show --origin                  what is in force, and where does it come from?
+  berth config diff                           what would a reload change?
+  berth completion bash > /etc/bash_completion.d/berth
+
+Exit codes: 0 done, 1 refused, 64 usage, 69 a service is away, 70 a bug, 73 held by another, 74 disk,
+75 reshape needed, 76 reshape failed, 78 configuration.";
+
+/// The compute-node agent: it owns the node's truth and keeps OpenStack Placement in step with it.
+#[derive(Debug, Parser)]
+#[command(name = "berth", version, after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = false)]
+#[command(disable_help_subcommand = false, infer_subcommands = false)]
+pub struct Cli {
+    /// Read this configuration file instead of /etc/berth/berth.toml and /etc/berth/berth.d/*.toml.
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        help_heading = "Configuration"
+    )]
+    pub config: Option<PathBuf>,
+    /// Read the *.toml of this directory, too, in the order of their names.
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        global = true,
+        help_heading = "Configuration"
+    )]
+    pub config_dir: Option<PathBuf>,
+    /// What is logged, and how.
+    #[command(flatten)]
+    pub log: Log,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Cli {
+    /// What the subcommands need of the global options.
+    #[must_use]
+    pub fn context(&self) -> Context {
+        Context {
+            sources: config::Sources::of_process(self.config.clone(), self.config_dir.clone()),
+        }
+    }
+}
+
+/// Every subcommand.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check and show the configuration.
+    Config(config::Arguments),
+    /// Look whether this host can be a compute node, and say how to mend what it lacks.
+    Doctor(doctor::Arguments),
+    /// Print the completion script of a shell.
+    Completion(completion::Arguments),
+    /// Write the manual pages.
+    Man(man::Arguments),
+}
+
+impl Command {
+    /// What is logged unless something else is asked for: services say what they do, short commands only what is wrong.
+    #[must_use]
+    pub fn default_log_level(&self) -> LevelFilter {
+        match self {
+            Command::Config(_) | Command::Doctor(_) | Command::Completion(_) | Command::Man(_) => {
+                LevelFilter::WARN
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The configuration: reading, checking, showing; and `berth config check|show|diff`.
+//!
+//! [`load`] gives the composition root a [`Config`] or every error at once, each with file, line, column and key.
+//! The options are rows of [`table`]; the reference page and the default file are written from them.
+
+mod environment;
+mod file;
+mod kind;
+mod load;
+mod option;
+mod problem;
+pub mod reference;
+mod rules;
+mod running;
+mod secret;
+mod sections;
+mod setting;
+pub mod table;
+mod view;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde_json::{Value as Json, json};
+
+pub use file::Document;
+pub use kind::Kind;
+pub use load::{DIRECTORY, FILE, Loaded, Sources, load, resolve};
+pub use option::{Default, Effect, OptionRow};
+pub use problem::{Problem, Refused};
+pub use running::{RunningError, running_config};
+pub use secret::{MASK, Secret};
+pub use sections::{
+    Agent, AuthType, Compute, ComputeDriver, Config, Devices, Fake, Interface, Libvirt, MdevType,
+    Model, Placement, PlacementService, UpdateInterval, VirtType,
+};
+pub use view::{Change, Effective, Public, changes};
+
+use crate::context::Context;
+use crate::exit::ExitCode;
+use crate::failure::{ErrorCode, Failure};
+use crate::listing::{Format, Listing};
+
+/// `berth config`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Check the configuration; every error is named with file, line, column and key.
+    #[command(
+        after_help = "Examples:\n  berth config check\n  berth config check --offline --config ./berth.toml"
+    )]
+    Check {
+        /// Look at the text alone, not at the files, groups and CPUs it names on this host.
+        #[arg(long)]
+        offline: bool,
+        /// Refuse what is only doubtful, too.
+        #[arg(long)]
+        deny_warnings: bool,
+    },
+    /// Print every option in force; secrets as ***.
+    #[command(
+        after_help = "Examples:\n  berth config show --origin\n  berth config show --set -f json"
+    )]
+    Show {
+        /// Say where each value comes from: file and line, variable, or default.
+        #[arg(long)]
+        origin: bool,
+        /// Only the options somebody set.
+        #[arg(long)]
+        set: bool,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Compare the running agent with the files: what a reload changes, and what needs a restart.
+    #[command(
+        after_help = "Examples:\n  berth config diff\n  berth config diff -f value -c option"
+    )]
+    Diff {
+        /// The agent's admin socket; the one in the configuration unless given.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+        #[command(flatten)]
+        format: Format,
+    },
+}
+
+/// Runs `berth config`.
+///
+/// # Errors
+/// The configuration is refused, the agent does not answer, or the output cannot be written.
+pub fn run(
+    arguments: &Arguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    match &arguments.command {
+        Command::Check {
+            offline,
+            deny_warnings,
+        } => check(context, *offline, *deny_warnings, out),
+        Command::Show {
+            origin,
+            set,
+            format,
+        } => {
+            let loaded = context.load()?;
+            show(&loaded, *origin, *set).print(format, out)?;
+            Ok(ExitCode::Done)
+        }
+        Command::Diff { socket, format } => {
+            let loaded = context.load()?;
+            let socket = socket.as_ref().unwrap_or(&loaded.config.agent.admin_socket);
+            let running = context.block_on(running_config(socket))??;
+            differences(&changes(&running, &loaded.public())).print(format, out)?;
+            Ok(ExitCode::Done)
+        }
+    }
+}
+
+fn check(
+    context: &Context,
+    offline: bool,
+    deny_warnings: bool,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let mut loaded = context.load()?;
+    if !offline {
+        let missing = rules::on_this_host(&loaded);
+        if !missing.is_empty() {
+            return Err(Refused::new(missing).into());
+        }
+    }
+    loaded.warnings.sort();
+    if deny_warnings && !loaded.warnings.is_empty() {
+        return Err(Refused::new(loaded.warnings).into());
+    }
+    for warning in &loaded.warnings {
+        writeln!(out, "warning: {warning}")?;
+    }
+    let set = loaded.effective.iter().filter(|each| each.is_set()).count();
+    writeln!(
+        out,
+        "the configuration is good: {set} options set, {} warnings",
+        loaded.warnings.len()
+    )?;
+    Ok(ExitCode::Done)
+}
+
+fn show(loaded: &Loaded, origin: bool, set: bool) -> Listing {
+    let chosen = loaded.effective.iter().filter(|each| !set || each.is_set());
+    let mut listing = if origin {
+        Listing::new(&["option", "value", "origin"])
+    } else {
+        Listing::new(&["option", "value"])
+    };
+    for each in chosen {
+        // Cells beyond the columns are dropped.
+        listing.push([
+            json!(each.name),
+            each.shown(),
+            json!(each.explained_origin()),
+        ]);
+    }
+    listing
+}
+
+fn differences(changes: &[Change]) -> Listing {
+    let mut listing = Listing::new(&["option", "running", "file", "takes_effect"]);
+    for change in changes {
+        let effect = Json::from(change.effect.label());
+        listing.push([
+            json!(change.name),
+            change.running.clone(),
+            change.file.clone(),
+            effect,
+        ]);
+    }
+    listing
+}
+
+impl From<RunningError> for Failure {
+    fn from(error: RunningError) -> Self {
+        let code = match error {
+            RunningError::Away { .. } => ErrorCode::AgentAway,
+            RunningError::Answer { .. } | RunningError::Refused { .. } => ErrorCode::AgentAnswer,
+        };
+        Failure::from_error(code, &error).mend("systemctl status berth-agent")
+    }
+}

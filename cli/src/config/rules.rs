@@ -1,0 +1,423 @@
+//! What options say together: contradictions, and what one makes necessary of another.
+//!
+//! A rule keeps silent about an option that already has a problem of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::problem::Problem;
+use super::sections::{AuthType, ComputeDriver, Config, Placement};
+use super::view::Effective;
+use crate::failure::ErrorCode;
+
+/// What the rules found.
+#[derive(Default)]
+pub(super) struct Verdict {
+    pub problems: Vec<Problem>,
+    pub warnings: Vec<Problem>,
+}
+
+struct Judge<'a> {
+    config: &'a Config,
+    origins: BTreeMap<&'a str, &'a Effective>,
+    broken: &'a BTreeSet<String>,
+    verdict: Verdict,
+}
+
+/// Applies every rule.
+pub(super) fn judge(
+    config: &Config,
+    effective: &[Effective],
+    broken: &BTreeSet<String>,
+) -> Verdict {
+    let origins = effective
+        .iter()
+        .map(|each| (each.name.as_str(), each))
+        .collect();
+    let mut judge = Judge {
+        config,
+        origins,
+        broken,
+        verdict: Verdict::default(),
+    };
+    judge.cpu_sets();
+    judge.mdev_types();
+    judge.fake_machine();
+    judge.placement_login();
+    judge.placement_tls();
+    judge.verdict
+}
+
+impl Judge<'_> {
+    fn is_broken(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.broken.contains(*name))
+    }
+
+    fn is_set(&self, name: &str) -> bool {
+        self.origins.get(name).is_some_and(|each| each.is_set())
+    }
+
+    fn problem(
+        &self,
+        name: &str,
+        wrong: impl Into<String>,
+        right: impl Into<String>,
+        code: ErrorCode,
+    ) -> Problem {
+        let at = self
+            .origins
+            .get(name)
+            .map_or("default", |each| each.origin.as_str())
+            .to_owned();
+        Problem {
+            at,
+            key: name.to_owned(),
+            wrong: wrong.into(),
+            right: right.into(),
+            code,
+        }
+    }
+
+    fn refuse(
+        &mut self,
+        name: &str,
+        wrong: impl Into<String>,
+        right: impl Into<String>,
+        code: ErrorCode,
+    ) {
+        let problem = self.problem(name, wrong, right, code);
+        self.verdict.problems.push(problem);
+    }
+
+    fn warn(&mut self, name: &str, wrong: impl Into<String>, right: impl Into<String>) {
+        let problem = self.problem(name, wrong, right, ErrorCode::Doubtful);
+        self.verdict.warnings.push(problem);
+    }
+
+    fn cpu_sets(&mut self) {
+        let (shared, dedicated) = ("compute.cpu_shared_set", "compute.cpu_dedicated_set");
+        let compute = &self.config.compute;
+        let Some(dedicated_set) = &compute.cpu_dedicated_set else {
+            return;
+        };
+        if let Some(shared_set) = &compute.cpu_shared_set
+            && !self.is_broken(&[shared, dedicated])
+        {
+            let both = shared_set.intersection(dedicated_set);
+            if !both.is_empty() {
+                let wrong = format!("CPU {both} is in cpu_shared_set too");
+                self.refuse(
+                    dedicated,
+                    wrong,
+                    "a CPU is shared or dedicated, not both",
+                    ErrorCode::Contradiction,
+                );
+            }
+        }
+        if self.config.reserved_host_cpus > 0 && !self.is_broken(&["reserved_host_cpus"]) {
+            let right = "leave the host's CPUs out of cpu_shared_set and cpu_dedicated_set instead";
+            self.refuse(
+                "reserved_host_cpus",
+                "not possible together with compute.cpu_dedicated_set",
+                right,
+                ErrorCode::Contradiction,
+            );
+        }
+    }
+
+    fn mdev_types(&mut self) {
+        if self.is_broken(&["devices.enabled_mdev_types"]) {
+            return;
+        }
+        let enabled = self.config.devices.enabled_mdev_types.clone();
+        let mut owners: BTreeMap<String, String> = BTreeMap::new();
+        for (kind, section) in &self.config.mdev {
+            let name = format!("mdev_{kind}.device_addresses");
+            if !enabled.contains(kind) {
+                let first = ["device_addresses", "mdev_class", "max_instances"]
+                    .map(|key| format!("mdev_{kind}.{key}"))
+                    .into_iter()
+                    .find(|name| self.is_set(name));
+                let right = format!("add {kind:?} to enabled_mdev_types in [devices]");
+                self.warn(
+                    &first.unwrap_or(name),
+                    format!("the type {kind:?} is not enabled"),
+                    right,
+                );
+                continue;
+            }
+            if enabled.len() > 1 && section.device_addresses.is_empty() && !self.is_broken(&[&name])
+            {
+                let wrong = format!(
+                    "{} types are enabled, so this one needs its GPUs named",
+                    enabled.len()
+                );
+                let right = format!("write device_addresses = [\"0000:84:00.0\"] in [mdev_{kind}]");
+                let mut problem = self.problem(&name, wrong, right, ErrorCode::Missing);
+                problem.at = self
+                    .problem("devices.enabled_mdev_types", "", "", ErrorCode::Missing)
+                    .at;
+                self.verdict.problems.push(problem);
+            }
+            for address in &section.device_addresses {
+                if let Some(owner) = owners.insert(address.to_string(), kind.clone()) {
+                    let wrong = format!("{address} stands in [mdev_{owner}] too");
+                    self.refuse(
+                        &name,
+                        wrong,
+                        "a GPU offers one type",
+                        ErrorCode::Contradiction,
+                    );
+                }
+            }
+        }
+    }
+
+    fn fake_machine(&mut self) {
+        let fake = self.config.compute_driver == ComputeDriver::Fake;
+        if fake
+            && self.config.fake.machine.is_none()
+            && !self.is_broken(&["fake.machine", "compute_driver"])
+        {
+            let right = "write machine = \"/path/to/machine.toml\" in [fake]";
+            self.refuse(
+                "compute_driver",
+                "the fake driver needs a machine",
+                right,
+                ErrorCode::Missing,
+            );
+        } else if !fake && self.is_set("fake.machine") {
+            self.warn(
+                "fake.machine",
+                "the driver is not fake, so the machine is not read",
+                "write compute_driver = \"fake\"",
+            );
+        }
+    }
+
+    fn placement_login(&mut self) {
+        let placement = self.config.placement.clone();
+        let Some(auth_type) = placement.auth_type else {
+            return self.placement_without_login();
+        };
+        let mut need = |met: bool, keys: &[&str]| {
+            let names: Vec<String> = keys.iter().map(|key| format!("placement.{key}")).collect();
+            let broken = names.iter().any(|name| self.broken.contains(name));
+            if !met && !broken && !self.is_broken(&["placement.auth_type"]) {
+                let wrong = format!("this kind of login needs {}", keys.join(" or "));
+                let right = format!("write {} in [placement]", keys[0]);
+                self.refuse("placement.auth_type", wrong, right, ErrorCode::Missing);
+            }
+        };
+        let user = placement.user_id.is_some() || placement.username.is_some();
+        match auth_type {
+            AuthType::Password => {
+                need(placement.auth_url.is_some(), &["auth_url"]);
+                need(user, &["username", "user_id"]);
+                need(placement.password.is_some(), &["password"]);
+                need(
+                    user_domain(&placement),
+                    &["user_domain_name", "user_domain_id"],
+                );
+                need(
+                    scope(&placement),
+                    &[
+                        "project_name",
+                        "project_id",
+                        "domain_name",
+                        "domain_id",
+                        "system_scope",
+                    ],
+                );
+                need(
+                    project_domain(&placement),
+                    &["project_domain_name", "project_domain_id"],
+                );
+            }
+            AuthType::V3applicationcredential => {
+                let by_id = placement.application_credential_id.is_some();
+                let by_name = placement.application_credential_name.is_some();
+                need(placement.auth_url.is_some(), &["auth_url"]);
+                need(
+                    by_id || by_name,
+                    &["application_credential_id", "application_credential_name"],
+                );
+                need(
+                    placement.application_credential_secret.is_some(),
+                    &["application_credential_secret"],
+                );
+                need(by_id || !by_name || user, &["username", "user_id"]);
+                need(
+                    by_id || user_domain(&placement),
+                    &["user_domain_name", "user_domain_id"],
+                );
+            }
+            AuthType::V3token => {
+                need(placement.auth_url.is_some(), &["auth_url"]);
+                need(placement.token.is_some(), &["token"]);
+            }
+            AuthType::AdminToken => {
+                need(
+                    placement.endpoint_override.is_some(),
+                    &["endpoint_override"],
+                );
+                need(placement.token.is_some(), &["token"]);
+            }
+            AuthType::None => need(
+                placement.endpoint_override.is_some(),
+                &["endpoint_override"],
+            ),
+        }
+        if let Some(url) = placement.auth_url.as_deref().filter(|url| in_clear(url)) {
+            let wrong = format!("{url} is not encrypted, so the secret travels in clear text");
+            self.warn("placement.auth_url", wrong, "write https://");
+        }
+    }
+
+    fn placement_without_login(&mut self) {
+        if self.is_broken(&["placement.auth_type"]) {
+            return;
+        }
+        let guesses = [
+            ("password", "password"),
+            ("application_credential_secret", "v3applicationcredential"),
+            ("token", "v3token"),
+            ("endpoint_override", "none"),
+        ];
+        for (key, auth_type) in guesses {
+            let name = format!("placement.{key}");
+            if self.is_set(&name) {
+                let right = format!("write auth_type = {auth_type:?} in [placement]");
+                return self.refuse(
+                    &name,
+                    "set, but auth_type is not",
+                    right,
+                    ErrorCode::Missing,
+                );
+            }
+        }
+    }
+
+    fn placement_tls(&mut self) {
+        let placement = &self.config.placement;
+        let (certfile, keyfile) = ("placement.certfile", "placement.keyfile");
+        let insecure = placement.insecure;
+        let cafile = placement.cafile.is_some();
+        let pair = (placement.certfile.is_some(), placement.keyfile.is_some());
+        if !self.is_broken(&[certfile, keyfile]) {
+            match pair {
+                (true, false) => {
+                    self.refuse(
+                        certfile,
+                        "a client certificate needs its key",
+                        "write keyfile in [placement]",
+                        ErrorCode::Missing,
+                    );
+                }
+                (false, true) => {
+                    self.refuse(
+                        keyfile,
+                        "a key needs its certificate",
+                        "write certfile in [placement]",
+                        ErrorCode::Missing,
+                    );
+                }
+                _ => {}
+            }
+        }
+        if insecure && cafile {
+            self.warn(
+                "placement.insecure",
+                "any certificate is believed although cafile is set",
+                "write insecure = false",
+            );
+        } else if insecure {
+            self.warn(
+                "placement.insecure",
+                "any certificate is believed",
+                "write insecure = false and name a cafile",
+            );
+        }
+    }
+}
+
+fn user_domain(placement: &Placement) -> bool {
+    placement.user_id.is_some()
+        || placement.username.is_none()
+        || placement.user_domain_name.is_some()
+        || placement.user_domain_id.is_some()
+}
+
+fn project_domain(placement: &Placement) -> bool {
+    placement.project_id.is_some()
+        || placement.project_name.is_none()
+        || placement.project_domain_name.is_some()
+        || placement.project_domain_id.is_some()
+}
+
+fn scope(placement: &Placement) -> bool {
+    placement.project_name.is_some()
+        || placement.project_id.is_some()
+        || placement.domain_name.is_some()
+        || placement.domain_id.is_some()
+        || placement.system_scope.is_some()
+}
+
+/// Whether a URL is plain HTTP to another machine.
+fn in_clear(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else {
+        return false;
+    };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    !(host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]"))
+}
+
+/// Secrets that stand in a file everyone on the host can read.
+pub(super) fn exposed_secrets(
+    effective: &[Effective],
+    open_to_all: &BTreeSet<String>,
+) -> Vec<Problem> {
+    let file_of = |origin: &str| origin.rsplitn(3, ':').nth(2).map(str::to_owned);
+    effective
+        .iter()
+        .filter(|each| each.row.kind.is_secret())
+        .filter_map(|each| Some((each, file_of(&each.origin)?)))
+        .filter(|(_, file)| open_to_all.contains(file))
+        .map(|(each, file)| Problem {
+            at: each.origin.clone(),
+            key: each.name.clone(),
+            wrong: "a secret in a file that everyone can read".to_owned(),
+            right: format!("chmod o-r {file}"),
+            code: ErrorCode::Doubtful,
+        })
+        .collect()
+}
+
+/// What the configuration names on this host and the host does not have.
+pub(super) fn on_this_host(loaded: &super::Loaded) -> Vec<Problem> {
+    let files = [
+        "placement.cafile",
+        "placement.certfile",
+        "placement.keyfile",
+        "fake.machine",
+    ];
+    let mut problems = Vec::new();
+    for each in loaded
+        .effective
+        .iter()
+        .filter(|each| files.contains(&each.name.as_str()))
+    {
+        let Some(path) = each.shown().as_str().map(str::to_owned) else {
+            continue;
+        };
+        if let Err(error) = std::fs::File::open(&path) {
+            problems.push(Problem {
+                at: each.origin.clone(),
+                key: each.name.clone(),
+                wrong: format!("{path:?} cannot be read: {error}"),
+                right: String::new(),
+                code: ErrorCode::Missing,
+            });
+        }
+    }
+    problems
+}

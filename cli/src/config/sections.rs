@@ -1,0 +1,374 @@
+//! The configuration as the composition root uses it: one type per section, every value checked.
+//!
+//! Field names are option names; the [table](super::table) documents them. Defaults come from the table, so an
+//! option that is not an `Option` here always has a value.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use berth_model::PciAddress;
+use berth_virt::{CpuSet, NumaModel, PcpuModel, ResourceModel, VgpuModel};
+use serde::Deserialize;
+use serde::de::Error as _;
+
+use super::secret::Secret;
+
+/// The whole configuration.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct Config {
+    pub compute_driver: ComputeDriver,
+    pub host: Option<String>,
+    pub state_path: PathBuf,
+    instances_path: Option<PathBuf>,
+    pub update_resources_interval: UpdateInterval,
+    #[serde(deserialize_with = "seconds")]
+    pub periodic_fuzzy_delay: Duration,
+    pub reserved_host_memory_mb: u32,
+    pub reserved_host_cpus: u32,
+    pub reserved_host_disk_mb: u64,
+    pub cpu_allocation_ratio: Option<f64>,
+    pub ram_allocation_ratio: Option<f64>,
+    pub disk_allocation_ratio: Option<f64>,
+    pub initial_cpu_allocation_ratio: f64,
+    pub initial_ram_allocation_ratio: f64,
+    pub initial_disk_allocation_ratio: f64,
+    #[serde(deserialize_with = "seconds")]
+    pub graceful_shutdown_timeout: Duration,
+    pub compute: Compute,
+    pub libvirt: Libvirt,
+    pub devices: Devices,
+    #[serde(default)]
+    pub mdev: BTreeMap<String, MdevType>,
+    pub model: Model,
+    pub placement: Placement,
+    pub placement_service: PlacementService,
+    pub agent: Agent,
+    pub fake: Fake,
+}
+
+impl Config {
+    /// Directory of the guests' disks: `instances_path`, else `instances` below `state_path`.
+    #[must_use]
+    pub fn instances_path(&self) -> PathBuf {
+        self.instances_path
+            .clone()
+            .unwrap_or_else(|| self.state_path.join("instances"))
+    }
+
+    /// The database of the built-in Placement: `[placement_service] connection`, else a file below `state_path`.
+    #[must_use]
+    pub fn placement_database(&self) -> Secret {
+        self.placement_service
+            .connection
+            .clone()
+            .unwrap_or_else(|| {
+                Secret::new(format!(
+                    "sqlite:{}",
+                    self.state_path.join("placement.sqlite").display()
+                ))
+            })
+    }
+}
+
+/// `compute_driver`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ComputeDriver {
+    /// Guests and devices of this host, through libvirt and sysfs.
+    Libvirt,
+    /// A machine described by a file.
+    Fake,
+}
+
+/// `update_resources_interval`: Nova's number, read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(from = "i64")]
+pub enum UpdateInterval {
+    /// No periodic pass; events still cause one.
+    Off,
+    /// A pass this often.
+    Every(Duration),
+}
+
+impl From<i64> for UpdateInterval {
+    fn from(seconds: i64) -> Self {
+        match u64::try_from(seconds) {
+            Err(_) => UpdateInterval::Off,
+            Ok(0) => UpdateInterval::Every(Duration::from_mins(1)),
+            Ok(seconds) => UpdateInterval::Every(Duration::from_secs(seconds)),
+        }
+    }
+}
+
+/// `[compute]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct Compute {
+    #[serde(default, deserialize_with = "cpu_set")]
+    pub cpu_shared_set: Option<CpuSet>,
+    #[serde(default, deserialize_with = "cpu_set")]
+    pub cpu_dedicated_set: Option<CpuSet>,
+    resource_provider_association_refresh: u64,
+    pub sharing_providers_max_uuids_per_request: usize,
+    pub owner_nova: bool,
+}
+
+impl Compute {
+    /// How long what was read from Placement is trusted; `None`: for ever.
+    #[must_use]
+    pub fn resource_provider_association_refresh(&self) -> Option<Duration> {
+        let seconds = self.resource_provider_association_refresh;
+        (seconds > 0).then(|| Duration::from_secs(seconds))
+    }
+}
+
+/// `[libvirt]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct Libvirt {
+    connection_uri: Option<String>,
+    pub virt_type: VirtType,
+}
+
+impl Libvirt {
+    /// The connection, `qemu:///system` unless set.
+    #[must_use]
+    pub fn connection_uri(&self) -> &str {
+        self.connection_uri.as_deref().unwrap_or("qemu:///system")
+    }
+}
+
+/// `[libvirt] virt_type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VirtType {
+    /// With hardware support.
+    Kvm,
+    /// Emulation.
+    Qemu,
+}
+
+/// `[devices]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct Devices {
+    pub enabled_mdev_types: Vec<String>,
+}
+
+/// `[mdev_TYPE]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct MdevType {
+    #[serde(deserialize_with = "addresses")]
+    pub device_addresses: Vec<PciAddress>,
+    pub mdev_class: String,
+    pub max_instances: Option<u32>,
+}
+
+/// `[model]`: where resources stand in the provider tree, as the driver contract's own type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "ModelWords")]
+pub struct Model(pub ResourceModel);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelWords {
+    vgpu: String,
+    numa: String,
+    pcpu: String,
+}
+
+/// A word that the table lets through and no model has.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no model")]
+struct UnknownModel(String);
+
+impl TryFrom<ModelWords> for Model {
+    type Error = UnknownModel;
+
+    fn try_from(words: ModelWords) -> Result<Self, UnknownModel> {
+        let vgpu = match words.vgpu.as_str() {
+            "root" => VgpuModel::Root,
+            "per-gpu" => VgpuModel::PerGpu,
+            _ => return Err(UnknownModel(words.vgpu)),
+        };
+        let numa = match words.numa.as_str() {
+            "flat" => NumaModel::Flat,
+            "cells" => NumaModel::Cells,
+            _ => return Err(UnknownModel(words.numa)),
+        };
+        let pcpu = match words.pcpu.as_str() {
+            "vcpu" => PcpuModel::Vcpu,
+            "pcpu" => PcpuModel::Pcpu,
+            _ => return Err(UnknownModel(words.pcpu)),
+        };
+        Ok(Model(ResourceModel { vgpu, numa, pcpu }))
+    }
+}
+
+/// `[placement]`: keystoneauth's options.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct Placement {
+    pub auth_type: Option<AuthType>,
+    pub auth_url: Option<String>,
+    pub username: Option<String>,
+    pub user_id: Option<String>,
+    pub password: Option<Secret>,
+    pub user_domain_name: Option<String>,
+    pub user_domain_id: Option<String>,
+    pub project_name: Option<String>,
+    pub project_id: Option<String>,
+    pub project_domain_name: Option<String>,
+    pub project_domain_id: Option<String>,
+    pub domain_name: Option<String>,
+    pub domain_id: Option<String>,
+    pub system_scope: Option<String>,
+    pub application_credential_id: Option<String>,
+    pub application_credential_name: Option<String>,
+    pub application_credential_secret: Option<Secret>,
+    pub token: Option<Secret>,
+    pub endpoint_override: Option<String>,
+    pub region_name: Option<String>,
+    pub service_type: String,
+    pub service_name: Option<String>,
+    pub valid_interfaces: Vec<Interface>,
+    pub cafile: Option<PathBuf>,
+    pub certfile: Option<PathBuf>,
+    pub keyfile: Option<PathBuf>,
+    pub insecure: bool,
+    #[serde(deserialize_with = "decimal_seconds")]
+    pub timeout: Duration,
+    pub connect_retries: u32,
+    #[serde(default, deserialize_with = "optional_seconds")]
+    pub connect_retry_delay: Option<Duration>,
+    pub status_code_retries: u32,
+    #[serde(default, deserialize_with = "optional_seconds")]
+    pub status_code_retry_delay: Option<Duration>,
+}
+
+/// `[placement] auth_type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthType {
+    /// User and password.
+    #[serde(alias = "v3password")]
+    Password,
+    /// Application credential.
+    V3applicationcredential,
+    /// A token exchanged for a scoped one.
+    V3token,
+    /// A fixed token sent as it is.
+    AdminToken,
+    /// No login at all.
+    None,
+}
+
+/// `[placement] valid_interfaces`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Interface {
+    /// Inside the cloud.
+    Internal,
+    /// For everyone.
+    Public,
+    /// For administration.
+    Admin,
+}
+
+/// `[placement_service]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct PlacementService {
+    connection: Option<Secret>,
+    pub listen: SocketAddr,
+}
+
+/// `[agent]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct Agent {
+    pub admin_socket: PathBuf,
+    pub admin_group: String,
+    pub metrics_listen: Option<SocketAddr>,
+}
+
+/// `[fake]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct Fake {
+    pub machine: Option<PathBuf>,
+}
+
+fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    u64::deserialize(deserializer).map(Duration::from_secs)
+}
+
+fn decimal_seconds<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Duration, D::Error> {
+    let seconds = f64::deserialize(deserializer)?;
+    Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
+}
+
+fn optional_seconds<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
+    decimal_seconds(deserializer).map(Some)
+}
+
+fn addresses<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<PciAddress>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts
+        .iter()
+        .map(|text| text.parse().map_err(D::Error::custom))
+        .collect()
+}
+
+fn cpu_set<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<CpuSet>, D::Error> {
+    String::deserialize(deserializer)?
+        .parse()
+        .map(Some)
+        .map_err(D::Error::custom)
+}

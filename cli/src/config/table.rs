@@ -1,0 +1,293 @@
+//! Every option berth reads: the one list from which checks, defaults, the reference page and the default file come.
+//!
+//! A new option is a row here and a field in [`sections`](super::sections); a test holds the two together.
+
+use super::kind::Kind;
+use super::option::{Default, Effect, OptionRow};
+
+/// Sections of the file, in the order of the reference. `mdev_TYPE` is a pattern.
+pub const SECTIONS: &[(&str, &str)] = &[
+    (
+        "",
+        "The compute node: Nova's `[DEFAULT]` options stand at the top level, before the first section.",
+    ),
+    (
+        "compute",
+        "How CPUs are offered, and how often Placement is looked at.",
+    ),
+    ("libvirt", "The libvirt driver."),
+    ("devices", "Mediated devices."),
+    (
+        "mdev_TYPE",
+        "One mediated device type; the section is named after it, as `[mdev_nvidia-35]`.",
+    ),
+    (
+        "model",
+        "How this host is modelled in Placement. Changing a word here means a reshape at the next start.",
+    ),
+    (
+        "placement",
+        "Placement as a client sees it: keystoneauth's options by their own names.",
+    ),
+    (
+        "placement_service",
+        "The Placement service built in (`berth up`, `berth placement serve`).",
+    ),
+    ("agent", "The agent's own doors."),
+    ("fake", "The fake driver: a machine described by a file."),
+];
+
+const MANY: i64 = i64::MAX;
+/// The largest whole number Placement stores in an inventory.
+const PLACEMENT_MAX: i64 = 2_147_483_647;
+const WEEK: i64 = 604_800;
+
+const fn row(
+    section: &'static str,
+    key: &'static str,
+    kind: Kind,
+    default: Default,
+    help: &'static str,
+) -> OptionRow {
+    OptionRow {
+        section,
+        key,
+        kind,
+        default,
+        effect: Effect::Restart,
+        help,
+        example: "",
+    }
+}
+
+impl OptionRow {
+    const fn live(self) -> Self {
+        OptionRow {
+            effect: Effect::Live,
+            ..self
+        }
+    }
+
+    const fn example(self, example: &'static str) -> Self {
+        OptionRow { example, ..self }
+    }
+}
+
+/// Every option, section by section.
+pub const OPTIONS: &[OptionRow] = &[
+    row("", "compute_driver", Kind::Choice(&["libvirt", "fake"]), Default::Text("libvirt"),
+        "The driver of this host: `libvirt`, or `fake` for a machine described by a file (`[fake] machine`)."),
+    row("", "host", Kind::HostName, Default::Derived("the host name of the machine"),
+        "Name of this compute node. It is the name of the root resource provider too, so changing it on a host with \
+         guests is refused at start.").example("\"node-17\""),
+    row("", "state_path", Kind::Path, Default::Text("/var/lib/berth"),
+        "Directory of what must survive a restart: `compute_id`, the journal, the SQLite file of the built-in services."),
+    row("", "instances_path", Kind::Path, Default::Derived("`instances` below `state_path`"),
+        "Directory of the guests' disks; its file system's size is the DISK_GB inventory.")
+        .example("\"/var/lib/berth/instances\""),
+    row("", "update_resources_interval", Kind::Integer(-1, WEEK), Default::Integer(0),
+        "Seconds between two periodic passes over the inventory; 0 means 60, -1 switches them off.").live(),
+    row("", "periodic_fuzzy_delay", Kind::Integer(0, 3600), Default::Integer(60),
+        "The first periodic pass waits up to this many seconds, at random, so that a fleet started at once does not \
+         call Placement at once."),
+    row("", "reserved_host_memory_mb", Kind::Integer(0, PLACEMENT_MAX), Default::Integer(512),
+        "Memory kept for the host, in MiB: `reserved` of the MEMORY_MB inventory.").live(),
+    row("", "reserved_host_cpus", Kind::Integer(0, PLACEMENT_MAX), Default::Integer(0),
+        "CPUs kept for the host: `reserved` of the VCPU inventory. Not together with `[compute] cpu_dedicated_set`.").live(),
+    row("", "reserved_host_disk_mb", Kind::Integer(0, MANY / 1024), Default::Integer(0),
+        "Disk kept for the host, in MiB, rounded up to GiB: `reserved` of the DISK_GB inventory.").live(),
+    row("", "cpu_allocation_ratio", Kind::Ratio(10_000.0), Default::Unset,
+        "Overcommit of VCPU. When set it always wins; unset, what Placement holds is kept.").live().example("16.0"),
+    row("", "ram_allocation_ratio", Kind::Ratio(10_000.0), Default::Unset,
+        "Overcommit of MEMORY_MB. When set it always wins; unset, what Placement holds is kept.").live().example("1.5"),
+    row("", "disk_allocation_ratio", Kind::Ratio(10_000.0), Default::Unset,
+        "Overcommit of DISK_GB. When set it always wins; unset, what Placement holds is kept.").live().example("1.0"),
+    row("", "initial_cpu_allocation_ratio", Kind::Ratio(10_000.0), Default::Float(4.0),
+        "Overcommit of VCPU for an inventory that Placement does not have yet.").live(),
+    row("", "initial_ram_allocation_ratio", Kind::Ratio(10_000.0), Default::Float(1.0),
+        "Overcommit of MEMORY_MB for an inventory that Placement does not have yet.").live(),
+    row("", "initial_disk_allocation_ratio", Kind::Ratio(10_000.0), Default::Float(1.0),
+        "Overcommit of DISK_GB for an inventory that Placement does not have yet.").live(),
+    row("", "graceful_shutdown_timeout", Kind::Integer(0, 3600), Default::Integer(180),
+        "Seconds work in hand may take after the request to stop; 0 stops at the next safe point.").live(),
+
+    row("compute", "cpu_shared_set", Kind::CpuSet, Default::Unset,
+        "Host CPUs that back VCPU. Unset: all online CPUs, or none if only `cpu_dedicated_set` is set.")
+        .example("\"0-3,^2,8\""),
+    row("compute", "cpu_dedicated_set", Kind::CpuSet, Default::Unset,
+        "Host CPUs that back PCPU, one guest CPU each. Must share none with `cpu_shared_set`.").example("\"4-7\""),
+    row("compute", "resource_provider_association_refresh", Kind::Integer(0, WEEK), Default::Integer(300),
+        "Seconds for which inventories, traits and aggregates read from Placement are trusted; 0: for ever.").live(),
+    row("compute", "sharing_providers_max_uuids_per_request", Kind::Integer(1, 10_000), Default::Integer(200),
+        "How many aggregates one request for sharing providers names at most.").live(),
+    row("compute", "owner_nova", Kind::Flag, Default::Flag(true),
+        "Whether the root provider carries the trait OWNER_NOVA, as Nova's own compute nodes do."),
+
+    row("libvirt", "connection_uri", Kind::LibvirtUri, Default::Derived("`qemu:///system`"),
+        "The libvirt connection.").example("\"qemu:///system\""),
+    row("libvirt", "virt_type", Kind::Choice(&["kvm", "qemu"]), Default::Text("kvm"),
+        "How guests run: `kvm`, or `qemu` for emulation without hardware support."),
+
+    row("devices", "enabled_mdev_types", Kind::MdevTypes, Default::List(&[]),
+        "Mediated device types this host offers. With more than one, each needs `device_addresses` in its own section."),
+    row("mdev_TYPE", "device_addresses", Kind::PciAddresses, Default::List(&[]),
+        "The physical GPUs (or virtual functions) that offer this type; empty: all, where only one type is enabled.")
+        .example("[\"0000:84:00.0\", \"0000:85:00.0\"]"),
+    row("mdev_TYPE", "mdev_class", Kind::MdevClass, Default::Text("VGPU"),
+        "The resource class of this type's inventory."),
+    row("mdev_TYPE", "max_instances", Kind::Integer(1, PLACEMENT_MAX), Default::Unset,
+        "How many mediated devices of this type the host offers at most.").example("16"),
+
+    row("model", "vgpu", Kind::Choice(&["root", "per-gpu"]), Default::Text("per-gpu"),
+        "Where VGPU stands: `root` (one flat inventory) or `per-gpu` (a child provider for each physical GPU)."),
+    row("model", "numa", Kind::Choice(&["flat", "cells"]), Default::Text("flat"),
+        "Where CPUs, memory and network functions stand: `flat` (root) or `cells` (a child provider for each NUMA cell)."),
+    row("model", "pcpu", Kind::Choice(&["vcpu", "pcpu"]), Default::Text("pcpu"),
+        "What the CPUs of `cpu_dedicated_set` are reported as: `vcpu` (Nova before Train) or `pcpu`."),
+
+    row("placement", "auth_type",
+        Kind::Choice(&["password", "v3password", "v3applicationcredential", "v3token", "admin_token", "none"]),
+        Default::Unset,
+        "How to log in: `password`, `v3applicationcredential`, `v3token`, `admin_token` (a fixed token) or `none`.").live()
+        .example("\"password\""),
+    row("placement", "auth_url", Kind::Url(&["http", "https"]), Default::Unset,
+        "The Identity service.").live().example("\"https://keystone.example.org:5000/v3\""),
+    row("placement", "username", Kind::Text, Default::Unset, "User name.").live().example("\"placement\""),
+    row("placement", "user_id", Kind::Text, Default::Unset, "User id, in place of name and domain.").live(),
+    row("placement", "password", Kind::Secret, Default::Unset, "Password.").live(),
+    row("placement", "user_domain_name", Kind::Text, Default::Unset, "Domain of the user.").live().example("\"Default\""),
+    row("placement", "user_domain_id", Kind::Text, Default::Unset, "Domain of the user, by id.").live(),
+    row("placement", "project_name", Kind::Text, Default::Unset, "Project to be scoped to.").live().example("\"service\""),
+    row("placement", "project_id", Kind::Text, Default::Unset, "Project to be scoped to, by id.").live(),
+    row("placement", "project_domain_name", Kind::Text, Default::Unset, "Domain of the project.").live()
+        .example("\"Default\""),
+    row("placement", "project_domain_id", Kind::Text, Default::Unset, "Domain of the project, by id.").live(),
+    row("placement", "domain_name", Kind::Text, Default::Unset, "Domain to be scoped to.").live(),
+    row("placement", "domain_id", Kind::Text, Default::Unset, "Domain to be scoped to, by id.").live(),
+    row("placement", "system_scope", Kind::Choice(&["all"]), Default::Unset, "`all` for a system scoped token.").live().example("\"all\""),
+    row("placement", "application_credential_id", Kind::Text, Default::Unset, "Application credential, by id.").live(),
+    row("placement", "application_credential_name", Kind::Text, Default::Unset,
+        "Application credential, by name; needs the user too.").live(),
+    row("placement", "application_credential_secret", Kind::Secret, Default::Unset,
+        "Secret of the application credential.").live(),
+    row("placement", "token", Kind::Secret, Default::Unset, "Token, for `v3token` and `admin_token`.").live(),
+    row("placement", "endpoint_override", Kind::Url(&["http", "https"]), Default::Unset,
+        "The Placement endpoint, in place of the one in the catalog.").live().example("\"http://127.0.0.1:8778\""),
+    row("placement", "region_name", Kind::Text, Default::Unset, "Region to look in, in the catalog.").live()
+        .example("\"RegionOne\""),
+    row("placement", "service_type", Kind::Text, Default::Text("placement"), "Service type in the catalog.").live(),
+    row("placement", "service_name", Kind::Text, Default::Unset, "Service name in the catalog.").live(),
+    row("placement", "valid_interfaces", Kind::Choices(&["internal", "public", "admin"]),
+        Default::List(&["internal", "public"]), "Interfaces to look for in the catalog, best first.").live(),
+    row("placement", "cafile", Kind::Path, Default::Unset, "PEM file of the authorities that may sign the server.").live()
+        .example("\"/etc/ssl/certs/ca-certificates.crt\""),
+    row("placement", "certfile", Kind::Path, Default::Unset, "PEM file of the client certificate.").live().example("\"/etc/berth/client.pem\""),
+    row("placement", "keyfile", Kind::Path, Default::Unset, "PEM file of the client certificate's key.").live().example("\"/etc/berth/client.key\""),
+    row("placement", "insecure", Kind::Flag, Default::Flag(false), "Whether any server certificate is believed.").live(),
+    row("placement", "timeout", Kind::Seconds(0.1, 3600.0), Default::Float(60.0),
+        "Seconds one request may take.").live(),
+    row("placement", "connect_retries", Kind::Integer(0, 100), Default::Integer(3),
+        "How often a failed connection is tried again.").live(),
+    row("placement", "connect_retry_delay", Kind::Seconds(0.0, 600.0), Default::Unset,
+        "Seconds before a failed connection is tried again; unset: growing from 0.5, with jitter.").live().example("0.5"),
+    row("placement", "status_code_retries", Kind::Integer(0, 100), Default::Integer(3),
+        "How often a 503 is tried again.").live(),
+    row("placement", "status_code_retry_delay", Kind::Seconds(0.0, 600.0), Default::Unset,
+        "Seconds before a 503 is tried again; unset: growing from 0.5, with jitter.").live().example("0.5"),
+
+    row("placement_service", "connection", Kind::Database, Default::Derived("`sqlite:` and `placement.sqlite` below `state_path`"),
+        "The database; the variable BERTH_DATABASE_URL sets it too.").example("\"sqlite:/var/lib/berth/placement.sqlite\""),
+    row("placement_service", "listen", Kind::Listen, Default::Text("127.0.0.1:8778"),
+        "Address and port of the API."),
+
+    row("agent", "admin_socket", Kind::Path, Default::Text("/run/berth/agent.sock"),
+        "The unix socket of the agent's own API; root and the group below may use it."),
+    row("agent", "admin_group", Kind::Text, Default::Text("berth"), "The group that may use the admin socket."),
+    row("agent", "metrics_listen", Kind::LoopbackListen, Default::Unset,
+        "A loopback address for Prometheus; the metrics are on the admin socket in any case.")
+        .example("\"127.0.0.1:9177\""),
+
+    row("fake", "machine", Kind::Path, Default::Unset, "TOML file that describes the machine.")
+        .example("\"/etc/berth/machine.toml\""),
+];
+
+/// The row of `key` in `section`, where `mdev_nvidia-35` and the like stand for `mdev_TYPE`.
+#[must_use]
+pub fn find(section: &str, key: &str) -> Option<&'static OptionRow> {
+    let pattern = pattern_of(section);
+    OPTIONS
+        .iter()
+        .find(|row| row.section == pattern && row.key == key)
+}
+
+/// The section as the table names it.
+pub(super) fn pattern_of(section: &str) -> &str {
+    if section
+        .strip_prefix("mdev_")
+        .is_some_and(super::kind::is_mdev_type)
+    {
+        "mdev_TYPE"
+    } else {
+        section
+    }
+}
+
+/// Whether the table has this section.
+pub(super) fn is_section(section: &str) -> bool {
+    !section.is_empty()
+        && section != "mdev_TYPE"
+        && SECTIONS
+            .iter()
+            .any(|(name, _)| *name == pattern_of(section))
+}
+
+/// Options of OpenStack that a later version reads; an empty key means the whole section.
+pub(super) const NOT_YET: &[(&str, &str)] = &[
+    ("", "arq_binding_timeout"),
+    ("", "resume_guests_state_on_host_boot"),
+    ("", "sync_power_state_interval"),
+    ("", "vif_plugging_timeout"),
+    ("", "vif_plugging_is_fatal"),
+    ("", "transport_url"),
+    ("compute", "provider_config_location"),
+    ("compute", "max_concurrent_disk_ops"),
+    ("libvirt", "cpu_mode"),
+    ("libvirt", "cpu_models"),
+    ("libvirt", "cpu_model_extra_flags"),
+    ("libvirt", "images_type"),
+    ("libvirt", "pmem_namespaces"),
+    ("pci", ""),
+    ("cyborg", ""),
+    ("accelerator_service", ""),
+    ("conductor_service", ""),
+    ("identity_service", ""),
+    ("filter_scheduler", ""),
+    ("scheduler", ""),
+    ("metrics", ""),
+    ("keystone_authtoken", ""),
+];
+
+/// Names that OpenStack gave up or that stand elsewhere here, with what to write.
+pub(super) const RENAMED: &[(&str, &str, &str)] = &[
+    (
+        "DEFAULT",
+        "",
+        "the options of [DEFAULT] stand at the top level, before the first section",
+    ),
+    ("agent", "socket", "write admin_socket"),
+    ("", "vcpu_pin_set", "write cpu_shared_set in [compute]"),
+    ("devices", "enabled_vgpu_types", "write enabled_mdev_types"),
+    ("placement", "os_region_name", "write region_name"),
+    ("placement", "os_interface", "write valid_interfaces"),
+    ("placement", "interface", "write valid_interfaces"),
+    ("placement", "tenant_name", "write project_name"),
+    ("placement", "tenant_id", "write project_id"),
+    ("placement", "user_name", "write username"),
+    ("placement", "url", "write endpoint_override"),
+    (
+        "placement_database",
+        "",
+        "write connection in [placement_service]",
+    ),
+    ("database", "", "write connection in [placement_service]"),
+];

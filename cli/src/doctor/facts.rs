@@ -1,0 +1,159 @@
+//! What the checks look at: files of this host, below a root so that tests plant faults in a tree of their own.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{AccessFlags, access};
+
+/// More than any file looked at has.
+const LARGEST: u64 = 4 << 20;
+
+/// A host as the checks see it. Paths are absolute paths of the host.
+pub trait Facts {
+    /// The text of a file, blanks at the end cut off.
+    ///
+    /// # Errors
+    /// As reading a file.
+    fn read(&self, path: &Path) -> io::Result<String>;
+
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// As reading a directory.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+
+    /// What kind of file it is and who may use it; links are followed.
+    ///
+    /// # Errors
+    /// As asking for a file's metadata.
+    fn look(&self, path: &Path) -> io::Result<Look>;
+
+    /// Whether this process may write there.
+    ///
+    /// # Errors
+    /// Why it may not.
+    fn writable(&self, path: &Path) -> io::Result<()>;
+
+    /// Free bytes of the file system that holds the path.
+    ///
+    /// # Errors
+    /// As asking the file system.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+
+    /// Whether somebody accepts a connection on a unix socket.
+    ///
+    /// # Errors
+    /// Why the connection failed.
+    fn connect(&self, path: &Path) -> io::Result<()>;
+
+    /// The time.
+    fn now(&self) -> SystemTime;
+}
+
+/// What a file is, and who may use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Its kind.
+    pub kind: FileKind,
+    /// The permission bits, 0 to 0o7777.
+    pub mode: u32,
+    /// The owner's number.
+    pub uid: u32,
+    /// The group's number.
+    pub gid: u32,
+}
+
+/// Kinds of file the checks tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A directory.
+    Directory,
+    /// A unix socket.
+    Socket,
+    /// A character device.
+    CharacterDevice,
+    /// Anything else, ordinary files most of all.
+    Other,
+}
+
+/// This host, or a tree that looks like one.
+#[derive(Debug, Clone)]
+pub struct HostFacts {
+    root: PathBuf,
+}
+
+impl HostFacts {
+    /// The host below `root`; `/` is this one.
+    #[must_use]
+    pub fn below(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+}
+
+impl Facts for HostFacts {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        use std::io::Read as _;
+        let mut text = String::new();
+        std::fs::File::open(self.real(path))?
+            .take(LARGEST)
+            .read_to_string(&mut text)?;
+        text.truncate(text.trim_end().len());
+        Ok(text)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(self.real(path))?;
+        let mut names: Vec<String> = entries
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<_>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn look(&self, path: &Path) -> io::Result<Look> {
+        let metadata = std::fs::metadata(self.real(path))?;
+        let kind = metadata.file_type();
+        let kind = if kind.is_dir() {
+            FileKind::Directory
+        } else if kind.is_socket() {
+            FileKind::Socket
+        } else if kind.is_char_device() {
+            FileKind::CharacterDevice
+        } else {
+            FileKind::Other
+        };
+        Ok(Look {
+            kind,
+            mode: metadata.mode() & 0o7777,
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+        })
+    }
+
+    fn writable(&self, path: &Path) -> io::Result<()> {
+        Ok(access(&self.real(path), AccessFlags::W_OK)?)
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let space = statvfs(&self.real(path))?;
+        Ok(space
+            .blocks_available()
+            .saturating_mul(space.fragment_size()))
+    }
+
+    fn connect(&self, path: &Path) -> io::Result<()> {
+        UnixStream::connect(self.real(path)).map(drop)
+    }
+
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}

@@ -1,0 +1,152 @@
+//! Where log lines go: the journal under systemd, otherwise standard error, as text or JSON.
+
+use std::io::{self, IsTerminal as _};
+use std::os::fd::AsFd;
+
+use nix::sys::stat::fstat;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+
+pub use tracing_subscriber::filter::LevelFilter;
+
+use crate::failure::{ErrorCode, Failure};
+
+/// The log options every subcommand takes.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Log")]
+pub struct Log {
+    /// The least that is logged; RUST_LOG sets it for each module.
+    #[arg(long, value_name = "LEVEL", global = true, value_parser = ["error", "warn", "info", "debug", "trace"])]
+    pub log_level: Option<String>,
+    /// How it is logged; auto is the journal under systemd, text otherwise.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        global = true,
+        value_enum,
+        default_value_t
+    )]
+    pub log_format: LogFormat,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum LogFormat {
+    /// The journal when standard error is connected to it, else text.
+    #[default]
+    Auto,
+    /// Lines on standard error.
+    Text,
+    /// A JSON object a line on standard error.
+    Json,
+    /// The journal, with fields.
+    Journald,
+}
+
+/// Starts logging. A second start in one process (tests) changes nothing.
+///
+/// # Errors
+/// `RUST_LOG` is not readable, or the journal was asked for and is not there.
+pub fn start(log: &Log, default: LevelFilter) -> Result<(), Failure> {
+    let filter = filter(log, default, std::env::var("RUST_LOG").ok().as_deref())?;
+    // Fails only when a subscriber is already in place.
+    let _ = Registry::default()
+        .with(layer(log.log_format)?.with_filter(filter))
+        .try_init();
+    Ok(())
+}
+
+/// `--log-level` wins over `RUST_LOG`, which wins over the command's default.
+fn filter(log: &Log, default: LevelFilter, rust_log: Option<&str>) -> Result<EnvFilter, Failure> {
+    let text = match (&log.log_level, rust_log) {
+        (Some(level), _) => level.clone(),
+        (None, Some(text)) if !text.is_empty() => text.to_owned(),
+        _ => default.to_string(),
+    };
+    EnvFilter::try_new(text).map_err(|error| {
+        Failure::caused(ErrorCode::Usage, "RUST_LOG is not understood", &error).mend(
+            "write a level such as info, or module=level pairs such as berth_agent=debug,info",
+        )
+    })
+}
+
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+fn layer(format: LogFormat) -> Result<BoxedLayer, Failure> {
+    let colour = io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let lines = || fmt::layer().with_writer(io::stderr).with_ansi(colour);
+    Ok(match format {
+        LogFormat::Text => lines().boxed(),
+        LogFormat::Json => lines().json().boxed(),
+        LogFormat::Journald => journal().map_err(|error| {
+            Failure::caused(
+                ErrorCode::Unavailable,
+                "the journal does not answer",
+                &error,
+            )
+        })?,
+        LogFormat::Auto
+            if is_journal(
+                io::stderr(),
+                std::env::var("JOURNAL_STREAM").ok().as_deref(),
+            ) =>
+        {
+            journal().unwrap_or_else(|_| lines().boxed())
+        }
+        LogFormat::Auto => lines().boxed(),
+    })
+}
+
+fn journal() -> io::Result<BoxedLayer> {
+    Ok(tracing_journald::layer()?.boxed())
+}
+
+/// Whether this is the stream systemd names in `JOURNAL_STREAM` (`DEVICE:INODE`), and not a pipe put in its place.
+fn is_journal(stream: impl AsFd, named: Option<&str>) -> bool {
+    let Some((device, inode)) = named.and_then(|text| text.split_once(':')) else {
+        return false;
+    };
+    fstat(stream)
+        .is_ok_and(|stat| stat.st_dev.to_string() == device && stat.st_ino.to_string() == inode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_option_wins_over_the_variable_and_the_variable_over_the_default() {
+        let log = |level: Option<&str>| Log {
+            log_level: level.map(str::to_owned),
+            ..Log::default()
+        };
+        let shown = |level, variable| {
+            filter(&log(level), LevelFilter::WARN, variable)
+                .unwrap()
+                .to_string()
+        };
+        assert_eq!(shown(Some("debug"), Some("error")), "debug");
+        assert_eq!(shown(None, Some("berth_agent=trace")), "berth_agent=trace");
+        assert_eq!(shown(None, Some("")), "warn");
+        assert_eq!(shown(None, None), "warn");
+    }
+
+    #[test]
+    fn an_unreadable_variable_is_a_usage_error() {
+        let failure = filter(&Log::default(), LevelFilter::WARN, Some("a=b=c")).unwrap_err();
+        assert_eq!(failure.code(), ErrorCode::Usage);
+    }
+
+    #[test]
+    fn only_the_stream_systemd_named_is_the_journal() {
+        let file = tempfile::tempfile().unwrap();
+        let stat = fstat(&file).unwrap();
+        let named = format!("{}:{}", stat.st_dev, stat.st_ino);
+        assert!(is_journal(&file, Some(&named)));
+        assert!(!is_journal(&file, Some("8:1")));
+        assert!(!is_journal(&file, Some("")));
+        assert!(!is_journal(&file, None));
+    }
+}

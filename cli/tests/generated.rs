@@ -1,0 +1,68 @@
+//! Files written from tables in the code: they must be the ones committed. `BLESS=1` writes them anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use berth_cli::config::{self, Document, reference};
+
+fn at(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+fn same(path: &str, expected: &str) {
+    let file = at(path);
+    if std::env::var_os("BLESS").is_some() {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, expected).unwrap();
+    }
+    let found = fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        found == expected,
+        "{path} is not what the code says: BLESS=1 cargo test -p berth-cli --test generated"
+    );
+}
+
+#[test]
+fn the_option_reference_is_the_option_table() {
+    same(
+        "docs/guide/reference/configuration.md",
+        &reference::configuration_page(),
+    );
+}
+
+#[test]
+fn the_exit_code_page_is_the_exit_code_enum() {
+    same(
+        "docs/guide/reference/exit-codes.md",
+        &reference::exit_codes_page(),
+    );
+}
+
+#[test]
+fn the_default_file_is_the_option_table() {
+    same("packaging/berth.toml", &reference::default_file());
+}
+
+#[test]
+fn the_default_file_changes_nothing_and_every_line_of_it_can_be_uncommented() {
+    let text = reference::default_file();
+    let resolve = |text: String| {
+        config::resolve(
+            &[Document {
+                name: "berth.toml".to_owned(),
+                text,
+            }],
+            &[],
+        )
+    };
+    let loaded = resolve(text.clone()).unwrap();
+    assert_eq!(loaded.config, config::resolve(&[], &[]).unwrap().config);
+    assert!(loaded.effective.iter().all(|each| !each.is_set()));
+
+    let is_option = |line: &str| line.starts_with('#') && !line.starts_with("# ");
+    let uncommented: Vec<&str> = text
+        .lines()
+        .map(|line| if is_option(line) { &line[1..] } else { line })
+        .collect();
+    resolve(uncommented.join("\n")).unwrap();
+}

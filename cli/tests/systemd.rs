@@ -1,0 +1,189 @@
+//! The unit file, as systemd itself judges it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use berth_cli::exit::ExitCode;
+use tempfile::TempDir;
+
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../systemd")
+        .join(name)
+}
+
+fn unit_text() -> String {
+    fs::read_to_string(shipped("berth-agent.service")).unwrap()
+}
+
+/// A copy of the unit whose program exists, since systemd looks whether it does.
+fn copy_of(unit: &str) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("berth");
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = directory.path().join("berth-agent.service");
+    fs::write(
+        &path,
+        unit.replace("/usr/bin/berth", program.to_str().unwrap()),
+    )
+    .unwrap();
+    (directory, path)
+}
+
+fn analyze(arguments: &[&str], unit: &Path) -> Output {
+    Command::new("systemd-analyze")
+        .args(arguments)
+        .arg(unit)
+        .output()
+        .expect("systemd-analyze is in the package systemd: apt-get install systemd")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn systemd_has_nothing_to_say_about_the_unit() {
+    let (_directory, unit) = copy_of(&unit_text());
+    let output = analyze(&["verify"], &unit);
+    // It ends with 0 even when it ignores keys it does not know, so silence is what counts.
+    assert_eq!(said(&output), "");
+    assert!(output.status.success());
+}
+
+#[test]
+fn a_key_systemd_does_not_know_would_be_noticed() {
+    let (_directory, unit) = copy_of(&unit_text().replace("UMask=", "Umaks="));
+    assert!(said(&analyze(&["verify"], &unit)).contains("Umaks"));
+}
+
+#[test]
+fn the_sandbox_scores_at_most_four() {
+    let (_directory, unit) = copy_of(&unit_text());
+    let output = analyze(&["security", "--offline=true", "--threshold=40"], &unit);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn the_sandbox_check_can_fail() {
+    let bare: String = unit_text()
+        .lines()
+        .filter(|line| !line.starts_with("Protect") && !line.starts_with("SystemCall"))
+        .fold(String::new(), |text, line| text + line + "\n");
+    let (_directory, unit) = copy_of(&bare.replace("CapabilityBoundingSet=", "#"));
+    assert!(
+        !analyze(&["security", "--offline=true", "--threshold=40"], &unit)
+            .status
+            .success()
+    );
+}
+
+/// The values of a key, in order.
+fn values(key: &str) -> Vec<String> {
+    let text = unit_text();
+    let found = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    found.map(str::to_owned).collect()
+}
+
+#[test]
+fn only_codes_that_a_restart_cannot_mend_prevent_it() {
+    let codes = [
+        ExitCode::Usage,
+        ExitCode::ReshapeFailed,
+        ExitCode::Configuration,
+    ];
+    let wanted = codes.map(|code| code.number().to_string()).join(" ");
+    assert_eq!(values("RestartPreventExitStatus"), [wanted]);
+    assert_eq!(values("Restart"), ["always"]);
+}
+
+#[test]
+fn the_unit_speaks_to_systemd_252() {
+    assert_eq!(values("Type"), ["notify"]);
+    assert_eq!(values("NotifyAccess"), ["main"]);
+    assert!(
+        values("ExecReload")
+            .iter()
+            .any(|line| line.ends_with("-HUP $MAINPID"))
+    );
+    assert_eq!(values("WatchdogSec").len(), 1);
+}
+
+#[test]
+fn the_stop_timeout_is_longer_than_the_graceful_end() {
+    let config = berth_cli::config::resolve(&[], &[]).unwrap().config;
+    let seconds: u64 = values("TimeoutStopSec")[0]
+        .trim_end_matches('s')
+        .parse()
+        .unwrap();
+    assert!(seconds > config.graceful_shutdown_timeout.as_secs());
+}
+
+#[test]
+fn directories_and_group_are_those_of_the_default_configuration() {
+    let config = berth_cli::config::resolve(&[], &[]).unwrap().config;
+    assert_eq!(
+        config.state_path,
+        Path::new("/var/lib").join(&values("StateDirectory")[0])
+    );
+    assert_eq!(
+        config.agent.admin_socket.parent(),
+        Some(
+            Path::new("/run")
+                .join(&values("RuntimeDirectory")[0])
+                .as_path()
+        )
+    );
+    assert_eq!(values("Group"), [config.agent.admin_group.clone()]);
+    let sysusers = fs::read_to_string(shipped("berth.sysusers")).unwrap();
+    assert!(
+        sysusers
+            .lines()
+            .any(|line| line.starts_with(&format!("g {} ", config.agent.admin_group)))
+    );
+    let tmpfiles = fs::read_to_string(shipped("berth.tmpfiles")).unwrap();
+    for path in [
+        config.state_path.to_str().unwrap(),
+        "/run/berth",
+        "/etc/berth",
+        berth_cli::config::DIRECTORY,
+    ] {
+        assert!(
+            tmpfiles
+                .lines()
+                .any(|line| line.starts_with(&format!("d {path} "))),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn systemd_reads_the_users_and_the_directories() {
+    let sysusers = Command::new("systemd-sysusers")
+        .arg("--dry-run")
+        .arg(shipped("berth.sysusers"))
+        .output()
+        .unwrap();
+    assert!(sysusers.status.success(), "{}", said(&sysusers));
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("etc")).unwrap();
+    fs::write(root.path().join("etc/group"), "root:x:0:\nberth:x:990:\n").unwrap();
+    fs::write(
+        root.path().join("etc/passwd"),
+        "root:x:0:0:root:/root:/bin/sh\n",
+    )
+    .unwrap();
+    let tmpfiles = Command::new("systemd-tmpfiles")
+        .arg("--create")
+        .arg(format!("--root={}", root.path().display()))
+        .arg(shipped("berth.tmpfiles"))
+        .output()
+        .unwrap();
+    assert!(tmpfiles.status.success(), "{}", said(&tmpfiles));
+    assert!(root.path().join("var/lib/berth").is_dir());
+}

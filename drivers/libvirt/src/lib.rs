@@ -1,3 +1,25 @@
 //! The libvirt virt driver: what libvirtd and sysfs say of this host, as a HostView.
+//!
+//! [`LibvirtDriver`] implements the contract of `berth-virt`. The way of the data: `connection` (the one blocking place and,
+//! with `symbols`, the only unsafe one) runs `observe` on its thread; `observe` gathers libvirt's documents and the kernel's
+//! device tree and has them read by one pure module per document (`capabilities`, `domain_capabilities`, `node_device`,
+//! `guest`); `gpus` and `traits` judge them, also purely. `watch` joins libvirt's and the kernel's events into one stream.
+//!
+//! The library is loaded at the first call, not linked: see `symbols` and ADR 0004.
 
+mod capabilities;
+mod connection;
+mod domain_capabilities;
+mod driver;
+mod gpus;
+mod guest;
+mod node_device;
+mod observe;
+mod options;
 pub mod symbols;
+mod traits;
+mod watch;
+mod xml;
+
+pub use driver::LibvirtDriver;
+pub use options::{DiskPlacement, LibvirtOptions, MdevType, MdevTypes, MdevTypesError};

@@ -23,13 +23,13 @@ const LIBRARY: &CStr = c"libvirt.so.0";
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LoadError {
     /// `libvirt.so.0` is not installed, or one of the libraries it needs is not.
-    #[error("cannot load libvirt.so.0: {reason} (install it: apt install libvirt0)")]
+    #[error("libvirt's library cannot be loaded: {reason}; install it (apt install libvirt0)")]
     Missing {
         /// What the dynamic loader said.
         reason: String,
     },
     /// The library is there, but lacks functions this driver cannot do without.
-    #[error("libvirt.so.0 is too old, it lacks {} (install libvirt 6.0 or newer: apt install libvirt0)", functions.join(", "))]
+    #[error("libvirt's library is too old, it lacks {}; version 6.0 is needed", functions.join(", "))]
     TooOld {
         /// The functions it lacks.
         functions: Vec<&'static str>,

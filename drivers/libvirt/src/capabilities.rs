@@ -1,0 +1,221 @@
+//! The host's capabilities document: processor, NUMA cells, what kinds of guests. From text to value.
+
+use std::collections::BTreeSet;
+
+use berth_virt::{CpuSet, NumaCell};
+use roxmltree::Node;
+
+use crate::xml::{self, Reader, XmlError};
+
+/// What `virConnectGetCapabilities` says, as far as it is used.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Capabilities {
+    /// The host's architecture, for example `x86_64`.
+    pub(crate) arch: String,
+    /// The `<cpu>` element as it stands, to be expanded by libvirt; none where the driver shows none.
+    pub(crate) cpu: Option<String>,
+    /// Features named in it, beyond those its model implies.
+    pub(crate) cpu_features: BTreeSet<String>,
+    /// NUMA cells; none where the driver shows none.
+    pub(crate) cells: Vec<NumaCell>,
+    /// Whether some core runs more than one thread.
+    pub(crate) hyperthreading: bool,
+    /// Guests that the host can run.
+    pub(crate) guests: Vec<GuestKind>,
+}
+
+/// One architecture of guests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GuestKind {
+    /// For example `aarch64`.
+    pub(crate) arch: String,
+    /// Domain types, for example `qemu` and `kvm`.
+    pub(crate) domain_types: BTreeSet<String>,
+}
+
+impl Capabilities {
+    /// Reads the document.
+    pub(crate) fn read(text: &str) -> Result<Self, XmlError> {
+        let reader = Reader::new("the host's capabilities", "capabilities", text)?;
+        let Some(host) = xml::find(reader.root(), &["host"]) else {
+            return Err(reader.unexpected("host", "", "an element"));
+        };
+        let cpu = xml::find(host, &["cpu"]);
+        let cells = xml::find(host, &["topology", "cells"]);
+        Ok(Self {
+            arch: cpu
+                .and_then(|cpu| xml::text(cpu, &["arch"]))
+                .unwrap_or_default()
+                .to_owned(),
+            cpu: cpu.map(|cpu| text[cpu.range()].to_owned()),
+            cpu_features: cpu.map(features).unwrap_or_default(),
+            cells: match cells {
+                Some(cells) => xml::children(cells, "cell")
+                    .map(|cell| numa_cell(&reader, cell))
+                    .collect::<Result<_, _>>()?,
+                None => Vec::new(),
+            },
+            hyperthreading: cells.is_some_and(has_siblings),
+            guests: xml::children(reader.root(), "guest")
+                .filter_map(guest_kind)
+                .collect(),
+        })
+    }
+
+    /// The fastest domain type the host has for guests of its own architecture.
+    pub(crate) fn domain_type(&self) -> Option<&str> {
+        let own = self.guests.iter().find(|kind| kind.arch == self.arch)?;
+        ["kvm", "qemu"]
+            .into_iter()
+            .find(|kind| own.domain_types.contains(*kind))
+    }
+}
+
+/// The features named in a `<cpu>` element, those switched off left out.
+pub(crate) fn features(cpu: Node<'_, '_>) -> BTreeSet<String> {
+    xml::children(cpu, "feature")
+        .filter(|feature| !matches!(feature.attribute("policy"), Some("disable" | "forbid")))
+        .filter_map(|feature| feature.attribute("name"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The features of a `<cpu>` document, as libvirt answers when it is asked to expand one.
+pub(crate) fn expanded_features(text: &str) -> Result<BTreeSet<String>, XmlError> {
+    let reader = Reader::new("the expanded CPU", "cpu", text)?;
+    Ok(features(reader.root()))
+}
+
+fn numa_cell(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<NumaCell, XmlError> {
+    let id = reader.required(
+        "cell/@id",
+        cell.attribute("id"),
+        "a cell's number",
+        |text| text.parse().ok(),
+    )?;
+    // A cell that libvirt could not size states no memory.
+    let memory = xml::find(cell, &["memory"]).and_then(xml::kibibytes);
+    let mut cpus = BTreeSet::new();
+    for cpu in xml::find(cell, &["cpus"])
+        .into_iter()
+        .flat_map(|cpus| xml::children(cpus, "cpu"))
+    {
+        let number: u32 = reader.required(
+            "cell/cpus/cpu/@id",
+            cpu.attribute("id"),
+            "a CPU's number",
+            |text| text.parse().ok(),
+        )?;
+        cpus.insert(number);
+    }
+    Ok(NumaCell {
+        id,
+        cpus: CpuSet::from_iter(cpus),
+        memory_mib: memory.unwrap_or(0) / 1024,
+    })
+}
+
+fn has_siblings(cells: Node<'_, '_>) -> bool {
+    cells
+        .descendants()
+        .filter(|node| node.tag_name().name() == "cpu")
+        .filter_map(|cpu| cpu.attribute("siblings")?.parse::<CpuSet>().ok())
+        .any(|siblings| siblings.len() > 1)
+}
+
+fn guest_kind(guest: Node<'_, '_>) -> Option<GuestKind> {
+    let arch = xml::find(guest, &["arch"])?;
+    Some(GuestKind {
+        arch: arch.attribute("name")?.to_owned(),
+        domain_types: arch
+            .descendants()
+            .filter(|node| node.tag_name().name() == "domain")
+            .filter_map(|domain| domain.attribute("type"))
+            .map(str::to_owned)
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TWO_CELLS: &str = "<capabilities>
+      <host>
+        <cpu><arch>x86_64</arch><model>EPYC</model><vendor>AMD</vendor>
+          <feature name='svm'/><feature policy='disable' name='mpx'/><pages unit='KiB' size='4'/></cpu>
+        <topology><cells num='2'>
+          <cell id='0'><memory unit='KiB'>16777216</memory><cpus num='2'>
+            <cpu id='0' socket_id='0' core_id='0' siblings='0-1'/><cpu id='1' socket_id='0' core_id='0' siblings='0-1'/></cpus></cell>
+          <cell id='1'><memory unit='GiB'>8</memory><cpus num='1'><cpu id='4' siblings='4'/></cpus></cell>
+        </cells></topology>
+      </host>
+      <guest><os_type>hvm</os_type><arch name='aarch64'><wordsize>64</wordsize><domain type='qemu'/></arch></guest>
+      <guest><os_type>hvm</os_type><arch name='x86_64'><domain type='qemu'/><domain type='kvm'/></arch></guest>
+    </capabilities>";
+
+    #[test]
+    fn cells_processor_and_guests_are_read() {
+        let read = Capabilities::read(TWO_CELLS).unwrap();
+        assert_eq!(read.arch, "x86_64");
+        assert_eq!(read.cpu_features, ["svm".to_owned()].into());
+        assert!(read.hyperthreading);
+        assert_eq!(read.domain_type(), Some("kvm"));
+        let cells: Vec<_> = read
+            .cells
+            .iter()
+            .map(|cell| (cell.id, cell.cpus.to_string(), cell.memory_mib))
+            .collect();
+        assert_eq!(
+            cells,
+            [(0, "0-1".to_owned(), 16_384), (1, "4".to_owned(), 8_192)]
+        );
+        let cpu = read.cpu.unwrap();
+        assert!(cpu.starts_with("<cpu>") && cpu.ends_with("</cpu>"), "{cpu}");
+    }
+
+    #[test]
+    fn a_driver_that_shows_little_is_read_too() {
+        let read = Capabilities::read("<capabilities><host/></capabilities>").unwrap();
+        assert_eq!(read, Capabilities::default());
+        assert_eq!(read.domain_type(), None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (text, named) in [
+            ("<capabilities/>", "host"),
+            (
+                "<capabilities><host><topology><cells><cell id='x'/></cells></topology></host></capabilities>",
+                "cell/@id",
+            ),
+            (
+                "<capabilities><host><topology><cells><cell id='0'><cpus><cpu/></cpus></cell></cells></topology></host></capabilities>",
+                "cell/cpus/cpu/@id",
+            ),
+        ] {
+            let error = Capabilities::read(text).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_expanded_cpu_lists_its_features() {
+        let text = "<cpu mode='custom'><model>x</model><feature policy='require' name='avx2'/>\
+                    <feature policy='disable' name='xop'/></cpu>";
+        assert_eq!(expanded_features(text).unwrap(), ["avx2".to_owned()].into());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(at in 0..TWO_CELLS.len(), cut in 0usize..60, put in "[<>/'a-z0-9 &;=-]{0,12}|\\PC{0,8}") {
+            let end = (at + cut).min(TWO_CELLS.len());
+            let damaged = format!("{}{put}{}", &TWO_CELLS[..at], &TWO_CELLS[end..]);
+            let _ = Capabilities::read(&damaged);
+            let _ = expanded_features(&damaged);
+            let _ = Capabilities::read(&put);
+        }
+    }
+}

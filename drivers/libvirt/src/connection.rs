@@ -1,0 +1,323 @@
+//! The connection to libvirt: the one blocking place, on a thread of its own.
+//!
+//! libvirt's calls block and know no time limit, its errors belong to the thread that made the call, and its objects must not
+//! outlive their connection in surprising places. So one thread holds the connection; callers hand it a whole chain of calls
+//! as a closure and wait, with a limit, for what it returns. A thread that does not come back is left behind with its
+//! connection and another takes its place, at most [`MOST_THREADS`] in all; whatever still waited in its queue is not done,
+//! since nobody waits for it any more. When libvirtd goes away, the thread looks for it again by itself and says so by an
+//! event.
+//!
+//! Callers: `observe` for everything the driver reads.
+
+mod event_loop;
+mod events;
+mod worker;
+
+pub(crate) use worker::Session;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::symbols::LoadError;
+use crate::watch::Subscribers;
+use worker::Worker;
+
+/// Threads that may exist for one connection, those that hang in a call included.
+const MOST_THREADS: usize = 4;
+
+/// Why a call brought no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionError {
+    /// libvirt's library cannot be used.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// libvirt's event loop did not start.
+    #[error("libvirt's event loop did not start")]
+    EventLoop(#[source] virt::error::Error),
+    /// No thread could be started.
+    #[error("no thread for libvirt's calls")]
+    Thread(#[source] io::Error),
+    /// libvirtd is away or refuses.
+    #[error("cannot open {uri}")]
+    Open {
+        /// The connection's URI.
+        uri: String,
+        /// What libvirt said.
+        source: virt::error::Error,
+    },
+    /// The call did not come back in time; its thread is left behind.
+    #[error("{call} at {uri} did not come back within {limit:?}")]
+    TimedOut {
+        /// The connection's URI.
+        uri: String,
+        /// What was asked.
+        call: &'static str,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// Too many threads hang in earlier calls.
+    #[error("{threads} threads hang in calls to {uri}; no further one is started")]
+    Hanging {
+        /// The connection's URI.
+        uri: String,
+        /// How many.
+        threads: usize,
+    },
+    /// The thread ended while the call ran.
+    #[error("{call} at {uri} was cut off")]
+    CutOff {
+        /// The connection's URI.
+        uri: String,
+        /// What was asked.
+        call: &'static str,
+    },
+}
+
+/// What the thread is asked to do.
+type Call = Box<dyn FnOnce(&mut Worker) + Send>;
+
+/// A thread, as its callers see it.
+#[derive(Debug)]
+struct Thread {
+    number: u64,
+    calls: Sender<Call>,
+}
+
+/// The connection. Nothing is loaded or opened before the first call.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    uri: String,
+    limit: Duration,
+    subscribers: Subscribers,
+    current: Mutex<Option<Thread>>,
+    started: AtomicU64,
+    /// Every thread holds a clone, so that the count of clones is the count of threads.
+    living: Arc<()>,
+}
+
+impl Connection {
+    /// A connection to `uri` whose calls may each take `limit`.
+    pub(crate) fn new(uri: &str, limit: Duration, subscribers: Subscribers) -> Self {
+        Self {
+            uri: uri.to_owned(),
+            limit,
+            subscribers,
+            current: Mutex::new(None),
+            started: AtomicU64::new(0),
+            living: Arc::new(()),
+        }
+    }
+
+    /// Has `work` done on the connection's thread, opening the connection first where it is not (any longer) open. `call`
+    /// names the work in errors.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        work: impl FnOnce(&Session) -> T + Send + 'static,
+    ) -> Result<T, ConnectionError> {
+        let (answer, waiting) = oneshot::channel();
+        let number = self.submit(Box::new(move |worker: &mut Worker| {
+            if !answer.is_closed() {
+                let _ = answer.send(worker.session().map(work));
+            }
+        }))?;
+        match tokio::time::timeout(self.limit, waiting).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => {
+                self.leave_behind(number);
+                Err(ConnectionError::CutOff {
+                    uri: self.uri.clone(),
+                    call,
+                })
+            }
+            Err(_) => {
+                self.leave_behind(number);
+                Err(ConnectionError::TimedOut {
+                    uri: self.uri.clone(),
+                    call,
+                    limit: self.limit,
+                })
+            }
+        }
+    }
+
+    /// Puts the call in the current thread's queue, starting a thread where there is none; answers the thread's number.
+    fn submit(&self, call: Call) -> Result<u64, ConnectionError> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut call = call;
+        if let Some(thread) = &*current {
+            match thread.calls.send(call) {
+                Ok(()) => return Ok(thread.number),
+                Err(refused) => call = refused.0,
+            }
+        }
+        let thread = self.start()?;
+        let number = thread.number;
+        if thread.calls.send(call).is_err() {
+            return Err(ConnectionError::Thread(io::Error::other(
+                "the thread ended at once",
+            )));
+        }
+        *current = Some(thread);
+        Ok(number)
+    }
+
+    fn start(&self) -> Result<Thread, ConnectionError> {
+        let threads = Arc::strong_count(&self.living) - 1;
+        if threads >= MOST_THREADS {
+            return Err(ConnectionError::Hanging {
+                uri: self.uri.clone(),
+                threads,
+            });
+        }
+        let (calls, queue) = mpsc::channel();
+        let worker = Worker::new(&self.uri, self.subscribers.clone());
+        let living = Arc::clone(&self.living);
+        std::thread::Builder::new()
+            .name("libvirt".to_owned())
+            .spawn(move || {
+                worker.run(&queue);
+                drop(living);
+            })
+            .map_err(ConnectionError::Thread)?;
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        Ok(Thread { number, calls })
+    }
+
+    /// Lets go of a thread that does not come back; the next call starts another. A thread that was replaced already is not
+    /// let go of twice.
+    fn leave_behind(&self, number: u64) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current
+            .as_ref()
+            .is_some_and(|thread| thread.number == number)
+        {
+            *current = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    const PATIENT: Duration = Duration::from_secs(30);
+
+    fn connection(uri: &str, limit: Duration) -> Connection {
+        Connection::new(uri, limit, Subscribers::default())
+    }
+
+    #[tokio::test]
+    async fn a_chain_of_calls_is_answered() {
+        let connection = connection("test:///default", PATIENT);
+        let names = connection
+            .call("listing guests", |session| {
+                let guests = session.connect().list_all_domains(0)?;
+                guests.iter().map(|guest| guest.name()).collect()
+            })
+            .await
+            .unwrap();
+        let names: Result<Vec<String>, virt::error::Error> = names;
+        assert_eq!(names.unwrap(), ["test"]);
+    }
+
+    #[tokio::test]
+    async fn a_uri_that_cannot_be_opened_is_an_error() {
+        let connection = connection("test:///no/such/file.xml", PATIENT);
+        let error = connection.call("asking", |_| ()).await.unwrap_err();
+        assert!(matches!(error, ConnectionError::Open { .. }), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_hangs_is_left_behind_and_the_next_one_is_answered() {
+        let quick = connection("test:///default", Duration::from_millis(20));
+        let (release, hold) = mpsc::channel::<()>();
+        let hung = quick.call("hanging", move |_| hold.recv()).await;
+        assert!(
+            matches!(hung, Err(ConnectionError::TimedOut { .. })),
+            "{hung:?}"
+        );
+        // The limit is too short to be met for certain, so ask until the new thread has opened its connection.
+        while let Err(error) = quick.call("asking", |_| ()).await {
+            assert!(
+                matches!(
+                    error,
+                    ConnectionError::TimedOut { .. } | ConnectionError::Hanging { .. }
+                ),
+                "{error:?}"
+            );
+        }
+        drop(release);
+    }
+
+    #[tokio::test]
+    async fn threads_that_hang_are_bounded() {
+        let quick = connection("test:///default", Duration::from_millis(1));
+        let (release, hold) = mpsc::channel::<()>();
+        let hold = Arc::new(Mutex::new(hold));
+        let error = loop {
+            let hold = Arc::clone(&hold);
+            let hung = quick.call("hanging", move |_| {
+                let hold = hold.lock().unwrap();
+                let _ = hold.recv();
+            });
+            match hung.await {
+                Err(ConnectionError::TimedOut { .. }) => {}
+                other => break other,
+            }
+        };
+        assert!(
+            matches!(
+                error,
+                Err(ConnectionError::Hanging {
+                    threads: MOST_THREADS,
+                    ..
+                })
+            ),
+            "{error:?}"
+        );
+        drop(release);
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_any_more_is_not_done() {
+        let connection = Arc::new(connection("test:///default", PATIENT));
+        let (release, hold) = mpsc::channel::<()>();
+        let held = tokio::spawn({
+            let connection = Arc::clone(&connection);
+            async move { connection.call("holding", move |_| hold.recv()).await }
+        });
+        while connection.current.lock().unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+        let done = Arc::new(AtomicBool::new(false));
+        let mark = Arc::clone(&done);
+        let given_up = connection.call("marking", move |_| mark.store(true, Ordering::SeqCst));
+        // Polled once, so that it stands in the queue, and then given up.
+        let _ = tokio::time::timeout(Duration::ZERO, given_up).await;
+        drop(release);
+        let _ = held.await;
+        connection.call("asking", |_| ()).await.unwrap();
+        assert!(!done.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_ends_is_replaced() {
+        let connection = connection("test:///default", PATIENT);
+        let cut_off = connection
+            .call("panicking", |_| panic!("a planted panic"))
+            .await;
+        assert!(
+            matches!(cut_off, Err::<(), _>(ConnectionError::CutOff { .. })),
+            "{cut_off:?}"
+        );
+        connection.call("asking", |_| ()).await.unwrap();
+    }
+}

@@ -1,0 +1,221 @@
+//! Events of one connection: guests, node devices, and the connection's own end, told to whoever subscribed.
+//!
+//! The `virt` crate has no events, so libvirt's own functions are called here. Every callback carries a clone of the
+//! subscribers behind a pointer that libvirt gives back to [`release`] once it no longer calls.
+#![allow(
+    unsafe_code,
+    reason = "registers callbacks with a C library that the binding does not cover"
+)]
+
+use std::ffi::{c_int, c_void};
+use std::mem::transmute;
+use std::ptr;
+
+use berth_virt::HostEvent;
+use virt::connect::Connect;
+use virt::error::{Error, ErrorNumber};
+use virt_sys as sys;
+
+use crate::watch::Subscribers;
+
+type DomainLifecycle =
+    unsafe extern "C" fn(sys::virConnectPtr, sys::virDomainPtr, c_int, c_int, *mut c_void) -> c_int;
+type DomainGeneric = unsafe extern "C" fn(sys::virConnectPtr, sys::virDomainPtr, *mut c_void);
+type DeviceLifecycle =
+    unsafe extern "C" fn(sys::virConnectPtr, sys::virNodeDevicePtr, c_int, c_int, *mut c_void);
+type DeviceGeneric = unsafe extern "C" fn(sys::virConnectPtr, sys::virNodeDevicePtr, *mut c_void);
+
+/// The callbacks registered with one connection; dropping it takes them back.
+#[derive(Debug)]
+pub(super) struct Registrations {
+    connect: Connect,
+    guests: Option<c_int>,
+    devices: Vec<c_int>,
+    end: bool,
+}
+
+impl Registrations {
+    /// Registers for all events the connection's driver has; libvirt's test driver has none of node devices.
+    ///
+    /// # Errors
+    /// libvirt refused for another reason than not having the event.
+    pub(super) fn new(connect: &Connect, subscribers: &Subscribers) -> Result<Self, Error> {
+        let mut registrations = Self {
+            connect: connect.clone(),
+            guests: None,
+            devices: Vec::new(),
+            end: false,
+        };
+        registrations.guests = unless_unsupported(guests(connect, subscribers))?;
+        registrations.devices.extend(unless_unsupported(devices(
+            connect,
+            subscribers,
+            lifecycle_of_device(),
+            sys::VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE,
+        ))?);
+        registrations.devices.extend(unless_unsupported(devices(
+            connect,
+            subscribers,
+            device_updated,
+            sys::VIR_NODE_DEVICE_EVENT_ID_UPDATE,
+        ))?);
+        registrations.end = unless_unsupported(end(connect, subscribers))?.is_some();
+        Ok(registrations)
+    }
+}
+
+impl Drop for Registrations {
+    fn drop(&mut self) {
+        // What libvirt answers is of no use: on a connection that broke, it forgets the callback and then fails to tell the
+        // other side.
+        // SAFETY: the connection is held by `self` and so is alive; the numbers came from its own registrations and are given
+        // back once, here.
+        unsafe {
+            let connect = self.connect.as_ptr();
+            if let Some(number) = self.guests {
+                sys::virConnectDomainEventDeregisterAny(connect, number);
+            }
+            for number in self.devices.drain(..) {
+                sys::virConnectNodeDeviceEventDeregisterAny(connect, number);
+            }
+            if self.end {
+                sys::virConnectUnregisterCloseCallback(connect, Some(closed));
+            }
+        }
+    }
+}
+
+fn unless_unsupported<T>(registered: Result<T, Error>) -> Result<Option<T>, Error> {
+    match registered {
+        Ok(value) => Ok(Some(value)),
+        Err(error)
+            if error
+                .code()
+                .is_known_and(|code| code == ErrorNumber::NoSupport) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The subscribers as libvirt carries them. Given back by `release`, or by `registered` where libvirt did not take them.
+fn carried(subscribers: &Subscribers) -> *mut c_void {
+    Box::into_raw(Box::new(subscribers.clone())).cast()
+}
+
+/// libvirt's answer to a registration. It takes the carried subscribers only where it does not answer -1.
+fn registered(answer: c_int, carried: *mut c_void) -> Result<c_int, Error> {
+    if answer == -1 {
+        let error = Error::last_error();
+        // SAFETY: the pointer came from `carried`, and libvirt, having refused, neither keeps nor frees it.
+        unsafe { release(carried) };
+        return Err(error);
+    }
+    Ok(answer)
+}
+
+fn guests(connect: &Connect, subscribers: &Subscribers) -> Result<c_int, Error> {
+    let opaque = carried(subscribers);
+    // SAFETY: the connection is alive for the call. libvirt's interface wants each event's callback as the generic type and
+    // calls it back as the type of the event, which for LIFECYCLE is `DomainLifecycle`. `opaque` is ours to hand over.
+    let answer = unsafe {
+        let callback = transmute::<DomainLifecycle, DomainGeneric>(guest_changed);
+        sys::virConnectDomainEventRegisterAny(
+            connect.as_ptr(),
+            ptr::null_mut(),
+            sys::VIR_DOMAIN_EVENT_ID_LIFECYCLE as c_int,
+            Some(callback),
+            opaque,
+            Some(release),
+        )
+    };
+    registered(answer, opaque)
+}
+
+fn lifecycle_of_device() -> DeviceGeneric {
+    // SAFETY: libvirt calls back with the type of the event it was registered for; this one is registered for LIFECYCLE only.
+    unsafe { transmute::<DeviceLifecycle, DeviceGeneric>(device_changed) }
+}
+
+fn devices(
+    connect: &Connect,
+    subscribers: &Subscribers,
+    callback: DeviceGeneric,
+    event: sys::virNodeDeviceEventID,
+) -> Result<c_int, Error> {
+    let opaque = carried(subscribers);
+    // SAFETY: the connection is alive for the call; the callback's real type is the event's; `opaque` is ours to hand over.
+    let answer = unsafe {
+        sys::virConnectNodeDeviceEventRegisterAny(
+            connect.as_ptr(),
+            ptr::null_mut(),
+            event as c_int,
+            Some(callback),
+            opaque,
+            Some(release),
+        )
+    };
+    registered(answer, opaque)
+}
+
+fn end(connect: &Connect, subscribers: &Subscribers) -> Result<c_int, Error> {
+    let opaque = carried(subscribers);
+    // SAFETY: the connection is alive for the call; `opaque` is ours to hand over.
+    let answer = unsafe {
+        sys::virConnectRegisterCloseCallback(connect.as_ptr(), Some(closed), opaque, Some(release))
+    };
+    registered(answer, opaque)
+}
+
+/// # Safety
+/// `opaque` came from `carried` and was not released yet.
+unsafe fn tell(opaque: *mut c_void, event: HostEvent) {
+    // SAFETY: by this function's own contract the pointer is a live `Subscribers`; it is only borrowed.
+    let subscribers = unsafe { &*opaque.cast::<Subscribers>() };
+    subscribers.publish(event);
+}
+
+unsafe extern "C" fn guest_changed(
+    _: sys::virConnectPtr,
+    _: sys::virDomainPtr,
+    _: c_int,
+    _: c_int,
+    opaque: *mut c_void,
+) -> c_int {
+    // SAFETY: libvirt passes what was registered with it, and releases it only after the last call.
+    unsafe { tell(opaque, HostEvent::Guests) };
+    0
+}
+
+unsafe extern "C" fn device_changed(
+    _: sys::virConnectPtr,
+    _: sys::virNodeDevicePtr,
+    _: c_int,
+    _: c_int,
+    opaque: *mut c_void,
+) {
+    // SAFETY: as in `guest_changed`.
+    unsafe { tell(opaque, HostEvent::Devices) };
+}
+
+unsafe extern "C" fn device_updated(
+    _: sys::virConnectPtr,
+    _: sys::virNodeDevicePtr,
+    opaque: *mut c_void,
+) {
+    // SAFETY: as in `guest_changed`.
+    unsafe { tell(opaque, HostEvent::Devices) };
+}
+
+unsafe extern "C" fn closed(_: sys::virConnectPtr, _: c_int, opaque: *mut c_void) {
+    // SAFETY: as in `guest_changed`.
+    unsafe { tell(opaque, HostEvent::Unknown) };
+}
+
+/// # Safety
+/// `opaque` came from `carried` and is released once.
+unsafe extern "C" fn release(opaque: *mut c_void) {
+    // SAFETY: by this function's own contract the box is whole and nobody else's.
+    drop(unsafe { Box::from_raw(opaque.cast::<Subscribers>()) });
+}

@@ -1,0 +1,128 @@
+//! The domain capabilities document: what devices and firmware guests of one kind can have. From text to value.
+
+use std::collections::BTreeSet;
+
+use roxmltree::Node;
+
+use crate::xml::{self, Reader, XmlError};
+
+/// What `virConnectGetDomainCapabilities` says, as far as it is used; several of them can be put together.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct DomainCapabilities {
+    /// Buses a disk can be on, for example `virtio`.
+    pub(crate) disk_buses: BTreeSet<String>,
+    /// Models of graphics cards.
+    pub(crate) video_models: BTreeSet<String>,
+    /// Models of security chips, for example `tpm-crb`.
+    pub(crate) tpm_models: BTreeSet<String>,
+    /// Versions of emulated security chips, for example `2.0`.
+    pub(crate) tpm_versions: BTreeSet<String>,
+    /// Kinds of firmware: `bios`, `efi`.
+    pub(crate) firmwares: BTreeSet<String>,
+    /// Whether a firmware with secure boot is there.
+    pub(crate) secure_boot: bool,
+    /// Models of a guest's IOMMU.
+    pub(crate) iommu_models: BTreeSet<String>,
+    /// Where memory can come from, for example `memfd`.
+    pub(crate) memory_backings: BTreeSet<String>,
+}
+
+impl DomainCapabilities {
+    /// Reads the document.
+    pub(crate) fn read(text: &str) -> Result<Self, XmlError> {
+        let reader = Reader::new("the domain capabilities", "domainCapabilities", text)?;
+        let root = reader.root();
+        let of = |path: &[&str], name: &str| values(root, path, name);
+        Ok(Self {
+            disk_buses: of(&["devices", "disk"], "bus"),
+            video_models: of(&["devices", "video"], "modelType"),
+            tpm_models: of(&["devices", "tpm"], "model"),
+            tpm_versions: of(&["devices", "tpm"], "backendVersion"),
+            firmwares: of(&["os"], "firmware"),
+            secure_boot: of(&["os", "loader"], "secure").contains("yes"),
+            iommu_models: of(&["devices", "iommu"], "model"),
+            memory_backings: of(&["memoryBacking"], "sourceType"),
+        })
+    }
+
+    /// Both together: what guests of one kind or the other can have.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.disk_buses.extend(other.disk_buses);
+        self.video_models.extend(other.video_models);
+        self.tpm_models.extend(other.tpm_models);
+        self.tpm_versions.extend(other.tpm_versions);
+        self.firmwares.extend(other.firmwares);
+        self.secure_boot |= other.secure_boot;
+        self.iommu_models.extend(other.iommu_models);
+        self.memory_backings.extend(other.memory_backings);
+        self
+    }
+}
+
+/// The values of `<enum name=..>` under an element that is supported.
+fn values(root: Node<'_, '_>, path: &[&str], name: &str) -> BTreeSet<String> {
+    let supported =
+        xml::find(root, path).filter(|element| element.attribute("supported") != Some("no"));
+    supported
+        .into_iter()
+        .flat_map(|element| xml::children(element, "enum"))
+        .filter(|one| one.attribute("name") == Some(name))
+        .flat_map(|one| xml::children(one, "value"))
+        .filter_map(|value| value.text())
+        .map(|text| text.trim().to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const Q35: &str = "<domainCapabilities>
+      <path>/usr/bin/qemu-system-x86_64</path><domain>kvm</domain><machine>pc-q35-7.2</machine><arch>x86_64</arch>
+      <os supported='yes'><enum name='firmware'><value>bios</value><value>efi</value></enum>
+        <loader supported='yes'><value>/usr/share/OVMF/OVMF_CODE.fd</value>
+          <enum name='secure'><value>yes</value><value>no</value></enum></loader></os>
+      <memoryBacking supported='yes'><enum name='sourceType'><value>memfd</value></enum></memoryBacking>
+      <devices>
+        <disk supported='yes'><enum name='bus'><value>sata</value><value>virtio</value></enum></disk>
+        <video supported='yes'><enum name='modelType'><value>qxl</value></enum></video>
+        <tpm supported='no'><enum name='model'><value>tpm-tis</value></enum></tpm>
+      </devices>
+    </domainCapabilities>";
+
+    fn set(values: &[&str]) -> BTreeSet<String> {
+        values.iter().map(|value| (*value).to_owned()).collect()
+    }
+
+    #[test]
+    fn supported_values_are_read_and_unsupported_ones_are_not() {
+        let read = DomainCapabilities::read(Q35).unwrap();
+        assert_eq!(read.disk_buses, set(&["sata", "virtio"]));
+        assert_eq!(read.firmwares, set(&["bios", "efi"]));
+        assert_eq!(read.memory_backings, set(&["memfd"]));
+        assert!(read.secure_boot);
+        assert!(read.tpm_models.is_empty());
+    }
+
+    #[test]
+    fn several_are_put_together() {
+        let other = DomainCapabilities {
+            disk_buses: set(&["ide"]),
+            ..DomainCapabilities::default()
+        };
+        let both = DomainCapabilities::read(Q35).unwrap().and(other);
+        assert_eq!(both.disk_buses, set(&["ide", "sata", "virtio"]));
+        assert!(both.secure_boot);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(at in 0..Q35.len(), cut in 0usize..60, put in "[<>/'a-z0-9 &;=-]{0,12}|\\PC{0,8}") {
+            let end = (at + cut).min(Q35.len());
+            let _ = DomainCapabilities::read(&format!("{}{put}{}", &Q35[..at], &Q35[end..]));
+            let _ = DomainCapabilities::read(&put);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What each physical GPU offers, given the enabled types and what exists already. Pure.
+
+use std::collections::BTreeMap;
+
+use berth_model::PciAddress;
+use berth_virt::{OfferedMdevs, PhysicalGpu};
+
+use crate::node_device::{Mdev, MdevParent};
+use crate::options::{MdevType, MdevTypes};
+
+/// The GPUs of the host, by address.
+///
+/// A GPU offers the type it is used for, if its driver has that type or mediated devices of it exist: as many as exist and as
+/// can still be made. `max_instances` counts what exists first and then admits GPUs by address while all they can still make
+/// fits, as Nova does; a GPU that does not fit offers what exists on it and nothing more, since what a guest may hold is never
+/// taken off the books.
+pub(crate) fn physical_gpus(
+    parents: &[MdevParent],
+    mdevs: &[Mdev],
+    types: &MdevTypes,
+) -> Vec<PhysicalGpu> {
+    let by_address: BTreeMap<PciAddress, &MdevParent> = parents
+        .iter()
+        .map(|parent| (parent.address, parent))
+        .collect();
+    let mut counted = Counted::new(mdevs, types);
+    by_address
+        .values()
+        .map(|parent| PhysicalGpu {
+            address: parent.address,
+            numa_node: parent.numa_node,
+            offered: types
+                .of(parent.address)
+                .and_then(|one| counted.offered(parent, one)),
+        })
+        .collect()
+}
+
+/// How many mediated devices there are, by GPU and type, and of each type in all.
+struct Counted {
+    existing: BTreeMap<(PciAddress, String), u64>,
+    of_type: BTreeMap<String, u64>,
+}
+
+impl Counted {
+    fn new(mdevs: &[Mdev], types: &MdevTypes) -> Self {
+        let mut counted = Self {
+            existing: BTreeMap::new(),
+            of_type: BTreeMap::new(),
+        };
+        for mdev in mdevs {
+            let Some(parent) = mdev.parent else { continue };
+            *counted
+                .existing
+                .entry((parent, mdev.type_id.clone()))
+                .or_default() += 1;
+            if types.of(parent).is_some_and(|one| one.id == mdev.type_id) {
+                *counted.of_type.entry(mdev.type_id.clone()).or_default() += 1;
+            }
+        }
+        counted
+    }
+
+    fn offered(&mut self, parent: &MdevParent, one: &MdevType) -> Option<OfferedMdevs> {
+        let key = (parent.address, one.id.clone());
+        let existing = self.existing.get(&key).copied();
+        let available = parent.available.get(&one.id).copied();
+        if existing.is_none() && available.is_none() {
+            return None;
+        }
+        let in_all = self.of_type.entry(one.id.clone()).or_default();
+        let mut available = available.unwrap_or(0);
+        if one
+            .max_instances
+            .is_some_and(|most| in_all.saturating_add(available) > most)
+        {
+            available = 0;
+        }
+        *in_all = in_all.saturating_add(available);
+        Some(OfferedMdevs {
+            mdev_type: one.id.clone(),
+            class: one.class.clone(),
+            total: existing.unwrap_or(0).saturating_add(available),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_model::ResourceClass;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn address(number: u8) -> PciAddress {
+        format!("0000:{number:02x}:00.0").parse().unwrap()
+    }
+
+    fn gpu(number: u8, available: &[(&str, u64)]) -> MdevParent {
+        MdevParent {
+            address: address(number),
+            numa_node: None,
+            available: available
+                .iter()
+                .map(|(id, left)| ((*id).to_owned(), *left))
+                .collect(),
+        }
+    }
+
+    fn mdev(number: u8, id: &str) -> Mdev {
+        Mdev {
+            uuid: Uuid::nil(),
+            type_id: id.to_owned(),
+            parent: Some(address(number)),
+        }
+    }
+
+    fn totals(parents: &[MdevParent], mdevs: &[Mdev], types: &MdevTypes) -> Vec<Option<u64>> {
+        physical_gpus(parents, mdevs, types)
+            .iter()
+            .map(|gpu| gpu.offered.as_ref().map(|offered| offered.total))
+            .collect()
+    }
+
+    #[test]
+    fn a_gpu_offers_what_exists_and_what_can_still_be_made() {
+        let types = MdevTypes::new([MdevType::new("a")]).unwrap();
+        let parents = [
+            gpu(2, &[("a", 3), ("b", 1)]),
+            gpu(1, &[("a", 4)]),
+            gpu(3, &[("b", 2)]),
+            gpu(4, &[("a", 0)]),
+        ];
+        let mdevs = [mdev(2, "a"), mdev(2, "b"), mdev(9, "a")];
+        assert_eq!(
+            totals(&parents, &mdevs, &types),
+            [Some(4), Some(4), None, Some(0)]
+        );
+        assert_eq!(totals(&parents, &mdevs, &MdevTypes::default()), [None; 4]);
+    }
+
+    #[test]
+    fn a_type_that_filled_its_gpu_is_still_offered() {
+        let types = MdevTypes::new([MdevType::new("a")]).unwrap();
+        assert_eq!(totals(&[gpu(1, &[])], &[mdev(1, "a")], &types), [Some(1)]);
+    }
+
+    #[test]
+    fn each_gpu_has_its_own_type_and_class() {
+        let class = ResourceClass::new("CUSTOM_BIG").unwrap();
+        let types = MdevTypes::new([
+            MdevType {
+                device_addresses: [address(2)].into(),
+                class: class.clone(),
+                ..MdevType::new("b")
+            },
+            MdevType::new("a"),
+        ])
+        .unwrap();
+        let parents = [gpu(1, &[("a", 4), ("b", 2)]), gpu(2, &[("a", 4), ("b", 2)])];
+        let offered: Vec<_> = physical_gpus(&parents, &[], &types)
+            .into_iter()
+            .filter_map(|gpu| gpu.offered)
+            .collect();
+        assert_eq!(
+            offered,
+            [
+                OfferedMdevs {
+                    mdev_type: "a".to_owned(),
+                    class: ResourceClass::VGPU,
+                    total: 4
+                },
+                OfferedMdevs {
+                    mdev_type: "b".to_owned(),
+                    class,
+                    total: 2
+                },
+            ]
+        );
+    }
+
+    #[test]
+    fn a_limit_admits_whole_gpus_and_never_hides_what_exists() {
+        let limited = |most| {
+            MdevTypes::new([MdevType {
+                max_instances: Some(most),
+                ..MdevType::new("a")
+            }])
+            .unwrap()
+        };
+        let parents = [
+            gpu(1, &[("a", 4)]),
+            gpu(2, &[("a", 4)]),
+            gpu(3, &[("a", 1)]),
+        ];
+        assert_eq!(
+            totals(&parents, &[], &limited(5)),
+            [Some(4), Some(0), Some(1)]
+        );
+        let full = [gpu(1, &[("a", 4)]), gpu(2, &[("a", 2)])];
+        let mdevs = [mdev(2, "a"), mdev(2, "a")];
+        assert_eq!(totals(&full, &mdevs, &limited(4)), [Some(0), Some(4)]);
+        assert_eq!(totals(&full, &mdevs, &limited(1)), [Some(0), Some(2)]);
+    }
+}

@@ -1,0 +1,213 @@
+//! What an operator may say to this driver. The names in the comments are Nova's options.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use berth_model::{NodeName, PciAddress, ResourceClass};
+use berth_virt::{CpuSet, ResourceModel};
+
+/// Where guests' disks are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskPlacement {
+    /// On this host, under this path (`instances_path`): its file system's size is reported as DISK_GB.
+    Local(PathBuf),
+    /// On shared storage that another provider reports.
+    Shared,
+}
+
+/// What the driver is told.
+#[derive(Debug, Clone)]
+pub struct LibvirtOptions {
+    /// `[libvirt] connection_uri`.
+    pub connection_uri: String,
+    /// The most one look at the host may take.
+    pub call_timeout: Duration,
+    /// The node's name; none for the hostname that libvirt gives.
+    pub node: Option<NodeName>,
+    /// Where the kernel's device tree of the observed host is; none where it cannot be seen from here.
+    pub sysfs: Option<PathBuf>,
+    /// Where guests' disks are.
+    pub disk: DiskPlacement,
+    /// `[compute] cpu_shared_set`.
+    pub cpu_shared_set: Option<CpuSet>,
+    /// `[compute] cpu_dedicated_set`.
+    pub cpu_dedicated_set: Option<CpuSet>,
+    /// `[devices] enabled_mdev_types` and the `[mdev_TYPE]` sections.
+    pub mdev_types: MdevTypes,
+    /// How the resources are modelled in Placement.
+    pub model: ResourceModel,
+}
+
+impl LibvirtOptions {
+    /// The defaults for a connection: 60 seconds for a call, the node named by libvirt, this host's device tree (none for
+    /// libvirt's test driver, whose host is not this one), disks under Nova's default path, no CPU sets, no mediated devices,
+    /// the newest resource model.
+    #[must_use]
+    pub fn new(connection_uri: &str) -> Self {
+        Self {
+            connection_uri: connection_uri.to_owned(),
+            call_timeout: Duration::from_secs(60),
+            node: None,
+            sysfs: (!connection_uri.starts_with("test")).then(|| PathBuf::from("/sys")),
+            disk: DiskPlacement::Local(PathBuf::from("/var/lib/nova/instances")),
+            cpu_shared_set: None,
+            cpu_dedicated_set: None,
+            mdev_types: MdevTypes::default(),
+            model: ResourceModel::default(),
+        }
+    }
+}
+
+/// One of `[devices] enabled_mdev_types`, with its section `[mdev_TYPE]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MdevType {
+    /// The type, by the kernel's name (`nvidia-558`).
+    pub id: String,
+    /// `device_addresses`: the GPUs it is for; empty for all that no other type names.
+    pub device_addresses: BTreeSet<PciAddress>,
+    /// `mdev_class`.
+    pub class: ResourceClass,
+    /// `max_instances`: the most on this host; none for what the hardware gives.
+    pub max_instances: Option<u64>,
+}
+
+impl MdevType {
+    /// A type as Nova takes one without a section: for all GPUs, of class VGPU, without a limit.
+    #[must_use]
+    pub fn new(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            device_addresses: BTreeSet::new(),
+            class: ResourceClass::VGPU,
+            max_instances: None,
+        }
+    }
+}
+
+/// A set of types that contradicts itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MdevTypesError {
+    /// Two types name one GPU.
+    #[error(
+        "[mdev_{first}] and [mdev_{second}] both name {address}: a GPU is used for one type at a time"
+    )]
+    TwoTypesForOneGpu {
+        /// The GPU.
+        address: PciAddress,
+        /// The type that named it first.
+        first: String,
+        /// The type that named it again.
+        second: String,
+    },
+    /// A type is listed twice.
+    #[error("[devices] enabled_mdev_types lists {id} twice")]
+    ListedTwice {
+        /// The type.
+        id: String,
+    },
+}
+
+/// The enabled types: which GPU is used for which.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MdevTypes {
+    types: BTreeMap<String, MdevType>,
+    by_address: BTreeMap<PciAddress, String>,
+    /// The type for all GPUs that no type names: the first one without addresses.
+    default: Option<String>,
+    ignored: Vec<String>,
+}
+
+impl MdevTypes {
+    /// The types in the order of `enabled_mdev_types`. As in Nova, the first one without addresses is for every GPU that no
+    /// other type names; further ones without addresses are of no use (see [`MdevTypes::ignored`]).
+    ///
+    /// # Errors
+    /// [`MdevTypesError`].
+    pub fn new(types: impl IntoIterator<Item = MdevType>) -> Result<Self, MdevTypesError> {
+        let mut result = Self::default();
+        for one in types {
+            result.add(one)?;
+        }
+        Ok(result)
+    }
+
+    fn add(&mut self, one: MdevType) -> Result<(), MdevTypesError> {
+        if self.types.contains_key(&one.id) {
+            return Err(MdevTypesError::ListedTwice { id: one.id });
+        }
+        if one.device_addresses.is_empty() {
+            if self.default.is_some() {
+                self.ignored.push(one.id);
+                return Ok(());
+            }
+            self.default = Some(one.id.clone());
+        }
+        for address in &one.device_addresses {
+            if let Some(first) = self.by_address.insert(*address, one.id.clone()) {
+                return Err(MdevTypesError::TwoTypesForOneGpu {
+                    address: *address,
+                    first,
+                    second: one.id,
+                });
+            }
+        }
+        self.types.insert(one.id.clone(), one);
+        Ok(())
+    }
+
+    /// The type a GPU is used for.
+    #[must_use]
+    pub fn of(&self, gpu: PciAddress) -> Option<&MdevType> {
+        let id = self.by_address.get(&gpu).or(self.default.as_ref())?;
+        self.types.get(id)
+    }
+
+    /// Enabled types that no GPU is used for, because an earlier one without addresses takes them all: worth a warning.
+    #[must_use]
+    pub fn ignored(&self) -> &[String] {
+        &self.ignored
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> PciAddress {
+        text.parse().unwrap()
+    }
+
+    fn typed(id: &str, addresses: &[&str]) -> MdevType {
+        MdevType {
+            device_addresses: addresses.iter().map(|text| address(text)).collect(),
+            ..MdevType::new(id)
+        }
+    }
+
+    #[test]
+    fn a_gpu_is_used_for_the_type_that_names_it_else_for_the_first_without_addresses() {
+        let types = MdevTypes::new([
+            typed("nvidia-35", &["0000:84:00.0"]),
+            typed("nvidia-36", &[]),
+            typed("nvidia-37", &[]),
+        ])
+        .unwrap();
+        let id = |text| types.of(address(text)).map(|one| one.id.as_str());
+        assert_eq!(id("0000:84:00.0"), Some("nvidia-35"));
+        assert_eq!(id("0000:85:00.0"), Some("nvidia-36"));
+        assert_eq!(types.ignored(), ["nvidia-37"]);
+        assert_eq!(MdevTypes::default().of(address("0000:84:00.0")), None);
+    }
+
+    #[test]
+    fn one_gpu_has_one_type() {
+        let twice = MdevTypes::new([typed("a", &["84:00.0"]), typed("b", &["0000:84:00.0"])]);
+        assert!(matches!(
+            twice,
+            Err(MdevTypesError::TwoTypesForOneGpu { .. })
+        ));
+        let listed = MdevTypes::new([typed("a", &[]), typed("a", &["84:00.0"])]);
+        assert!(matches!(listed, Err(MdevTypesError::ListedTwice { .. })));
+    }
+}

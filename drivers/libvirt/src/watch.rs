@@ -1,0 +1,149 @@
+//! The driver's events: what libvirt tells and what the kernel tells, as one stream of "something changed".
+//!
+//! Whoever reads it looks at everything anyway, so events that find a reader's queue full are dropped: there is unread news
+//! in it.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use berth_sysfs::{DeviceNews, UeventStream};
+use berth_virt::HostEvent;
+use futures_core::Stream;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+
+/// Events a reader may leave unread before further ones are dropped.
+const UNREAD: usize = 16;
+
+/// Everyone who wants libvirt's events.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Subscribers(Arc<Mutex<Vec<Sender<HostEvent>>>>);
+
+impl Subscribers {
+    /// One more subscriber; dropping the receiver ends the subscription.
+    pub(crate) fn subscribe(&self) -> Receiver<HostEvent> {
+        let (sender, receiver) = mpsc::channel(UNREAD);
+        self.lock().push(sender);
+        receiver
+    }
+
+    /// Tells everyone; never waits.
+    pub(crate) fn publish(&self, event: HostEvent) {
+        self.lock().retain(|subscriber| {
+            let _ = subscriber.try_send(event);
+            !subscriber.is_closed()
+        });
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Sender<HostEvent>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the kernel's uevents belong to the stream: a host of libvirt's test driver is not this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    /// They do.
+    Heard,
+    /// They do not.
+    Ignored,
+}
+
+/// The kernel's events as they stand with one stream.
+#[derive(Debug)]
+enum Uevents {
+    /// To be opened at the first poll, which happens within the runtime.
+    Unopened,
+    Open(UeventStream),
+    /// Not wanted, or the socket failed.
+    Closed,
+}
+
+/// The stream behind [`berth_virt::HostEvents`].
+#[derive(Debug)]
+pub(crate) struct Watch {
+    libvirt: Receiver<HostEvent>,
+    kernel: Uevents,
+}
+
+impl Watch {
+    pub(crate) fn new(subscribers: &Subscribers, kernel: Kernel) -> Self {
+        Self {
+            libvirt: subscribers.subscribe(),
+            kernel: match kernel {
+                Kernel::Heard => Uevents::Unopened,
+                Kernel::Ignored => Uevents::Closed,
+            },
+        }
+    }
+
+    /// The kernel's next event. A socket that fails is given up for good, once told as [`HostEvent::Unknown`]: libvirt's
+    /// events and the periodic look remain.
+    fn poll_kernel(&mut self, context: &mut Context<'_>) -> Poll<HostEvent> {
+        if let Uevents::Unopened = self.kernel {
+            self.kernel = match UeventStream::open() {
+                Ok(stream) => Uevents::Open(stream),
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "no kernel events");
+                    Uevents::Closed
+                }
+            };
+        }
+        let Uevents::Open(stream) = &mut self.kernel else {
+            return Poll::Pending;
+        };
+        match Pin::new(stream).poll_next(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(Ok(DeviceNews::Changed(_)))) => Poll::Ready(HostEvent::Devices),
+            Poll::Ready(Some(Ok(DeviceNews::Lost))) => Poll::Ready(HostEvent::Unknown),
+            Poll::Ready(Some(Err(error))) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "kernel events ended"
+                );
+                self.kernel = Uevents::Closed;
+                Poll::Ready(HostEvent::Unknown)
+            }
+            Poll::Ready(None) => {
+                self.kernel = Uevents::Closed;
+                Poll::Ready(HostEvent::Unknown)
+            }
+        }
+    }
+}
+
+impl Stream for Watch {
+    type Item = HostEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<HostEvent>> {
+        match self.libvirt.poll_recv(context) {
+            Poll::Ready(event) => Poll::Ready(event),
+            Poll::Pending => self.poll_kernel(context).map(Some),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn events_reach_every_stream_and_the_surplus_is_dropped() {
+        let subscribers = Subscribers::default();
+        let mut first = Watch::new(&subscribers, Kernel::Ignored);
+        let second = Watch::new(&subscribers, Kernel::Ignored);
+        drop(second);
+        for _ in 0..UNREAD + 5 {
+            subscribers.publish(HostEvent::Guests);
+        }
+        drop(subscribers);
+        let mut read = 0;
+        while let Some(event) = poll_fn(|context| Pin::new(&mut first).poll_next(context)).await {
+            assert_eq!(event, HostEvent::Guests);
+            read += 1;
+        }
+        assert_eq!(read, UNREAD);
+    }
+}

@@ -1,1 +1,40 @@
 //! Typed calls over any HTTP service: a pool of connections, a unix socket or a router in this process.
+//!
+//! | noun | here |
+//! |---|---|
+//! | [`HttpService`] | where requests go: TCP and TLS, a unix socket, or a tower service in this process |
+//! | [`Auth`] | who asks, and where the service is: Keystone's session, a fixed token, or nobody |
+//! | [`Adapter`] | keystoneauth's word: one service behind an [`HttpService`], with auth, retries, request ids |
+//! | [`PlacementClient`] | Placement's calls, each pinned to the microversion it needs, in model types |
+//!
+//! Callers: the agent, the services that call each other, `berth`'s commands, the tests. Nothing else in the house knows
+//! a microversion or a token. Secrets are [`Secret`]s: they cannot be printed and cannot be serialised.
+
+mod adapter;
+mod call;
+mod dice;
+pub mod keystone;
+mod observer;
+pub mod placement;
+mod retry;
+mod transport;
+
+pub use adapter::{Adapter, AdapterOptions};
+pub use call::{CallError, Repeat, RequestLine};
+pub use dice::Dice;
+pub use keystone::{Auth, AuthError, AuthOptions, AuthType, Clock, OptionsError, Secret};
+pub use observer::{Exchange, Outcome, RequestObserver};
+pub use placement::{ConnectError, PlacementClient, PlacementError};
+pub use retry::{Delay, RetryPolicy};
+pub use transport::{DEFAULT_BODY_LIMIT, HttpService, Sent, TransportError, TransportOptions};
+
+/// What a loop does about an error: it looks at nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Disposition {
+    /// The same again later, after a backoff.
+    Retry,
+    /// What was read is out of date: read again, plan again.
+    Refresh,
+    /// Nothing that this program can do will help; somebody has to act.
+    Fatal,
+}

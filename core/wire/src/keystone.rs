@@ -3,9 +3,11 @@
 //! Callers: the client's Keystone session; the built-in identity service. The request holds secrets, so it has no `Debug`.
 
 mod catalog;
+mod errors;
 mod expiry;
 mod request;
 
 pub use catalog::{CatalogEndpoint, CatalogService, Role, TokenBody, TokenDocument};
+pub use errors::{IdentityError, IdentityErrorDocument};
 pub use expiry::{ExpiryError, parse_expiry};
 pub use request::{AuthRequest, DomainRef, Login, ProjectRef, Scope, UserRef};

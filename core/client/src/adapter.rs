@@ -1,0 +1,181 @@
+//! keystoneauth's adapter: one service behind an HTTP service, with auth, retries and request ids.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HeaderName;
+use http::{HeaderValue, Method, Response, StatusCode};
+
+use crate::call::{Link, Outgoing, Repeat, request_id};
+use crate::keystone::Renewal;
+use crate::{Auth, CallError, Dice, HttpService, RequestLine, RequestObserver, RetryPolicy};
+
+static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+static API_VERSION: HeaderName = HeaderName::from_static("openstack-api-version");
+
+/// What is put around each request.
+#[derive(Clone)]
+pub struct AdapterOptions {
+    /// How often requests are repeated.
+    pub retry: RetryPolicy,
+    /// How long one request may take (default 60 s; a reshape may take ten times as long).
+    pub timeout: Duration,
+    /// Chance for jitter and request ids; seed it to make a run repeatable.
+    pub dice: Arc<Dice>,
+    /// Who counts requests.
+    pub observer: Option<Arc<dyn RequestObserver>>,
+}
+
+impl AdapterOptions {
+    /// How long one request may take where no `timeout` is set.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+}
+
+impl Default for AdapterOptions {
+    fn default() -> Self {
+        Self {
+            retry: RetryPolicy::default(),
+            timeout: Self::DEFAULT_TIMEOUT,
+            dice: Arc::new(Dice::thrown()),
+            observer: None,
+        }
+    }
+}
+
+impl From<&crate::AuthOptions> for AdapterOptions {
+    fn from(options: &crate::AuthOptions) -> Self {
+        Self {
+            retry: options.retry(),
+            timeout: options.timeout.unwrap_or(Self::DEFAULT_TIMEOUT),
+            ..Self::default()
+        }
+    }
+}
+
+/// One OpenStack service and who asks it. Clones share connections and session.
+#[derive(Clone)]
+pub struct Adapter {
+    service_type: &'static str,
+    link: Link,
+    auth: Auth,
+}
+
+/// One call of a service's API.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// The route's template.
+    pub(crate) route: &'static str,
+    /// The path below the endpoint, with its query.
+    pub(crate) path: String,
+    /// The minor number of microversion 1.x; none sends no version.
+    pub(crate) minor: Option<u16>,
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) repeat: Repeat,
+    pub(crate) patience: u32,
+}
+
+/// An answer with the request that it answers.
+pub(crate) struct Answer {
+    pub(crate) request: RequestLine,
+    pub(crate) status: StatusCode,
+    pub(crate) request_id: String,
+    pub(crate) body: Bytes,
+}
+
+impl Adapter {
+    /// The service of this type (`placement`, `accelerator`) reached through `http`.
+    #[must_use]
+    pub fn new(
+        service_type: &'static str,
+        http: HttpService,
+        auth: Auth,
+        options: &AdapterOptions,
+    ) -> Self {
+        Self {
+            service_type,
+            link: Link::new(service_type, http, options),
+            auth,
+        }
+    }
+
+    /// The same, with somebody who counts its requests (logins are counted by the options given to [`Auth`]).
+    #[must_use]
+    pub fn with_observer(mut self, observer: Arc<dyn RequestObserver>) -> Self {
+        self.link.observing(observer);
+        self
+    }
+
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.auth
+    }
+
+    /// Sends a call; after a 401 once more with a new token, if there can be one.
+    pub(crate) async fn call(&self, call: Call) -> Result<Answer, CallError> {
+        let body = call.body.map(Bytes::from);
+        let line = RequestLine {
+            method: call.method,
+            route: call.route,
+            path: call.path,
+            id: self.link.new_id(),
+            repeat: call.repeat,
+        };
+        let mut renewals = 0;
+        loop {
+            let access = self.auth.access().await?;
+            let mut headers = Vec::with_capacity(2);
+            headers.extend(
+                access
+                    .token
+                    .clone()
+                    .map(|token| (AUTH_TOKEN.clone(), token)),
+            );
+            headers.extend(call.minor.and_then(|minor| self.version(minor)));
+            let outgoing = Outgoing {
+                method: line.method.clone(),
+                route: line.route,
+                url: format!("{}{}", access.endpoint.as_str(), line.path),
+                headers,
+                body: body.clone(),
+                repeat: line.repeat,
+                patience: call.patience,
+                id: line.id.clone(),
+            };
+            let answer = match self.link.send(&outgoing).await {
+                Ok(answer) => answer,
+                Err(reason) => return Err(lost(line, reason)),
+            };
+            let refused = answer.status() == StatusCode::UNAUTHORIZED && renewals == 0;
+            if refused && matches!(self.auth.refused(&access), Renewal::Possible) {
+                renewals += 1;
+                continue;
+            }
+            return Ok(answered(line, answer));
+        }
+    }
+
+    fn version(&self, minor: u16) -> Option<(HeaderName, HeaderValue)> {
+        let value = HeaderValue::from_str(&format!("{} 1.{minor}", self.service_type)).ok()?;
+        Some((API_VERSION.clone(), value))
+    }
+}
+
+fn lost(line: RequestLine, reason: crate::TransportError) -> CallError {
+    let unknown = line.repeat == Repeat::Once && reason.sent() == crate::Sent::Perhaps;
+    let request = Box::new(line);
+    if unknown {
+        CallError::AnswerLost { request, reason }
+    } else {
+        CallError::Transport { request, reason }
+    }
+}
+
+fn answered(request: RequestLine, answer: Response<Bytes>) -> Answer {
+    let request_id = request_id(&answer);
+    Answer {
+        request,
+        status: answer.status(),
+        request_id,
+        body: answer.into_body(),
+    }
+}

@@ -1,0 +1,248 @@
+//! One request on the wire: its id, its time limit, its log line, its repetitions, its count.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request, Response, header};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::keystone::AuthError;
+use crate::{
+    AdapterOptions, Dice, Disposition, Exchange, HttpService, Outcome, RequestObserver,
+    RetryPolicy, Sent, TransportError,
+};
+
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
+
+/// Whether a request whose fate is unknown may be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Repeat {
+    /// It may: reading, or writing the same twice comes to the same.
+    Safe,
+    /// It may not: the caller reads what came of it and decides.
+    Once,
+}
+
+/// The request of an error or an answer: enough to find it in the service's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestLine {
+    /// The method.
+    pub method: Method,
+    /// The route's template.
+    pub route: &'static str,
+    /// The path as it was sent, with its query.
+    pub path: String,
+    /// The request id that was sent along (`X-OpenStack-Request-ID`).
+    pub id: String,
+    /// Whether it may be sent again when its fate is unknown.
+    pub repeat: Repeat,
+}
+
+impl fmt::Display for RequestLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A query with hundreds of UUIDs is no help to a reader.
+        let path = self.path.split('?').next().unwrap_or_default();
+        write!(f, "{} {path}", self.method)
+    }
+}
+
+/// A call that got no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// There was no token or no endpoint to ask with.
+    #[error(transparent)]
+    Auth(#[from] AuthError),
+    /// The request was not carried out, or it is safe to send it again.
+    #[error("{request} got no answer: {reason}")]
+    Transport {
+        /// The request.
+        request: Box<RequestLine>,
+        /// Why.
+        reason: TransportError,
+    },
+    /// The request may have been carried out, and must not simply be sent again.
+    #[error(
+        "the answer to {request} was lost: {reason}; whether it was carried out has to be read"
+    )]
+    AnswerLost {
+        /// The request.
+        request: Box<RequestLine>,
+        /// Why.
+        reason: TransportError,
+    },
+}
+
+impl CallError {
+    /// What a loop does about it.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            Self::Auth(error) => error.disposition(),
+            Self::Transport { reason, .. } if reason.is_passing() => Disposition::Retry,
+            Self::Transport { .. } => Disposition::Fatal,
+            Self::AnswerLost { .. } => Disposition::Refresh,
+        }
+    }
+}
+
+/// A request ready to be sent, as often as it takes.
+pub(crate) struct Outgoing {
+    pub(crate) method: Method,
+    pub(crate) route: &'static str,
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) body: Option<Bytes>,
+    pub(crate) repeat: Repeat,
+    /// How many times the usual time limit it may take.
+    pub(crate) patience: u32,
+    pub(crate) id: String,
+}
+
+/// An HTTP service with what is put around each request to it.
+#[derive(Clone)]
+pub(crate) struct Link {
+    service: Arc<str>,
+    http: HttpService,
+    dice: Arc<Dice>,
+    observer: Option<Arc<dyn RequestObserver>>,
+    retry: RetryPolicy,
+    timeout: Duration,
+}
+
+impl Link {
+    pub(crate) fn new(service: &str, http: HttpService, options: &AdapterOptions) -> Self {
+        Self {
+            service: service.into(),
+            http,
+            dice: Arc::clone(&options.dice),
+            observer: options.observer.clone(),
+            retry: options.retry.clone(),
+            timeout: options.timeout,
+        }
+    }
+
+    pub(crate) fn observing(&mut self, observer: Arc<dyn RequestObserver>) {
+        self.observer = Some(observer);
+    }
+
+    pub(crate) fn new_id(&self) -> String {
+        self.dice.request_id()
+    }
+
+    /// Sends, and repeats within the policy: what never arrived always, what may have arrived only if that is safe.
+    pub(crate) async fn send(&self, request: &Outgoing) -> Result<Response<Bytes>, TransportError> {
+        let (mut unconnected, mut refused) = (0, 0);
+        loop {
+            let pause = match self.exchange(request).await {
+                Ok(answer) => {
+                    refused += 1;
+                    let asked = retry_after(&answer);
+                    let pause =
+                        self.retry
+                            .after_status(answer.status(), refused, asked, &self.dice);
+                    match pause.filter(|_| request.repeat == Repeat::Safe) {
+                        Some(pause) => pause,
+                        None => return Ok(answer),
+                    }
+                }
+                Err(error) => {
+                    unconnected += 1;
+                    let safe = request.repeat == Repeat::Safe || error.sent() == Sent::No;
+                    let pause = self.retry.after_connect(unconnected, &self.dice);
+                    match pause.filter(|_| safe && error.is_passing()) {
+                        Some(pause) => pause,
+                        None => return Err(error),
+                    }
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    async fn exchange(&self, outgoing: &Outgoing) -> Result<Response<Bytes>, TransportError> {
+        let request = build(outgoing)?;
+        let sent_bytes = request.body().len();
+        let after = self.timeout.saturating_mul(outgoing.patience);
+        let start = Instant::now();
+        let result = match timeout(after, self.http.send(request)).await {
+            Ok(result) => result,
+            Err(_) => Err(TransportError::Timeout { after }),
+        };
+        self.tell(outgoing, sent_bytes, start.elapsed(), &result);
+        result
+    }
+
+    fn tell(
+        &self,
+        request: &Outgoing,
+        sent_bytes: usize,
+        duration: Duration,
+        result: &Result<Response<Bytes>, TransportError>,
+    ) {
+        let (service, method, route) = (&*self.service, &request.method, request.route);
+        let (outcome, received_bytes) = match result {
+            Ok(answer) => {
+                let status = answer.status();
+                tracing::debug!(
+                    service, %method, route, status = status.as_u16(), ?duration,
+                    request_id = %request.id, answer_request_id = %request_id(answer), "answered"
+                );
+                (Outcome::Answered(status), answer.body().len())
+            }
+            Err(error) => {
+                tracing::debug!(service, %method, route, %error, ?duration, request_id = %request.id, "no answer");
+                (Outcome::Failed(error.kind()), 0)
+            }
+        };
+        if let Some(observer) = &self.observer {
+            observer.observed(&Exchange {
+                service,
+                method,
+                route,
+                outcome,
+                sent_bytes,
+                received_bytes,
+                duration,
+            });
+        }
+    }
+}
+
+fn build(outgoing: &Outgoing) -> Result<Request<Bytes>, TransportError> {
+    let mut request = Request::builder()
+        .method(outgoing.method.clone())
+        .uri(&outgoing.url)
+        .header(&REQUEST_ID, &outgoing.id)
+        .header(header::ACCEPT, "application/json")
+        .header(
+            header::USER_AGENT,
+            concat!("berth/", env!("CARGO_PKG_VERSION")),
+        );
+    if outgoing.body.is_some() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    for (name, value) in &outgoing.headers {
+        request = request.header(name, value);
+    }
+    request
+        .body(outgoing.body.clone().unwrap_or_default())
+        .map_err(|error| TransportError::Unsendable {
+            reason: error.to_string(),
+        })
+}
+
+/// The answer's request id, `-` where it has none.
+pub(crate) fn request_id(answer: &Response<Bytes>) -> String {
+    let id = answer
+        .headers()
+        .get(&REQUEST_ID)
+        .and_then(|id| id.to_str().ok());
+    id.map_or_else(|| "-".to_owned(), |id| id.chars().take(80).collect())
+}
+
+fn retry_after(answer: &Response<Bytes>) -> Option<Duration> {
+    let seconds = answer.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
+}

@@ -1,0 +1,318 @@
+//! A session with Keystone: one token for all, renewed before it ends, by one request however many wait for it.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use berth_wire::keystone::{
+    AuthRequest, CatalogService, DomainRef, IdentityErrorDocument, Login, ProjectRef, Scope,
+    TokenDocument, UserRef, parse_expiry,
+};
+use berth_wire::{BodyError, decode, encode};
+use http::{HeaderValue, Method, StatusCode};
+use tokio::sync::Mutex;
+
+use super::target::BaseUrl;
+use super::{AuthError, AuthOptions, AuthType, Secret};
+use crate::call::{Link, Outgoing, Repeat, request_id};
+
+/// The wall clock, given in so that a test can move it.
+pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// The machine's wall clock.
+#[must_use]
+pub fn system_clock() -> Clock {
+    Arc::new(SystemTime::now)
+}
+
+/// A token is renewed this long before it ends, or in the last fifth of a shorter life.
+const EARLY: Duration = Duration::from_secs(300);
+/// After a failed early renewal the old token serves on for this long before the next attempt.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
+const ROUTE: &str = "/v3/auth/tokens";
+
+/// A token and what came with it.
+pub(super) struct Token {
+    pub(super) header: HeaderValue,
+    pub(super) catalog: Vec<CatalogService>,
+    expires_at: SystemTime,
+    renew_at: SystemTime,
+}
+
+pub(super) struct Session {
+    link: Link,
+    url: BaseUrl,
+    options: AuthOptions,
+    clock: Clock,
+    current: RwLock<Option<Arc<Token>>>,
+    login: Mutex<()>,
+}
+
+impl Session {
+    /// `url` is the checked `auth_url` of the options.
+    pub(super) fn new(link: Link, url: &BaseUrl, options: AuthOptions, clock: Clock) -> Self {
+        Self {
+            link,
+            url: url.v3(),
+            options,
+            clock,
+            current: RwLock::new(None),
+            login: Mutex::new(()),
+        }
+    }
+
+    /// A token that is good for some while yet.
+    pub(super) async fn token(&self) -> Result<Arc<Token>, AuthError> {
+        let held = self.held();
+        if let Some(token) = held
+            .as_ref()
+            .filter(|token| (self.clock)() < token.renew_at)
+        {
+            return Ok(Arc::clone(token));
+        }
+        // While somebody renews a token that still serves, the others go on with it.
+        let usable = held.filter(|token| (self.clock)() < token.expires_at);
+        let _turn = match (usable.is_some(), self.login.try_lock()) {
+            (_, Ok(turn)) => turn,
+            (true, Err(_)) if let Some(token) = usable => return Ok(token),
+            (_, Err(_)) => self.login.lock().await,
+        };
+        if let Some(token) = self.held().filter(|token| (self.clock)() < token.renew_at) {
+            return Ok(token);
+        }
+        let token = match (self.ask().await, usable) {
+            (Ok(token), _) => Arc::new(token),
+            (Err(error), Some(old)) if error.disposition() == crate::Disposition::Retry => {
+                tracing::debug!(%error, "the token could not be renewed early; it serves on");
+                let renew_at = ((self.clock)() + RENEWAL_PAUSE).min(old.expires_at);
+                Arc::new(Token {
+                    header: old.header.clone(),
+                    catalog: old.catalog.clone(),
+                    renew_at,
+                    ..*old
+                })
+            }
+            (Err(error), _) => return Err(error),
+        };
+        self.hold(Some(Arc::clone(&token)));
+        Ok(token)
+    }
+
+    /// The service did not accept this token: the next call asks Keystone for another.
+    pub(super) fn refused(&self, token: &Arc<Token>) {
+        if self.held().is_some_and(|held| held.header == token.header) {
+            self.hold(None);
+        }
+    }
+
+    fn held(&self) -> Option<Arc<Token>> {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn hold(&self, token: Option<Arc<Token>>) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    async fn ask(&self) -> Result<Token, AuthError> {
+        let url = format!("{}/auth/tokens", self.url.as_str());
+        let (login, scope) = (login(&self.options), scope(&self.options));
+        let request = Outgoing {
+            method: Method::POST,
+            route: ROUTE,
+            url: url.clone(),
+            headers: Vec::new(),
+            body: Some(encode(&AuthRequest::new(login, scope)).into()),
+            repeat: Repeat::Safe,
+            patience: 1,
+            id: self.link.new_id(),
+        };
+        let answer = self
+            .link
+            .send(&request)
+            .await
+            .map_err(|reason| AuthError::Transport {
+                url: url.clone(),
+                reason,
+            })?;
+        let status = answer.status();
+        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+            let request_id = request_id(&answer);
+            return Err(AuthError::Unavailable {
+                url,
+                status: status.as_u16(),
+                request_id,
+            });
+        }
+        if !status.is_success() {
+            let document = decode::<IdentityErrorDocument>(answer.body());
+            return Err(AuthError::Refused {
+                account: account(&self.options),
+                status: status.as_u16(),
+                request_id: request_id(&answer),
+                message: document
+                    .map_or_else(|_| "no reason given".to_owned(), |d| d.error.message),
+                mend: mend(status, &self.options),
+                url,
+            });
+        }
+        self.read(&answer)
+            .map_err(|reason| AuthError::Malformed { url, reason })
+    }
+
+    fn read(&self, answer: &http::Response<bytes::Bytes>) -> Result<Token, BodyError> {
+        let subject = answer.headers().get("x-subject-token");
+        let mut header = subject
+            .cloned()
+            .ok_or_else(|| BodyError::field("X-Subject-Token", "the header is missing"))?;
+        header.set_sensitive(true);
+        let token = decode::<TokenDocument>(answer.body())?.token;
+        let expires_at = parse_expiry(&token.expires_at)
+            .map_err(|error| BodyError::field("token.expires_at", error))?;
+        let now = (self.clock)();
+        let life = expires_at.duration_since(now).unwrap_or_default();
+        let renew_at = now + (life - EARLY.min(life / 5));
+        Ok(Token {
+            header,
+            catalog: token.catalog,
+            expires_at,
+            renew_at,
+        })
+    }
+}
+
+fn login(options: &AuthOptions) -> Login<'_> {
+    match options.auth_type {
+        Some(AuthType::ApplicationCredential) => Login::ApplicationCredential {
+            id: options.application_credential_id.as_deref(),
+            name: match options.application_credential_id {
+                Some(_) => None,
+                None => options.application_credential_name.as_deref(),
+            },
+            user: options
+                .application_credential_id
+                .is_none()
+                .then(|| user(options)),
+            secret: revealed(&options.application_credential_secret),
+        },
+        Some(AuthType::Token) => Login::Token {
+            id: revealed(&options.token),
+        },
+        _ => Login::Password {
+            user: user(options),
+            password: revealed(&options.password),
+        },
+    }
+}
+
+fn revealed(secret: &Option<Secret>) -> &str {
+    secret.as_ref().map_or("", Secret::reveal)
+}
+
+fn scope(options: &AuthOptions) -> Scope<'_> {
+    if options.auth_type == Some(AuthType::ApplicationCredential) {
+        return Scope::Unscoped;
+    }
+    if options.system_scope.is_some() {
+        return Scope::System;
+    }
+    let domain = || {
+        domain(
+            options,
+            &options.project_domain_id,
+            &options.project_domain_name,
+        )
+    };
+    match (&options.project_id, &options.project_name) {
+        (Some(id), _) => Scope::Project(ProjectRef {
+            id: Some(id),
+            name: None,
+            domain: None,
+        }),
+        (None, Some(name)) => Scope::Project(ProjectRef {
+            id: None,
+            name: Some(name),
+            domain: domain(),
+        }),
+        (None, None) => Scope::Unscoped,
+    }
+}
+
+fn user(options: &AuthOptions) -> UserRef<'_> {
+    match &options.user_id {
+        Some(id) => UserRef {
+            id: Some(id),
+            name: None,
+            domain: None,
+        },
+        None => UserRef {
+            id: None,
+            name: options.username.as_deref(),
+            domain: domain(options, &options.user_domain_id, &options.user_domain_name),
+        },
+    }
+}
+
+fn domain<'a>(
+    options: &'a AuthOptions,
+    id: &'a Option<String>,
+    name: &'a Option<String>,
+) -> Option<DomainRef<'a>> {
+    let own = id
+        .as_deref()
+        .map(DomainRef::Id)
+        .or(name.as_deref().map(DomainRef::Name));
+    let id = || options.default_domain_id.as_deref().map(DomainRef::Id);
+    own.or_else(id)
+        .or_else(|| options.default_domain_name.as_deref().map(DomainRef::Name))
+}
+
+/// Who asks, for error sentences.
+fn account(options: &AuthOptions) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let who = match options.auth_type {
+        Some(AuthType::ApplicationCredential) => {
+            let named = options
+                .application_credential_id
+                .as_ref()
+                .or(options.application_credential_name.as_ref());
+            format!(
+                "application credential {}",
+                named.cloned().unwrap_or_default()
+            )
+        }
+        Some(AuthType::Token) => "the token".to_owned(),
+        _ => format!(
+            "user {}",
+            text(&options.user_id.clone().or(options.username.clone()))
+        ),
+    };
+    match (
+        options
+            .project_name
+            .as_ref()
+            .or(options.project_id.as_ref()),
+        &options.system_scope,
+    ) {
+        (Some(project), _) => format!("{who} in project {project}"),
+        (None, Some(_)) => format!("{who} for the system"),
+        (None, None) => who,
+    }
+}
+
+fn mend(status: StatusCode, options: &AuthOptions) -> &'static str {
+    if status != StatusCode::UNAUTHORIZED {
+        return "check auth_url";
+    }
+    match options.auth_type {
+        Some(AuthType::ApplicationCredential) => {
+            "check application_credential_id and application_credential_secret, and whether the credential has expired"
+        }
+        Some(AuthType::Token) => "the token has expired or was revoked; give a new one",
+        _ => {
+            "check username, password, the domains and the project, and that the user has a role in that project \
+             (openstack role assignment list --names)"
+        }
+    }
+}

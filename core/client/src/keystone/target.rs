@@ -1,0 +1,256 @@
+//! Finding a service in the catalog.
+
+use berth_wire::keystone::CatalogService;
+
+use super::{AuthError, AuthOptions, Interface};
+
+/// A URL to which paths are appended: `http` or `https`, a host, perhaps a prefix; no slash at the end, no query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BaseUrl(String);
+
+impl BaseUrl {
+    pub(crate) fn new(url: &str) -> Option<Self> {
+        let url = url.trim().trim_end_matches('/');
+        let parsed: http::Uri = url.parse().ok()?;
+        let host = parsed.host().is_some_and(|host| !host.is_empty());
+        let scheme = matches!(parsed.scheme_str(), Some("http" | "https"));
+        (host && scheme && parsed.query().is_none()).then(|| Self(url.to_owned()))
+    }
+
+    /// Keystone's v3 API under an `auth_url` that may or may not name the version.
+    pub(crate) fn v3(&self) -> Self {
+        let bare = self.0.strip_suffix("/v2.0").unwrap_or(&self.0);
+        let bare = bare.strip_suffix("/v3").unwrap_or(bare);
+        Self(format!("{bare}/v3"))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Which endpoint of the catalog is meant.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    service_type: String,
+    service_name: Option<String>,
+    region: Option<String>,
+    interfaces: Vec<Interface>,
+    fixed: Option<BaseUrl>,
+}
+
+impl Target {
+    pub(super) fn of(options: &AuthOptions) -> Self {
+        Self {
+            service_type: options.service_type.clone(),
+            service_name: options.service_name.clone(),
+            region: options.region_name.clone(),
+            interfaces: options.valid_interfaces.clone(),
+            fixed: options.fixed_endpoint().and_then(BaseUrl::new),
+        }
+    }
+
+    /// The endpoint of the first interface, in order of preference, that the region has.
+    pub(super) fn endpoint(&self, catalog: &[CatalogService]) -> Result<BaseUrl, AuthError> {
+        if let Some(fixed) = &self.fixed {
+            return Ok(fixed.clone());
+        }
+        let url = self.interfaces.iter().find_map(|interface| {
+            let wanted = |name: &str| name.parse() == Ok(*interface);
+            self.endpoints(catalog)
+                .find(|e| wanted(&e.interface))
+                .map(|e| e.url.as_str())
+        });
+        let url = url.ok_or_else(|| self.absent(catalog))?;
+        BaseUrl::new(url).ok_or_else(|| AuthError::BadEndpoint {
+            service_type: self.service_type.clone(),
+            url: url.chars().take(200).collect(),
+        })
+    }
+
+    fn services<'c>(
+        &self,
+        catalog: &'c [CatalogService],
+    ) -> impl Iterator<Item = &'c CatalogService> {
+        catalog.iter().filter(|service| {
+            service.service_type == self.service_type
+                && (self.service_name.is_none() || service.name == self.service_name)
+        })
+    }
+
+    fn endpoints<'c>(
+        &self,
+        catalog: &'c [CatalogService],
+    ) -> impl Iterator<Item = &'c berth_wire::keystone::CatalogEndpoint> {
+        let region = self.region.as_deref();
+        self.services(catalog)
+            .flat_map(|service| &service.endpoints)
+            .filter(move |endpoint| region.is_none() || endpoint.region() == region)
+    }
+
+    fn absent(&self, catalog: &[CatalogService]) -> AuthError {
+        let mut offered: Vec<String> = self
+            .services(catalog)
+            .flat_map(|service| &service.endpoints)
+            .map(|endpoint| {
+                format!(
+                    "{} in {}",
+                    endpoint.interface,
+                    endpoint.region().unwrap_or("no region")
+                )
+            })
+            .collect();
+        if offered.is_empty() {
+            offered = catalog
+                .iter()
+                .map(|service| format!("service type {}", service.service_type))
+                .collect();
+        }
+        offered.sort();
+        offered.dedup();
+        let interfaces: Vec<_> = self
+            .interfaces
+            .iter()
+            .map(|interface| interface.as_str())
+            .collect();
+        let region = self
+            .region
+            .as_ref()
+            .map_or_else(String::new, |region| format!(" in region {region}"));
+        AuthError::NoEndpoint {
+            wanted: format!(
+                "{} ({}){region}",
+                self.service_type,
+                interfaces.join(" or ")
+            ),
+            offered: if offered.is_empty() {
+                "nothing".to_owned()
+            } else {
+                offered.join(", ")
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_wire::keystone::CatalogEndpoint;
+
+    fn endpoint(interface: &str, region: &str, url: &str) -> CatalogEndpoint {
+        CatalogEndpoint {
+            interface: interface.into(),
+            region_id: None,
+            region: Some(region.into()),
+            url: url.into(),
+        }
+    }
+
+    fn catalog() -> Vec<CatalogService> {
+        let service = |service_type: &str, name: &str, endpoints| CatalogService {
+            service_type: service_type.into(),
+            name: Some(name.into()),
+            endpoints,
+        };
+        vec![
+            service(
+                "compute",
+                "nova",
+                vec![endpoint("public", "one", "http://nova")],
+            ),
+            service(
+                "placement",
+                "placement",
+                vec![
+                    endpoint("public", "one", "https://api.one/placement/"),
+                    endpoint("internal", "two", "http://two:8778"),
+                    endpoint("public", "two", "https://api.two/placement"),
+                ],
+            ),
+            service(
+                "placement",
+                "extracted",
+                vec![endpoint("admin", "one", "not a url")],
+            ),
+        ]
+    }
+
+    fn find(change: impl FnOnce(&mut AuthOptions)) -> Result<String, AuthError> {
+        let mut options = AuthOptions::for_service("placement");
+        change(&mut options);
+        Target::of(&options)
+            .endpoint(&catalog())
+            .map(|url| url.as_str().to_owned())
+    }
+
+    #[test]
+    fn interface_region_and_name_choose_the_endpoint() {
+        assert_eq!(find(|_| {}).unwrap(), "http://two:8778");
+        assert_eq!(
+            find(|o| o.region_name = Some("one".into())).unwrap(),
+            "https://api.one/placement"
+        );
+        assert_eq!(
+            find(|o| o.valid_interfaces = vec![Interface::Public]).unwrap(),
+            "https://api.one/placement"
+        );
+        assert_eq!(
+            find(|o| o.endpoint_override = Some("http://fixed/".into())).unwrap(),
+            "http://fixed"
+        );
+        assert_eq!(
+            find(|o| o.service_type = "compute".into()).unwrap(),
+            "http://nova"
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_said_with_what_is() {
+        let error = find(|o| o.region_name = Some("three".into()))
+            .unwrap_err()
+            .to_string();
+        insta::assert_snapshot!(error, @"");
+        let error = find(|o| o.service_type = "accelerator".into())
+            .unwrap_err()
+            .to_string();
+        insta::assert_snapshot!(error, @"");
+        let error = find(|o| o.valid_interfaces = vec![Interface::Admin])
+            .unwrap_err()
+            .to_string();
+        insta::assert_snapshot!(error, @"");
+    }
+
+    #[test]
+    fn base_urls_are_http_with_a_host() {
+        for (text, url) in [
+            ("http://127.0.0.1:8778", Some("http://127.0.0.1:8778")),
+            ("https://host/identity/", Some("https://host/identity")),
+            (" http://host ", Some("http://host")),
+            ("ftp://host", None),
+            ("host:5000", None),
+            ("/v3", None),
+            ("http://", None),
+            ("http://host?x=1", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                BaseUrl::new(text).as_ref().map(BaseUrl::as_str),
+                url,
+                "{text}"
+            );
+        }
+        for url in [
+            "http://h",
+            "http://h/",
+            "http://h/v3",
+            "http://h/v3/",
+            "http://h/v2.0",
+        ] {
+            assert_eq!(
+                BaseUrl::new(url).unwrap().v3().as_str(),
+                "http://h/v3",
+                "{url}"
+            );
+        }
+    }
+}

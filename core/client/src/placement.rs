@@ -1,0 +1,236 @@
+//! Placement's calls in model types. Every call pins the microversion it needs ([`pins`]) and sends one request, except
+//! where its documentation says so; nothing is discovered unless asked.
+//!
+//! | file | calls |
+//! |---|---|
+//! | `providers` | the tree, one provider, sharing providers, create, rename, delete |
+//! | `inventories` | inventories, usages |
+//! | `names` | traits and resource classes, aggregates of a provider |
+//! | `allocations` | of a provider, of a consumer, and the writes that tests and tools need |
+//! | `reshape` | POST /reshaper |
+
+mod allocations;
+mod error;
+mod inventories;
+mod names;
+mod providers;
+mod reading;
+mod reshape;
+
+use std::sync::Arc;
+
+use berth_model::Generation;
+use berth_wire::BodyError;
+use berth_wire::placement::VersionDocument;
+use http::Method;
+use serde::de::DeserializeOwned;
+
+pub use allocations::TypedAllocations;
+pub use error::{PlacementError, Refusal};
+
+use crate::adapter::{Answer, Call};
+use crate::call::Repeat;
+use crate::keystone::system_clock;
+use crate::{
+    Adapter, AdapterOptions, Auth, AuthOptions, HttpService, OptionsError, RequestObserver,
+    TransportError,
+};
+
+/// The microversions that calls pin: the lowest with the fields that a call needs. Writes ask for 1.23 at least, because
+/// only from there on does a refusal carry its code; any Placement that can reshape (1.30) has all but the last two.
+pub mod pins {
+    /// The tree, providers by name and UUID: parents and `in_tree`.
+    pub const PROVIDERS: u16 = 14;
+    /// Sharing providers: `required` on providers.
+    pub const SHARING: u16 = 18;
+    /// Create (answers with the provider from 1.20), rename, delete.
+    pub const PROVIDER_WRITES: u16 = 23;
+    /// Inventories: reserved may equal total.
+    pub const INVENTORIES: u16 = 26;
+    /// Traits, and traits of a provider.
+    pub const TRAITS: u16 = 6;
+    /// The same, written.
+    pub const TRAIT_WRITES: u16 = 23;
+    /// Aggregates with the provider's generation.
+    pub const AGGREGATES: u16 = 19;
+    /// The same, written.
+    pub const AGGREGATE_WRITES: u16 = 23;
+    /// The list of classes.
+    pub const CLASSES: u16 = 2;
+    /// PUT of a class creates or confirms (from 1.7).
+    pub const CLASS_WRITES: u16 = 23;
+    /// Usages of a provider.
+    pub const USAGES: u16 = 14;
+    /// Allocations with the consumer's generation.
+    pub const ALLOCATIONS: u16 = 28;
+    /// POST /reshaper.
+    pub const RESHAPER: u16 = 30;
+    /// Another parent for a provider.
+    pub const REPARENT: u16 = 37;
+    /// Allocations with the consumer's type.
+    pub const CONSUMER_TYPES: u16 = 38;
+}
+
+/// A value with the generation of its provider at which it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered<T> {
+    /// The provider's generation.
+    pub generation: Generation,
+    /// The value.
+    pub value: T,
+}
+
+/// What came of a delete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deleted {
+    /// It is gone now.
+    Deleted,
+    /// It was not there.
+    AlreadyGone,
+}
+
+/// A client that cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// Options are missing or contradictory.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// A certificate or key file cannot be used.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+}
+
+/// Placement, wherever it is. Clones share connections and session.
+#[derive(Clone)]
+pub struct PlacementClient {
+    adapter: Adapter,
+    uuids_per_request: usize,
+}
+
+impl PlacementClient {
+    /// How many aggregates one request names (`sharing_providers_max_uuids_per_request`).
+    pub const UUIDS_PER_REQUEST: usize = 200;
+
+    /// Placement through `http`.
+    #[must_use]
+    pub fn new(http: HttpService, auth: Auth, options: &AdapterOptions) -> Self {
+        Self {
+            adapter: Adapter::new("placement", http, auth, options),
+            uuids_per_request: Self::UUIDS_PER_REQUEST,
+        }
+    }
+
+    /// Placement over the network, all by the options. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// Options are missing or contradictory, or a file they name cannot be used.
+    pub fn from_options(
+        options: &AuthOptions,
+        observer: Option<Arc<dyn RequestObserver>>,
+    ) -> Result<Self, ConnectError> {
+        options.check()?;
+        let http = HttpService::network(&options.transport())?;
+        Ok(Self::from_options_over(http, options, observer)?)
+    }
+
+    /// The same through a given service: a decorated one, or a unix socket.
+    ///
+    /// # Errors
+    /// Options are missing or contradictory.
+    pub fn from_options_over(
+        http: HttpService,
+        options: &AuthOptions,
+        observer: Option<Arc<dyn RequestObserver>>,
+    ) -> Result<Self, OptionsError> {
+        let adapter = AdapterOptions {
+            observer,
+            ..AdapterOptions::from(options)
+        };
+        let auth = Auth::from_options(options, &http, system_clock(), &adapter)?;
+        Ok(Self::new(http, auth, &adapter))
+    }
+
+    /// The same, with somebody who counts its requests.
+    #[must_use]
+    pub fn with_observer(self, observer: Arc<dyn RequestObserver>) -> Self {
+        Self {
+            adapter: self.adapter.with_observer(observer),
+            ..self
+        }
+    }
+
+    /// The same, naming at most this many aggregates per request (at least 1).
+    #[must_use]
+    pub fn with_uuids_per_request(self, uuids: usize) -> Self {
+        Self {
+            uuids_per_request: uuids.max(1),
+            ..self
+        }
+    }
+
+    /// GET /: the microversions that this Placement speaks.
+    ///
+    /// # Errors
+    /// No answer, or not Placement's.
+    pub async fn version_document(&self) -> Result<VersionDocument, PlacementError> {
+        self.parse(read("/", "/".to_owned(), None), "a version document", Ok)
+            .await
+    }
+
+    async fn ask(&self, call: Call) -> Result<Answer, PlacementError> {
+        Ok(self.adapter.call(call).await?)
+    }
+
+    /// Sends a call whose answer has no body that matters.
+    async fn done(&self, call: Call) -> Result<(), PlacementError> {
+        let answer = self.ask(call).await?;
+        reading::done(answer)
+            .map(drop)
+            .map_err(|error| self.told(error))
+    }
+
+    /// Sends a call and reads its answer.
+    async fn parse<T: DeserializeOwned, V>(
+        &self,
+        call: Call,
+        expected: &'static str,
+        into: impl FnOnce(T) -> Result<V, BodyError>,
+    ) -> Result<V, PlacementError> {
+        let answer = self.ask(call).await?;
+        reading::parsed(answer, expected, into).map_err(|error| self.told(error))
+    }
+
+    /// The error with the account, which a missing role's mend names.
+    fn told(&self, error: PlacementError) -> PlacementError {
+        error.asked_by(&self.adapter.auth().account())
+    }
+}
+
+/// A GET.
+fn read(route: &'static str, path: String, minor: impl Into<Option<u16>>) -> Call {
+    let minor = minor.into();
+    Call {
+        method: Method::GET,
+        route,
+        path,
+        minor,
+        body: None,
+        repeat: Repeat::Safe,
+        patience: 1,
+    }
+}
+
+/// A PUT or DELETE: doing it twice comes to the same, or is refused by the generation.
+fn write(
+    method: Method,
+    route: &'static str,
+    path: String,
+    minor: u16,
+    body: Option<Vec<u8>>,
+) -> Call {
+    Call {
+        method,
+        body,
+        ..read(route, path, minor)
+    }
+}

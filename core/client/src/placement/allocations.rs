@@ -1,0 +1,146 @@
+//! Allocations: of a provider, of a consumer. The writes are for tests and tools: the agent never claims or frees.
+
+use std::collections::BTreeMap;
+
+use berth_model::{ConsumerAllocations, ConsumerUuid, ProviderUuid, ResourceClass};
+use berth_wire::encode;
+use berth_wire::placement::{AllocationsOfConsumer, AllocationsOfProvider, PutAllocations};
+use http::Method;
+
+use super::{Answered, Deleted, PlacementClient, PlacementError, pins, read, write};
+
+const ONE: &str = "/allocations/{consumer}";
+const OF_PROVIDER: &str = "/resource_providers/{uuid}/allocations";
+const EXPECTED: &str = "a consumer's allocations";
+
+/// A consumer's allocations with its type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypedAllocations {
+    /// What it holds.
+    pub allocations: ConsumerAllocations,
+    /// `INSTANCE`, `MIGRATION`, …; `unknown` where none was ever given.
+    pub consumer_type: String,
+}
+
+impl PlacementClient {
+    /// What each consumer holds of a provider, by class.
+    ///
+    /// # Errors
+    /// No answer, a refusal (the provider is gone), or an answer that has no allocations.
+    pub async fn provider_allocations(
+        &self,
+        uuid: ProviderUuid,
+    ) -> Result<Answered<BTreeMap<ConsumerUuid, BTreeMap<ResourceClass, u64>>>, PlacementError>
+    {
+        let call = read(
+            OF_PROVIDER,
+            format!("/resource_providers/{uuid}/allocations"),
+            pins::ALLOCATIONS,
+        );
+        self.parse(
+            call,
+            "a provider's allocations",
+            |body: AllocationsOfProvider| {
+                let generation =
+                    berth_model::Generation::answered(body.resource_provider_generation);
+                Ok(Answered {
+                    generation,
+                    value: body.by_consumer()?,
+                })
+            },
+        )
+        .await
+    }
+
+    /// All that a consumer holds, on whichever provider; none where it holds nothing or does not exist.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that has no allocations.
+    pub async fn allocations(
+        &self,
+        consumer: ConsumerUuid,
+    ) -> Result<Option<ConsumerAllocations>, PlacementError> {
+        let call = read(ONE, format!("/allocations/{consumer}"), pins::ALLOCATIONS);
+        self.parse(call, EXPECTED, AllocationsOfConsumer::into_allocations)
+            .await
+    }
+
+    /// The same with the consumer's type; needs microversion 1.38.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that has no allocations.
+    pub async fn typed_allocations(
+        &self,
+        consumer: ConsumerUuid,
+    ) -> Result<Option<TypedAllocations>, PlacementError> {
+        let call = read(
+            ONE,
+            format!("/allocations/{consumer}"),
+            pins::CONSUMER_TYPES,
+        );
+        self.parse(call, EXPECTED, |mut body: AllocationsOfConsumer| {
+            let consumer_type = body
+                .consumer_type
+                .take()
+                .unwrap_or_else(|| "unknown".to_owned());
+            let allocations = body.into_allocations()?;
+            Ok(allocations.map(|allocations| TypedAllocations {
+                allocations,
+                consumer_type,
+            }))
+        })
+        .await
+    }
+
+    /// Replaces all that a consumer holds, if its generation still is the one in `allocations` (none: it must not exist).
+    ///
+    /// # Errors
+    /// No answer, or a refusal (another generation; [`PlacementError::Refused`] where it does not fit).
+    pub async fn put_allocations(
+        &self,
+        consumer: ConsumerUuid,
+        allocations: &ConsumerAllocations,
+    ) -> Result<(), PlacementError> {
+        let body = encode(&PutAllocations::new(allocations));
+        let path = format!("/allocations/{consumer}");
+        self.done(write(Method::PUT, ONE, path, pins::ALLOCATIONS, Some(body)))
+            .await
+    }
+
+    /// The same for a consumer of this type (`INSTANCE`, `MIGRATION`, …); needs microversion 1.38.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn put_typed_allocations(
+        &self,
+        consumer: ConsumerUuid,
+        typed: &TypedAllocations,
+    ) -> Result<(), PlacementError> {
+        let body = encode(&PutAllocations::typed(
+            &typed.allocations,
+            &typed.consumer_type,
+        ));
+        let path = format!("/allocations/{consumer}");
+        self.done(write(
+            Method::PUT,
+            ONE,
+            path,
+            pins::CONSUMER_TYPES,
+            Some(body),
+        ))
+        .await
+    }
+
+    /// Frees all that a consumer holds.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn delete_allocations(
+        &self,
+        consumer: ConsumerUuid,
+    ) -> Result<Deleted, PlacementError> {
+        let path = format!("/allocations/{consumer}");
+        self.delete(write(Method::DELETE, ONE, path, pins::ALLOCATIONS, None))
+            .await
+    }
+}

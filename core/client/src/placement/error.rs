@@ -1,0 +1,212 @@
+//! Why Placement did not do it, with what to do about it.
+
+use std::fmt;
+
+use berth_wire::BodyError;
+use berth_wire::placement::{ErrorCode, GenerationUnknown};
+use http::{Method, StatusCode};
+
+use crate::call::Repeat;
+use crate::keystone::Account;
+use crate::{CallError, Disposition, RequestLine};
+
+/// An answer that refuses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// What was asked.
+    pub request: RequestLine,
+    /// The status.
+    pub status: StatusCode,
+    /// Placement's codes, from microversion 1.23.
+    pub codes: Vec<ErrorCode>,
+    /// Placement's message, on one line.
+    pub message: String,
+    /// The answer's request id, `-` where it has none.
+    pub request_id: String,
+}
+
+impl Refusal {
+    /// Whether the refusal carries this code.
+    #[must_use]
+    pub fn has(&self, code: &ErrorCode) -> bool {
+        self.codes.contains(code)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Placement answers {} with {}",
+            self.request,
+            self.status.as_u16()
+        )?;
+        for code in &self.codes {
+            write!(f, " {code}")?;
+        }
+        write!(f, " ({})", self.request_id)?;
+        if self.message.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {}", self.message)
+        }
+    }
+}
+
+/// A call of Placement that was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementError {
+    /// There was no answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A generation was not the current one: somebody else wrote.
+    #[error("{0}; it was changed by somebody else meanwhile and has to be read again")]
+    Conflict(Box<Refusal>),
+    /// Inventory cannot go because allocations use it.
+    #[error("{0}; allocations use that inventory")]
+    InventoryInUse(Box<Refusal>),
+    /// A provider of this name or UUID exists already.
+    #[error(
+        "{0}; if this host was renamed or its compute_id file was lost, restore the file with the UUID of the existing \
+         provider (openstack resource provider list --name NAME)"
+    )]
+    NameTaken(Box<Refusal>),
+    /// The provider cannot go because consumers hold allocations on it.
+    #[error(
+        "{0}; consumers hold allocations on it (openstack resource provider show --allocations UUID)"
+    )]
+    ProviderInUse(Box<Refusal>),
+    /// The provider cannot go because it has children.
+    #[error("{0}; its children have to go first")]
+    HasChildren(Box<Refusal>),
+    /// The provider, class or trait does not exist (any more).
+    #[error("{0}; it does not exist, or not any more")]
+    NotFound(Box<Refusal>),
+    /// The account may not do this.
+    #[error("{refusal}; {}", roles(refusal, account))]
+    Forbidden {
+        /// The refusal.
+        refusal: Box<Refusal>,
+        /// The account that asked, as far as the options name it.
+        account: Account,
+    },
+    /// Placement does not accept the token, nor a new one.
+    #[error("{0}; check the auth options, and that Placement asks the same Keystone")]
+    Unauthorized(Box<Refusal>),
+    /// Placement does not speak the microversion that this call needs.
+    #[error(
+        "{refusal}; it speaks microversions {min_version} to {max_version}, which this call is not among"
+    )]
+    TooOld {
+        /// The refusal.
+        refusal: Box<Refusal>,
+        /// The lowest it speaks.
+        min_version: String,
+        /// The highest it speaks.
+        max_version: String,
+    },
+    /// Placement, or something before it, cannot answer now.
+    #[error("{0}; it is tried again")]
+    Unavailable(Box<Refusal>),
+    /// Any other refusal: the request itself is not acceptable, or does not fit.
+    #[error("{}{}", .0, hint(.0))]
+    Refused(Box<Refusal>),
+    /// The answer is not what the route promises.
+    #[error("the answer to {request} ({}, {request_id}) is not {expected}: {reason}", status.as_u16())]
+    Malformed {
+        /// What was asked.
+        request: Box<RequestLine>,
+        /// The status.
+        status: StatusCode,
+        /// The answer's request id, `-` where it has none.
+        request_id: String,
+        /// What the route promises.
+        expected: &'static str,
+        /// What is wrong with it.
+        reason: BodyError,
+    },
+    /// A reshape names a provider that was neither created nor read.
+    #[error(transparent)]
+    GenerationUnknown(#[from] GenerationUnknown),
+}
+
+impl PlacementError {
+    /// What a loop does about it.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            Self::Call(error) => error.disposition(),
+            // It may have been done behind a proxy that gave up waiting.
+            Self::Unavailable(refusal) if refusal.request.repeat == Repeat::Once => {
+                Disposition::Refresh
+            }
+            Self::Unavailable(_) => Disposition::Retry,
+            Self::Malformed { request, .. } if request.method == Method::GET => Disposition::Retry,
+            Self::Malformed { .. }
+            | Self::Conflict(_)
+            | Self::InventoryInUse(_)
+            | Self::ProviderInUse(_)
+            | Self::HasChildren(_)
+            | Self::NotFound(_)
+            | Self::GenerationUnknown(_) => Disposition::Refresh,
+            Self::NameTaken(_)
+            | Self::Forbidden { .. }
+            | Self::Unauthorized(_)
+            | Self::TooOld { .. }
+            | Self::Refused(_) => Disposition::Fatal,
+        }
+    }
+
+    /// The refusing answer, where there was one.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Conflict(refusal)
+            | Self::InventoryInUse(refusal)
+            | Self::NameTaken(refusal)
+            | Self::ProviderInUse(refusal)
+            | Self::HasChildren(refusal)
+            | Self::NotFound(refusal)
+            | Self::Forbidden { refusal, .. }
+            | Self::Unauthorized(refusal)
+            | Self::TooOld { refusal, .. }
+            | Self::Unavailable(refusal)
+            | Self::Refused(refusal) => Some(refusal),
+            Self::Call(_) | Self::Malformed { .. } | Self::GenerationUnknown(_) => None,
+        }
+    }
+
+    pub(super) fn asked_by(self, asker: &Account) -> Self {
+        match self {
+            Self::Forbidden { refusal, .. } => Self::Forbidden {
+                refusal,
+                account: asker.clone(),
+            },
+            other => other,
+        }
+    }
+}
+
+/// Placement's default policy: a reshape is for the role `service` alone, everything else for `admin` too.
+fn roles(refusal: &Refusal, account: &Account) -> String {
+    let user = account.user.as_deref().unwrap_or("USER");
+    let project = account.project.as_deref().unwrap_or("PROJECT");
+    let needs = if refusal.request.route == "/reshaper" {
+        "POST /reshaper needs the role service, and admin is not enough"
+    } else {
+        "it needs the role service or admin"
+    };
+    format!("{needs}: openstack role add --user {user} --project {project} service")
+}
+
+fn hint(refusal: &Refusal) -> &'static str {
+    match refusal.status {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "; a proxy before Placement limits the size of requests (LimitRequestBody, client_max_body_size): raise it"
+        }
+        status if status.is_redirection() => {
+            "; redirects are not followed: set endpoint_override to where it points"
+        }
+        _ => "",
+    }
+}

@@ -1,0 +1,216 @@
+//! Traits, resource classes and aggregates.
+
+use std::collections::BTreeSet;
+
+use berth_model::{AggregateUuid, Generation, ProviderUuid, ResourceClass, Trait};
+use berth_wire::encode;
+use berth_wire::placement::{ProviderAggregates, ProviderTraits, ResourceClassList, TraitList};
+use http::Method;
+
+use super::{Answered, PlacementClient, PlacementError, pins, read, write};
+
+const TRAITS_OF: &str = "/resource_providers/{uuid}/traits";
+const AGGREGATES_OF: &str = "/resource_providers/{uuid}/aggregates";
+/// How many bytes of names one GET /traits carries; common front ends take 8 kB of request line.
+const NAMES_PER_REQUEST: usize = 4096;
+
+impl PlacementClient {
+    /// A provider's traits.
+    ///
+    /// # Errors
+    /// No answer, a refusal (the provider is gone), or an answer that has no traits.
+    pub async fn traits(
+        &self,
+        uuid: ProviderUuid,
+    ) -> Result<Answered<BTreeSet<Trait>>, PlacementError> {
+        let call = read(
+            TRAITS_OF,
+            format!("/resource_providers/{uuid}/traits"),
+            pins::TRAITS,
+        );
+        self.parse(call, "a provider's traits", |body: ProviderTraits| {
+            Ok(Answered {
+                generation: body.generation(),
+                value: body.traits()?,
+            })
+        })
+        .await
+    }
+
+    /// Replaces a provider's traits, if its generation still is `generation`; gives the new generation.
+    ///
+    /// # Errors
+    /// No answer, a refusal (another generation, an unknown trait), or an answer without generation.
+    pub async fn put_traits(
+        &self,
+        uuid: ProviderUuid,
+        generation: Generation,
+        traits: &BTreeSet<Trait>,
+    ) -> Result<Generation, PlacementError> {
+        let body = encode(&ProviderTraits::new(generation, traits));
+        let path = format!("/resource_providers/{uuid}/traits");
+        let call = write(Method::PUT, TRAITS_OF, path, pins::TRAIT_WRITES, Some(body));
+        self.parse(call, "a provider's traits", |body: ProviderTraits| {
+            Ok(body.generation())
+        })
+        .await
+    }
+
+    /// The aggregates a provider is a member of.
+    ///
+    /// # Errors
+    /// No answer, a refusal (the provider is gone), or an answer that has no aggregates.
+    pub async fn aggregates(
+        &self,
+        uuid: ProviderUuid,
+    ) -> Result<Answered<BTreeSet<AggregateUuid>>, PlacementError> {
+        let call = read(
+            AGGREGATES_OF,
+            format!("/resource_providers/{uuid}/aggregates"),
+            pins::AGGREGATES,
+        );
+        self.parse(
+            call,
+            "a provider's aggregates",
+            |body: ProviderAggregates| {
+                Ok(Answered {
+                    generation: body.generation(),
+                    value: body.aggregates(),
+                })
+            },
+        )
+        .await
+    }
+
+    /// Replaces a provider's aggregates, if its generation still is `generation`; gives the new generation.
+    ///
+    /// # Errors
+    /// No answer, a refusal (another generation), or an answer without generation.
+    pub async fn put_aggregates(
+        &self,
+        uuid: ProviderUuid,
+        generation: Generation,
+        aggregates: &BTreeSet<AggregateUuid>,
+    ) -> Result<Generation, PlacementError> {
+        let body = encode(&ProviderAggregates::new(generation, aggregates));
+        let path = format!("/resource_providers/{uuid}/aggregates");
+        let call = write(
+            Method::PUT,
+            AGGREGATES_OF,
+            path,
+            pins::AGGREGATE_WRITES,
+            Some(body),
+        );
+        self.parse(
+            call,
+            "a provider's aggregates",
+            |body: ProviderAggregates| Ok(body.generation()),
+        )
+        .await
+    }
+
+    /// Which of these traits Placement knows. Sends no request for none of them, and more than one for very many.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list of traits.
+    pub async fn known_traits(
+        &self,
+        wanted: &BTreeSet<Trait>,
+    ) -> Result<BTreeSet<Trait>, PlacementError> {
+        let mut known = BTreeSet::new();
+        for names in batches(wanted) {
+            let call = read("/traits", format!("/traits?name=in:{names}"), pins::TRAITS);
+            known.append(
+                &mut self
+                    .parse(call, "a list of traits", TraitList::into_traits)
+                    .await?,
+            );
+        }
+        Ok(known)
+    }
+
+    /// Makes a `CUSTOM_` trait, or finds that it exists.
+    ///
+    /// # Errors
+    /// No answer, or a refusal (Placement makes no trait without `CUSTOM_`).
+    pub async fn ensure_trait(&self, name: &Trait) -> Result<(), PlacementError> {
+        self.done(write(
+            Method::PUT,
+            "/traits/{name}",
+            format!("/traits/{name}"),
+            pins::TRAIT_WRITES,
+            None,
+        ))
+        .await
+    }
+
+    /// Makes a `CUSTOM_` class, or finds that it exists.
+    ///
+    /// # Errors
+    /// No answer, or a refusal (Placement makes no class without `CUSTOM_`).
+    pub async fn ensure_resource_class(&self, class: &ResourceClass) -> Result<(), PlacementError> {
+        let path = format!("/resource_classes/{class}");
+        self.done(write(
+            Method::PUT,
+            "/resource_classes/{name}",
+            path,
+            pins::CLASS_WRITES,
+            None,
+        ))
+        .await
+    }
+
+    /// Every class that Placement knows.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list of classes.
+    pub async fn resource_classes(&self) -> Result<BTreeSet<ResourceClass>, PlacementError> {
+        let call = read(
+            "/resource_classes",
+            "/resource_classes".to_owned(),
+            pins::CLASSES,
+        );
+        self.parse(
+            call,
+            "a list of resource classes",
+            ResourceClassList::into_classes,
+        )
+        .await
+    }
+}
+
+/// Names joined by commas, as many as a request line carries.
+fn batches(traits: &BTreeSet<Trait>) -> Vec<String> {
+    let mut batches: Vec<String> = Vec::new();
+    for name in traits {
+        match batches.last_mut() {
+            Some(batch) if batch.len() + name.as_str().len() < NAMES_PER_REQUEST => {
+                batch.push(',');
+                batch.push_str(name.as_str());
+            }
+            _ => batches.push(name.as_str().to_owned()),
+        }
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_asked_for_in_request_lines_of_bearable_length() {
+        let traits: BTreeSet<_> = (0..100)
+            .map(|n| Trait::new(&format!("CUSTOM_{n:0>200}")).unwrap())
+            .collect();
+        let batches = batches(&traits);
+        assert!(batches.len() > 1 && batches.iter().all(|batch| batch.len() <= NAMES_PER_REQUEST));
+        let asked: BTreeSet<_> = batches
+            .iter()
+            .flat_map(|batch| batch.split(','))
+            .map(|name| Trait::new(name).unwrap())
+            .collect();
+        assert_eq!(asked, traits);
+        assert_eq!(super::batches(&BTreeSet::new()), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,214 @@
+//! Providers: read, create, rename, delete.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_model::{AggregateUuid, Provider, ProviderName, ProviderUuid, Trait};
+use berth_wire::encode;
+use berth_wire::placement::{CreateProvider, ProviderBody, ProviderList, UpdateProvider};
+use http::Method;
+
+use super::{Deleted, PlacementClient, PlacementError, pins, read, reading, write};
+use crate::adapter::Call;
+use crate::call::Repeat;
+
+const ALL: &str = "/resource_providers";
+const ONE: &str = "/resource_providers/{uuid}";
+const LIST: &str = "a list of resource providers";
+const PROVIDER: &str = "a resource provider";
+
+impl PlacementClient {
+    /// Every provider of the tree that this one belongs to, itself included; empty where Placement does not know it.
+    /// Providers come without inventory, traits and aggregates.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list of providers.
+    pub async fn providers_in_tree(
+        &self,
+        uuid: ProviderUuid,
+    ) -> Result<Vec<Provider>, PlacementError> {
+        self.list(format!("{ALL}?in_tree={uuid}"), pins::PROVIDERS)
+            .await
+    }
+
+    /// The provider of this name, bare.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list of providers.
+    pub async fn provider_by_name(
+        &self,
+        name: &ProviderName,
+    ) -> Result<Option<Provider>, PlacementError> {
+        let path = format!("{ALL}?name={}", escaped(name.as_str()));
+        Ok(self.list(path, pins::PROVIDERS).await?.into_iter().next())
+    }
+
+    /// The provider of this UUID, bare; none where Placement does not know it.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no provider.
+    pub async fn provider(&self, uuid: ProviderUuid) -> Result<Option<Provider>, PlacementError> {
+        let answer = self
+            .ask(read(ONE, format!("{ALL}/{uuid}"), pins::PROVIDERS))
+            .await?;
+        match reading::found(answer).map_err(|error| self.told(error))? {
+            Some(answer) => self.provider_of(answer).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The sharing providers that any of these aggregates brings in, bare, each once. Sends one request per 200 aggregates
+    /// ([`PlacementClient::with_uuids_per_request`]), none where there are no aggregates.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list of providers.
+    pub async fn sharing_providers(
+        &self,
+        aggregates: &BTreeSet<AggregateUuid>,
+    ) -> Result<Vec<Provider>, PlacementError> {
+        let aggregates: Vec<_> = aggregates.iter().map(ToString::to_string).collect();
+        let sharing = Trait::MISC_SHARES_VIA_AGGREGATE;
+        let mut found = BTreeMap::new();
+        for some in aggregates.chunks(self.uuids_per_request) {
+            let path = format!("{ALL}?member_of=in:{}&required={sharing}", some.join(","));
+            for provider in self.list(path, pins::SHARING).await? {
+                found.insert(provider.uuid(), provider);
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// Creates a provider with its UUID, name and parent; its answer has the generation. It is sent once: if the answer is
+    /// lost ([`crate::CallError::AnswerLost`]), look for the provider by its UUID.
+    ///
+    /// # Errors
+    /// No answer, a refusal (the name or UUID is taken), or an answer that is no provider.
+    pub async fn create_provider(&self, provider: &Provider) -> Result<Provider, PlacementError> {
+        let body = encode(&CreateProvider::from(provider));
+        let call = write(
+            Method::POST,
+            ALL,
+            ALL.to_owned(),
+            pins::PROVIDER_WRITES,
+            Some(body),
+        );
+        let answer = self
+            .ask(Call {
+                repeat: Repeat::Once,
+                ..call
+            })
+            .await?;
+        self.provider_of(answer)
+    }
+
+    /// Gives a provider another name.
+    ///
+    /// # Errors
+    /// No answer, a refusal (the name is taken), or an answer that is no provider.
+    pub async fn rename_provider(
+        &self,
+        uuid: ProviderUuid,
+        name: &ProviderName,
+    ) -> Result<Provider, PlacementError> {
+        let body = UpdateProvider {
+            name: name.as_str().to_owned(),
+            parent_provider_uuid: None,
+        };
+        self.update(uuid, &body, pins::PROVIDER_WRITES).await
+    }
+
+    /// Puts a provider under another parent; its name has to be said again. Needs microversion 1.37.
+    ///
+    /// # Errors
+    /// No answer, a refusal (the parent is unknown or below the provider), or an answer that is no provider.
+    pub async fn place_provider_under(
+        &self,
+        uuid: ProviderUuid,
+        name: &ProviderName,
+        parent: ProviderUuid,
+    ) -> Result<Provider, PlacementError> {
+        let parent_provider_uuid = Some(*parent.as_uuid());
+        let body = UpdateProvider {
+            name: name.as_str().to_owned(),
+            parent_provider_uuid,
+        };
+        self.update(uuid, &body, pins::REPARENT).await
+    }
+
+    /// Deletes a provider with its inventories.
+    ///
+    /// # Errors
+    /// No answer, or a refusal (it has children, or consumers hold allocations on it).
+    pub async fn delete_provider(&self, uuid: ProviderUuid) -> Result<Deleted, PlacementError> {
+        let call = write(
+            Method::DELETE,
+            ONE,
+            format!("{ALL}/{uuid}"),
+            pins::PROVIDER_WRITES,
+            None,
+        );
+        self.delete(call).await
+    }
+
+    pub(super) async fn delete(&self, call: Call) -> Result<Deleted, PlacementError> {
+        let answer = self.ask(call).await?;
+        match reading::found(answer).map_err(|error| self.told(error))? {
+            Some(_) => Ok(Deleted::Deleted),
+            None => Ok(Deleted::AlreadyGone),
+        }
+    }
+
+    async fn list(&self, path: String, minor: u16) -> Result<Vec<Provider>, PlacementError> {
+        let answer = self.ask(read(ALL, path, minor)).await?;
+        reading::parsed(answer, LIST, ProviderList::into_providers)
+            .map_err(|error| self.told(error))
+    }
+
+    async fn update(
+        &self,
+        uuid: ProviderUuid,
+        body: &UpdateProvider,
+        minor: u16,
+    ) -> Result<Provider, PlacementError> {
+        let call = write(
+            Method::PUT,
+            ONE,
+            format!("{ALL}/{uuid}"),
+            minor,
+            Some(encode(body)),
+        );
+        let answer = self.ask(call).await?;
+        self.provider_of(answer)
+    }
+
+    fn provider_of(&self, answer: crate::adapter::Answer) -> Result<Provider, PlacementError> {
+        reading::parsed(answer, PROVIDER, |body: ProviderBody| {
+            Provider::try_from(body)
+        })
+        .map_err(|error| self.told(error))
+    }
+}
+
+/// Percent-encoded for a query's value: all but the unreserved characters (RFC 3986).
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                escaped.push(char::from(byte))
+            }
+            other => escaped.push_str(&format!("%{other:02X}")),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_in_a_query() {
+        assert_eq!(escaped("gpu-01.example_a~"), "gpu-01.example_a~");
+        assert_eq!(escaped("a b&c=é"), "a%20b%26c%3D%C3%A9");
+    }
+}

@@ -1,0 +1,125 @@
+//! From an answer to a value or an error.
+
+use berth_wire::placement::{ErrorCode, ErrorDocument};
+use berth_wire::{BodyError, decode};
+use http::StatusCode;
+use serde::de::DeserializeOwned;
+
+use super::{PlacementError, Refusal};
+use crate::adapter::Answer;
+use crate::keystone::Account;
+
+/// Longest refusal text that is repeated, in characters.
+const MESSAGE: usize = 500;
+
+/// The value of an answer of 2xx: from bytes to a body, and from there to the model.
+pub(super) fn parsed<T: DeserializeOwned, V>(
+    answer: Answer,
+    expected: &'static str,
+    into: impl FnOnce(T) -> Result<V, BodyError>,
+) -> Result<V, PlacementError> {
+    let answer = done(answer)?;
+    decode(&answer.body)
+        .and_then(into)
+        .map_err(|reason| malformed(answer, expected, reason))
+}
+
+/// The answer, if it is of 2xx.
+pub(super) fn done(answer: Answer) -> Result<Answer, PlacementError> {
+    if answer.status.is_success() {
+        Ok(answer)
+    } else {
+        Err(refused(answer))
+    }
+}
+
+/// The answer; none for Placement's own 404. A 404 of something else that answers at this URL is an error: it says
+/// nothing about what Placement has.
+pub(super) fn found(answer: Answer) -> Result<Option<Answer>, PlacementError> {
+    if answer.status != StatusCode::NOT_FOUND {
+        return done(answer).map(Some);
+    }
+    match decode::<ErrorDocument>(&answer.body) {
+        Ok(_) => Ok(None),
+        Err(reason) => Err(malformed(answer, "Placement's error document", reason)),
+    }
+}
+
+fn malformed(answer: Answer, expected: &'static str, reason: BodyError) -> PlacementError {
+    PlacementError::Malformed {
+        request: Box::new(answer.request),
+        status: answer.status,
+        request_id: answer.request_id,
+        expected,
+        reason,
+    }
+}
+
+fn refused(answer: Answer) -> PlacementError {
+    let document = decode::<ErrorDocument>(&answer.body).ok();
+    let errors = document.map(|document| document.errors).unwrap_or_default();
+    let range = errors
+        .first()
+        .and_then(|error| Some((error.min_version.clone()?, error.max_version.clone()?)));
+    let message = match errors.first() {
+        Some(error) => error.message().to_owned(),
+        None => String::from_utf8_lossy(&answer.body).trim().to_owned(),
+    };
+    let refusal = Box::new(Refusal {
+        request: answer.request,
+        status: answer.status,
+        codes: errors.into_iter().filter_map(|error| error.code).collect(),
+        message: one_line(&message),
+        request_id: answer.request_id,
+    });
+    sort(refusal, range)
+}
+
+fn one_line(message: &str) -> String {
+    let words: Vec<_> = message.split_whitespace().collect();
+    words.join(" ").chars().take(MESSAGE).collect()
+}
+
+fn sort(refusal: Box<Refusal>, range: Option<(String, String)>) -> PlacementError {
+    match refusal.status {
+        StatusCode::UNAUTHORIZED => PlacementError::Unauthorized(refusal),
+        StatusCode::FORBIDDEN => PlacementError::Forbidden {
+            refusal,
+            account: Account::default(),
+        },
+        StatusCode::NOT_ACCEPTABLE => match range {
+            Some((min_version, max_version)) => PlacementError::TooOld {
+                refusal,
+                min_version,
+                max_version,
+            },
+            None => PlacementError::Refused(refusal),
+        },
+        StatusCode::CONFLICT => conflict(refusal),
+        StatusCode::NOT_FOUND => PlacementError::NotFound(refusal),
+        StatusCode::BAD_REQUEST if refusal.has(&ErrorCode::ProviderNotFound) => {
+            PlacementError::NotFound(refusal)
+        }
+        StatusCode::TOO_MANY_REQUESTS => PlacementError::Unavailable(refusal),
+        status if status.is_server_error() => PlacementError::Unavailable(refusal),
+        _ => PlacementError::Refused(refusal),
+    }
+}
+
+fn conflict(refusal: Box<Refusal>) -> PlacementError {
+    let code = refusal.codes.first().unwrap_or(&ErrorCode::Undefined);
+    match code {
+        ErrorCode::ConcurrentUpdate => PlacementError::Conflict(refusal),
+        ErrorCode::InventoryInUse => PlacementError::InventoryInUse(refusal),
+        ErrorCode::DuplicateName => PlacementError::NameTaken(refusal),
+        ErrorCode::ProviderInUse => PlacementError::ProviderInUse(refusal),
+        ErrorCode::CannotDeleteParent => PlacementError::HasChildren(refusal),
+        // On allocations this says "does not fit"; elsewhere only a lost race is left to say.
+        _ if refusal.request.route.starts_with("/allocations")
+            || refusal.request.route == "/reshaper" =>
+        {
+            PlacementError::Refused(refusal)
+        }
+        _ => PlacementError::Conflict(refusal),
+    }
+}

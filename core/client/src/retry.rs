@@ -1,0 +1,132 @@
+//! How often, and after what pause, a request is repeated: keystoneauth's four options.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::Dice;
+
+const FIRST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The pause before a repetition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delay {
+    /// Doubles from 0.5 s up to 60 s; each pause is thrown between half of that and all of it, so that many agents do not
+    /// come back in step.
+    Exponential,
+    /// Always the same (`connect_retry_delay`, `status_code_retry_delay`).
+    Fixed(Duration),
+}
+
+impl Delay {
+    /// The pause after `attempt` failed attempts, counted from 1.
+    #[must_use]
+    pub fn after(self, attempt: u32, dice: &Dice) -> Duration {
+        match self {
+            Self::Fixed(pause) => pause,
+            Self::Exponential => {
+                let doubled = FIRST
+                    .saturating_mul(1 << attempt.saturating_sub(1).min(16))
+                    .min(LONGEST);
+                doubled.mul_f64(0.5 + dice.fraction() / 2.0)
+            }
+        }
+    }
+}
+
+/// How often a request is repeated. The default repeats nothing, as keystoneauth's does: the agent's loops repeat whole
+/// steps with a backoff of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Repetitions after a connection failed (`connect_retries`).
+    pub connect_retries: u32,
+    /// The pause before them (`connect_retry_delay`).
+    pub connect_retry_delay: Delay,
+    /// Repetitions after a retriable status (`status_code_retries`).
+    pub status_code_retries: u32,
+    /// The pause before them (`status_code_retry_delay`); the answer's `Retry-After` may make it longer, up to 60 s.
+    pub status_code_retry_delay: Delay,
+    /// Statuses after which a request is repeated (`retriable_status_codes`).
+    pub retriable_status_codes: Vec<StatusCode>,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            connect_retries: 0,
+            connect_retry_delay: Delay::Exponential,
+            status_code_retries: 0,
+            status_code_retry_delay: Delay::Exponential,
+            retriable_status_codes: vec![StatusCode::SERVICE_UNAVAILABLE],
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// The pause before repeating after a connection failed; none when it is enough.
+    pub(crate) fn after_connect(&self, failed: u32, dice: &Dice) -> Option<Duration> {
+        (failed <= self.connect_retries).then(|| self.connect_retry_delay.after(failed, dice))
+    }
+
+    /// The pause before repeating after this status; none when it is enough or the status is final.
+    pub(crate) fn after_status(
+        &self,
+        status: StatusCode,
+        failed: u32,
+        asked: Option<Duration>,
+        dice: &Dice,
+    ) -> Option<Duration> {
+        let again =
+            failed <= self.status_code_retries && self.retriable_status_codes.contains(&status);
+        let asked = asked.unwrap_or_default().min(LONGEST);
+        again.then(|| self.status_code_retry_delay.after(failed, dice).max(asked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_minute_and_are_never_less_than_half() {
+        let dice = Dice::seeded(3);
+        for (attempt, whole) in [
+            (1, 0.5),
+            (2, 1.0),
+            (3, 2.0),
+            (8, 60.0),
+            (1000, 60.0),
+            (u32::MAX, 60.0),
+        ] {
+            for _ in 0..50 {
+                let pause = Delay::Exponential.after(attempt, &dice).as_secs_f64();
+                assert!((whole / 2.0..=whole).contains(&pause), "{attempt}: {pause}");
+            }
+        }
+        let fixed = Duration::from_secs(3);
+        assert_eq!(Delay::Fixed(fixed).after(9, &dice), fixed);
+    }
+
+    #[test]
+    fn repetitions_end() {
+        let policy = RetryPolicy {
+            connect_retries: 2,
+            status_code_retries: 1,
+            ..RetryPolicy::default()
+        };
+        let dice = Dice::seeded(0);
+        assert!(policy.after_connect(2, &dice).is_some());
+        assert!(policy.after_connect(3, &dice).is_none());
+        let busy = StatusCode::SERVICE_UNAVAILABLE;
+        assert!(policy.after_status(busy, 1, None, &dice).is_some());
+        assert!(policy.after_status(busy, 2, None, &dice).is_none());
+        assert!(
+            policy
+                .after_status(StatusCode::CONFLICT, 1, None, &dice)
+                .is_none()
+        );
+        let day = Some(Duration::from_secs(86_400));
+        assert_eq!(policy.after_status(busy, 1, day, &dice), Some(LONGEST));
+    }
+}

@@ -1,0 +1,48 @@
+//! Reading an answer's body whole, up to a limit.
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Body;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use super::TransportError;
+
+/// The most that is read of one answer, in bytes: 64 MiB (an answer of 1,000 allocation candidates has 1.7 MB).
+pub const DEFAULT_BODY_LIMIT: usize = 64 << 20;
+
+pub(super) async fn read_whole<B>(
+    answer: Response<B>,
+    limit: usize,
+) -> Result<Response<Bytes>, TransportError>
+where
+    B: Body,
+    B::Error: Into<tower::BoxError>,
+{
+    let (parts, body) = answer.into_parts();
+    // What announces itself as too large is not read at all.
+    if usize::try_from(body.size_hint().lower()).is_ok_and(|least| least > limit) {
+        return Err(TransportError::TooLarge { limit });
+    }
+    match Limited::new(body, limit).collect().await {
+        Ok(whole) => Ok(Response::from_parts(parts, whole.to_bytes())),
+        Err(error) if error.is::<LengthLimitError>() => Err(TransportError::TooLarge { limit }),
+        Err(error) => Err(TransportError::Closed {
+            reason: chain(error.as_ref()),
+        }),
+    }
+}
+
+/// An error and its causes as one line, without saying the same twice.
+pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,1 +1,314 @@
-//! To come.
+//! The table "Who may import whom" in ARCHITECTURE.md is what the workspace does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use berth_tests::peer::checkout;
+use berth_tests::workspace::{Dependency, Kind, Workspace};
+
+const HEADING: &str = "## Who may import whom";
+const PURE: [&str; 3] = ["core/model", "core/wire", "core/seam"];
+
+#[derive(Debug, PartialEq)]
+enum Ours {
+    Everything { but: BTreeSet<String> },
+    These(BTreeSet<String>),
+}
+
+#[derive(Debug)]
+struct Row {
+    ours: Ours,
+    never: Vec<String>,
+}
+
+/// The two tables under the heading: rows by folder, and the words of the column *never*.
+struct FloorPlan {
+    rows: BTreeMap<String, Row>,
+    words: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl FloorPlan {
+    fn read(text: &str) -> Self {
+        let section = text
+            .split(HEADING)
+            .nth(1)
+            .expect("ARCHITECTURE.md has the heading");
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let mut tables = tables(section).into_iter();
+        let rows = tables
+            .next()
+            .expect("a table of crates")
+            .into_iter()
+            .map(|cells| {
+                let [folder, ours, never] = cells.as_slice() else {
+                    panic!("three cells: {cells:?}")
+                };
+                (
+                    folder.clone(),
+                    Row {
+                        ours: ours_of(ours),
+                        never: list(never),
+                    },
+                )
+            });
+        let rows = rows.collect();
+        let words = tables
+            .next()
+            .expect("a table of words")
+            .into_iter()
+            .map(|cells| {
+                let [word, crates] = cells.as_slice() else {
+                    panic!("two cells: {cells:?}")
+                };
+                (word.clone(), list(crates).into_iter().collect())
+            });
+        Self {
+            rows,
+            words: words.collect(),
+        }
+    }
+
+    /// What a row's owner does that the row forbids. `folders`: crate name to folder.
+    fn offences(
+        &self,
+        folder: &str,
+        declared: &[Dependency],
+        folders: &BTreeMap<String, String>,
+    ) -> Vec<String> {
+        let Some(row) = self.rows.get(folder) else {
+            return vec![format!("{folder} has no row")];
+        };
+        let offends = |dependency: &Dependency| match folders.get(&dependency.name) {
+            Some(target) if target == "tests" => Some("nothing imports the tests".to_owned()),
+            Some(target) if !row.allows(target) => Some("not among its own".to_owned()),
+            target => row
+                .never
+                .iter()
+                .find(|word| self.bans(word, dependency, target))
+                .cloned(),
+        };
+        declared
+            .iter()
+            .filter_map(|it| Some(format!("{folder} imports {}: {}", it.name, offends(it)?)))
+            .collect()
+    }
+
+    fn bans(&self, word: &str, dependency: &Dependency, target: Option<&String>) -> bool {
+        // A test may use what the crate may not.
+        if dependency.kind == Kind::Dev {
+            return false;
+        }
+        match (self.words.get(word), target) {
+            (Some(crates), _) => crates.contains(&dependency.name),
+            (None, Some(target)) => {
+                is_named(word, target) || target.starts_with(&format!("{word}/"))
+            }
+            (None, None) => dependency.name == word,
+        }
+    }
+}
+
+impl Row {
+    fn allows(&self, target: &str) -> bool {
+        match &self.ours {
+            Ours::Everything { but } => !but.iter().any(|name| is_named(name, target)),
+            Ours::These(names) => names.iter().any(|name| is_named(name, target)),
+        }
+    }
+}
+
+/// A folder is named whole or by its last part.
+fn is_named(name: &str, folder: &str) -> bool {
+    folder == name || folder.rsplit('/').next() == Some(name)
+}
+
+fn ours_of(cell: &str) -> Ours {
+    match cell.strip_prefix("everything") {
+        Some(rest) => Ours::Everything {
+            but: list(rest.trim().trim_start_matches("but"))
+                .into_iter()
+                .collect(),
+        },
+        None => Ours::These(list(cell).into_iter().collect()),
+    }
+}
+
+fn list(cell: &str) -> Vec<String> {
+    cell.split(',')
+        .map(str::trim)
+        .filter(|it| !it.is_empty() && *it != "-")
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The tables of a text, without their heads; backticks are dropped.
+fn tables(text: &str) -> Vec<Vec<Vec<String>>> {
+    let mut found: Vec<Vec<Vec<String>>> = Vec::new();
+    let mut inside = false;
+    for line in text.lines().map(str::trim) {
+        if let Some(line) = line.strip_prefix('|') {
+            if !inside {
+                found.push(Vec::new());
+            }
+            let line = line.strip_suffix('|').unwrap_or(line).replace('`', "");
+            let cells = line.split('|').map(|cell| cell.trim().to_owned()).collect();
+            found.last_mut().expect("one was begun").push(cells);
+        }
+        inside = line.starts_with('|');
+    }
+    found
+        .into_iter()
+        .map(|rows| rows.into_iter().skip(2).collect())
+        .collect()
+}
+
+fn plan() -> FloorPlan {
+    FloorPlan::read(
+        &fs::read_to_string(checkout().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there"),
+    )
+}
+
+fn workspace() -> Workspace {
+    Workspace::read().expect("cargo answers")
+}
+
+fn folders(workspace: &Workspace) -> BTreeMap<String, String> {
+    workspace
+        .members()
+        .map(|it| (it.name.clone(), it.folder.clone()))
+        .collect()
+}
+
+#[test]
+fn every_crate_imports_only_what_its_row_allows() {
+    let (plan, workspace) = (plan(), workspace());
+    let folders = folders(&workspace);
+    let offences: Vec<String> = workspace
+        .members()
+        .flat_map(|it| plan.offences(&it.folder, &it.declared, &folders))
+        .collect();
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+}
+
+#[test]
+fn a_crate_is_named_by_its_last_folder() {
+    for (name, folder) in folders(&workspace()) {
+        let last = folder.rsplit('/').next().unwrap_or_default();
+        assert_eq!(name, format!("berth-{last}"));
+    }
+}
+
+#[test]
+fn the_core_brings_no_runtime_socket_database_or_logger_with_it() {
+    let (plan, workspace) = (plan(), workspace());
+    let unwanted: BTreeSet<&String> = ["runtime", "HTTP", "SQL", "logging"]
+        .iter()
+        .flat_map(|word| &plan.words[*word])
+        .collect();
+    for (name, folder) in folders(&workspace)
+        .iter()
+        .filter(|(_, folder)| PURE.contains(&folder.as_str()))
+    {
+        let brought = workspace.brought_in_by(name);
+        let found: Vec<_> = brought.iter().filter(|it| unwanted.contains(it)).collect();
+        assert!(found.is_empty(), "{folder} brings {found:?}");
+    }
+    // The question can be answered with yes.
+    assert!(workspace.brought_in_by("berth-store").contains("tokio"));
+}
+
+#[test]
+fn the_core_reads_no_clock_file_environment_or_socket() {
+    for folder in PURE {
+        let found = impurities(&checkout().join(folder).join("src"));
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
+    assert!(
+        !impurities(&checkout().join("tests/src")).is_empty(),
+        "the question can be answered with yes"
+    );
+}
+
+/// Lines outside tests that reach for the world, as `file:line: text`.
+fn impurities(folder: &Path) -> Vec<String> {
+    const WORLD: [&str; 7] = [
+        "std::fs",
+        "std::env",
+        "std::net",
+        "std::process",
+        "thread::sleep",
+        "Instant::now",
+        "SystemTime::now",
+    ];
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder of sources").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(impurities(&path));
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            let text = fs::read_to_string(&path).expect("a source file");
+            let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let lines = product
+                .lines()
+                .enumerate()
+                .filter(|(_, line)| WORLD.iter().any(|word| line.contains(word)));
+            found.extend(
+                lines.map(|(number, line)| format!("{}:{}: {line}", path.display(), number + 1)),
+            );
+        }
+    }
+    found
+}
+
+/// The check itself: a small plan, and imports that break it.
+#[test]
+fn what_a_row_does_not_allow_is_an_offence() {
+    let plan = FloorPlan::read(
+        "# A\n## Who may import whom\n\n| crate | ours | never |\n|---|---|---|\n| `core/model` | - | SQL |\n\
+         | `agent` | model, drivers/virt | `drivers` |\n| `cli` | everything but tests | |\n\
+         \n| word | crates |\n|---|---|\n| SQL | sqlx, rusqlite |\n\n## Next\n\n| x |\n",
+    );
+    let folders: BTreeMap<String, String> = [
+        "core/model",
+        "agent",
+        "cli",
+        "drivers/virt",
+        "drivers/fake",
+        "tests",
+    ]
+    .map(|folder| {
+        (
+            format!("berth-{}", folder.rsplit('/').next().unwrap_or_default()),
+            folder.to_owned(),
+        )
+    })
+    .into();
+    let cases = [
+        ("core/model", "serde", Kind::Normal, 0),
+        ("core/model", "sqlx", Kind::Normal, 1),
+        ("core/model", "sqlx", Kind::Build, 1),
+        ("core/model", "sqlx", Kind::Dev, 0),
+        ("core/model", "berth-agent", Kind::Dev, 1),
+        ("agent", "berth-model", Kind::Normal, 0),
+        ("agent", "berth-fake", Kind::Normal, 1),
+        ("agent", "berth-virt", Kind::Normal, 1),
+        ("cli", "berth-fake", Kind::Normal, 0),
+        ("cli", "berth-tests", Kind::Dev, 1),
+        ("core/unheard-of", "serde", Kind::Normal, 1),
+    ];
+    for (folder, name, kind, expected) in cases {
+        let dependency = Dependency {
+            name: name.to_owned(),
+            kind,
+            requirement: "^1".to_owned(),
+            by_path: false,
+        };
+        let offences = plan.offences(folder, &[dependency], &folders);
+        assert_eq!(
+            offences.len(),
+            expected,
+            "{folder} {name} {kind:?}: {offences:?}"
+        );
+    }
+}

@@ -10,3 +10,4 @@ pub mod fault_proxy;
 pub mod peer;
 pub mod process;
 pub mod scratch;
+pub mod workspace;

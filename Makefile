@@ -1,0 +1,61 @@
+# Two commands matter: `make run` and `make test`. Both work on a bare Debian 12 as root with a Rust toolchain, install what
+# is missing, ask nothing, and may be repeated. The others are for those who change Berth.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.SUFFIXES:
+
+# A login that did not source cargo's environment still finds it.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+NEED := packaging/scripts/need.sh
+say = @printf '\n== %s\n'
+
+.PHONY: help run test check bench soak lab peers
+
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Show Berth on this machine and stay up as a node (ONCE=1: end after the show)
+	$(say) "what a node needs"
+	@$(NEED) build node
+	$(say) "building berth"
+	@cargo build -p berth-cli
+	$(say) "running"
+	@ONCE="$(ONCE)" packaging/scripts/run.sh
+
+test: ## Everything, the real Placement, Keystone, MariaDB and libvirtd included
+	$(say) "what the tests need"
+	@$(NEED) build node peers
+	@tests/peers/install.sh
+	$(say) "building berth"
+	@cargo build --workspace
+	$(say) "testing"
+	@cargo test --workspace --no-fail-fast
+
+check: ## Format, lints, documentation, imports, licences
+	$(say) "what the build needs"
+	@$(NEED) build
+	$(say) "format"
+	@cargo fmt --all --check
+	$(say) "lints"
+	@cargo clippy --workspace --all-targets -- -D warnings
+	$(say) "documentation"
+	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	$(say) "who imports whom; licences, bans, sources"
+	@cargo test --quiet -p berth-tests --test floor_plan --test supply_chain
+	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check bans licenses sources; fi
+
+peers: ## Install the real services that the tests talk to
+	@$(NEED) peers
+	@tests/peers/install.sh
+
+bench: ## Measure, beside the peers where they are installed; writes a table under docs/
+	@packaging/scripts/long-run.sh bench
+
+soak: ## The long runs of the fault tests; writes a table under docs/
+	@packaging/scripts/long-run.sh soak
+
+lab: ## Real VFIO devices in a virtual machine; writes a table under docs/
+	@packaging/scripts/long-run.sh lab

@@ -10,9 +10,7 @@
 
 pub mod sql;
 
-
 pub use sql::{
-    Disposition, Location, OpenError, Retryable, Row, SqlError, SqlOptions, SqlStore, Statement,
-    Synchronous, Transaction, Value, Work,
+    Dialect, Disposition, Location, OpenError, Retryable, Row, SqlError, SqlOptions, SqlStore,
+    Statement, Synchronous, Transaction, Value, Work,
 };
-

@@ -24,7 +24,9 @@ impl Caller {
     /// Whether the caller has the role, in any case of letters.
     #[must_use]
     pub fn has_role(&self, role: &str) -> bool {
-        self.roles.iter().any(|held| held.eq_ignore_ascii_case(role))
+        self.roles
+            .iter()
+            .any(|held| held.eq_ignore_ascii_case(role))
     }
 }
 
@@ -94,7 +96,10 @@ impl ValidateToken for NoAuth2 {
         let (user, project) = request.token.split_once(':').unwrap_or((request.token, ""));
         let project = if project.is_empty() { user } else { project };
         let roles = match request.headers.get("x-roles").map(|roles| roles.to_str()) {
-            Some(Ok(roles)) => roles.split(',').map(|role| role.trim().to_owned()).collect(),
+            Some(Ok(roles)) => roles
+                .split(',')
+                .map(|role| role.trim().to_owned())
+                .collect(),
             Some(Err(_)) => Vec::new(),
             None if user == "admin" => self.admin_roles.clone(),
             None => Vec::new(),

@@ -114,7 +114,11 @@ impl Call {
 
     /// A path as a URL, when the request names its host; else the path.
     pub(crate) fn absolute(&self, path: &str) -> String {
-        let text = |name: &str| self.headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok());
+        let text = |name: &str| {
+            self.headers
+                .get(name)
+                .and_then(|v: &HeaderValue| v.to_str().ok())
+        };
         match text("host") {
             None => path.to_owned(),
             Some(host) => {

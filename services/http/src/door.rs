@@ -92,13 +92,18 @@ impl Door {
             });
         }
         let away = || Turned::Away(Box::new(fault::unauthorized()));
-        let token = headers.get(TOKEN_HEADER).and_then(|token| token.to_str().ok());
+        let token = headers
+            .get(TOKEN_HEADER)
+            .and_then(|token| token.to_str().ok());
         let token = token.filter(|token| !token.is_empty()).ok_or_else(away)?;
         match self.tokens.validate(TokenRequest { token, headers }).await {
             Ok(caller) => Ok(caller),
             Err(TokenError::Refused) => Err(away()),
             Err(error @ TokenError::Unavailable(_)) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "token not validated");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "token not validated"
+                );
                 let fault = Fault::unavailable("The identity service cannot be asked.");
                 Err(Turned::Fault(None, fault))
             }

@@ -275,7 +275,10 @@ pub(crate) fn unauthorized() -> Response {
         title: &'static str,
     }
     let body = Body {
-        message: format!("{}<br /><br />\n\n\n", explanation(StatusCode::UNAUTHORIZED)),
+        message: format!(
+            "{}<br /><br />\n\n\n",
+            explanation(StatusCode::UNAUTHORIZED)
+        ),
         code: "401 Unauthorized",
         title: "Unauthorized",
     };
@@ -306,8 +309,6 @@ fn explanation(status: StatusCode) -> &'static str {
         409 => "There was a conflict when trying to complete your request.",
         413 => "The body of your request was too large for this server.",
         503 => "The server is currently unavailable. Please try again at a later time.",
-        _ => {
-            "The server has either erred or is incapable of performing the requested operation."
-        }
+        _ => "The server has either erred or is incapable of performing the requested operation.",
     }
 }

@@ -70,9 +70,8 @@ fn decode(text: &str) -> Result<String, Fault> {
         }
         rest = tail;
     }
-    String::from_utf8(bytes).map_err(|_| {
-        Fault::bad_request("Invalid query string parameters: not encoded as UTF-8")
-    })
+    String::from_utf8(bytes)
+        .map_err(|_| Fault::bad_request("Invalid query string parameters: not encoded as UTF-8"))
 }
 
 fn hex_pair(text: &[u8]) -> Option<u8> {

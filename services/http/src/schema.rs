@@ -141,7 +141,10 @@ pub const CUSTOM_NAME: Pattern = Pattern {
 pub const UUID_KEY: Pattern = Pattern {
     shown: "^[0-9a-fA-F-]{36}$",
     matches: |text| {
-        text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+        text.len() == 36
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
     },
 };
 
@@ -195,7 +198,10 @@ impl Schema {
     fn walk(&self, value: &Value, place: &Place, found: &mut Vec<Violation>) {
         if !self.has_type(value) {
             let message = if matches!(self, Self::UuidOrNull) {
-                format!("{} is not valid under any of the given schemas", python::repr(value))
+                format!(
+                    "{} is not valid under any of the given schemas",
+                    python::repr(value)
+                )
             } else {
                 format!("{} is not of type {}", python::repr(value), self.types())
             };
@@ -210,8 +216,10 @@ impl Schema {
             (Self::Integer(min, max), number) => bounds(*min, *max, number, place, found),
             (Self::Number(Some(max)), number) => at_most(*max, number, place, found),
             (Self::UuidOrNull, Value::String(text)) if !is_uuid_like(text) => {
-                let message =
-                    format!("{} is not valid under any of the given schemas", python::repr(value));
+                let message = format!(
+                    "{} is not valid under any of the given schemas",
+                    python::repr(value)
+                );
                 found.push(place.violation("anyOf", message, value));
             }
             _ => {}
@@ -333,7 +341,10 @@ impl Text {
             refuse("maxLength", format!("{} is too long", shown()));
         }
         if let Some(pattern) = self.pattern.filter(|pattern| !(pattern.matches)(text)) {
-            refuse("pattern", format!("{} does not match '{}'", shown(), pattern.shown));
+            refuse(
+                "pattern",
+                format!("{} does not match '{}'", shown(), pattern.shown),
+            );
         }
         let formatted = match self.format {
             None => true,
@@ -374,7 +385,10 @@ fn bounds(
         found.push(place.violation("minimum", message, value));
     }
     if let Some(max) = max.filter(|max| number > *max) {
-        let message = format!("{} is greater than the maximum of {max}", python::repr(value));
+        let message = format!(
+            "{} is greater than the maximum of {max}",
+            python::repr(value)
+        );
         found.push(place.violation("maximum", message, value));
     }
 }
@@ -396,7 +410,10 @@ pub fn whole(value: &Value) -> i64 {
 
 fn at_most(max: f64, value: &Value, place: &Place, found: &mut Vec<Violation>) {
     if value.as_f64().is_some_and(|number| number > max) {
-        let message = format!("{} is greater than the maximum of {max:e}", python::repr(value));
+        let message = format!(
+            "{} is greater than the maximum of {max:e}",
+            python::repr(value)
+        );
         found.push(place.violation("maximum", message, value));
     }
 }

@@ -1,1 +1,25 @@
 //! OpenStack's Placement API over OpenStack's own schema, as one router.
+//!
+//! [`prepare`] brings a database to the schema, [`router()`] makes the API over it. The router is
+//! called in process, behind a unix socket or behind TCP, always the same way. A request passes
+//! the door (`berth_http`), a handler (`handlers/<noun>`), pure checks (`ledger`, `inventory`,
+//! `filters`) and the tables (`store/<noun>`); each writing handler is one transaction, run again
+//! as a whole when another writer came in between.
+//!
+//! Callers: `cli` (served or in process), `tests`.
+
+mod filters;
+mod handlers;
+mod inventory;
+mod ledger;
+mod microversions;
+mod policies;
+mod router;
+mod schemas;
+mod standard;
+mod store;
+
+pub use berth_http::{serve_tcp, serve_unix};
+pub use policies::default_policy;
+pub use router::{Options, router};
+pub use store::schema::{HEAD, SchemaError, prepare};

@@ -74,10 +74,9 @@ impl SqlError {
             Self::NotWritable(_) => "check owner and mode of the database file and its folder",
             Self::Io(_) => "check the disk and its kernel messages",
             Self::Closed => "the service is stopping; start it again",
-            Self::Duplicate(_)
-            | Self::Constraint(_)
-            | Self::Column { .. }
-            | Self::Refused(_) => "check that the schema is at the version this release expects",
+            Self::Duplicate(_) | Self::Constraint(_) | Self::Column { .. } | Self::Refused(_) => {
+                "check that the schema is at the version this release expects"
+            }
         }
     }
 }
@@ -152,7 +151,9 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// The URL names a database this build does not speak.
-    #[error("a database URL begins with sqlite: and names a file, for example sqlite:/var/lib/berth/placement.db; got scheme {scheme:?}")]
+    #[error(
+        "a database URL begins with sqlite: and names a file, for example sqlite:/var/lib/berth/placement.db; got scheme {scheme:?}"
+    )]
     UnsupportedUrl {
         /// The scheme found. Never the whole URL: it may carry a password.
         scheme: String,

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use sqlx::sqlite::SqliteRow;
 use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
 
 use super::SqlError;
 

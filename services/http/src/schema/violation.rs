@@ -47,7 +47,12 @@ impl Place {
         })
     }
 
-    pub(super) fn violation(&self, rule: &'static str, message: String, value: &Value) -> Violation {
+    pub(super) fn violation(
+        &self,
+        rule: &'static str,
+        message: String,
+        value: &Value,
+    ) -> Violation {
         Violation {
             rule,
             message,

@@ -1,0 +1,227 @@
+//! The query string of GET /resource_providers as a value.
+
+use std::collections::BTreeSet;
+
+use berth_http::schema::is_uuid_like;
+use berth_http::{Fault, Microversion, Query};
+
+use crate::microversions;
+
+/// What a listed provider must satisfy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ProviderFilters {
+    /// Exactly this name.
+    pub(crate) name: Option<String>,
+    /// Exactly this uuid.
+    pub(crate) uuid: Option<String>,
+    /// In the tree of this provider.
+    pub(crate) in_tree: Option<String>,
+    /// Of each set, a member of at least one aggregate.
+    pub(crate) member_of: Vec<BTreeSet<String>>,
+    /// A member of none of these aggregates.
+    pub(crate) forbidden_aggregates: BTreeSet<String>,
+    /// Of each set, at least one trait.
+    pub(crate) required: Vec<BTreeSet<String>>,
+    /// None of these traits.
+    pub(crate) forbidden_traits: BTreeSet<String>,
+    /// Room for these amounts, by class.
+    pub(crate) resources: Vec<(String, i64)>,
+}
+
+impl ProviderFilters {
+    /// Reads the query string.
+    ///
+    /// # Errors
+    /// A 400 that quotes what is wrong.
+    pub(crate) fn parse(query: &Query, version: Microversion) -> Result<Self, Fault> {
+        let text = |key| {
+            query
+                .last(key)
+                .filter(|value| !value.is_empty())
+                .map(str::to_owned)
+        };
+        let (member_of, forbidden_aggregates) = member_of(query, version)?;
+        let (required, forbidden_traits) = required(query, version)?;
+        Ok(Self {
+            name: text("name"),
+            uuid: text("uuid"),
+            in_tree: text("in_tree"),
+            member_of,
+            forbidden_aggregates,
+            required,
+            forbidden_traits,
+            resources: match query.last("resources") {
+                Some(value) => resources(value)?,
+                None => Vec::new(),
+            },
+        })
+    }
+}
+
+type Sets = (Vec<BTreeSet<String>>, BTreeSet<String>);
+
+fn member_of(query: &Query, version: Microversion) -> Result<Sets, Fault> {
+    let values: Vec<&str> = query.all("member_of").collect();
+    if values.len() > 1 && !version.has(microversions::REPEATED_MEMBER_OF) {
+        return Err(Fault::bad_request(
+            "Multiple member_of parameters are not supported",
+        ));
+    }
+    let (mut required, mut forbidden) = (Vec::new(), BTreeSet::new());
+    for value in values {
+        match one_member_of(value)? {
+            Membership::Required(set) => required.push(set),
+            Membership::Forbidden(_) if !version.has(microversions::FORBIDDEN_AGGREGATES) => {
+                return Err(Fault::bad_request(
+                    "Forbidden member_of parameters are not supported in the specified \
+                     microversion",
+                ));
+            }
+            Membership::Forbidden(set) => forbidden.extend(set),
+        }
+    }
+    Ok((required, forbidden))
+}
+
+enum Membership {
+    Required(BTreeSet<String>),
+    Forbidden(BTreeSet<String>),
+}
+
+fn one_member_of(value: &str) -> Result<Membership, Fault> {
+    let several = value
+        .strip_prefix("!in:")
+        .or_else(|| value.strip_prefix("in:"));
+    if value.contains(',') && several.is_none() {
+        return Err(Fault::bad_request(format!(
+            "Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' keyword \
+             using the valid microversion. Got: {value}"
+        )));
+    }
+    let list = several.or_else(|| value.strip_prefix('!')).unwrap_or(value);
+    let set: BTreeSet<String> = list.split(',').map(str::to_owned).collect();
+    if let Some(wrong) = set.iter().find(|uuid| !is_uuid_like(uuid)) {
+        return Err(Fault::bad_request(format!(
+            "Invalid query string parameters: Expected 'member_of' parameter to contain valid \
+             UUID(s). Got: {wrong}"
+        )));
+    }
+    Ok(if value.starts_with('!') {
+        Membership::Forbidden(set)
+    } else {
+        Membership::Required(set)
+    })
+}
+
+fn required(query: &Query, version: Microversion) -> Result<Sets, Fault> {
+    let any_traits = version.has(microversions::ANY_TRAITS);
+    let mut values: Vec<&str> = query.all("required").collect();
+    if !any_traits {
+        // Before 1.39 only the last one counts.
+        values = values.pop().into_iter().collect();
+    }
+    let (mut required, mut forbidden) = (Vec::new(), BTreeSet::new());
+    for value in values {
+        match value.strip_prefix("in:") {
+            Some(list) => required.push(any_of(value, list, version)?),
+            None => all_of(value, version, &mut required, &mut forbidden)?,
+        }
+    }
+    Ok((required, forbidden))
+}
+
+fn any_of(value: &str, list: &str, version: Microversion) -> Result<BTreeSet<String>, Fault> {
+    let refuse = |text: String| {
+        Err(Fault::bad_request(format!(
+            "Invalid query string parameters: {text}"
+        )))
+    };
+    if !version.has(microversions::ANY_TRAITS) {
+        return refuse(format!(
+            "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' only supported since microversion 1.39. \
+             Got: {value}"
+        ));
+    }
+    let traits: BTreeSet<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
+    if traits.contains("") {
+        return refuse(format!(
+            "Expected 'required' parameter value of the form: in:HW_CPU_X86_VMX,CUSTOM_MAGIC. \
+             Got an empty trait in: {value}"
+        ));
+    }
+    if traits.iter().any(|name| name.starts_with('!')) {
+        return refuse(format!(
+            "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' does not support forbidden traits. \
+             Got: {value}"
+        ));
+    }
+    Ok(traits)
+}
+
+fn all_of(
+    value: &str,
+    version: Microversion,
+    required: &mut Vec<BTreeSet<String>>,
+    forbidden: &mut BTreeSet<String>,
+) -> Result<(), Fault> {
+    let may_forbid = version.has(microversions::FORBIDDEN_TRAITS);
+    let refuse = |form: &str, got: String| {
+        Err(Fault::bad_request(format!(
+            "Invalid query string parameters: Expected 'required' parameter value of the form: \
+             {form}. {got}"
+        )))
+    };
+    for name in value.split(',').map(str::trim) {
+        // Any number of marks counts as one.
+        let bare = name.trim_start_matches('!');
+        if bare.is_empty() {
+            let form = if may_forbid {
+                "HW_CPU_X86_VMX,!CUSTOM_MAGIC"
+            } else {
+                "HW_CPU_X86_VMX,CUSTOM_MAGIC"
+            };
+            return refuse(form, format!("Got an empty trait in: {value}"));
+        }
+        if bare == name {
+            required.push(BTreeSet::from([name.to_owned()]));
+        } else if may_forbid {
+            forbidden.insert(bare.to_owned());
+        } else {
+            return refuse("HW_CPU_X86_VMX,CUSTOM_MAGIC", format!("Got: {value}"));
+        }
+    }
+    Ok(())
+}
+
+fn resources(value: &str) -> Result<Vec<(String, i64)>, Fault> {
+    let badly_formed = |got: &str| {
+        Fault::bad_request(format!(
+            "Badly formed resources parameter. Expected resources query string parameter in \
+             form: ?resources=VCPU:2,MEMORY_MB:1024. Got: {got}."
+        ))
+    };
+    if value.trim().is_empty() {
+        return Err(badly_formed("empty string"));
+    }
+    let mut wanted: Vec<(String, i64)> = Vec::new();
+    for part in value.split(',') {
+        let mut pieces = part.split(':');
+        let (Some(class), Some(amount), None) = (pieces.next(), pieces.next(), pieces.next())
+        else {
+            return Err(badly_formed(part));
+        };
+        let Ok(number) = amount.trim().parse::<i64>() else {
+            return Err(Fault::bad_request(format!(
+                "Requested resource {class} expected positive integer amount. Got: {amount}."
+            )));
+        };
+        if number < 1 {
+            return Err(Fault::bad_request(format!(
+                "Requested resource {class} requires amount >= 1. Got: {number}."
+            )));
+        }
+        wanted.retain(|(known, _)| known != class);
+        wanted.push((class.to_owned(), number));
+    }
+    Ok(wanted)
+}

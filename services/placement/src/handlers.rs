@@ -1,0 +1,69 @@
+//! A file per noun: what each method of each path does, and what is told when it cannot.
+
+pub(crate) mod aggregates;
+pub(crate) mod allocations;
+pub(crate) mod inventories;
+pub(crate) mod reshaper;
+pub(crate) mod resource_classes;
+pub(crate) mod resource_providers;
+pub(crate) mod root;
+pub(crate) mod traits;
+pub(crate) mod usages;
+
+use berth_http::{Answer, Call, Fault, Microversion, Timestamp};
+use berth_store::{SqlError, SqlStore, Transaction};
+
+use crate::microversions;
+use crate::store;
+use crate::store::providers::ProviderError;
+
+/// Codes by which clients tell errors apart.
+pub(crate) mod codes {
+    pub(crate) const INVENTORY_INUSE: &str = "placement.inventory.inuse";
+    pub(crate) const CONCURRENT_UPDATE: &str = "placement.concurrent_update";
+    pub(crate) const DUPLICATE_NAME: &str = "placement.duplicate_name";
+    pub(crate) const PROVIDER_IN_USE: &str = "placement.resource_provider.inuse";
+    pub(crate) const CANNOT_DELETE_PARENT: &str =
+        "placement.resource_provider.cannot_delete_parent";
+    pub(crate) const PROVIDER_NOT_FOUND: &str = "placement.resource_provider.not_found";
+}
+
+/// What an older client is told of a provider whose generation it does not know.
+pub(crate) const GENERATION_CHANGED: &str = "Resource provider's generation already changed. \
+     Please update the generation and try again.";
+
+/// 404 for a path that the version does not have yet.
+pub(crate) fn require(call: &Call, feature: Microversion) -> Result<(), Fault> {
+    if call.version.has(feature) {
+        return Ok(());
+    }
+    Err(Fault::no_such_route())
+}
+
+/// `last-modified` and `cache-control`, from the version that has them.
+pub(crate) fn modified(answer: Answer, call: &Call, moment: Option<Timestamp>) -> Answer {
+    if call.version.has(microversions::CACHE_HEADERS) {
+        answer.modified(moment.unwrap_or_else(Timestamp::now))
+    } else {
+        answer
+    }
+}
+
+/// Begins a reading transaction.
+pub(crate) async fn read(store: &SqlStore) -> Result<Transaction, Fault> {
+    store.read().await.map_err(database)
+}
+
+/// The database's error as the caller sees it.
+pub(crate) fn database(error: SqlError) -> Fault {
+    store::fault(&error)
+}
+
+/// The provider's error where nothing more is known than its own words.
+pub(crate) fn provider_fault(error: ProviderError) -> Fault {
+    match error {
+        ProviderError::NotFound(_) => Fault::not_found(error.to_string()),
+        ProviderError::Sql(error) => store::fault(&error),
+        other => Fault::bad_request(other.to_string()),
+    }
+}

@@ -1,0 +1,227 @@
+//! /allocations and /resource_providers/{uuid}/allocations
+
+mod body;
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use berth_http::schema::normal_uuid;
+use berth_http::{Answer, Call, Fault, Timestamp};
+use serde::Serialize;
+
+use super::{codes, database, modified, provider_fault, read, require};
+use crate::router::Placement;
+use crate::store::allocations::{self, Consumer, Held, Holding, Release, ReleaseError};
+use crate::store::providers::{self, ProviderError};
+use crate::store::replace::{Replace, ReplaceError};
+use crate::store::usages::UNTYPED;
+use crate::{microversions, policies, schemas};
+
+pub(crate) use body::{Body, consumers};
+
+#[derive(Serialize, Default)]
+struct AtProvider<'a> {
+    resources: BTreeMap<&'a str, i64>,
+    generation: i64,
+}
+
+#[derive(Serialize)]
+struct OfConsumer<'a> {
+    allocations: BTreeMap<&'a str, AtProvider<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consumer_generation: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consumer_type: Option<&'a str>,
+}
+
+pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+    call.check_accept()?;
+    placement.allow(&call, policies::ALLOCATIONS_LIST)?;
+    let mut tx = read(&placement.store).await?;
+    let consumer = allocations::of_consumer(&mut tx, call.path("consumer_uuid")?)
+        .await
+        .map_err(database)?;
+    let held = consumer.as_ref().map_or(&[][..], |consumer| &consumer.held);
+    let answer = Answer::ok(&of_consumer(&call, consumer.as_ref(), held))?;
+    let newest = held.iter().filter_map(|one| one.modified).max();
+    Ok(modified(answer, &call, newest))
+}
+
+fn of_consumer<'a>(
+    call: &Call,
+    consumer: Option<&'a Consumer>,
+    held: &'a [Held],
+) -> OfConsumer<'a> {
+    let mut allocations: BTreeMap<&str, AtProvider> = BTreeMap::new();
+    for one in held {
+        let at = allocations.entry(&one.provider_uuid).or_default();
+        at.generation = one.provider_generation;
+        at.resources.insert(&one.class, one.used);
+    }
+    let since = |feature| consumer.filter(|_| call.version.has(feature));
+    OfConsumer {
+        allocations,
+        project_id: since(microversions::ALLOCATIONS_BY_PROVIDER).map(|one| one.project.as_str()),
+        user_id: since(microversions::ALLOCATIONS_BY_PROVIDER).map(|one| one.user.as_str()),
+        consumer_generation: since(microversions::CONSUMER_GENERATIONS).map(|one| one.generation),
+        consumer_type: since(microversions::CONSUMER_TYPES)
+            .map(|one| one.consumer_type.as_deref().unwrap_or(UNTYPED)),
+    }
+}
+
+#[derive(Serialize, Default)]
+struct ByConsumer<'a> {
+    resources: BTreeMap<&'a str, i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consumer_generation: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct OfProvider<'a> {
+    allocations: BTreeMap<&'a str, ByConsumer<'a>>,
+    resource_provider_generation: i64,
+}
+
+pub(crate) async fn of_provider(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    call.check_accept()?;
+    placement.allow(&call, policies::PROVIDER_ALLOCATIONS_LIST)?;
+    let uuid = call.path("uuid")?;
+    let mut tx = read(&placement.store).await?;
+    let provider = providers::get(&mut tx, uuid)
+        .await
+        .map_err(|error| match error {
+            ProviderError::NotFound(_) => {
+                Fault::not_found(format!("Resource provider '{uuid}' not found: {error}"))
+            }
+            other => provider_fault(other),
+        })?;
+    let holdings = allocations::of_provider(&mut tx, provider.id)
+        .await
+        .map_err(database)?;
+    let document = OfProvider {
+        allocations: by_consumer(&call, &holdings),
+        resource_provider_generation: provider.generation,
+    };
+    let newest: Option<Timestamp> = holdings.iter().filter_map(|one| one.modified).max();
+    Ok(modified(Answer::ok(&document)?, &call, newest))
+}
+
+fn by_consumer<'a>(call: &Call, holdings: &'a [Holding]) -> BTreeMap<&'a str, ByConsumer<'a>> {
+    let shown = call.version.has(microversions::CONSUMER_GENERATIONS);
+    let mut consumers: BTreeMap<&str, ByConsumer> = BTreeMap::new();
+    for one in holdings {
+        let of = consumers.entry(&one.consumer_uuid).or_default();
+        of.consumer_generation = shown.then_some(one.consumer_generation);
+        of.resources.insert(&one.class, one.used);
+    }
+    consumers
+}
+
+pub(crate) async fn put(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+    call.require_json()?;
+    placement.allow(&call, policies::ALLOCATIONS_UPDATE)?;
+    let given = call.path("consumer_uuid")?;
+    let consumer = normal_uuid(given)
+        .ok_or_else(|| Fault::bad_request(format!("Malformed consumer_uuid: {given}")))?;
+    let body: Body = call.body(&schemas::put_allocations(call.version))?;
+    let replace = Replace {
+        providers: Vec::new(),
+        consumers: vec![body.wanting(&consumer, call.version, &placement.options)],
+    };
+    placement
+        .store
+        .write(&replace)
+        .await
+        .map_err(|error| match error {
+            ReplaceError::NoSuchClass(_) => Fault::bad_request(format!(
+                "Unable to allocate inventory for consumer {consumer}: {error}"
+            )),
+            other => claim_fault(other),
+        })?;
+    Ok(Answer::no_content())
+}
+
+pub(crate) async fn post(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+    require(&call, microversions::POST_ALLOCATIONS)?;
+    call.require_json()?;
+    placement.allow(&call, policies::ALLOCATIONS_MANAGE)?;
+    let bodies: BTreeMap<String, Body> = call.body(&schemas::post_allocations(call.version))?;
+    let replace = Replace {
+        providers: Vec::new(),
+        consumers: consumers(bodies, call.version, &placement.options),
+    };
+    placement
+        .store
+        .write(&replace)
+        .await
+        .map_err(|error| match error {
+            ReplaceError::NoSuchClass(_) => {
+                Fault::bad_request(format!("Unable to allocate inventory {error}"))
+            }
+            other => claim_fault(other),
+        })?;
+    Ok(Answer::no_content())
+}
+
+fn claim_fault(error: ReplaceError) -> Fault {
+    match error {
+        ReplaceError::ConcurrentUpdate => Fault::conflict(format!(
+            "Inventory and/or allocations changed while attempting to allocate: {error}"
+        ))
+        .with_code(codes::CONCURRENT_UPDATE),
+        other => replace_fault(other),
+    }
+}
+
+/// What claims and reshapes tell alike.
+pub(crate) fn replace_fault(error: ReplaceError) -> Fault {
+    match error {
+        ReplaceError::Sql(error) => database(error),
+        ReplaceError::ConsumerGeneration { .. } | ReplaceError::ProviderGeneration { .. } => {
+            Fault::conflict(error.to_string()).with_code(codes::CONCURRENT_UPDATE)
+        }
+        ReplaceError::NoSuchInventoryProvider(_) => {
+            Fault::bad_request(error.to_string()).with_code(codes::PROVIDER_NOT_FOUND)
+        }
+        ReplaceError::NoSuchProvider(_) | ReplaceError::NoSuchClass(_) => {
+            Fault::bad_request(error.to_string())
+        }
+        ReplaceError::InUse { .. } => {
+            Fault::conflict(format!("update conflict: {error}")).with_code(codes::INVENTORY_INUSE)
+        }
+        ReplaceError::ConcurrentUpdate => {
+            Fault::conflict(format!("update conflict: {error}")).with_code(codes::CONCURRENT_UPDATE)
+        }
+        ReplaceError::NoInventory { .. }
+        | ReplaceError::Constraints { .. }
+        | ReplaceError::Capacity { .. } => {
+            Fault::conflict(format!("Unable to allocate inventory: {error}"))
+        }
+    }
+}
+
+pub(crate) async fn delete(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    placement.allow(&call, policies::ALLOCATIONS_DELETE)?;
+    let release = Release {
+        consumer: call.path("consumer_uuid")?.to_owned(),
+    };
+    placement
+        .store
+        .write(&release)
+        .await
+        .map_err(|error| match error {
+            ReleaseError::NotFound(_) => Fault::not_found(error.to_string()),
+            ReleaseError::Sql(error) => database(error),
+        })?;
+    Ok(Answer::no_content())
+}

@@ -1,0 +1,298 @@
+//! /resource_providers/{uuid}/inventories
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::{codes, database, modified, provider_fault, read};
+use crate::inventory::Inventory;
+use crate::router::Placement;
+use crate::store::inventories::{self, Add, Change, InventoryError, Remove, SetAll};
+use crate::store::providers::{self, Provider, ProviderError};
+use crate::{microversions, policies, schemas};
+
+#[derive(Serialize)]
+struct Listing<'a> {
+    resource_provider_generation: i64,
+    inventories: BTreeMap<&'a str, &'a Inventory>,
+}
+
+#[derive(Serialize)]
+struct Single<'a> {
+    resource_provider_generation: i64,
+    #[serde(flatten)]
+    inventory: &'a Inventory,
+}
+
+/// Words differ by route; what is left is told as the provider's or the database's own.
+fn plain(error: InventoryError) -> Fault {
+    match error {
+        InventoryError::Provider(error) => provider_fault(error),
+        InventoryError::Sql(error) => database(error),
+        InventoryError::Generation => {
+            Fault::conflict(error.to_string()).with_code(codes::CONCURRENT_UPDATE)
+        }
+        InventoryError::NoSuchClass(_) => Fault::not_found(error.to_string()),
+        InventoryError::InUse { .. } => {
+            Fault::conflict(error.to_string()).with_code(codes::INVENTORY_INUSE)
+        }
+        other => {
+            Fault::conflict(format!("update conflict: {other}")).with_code(codes::CONCURRENT_UPDATE)
+        }
+    }
+}
+
+async fn provider(tx: &mut berth_store::Transaction, uuid: &str) -> Result<Provider, Fault> {
+    providers::get(tx, uuid).await.map_err(|error| match error {
+        ProviderError::NotFound(_) => Fault::not_found(format!(
+            "No resource provider with uuid {uuid} found : {error}"
+        )),
+        other => provider_fault(other),
+    })
+}
+
+pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+    call.check_accept()?;
+    placement.allow(&call, policies::INVENTORIES_LIST)?;
+    let mut tx = read(&placement.store).await?;
+    let provider = provider(&mut tx, call.path("uuid")?).await?;
+    let records = inventories::of_provider(&mut tx, provider.id)
+        .await
+        .map_err(database)?;
+    let listing = Listing {
+        resource_provider_generation: provider.generation,
+        inventories: records
+            .iter()
+            .map(|record| (record.class.as_str(), &record.inventory))
+            .collect(),
+    };
+    let newest = records.iter().map(|record| record.modified).max();
+    Ok(modified(Answer::ok(&listing)?, &call, newest))
+}
+
+pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+    call.check_accept()?;
+    placement.allow(&call, policies::INVENTORIES_SHOW)?;
+    let (uuid, class) = (call.path("uuid")?, call.path("resource_class")?);
+    let mut tx = read(&placement.store).await?;
+    let provider = provider(&mut tx, uuid).await?;
+    let records = inventories::of_provider(&mut tx, provider.id)
+        .await
+        .map_err(database)?;
+    let record = records
+        .iter()
+        .find(|record| record.class == class)
+        .ok_or_else(|| Fault::not_found(format!("No inventory of class {class} for {uuid}")))?;
+    let single = Single {
+        resource_provider_generation: provider.generation,
+        inventory: &record.inventory,
+    };
+    Ok(modified(Answer::ok(&single)?, &call, Some(record.modified)))
+}
+
+#[derive(Deserialize)]
+struct NewInventory {
+    resource_class: String,
+    #[serde(flatten)]
+    inventory: Inventory,
+}
+
+pub(crate) async fn create(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    call.require_json()?;
+    placement.allow(&call, policies::INVENTORIES_CREATE)?;
+    let uuid = call.path("uuid")?;
+    must_exist(&placement, uuid).await?;
+    let body: NewInventory = call.body(&schemas::NEW_INVENTORY)?;
+    let add = Add {
+        uuid: uuid.to_owned(),
+        class: body.resource_class,
+        inventory: body.inventory,
+        version: call.version,
+    };
+    let provider = placement
+        .store
+        .write(&add)
+        .await
+        .map_err(|error| match error {
+            InventoryError::Reserved { .. } | InventoryError::NoSuchClass(_) => Fault::bad_request(
+                format!("Unable to create inventory for resource provider {uuid}: {error}"),
+            ),
+            InventoryError::Exists(_) | InventoryError::ConcurrentUpdate => {
+                Fault::conflict(format!("Update conflict: {error}"))
+                    .with_code(codes::CONCURRENT_UPDATE)
+            }
+            other => plain(other),
+        })?;
+    let single = Single {
+        resource_provider_generation: provider.generation,
+        inventory: &add.inventory,
+    };
+    let answer = Answer::with_body(StatusCode::CREATED, &single)?;
+    let path = format!("/resource_providers/{uuid}/inventories/{}", add.class);
+    Ok(modified(answer, &call, None).located(&call, &path))
+}
+
+/// A missing provider is told before a malformed body.
+async fn must_exist(placement: &Placement, uuid: &str) -> Result<(), Fault> {
+    let mut tx = read(&placement.store).await?;
+    providers::get(&mut tx, uuid)
+        .await
+        .map(|_| ())
+        .map_err(provider_fault)
+}
+
+#[derive(Deserialize)]
+struct WantedInventories {
+    resource_provider_generation: i64,
+    inventories: BTreeMap<String, Inventory>,
+}
+
+pub(crate) async fn set(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+    call.require_json()?;
+    placement.allow(&call, policies::INVENTORIES_UPDATE)?;
+    let uuid = call.path("uuid")?;
+    must_exist(&placement, uuid).await?;
+    let body: WantedInventories = call.body(&schemas::INVENTORIES)?;
+    let set = SetAll {
+        uuid: uuid.to_owned(),
+        generation: Some(body.resource_provider_generation),
+        inventories: body.inventories,
+        version: call.version,
+    };
+    let provider = placement
+        .store
+        .write(&set)
+        .await
+        .map_err(|error| match error {
+            InventoryError::NoSuchClass(_) => Fault::bad_request(format!(
+                "Unknown resource class in inventory for resource provider {uuid}: {error}"
+            )),
+            InventoryError::Reserved { .. } => cannot_update(uuid, &error),
+            InventoryError::InUse { .. } => Fault::conflict(format!("update conflict: {error}"))
+                .with_code(codes::INVENTORY_INUSE),
+            other => plain(other),
+        })?;
+    let listing = Listing {
+        resource_provider_generation: provider.generation,
+        inventories: set
+            .inventories
+            .iter()
+            .map(|(class, inventory)| (class.as_str(), inventory))
+            .collect(),
+    };
+    Ok(modified(Answer::ok(&listing)?, &call, None))
+}
+
+fn cannot_update(uuid: &str, error: &InventoryError) -> Fault {
+    Fault::bad_request(format!(
+        "Unable to update inventory for resource provider {uuid}: {error}"
+    ))
+}
+
+#[derive(Deserialize)]
+struct ChangedInventory {
+    resource_provider_generation: i64,
+    #[serde(flatten)]
+    inventory: Inventory,
+}
+
+pub(crate) async fn update(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    call.require_json()?;
+    placement.allow(&call, policies::INVENTORIES_UPDATE)?;
+    let uuid = call.path("uuid")?;
+    must_exist(&placement, uuid).await?;
+    let body: ChangedInventory = call.body(&schemas::INVENTORY)?;
+    let change = Change {
+        uuid: uuid.to_owned(),
+        class: call.path("resource_class")?.to_owned(),
+        generation: body.resource_provider_generation,
+        inventory: body.inventory,
+        version: call.version,
+    };
+    let provider = placement
+        .store
+        .write(&change)
+        .await
+        .map_err(|error| match error {
+            InventoryError::Reserved { .. } => cannot_update(uuid, &error),
+            InventoryError::NotFound(_) => Fault::bad_request(format!(
+                "No inventory record with resource class for resource provider {uuid}: {error}"
+            )),
+            other => plain(other),
+        })?;
+    let single = Single {
+        resource_provider_generation: provider.generation,
+        inventory: &change.inventory,
+    };
+    Ok(modified(Answer::ok(&single)?, &call, None))
+}
+
+pub(crate) async fn delete(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    placement.allow(&call, policies::INVENTORIES_DELETE)?;
+    let remove = Remove {
+        uuid: call.path("uuid")?.to_owned(),
+        class: call.path("resource_class")?.to_owned(),
+    };
+    let class = &remove.class;
+    placement
+        .store
+        .write(&remove)
+        .await
+        .map_err(|error| match error {
+            InventoryError::InUse { .. } | InventoryError::ConcurrentUpdate => Fault::conflict(
+                format!("Unable to delete inventory of class {class}: {error}"),
+            )
+            .with_code(codes::CONCURRENT_UPDATE),
+            InventoryError::NoSuchClass(_) => Fault::not_found(format!(
+                "No inventory of class {class} found for delete: {error}"
+            )),
+            InventoryError::NotFound(_) => Fault::not_found(format!(
+                "No inventory of class {class} found for delete: \
+                 No inventory of class {class} found for delete"
+            )),
+            other => plain(other),
+        })?;
+    Ok(Answer::no_content())
+}
+
+pub(crate) async fn delete_all(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    if !call.version.has(microversions::DELETE_INVENTORIES) {
+        return Err(Fault::new(StatusCode::METHOD_NOT_ALLOWED, ""));
+    }
+    placement.allow(&call, policies::INVENTORIES_DELETE)?;
+    let uuid = call.path("uuid")?;
+    let none = SetAll {
+        uuid: uuid.to_owned(),
+        generation: None,
+        inventories: BTreeMap::new(),
+        version: call.version,
+    };
+    placement
+        .store
+        .write(&none)
+        .await
+        .map_err(|error| match error {
+            InventoryError::ConcurrentUpdate => Fault::conflict(format!(
+                "Unable to delete inventory for resource provider {uuid} because the inventory \
+                 was updated by another process. Please retry your request."
+            ))
+            .with_code(codes::CONCURRENT_UPDATE),
+            other => plain(other),
+        })?;
+    Ok(Answer::no_content())
+}

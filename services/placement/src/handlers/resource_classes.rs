@@ -1,0 +1,161 @@
+//! /resource_classes
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{database, modified, read, require};
+use crate::router::Placement;
+use crate::store::resource_classes::{
+    self, ClassError, Delete, Ensure, Ensured, Rename, is_standard,
+};
+use crate::{microversions, policies, schemas};
+
+#[derive(Serialize)]
+struct Link {
+    rel: &'static str,
+    href: String,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    name: &'a str,
+    links: [Link; 1],
+}
+
+#[derive(Serialize)]
+struct Listing<'a> {
+    resource_classes: Vec<Document<'a>>,
+}
+
+fn url(name: &str) -> String {
+    format!("/resource_classes/{name}")
+}
+
+fn document(name: &str) -> Document<'_> {
+    Document {
+        name,
+        links: [Link {
+            rel: "self",
+            href: url(name),
+        }],
+    }
+}
+
+fn fault(error: ClassError) -> Fault {
+    match error {
+        ClassError::NotFound(_) => Fault::not_found(error.to_string()),
+        ClassError::Sql(error) => database(error),
+        ClassError::DeleteStandard(_) => {
+            Fault::bad_request(format!("Error in delete resource class: {error}"))
+        }
+        ClassError::InUse(_) => Fault::conflict(format!("Error in delete resource class: {error}")),
+        ClassError::UpdateStandard(_) => Fault::bad_request(error.to_string()),
+        ClassError::Exists(name) => {
+            Fault::conflict(format!("Resource class already exists: {name}"))
+        }
+    }
+}
+
+pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+    require(&call, microversions::RESOURCE_CLASSES)?;
+    call.check_accept()?;
+    placement.allow(&call, policies::CLASSES_LIST)?;
+    let mut tx = read(&placement.store).await?;
+    let classes = resource_classes::list(&mut tx).await.map_err(database)?;
+    let listing = Listing {
+        resource_classes: classes.iter().map(|class| document(&class.name)).collect(),
+    };
+    let newest = classes.iter().filter_map(|class| class.modified).max();
+    Ok(modified(Answer::ok(&listing)?, &call, newest))
+}
+
+pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+    require(&call, microversions::RESOURCE_CLASSES)?;
+    call.check_accept()?;
+    placement.allow(&call, policies::CLASSES_SHOW)?;
+    let mut tx = read(&placement.store).await?;
+    let class = resource_classes::get(&mut tx, call.path("name")?)
+        .await
+        .map_err(fault)?;
+    let answer = Answer::ok(&document(&class.name))?;
+    Ok(modified(answer, &call, class.modified))
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+pub(crate) async fn create(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    require(&call, microversions::RESOURCE_CLASSES)?;
+    call.require_json()?;
+    placement.allow(&call, policies::CLASSES_CREATE)?;
+    let Named { name } = call.body(&schemas::RESOURCE_CLASS)?;
+    let location = url(&name);
+    let taken = format!("Conflicting resource class already exists: {name}");
+    match placement.store.write(&Ensure { name }).await {
+        Ok(Ensured::Made) => Ok(Answer::empty(StatusCode::CREATED).located(&call, &location)),
+        Ok(Ensured::Found) => Err(Fault::conflict(taken)),
+        Err(error) => Err(fault(error)),
+    }
+}
+
+pub(crate) async fn update(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    require(&call, microversions::RESOURCE_CLASSES)?;
+    if call.version.has(microversions::CLASS_PUT_CREATES) {
+        ensure(&placement, &call).await
+    } else {
+        rename(&placement, &call).await
+    }
+}
+
+async fn ensure(placement: &Placement, call: &Call) -> Result<Answer, Fault> {
+    placement.allow(call, policies::CLASSES_UPDATE)?;
+    let name = call.path("name")?;
+    schemas::RESOURCE_CLASS
+        .check(&json!({ "name": name }))
+        .map_err(|violation| Fault::bad_request(format!("JSON does not validate: {violation}")))?;
+    let ensure = Ensure {
+        name: name.to_owned(),
+    };
+    let answer = match placement.store.write(&ensure).await.map_err(fault)? {
+        Ensured::Made => Answer::empty(StatusCode::CREATED),
+        Ensured::Found => Answer::no_content(),
+    };
+    Ok(answer.located(call, &url(name)))
+}
+
+async fn rename(placement: &Placement, call: &Call) -> Result<Answer, Fault> {
+    call.require_json()?;
+    placement.allow(call, policies::CLASSES_UPDATE)?;
+    let from = call.path("name")?.to_owned();
+    let Named { name: to } = call.body(&schemas::RESOURCE_CLASS)?;
+    if is_standard(&from) {
+        return Err(fault(ClassError::UpdateStandard(from)));
+    }
+    let rename = Rename { from, to };
+    placement.store.write(&rename).await.map_err(fault)?;
+    Answer::ok(&document(&rename.to))
+}
+
+pub(crate) async fn delete(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    require(&call, microversions::RESOURCE_CLASSES)?;
+    placement.allow(&call, policies::CLASSES_DELETE)?;
+    let delete = Delete {
+        name: call.path("name")?.to_owned(),
+    };
+    placement.store.write(&delete).await.map_err(fault)?;
+    Ok(Answer::no_content())
+}

@@ -1,0 +1,260 @@
+//! /resource_providers
+
+use axum::extract::State;
+use berth_http::request_id::random_uuid;
+use berth_http::schema::normal_uuid;
+use berth_http::{Answer, Call, Fault, Microversion};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::{codes, database, modified, provider_fault, read};
+use crate::filters::ProviderFilters;
+use crate::router::Placement;
+use crate::store::providers::{self, Create, Delete, Provider, ProviderError, Reparenting, Update};
+use crate::{microversions, policies, schemas};
+
+#[derive(Serialize)]
+struct Link {
+    rel: &'static str,
+    href: String,
+}
+
+#[derive(Serialize)]
+struct Nesting<'a> {
+    parent_provider_uuid: Option<&'a str>,
+    root_provider_uuid: &'a str,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    uuid: &'a str,
+    name: &'a str,
+    generation: i64,
+    links: Vec<Link>,
+    #[serde(flatten)]
+    nesting: Option<Nesting<'a>>,
+}
+
+#[derive(Serialize)]
+struct Listing<'a> {
+    resource_providers: Vec<Document<'a>>,
+}
+
+fn url(provider: &Provider) -> String {
+    format!("/resource_providers/{}", provider.uuid)
+}
+
+fn document(provider: &Provider, version: Microversion) -> Document<'_> {
+    let url = url(provider);
+    let known = [
+        ("inventories", microversions::RANGE.min),
+        ("usages", microversions::RANGE.min),
+        ("aggregates", microversions::AGGREGATES),
+        ("traits", microversions::TRAITS),
+        ("allocations", microversions::ALLOCATIONS_LINK),
+    ];
+    let below = known
+        .into_iter()
+        .filter(|(_, since)| version.has(*since))
+        .map(|(rel, _)| Link {
+            rel,
+            href: format!("{url}/{rel}"),
+        });
+    let itself = Link {
+        rel: "self",
+        href: url.clone(),
+    };
+    Document {
+        uuid: &provider.uuid,
+        name: &provider.name,
+        generation: provider.generation,
+        links: std::iter::once(itself).chain(below).collect(),
+        nesting: version
+            .has(microversions::NESTED_PROVIDERS)
+            .then_some(Nesting {
+                parent_provider_uuid: provider.parent_uuid.as_deref(),
+                root_provider_uuid: &provider.root_uuid,
+            }),
+    }
+}
+
+fn answer(provider: &Provider, call: &Call) -> Result<Answer, Fault> {
+    let answer = Answer::ok(&document(provider, call.version))?;
+    Ok(modified(answer, call, Some(provider.modified)))
+}
+
+pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+    call.check_accept()?;
+    placement.allow(&call, policies::PROVIDERS_LIST)?;
+    call.check_query(&schemas::list_providers(call.version))?;
+    let filters = ProviderFilters::parse(&call.query, call.version)?;
+    let mut tx = read(&placement.store).await?;
+    let providers = providers::list(&mut tx, &filters)
+        .await
+        .map_err(|error| match error {
+            ProviderError::NoSuchTrait(_) => Fault::bad_request(format!(
+                "Invalid trait(s) in \"required\" parameter: {error}"
+            )),
+            ProviderError::NoSuchClass(_) => Fault::bad_request(format!(
+                "Invalid resource class in resources parameter: {error}"
+            )),
+            other => provider_fault(other),
+        })?;
+    let listing = Listing {
+        resource_providers: providers
+            .iter()
+            .map(|provider| document(provider, call.version))
+            .collect(),
+    };
+    let newest = providers.iter().map(|provider| provider.modified).max();
+    Ok(modified(Answer::ok(&listing)?, &call, newest))
+}
+
+pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+    call.check_accept()?;
+    placement.allow(&call, policies::PROVIDERS_SHOW)?;
+    let mut tx = read(&placement.store).await?;
+    let provider = providers::get(&mut tx, call.path("uuid")?)
+        .await
+        .map_err(provider_fault)?;
+    answer(&provider, &call)
+}
+
+#[derive(Deserialize)]
+struct NewProvider {
+    name: String,
+    uuid: Option<String>,
+    parent_provider_uuid: Option<String>,
+}
+
+pub(crate) async fn create(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    call.require_json()?;
+    placement.allow(&call, policies::PROVIDERS_CREATE)?;
+    let body: NewProvider = call.body(&schemas::create_provider(call.version))?;
+    let given = body.uuid.as_deref().and_then(normal_uuid);
+    let create = Create {
+        uuid: given.unwrap_or_else(|| random_uuid().to_string()),
+        name: body.name,
+        parent: body.parent_provider_uuid,
+    };
+    if create.name.is_empty() {
+        return Err(cannot_create(
+            &create,
+            &"Object action create failed because: name is required",
+        ));
+    }
+    let provider = placement
+        .store
+        .write(&create)
+        .await
+        .map_err(|error| match error {
+            ProviderError::Duplicate(what) => Fault::conflict(format!(
+                "Conflicting resource provider {what} already exists."
+            ))
+            .with_code(codes::DUPLICATE_NAME),
+            ProviderError::Sql(error) => database(error),
+            other => cannot_create(&create, &other),
+        })?;
+    let answer = if call.version.has(microversions::PROVIDER_POST_BODY) {
+        answer(&provider, &call)?
+    } else {
+        Answer::empty(StatusCode::CREATED)
+    };
+    Ok(answer.located(&call, &url(&provider)))
+}
+
+fn cannot_create(create: &Create, error: &dyn std::fmt::Display) -> Fault {
+    Fault::bad_request(format!(
+        "Unable to create resource provider \"{}\", {}: {error}",
+        create.name, create.uuid
+    ))
+}
+
+#[derive(Deserialize)]
+struct ChangedProvider {
+    name: String,
+    #[serde(default, deserialize_with = "present")]
+    parent_provider_uuid: Option<Option<String>>,
+}
+
+/// Tells a null from a key that is not there.
+fn present<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+pub(crate) async fn update(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    call.require_json()?;
+    placement.allow(&call, policies::PROVIDERS_UPDATE)?;
+    let uuid = call.path("uuid")?;
+    {
+        let mut tx = read(&placement.store).await?;
+        providers::get(&mut tx, uuid)
+            .await
+            .map_err(provider_fault)?;
+    }
+    let body: ChangedProvider = call.body(&schemas::update_provider(call.version))?;
+    let update = Update {
+        uuid: uuid.to_owned(),
+        name: body.name,
+        parent: body.parent_provider_uuid,
+        reparenting: if call.version.has(microversions::REPARENTING) {
+            Reparenting::Allowed
+        } else {
+            Reparenting::Refused
+        },
+    };
+    let provider = placement
+        .store
+        .write(&update)
+        .await
+        .map_err(|error| match error {
+            ProviderError::Duplicate(name) => Fault::conflict(format!(
+                "Conflicting resource provider {name} already exists."
+            ))
+            .with_code(codes::DUPLICATE_NAME),
+            ProviderError::Create(_) | ProviderError::Update(_) => Fault::bad_request(format!(
+                "Unable to save resource provider {}: {error}",
+                update.uuid
+            )),
+            other => provider_fault(other),
+        })?;
+    answer(&provider, &call)
+}
+
+pub(crate) async fn delete(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    placement.allow(&call, policies::PROVIDERS_DELETE)?;
+    let uuid = call.path("uuid")?;
+    let delete = Delete {
+        uuid: uuid.to_owned(),
+    };
+    placement
+        .store
+        .write(&delete)
+        .await
+        .map_err(|error| match error {
+            ProviderError::NotFound(_) => Fault::not_found(format!(
+                "No resource provider with uuid {uuid} found for delete"
+            )),
+            ProviderError::InUse => Fault::conflict(format!(
+                "Unable to delete resource provider {uuid}: {error}"
+            ))
+            .with_code(codes::PROVIDER_IN_USE),
+            ProviderError::HasChildren => Fault::conflict(format!(
+                "Unable to delete parent resource provider {uuid}: {error}"
+            ))
+            .with_code(codes::CANNOT_DELETE_PARENT),
+            other => provider_fault(other),
+        })?;
+    Ok(Answer::no_content())
+}

@@ -1,0 +1,94 @@
+//! /resource_providers/{uuid}/usages and /usages
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{database, modified, provider_fault, read, require};
+use crate::router::Placement;
+use crate::store::providers::{self, ProviderError};
+use crate::store::usages::{self, Consumers, Group, Holder};
+use crate::{microversions, policies, schemas};
+
+#[derive(Serialize)]
+struct OfProvider {
+    resource_provider_generation: i64,
+    usages: Map<String, Value>,
+}
+
+fn by_class(used: Vec<(String, i64)>) -> Map<String, Value> {
+    used.into_iter()
+        .map(|(class, used)| (class, Value::from(used)))
+        .collect()
+}
+
+pub(crate) async fn of_provider(
+    State(placement): State<Placement>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    call.check_accept()?;
+    placement.allow(&call, policies::PROVIDER_USAGES)?;
+    let uuid = call.path("uuid")?;
+    let mut tx = read(&placement.store).await?;
+    let provider = providers::get(&mut tx, uuid)
+        .await
+        .map_err(|error| match error {
+            ProviderError::NotFound(_) => Fault::not_found(format!(
+                "No resource provider with uuid {uuid} found: {error}"
+            )),
+            other => provider_fault(other),
+        })?;
+    let used = usages::of_provider(&mut tx, provider.id)
+        .await
+        .map_err(database)?;
+    let document = OfProvider {
+        resource_provider_generation: provider.generation,
+        usages: by_class(used),
+    };
+    Ok(modified(Answer::ok(&document)?, &call, None))
+}
+
+pub(crate) async fn total(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+    require(&call, microversions::TOTAL_USAGES)?;
+    call.check_accept()?;
+    let project = call.query.last("project_id");
+    placement
+        .options
+        .policy
+        .authorize(&call.caller, policies::TOTAL_USAGES, project)?;
+    call.check_query(&schemas::total_usages(call.version))?;
+    let holder = Holder {
+        project: project.unwrap_or_default().to_owned(),
+        user: call.query.last("user_id").map(str::to_owned),
+    };
+    let typed = call.version.has(microversions::CONSUMER_TYPES);
+    let consumers = match call.query.last("consumer_type") {
+        _ if !typed => Consumers::All,
+        None => Consumers::ByType,
+        Some(usages::ALL) => Consumers::All,
+        Some(usages::UNTYPED) => Consumers::Untyped,
+        Some(name) => Consumers::OfType(name.to_owned()),
+    };
+    let mut tx = read(&placement.store).await?;
+    let groups = usages::by_holder(&mut tx, &holder, &consumers)
+        .await
+        .map_err(database)?;
+    let usages = if typed {
+        groups.into_iter().map(grouped).collect()
+    } else {
+        let all = groups.into_iter().next();
+        all.map(|group| by_class(group.used)).unwrap_or_default()
+    };
+    Ok(modified(
+        Answer::ok(&json!({ "usages": usages }))?,
+        &call,
+        None,
+    ))
+}
+
+fn grouped(group: Group) -> (String, Value) {
+    let mut members = by_class(group.used);
+    members.insert("consumer_count".to_owned(), Value::from(group.consumers));
+    (group.heading, Value::Object(members))
+}

@@ -1,0 +1,91 @@
+//! An inventory record and the checks that need nothing else.
+
+use berth_http::Microversion;
+use serde::{Deserialize, Serialize};
+
+use crate::microversions;
+
+/// The largest whole number the schema's columns take.
+pub(crate) const MAX_INT: i64 = 2_147_483_647;
+
+/// What a provider has of one resource class.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Inventory {
+    /// Units.
+    pub(crate) total: i64,
+    /// Units kept back.
+    #[serde(default)]
+    pub(crate) reserved: i64,
+    /// The smallest allocation.
+    #[serde(default = "one")]
+    pub(crate) min_unit: i64,
+    /// The largest allocation.
+    #[serde(default = "max_int")]
+    pub(crate) max_unit: i64,
+    /// What an allocation must be a multiple of.
+    #[serde(default = "one")]
+    pub(crate) step_size: i64,
+    /// What capacity is multiplied by.
+    #[serde(default = "ratio")]
+    pub(crate) allocation_ratio: f64,
+}
+
+fn one() -> i64 {
+    1
+}
+
+fn max_int() -> i64 {
+    MAX_INT
+}
+
+fn ratio() -> f64 {
+    1.0
+}
+
+impl Inventory {
+    /// How many units may be allocated.
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "both numbers are below 2^31, which a double holds exactly"
+    )]
+    pub(crate) fn capacity(&self) -> f64 {
+        (self.total - self.reserved) as f64 * self.allocation_ratio
+    }
+
+    /// Whether `amount` fits min_unit, max_unit and step_size.
+    pub(crate) fn admits(&self, amount: i64) -> bool {
+        (self.min_unit..=self.max_unit).contains(&amount) && amount % self.step_size.max(1) == 0
+    }
+
+    /// Whether nothing but what is held already fits: total = reserved = usage.
+    pub(crate) fn holds_exactly(&self, usage: i64) -> bool {
+        self.total == self.reserved && self.reserved == usage
+    }
+}
+
+/// Why an inventory may not be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReservedError {
+    /// Before 1.26.
+    #[error("The reserved value is greater than or equal to total.")]
+    NotBelowTotal,
+    /// From 1.26.
+    #[error("The reserved value is greater than total.")]
+    AboveTotal,
+}
+
+/// Whether `reserved` leaves what the version asks for.
+pub(crate) fn check_reserved(
+    version: Microversion,
+    inventory: &Inventory,
+) -> Result<(), ReservedError> {
+    let capacity = inventory.capacity().trunc();
+    if version.has(microversions::RESERVED_MAY_EQUAL_TOTAL) {
+        if capacity < 0.0 {
+            return Err(ReservedError::AboveTotal);
+        }
+    } else if capacity <= 0.0 {
+        return Err(ReservedError::NotBelowTotal);
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! The pure decision over allocations: may these consumers hold these amounts?
+//!
+//! Called with the state as read inside the transaction that will write, by the claims (PUT and
+//! POST /allocations) and by the reshape. Nothing here knows SQL or HTTP.
+//!
+//! A claim may not put a provider over its capacity, but may leave or lower an overage that was
+//! there. A reshape is judged for every user of every provider it touches, named or not: usage
+//! fits the new inventory, or the class is held (total = reserved = usage, and usage did not
+//! grow), or it was over before and is not worse.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::inventory::Inventory;
+
+/// A provider's row id.
+pub(crate) type ProviderId = i64;
+/// A resource class's row id.
+pub(crate) type ClassId = i64;
+/// One class of one provider.
+pub(crate) type Slot = (ProviderId, ClassId);
+
+/// One wanted allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Where.
+    pub(crate) slot: Slot,
+    /// How much, at least 1.
+    pub(crate) amount: i64,
+}
+
+/// Everything the decision needs.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// Inventories of all touched providers as they are.
+    pub(crate) inventories: BTreeMap<Slot, Inventory>,
+    /// Inventories as they are to be, for the providers that a reshape sets; empty in a claim.
+    pub(crate) reshaped: BTreeMap<ProviderId, BTreeMap<ClassId, Inventory>>,
+    /// Usage of all consumers on all touched providers, as it is.
+    pub(crate) usage: BTreeMap<Slot, i64>,
+    /// What the named consumers hold now and will give back.
+    pub(crate) released: BTreeMap<Slot, i64>,
+    /// What the named consumers are to hold, in the order of the request.
+    pub(crate) wanted: Vec<Wanted>,
+}
+
+/// Why not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The provider has none of the wanted classes.
+    NoInventoryAtAll(ProviderId),
+    /// The provider does not have this class.
+    NoInventory(Slot),
+    /// The amount violates min_unit, max_unit or step_size.
+    Constraints(Slot),
+    /// The amount exceeds the capacity.
+    Capacity(Slot),
+    /// The reshape takes away classes that are in use.
+    InUse(ProviderId, Vec<ClassId>),
+}
+
+impl Ledger {
+    /// Lets it pass or says the first reason why not.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        self.check_there_is_inventory()?;
+        self.check_wanted()?;
+        self.check_dropped_classes()?;
+        self.check_reshaped_providers()
+    }
+
+    fn check_there_is_inventory(&self) -> Result<(), Refusal> {
+        let classes: BTreeSet<ClassId> = self.wanted.iter().map(|wanted| wanted.slot.1).collect();
+        let providers: BTreeSet<ProviderId> =
+            self.wanted.iter().map(|wanted| wanted.slot.0).collect();
+        for provider in providers {
+            let has = |class: &ClassId| self.before_or_after((provider, *class)).is_some();
+            if !classes.iter().any(has) {
+                return Err(Refusal::NoInventoryAtAll(provider));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_wanted(&self) -> Result<(), Refusal> {
+        let added = self.added();
+        for wanted in &self.wanted {
+            let slot = wanted.slot;
+            let inventory = self
+                .before_or_after(slot)
+                .ok_or(Refusal::NoInventory(slot))?;
+            if !inventory.admits(wanted.amount) {
+                return Err(Refusal::Constraints(slot));
+            }
+            // A class that the reshape drops is told as in use, below.
+            if let Some(after) = self.after(slot)
+                && !self.may_stand(slot, after, self.usage_after(slot, &added))
+            {
+                return Err(Refusal::Capacity(slot));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_dropped_classes(&self) -> Result<(), Refusal> {
+        let added = self.added();
+        for (provider, inventories) in &self.reshaped {
+            let dropped: Vec<ClassId> = self
+                .slots_of(*provider, &added)
+                .filter(|slot| self.usage_after(*slot, &added) > 0)
+                .map(|(_, class)| class)
+                .filter(|class| !inventories.contains_key(class))
+                .collect();
+            if !dropped.is_empty() {
+                return Err(Refusal::InUse(*provider, dropped));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_reshaped_providers(&self) -> Result<(), Refusal> {
+        let added = self.added();
+        for (provider, inventories) in &self.reshaped {
+            for (class, inventory) in inventories {
+                let slot = (*provider, *class);
+                if !self.may_stand(slot, inventory, self.usage_after(slot, &added)) {
+                    return Err(Refusal::Capacity(slot));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn may_stand(&self, slot: Slot, after: &Inventory, usage: i64) -> bool {
+        let before = self.usage.get(&slot).copied().unwrap_or_default();
+        if fits(usage, after) {
+            return true;
+        }
+        if usage > before {
+            return false;
+        }
+        if !self.reshaped.contains_key(&slot.0) || after.holds_exactly(usage) {
+            return true;
+        }
+        let excess_before = self
+            .inventories
+            .get(&slot)
+            .map_or(0.0, |inventory| excess(before, inventory));
+        excess_before > 0.0 && excess(usage, after) <= excess_before
+    }
+
+    fn after(&self, slot: Slot) -> Option<&Inventory> {
+        match self.reshaped.get(&slot.0) {
+            Some(inventories) => inventories.get(&slot.1),
+            None => self.inventories.get(&slot),
+        }
+    }
+
+    fn before_or_after(&self, slot: Slot) -> Option<&Inventory> {
+        self.after(slot).or_else(|| self.inventories.get(&slot))
+    }
+
+    fn added(&self) -> BTreeMap<Slot, i64> {
+        let mut added = BTreeMap::new();
+        for wanted in &self.wanted {
+            let sum: &mut i64 = added.entry(wanted.slot).or_default();
+            *sum = sum.saturating_add(wanted.amount);
+        }
+        added
+    }
+
+    fn slots_of<'a>(
+        &'a self,
+        provider: ProviderId,
+        added: &'a BTreeMap<Slot, i64>,
+    ) -> impl Iterator<Item = Slot> + 'a {
+        let of = move |slot: &&Slot| slot.0 == provider;
+        let slots: BTreeSet<Slot> = self
+            .usage
+            .keys()
+            .filter(of)
+            .chain(added.keys().filter(of))
+            .copied()
+            .collect();
+        slots.into_iter()
+    }
+
+    fn usage_after(&self, slot: Slot, added: &BTreeMap<Slot, i64>) -> i64 {
+        let of = |map: &BTreeMap<Slot, i64>| map.get(&slot).copied().unwrap_or_default();
+        (of(&self.usage) - of(&self.released)).saturating_add(of(added))
+    }
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "amounts near 2^53 exceed any capacity the schema can hold"
+)]
+fn excess(usage: i64, inventory: &Inventory) -> f64 {
+    usage as f64 - inventory.capacity()
+}
+
+fn fits(usage: i64, inventory: &Inventory) -> bool {
+    usage == 0 || excess(usage, inventory) <= 0.0
+}

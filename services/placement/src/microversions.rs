@@ -1,0 +1,72 @@
+//! Which microversion brought what. Handlers compare with these and with nothing else.
+
+use berth_http::{Microversion, MicroversionRange};
+
+const fn v(minor: u16) -> Microversion {
+    Microversion::new(1, minor)
+}
+
+/// Aggregates of providers.
+pub(crate) const AGGREGATES: Microversion = v(1);
+/// Own resource classes.
+pub(crate) const RESOURCE_CLASSES: Microversion = v(2);
+/// `member_of` on the list of providers.
+pub(crate) const MEMBER_OF: Microversion = v(3);
+/// `resources` on the list of providers.
+pub(crate) const RESOURCES_FILTER: Microversion = v(4);
+/// DELETE of all inventories.
+pub(crate) const DELETE_INVENTORIES: Microversion = v(5);
+/// Traits.
+pub(crate) const TRAITS: Microversion = v(6);
+/// PUT of a class without a body creates it.
+pub(crate) const CLASS_PUT_CREATES: Microversion = v(7);
+/// Allocations name project and user.
+pub(crate) const PROJECT_AND_USER: Microversion = v(8);
+/// Usages of a project.
+pub(crate) const TOTAL_USAGES: Microversion = v(9);
+/// A link to allocations in a provider.
+pub(crate) const ALLOCATIONS_LINK: Microversion = v(11);
+/// Allocations as an object keyed by provider.
+pub(crate) const ALLOCATIONS_BY_PROVIDER: Microversion = v(12);
+/// POST of allocations.
+pub(crate) const POST_ALLOCATIONS: Microversion = v(13);
+/// Nested providers.
+pub(crate) const NESTED_PROVIDERS: Microversion = v(14);
+/// `last-modified` and `cache-control`.
+pub(crate) const CACHE_HEADERS: Microversion = v(15);
+/// `required` on the list of providers.
+pub(crate) const REQUIRED_FILTER: Microversion = v(18);
+/// The generation in aggregates.
+pub(crate) const AGGREGATES_GENERATION: Microversion = v(19);
+/// POST of a provider answers with it.
+pub(crate) const PROVIDER_POST_BODY: Microversion = v(20);
+/// Forbidden traits.
+pub(crate) const FORBIDDEN_TRAITS: Microversion = v(22);
+/// `code` in errors.
+pub(crate) const ERROR_CODES: Microversion = v(23);
+/// `member_of` may repeat.
+pub(crate) const REPEATED_MEMBER_OF: Microversion = v(24);
+/// `reserved` may equal `total`.
+pub(crate) const RESERVED_MAY_EQUAL_TOTAL: Microversion = v(26);
+/// Generations of consumers.
+pub(crate) const CONSUMER_GENERATIONS: Microversion = v(28);
+/// POST /reshaper.
+pub(crate) const RESHAPER: Microversion = v(30);
+/// Forbidden aggregates.
+pub(crate) const FORBIDDEN_AGGREGATES: Microversion = v(32);
+/// `mappings` in allocations.
+pub(crate) const MAPPINGS: Microversion = v(34);
+/// A provider may change or lose its parent.
+pub(crate) const REPARENTING: Microversion = v(37);
+/// Types of consumers.
+pub(crate) const CONSUMER_TYPES: Microversion = v(38);
+/// `in:` among required traits.
+pub(crate) const ANY_TRAITS: Microversion = v(39);
+
+/// What this service speaks.
+pub(crate) const RANGE: MicroversionRange = MicroversionRange {
+    service: "placement",
+    min: v(0),
+    max: v(39),
+    error_codes_since: ERROR_CODES,
+};

@@ -1,0 +1,76 @@
+//! The rules by OpenStack's names, with its defaults.
+
+use std::borrow::Cow;
+
+use berth_http::policy::{Check, DeprecatedDefaults, Policy, Requirement};
+
+macro_rules! rules {
+    ($($constant:ident = $name:literal),* $(,)?) => {
+        $(pub(crate) const $constant: &str = $name;)*
+
+        /// Every rule that an administrator or a service passes.
+        const ADMIN_OR_SERVICE_RULES: &[&str] = &[$($constant),*];
+    };
+}
+
+rules! {
+    PROVIDERS_LIST = "placement:resource_providers:list",
+    PROVIDERS_CREATE = "placement:resource_providers:create",
+    PROVIDERS_SHOW = "placement:resource_providers:show",
+    PROVIDERS_UPDATE = "placement:resource_providers:update",
+    PROVIDERS_DELETE = "placement:resource_providers:delete",
+    INVENTORIES_LIST = "placement:resource_providers:inventories:list",
+    INVENTORIES_CREATE = "placement:resource_providers:inventories:create",
+    INVENTORIES_SHOW = "placement:resource_providers:inventories:show",
+    INVENTORIES_UPDATE = "placement:resource_providers:inventories:update",
+    INVENTORIES_DELETE = "placement:resource_providers:inventories:delete",
+    AGGREGATES_LIST = "placement:resource_providers:aggregates:list",
+    AGGREGATES_UPDATE = "placement:resource_providers:aggregates:update",
+    PROVIDER_USAGES = "placement:resource_providers:usages",
+    PROVIDER_ALLOCATIONS_LIST = "placement:resource_providers:allocations:list",
+    PROVIDER_TRAITS_LIST = "placement:resource_providers:traits:list",
+    PROVIDER_TRAITS_UPDATE = "placement:resource_providers:traits:update",
+    PROVIDER_TRAITS_DELETE = "placement:resource_providers:traits:delete",
+    CLASSES_LIST = "placement:resource_classes:list",
+    CLASSES_CREATE = "placement:resource_classes:create",
+    CLASSES_SHOW = "placement:resource_classes:show",
+    CLASSES_UPDATE = "placement:resource_classes:update",
+    CLASSES_DELETE = "placement:resource_classes:delete",
+    TRAITS_LIST = "placement:traits:list",
+    TRAITS_SHOW = "placement:traits:show",
+    TRAITS_UPDATE = "placement:traits:update",
+    TRAITS_DELETE = "placement:traits:delete",
+    ALLOCATIONS_MANAGE = "placement:allocations:manage",
+    ALLOCATIONS_LIST = "placement:allocations:list",
+    ALLOCATIONS_UPDATE = "placement:allocations:update",
+    ALLOCATIONS_DELETE = "placement:allocations:delete",
+}
+
+/// The usages of a project: also its readers may ask.
+pub(crate) const TOTAL_USAGES: &str = "placement:usages";
+/// The reshape: services only.
+pub(crate) const RESHAPE: &str = "placement:reshaper:reshape";
+
+const ADMIN: Check = Check::Role(Cow::Borrowed("admin"));
+const SERVICE: Check = Check::Role(Cow::Borrowed("service"));
+
+fn any_of(checks: &'static [Check]) -> Requirement {
+    Requirement::AnyOf(Cow::Borrowed(checks))
+}
+
+/// Placement's default rules. With [`DeprecatedDefaults::Honoured`] the role `admin` alone
+/// passes every rule, the reshape included.
+#[must_use]
+pub fn default_policy(deprecated: DeprecatedDefaults) -> Policy {
+    let most = ADMIN_OR_SERVICE_RULES
+        .iter()
+        .map(|rule| (*rule, any_of(&[ADMIN, SERVICE])));
+    let others = [
+        (
+            TOTAL_USAGES,
+            any_of(&[ADMIN, Check::ReaderOfTheProject, SERVICE]),
+        ),
+        (RESHAPE, any_of(&[SERVICE])),
+    ];
+    Policy::new(most.chain(others), deprecated)
+}

@@ -1,0 +1,225 @@
+//! The routes, the same for every way to call them.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use berth_http::policy::{DeprecatedDefaults, Policy};
+use berth_http::{Call, Door, Fault, NoAuth2, ValidateToken, door};
+use berth_store::SqlStore;
+
+use crate::handlers::{
+    aggregates, allocations, inventories, reshaper, resource_classes, resource_providers, root,
+    traits, usages,
+};
+use crate::microversions;
+use crate::policies::default_policy;
+
+/// How the service behaves.
+#[derive(Clone)]
+pub struct Options {
+    /// Who believes tokens. The default takes the token's own word: for one machine only.
+    pub tokens: Arc<dyn ValidateToken>,
+    /// Who may do what.
+    pub policy: Policy,
+    /// The largest request body, in bytes. A reshape of 1,000 consumers takes about 300 kB.
+    pub body_limit: usize,
+    /// The project of consumers made before 1.8, where none is named.
+    pub incomplete_consumer_project_id: String,
+    /// The user of consumers made before 1.8, where none is named.
+    pub incomplete_consumer_user_id: String,
+}
+
+const NIL_UUID: &str = "00000000-0000-0000-0000-000000000000";
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            tokens: Arc::new(NoAuth2::default()),
+            policy: default_policy(DeprecatedDefaults::Ignored),
+            body_limit: 64 << 20,
+            incomplete_consumer_project_id: NIL_UUID.to_owned(),
+            incomplete_consumer_user_id: NIL_UUID.to_owned(),
+        }
+    }
+}
+
+/// What handlers share.
+#[derive(Clone)]
+pub(crate) struct Placement {
+    pub(crate) store: SqlStore,
+    pub(crate) options: Arc<Options>,
+}
+
+impl Placement {
+    /// Refuses a caller who may not.
+    pub(crate) fn allow(&self, call: &Call, rule: &'static str) -> Result<(), Fault> {
+        self.options.policy.authorize(&call.caller, rule, None)
+    }
+}
+
+/// The Placement API over a prepared database ([`crate::prepare`]).
+pub fn router(store: SqlStore, options: Options) -> Router {
+    let entrance = Door {
+        versions: microversions::RANGE,
+        tokens: Arc::clone(&options.tokens),
+        body_limit: options.body_limit,
+    };
+    let placement = Placement {
+        store,
+        options: Arc::new(options),
+    };
+    let routes = Router::new()
+        .route("/", Path::new("GET").get(root::show).done())
+        .merge(provider_routes())
+        .merge(name_routes())
+        .merge(allocation_routes())
+        .fallback(no_such_route)
+        .with_state(placement);
+    door(routes, entrance)
+}
+
+fn provider_routes() -> Router<Placement> {
+    use {aggregates as agg, inventories as inv, resource_providers as rp};
+    Router::new()
+        .route(
+            "/resource_providers",
+            Path::new("GET, POST").get(rp::list).post(rp::create).done(),
+        )
+        .route(
+            "/resource_providers/{uuid}",
+            Path::new("GET, DELETE, PUT")
+                .get(rp::show)
+                .delete(rp::delete)
+                .put(rp::update)
+                .done(),
+        )
+        .route(
+            "/resource_providers/{uuid}/inventories",
+            Path::new("GET, POST, PUT, DELETE")
+                .get(inv::list)
+                .post(inv::create)
+                .put(inv::set)
+                .delete(inv::delete_all)
+                .done(),
+        )
+        .route(
+            "/resource_providers/{uuid}/inventories/{resource_class}",
+            Path::new("GET, PUT, DELETE")
+                .get(inv::show)
+                .put(inv::update)
+                .delete(inv::delete)
+                .done(),
+        )
+        .route(
+            "/resource_providers/{uuid}/usages",
+            Path::new("GET").get(usages::of_provider).done(),
+        )
+        .route(
+            "/resource_providers/{uuid}/aggregates",
+            Path::new("GET, PUT").get(agg::show).put(agg::set).done(),
+        )
+        .route(
+            "/resource_providers/{uuid}/allocations",
+            Path::new("GET").get(allocations::of_provider).done(),
+        )
+        .route(
+            "/resource_providers/{uuid}/traits",
+            Path::new("GET, PUT, DELETE")
+                .get(traits::of_provider)
+                .put(traits::set_of_provider)
+                .delete(traits::delete_of_provider)
+                .done(),
+        )
+}
+
+fn name_routes() -> Router<Placement> {
+    use resource_classes as rc;
+    Router::new()
+        .route(
+            "/resource_classes",
+            Path::new("GET, POST").get(rc::list).post(rc::create).done(),
+        )
+        .route(
+            "/resource_classes/{name}",
+            Path::new("GET, PUT, DELETE")
+                .get(rc::show)
+                .put(rc::update)
+                .delete(rc::delete)
+                .done(),
+        )
+        .route("/traits", Path::new("GET").get(traits::list).done())
+        .route(
+            "/traits/{name}",
+            Path::new("GET, PUT, DELETE")
+                .get(traits::show)
+                .put(traits::update)
+                .delete(traits::delete)
+                .done(),
+        )
+}
+
+fn allocation_routes() -> Router<Placement> {
+    Router::new()
+        .route(
+            "/allocations",
+            Path::new("POST").post(allocations::post).done(),
+        )
+        .route(
+            "/allocations/{consumer_uuid}",
+            Path::new("GET, PUT, DELETE")
+                .get(allocations::show)
+                .put(allocations::put)
+                .delete(allocations::delete)
+                .done(),
+        )
+        .route("/usages", Path::new("GET").get(usages::total).done())
+        .route(
+            "/reshaper",
+            Path::new("POST").post(reshaper::reshape).done(),
+        )
+}
+
+async fn no_such_route() -> Fault {
+    Fault::no_such_route()
+}
+
+/// The methods of one path. Others, HEAD among them, are told which there are.
+struct Path {
+    methods: MethodRouter<Placement>,
+    allow: &'static str,
+}
+
+macro_rules! methods {
+    ($($name:ident = $filter:ident),*) => {
+        $(
+            fn $name<H, T>(mut self, handler: H) -> Self
+            where
+                H: Handler<T, Placement>,
+                T: 'static,
+            {
+                self.methods = self.methods.on(MethodFilter::$filter, handler);
+                self
+            }
+        )*
+    };
+}
+
+impl Path {
+    fn new(allow: &'static str) -> Self {
+        let refused = move || async move { Fault::method_not_allowed(allow) };
+        Self {
+            methods: on(MethodFilter::HEAD, refused),
+            allow,
+        }
+    }
+
+    methods!(get = GET, post = POST, put = PUT, delete = DELETE);
+
+    fn done(self) -> MethodRouter<Placement> {
+        let allow = self.allow;
+        self.methods
+            .fallback(move || async move { Fault::method_not_allowed(allow) })
+    }
+}

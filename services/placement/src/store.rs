@@ -1,0 +1,50 @@
+//! The tables, a file per noun. Reads take an open transaction; each write is a value that
+//! `SqlStore::write` runs, and runs again as a whole when another writer came in between.
+
+pub(crate) mod aggregates;
+pub(crate) mod allocations;
+pub(crate) mod consumers;
+pub(crate) mod inventories;
+pub(crate) mod providers;
+pub(crate) mod replace;
+pub(crate) mod resource_classes;
+pub(crate) mod schema;
+pub(crate) mod traits;
+pub(crate) mod usages;
+
+use berth_http::{Fault, Timestamp};
+use berth_store::{Disposition, Retryable, Row, SqlError, Value};
+
+/// Now, as the tables hold it.
+pub(crate) fn now() -> Value {
+    Value::Text(Timestamp::now().to_sql())
+}
+
+/// The moment in a column, the beginning of time when it is empty or odd.
+pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<Timestamp>, SqlError> {
+    let text = row.opt_text(column)?;
+    Ok(text.as_deref().and_then(Timestamp::parse))
+}
+
+/// What a caller is told when the database failed. The cause goes to the log, once, here.
+pub(crate) fn fault(error: &SqlError) -> Fault {
+    tracing::error!(
+        error = error as &dyn std::error::Error,
+        mend = error.mend(),
+        "database"
+    );
+    let message = format!("The database failed: {error}; {}.", error.mend());
+    match error {
+        SqlError::Busy(_) | SqlError::Closed => Fault::unavailable(message),
+        _ => Fault::internal(message),
+    }
+}
+
+/// Whether the database's error may pass when the whole transaction runs again. A duplicate key
+/// is such a case too: the other writer's row will be seen then.
+pub(crate) fn retry(error: &SqlError) -> Disposition {
+    match error {
+        SqlError::Duplicate(_) => Disposition::Retry,
+        other => other.disposition(),
+    }
+}

@@ -1,0 +1,164 @@
+//! Consumers and whom they belong to: projects, users, types.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_store::{SqlError, Statement, Transaction, Value};
+
+use super::now;
+
+/// A consumer's own row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConsumerRow {
+    pub(crate) id: i64,
+    pub(crate) generation: i64,
+    pub(crate) owner: Owner,
+}
+
+/// Whom a consumer belongs to, as row ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Owner {
+    pub(crate) project: i64,
+    pub(crate) user: i64,
+    pub(crate) consumer_type: Option<i64>,
+}
+
+/// Those of the uuids that are consumers.
+pub(crate) async fn find(
+    tx: &mut Transaction,
+    uuids: &[String],
+) -> Result<BTreeMap<String, ConsumerRow>, SqlError> {
+    let head = Statement::new(
+        "SELECT uuid, id, generation, project_id, user_id, consumer_type_id \
+         FROM consumers WHERE uuid IN",
+    );
+    let rows = tx.rows_in(&head, uuids, "").await?;
+    rows.iter()
+        .map(|row| {
+            let owner = Owner {
+                project: row.int(3)?,
+                user: row.int(4)?,
+                consumer_type: row.opt_int(5)?,
+            };
+            let consumer = ConsumerRow {
+                id: row.int(1)?,
+                generation: row.int(2)?,
+                owner,
+            };
+            Ok((row.text(0)?, consumer))
+        })
+        .collect()
+}
+
+/// A table of names that are made when they are first used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Registry {
+    Projects,
+    Users,
+    ConsumerTypes,
+}
+
+/// The ids of all names; those not known yet are added.
+pub(crate) async fn ensure(
+    tx: &mut Transaction,
+    registry: Registry,
+    names: &BTreeSet<String>,
+) -> Result<BTreeMap<String, i64>, SqlError> {
+    let (select, insert) = match registry {
+        Registry::Projects => (
+            "SELECT external_id, id FROM projects WHERE external_id IN",
+            "INSERT INTO projects (created_at, external_id) VALUES",
+        ),
+        Registry::Users => (
+            "SELECT external_id, id FROM users WHERE external_id IN",
+            "INSERT INTO users (created_at, external_id) VALUES",
+        ),
+        Registry::ConsumerTypes => (
+            "SELECT name, id FROM consumer_types WHERE name IN",
+            "INSERT INTO consumer_types (created_at, name) VALUES",
+        ),
+    };
+    let keys: Vec<String> = names.iter().cloned().collect();
+    let mut known = pick(tx, select, &keys).await?;
+    let missing: Vec<String> = keys
+        .into_iter()
+        .filter(|name| !known.contains_key(name))
+        .collect();
+    if !missing.is_empty() {
+        let rows = missing.iter().map(|name| [now(), Value::from(name)]);
+        tx.insert_rows(insert, rows.collect(), "").await?;
+        known.extend(pick(tx, select, &missing).await?);
+    }
+    Ok(known)
+}
+
+async fn pick(
+    tx: &mut Transaction,
+    select: &'static str,
+    keys: &[String],
+) -> Result<BTreeMap<String, i64>, SqlError> {
+    let rows = tx.rows_in(&Statement::new(select), keys, "").await?;
+    rows.iter()
+        .map(|row| Ok((row.text(0)?, row.int(1)?)))
+        .collect()
+}
+
+/// Adds consumers at generation 1: each is made together with its first allocations.
+pub(crate) async fn insert(
+    tx: &mut Transaction,
+    consumers: &[(&str, Owner)],
+) -> Result<(), SqlError> {
+    let rows = consumers.iter().map(|(uuid, owner)| {
+        [
+            now(),
+            Value::from(*uuid),
+            Value::from(owner.project),
+            Value::from(owner.user),
+            Value::from(1),
+            Value::from(owner.consumer_type),
+        ]
+    });
+    let head = "INSERT INTO consumers \
+                (created_at, uuid, project_id, user_id, generation, consumer_type_id) VALUES";
+    tx.insert_rows(head, rows.collect(), "").await?;
+    Ok(())
+}
+
+/// Raises the generation of each by one and sets its owner. False when one of them changed since
+/// it was read.
+pub(crate) async fn update(
+    tx: &mut Transaction,
+    consumers: &[(ConsumerRow, Owner)],
+) -> Result<bool, SqlError> {
+    // Consumers of one call mostly share generation and owner: a few statements do.
+    let mut alike: BTreeMap<(i64, Owner), Vec<i64>> = BTreeMap::new();
+    for (row, owner) in consumers {
+        alike
+            .entry((row.generation, *owner))
+            .or_default()
+            .push(row.id);
+    }
+    for ((generation, owner), ids) in alike {
+        let head = Statement::new(
+            "UPDATE consumers SET updated_at = ?, generation = ?, project_id = ?, user_id = ?, \
+             consumer_type_id = ? WHERE generation = ? AND id IN",
+        )
+        .bind(now())
+        .bind(generation + 1)
+        .bind(owner.project)
+        .bind(owner.user)
+        .bind(owner.consumer_type)
+        .bind(generation);
+        let changed = tx.execute_in(&head, &ids).await?;
+        if changed != u64::try_from(ids.len()).unwrap_or(u64::MAX) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Removes consumers that hold nothing any more.
+pub(crate) async fn delete(tx: &mut Transaction, ids: &[i64]) -> Result<(), SqlError> {
+    let head = Statement::new("DELETE FROM consumers WHERE id IN");
+    tx.execute_in(&head, ids).await?;
+    Ok(())
+}

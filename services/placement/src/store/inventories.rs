@@ -1,0 +1,359 @@
+//! What providers have.
+
+use std::collections::BTreeMap;
+
+use berth_http::{Microversion, Timestamp};
+use berth_store::{
+    Dialect, Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work,
+};
+
+use super::providers::{self, Provider, ProviderError};
+use super::{moment, now, resource_classes};
+use crate::inventory::{Inventory, ReservedError, check_reserved};
+
+/// One stored record.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    pub(crate) class_id: i64,
+    pub(crate) class: String,
+    pub(crate) inventory: Inventory,
+    pub(crate) modified: Timestamp,
+}
+
+/// Why inventories could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InventoryError {
+    #[error("resource provider generation conflict")]
+    Generation,
+    #[error("No such resource class {0}.")]
+    NoSuchClass(String),
+    #[error("No inventory of class {0} found.")]
+    NotFound(String),
+    #[error("Inventory of class {0} already exists.")]
+    Exists(String),
+    #[error("Inventory for '{classes}' on resource provider '{provider}' in use.")]
+    InUse { classes: String, provider: String },
+    #[error("Invalid inventory for '{class}' on resource provider '{provider}'. {reason}")]
+    Reserved {
+        class: String,
+        provider: String,
+        reason: ReservedError,
+    },
+    #[error(
+        "Another thread concurrently updated the resource provider data. Please retry your update"
+    )]
+    ConcurrentUpdate,
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+    #[error("the database failed")]
+    Sql(#[from] SqlError),
+}
+
+impl Retryable for InventoryError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            Self::Sql(error) => super::retry(error),
+            Self::Provider(error) => error.disposition(),
+            Self::ConcurrentUpdate => Disposition::Retry,
+            _ => Disposition::Fatal,
+        }
+    }
+}
+
+/// The columns of an inventory, from `first` on in a row: see [`inventory_at`].
+pub(crate) fn columns(dialect: Dialect) -> String {
+    format!(
+        "i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, {}",
+        dialect.double("i.allocation_ratio")
+    )
+}
+
+/// Reads what [`columns`] selected.
+pub(crate) fn inventory_at(row: &Row, first: usize) -> Result<Inventory, SqlError> {
+    Ok(Inventory {
+        total: row.int(first)?,
+        reserved: row.int(first + 1)?,
+        min_unit: row.int(first + 2)?,
+        max_unit: row.int(first + 3)?,
+        step_size: row.int(first + 4)?,
+        allocation_ratio: row.double(first + 5)?,
+    })
+}
+
+/// The inventories of a provider in the order they were made.
+pub(crate) async fn of_provider(
+    tx: &mut Transaction,
+    provider: i64,
+) -> Result<Vec<Record>, SqlError> {
+    let sql = format!(
+        "SELECT i.resource_class_id, c.name, COALESCE(i.updated_at, i.created_at), {} \
+         FROM inventories i JOIN resource_classes c ON c.id = i.resource_class_id \
+         WHERE i.resource_provider_id = ? ORDER BY i.id",
+        columns(tx.dialect())
+    );
+    let rows = tx.rows(Statement::new(sql).bind(provider)).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Record {
+                class_id: row.int(0)?,
+                class: row.text(1)?,
+                modified: moment(row, 2)?.unwrap_or_else(Timestamp::now),
+                inventory: inventory_at(row, 3)?,
+            })
+        })
+        .collect()
+}
+
+/// Writes new records for one provider.
+pub(crate) async fn insert(
+    tx: &mut Transaction,
+    records: &[(i64, i64, Inventory)],
+) -> Result<(), SqlError> {
+    let rows: Vec<[Value; 9]> = records
+        .iter()
+        .map(|(provider, class, inventory)| {
+            [
+                now(),
+                Value::from(*provider),
+                Value::from(*class),
+                Value::from(inventory.total),
+                Value::from(inventory.reserved),
+                Value::from(inventory.min_unit),
+                Value::from(inventory.max_unit),
+                Value::from(inventory.step_size),
+                Value::from(inventory.allocation_ratio),
+            ]
+        })
+        .collect();
+    let head = "INSERT INTO inventories (created_at, resource_provider_id, resource_class_id, \
+                total, reserved, min_unit, max_unit, step_size, allocation_ratio) VALUES";
+    tx.insert_rows(head, rows, "").await?;
+    Ok(())
+}
+
+/// Changes one record; false when there is none.
+pub(crate) async fn update(
+    tx: &mut Transaction,
+    provider: i64,
+    class: i64,
+    inventory: &Inventory,
+) -> Result<bool, SqlError> {
+    let sql = "UPDATE inventories SET updated_at = ?, total = ?, reserved = ?, min_unit = ?, \
+               max_unit = ?, step_size = ?, allocation_ratio = ? \
+               WHERE resource_provider_id = ? AND resource_class_id = ?";
+    let statement = Statement::new(sql)
+        .bind(now())
+        .bind(inventory.total)
+        .bind(inventory.reserved)
+        .bind(inventory.min_unit)
+        .bind(inventory.max_unit)
+        .bind(inventory.step_size)
+        .bind(inventory.allocation_ratio)
+        .bind(provider)
+        .bind(class);
+    Ok(tx.execute(statement).await?.rows_affected == 1)
+}
+
+/// Removes records, used or not: the caller has checked.
+pub(crate) async fn delete(
+    tx: &mut Transaction,
+    provider: i64,
+    classes: &[i64],
+) -> Result<(), SqlError> {
+    let head = Statement::new(
+        "DELETE FROM inventories WHERE resource_provider_id = ? AND resource_class_id IN",
+    );
+    tx.execute_in(&head.bind(provider), classes).await?;
+    Ok(())
+}
+
+async fn refuse_used(
+    tx: &mut Transaction,
+    provider: &Provider,
+    classes: &[i64],
+) -> Result<(), InventoryError> {
+    let head = Statement::new(
+        "SELECT DISTINCT c.name FROM allocations a \
+         JOIN resource_classes c ON c.id = a.resource_class_id \
+         WHERE a.resource_provider_id = ? AND a.resource_class_id IN",
+    );
+    let rows = tx.rows_in(&head.bind(provider.id), classes, "").await?;
+    let used: Result<Vec<String>, SqlError> = rows.iter().map(|row| row.text(0)).collect();
+    let used = used?;
+    if used.is_empty() {
+        return Ok(());
+    }
+    Err(InventoryError::InUse {
+        classes: used.join(", "),
+        provider: provider.uuid.clone(),
+    })
+}
+
+async fn raise(tx: &mut Transaction, provider: &mut Provider) -> Result<(), InventoryError> {
+    if !providers::bump(tx, provider.id, provider.generation).await? {
+        return Err(InventoryError::ConcurrentUpdate);
+    }
+    provider.generation += 1;
+    Ok(())
+}
+
+fn check(
+    version: Microversion,
+    provider: &Provider,
+    class: &str,
+    inventory: &Inventory,
+) -> Result<(), InventoryError> {
+    check_reserved(version, inventory).map_err(|reason| InventoryError::Reserved {
+        class: class.to_owned(),
+        provider: provider.uuid.clone(),
+        reason,
+    })
+}
+
+async fn class_id(tx: &mut Transaction, class: &str) -> Result<i64, InventoryError> {
+    resource_classes::id(tx, class)
+        .await?
+        .ok_or_else(|| InventoryError::NoSuchClass(class.to_owned()))
+}
+
+/// Sets all inventories of a provider.
+pub(crate) struct SetAll {
+    pub(crate) uuid: String,
+    /// The generation the caller knows; `None` takes the current one.
+    pub(crate) generation: Option<i64>,
+    pub(crate) inventories: BTreeMap<String, Inventory>,
+    pub(crate) version: Microversion,
+}
+
+impl Work for SetAll {
+    type Output = Provider;
+    type Error = InventoryError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Provider, InventoryError> {
+        let mut provider = providers::get(tx, &self.uuid).await?;
+        if self
+            .generation
+            .is_some_and(|known| known != provider.generation)
+        {
+            return Err(InventoryError::Generation);
+        }
+        for (class, inventory) in &self.inventories {
+            check(self.version, &provider, class, inventory)?;
+        }
+        let wanted = self.by_class_id(tx).await?;
+        let present = of_provider(tx, provider.id).await?;
+        let dropped: Vec<i64> = present
+            .iter()
+            .map(|record| record.class_id)
+            .filter(|class| !wanted.contains_key(class))
+            .collect();
+        refuse_used(tx, &provider, &dropped).await?;
+        delete(tx, provider.id, &dropped).await?;
+        let mut added = Vec::new();
+        for (class, inventory) in wanted {
+            if present.iter().any(|record| record.class_id == class) {
+                update(tx, provider.id, class, &inventory).await?;
+            } else {
+                added.push((provider.id, class, inventory));
+            }
+        }
+        insert(tx, &added).await?;
+        raise(tx, &mut provider).await?;
+        Ok(provider)
+    }
+}
+
+impl SetAll {
+    async fn by_class_id(
+        &self,
+        tx: &mut Transaction,
+    ) -> Result<BTreeMap<i64, Inventory>, InventoryError> {
+        let names: Vec<String> = self.inventories.keys().cloned().collect();
+        let ids = resource_classes::ids(tx, &names).await?;
+        let mut wanted = BTreeMap::new();
+        for (class, inventory) in &self.inventories {
+            let id = ids
+                .get(class)
+                .ok_or_else(|| InventoryError::NoSuchClass(class.clone()))?;
+            wanted.insert(*id, *inventory);
+        }
+        Ok(wanted)
+    }
+}
+
+/// Adds one inventory.
+pub(crate) struct Add {
+    pub(crate) uuid: String,
+    pub(crate) class: String,
+    pub(crate) inventory: Inventory,
+    pub(crate) version: Microversion,
+}
+
+impl Work for Add {
+    type Output = Provider;
+    type Error = InventoryError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Provider, InventoryError> {
+        let mut provider = providers::get(tx, &self.uuid).await?;
+        check(self.version, &provider, &self.class, &self.inventory)?;
+        let class = class_id(tx, &self.class).await?;
+        let present = of_provider(tx, provider.id).await?;
+        if present.iter().any(|record| record.class_id == class) {
+            return Err(InventoryError::Exists(self.class.clone()));
+        }
+        insert(tx, &[(provider.id, class, self.inventory)]).await?;
+        raise(tx, &mut provider).await?;
+        Ok(provider)
+    }
+}
+
+/// Changes one inventory.
+pub(crate) struct Change {
+    pub(crate) uuid: String,
+    pub(crate) class: String,
+    pub(crate) generation: i64,
+    pub(crate) inventory: Inventory,
+    pub(crate) version: Microversion,
+}
+
+impl Work for Change {
+    type Output = Provider;
+    type Error = InventoryError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Provider, InventoryError> {
+        let mut provider = providers::get(tx, &self.uuid).await?;
+        if self.generation != provider.generation {
+            return Err(InventoryError::Generation);
+        }
+        check(self.version, &provider, &self.class, &self.inventory)?;
+        let class = class_id(tx, &self.class).await?;
+        if !update(tx, provider.id, class, &self.inventory).await? {
+            return Err(InventoryError::NotFound(self.class.clone()));
+        }
+        raise(tx, &mut provider).await?;
+        Ok(provider)
+    }
+}
+
+/// Removes one inventory that nobody uses.
+pub(crate) struct Remove {
+    pub(crate) uuid: String,
+    pub(crate) class: String,
+}
+
+impl Work for Remove {
+    type Output = ();
+    type Error = InventoryError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), InventoryError> {
+        let mut provider = providers::get(tx, &self.uuid).await?;
+        let class = class_id(tx, &self.class).await?;
+        let present = of_provider(tx, provider.id).await?;
+        refuse_used(tx, &provider, &[class]).await?;
+        if !present.iter().any(|record| record.class_id == class) {
+            return Err(InventoryError::NotFound(self.class.clone()));
+        }
+        delete(tx, provider.id, &[class]).await?;
+        raise(tx, &mut provider).await
+    }
+}

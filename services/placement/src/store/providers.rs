@@ -1,0 +1,464 @@
+//! Resource providers and their trees.
+
+use std::collections::BTreeSet;
+
+use berth_http::Timestamp;
+use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Work};
+
+use super::{moment, now, resource_classes, traits};
+use crate::filters::ProviderFilters;
+
+/// One row with what it refers to.
+#[derive(Debug, Clone)]
+pub(crate) struct Provider {
+    pub(crate) id: i64,
+    pub(crate) uuid: String,
+    pub(crate) name: String,
+    pub(crate) generation: i64,
+    pub(crate) root_uuid: String,
+    pub(crate) parent_uuid: Option<String>,
+    pub(crate) modified: Timestamp,
+}
+
+/// Why a provider could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProviderError {
+    #[error("No resource provider with uuid {0} found")]
+    NotFound(String),
+    #[error("{0}")]
+    Duplicate(String),
+    #[error("Object action create failed because: {0}")]
+    Create(&'static str),
+    #[error("Object action update failed because: {0}")]
+    Update(&'static str),
+    #[error("Resource provider has allocations.")]
+    InUse,
+    #[error("It has child resource providers.")]
+    HasChildren,
+    #[error("No such trait(s): {0}.")]
+    NoSuchTrait(String),
+    #[error("No such resource class {0}.")]
+    NoSuchClass(String),
+    #[error("the database failed")]
+    Sql(#[from] SqlError),
+}
+
+impl Retryable for ProviderError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            Self::Sql(error) => super::retry(error),
+            _ => Disposition::Fatal,
+        }
+    }
+}
+
+const PARENT_MISSING: &str = "parent provider UUID does not exist.";
+
+const SELECT: &str = "SELECT rp.id, rp.uuid, rp.name, rp.generation, root.uuid, parent.uuid, \
+     COALESCE(rp.updated_at, rp.created_at) \
+     FROM resource_providers rp \
+     JOIN resource_providers root ON rp.root_provider_id = root.id \
+     LEFT JOIN resource_providers parent ON rp.parent_provider_id = parent.id";
+
+const SELECT_ONE: &str = "SELECT rp.id, rp.uuid, rp.name, rp.generation, root.uuid, parent.uuid, \
+     COALESCE(rp.updated_at, rp.created_at) \
+     FROM resource_providers rp \
+     JOIN resource_providers root ON rp.root_provider_id = root.id \
+     LEFT JOIN resource_providers parent ON rp.parent_provider_id = parent.id \
+     WHERE rp.uuid = ?";
+
+fn provider(row: &berth_store::Row) -> Result<Provider, SqlError> {
+    Ok(Provider {
+        id: row.int(0)?,
+        uuid: row.text(1)?,
+        name: row.opt_text(2)?.unwrap_or_default(),
+        generation: row.opt_int(3)?.unwrap_or_default(),
+        root_uuid: row.text(4)?,
+        parent_uuid: row.opt_text(5)?,
+        modified: moment(row, 6)?.unwrap_or_else(Timestamp::now),
+    })
+}
+
+/// The provider with this uuid.
+pub(crate) async fn find(tx: &mut Transaction, uuid: &str) -> Result<Option<Provider>, SqlError> {
+    let row = tx.row(Statement::new(SELECT_ONE).bind(uuid)).await?;
+    row.as_ref().map(provider).transpose()
+}
+
+/// The provider with this uuid, or [`ProviderError::NotFound`].
+pub(crate) async fn get(tx: &mut Transaction, uuid: &str) -> Result<Provider, ProviderError> {
+    find(tx, uuid)
+        .await?
+        .ok_or_else(|| ProviderError::NotFound(uuid.to_owned()))
+}
+
+/// Raises the generation from the one that was read; false when another writer came first.
+pub(crate) async fn bump(tx: &mut Transaction, id: i64, generation: i64) -> Result<bool, SqlError> {
+    let sql = "UPDATE resource_providers SET updated_at = ?, generation = ? \
+               WHERE id = ? AND generation = ?";
+    let statement = Statement::new(sql)
+        .bind(now())
+        .bind(generation + 1)
+        .bind(id)
+        .bind(generation);
+    Ok(tx.execute(statement).await?.rows_affected == 1)
+}
+
+/// All providers that satisfy the filters, oldest first.
+pub(crate) async fn list(
+    tx: &mut Transaction,
+    filters: &ProviderFilters,
+) -> Result<Vec<Provider>, ProviderError> {
+    let mut found = Conditions::default();
+    if let Some(name) = &filters.name {
+        found.add("rp.name = ?", [name.as_str()]);
+    }
+    if let Some(uuid) = &filters.uuid {
+        found.add("rp.uuid = ?", [uuid.as_str()]);
+    }
+    if let Some(uuid) = &filters.in_tree {
+        let root = "rp.root_provider_id = \
+                    (SELECT root_provider_id FROM resource_providers WHERE uuid = ?)";
+        found.add(root, [uuid.as_str()]);
+    }
+    trait_conditions(tx, filters, &mut found).await?;
+    aggregate_conditions(filters, &mut found);
+    resource_conditions(tx, filters, &mut found).await?;
+    let rows = tx.rows(found.statement()).await?;
+    let providers: Result<Vec<Provider>, SqlError> = rows.iter().map(provider).collect();
+    Ok(providers?)
+}
+
+#[derive(Default)]
+struct Conditions {
+    sql: Vec<String>,
+    values: Vec<berth_store::Value>,
+}
+
+impl Conditions {
+    fn add<V: Into<berth_store::Value>>(
+        &mut self,
+        sql: impl Into<String>,
+        values: impl IntoIterator<Item = V>,
+    ) {
+        self.sql.push(sql.into());
+        self.values.extend(values.into_iter().map(Into::into));
+    }
+
+    fn statement(self) -> Statement {
+        let mut sql = SELECT.to_owned();
+        for (index, condition) in self.sql.iter().enumerate() {
+            sql.push_str(if index == 0 { " WHERE " } else { " AND " });
+            sql.push_str(condition);
+        }
+        sql.push_str(" ORDER BY rp.id");
+        Statement::new(sql).bind_all(self.values)
+    }
+}
+
+async fn trait_conditions(
+    tx: &mut Transaction,
+    filters: &ProviderFilters,
+    found: &mut Conditions,
+) -> Result<(), ProviderError> {
+    let having = |negation: &str, count: usize| {
+        format!(
+            "rp.id {negation} IN (SELECT resource_provider_id FROM resource_provider_traits \
+             WHERE trait_id IN ({}))",
+            berth_store::sql::placeholders(count)
+        )
+    };
+    for any_of in &filters.required {
+        let ids = trait_ids(tx, any_of).await?;
+        found.add(having("", ids.len()), ids);
+    }
+    if !filters.forbidden_traits.is_empty() {
+        let ids = trait_ids(tx, &filters.forbidden_traits).await?;
+        found.add(having("NOT", ids.len()), ids);
+    }
+    Ok(())
+}
+
+async fn trait_ids(
+    tx: &mut Transaction,
+    names: &BTreeSet<String>,
+) -> Result<Vec<i64>, ProviderError> {
+    let names: Vec<String> = names.iter().cloned().collect();
+    let known = traits::ids(tx, &names).await?;
+    match names.iter().find(|name| !known.contains_key(*name)) {
+        Some(missing) => Err(ProviderError::NoSuchTrait(missing.clone())),
+        None => Ok(known.into_values().collect()),
+    }
+}
+
+fn aggregate_conditions(filters: &ProviderFilters, found: &mut Conditions) {
+    let member = |negation: &str, count: usize| {
+        format!(
+            "rp.id {negation} IN (SELECT ra.resource_provider_id \
+             FROM resource_provider_aggregates ra \
+             JOIN placement_aggregates a ON a.id = ra.aggregate_id \
+             WHERE a.uuid IN ({}))",
+            berth_store::sql::placeholders(count)
+        )
+    };
+    for any_of in &filters.member_of {
+        found.add(member("", any_of.len()), any_of);
+    }
+    let forbidden = &filters.forbidden_aggregates;
+    if !forbidden.is_empty() {
+        found.add(member("NOT", forbidden.len()), forbidden);
+    }
+}
+
+async fn resource_conditions(
+    tx: &mut Transaction,
+    filters: &ProviderFilters,
+    found: &mut Conditions,
+) -> Result<(), ProviderError> {
+    for (class, amount) in &filters.resources {
+        let id = resource_classes::id(tx, class)
+            .await?
+            .ok_or_else(|| ProviderError::NoSuchClass(class.clone()))?;
+        let room = "rp.id IN (SELECT i.resource_provider_id FROM inventories i \
+             LEFT JOIN (SELECT resource_provider_id, SUM(used) AS used FROM allocations \
+             WHERE resource_class_id = ? GROUP BY resource_provider_id) u \
+             ON u.resource_provider_id = i.resource_provider_id \
+             WHERE i.resource_class_id = ? \
+             AND COALESCE(u.used, 0) + ? <= (i.total - i.reserved) * i.allocation_ratio \
+             AND i.min_unit <= ? AND i.max_unit >= ? AND ? % i.step_size = 0)";
+        found.add(room, [id, id, *amount, *amount, *amount, *amount]);
+    }
+    Ok(())
+}
+
+/// Makes a provider.
+pub(crate) struct Create {
+    pub(crate) uuid: String,
+    pub(crate) name: String,
+    pub(crate) parent: Option<String>,
+}
+
+impl Work for Create {
+    type Output = Provider;
+    type Error = ProviderError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Provider, ProviderError> {
+        let parent = match &self.parent {
+            None => None,
+            Some(uuid) if *uuid == self.uuid => {
+                return Err(ProviderError::Create(
+                    "parent provider UUID cannot be same as UUID. Please set parent provider \
+                     UUID to None if there is no parent.",
+                ));
+            }
+            Some(uuid) => Some(
+                tree_ids(tx, uuid)
+                    .await?
+                    .ok_or(ProviderError::Create(PARENT_MISSING))?,
+            ),
+        };
+        refuse_duplicates(tx, &self.uuid, &self.name).await?;
+        let sql = "INSERT INTO resource_providers \
+                   (created_at, uuid, name, generation, root_provider_id, parent_provider_id) \
+                   VALUES (?, ?, ?, 0, ?, ?)";
+        let statement = Statement::new(sql)
+            .bind(now())
+            .bind(&self.uuid)
+            .bind(&self.name)
+            .bind(parent.as_ref().map(|parent| parent.root))
+            .bind(parent.as_ref().map(|parent| parent.id));
+        let id = tx.execute(statement).await?.last_id;
+        if parent.is_none() {
+            let sql = "UPDATE resource_providers SET root_provider_id = ? WHERE id = ?";
+            tx.execute(Statement::new(sql).bind(id).bind(id)).await?;
+        }
+        get(tx, &self.uuid).await
+    }
+}
+
+async fn refuse_duplicates(
+    tx: &mut Transaction,
+    uuid: &str,
+    name: &str,
+) -> Result<(), ProviderError> {
+    let sql = "SELECT uuid, name FROM resource_providers WHERE uuid = ? OR name = ?";
+    let rows = tx.rows(Statement::new(sql).bind(uuid).bind(name)).await?;
+    let mut duplicates = Vec::new();
+    for row in &rows {
+        if row.opt_text(1)?.as_deref() == Some(name) {
+            duplicates.push(format!("name: {name}"));
+        }
+        if row.text(0)? == uuid {
+            duplicates.push(format!("uuid: {uuid}"));
+        }
+    }
+    // Where both are taken the uuid is told, as the schema's own order of keys would.
+    match duplicates.pop() {
+        None => Ok(()),
+        Some(duplicate) => Err(ProviderError::Duplicate(duplicate)),
+    }
+}
+
+struct TreeIds {
+    id: i64,
+    root: i64,
+    parent: Option<i64>,
+}
+
+async fn tree_ids(tx: &mut Transaction, uuid: &str) -> Result<Option<TreeIds>, SqlError> {
+    let sql = "SELECT id, root_provider_id, parent_provider_id FROM resource_providers \
+               WHERE uuid = ?";
+    let Some(row) = tx.row(Statement::new(sql).bind(uuid)).await? else {
+        return Ok(None);
+    };
+    let id = row.int(0)?;
+    Ok(Some(TreeIds {
+        id,
+        root: row.opt_int(1)?.unwrap_or(id),
+        parent: row.opt_int(2)?,
+    }))
+}
+
+/// Whether a provider that has a parent may get another or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reparenting {
+    Allowed,
+    Refused,
+}
+
+/// Renames a provider and sets its parent.
+pub(crate) struct Update {
+    pub(crate) uuid: String,
+    pub(crate) name: String,
+    /// `None`: leave the parent as it is.
+    pub(crate) parent: Option<Option<String>>,
+    pub(crate) reparenting: Reparenting,
+}
+
+impl Work for Update {
+    type Output = Provider;
+    type Error = ProviderError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Provider, ProviderError> {
+        let provider = get(tx, &self.uuid).await?;
+        if let Some(parent) = &self.parent {
+            self.set_parent(tx, parent.as_deref()).await?;
+        }
+        let sql = "SELECT 1 FROM resource_providers WHERE name = ? AND id <> ?";
+        let taken = Statement::new(sql).bind(&self.name).bind(provider.id);
+        if tx.row(taken).await?.is_some() {
+            return Err(ProviderError::Duplicate(self.name.clone()));
+        }
+        let sql = "UPDATE resource_providers SET updated_at = ?, name = ? WHERE id = ?";
+        let rename = Statement::new(sql)
+            .bind(now())
+            .bind(&self.name)
+            .bind(provider.id);
+        tx.execute(rename).await?;
+        get(tx, &self.uuid).await
+    }
+}
+
+impl Update {
+    async fn set_parent(
+        &self,
+        tx: &mut Transaction,
+        parent: Option<&str>,
+    ) -> Result<(), ProviderError> {
+        let mine = tree_ids(tx, &self.uuid)
+            .await?
+            .ok_or_else(|| ProviderError::NotFound(self.uuid.clone()))?;
+        let fixed = self.reparenting == Reparenting::Refused && mine.parent.is_some();
+        let Some(parent) = parent else {
+            return match mine.parent {
+                None => Ok(()),
+                Some(_) if fixed => Err(ProviderError::Update(
+                    "un-parenting a provider is not currently allowed.",
+                )),
+                Some(_) => move_subtree(tx, &mine, None, mine.id).await,
+            };
+        };
+        let theirs = tree_ids(tx, parent)
+            .await?
+            .ok_or(ProviderError::Create(PARENT_MISSING))?;
+        if fixed && mine.parent != Some(theirs.id) {
+            return Err(ProviderError::Update(
+                "re-parenting a provider is not currently allowed.",
+            ));
+        }
+        if subtree(tx, &mine).await?.contains(&theirs.id) {
+            return Err(ProviderError::Update(
+                "creating loop in the provider tree is not allowed.",
+            ));
+        }
+        move_subtree(tx, &mine, Some(theirs.id), theirs.root).await
+    }
+}
+
+/// The provider and all below it.
+async fn subtree(tx: &mut Transaction, top: &TreeIds) -> Result<BTreeSet<i64>, SqlError> {
+    let sql = "SELECT id, parent_provider_id FROM resource_providers WHERE root_provider_id = ?";
+    let mut edges = Vec::new();
+    for row in tx.rows(Statement::new(sql).bind(top.root)).await? {
+        edges.push((row.int(0)?, row.opt_int(1)?));
+    }
+    let mut found = BTreeSet::from([top.id]);
+    let mut newest = vec![top.id];
+    while let Some(parent) = newest.pop() {
+        for (id, _) in edges.iter().filter(|(_, of)| *of == Some(parent)) {
+            if found.insert(*id) {
+                newest.push(*id);
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn move_subtree(
+    tx: &mut Transaction,
+    top: &TreeIds,
+    parent: Option<i64>,
+    root: i64,
+) -> Result<(), ProviderError> {
+    let ids: Vec<i64> = subtree(tx, top).await?.into_iter().collect();
+    let sql = "UPDATE resource_providers SET parent_provider_id = ? WHERE id = ?";
+    tx.execute(Statement::new(sql).bind(parent).bind(top.id))
+        .await?;
+    let head = Statement::new(
+        "UPDATE resource_providers SET updated_at = ?, root_provider_id = ? WHERE id IN",
+    );
+    tx.execute_in(&head.bind(now()).bind(root), &ids).await?;
+    Ok(())
+}
+
+/// Removes a provider with its inventories, traits and aggregates.
+pub(crate) struct Delete {
+    pub(crate) uuid: String,
+}
+
+impl Work for Delete {
+    type Output = ();
+    type Error = ProviderError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), ProviderError> {
+        let id = get(tx, &self.uuid).await?.id;
+        let children = "SELECT 1 FROM resource_providers WHERE parent_provider_id = ? LIMIT 1";
+        if tx.row(Statement::new(children).bind(id)).await?.is_some() {
+            return Err(ProviderError::HasChildren);
+        }
+        let users = "SELECT 1 FROM allocations WHERE resource_provider_id = ? LIMIT 1";
+        if tx.row(Statement::new(users).bind(id)).await?.is_some() {
+            return Err(ProviderError::InUse);
+        }
+        for sql in [
+            "DELETE FROM inventories WHERE resource_provider_id = ?",
+            "DELETE FROM resource_provider_aggregates WHERE resource_provider_id = ?",
+            "DELETE FROM resource_provider_traits WHERE resource_provider_id = ?",
+            "UPDATE resource_providers SET root_provider_id = NULL WHERE id = ?",
+            "DELETE FROM resource_providers WHERE id = ?",
+        ] {
+            tx.execute(Statement::new(sql).bind(id)).await?;
+        }
+        Ok(())
+    }
+}

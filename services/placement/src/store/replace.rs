@@ -1,0 +1,557 @@
+//! The write of allocations: PUT and POST /allocations, and POST /reshaper.
+//!
+//! One transaction for everything. It reads all that is named in a few statements, decides in
+//! memory (`ledger`), and writes in batches. Projects, users, types and consumers are made in it
+//! too, so a refused call leaves no row behind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Value, Work};
+
+use super::consumers::{self, ConsumerRow, Owner, Registry};
+use super::{inventories, now, resource_classes};
+use crate::inventory::Inventory;
+use crate::ledger::{ClassId, Ledger, ProviderId, Refusal, Slot, Wanted};
+
+/// The generation of a consumer that a caller expects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExpectedGeneration {
+    /// Before 1.28: any.
+    Any,
+    /// The consumer must not be there.
+    Absent,
+    /// The consumer must be at this generation.
+    At(i64),
+}
+
+/// One consumer and all it is to hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanting {
+    pub(crate) consumer: String,
+    pub(crate) project: String,
+    pub(crate) user: String,
+    pub(crate) generation: ExpectedGeneration,
+    /// `None`: leave the type as it is.
+    pub(crate) consumer_type: Option<String>,
+    /// Provider uuid, then class and amount. Empty: the consumer gives all back.
+    pub(crate) allocations: Vec<(String, Vec<(String, i64)>)>,
+}
+
+/// One provider and all it is to have.
+#[derive(Debug, Clone)]
+pub(crate) struct Reshaped {
+    pub(crate) provider: String,
+    pub(crate) generation: i64,
+    pub(crate) inventories: BTreeMap<String, Inventory>,
+}
+
+/// Replaces the allocations of the named consumers, and the inventories of the named providers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Replace {
+    /// Empty in a claim.
+    pub(crate) providers: Vec<Reshaped>,
+    pub(crate) consumers: Vec<Wanting>,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReplaceError {
+    #[error(
+        "Resource provider {0} in inventories not found: No resource provider with uuid {0} found"
+    )]
+    NoSuchInventoryProvider(String),
+    #[error(
+        "resource provider generation conflict for provider {provider}: actual: {actual}, given: {given}"
+    )]
+    ProviderGeneration {
+        provider: String,
+        actual: i64,
+        given: i64,
+    },
+    #[error("consumer generation conflict - expected {expected} but got {got}")]
+    ConsumerGeneration { expected: String, got: String },
+    #[error("Allocation for resource provider '{0}' that does not exist.")]
+    NoSuchProvider(String),
+    #[error("No such resource class {0}.")]
+    NoSuchClass(String),
+    #[error("Inventory for '{classes}' on resource provider '{provider}' invalid.")]
+    NoInventory { classes: String, provider: String },
+    #[error(
+        "Unable to create allocation for '{class}' on resource provider '{provider}'. The requested amount would violate inventory constraints."
+    )]
+    Constraints { class: String, provider: String },
+    #[error(
+        "Unable to create allocation for '{class}' on resource provider '{provider}'. The requested amount would exceed the capacity."
+    )]
+    Capacity { class: String, provider: String },
+    #[error("Inventory for '{classes}' on resource provider '{provider}' in use.")]
+    InUse { classes: String, provider: String },
+    #[error(
+        "Another thread concurrently updated the resource provider data. Please retry your update"
+    )]
+    ConcurrentUpdate,
+    #[error("the database failed")]
+    Sql(#[from] SqlError),
+}
+
+impl Retryable for ReplaceError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            Self::Sql(error) => super::retry(error),
+            // The whole transaction again, reads included: never a second look inside it.
+            Self::ConcurrentUpdate => Disposition::Retry,
+            _ => Disposition::Fatal,
+        }
+    }
+}
+
+impl Work for Replace {
+    type Output = ();
+    type Error = ReplaceError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), ReplaceError> {
+        let read = self.read(tx).await?;
+        let ledger = self.ledger(tx, &read).await?;
+        if let Err(refusal) = ledger.check() {
+            return Err(read.explain(tx, &ledger, refusal).await?);
+        }
+        self.write_consumers(tx, &read).await?;
+        self.write_allocations(tx, &read, &ledger).await?;
+        write_inventories(tx, &ledger).await?;
+        self.raise_providers(tx, &read, &ledger).await
+    }
+}
+
+/// The named rows as they are.
+struct Read {
+    providers: BTreeMap<String, (ProviderId, i64)>,
+    classes: BTreeMap<String, ClassId>,
+    consumers: BTreeMap<String, ConsumerRow>,
+    /// What the named consumers hold: consumer, slot, amount.
+    held: Vec<(String, Slot, i64)>,
+    /// Generations of providers that are touched only because a consumer gives all back.
+    emptied: BTreeMap<ProviderId, i64>,
+}
+
+impl Replace {
+    async fn read(&self, tx: &mut Transaction) -> Result<Read, ReplaceError> {
+        let providers = self.read_providers(tx).await?;
+        self.check_providers(&providers)?;
+        let uuids: Vec<String> = self
+            .consumers
+            .iter()
+            .map(|one| one.consumer.clone())
+            .collect();
+        let consumers = consumers::find(tx, &uuids).await?;
+        self.check_consumers(&consumers)?;
+        for wanting in &self.consumers {
+            for (provider, _) in &wanting.allocations {
+                if !providers.contains_key(provider) {
+                    return Err(ReplaceError::NoSuchProvider(provider.clone()));
+                }
+            }
+        }
+        let classes = self.read_classes(tx).await?;
+        let existing: Vec<String> = consumers.keys().cloned().collect();
+        let (held, emptied) = self.read_held(tx, &existing).await?;
+        Ok(Read {
+            providers,
+            classes,
+            consumers,
+            held,
+            emptied,
+        })
+    }
+
+    async fn read_providers(
+        &self,
+        tx: &mut Transaction,
+    ) -> Result<BTreeMap<String, (ProviderId, i64)>, SqlError> {
+        let named: BTreeSet<&String> = self
+            .providers
+            .iter()
+            .map(|reshaped| &reshaped.provider)
+            .chain(
+                self.consumers
+                    .iter()
+                    .flat_map(|wanting| wanting.allocations.iter().map(|(uuid, _)| uuid)),
+            )
+            .collect();
+        let keys: Vec<String> = named.into_iter().cloned().collect();
+        let head =
+            Statement::new("SELECT uuid, id, generation FROM resource_providers WHERE uuid IN");
+        let rows = tx.rows_in(&head, &keys, "").await?;
+        rows.iter()
+            .map(|row| {
+                let generation = row.opt_int(2)?.unwrap_or_default();
+                Ok((row.text(0)?, (row.int(1)?, generation)))
+            })
+            .collect()
+    }
+
+    fn check_providers(
+        &self,
+        known: &BTreeMap<String, (ProviderId, i64)>,
+    ) -> Result<(), ReplaceError> {
+        for reshaped in &self.providers {
+            let provider = &reshaped.provider;
+            let (_, actual) = known
+                .get(provider)
+                .ok_or_else(|| ReplaceError::NoSuchInventoryProvider(provider.clone()))?;
+            if *actual != reshaped.generation {
+                return Err(ReplaceError::ProviderGeneration {
+                    provider: provider.clone(),
+                    actual: *actual,
+                    given: reshaped.generation,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_consumers(&self, known: &BTreeMap<String, ConsumerRow>) -> Result<(), ReplaceError> {
+        for wanting in &self.consumers {
+            let actual = known.get(&wanting.consumer).map(|row| row.generation);
+            let (matches, got) = match wanting.generation {
+                ExpectedGeneration::Any => (true, String::new()),
+                ExpectedGeneration::Absent => (actual.is_none(), "None".to_owned()),
+                ExpectedGeneration::At(given) => (actual == Some(given), given.to_string()),
+            };
+            if !matches {
+                let expected = actual.map_or("null".to_owned(), |actual| actual.to_string());
+                return Err(ReplaceError::ConsumerGeneration { expected, got });
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_classes(
+        &self,
+        tx: &mut Transaction,
+    ) -> Result<BTreeMap<String, ClassId>, ReplaceError> {
+        let named: BTreeSet<&String> = self
+            .providers
+            .iter()
+            .flat_map(|reshaped| reshaped.inventories.keys())
+            .chain(self.consumers.iter().flat_map(Wanting::classes))
+            .collect();
+        let keys: Vec<String> = named.into_iter().cloned().collect();
+        let known = resource_classes::ids(tx, &keys).await?;
+        match keys.iter().find(|name| !known.contains_key(*name)) {
+            Some(missing) => Err(ReplaceError::NoSuchClass(missing.clone())),
+            None => Ok(known),
+        }
+    }
+
+    /// What the consumers hold, and the generations of providers of those that give all back.
+    async fn read_held(
+        &self,
+        tx: &mut Transaction,
+        consumers: &[String],
+    ) -> Result<(Vec<(String, Slot, i64)>, BTreeMap<ProviderId, i64>), SqlError> {
+        let head = Statement::new(
+            "SELECT a.consumer_id, a.resource_provider_id, a.resource_class_id, a.used, \
+             rp.generation FROM allocations a \
+             JOIN resource_providers rp ON rp.id = a.resource_provider_id \
+             WHERE a.consumer_id IN",
+        );
+        let giving_back: BTreeSet<&str> = self
+            .consumers
+            .iter()
+            .filter(|wanting| wanting.allocations.is_empty())
+            .map(|wanting| wanting.consumer.as_str())
+            .collect();
+        let (mut held, mut emptied) = (Vec::new(), BTreeMap::new());
+        for row in tx.rows_in(&head, consumers, "").await? {
+            let consumer = row.text(0)?;
+            let provider = row.int(1)?;
+            if giving_back.contains(consumer.as_str()) {
+                emptied.insert(provider, row.opt_int(4)?.unwrap_or_default());
+            }
+            held.push((consumer, (provider, row.int(2)?), row.int(3)?));
+        }
+        Ok((held, emptied))
+    }
+
+    async fn ledger(&self, tx: &mut Transaction, read: &Read) -> Result<Ledger, SqlError> {
+        let mut ledger = Ledger::default();
+        for reshaped in &self.providers {
+            let inventories = reshaped
+                .inventories
+                .iter()
+                .map(|(class, inventory)| (read.class(class), *inventory));
+            let provider = read.provider(&reshaped.provider);
+            ledger.reshaped.insert(provider, inventories.collect());
+        }
+        for wanting in &self.consumers {
+            for (provider, resources) in &wanting.allocations {
+                for (class, amount) in resources {
+                    ledger.wanted.push(Wanted {
+                        slot: (read.provider(provider), read.class(class)),
+                        amount: *amount,
+                    });
+                }
+            }
+        }
+        for (_, slot, used) in &read.held {
+            *ledger.released.entry(*slot).or_default() += used;
+        }
+        let touched: Vec<ProviderId> = read.providers.values().map(|(id, _)| *id).collect();
+        read_inventories(tx, &touched, &mut ledger).await?;
+        read_usage(tx, &touched, &mut ledger).await?;
+        Ok(ledger)
+    }
+
+    async fn write_consumers(&self, tx: &mut Transaction, read: &Read) -> Result<(), ReplaceError> {
+        let staying = || {
+            self.consumers
+                .iter()
+                .filter(|one| !one.allocations.is_empty())
+        };
+        let names = |pick: fn(&Wanting) -> Option<&String>| {
+            staying().filter_map(pick).cloned().collect::<BTreeSet<_>>()
+        };
+        let projects = names(|one| Some(&one.project));
+        let projects = consumers::ensure(tx, Registry::Projects, &projects).await?;
+        let users = names(|one| Some(&one.user));
+        let users = consumers::ensure(tx, Registry::Users, &users).await?;
+        let types = names(|one| one.consumer_type.as_ref());
+        let types = consumers::ensure(tx, Registry::ConsumerTypes, &types).await?;
+        let (mut made, mut changed) = (Vec::new(), Vec::new());
+        for wanting in staying() {
+            let row = read.consumers.get(&wanting.consumer);
+            let id = |of: &BTreeMap<String, i64>, name: &String| {
+                of.get(name).copied().ok_or(ReplaceError::ConcurrentUpdate)
+            };
+            let owner = Owner {
+                project: id(&projects, &wanting.project)?,
+                user: id(&users, &wanting.user)?,
+                consumer_type: match &wanting.consumer_type {
+                    Some(name) => Some(id(&types, name)?),
+                    None => row.and_then(|row| row.owner.consumer_type),
+                },
+            };
+            match row {
+                None => made.push((wanting.consumer.as_str(), owner)),
+                Some(row) => changed.push((*row, owner)),
+            }
+        }
+        consumers::insert(tx, &made).await?;
+        if !consumers::update(tx, &changed).await? {
+            return Err(ReplaceError::ConcurrentUpdate);
+        }
+        Ok(())
+    }
+
+    async fn write_allocations(
+        &self,
+        tx: &mut Transaction,
+        read: &Read,
+        ledger: &Ledger,
+    ) -> Result<(), SqlError> {
+        let existing: Vec<String> = read.consumers.keys().cloned().collect();
+        let head = Statement::new("DELETE FROM allocations WHERE consumer_id IN");
+        tx.execute_in(&head, &existing).await?;
+        let owners = self.consumers.iter().flat_map(|wanting| {
+            let amounts = wanting
+                .allocations
+                .iter()
+                .flat_map(|(_, resources)| resources);
+            amounts.map(|_| &wanting.consumer)
+        });
+        // `wanted` was made from the consumers in this same order.
+        let rows = owners.zip(&ledger.wanted).map(|(consumer, wanted)| {
+            [
+                now(),
+                Value::from(wanted.slot.0),
+                Value::from(consumer),
+                Value::from(wanted.slot.1),
+                Value::from(wanted.amount),
+            ]
+        });
+        let head = "INSERT INTO allocations \
+                    (created_at, resource_provider_id, consumer_id, resource_class_id, used) VALUES";
+        tx.insert_rows(head, rows.collect(), "").await?;
+        let gone: Vec<i64> = self
+            .consumers
+            .iter()
+            .filter(|wanting| wanting.allocations.is_empty())
+            .filter_map(|wanting| read.consumers.get(&wanting.consumer))
+            .map(|row| row.id)
+            .collect();
+        consumers::delete(tx, &gone).await
+    }
+
+    /// Raises the generation of every touched provider, by as much as OpenStack's service does:
+    /// once for allocations, once for an interim and once for the final inventories.
+    async fn raise_providers(
+        &self,
+        tx: &mut Transaction,
+        read: &Read,
+        ledger: &Ledger,
+    ) -> Result<(), ReplaceError> {
+        let mut steps: BTreeMap<ProviderId, i64> = BTreeMap::new();
+        for (provider, inventories) in &ledger.reshaped {
+            steps.insert(*provider, if inventories.is_empty() { 1 } else { 2 });
+        }
+        let allocated: BTreeSet<ProviderId> = ledger
+            .wanted
+            .iter()
+            .map(|wanted| wanted.slot.0)
+            .chain(read.emptied.keys().copied())
+            .collect();
+        for provider in allocated {
+            *steps.entry(provider).or_default() += 1;
+        }
+        let mut generations = read.emptied.clone();
+        generations.extend(read.providers.values().copied());
+        let mut alike: BTreeMap<(i64, i64), Vec<ProviderId>> = BTreeMap::new();
+        for (provider, step) in steps {
+            let generation = generations.get(&provider).copied().unwrap_or_default();
+            alike.entry((generation, step)).or_default().push(provider);
+        }
+        for ((generation, step), ids) in alike {
+            let head = Statement::new(
+                "UPDATE resource_providers SET updated_at = ?, generation = ? \
+                 WHERE generation = ? AND id IN",
+            )
+            .bind(now())
+            .bind(generation + step)
+            .bind(generation);
+            let changed = tx.execute_in(&head, &ids).await?;
+            if changed != u64::try_from(ids.len()).unwrap_or(u64::MAX) {
+                return Err(ReplaceError::ConcurrentUpdate);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Wanting {
+    fn classes(&self) -> impl Iterator<Item = &String> {
+        self.allocations
+            .iter()
+            .flat_map(|(_, resources)| resources.iter().map(|(class, _)| class))
+    }
+}
+
+impl Read {
+    /// The id of a provider that was checked to be there.
+    fn provider(&self, uuid: &str) -> ProviderId {
+        self.providers
+            .get(uuid)
+            .map(|(id, _)| *id)
+            .unwrap_or_default()
+    }
+
+    /// The id of a class that was checked to be there.
+    fn class(&self, name: &str) -> ClassId {
+        self.classes.get(name).copied().unwrap_or_default()
+    }
+
+    /// The refusal with names for ids.
+    async fn explain(
+        &self,
+        tx: &mut Transaction,
+        ledger: &Ledger,
+        refusal: Refusal,
+    ) -> Result<ReplaceError, SqlError> {
+        let (provider, classes) = match &refusal {
+            Refusal::NoInventoryAtAll(provider) => {
+                let wanted = ledger.wanted.iter().map(|wanted| wanted.slot.1);
+                (*provider, wanted.collect::<BTreeSet<_>>())
+            }
+            Refusal::NoInventory(slot) | Refusal::Constraints(slot) | Refusal::Capacity(slot) => {
+                (slot.0, BTreeSet::from([slot.1]))
+            }
+            Refusal::InUse(provider, classes) => (*provider, classes.iter().copied().collect()),
+        };
+        let provider = self.provider_uuid(provider);
+        let classes = class_names(tx, classes).await?;
+        Ok(match refusal {
+            Refusal::NoInventoryAtAll(_) | Refusal::NoInventory(_) => {
+                ReplaceError::NoInventory { classes, provider }
+            }
+            Refusal::Constraints(_) => ReplaceError::Constraints {
+                class: classes,
+                provider,
+            },
+            Refusal::Capacity(_) => ReplaceError::Capacity {
+                class: classes,
+                provider,
+            },
+            Refusal::InUse(..) => ReplaceError::InUse { classes, provider },
+        })
+    }
+
+    fn provider_uuid(&self, id: ProviderId) -> String {
+        let known = self.providers.iter().find(|(_, (known, _))| *known == id);
+        known.map(|(uuid, _)| uuid.clone()).unwrap_or_default()
+    }
+}
+
+async fn class_names(tx: &mut Transaction, ids: BTreeSet<ClassId>) -> Result<String, SqlError> {
+    let ids: Vec<ClassId> = ids.into_iter().collect();
+    let head = Statement::new("SELECT name FROM resource_classes WHERE id IN");
+    let rows = tx.rows_in(&head, &ids, "ORDER BY id").await?;
+    let names: Result<Vec<String>, SqlError> = rows.iter().map(|row| row.text(0)).collect();
+    Ok(names?.join(", "))
+}
+
+async fn read_inventories(
+    tx: &mut Transaction,
+    providers: &[ProviderId],
+    ledger: &mut Ledger,
+) -> Result<(), SqlError> {
+    let sql = format!(
+        "SELECT i.resource_provider_id, i.resource_class_id, {} FROM inventories i \
+         WHERE i.resource_provider_id IN",
+        inventories::columns(tx.dialect())
+    );
+    for row in tx.rows_in(&Statement::new(sql), providers, "").await? {
+        let slot = (row.int(0)?, row.int(1)?);
+        let inventory = inventories::inventory_at(&row, 2)?;
+        ledger.inventories.insert(slot, inventory);
+    }
+    Ok(())
+}
+
+async fn read_usage(
+    tx: &mut Transaction,
+    providers: &[ProviderId],
+    ledger: &mut Ledger,
+) -> Result<(), SqlError> {
+    let head = Statement::new(
+        "SELECT resource_provider_id, resource_class_id, SUM(used) FROM allocations \
+         WHERE resource_provider_id IN",
+    );
+    let tail = "GROUP BY resource_provider_id, resource_class_id";
+    for row in tx.rows_in(&head, providers, tail).await? {
+        ledger.usage.insert((row.int(0)?, row.int(1)?), row.int(2)?);
+    }
+    Ok(())
+}
+
+async fn write_inventories(tx: &mut Transaction, ledger: &Ledger) -> Result<(), SqlError> {
+    let mut added = Vec::new();
+    for (provider, wanted) in &ledger.reshaped {
+        let present = |class: ClassId| ledger.inventories.get(&(*provider, class));
+        let dropped: Vec<ClassId> = ledger
+            .inventories
+            .range((*provider, ClassId::MIN)..=(*provider, ClassId::MAX))
+            .map(|((_, class), _)| *class)
+            .filter(|class| !wanted.contains_key(class))
+            .collect();
+        inventories::delete(tx, *provider, &dropped).await?;
+        for (class, inventory) in wanted {
+            match present(*class) {
+                None => added.push((*provider, *class, *inventory)),
+                Some(same) if same == inventory => {}
+                Some(_) => {
+                    inventories::update(tx, *provider, *class, inventory).await?;
+                }
+            }
+        }
+    }
+    inventories::insert(tx, &added).await
+}

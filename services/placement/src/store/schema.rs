@@ -1,0 +1,134 @@
+//! Brings a database to OpenStack Placement's schema, or refuses one that is at another.
+
+use berth_store::{
+    Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Value, Work,
+};
+
+use super::now;
+use crate::standard;
+
+/// The alembic revision of the schema.
+pub const HEAD: &str = "a082b8bb98d0";
+
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// Why a database is not ready.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// The schema is at another revision.
+    #[error(
+        "the database is at schema revision {found}, this release needs {HEAD}; upgrade it with `placement-manage db sync`"
+    )]
+    OtherRevision {
+        /// What `alembic_version` says; empty when it has no row.
+        found: String,
+    },
+    /// There are tables, but none of alembic's.
+    #[error(
+        "the database has tables but no alembic_version: it is not Placement's; name another file"
+    )]
+    NotPlacement,
+    /// The database failed.
+    #[error("the schema cannot be read or made")]
+    Sql(#[from] SqlError),
+}
+
+impl Retryable for SchemaError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            Self::Sql(error) => super::retry(error),
+            _ => Disposition::Fatal,
+        }
+    }
+}
+
+/// Makes the schema in an empty database, checks it in another, and adds the standard traits and
+/// resource classes that are missing.
+///
+/// # Errors
+/// [`SchemaError`] when the database is at another revision, is not Placement's, or fails.
+pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
+    store.write(&Prepare).await
+}
+
+struct Prepare;
+
+impl Work for Prepare {
+    type Output = ();
+    type Error = SchemaError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
+        match tables(tx).await? {
+            Tables::None => tx.script(SCHEMA).await?,
+            Tables::Alembic => check_revision(tx).await?,
+            Tables::Foreign => return Err(SchemaError::NotPlacement),
+        }
+        add_standard_classes(tx).await?;
+        add_standard_traits(tx).await?;
+        Ok(())
+    }
+}
+
+enum Tables {
+    None,
+    Alembic,
+    Foreign,
+}
+
+async fn tables(tx: &mut Transaction) -> Result<Tables, SqlError> {
+    let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let rows = tx.rows(Statement::new(sql)).await?;
+    for row in &rows {
+        if row.text(0)? == "alembic_version" {
+            return Ok(Tables::Alembic);
+        }
+    }
+    Ok(if rows.is_empty() {
+        Tables::None
+    } else {
+        Tables::Foreign
+    })
+}
+
+async fn check_revision(tx: &mut Transaction) -> Result<(), SchemaError> {
+    let sql = "SELECT version_num FROM alembic_version";
+    let found = match tx.row(Statement::new(sql)).await? {
+        Some(row) => row.text(0)?,
+        None => String::new(),
+    };
+    if found == HEAD {
+        Ok(())
+    } else {
+        Err(SchemaError::OtherRevision { found })
+    }
+}
+
+async fn add_standard_classes(tx: &mut Transaction) -> Result<(), SqlError> {
+    let known = names(tx, "SELECT name FROM resource_classes").await?;
+    let rows: Vec<[Value; 3]> = standard::resource_classes()
+        .filter(|(_, name)| !known.iter().any(|known| known == name))
+        .map(|(id, name)| [now(), Value::from(id), Value::from(name)])
+        .collect();
+    let head = "INSERT INTO resource_classes (created_at, id, name) VALUES";
+    tx.insert_rows(head, rows, "").await?;
+    Ok(())
+}
+
+async fn add_standard_traits(tx: &mut Transaction) -> Result<(), SqlError> {
+    let known: std::collections::BTreeSet<String> = names(tx, "SELECT name FROM traits")
+        .await?
+        .into_iter()
+        .collect();
+    let rows: Vec<[Value; 2]> = standard::traits()
+        .filter(|name| !known.contains(*name))
+        .map(|name| [now(), Value::from(name)])
+        .collect();
+    let head = "INSERT INTO traits (created_at, name) VALUES";
+    tx.insert_rows(head, rows, "").await?;
+    Ok(())
+}
+
+async fn names(tx: &mut Transaction, sql: &'static str) -> Result<Vec<String>, SqlError> {
+    let rows = tx.rows(Statement::new(sql)).await?;
+    rows.iter().map(|row| row.text(0)).collect()
+}

@@ -1,0 +1,268 @@
+//! Traits, and which providers have them.
+
+use std::collections::BTreeMap;
+
+use berth_http::Timestamp;
+use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
+
+use super::providers::{self, Provider, ProviderError};
+use super::{moment, now};
+use crate::standard::CUSTOM_PREFIX;
+
+/// One trait.
+#[derive(Debug, Clone)]
+pub(crate) struct Trait {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) modified: Option<Timestamp>,
+}
+
+/// Why a trait could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TraitError {
+    #[error("No such trait(s): {0}.")]
+    NotFound(String),
+    #[error("Cannot delete standard trait {0}.")]
+    DeleteStandard(String),
+    #[error("The trait {0} is in use by a resource provider.")]
+    InUse(String),
+    #[error("No such trait {0}")]
+    Unknown(String),
+    #[error("the generation is not the current one")]
+    Generation,
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+    #[error("the database failed")]
+    Sql(#[from] SqlError),
+}
+
+impl Retryable for TraitError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            Self::Sql(error) => super::retry(error),
+            Self::Provider(error) => error.disposition(),
+            _ => Disposition::Fatal,
+        }
+    }
+}
+
+/// Which traits a list names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TraitFilters {
+    pub(crate) names: Option<Vec<String>>,
+    pub(crate) prefix: Option<String>,
+    pub(crate) associated: Option<Associated>,
+}
+
+/// Whether some provider has the trait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Associated {
+    Yes,
+    No,
+}
+
+fn one(row: &Row) -> Result<Trait, SqlError> {
+    Ok(Trait {
+        id: row.int(0)?,
+        name: row.text(1)?,
+        modified: moment(row, 2)?,
+    })
+}
+
+/// The traits that satisfy the filters, by id.
+pub(crate) async fn list(
+    tx: &mut Transaction,
+    filters: &TraitFilters,
+) -> Result<Vec<Trait>, SqlError> {
+    let mut sql =
+        "SELECT t.id, t.name, COALESCE(t.updated_at, t.created_at) FROM traits t WHERE 1 = 1"
+            .to_owned();
+    let mut values: Vec<Value> = Vec::new();
+    if let Some(names) = &filters.names {
+        let marks = berth_store::sql::placeholders(names.len());
+        sql.push_str(&format!(" AND t.name IN ({marks})"));
+        values.extend(names.iter().map(Value::from));
+    }
+    if let Some(prefix) = &filters.prefix {
+        sql.push_str(" AND t.name LIKE ?");
+        values.push(Value::Text(format!("{prefix}%")));
+    }
+    let some_provider = "EXISTS (SELECT 1 FROM resource_provider_traits WHERE trait_id = t.id)";
+    match filters.associated {
+        None => {}
+        Some(Associated::Yes) => sql.push_str(&format!(" AND {some_provider}")),
+        Some(Associated::No) => sql.push_str(&format!(" AND NOT {some_provider}")),
+    }
+    sql.push_str(" ORDER BY t.id");
+    let rows = tx.rows(Statement::new(sql).bind_all(values)).await?;
+    rows.iter().map(one).collect()
+}
+
+/// The trait with this name.
+pub(crate) async fn get(tx: &mut Transaction, name: &str) -> Result<Trait, TraitError> {
+    let sql = "SELECT id, name, COALESCE(updated_at, created_at) FROM traits WHERE name = ?";
+    match tx.row(Statement::new(sql).bind(name)).await? {
+        Some(row) => Ok(one(&row)?),
+        None => Err(TraitError::NotFound(name.to_owned())),
+    }
+}
+
+/// The ids of those names that are traits.
+pub(crate) async fn ids(
+    tx: &mut Transaction,
+    names: &[String],
+) -> Result<BTreeMap<String, i64>, SqlError> {
+    let head = Statement::new("SELECT name, id FROM traits WHERE name IN");
+    let rows = tx.rows_in(&head, names, "").await?;
+    rows.iter()
+        .map(|row| Ok((row.text(0)?, row.int(1)?)))
+        .collect()
+}
+
+/// The traits of a provider.
+pub(crate) async fn of_provider(
+    tx: &mut Transaction,
+    provider: i64,
+) -> Result<Vec<Trait>, SqlError> {
+    let sql = "SELECT t.id, t.name, COALESCE(t.updated_at, t.created_at) \
+               FROM resource_provider_traits rt JOIN traits t ON t.id = rt.trait_id \
+               WHERE rt.resource_provider_id = ? ORDER BY t.id";
+    let rows = tx.rows(Statement::new(sql).bind(provider)).await?;
+    rows.iter().map(one).collect()
+}
+
+/// Whether a PUT found or made the trait.
+pub(crate) enum Ensured {
+    Made(Trait),
+    Found(Trait),
+}
+
+/// Makes an own trait unless it is there.
+pub(crate) struct Ensure {
+    pub(crate) name: String,
+}
+
+impl Work for Ensure {
+    type Output = Ensured;
+    type Error = TraitError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Ensured, TraitError> {
+        match get(tx, &self.name).await {
+            Ok(found) => return Ok(Ensured::Found(found)),
+            Err(TraitError::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let sql = "INSERT INTO traits (created_at, name) VALUES (?, ?)";
+        tx.execute(Statement::new(sql).bind(now()).bind(&self.name))
+            .await?;
+        Ok(Ensured::Made(get(tx, &self.name).await?))
+    }
+}
+
+/// Removes an own trait.
+pub(crate) struct Delete {
+    pub(crate) name: String,
+}
+
+impl Work for Delete {
+    type Output = ();
+    type Error = TraitError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), TraitError> {
+        let found = get(tx, &self.name).await?;
+        if !self.name.starts_with(CUSTOM_PREFIX) {
+            return Err(TraitError::DeleteStandard(self.name.clone()));
+        }
+        let used = "SELECT 1 FROM resource_provider_traits WHERE trait_id = ? LIMIT 1";
+        if tx.row(Statement::new(used).bind(found.id)).await?.is_some() {
+            return Err(TraitError::InUse(self.name.clone()));
+        }
+        let sql = "DELETE FROM traits WHERE id = ?";
+        tx.execute(Statement::new(sql).bind(found.id)).await?;
+        Ok(())
+    }
+}
+
+/// Sets the traits of a provider.
+pub(crate) struct SetOfProvider {
+    pub(crate) uuid: String,
+    /// The generation the caller knows; `None` takes the current one.
+    pub(crate) generation: Option<i64>,
+    pub(crate) names: Vec<String>,
+}
+
+impl Work for SetOfProvider {
+    type Output = (Provider, Vec<Trait>);
+    type Error = TraitError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Self::Output, TraitError> {
+        let mut provider = providers::get(tx, &self.uuid).await?;
+        if self
+            .generation
+            .is_some_and(|known| known != provider.generation)
+        {
+            return Err(TraitError::Generation);
+        }
+        let filters = TraitFilters {
+            names: Some(self.names.clone()),
+            ..TraitFilters::default()
+        };
+        let wanted = list(tx, &filters).await?;
+        self.refuse_unknown(&wanted)?;
+        let present = of_provider(tx, provider.id).await?;
+        let lacks = |of: &[Trait], id| !of.iter().any(|known| known.id == id);
+        let dropped: Vec<i64> = present
+            .iter()
+            .map(|known| known.id)
+            .filter(|id| lacks(&wanted, *id))
+            .collect();
+        let added: Vec<i64> = wanted
+            .iter()
+            .map(|known| known.id)
+            .filter(|id| lacks(&present, *id))
+            .collect();
+        if !dropped.is_empty() || !added.is_empty() {
+            associate(tx, provider.id, &dropped, &added).await?;
+            if !providers::bump(tx, provider.id, provider.generation).await? {
+                return Err(TraitError::Generation);
+            }
+            provider.generation += 1;
+        }
+        Ok((provider, wanted))
+    }
+}
+
+impl SetOfProvider {
+    fn refuse_unknown(&self, known: &[Trait]) -> Result<(), TraitError> {
+        let unknown: Vec<&str> = self
+            .names
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !known.iter().any(|known| known.name == *name))
+            .collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        Err(TraitError::Unknown(unknown.join(", ")))
+    }
+}
+
+async fn associate(
+    tx: &mut Transaction,
+    provider: i64,
+    dropped: &[i64],
+    added: &[i64],
+) -> Result<(), SqlError> {
+    let head = Statement::new(
+        "DELETE FROM resource_provider_traits WHERE resource_provider_id = ? AND trait_id IN",
+    );
+    tx.execute_in(&head.bind(provider), dropped).await?;
+    let rows = added
+        .iter()
+        .map(|id| [now(), Value::from(*id), Value::from(provider)])
+        .collect();
+    let head = "INSERT INTO resource_provider_traits \
+                (created_at, trait_id, resource_provider_id) VALUES";
+    tx.insert_rows(head, rows, "").await?;
+    Ok(())
+}

@@ -9,6 +9,7 @@
 //! [`state_dir`].
 
 pub mod sql;
+pub mod state_dir;
 
 pub use sql::{
     Dialect, Disposition, Location, OpenError, Retryable, Row, SqlError, SqlOptions, SqlStore,

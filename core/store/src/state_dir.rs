@@ -1,1 +1,265 @@
-//! stub
+//! The few small files of a node's state (its UUID, whether it is disabled): written so that a kill at any instruction leaves
+//! the old content or the new, never a mixture.
+//!
+//! A write goes to a temporary file in the same folder, is synced, renamed over the old one, and the folder is synced. What
+//! a killed write leaves behind is a temporary file that nobody reads; [`StateDir::open`] removes it. Callers see the trait
+//! [`StateFiles`], so that tests can put faults in front of it.
+
+use std::fs::{self, File};
+use std::future::Future;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+
+/// What temporary files' names start with.
+const TEMPORARY: &str = ".berth-";
+/// No state file is larger; a larger one was not written by Berth.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A state file that could not be read or written. The old content is untouched.
+#[derive(Debug, thiserror::Error)]
+pub enum StateFileError {
+    /// The disk, or the quota on it, is full.
+    #[error("the disk of {path} is full: free some space there")]
+    DiskFull {
+        /// The file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The folder or file may not be used by this user.
+    #[error("no permission for {path}: it must belong to the user Berth runs as")]
+    Permission {
+        /// The file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The file exists although it must not.
+    #[error("{path} exists already")]
+    Exists {
+        /// The file.
+        path: String,
+    },
+    /// The file is larger than any state file.
+    #[error("{path} has {bytes} bytes; a state file has at most {MAX_BYTES}: it is not one")]
+    TooLarge {
+        /// The file.
+        path: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// Anything else the system says.
+    #[error("cannot use {path}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl StateFileError {
+    fn of(path: &Path, source: io::Error) -> Self {
+        let shown = path.display().to_string();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull {
+                path: shown,
+                source,
+            },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::Permission {
+                    path: shown,
+                    source,
+                }
+            }
+            io::ErrorKind::AlreadyExists => Self::Exists { path: shown },
+            _ => Self::Io {
+                path: shown,
+                source,
+            },
+        }
+    }
+}
+
+/// What came of a request for a state file, when it comes.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StateFileError>> + Send + 'a>>;
+
+/// The state files of a node, by name.
+pub trait StateFiles: Send + Sync {
+    /// Where the file is, for messages.
+    fn path(&self, name: &str) -> String;
+
+    /// The file's content, none where there is no file.
+    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>>;
+
+    /// Replaces the file's content as a whole; it is on the disk when this returns.
+    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()>;
+
+    /// Makes the file; refuses if there is one.
+    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()>;
+
+    /// Removes the file; there need not be one.
+    fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()>;
+}
+
+/// A folder of state files.
+#[derive(Debug, Clone)]
+pub struct StateDir {
+    folder: PathBuf,
+}
+
+impl StateDir {
+    /// Opens the folder, making it if need be, and removes what killed writes left in it.
+    ///
+    /// # Errors
+    /// The folder cannot be made or read.
+    pub fn open(folder: &Path) -> Result<Self, StateFileError> {
+        let failed = |source| StateFileError::of(folder, source);
+        fs::create_dir_all(folder).map_err(failed)?;
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
+                fs::remove_file(entry.path())
+                    .map_err(|source| StateFileError::of(&entry.path(), source))?;
+            }
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+        })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn read_now(&self, name: &str) -> Result<Option<Vec<u8>>, StateFileError> {
+        let path = self.file(name);
+        let failed = |source| StateFileError::of(&path, source);
+        match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+            Ok(metadata) if metadata.len() > MAX_BYTES => {
+                let path = path.display().to_string();
+                return Err(StateFileError::TooLarge {
+                    path,
+                    bytes: metadata.len(),
+                });
+            }
+            Ok(_) => {}
+        }
+        fs::read(&path).map(Some).map_err(failed)
+    }
+
+    fn temporary(&self, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
+        let mut file = tempfile::Builder::new()
+            .prefix(TEMPORARY)
+            .tempfile_in(&self.folder)?;
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        Ok(file)
+    }
+
+    fn write_now(&self, name: &str, content: &[u8]) -> Result<(), StateFileError> {
+        let path = self.file(name);
+        self.temporary(content)
+            .and_then(|file| file.persist(&path).map_err(|error| error.error))
+            .and_then(|_| self.sync())
+            .map_err(|source| StateFileError::of(&path, source))
+    }
+
+    fn create_now(&self, name: &str, content: &[u8]) -> Result<(), StateFileError> {
+        let path = self.file(name);
+        self.temporary(content)
+            .and_then(|file| file.persist_noclobber(&path).map_err(|error| error.error))
+            .and_then(|_| self.sync())
+            .map_err(|source| StateFileError::of(&path, source))
+    }
+
+    fn remove_now(&self, name: &str) -> Result<(), StateFileError> {
+        let path = self.file(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(StateFileError::of(&path, error)),
+            Ok(()) => self
+                .sync()
+                .map_err(|source| StateFileError::of(&path, source)),
+        }
+    }
+
+    /// A rename is on the disk only when its folder is.
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+// The files are a few bytes and written at starts and by operators' commands: the runtime waits a disk's flush for them.
+impl StateFiles for StateDir {
+    fn path(&self, name: &str) -> String {
+        self.file(name).display().to_string()
+    }
+
+    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        Box::pin(async move { self.read_now(name) })
+    }
+
+    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+        Box::pin(async move { self.write_now(name, content) })
+    }
+
+    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+        Box::pin(async move { self.create_now(name, content) })
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+        Box::pin(async move { self.remove_now(name) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened() -> (tempfile::TempDir, StateDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let files = StateDir::open(folder.path()).unwrap();
+        (folder, files)
+    }
+
+    #[test]
+    fn a_file_is_written_whole_read_back_and_removed() {
+        let (_folder, files) = opened();
+        assert_eq!(files.read_now("compute_id").unwrap(), None);
+        files.create_now("compute_id", b"one").unwrap();
+        assert!(matches!(
+            files.create_now("compute_id", b"two"),
+            Err(StateFileError::Exists { .. })
+        ));
+        files.write_now("compute_id", b"three").unwrap();
+        assert_eq!(files.read_now("compute_id").unwrap().unwrap(), b"three");
+        files.remove_now("compute_id").unwrap();
+        files.remove_now("compute_id").unwrap();
+        assert_eq!(files.read_now("compute_id").unwrap(), None);
+    }
+
+    #[test]
+    fn what_a_killed_write_left_is_swept_away_and_nothing_else() {
+        let (folder, files) = opened();
+        files.write_now("compute_id", b"kept").unwrap();
+        fs::write(folder.path().join(".berth-half"), b"ha").unwrap();
+        let files = StateDir::open(folder.path()).unwrap();
+        assert!(!folder.path().join(".berth-half").exists());
+        assert_eq!(files.read_now("compute_id").unwrap().unwrap(), b"kept");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_a_state_file_is_refused_with_its_size() {
+        let (folder, files) = opened();
+        fs::write(folder.path().join("compute_id"), vec![b'x'; 2 << 20]).unwrap();
+        let error = files.read_now("compute_id").unwrap_err();
+        assert!(error.to_string().contains("2097152 bytes"), "{error}");
+    }
+}

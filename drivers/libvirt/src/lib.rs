@@ -17,6 +17,8 @@ mod node_device;
 mod observe;
 mod options;
 pub mod symbols;
+#[cfg(any(test, feature = "test-node"))]
+pub mod test_node;
 mod traits;
 mod watch;
 mod xml;

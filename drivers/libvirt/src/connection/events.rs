@@ -10,6 +10,7 @@
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
+use std::sync::Arc;
 
 use berth_virt::HostEvent;
 use virt::connect::Connect;
@@ -31,7 +32,9 @@ pub(super) struct Registrations {
     connect: Connect,
     guests: Option<c_int>,
     devices: Vec<c_int>,
-    end: bool,
+    /// What the callback for the connection's end is given. Kept here and not given away: drivers that know no such end accept
+    /// the registration and then forget it, subscribers and all.
+    end: Option<Arc<Subscribers>>,
 }
 
 impl Registrations {
@@ -44,7 +47,7 @@ impl Registrations {
             connect: connect.clone(),
             guests: None,
             devices: Vec::new(),
-            end: false,
+            end: None,
         };
         registrations.guests = unless_unsupported(guests(connect, subscribers))?;
         registrations.devices.extend(unless_unsupported(devices(
@@ -59,7 +62,7 @@ impl Registrations {
             device_updated,
             sys::VIR_NODE_DEVICE_EVENT_ID_UPDATE,
         ))?);
-        registrations.end = unless_unsupported(end(connect, subscribers))?.is_some();
+        registrations.end = unless_unsupported(end(connect, subscribers))?;
         Ok(registrations)
     }
 }
@@ -78,7 +81,8 @@ impl Drop for Registrations {
             for number in self.devices.drain(..) {
                 sys::virConnectNodeDeviceEventDeregisterAny(connect, number);
             }
-            if self.end {
+            if self.end.is_some() {
+                // libvirt calls back under the same lock, so after this nobody uses what `end` points to.
                 sys::virConnectUnregisterCloseCallback(connect, Some(closed));
             }
         }
@@ -159,17 +163,22 @@ fn devices(
     registered(answer, opaque)
 }
 
-fn end(connect: &Connect, subscribers: &Subscribers) -> Result<c_int, Error> {
-    let opaque = carried(subscribers);
-    // SAFETY: the connection is alive for the call; `opaque` is ours to hand over.
+fn end(connect: &Connect, subscribers: &Subscribers) -> Result<Arc<Subscribers>, Error> {
+    let told = Arc::new(subscribers.clone());
+    let opaque: *mut c_void = Arc::as_ptr(&told).cast_mut().cast();
+    // SAFETY: the connection is alive for the call. `opaque` points into the `Arc`, which outlives the registration: it is dropped
+    // only after the callback was taken back. libvirt is given no function to free it with.
     let answer = unsafe {
-        sys::virConnectRegisterCloseCallback(connect.as_ptr(), Some(closed), opaque, Some(release))
+        sys::virConnectRegisterCloseCallback(connect.as_ptr(), Some(closed), opaque, None)
     };
-    registered(answer, opaque)
+    if answer == -1 {
+        return Err(Error::last_error());
+    }
+    Ok(told)
 }
 
 /// # Safety
-/// `opaque` came from `carried` and was not released yet.
+/// `opaque` points to a live `Subscribers`: it came from `carried` and was not released yet, or is kept in `Registrations`.
 unsafe fn tell(opaque: *mut c_void, event: HostEvent) {
     // SAFETY: by this function's own contract the pointer is a live `Subscribers`; it is only borrowed.
     let subscribers = unsafe { &*opaque.cast::<Subscribers>() };

@@ -58,8 +58,9 @@ fn overcommit(tree: &mut ProviderTree, current: &ProviderTree, options: &Tracker
         for uuid in written(tree, current) {
             let kept = reported_ratio(current, uuid, &class);
             let ratio = configured.or(kept).unwrap_or(initial);
-            if let Some(inventory) =
-                tree.get_mut(uuid).and_then(|provider| provider.inventories.get_mut(&class))
+            if let Some(inventory) = tree
+                .get_mut(uuid)
+                .and_then(|provider| provider.inventories.get_mut(&class))
             {
                 *inventory = inventory.clone().with_ratio(ratio);
             }
@@ -78,8 +79,13 @@ fn reported_ratio(
         .inventory(uuid, class)
         .filter(not_held)
         .or_else(|| {
-            let elsewhere = current.own().into_iter().filter(|p| current.is_ours(p.uuid()));
-            elsewhere.filter_map(|p| p.inventories.get(class)).find(not_held)
+            let elsewhere = current
+                .own()
+                .into_iter()
+                .filter(|p| current.is_ours(p.uuid()));
+            elsewhere
+                .filter_map(|p| p.inventories.get(class))
+                .find(not_held)
         })
         .map(|inventory| inventory.allocation_ratio)
 }
@@ -92,13 +98,18 @@ fn reserve(tree: &mut ProviderTree, options: &TrackerOptions) {
         (ResourceClass::MEMORY_MB, reserved.memory_mib),
         (ResourceClass::DISK_GB, reserved.disk_mib.div_ceil(1024)),
     ] {
-        let providers: Vec<_> = tree.own().into_iter().map(berth_model::Provider::uuid).collect();
+        let providers: Vec<_> = tree
+            .own()
+            .into_iter()
+            .map(berth_model::Provider::uuid)
+            .collect();
         for uuid in providers {
             if !tree.is_ours(uuid) {
                 continue;
             }
-            if let Some(inventory) =
-                tree.get_mut(uuid).and_then(|provider| provider.inventories.get_mut(&class))
+            if let Some(inventory) = tree
+                .get_mut(uuid)
+                .and_then(|provider| provider.inventories.get_mut(&class))
             {
                 let here = left.min(inventory.total);
                 *inventory = inventory.clone().reserving(here);
@@ -139,14 +150,29 @@ mod tests {
         let uuid = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01".parse().unwrap();
         let mut root = Provider::root(uuid, ProviderName::new("node").unwrap());
         for (class, total) in classes {
-            root.inventories.insert(class.clone(), Inventory::of(*total).unwrap());
+            root.inventories
+                .insert(class.clone(), Inventory::of(*total).unwrap());
         }
         ProviderTree::new(root)
     }
 
-    fn completed(current: &ProviderTree, wanted: ProviderTree, options: &TrackerOptions) -> ProviderTree {
-        let desired = Desired { tree: wanted, moves: Vec::new() };
-        complete(desired, current, options, Service::Enabled, &BTreeSet::new()).tree
+    fn completed(
+        current: &ProviderTree,
+        wanted: ProviderTree,
+        options: &TrackerOptions,
+    ) -> ProviderTree {
+        let desired = Desired {
+            tree: wanted,
+            moves: Vec::new(),
+        };
+        complete(
+            desired,
+            current,
+            options,
+            Service::Enabled,
+            &BTreeSet::new(),
+        )
+        .tree
     }
 
     #[test]
@@ -154,7 +180,9 @@ mod tests {
         let empty = tree(&[]);
         let wanted = tree(&[(ResourceClass::VCPU, 8)]);
         let ratio = |tree: &ProviderTree| {
-            tree.root().inventories[&ResourceClass::VCPU].allocation_ratio.as_f64()
+            tree.root().inventories[&ResourceClass::VCPU]
+                .allocation_ratio
+                .as_f64()
         };
         let mut options = TrackerOptions::default();
         assert!((ratio(&completed(&empty, wanted.clone(), &options)) - 4.0).abs() < 1e-6);
@@ -174,7 +202,9 @@ mod tests {
         for cell in ["node_numa0", "node_numa1"] {
             let name = ProviderName::new(cell).unwrap();
             let mut child = Provider::child(root.child(&name), name, root);
-            child.inventories.insert(ResourceClass::MEMORY_MB, Inventory::of(300).unwrap());
+            child
+                .inventories
+                .insert(ResourceClass::MEMORY_MB, Inventory::of(300).unwrap());
             wanted.insert(child).unwrap();
         }
         let done = completed(&tree(&[]), wanted, &TrackerOptions::default());
@@ -194,11 +224,24 @@ mod tests {
         let mut child = Provider::child(foreign, ProviderName::new("fpga").unwrap(), root);
         child.traits.insert(Trait::OWNER_CYBORG);
         current.insert(child).unwrap();
-        let desired = Desired { tree: current.clone(), moves: Vec::new() };
+        let desired = Desired {
+            tree: current.clone(),
+            moves: Vec::new(),
+        };
         let options = TrackerOptions::default();
-        let done = complete(desired, &current, &options, Service::Disabled, &BTreeSet::new()).tree;
+        let done = complete(
+            desired,
+            &current,
+            &options,
+            Service::Disabled,
+            &BTreeSet::new(),
+        )
+        .tree;
         assert!(done.root().traits.contains(&Trait::COMPUTE_STATUS_DISABLED));
         assert!(done.root().traits.contains(&Trait::OWNER_NOVA));
-        assert_eq!(done.get(foreign).unwrap().traits, BTreeSet::from([Trait::OWNER_CYBORG]));
+        assert_eq!(
+            done.get(foreign).unwrap().traits,
+            BTreeSet::from([Trait::OWNER_CYBORG])
+        );
     }
 }

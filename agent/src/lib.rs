@@ -3,11 +3,16 @@
 //! The way of the data: a driver's view and Placement's tree go into [`propose`]; [`startup`] or [`tick`] acts on the plan
 //! through the [`report_client`]. Who the node is says [`node_identity`].
 
+pub mod backoff;
 pub mod complete;
+pub mod health;
+pub mod metrics;
 pub mod node_identity;
+pub mod notify;
 pub mod options;
 pub mod propose;
 pub mod rename;
 pub mod report_client;
 pub mod startup;
 pub mod tick;
+pub mod triggers;

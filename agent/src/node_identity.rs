@@ -2,7 +2,7 @@
 //! name. A lost file, a renamed host and a name that somebody else has are told apart and explained; none is guessed away,
 //! because a wrong guess reports one machine's inventory as another's.
 
-use berth_client::placement::{PlacementClient, PlacementError};
+use berth_client::{PlacementClient, PlacementError};
 use berth_model::{Disposition, NodeName, ProviderName, ProviderUuid};
 use berth_store::state_dir::{StateFileError, StateFiles};
 
@@ -170,36 +170,66 @@ pub async fn identify(
         UuidSource::File(name) => read(node, name, &file, files).await?,
     };
     let Some(root) = kept else {
-        let taken = placement.provider_by_name(node.root_name()).await.map_err(failed)?;
+        let taken = placement
+            .provider_by_name(node.root_name())
+            .await
+            .map_err(failed)?;
         if let Some(provider) = taken {
             let (node, root) = (node.clone(), provider.uuid());
             return Err(IdentityError::Lost { file, node, root });
         }
         let root = first_uuid(from, files, &file).await?;
-        return Ok(NodeIdentity { node: node.clone(), root, known: Known::No });
+        return Ok(NodeIdentity {
+            node: node.clone(),
+            root,
+            known: Known::No,
+        });
     };
     let known = match placement.provider(root).await.map_err(failed)? {
         None => {
-            let taken = placement.provider_by_name(node.root_name()).await.map_err(failed)?;
+            let taken = placement
+                .provider_by_name(node.root_name())
+                .await
+                .map_err(failed)?;
             if let Some(provider) = taken {
                 let (node, other) = (node.clone(), provider.uuid());
-                return Err(IdentityError::NameTaken { file, node, root, other });
+                return Err(IdentityError::NameTaken {
+                    file,
+                    node,
+                    root,
+                    other,
+                });
             }
             Known::No
         }
         Some(provider) if provider.parent().is_some() => {
-            return Err(IdentityError::NotARoot { file, root, name: provider.name });
+            return Err(IdentityError::NotARoot {
+                file,
+                root,
+                name: provider.name,
+            });
         }
         Some(provider) if provider.name == *node.root_name() => Known::ByName,
         Some(provider) => match rename {
-            Rename::Accept => Known::Renamed { from: provider.name },
+            Rename::Accept => Known::Renamed {
+                from: provider.name,
+            },
             Rename::Refuse => {
                 let (node, from) = (node.clone(), provider.name);
-                return Err(IdentityError::Renamed { file, node, from, root });
+                return Err(IdentityError::Renamed {
+                    file,
+                    node,
+                    from,
+                    root,
+                });
             }
         },
     };
-    Ok(NodeIdentity { node: node.clone(), root, known })
+    Ok(NodeIdentity {
+        node: node.clone(),
+        root,
+        known,
+    })
 }
 
 async fn read(
@@ -211,14 +241,22 @@ async fn read(
     let content = files
         .read(name)
         .await
-        .map_err(|source| IdentityError::File { file: file.to_owned(), source })?;
-    let Some(content) = content else { return Ok(None) };
+        .map_err(|source| IdentityError::File {
+            file: file.to_owned(),
+            source,
+        })?;
+    let Some(content) = content else {
+        return Ok(None);
+    };
     let text = String::from_utf8_lossy(&content);
-    text.trim().parse().map(Some).map_err(|_| IdentityError::Corrupt {
-        file: file.to_owned(),
-        content: text.trim().chars().take(60).collect(),
-        node: node.clone(),
-    })
+    text.trim()
+        .parse()
+        .map(Some)
+        .map_err(|_| IdentityError::Corrupt {
+            file: file.to_owned(),
+            content: text.trim().chars().take(60).collect(),
+            node: node.clone(),
+        })
 }
 
 async fn first_uuid(
@@ -231,7 +269,10 @@ async fn first_uuid(
         files
             .create(name, format!("{root}\n").as_bytes())
             .await
-            .map_err(|source| IdentityError::File { file: file.to_owned(), source })?;
+            .map_err(|source| IdentityError::File {
+                file: file.to_owned(),
+                source,
+            })?;
     }
     Ok(root)
 }

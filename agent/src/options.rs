@@ -83,7 +83,11 @@ pub struct ReservedForHost {
 
 impl Default for ReservedForHost {
     fn default() -> Self {
-        Self { cpus: 0, memory_mib: 512, disk_mib: 0 }
+        Self {
+            cpus: 0,
+            memory_mib: 512,
+            disk_mib: 0,
+        }
     }
 }
 

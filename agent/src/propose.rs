@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use berth_model::{Desired, Disposition, NodeName, Plan, ProviderTree, Trait, plan, usages_to_probe};
+use berth_model::{
+    Desired, Disposition, NodeName, Plan, ProviderTree, Trait, plan, usages_to_probe,
+};
 use berth_virt::{HostView, ProviderTreeError, VirtDriver};
 use tokio::time::Instant;
 
@@ -13,7 +15,6 @@ use crate::options::TrackerOptions;
 use crate::report_client::{ReportClient, ReportError};
 
 /// Reports one node: what the driver sees of it, and what Placement is told.
-#[derive(Debug)]
 pub struct ResourceTracker<D> {
     pub(crate) driver: Arc<D>,
     pub(crate) node: NodeName,
@@ -30,7 +31,12 @@ impl<D: VirtDriver> ResourceTracker<D> {
         report: ReportClient,
         options: TrackerOptions,
     ) -> Self {
-        Self { driver, node, report, options }
+        Self {
+            driver,
+            node,
+            report,
+            options,
+        }
     }
 
     /// The node.
@@ -67,11 +73,20 @@ impl<D: VirtDriver> ResourceTracker<D> {
         now: Instant,
     ) -> Result<Proposal, ProposeError> {
         let current = self.report.current_tree(now).await?;
-        let wanted = self.driver.update_provider_tree(view, &current, &self.node)?;
+        let wanted = self
+            .driver
+            .update_provider_tree(view, &current, &self.node)?;
         let wanted = self.complete(wanted, &current, service).await?;
-        let usages = self.report.usages(&usages_to_probe(&current, &wanted)).await?;
+        let usages = self
+            .report
+            .usages(&usages_to_probe(&current, &wanted))
+            .await?;
         let plan = plan(&current, wanted.clone(), &usages);
-        Ok(Proposal { current, desired: wanted, plan })
+        Ok(Proposal {
+            current,
+            desired: wanted,
+            plan,
+        })
     }
 
     async fn complete(
@@ -88,9 +103,10 @@ impl<D: VirtDriver> ResourceTracker<D> {
             .into_iter()
             .flat_map(|provider| {
                 let known = current.get(provider.uuid());
-                provider.traits.iter().filter(move |name| {
-                    !known.is_some_and(|known| known.traits.contains(*name))
-                })
+                provider
+                    .traits
+                    .iter()
+                    .filter(move |name| !known.is_some_and(|known| known.traits.contains(*name)))
             })
             .cloned()
             .collect();

@@ -12,11 +12,19 @@ use crate::report_client::ReportError;
 fn renamed(tree: &ProviderTree, from: &ProviderName, node: &NodeName) -> ProviderTree {
     let mut renamed = tree.clone();
     let prefix = format!("{from}_");
-    for provider in tree.own().into_iter().filter(|provider| tree.is_ours(provider.uuid())) {
+    for provider in tree
+        .own()
+        .into_iter()
+        .filter(|provider| tree.is_ours(provider.uuid()))
+    {
         let name = if provider.parent().is_none() {
             Some(node.root_name().clone())
         } else {
-            provider.name.as_str().strip_prefix(&prefix).and_then(|end| node.child_name(end).ok())
+            provider
+                .name
+                .as_str()
+                .strip_prefix(&prefix)
+                .and_then(|end| node.child_name(end).ok())
         };
         if let (Some(name), Some(provider)) = (name, renamed.get_mut(provider.uuid())) {
             provider.name = name;

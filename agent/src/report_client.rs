@@ -12,8 +12,10 @@ mod reshape;
 
 use std::collections::BTreeSet;
 
-use berth_client::placement::{PlacementClient, PlacementError};
-use berth_model::{Disposition, NodeName, ProviderTree, ProviderUuid, ResourceClass, Trait};
+use berth_client::{PlacementClient, PlacementError};
+use berth_model::{
+    Disposition, NodeName, ProviderTree, ProviderUuid, ResourceClass, Trait, TreeError,
+};
 use tokio::time::Instant;
 
 use crate::options::TrackerOptions;
@@ -26,36 +28,46 @@ pub struct ReportError {
     pub doing: String,
     /// What came of it.
     #[source]
-    pub source: Box<PlacementError>,
-    refresh: RefreshOnRefusal,
-}
-
-/// Whether a refusal that is no conflict of generations is still answered by reading again: units were claimed between the
-/// plan and the write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RefreshOnRefusal {
-    Yes,
-    No,
+    pub source: Box<Cause>,
 }
 
 impl ReportError {
     fn new(doing: impl Into<String>, source: PlacementError) -> Self {
-        let refresh = if source.is_in_use() { RefreshOnRefusal::Yes } else { RefreshOnRefusal::No };
-        Self { doing: doing.into(), source: Box::new(source), refresh }
+        Self {
+            doing: doing.into(),
+            source: Box::new(Cause::Placement(source)),
+        }
+    }
+
+    pub(crate) fn no_tree(doing: impl Into<String>, source: TreeError) -> Self {
+        Self {
+            doing: doing.into(),
+            source: Box::new(Cause::Tree(source)),
+        }
     }
 
     /// What a loop should do.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
-        match self.refresh {
-            RefreshOnRefusal::Yes => Disposition::Refresh,
-            RefreshOnRefusal::No => self.source.disposition(),
+        match self.source.as_ref() {
+            Cause::Placement(source) => source.disposition(),
+            Cause::Tree(_) => Disposition::Refresh,
         }
     }
 }
 
+/// What came of something that Placement was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// It did not answer, or refused.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// What it answered is no tree: it was changed while it was read.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+}
+
 /// Talks to Placement about one node's tree.
-#[derive(Debug)]
 pub struct ReportClient {
     placement: PlacementClient,
     node: NodeName,
@@ -66,7 +78,6 @@ pub struct ReportClient {
     missing: BTreeSet<Trait>,
     unknown: BTreeSet<Trait>,
     readers: usize,
-    aggregates_per_request: usize,
     association_refresh: Option<std::time::Duration>,
 }
 
@@ -86,7 +97,7 @@ impl ReportClient {
         options: &TrackerOptions,
     ) -> Self {
         Self {
-            placement,
+            placement: placement.with_uuids_per_request(options.aggregates_per_request),
             node,
             root,
             cached: None,
@@ -95,7 +106,6 @@ impl ReportClient {
             missing: BTreeSet::new(),
             unknown: BTreeSet::new(),
             readers: options.readers.max(1),
-            aggregates_per_request: options.aggregates_per_request.max(1),
             association_refresh: options.association_refresh,
         }
     }
@@ -124,15 +134,21 @@ impl ReportClient {
     /// Placement does not answer.
     pub async fn learn_traits(&mut self, wanted: &BTreeSet<Trait>) -> Result<(), ReportError> {
         let settled = |name: &&Trait| {
-            self.traits.contains(*name) || self.unknown.contains(*name) || self.missing.contains(*name)
+            self.traits.contains(*name)
+                || self.unknown.contains(*name)
+                || self.missing.contains(*name)
         };
-        let new: BTreeSet<Trait> = wanted.iter().filter(|name| !settled(name)).cloned().collect();
+        let new: BTreeSet<Trait> = wanted
+            .iter()
+            .filter(|name| !settled(name))
+            .cloned()
+            .collect();
         if new.is_empty() {
             return Ok(());
         }
         let known = self
             .placement
-            .traits_named(&new)
+            .known_traits(&new)
             .await
             .map_err(|source| ReportError::new("asking which traits Placement has", source))?;
         for name in new {
@@ -175,9 +191,11 @@ impl ReportClient {
                 continue;
             }
             self.placement
-                .ensure_class(class)
+                .ensure_resource_class(class)
                 .await
-                .map_err(|source| ReportError::new(format!("making resource class {class}"), source))?;
+                .map_err(|source| {
+                    ReportError::new(format!("making resource class {class}"), source)
+                })?;
             self.classes.insert(class.clone());
         }
         Ok(())

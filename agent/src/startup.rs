@@ -136,10 +136,18 @@ pub async fn reconcile<D: VirtDriver>(
                 // The reviewed plan was this one; what follows it follows from it.
                 reviewed = None;
                 if reshapes.len() >= RESHAPES {
-                    return Err(StartupError::Endless { times: reshapes.len() });
+                    return Err(StartupError::Endless {
+                        times: reshapes.len(),
+                    });
                 }
             }
-            Ok(Step::Settled { changed, held }) => return Ok(Started { reshapes, changed, held }),
+            Ok(Step::Settled { changed, held }) => {
+                return Ok(Started {
+                    reshapes,
+                    changed,
+                    held,
+                });
+            }
             Err(error) => {
                 if error.disposition() != Disposition::Refresh || refreshes >= REFRESHES {
                     return Err(error);
@@ -177,10 +185,19 @@ async fn step<D: VirtDriver>(
                 ReportError::no_tree(format!("planning the tree of {}", tracker.node), source)
             })?;
             tracker.report.flush(&diff, &desired).await?;
-            Ok(Step::Settled { changed: diff, held })
+            Ok(Step::Settled {
+                changed: diff,
+                held,
+            })
         }
-        Plan::InSync { held } => Ok(Step::Settled { changed: TreeDiff::default(), held }),
-        Plan::ReshapeNeeded(_) => Ok(Step::Settled { changed: TreeDiff::default(), held: vec![] }),
+        Plan::InSync { held } => Ok(Step::Settled {
+            changed: TreeDiff::default(),
+            held,
+        }),
+        Plan::ReshapeNeeded(_) => Ok(Step::Settled {
+            changed: TreeDiff::default(),
+            held: vec![],
+        }),
     }
 }
 
@@ -197,8 +214,13 @@ pub async fn preview<D: VirtDriver>(
 ) -> Result<(Preview, ReviewedPlan), StartupError> {
     let proposal = tracker.propose(view, service, now).await?;
     let request = resolve(tracker, view, &proposal, progress).await?;
-    let text = request.as_ref().map_or_else(|| proposal.plan.to_string(), ToString::to_string);
-    let reviewed = ReviewedPlan { text, generations: generations(&proposal) };
+    let text = request
+        .as_ref()
+        .map_or_else(|| proposal.plan.to_string(), ToString::to_string);
+    let reviewed = ReviewedPlan {
+        text,
+        generations: generations(&proposal),
+    };
     let preview = match (request, proposal.plan) {
         (Some(request), _) => Preview::Reshape(Box::new(request)),
         (None, Plan::Update { diff, held }) => Preview::Update { diff, held },
@@ -222,12 +244,19 @@ async fn resolve<D: VirtDriver>(
         }
         Plan::InSync { .. } | Plan::Update { .. } => None,
     };
-    let Some(pending) = pending else { return Ok(None) };
-    let allocations = tracker.report.allocations(&proposal.current, progress).await?;
+    let Some(pending) = pending else {
+        return Ok(None);
+    };
+    let allocations = tracker
+        .report
+        .allocations(&proposal.current, progress)
+        .await?;
     let tree = proposal.desired.tree.clone();
     let request = pending
         .resolve(&allocations, |allocation, all| {
-            tracker.driver.homes(view, &tracker.node, &tree, allocation, all)
+            tracker
+                .driver
+                .homes(view, &tracker.node, &tree, allocation, all)
         })
         .map_err(|refused| StartupError::Refused(Box::new(refused)))?;
     let needed = matches!(proposal.plan, Plan::ReshapeNeeded(_)) || !request.moved().is_empty();
@@ -239,7 +268,9 @@ async fn send<D: VirtDriver>(
     request: &ReshapeRequest,
     now: Instant,
 ) -> Result<(), StartupError> {
-    let Err(error) = tracker.report.reshape(request).await else { return Ok(()) };
+    let Err(error) = tracker.report.reshape(request).await else {
+        return Ok(());
+    };
     if error.disposition() != Disposition::Fatal {
         return Err(StartupError::Report(error));
     }
@@ -249,9 +280,16 @@ async fn send<D: VirtDriver>(
 
 fn generations(proposal: &Proposal) -> BTreeMap<ProviderUuid, i64> {
     let generation = |provider: &berth_model::Provider| {
-        provider.generation.map(|generation| (provider.uuid(), generation.as_i64()))
+        provider
+            .generation
+            .map(|generation| (provider.uuid(), generation.as_i64()))
     };
-    proposal.current.all().into_iter().filter_map(generation).collect()
+    proposal
+        .current
+        .all()
+        .into_iter()
+        .filter_map(generation)
+        .collect()
 }
 
 fn check_reviewed(
@@ -259,7 +297,9 @@ fn check_reviewed(
     text: &str,
     proposal: &Proposal,
 ) -> Result<(), StartupError> {
-    let Some(reviewed) = reviewed else { return Ok(()) };
+    let Some(reviewed) = reviewed else {
+        return Ok(());
+    };
     if reviewed.generations != generations(proposal) {
         let reason = "providers were changed in Placement since it was made".to_owned();
         return Err(StartupError::PlanMoved { reason });

@@ -76,13 +76,19 @@ async fn once<D: VirtDriver>(
 ) -> Result<Ticked, TickError> {
     let proposal = tracker.propose(view, service, now).await?;
     match proposal.plan {
-        Plan::InSync { held } => Ok(Ticked { changed: TreeDiff::default(), held }),
+        Plan::InSync { held } => Ok(Ticked {
+            changed: TreeDiff::default(),
+            held,
+        }),
         Plan::Update { diff, held } => {
             let desired = diff.apply(&proposal.current).map_err(|source| {
                 ReportError::no_tree(format!("planning the tree of {}", tracker.node), source)
             })?;
             tracker.report.flush(&diff, &desired).await?;
-            Ok(Ticked { changed: diff, held })
+            Ok(Ticked {
+                changed: diff,
+                held,
+            })
         }
         Plan::ReshapeNeeded(pending) => Err(TickError::ReshapeNeeded(Box::new(pending))),
     }

@@ -1,6 +1,7 @@
 //! Writes a difference: new providers from the top, then inventories, traits and aggregates, then removals from the bottom.
 //! Each write carries the generation that the last answer gave; the cache follows each answer, and a failure forgets it.
 
+use berth_client::PlacementError;
 use berth_model::{Provider, ProviderChange, ProviderName, ProviderTree, ProviderUuid, TreeDiff};
 
 use super::{ReportClient, ReportError};
@@ -28,8 +29,10 @@ impl ReportClient {
         for change in &diff.changed {
             self.place(change).await?;
         }
-        self.ensure_classes(desired.all().into_iter().flat_map(|p| p.inventories.keys())).await?;
-        self.ensure_traits(desired.all().into_iter().flat_map(|p| &p.traits)).await?;
+        self.ensure_classes(desired.all().into_iter().flat_map(|p| p.inventories.keys()))
+            .await?;
+        self.ensure_traits(desired.all().into_iter().flat_map(|p| &p.traits))
+            .await?;
         for provider in &diff.created {
             self.write_new(provider).await?;
         }
@@ -44,16 +47,14 @@ impl ReportClient {
 
     /// Makes the node's root provider if Placement does not have it.
     pub(super) async fn ensure_root(&mut self) -> Result<(), ReportError> {
-        let missing = self.known_tree().is_some_and(|tree| tree.root().generation.is_none());
+        let missing = self
+            .known_tree()
+            .is_some_and(|tree| tree.root().generation.is_none());
         if !missing {
             return Ok(());
         }
         let name = self.node.root_name().clone();
-        let made = self
-            .placement
-            .create_provider(self.root, &name, None)
-            .await
-            .map_err(|source| ReportError::new(format!("making the root provider {name}"), source))?;
+        let made = self.make(&Provider::root(self.root, name)).await?;
         self.patch(self.root, |root| root.generation = made.generation);
         Ok(())
     }
@@ -61,13 +62,7 @@ impl ReportClient {
     /// Makes the providers that are new, parents first, without inventory.
     pub(super) async fn create(&mut self, created: &[Provider]) -> Result<(), ReportError> {
         for provider in created {
-            let made = self
-                .placement
-                .create_provider(provider.uuid(), &provider.name, provider.parent())
-                .await
-                .map_err(|source| {
-                    ReportError::new(format!("making provider {}", provider.name), source)
-                })?;
+            let made = self.make(provider).await?;
             if let Some(cached) = &mut self.cached {
                 // The cache may have it already: its answer was lost once.
                 let _ = cached.tree.insert(made.clone());
@@ -77,18 +72,50 @@ impl ReportClient {
         Ok(())
     }
 
+    /// Makes one provider. One that is there already under this UUID and name was made by a try whose answer was lost.
+    async fn make(&self, provider: &Provider) -> Result<Provider, ReportError> {
+        let failed =
+            |source| ReportError::new(format!("making provider {}", provider.name), source);
+        let refused = match self.placement.create_provider(provider).await {
+            Ok(made) => return Ok(made),
+            Err(source @ PlacementError::NameTaken(_)) => source,
+            Err(source) => return Err(failed(source)),
+        };
+        match self
+            .placement
+            .provider(provider.uuid())
+            .await
+            .map_err(failed)?
+        {
+            Some(made) if made.name == provider.name => Ok(made),
+            _ => Err(failed(refused)),
+        }
+    }
+
     /// Renames a provider or puts it under another parent.
     async fn place(&mut self, change: &ProviderChange) -> Result<(), ReportError> {
         if change.renamed.is_none() && change.placed_under.is_none() {
             return Ok(());
         }
         let name = change.renamed.as_ref().unwrap_or(&change.name).clone();
-        let known = self.known_tree().and_then(|tree| tree.get(change.uuid));
-        let parent = change.placed_under.or_else(|| known.and_then(Provider::parent));
-        self.placement.update_provider(change.uuid, &name, parent).await.map_err(|source| {
-            ReportError::new(format!("renaming provider {} to {name}", change.name), source)
+        let answered = match change.placed_under {
+            Some(parent) => {
+                self.placement
+                    .place_provider_under(change.uuid, &name, parent)
+                    .await
+            }
+            None => self.placement.rename_provider(change.uuid, &name).await,
+        };
+        let answered = answered.map_err(|source| {
+            ReportError::new(
+                format!("renaming provider {} to {name}", change.name),
+                source,
+            )
         })?;
-        self.patch(change.uuid, |known| known.name = name);
+        self.patch(change.uuid, |known| {
+            known.generation = answered.generation;
+            known.name = name;
+        });
         Ok(())
     }
 
@@ -110,7 +137,9 @@ impl ReportClient {
         change: &ProviderChange,
         desired: &ProviderTree,
     ) -> Result<(), ReportError> {
-        let Some(provider) = desired.get(change.uuid) else { return Ok(()) };
+        let Some(provider) = desired.get(change.uuid) else {
+            return Ok(());
+        };
         if !change.inventories.is_empty() {
             self.write_inventories(provider).await?;
         }
@@ -124,13 +153,18 @@ impl ReportClient {
     }
 
     async fn write_inventories(&mut self, provider: &Provider) -> Result<(), ReportError> {
-        let Some(generation) = self.generation(provider.uuid()) else { return Ok(()) };
+        let Some(generation) = self.generation(provider.uuid()) else {
+            return Ok(());
+        };
         let generation = self
             .placement
             .put_inventories(provider.uuid(), generation, &provider.inventories)
             .await
             .map_err(|source| {
-                ReportError::new(format!("writing the inventories of {}", provider.name), source)
+                ReportError::new(
+                    format!("writing the inventories of {}", provider.name),
+                    source,
+                )
             })?;
         self.patch(provider.uuid(), |known| {
             known.generation = Some(generation);
@@ -140,10 +174,12 @@ impl ReportClient {
     }
 
     async fn write_traits(&mut self, provider: &Provider) -> Result<(), ReportError> {
-        let Some(generation) = self.generation(provider.uuid()) else { return Ok(()) };
+        let Some(generation) = self.generation(provider.uuid()) else {
+            return Ok(());
+        };
         let generation = self
             .placement
-            .put_provider_traits(provider.uuid(), generation, &provider.traits)
+            .put_traits(provider.uuid(), generation, &provider.traits)
             .await
             .map_err(|source| {
                 ReportError::new(format!("writing the traits of {}", provider.name), source)
@@ -156,13 +192,18 @@ impl ReportClient {
     }
 
     async fn write_aggregates(&mut self, provider: &Provider) -> Result<(), ReportError> {
-        let Some(generation) = self.generation(provider.uuid()) else { return Ok(()) };
+        let Some(generation) = self.generation(provider.uuid()) else {
+            return Ok(());
+        };
         let generation = self
             .placement
             .put_aggregates(provider.uuid(), generation, &provider.aggregates)
             .await
             .map_err(|source| {
-                ReportError::new(format!("writing the aggregates of {}", provider.name), source)
+                ReportError::new(
+                    format!("writing the aggregates of {}", provider.name),
+                    source,
+                )
             })?;
         self.patch(provider.uuid(), |known| {
             known.generation = Some(generation);
@@ -191,7 +232,11 @@ impl ReportClient {
     }
 
     pub(super) fn patch(&mut self, uuid: ProviderUuid, change: impl FnOnce(&mut Provider)) {
-        if let Some(provider) = self.cached.as_mut().and_then(|cached| cached.tree.get_mut(uuid)) {
+        if let Some(provider) = self
+            .cached
+            .as_mut()
+            .and_then(|cached| cached.tree.get_mut(uuid))
+        {
             change(provider);
         }
     }

@@ -22,17 +22,31 @@ impl ReportClient {
         let mut consumers: BTreeSet<ConsumerUuid> = BTreeSet::new();
         let with_inventory = tree.own().into_iter().filter(|p| !p.inventories.is_empty());
         for provider in with_inventory {
-            let found = self.placement.consumers_of(provider.uuid()).await.map_err(|source| {
-                ReportError::new(format!("reading the allocations on {}", provider.name), source)
-            })?;
-            consumers.extend(found);
+            let found = self
+                .placement
+                .provider_allocations(provider.uuid())
+                .await
+                .map_err(|source| {
+                    ReportError::new(
+                        format!("reading the allocations on {}", provider.name),
+                        source,
+                    )
+                })?;
+            consumers.extend(found.value.into_keys());
         }
         let all = consumers.len();
         let mut read = stream::iter(consumers)
             .map(|consumer| async move {
-                let held = self.placement.allocations_of(consumer).await.map_err(|source| {
-                    ReportError::new(format!("reading the allocations of consumer {consumer}"), source)
-                })?;
+                let held = self
+                    .placement
+                    .allocations(consumer)
+                    .await
+                    .map_err(|source| {
+                        ReportError::new(
+                            format!("reading the allocations of consumer {consumer}"),
+                            source,
+                        )
+                    })?;
                 Ok::<_, ReportError>((consumer, held))
             })
             .buffer_unordered(self.readers);

@@ -29,7 +29,10 @@ impl ReportClient {
             self.classes.extend(provider.inventories.keys().cloned());
             self.traits.extend(provider.traits.iter().cloned());
         }
-        self.cached = Some(Cached { tree: tree.clone(), compared_at: now });
+        self.cached = Some(Cached {
+            tree: tree.clone(),
+            compared_at: now,
+        });
         Ok(tree)
     }
 
@@ -41,18 +44,23 @@ impl ReportClient {
             .await
             .map_err(|source| ReportError::new(doing(), source))?;
         if listed.is_empty() {
-            return Ok(ProviderTree::new(Provider::root(self.root, self.node.root_name().clone())));
+            return Ok(ProviderTree::new(Provider::root(
+                self.root,
+                self.node.root_name().clone(),
+            )));
         }
         let own = self.read_associations(listed, before).await?;
-        let aggregates: BTreeSet<AggregateUuid> =
-            own.iter().flat_map(|provider| provider.aggregates.iter().copied()).collect();
+        let aggregates: BTreeSet<AggregateUuid> = own
+            .iter()
+            .flat_map(|provider| provider.aggregates.iter().copied())
+            .collect();
         let mut providers = own;
         if !aggregates.is_empty() {
             let sharing = self.read_sharing(&aggregates, before, &providers).await?;
             providers.extend(sharing);
         }
         ProviderTree::from_providers(self.root, providers)
-            .map_err(|source| ReportError::new(doing(), source.into()))
+            .map_err(|source| ReportError::no_tree(doing(), source))
     }
 
     /// Inventories, traits and aggregates of each provider, unless its generation is the one known.
@@ -84,16 +92,20 @@ impl ReportClient {
         let mut provider = listed.clone();
         let (inventories, traits, aggregates) = futures_util::try_join!(
             self.placement.inventories(listed.uuid()),
-            self.placement.provider_traits(listed.uuid()),
+            self.placement.traits(listed.uuid()),
             self.placement.aggregates(listed.uuid()),
         )
         .map_err(failed)?;
         // Three reads are not one: the oldest generation is kept, so that a write after a change in between conflicts.
-        provider.generation =
-            listed.generation.into_iter().chain([inventories.0, traits.0, aggregates.0]).min();
-        provider.inventories = inventories.1;
-        provider.traits = traits.1;
-        provider.aggregates = aggregates.1;
+        let generations = [
+            inventories.generation,
+            traits.generation,
+            aggregates.generation,
+        ];
+        provider.generation = listed.generation.into_iter().chain(generations).min();
+        provider.inventories = inventories.value;
+        provider.traits = traits.value;
+        provider.aggregates = aggregates.value;
         Ok(provider)
     }
 
@@ -103,22 +115,24 @@ impl ReportClient {
         before: Option<&ProviderTree>,
         own: &[Provider],
     ) -> Result<Vec<Provider>, ReportError> {
-        let aggregates: Vec<AggregateUuid> = aggregates.iter().copied().collect();
         let mut seen: BTreeSet<ProviderUuid> = own.iter().map(Provider::uuid).collect();
-        let mut sharing = Vec::new();
-        for some in aggregates.chunks(self.aggregates_per_request) {
-            let found = self.placement.sharing_providers(some).await.map_err(|source| {
-                ReportError::new(format!("reading the sharing providers of {}", self.node), source)
+        let found = self
+            .placement
+            .sharing_providers(aggregates)
+            .await
+            .map_err(|source| {
+                ReportError::new(
+                    format!("reading the sharing providers of {}", self.node),
+                    source,
+                )
             })?;
-            // A sharing provider may be a child elsewhere; here it stands alone.
-            let found = found
-                .into_iter()
-                .filter(|provider| seen.insert(provider.uuid()))
-                .map(Provider::without_parent)
-                .collect();
-            sharing.extend(self.read_associations(found, before).await?);
-        }
-        Ok(sharing)
+        // A sharing provider may be a child elsewhere; here it stands alone.
+        let found = found
+            .into_iter()
+            .filter(|provider| seen.insert(provider.uuid()))
+            .map(Provider::without_parent)
+            .collect();
+        self.read_associations(found, before).await
     }
 
     /// What is in use on these providers: one request each.
@@ -131,7 +145,12 @@ impl ReportClient {
             let found = self.placement.usages(*uuid).await.map_err(|source| {
                 ReportError::new(format!("reading what is in use on provider {uuid}"), source)
             })?;
-            usages.extend(found.into_iter().map(|(class, used)| ((*uuid, class), used)));
+            usages.extend(
+                found
+                    .value
+                    .into_iter()
+                    .map(|(class, used)| ((*uuid, class), used)),
+            );
         }
         Ok(usages)
     }

@@ -21,7 +21,10 @@ impl ReportClient {
     async fn send(&mut self, request: &ReshapeRequest) -> Result<(), ReportError> {
         self.ensure_root().await?;
         self.create(&request.diff().created).await?;
-        let classes = request.inventories().values().flat_map(|inventories| inventories.keys());
+        let classes = request
+            .inventories()
+            .values()
+            .flat_map(|inventories| inventories.keys());
         self.ensure_classes(classes).await?;
         let generations = request
             .inventories()
@@ -30,7 +33,7 @@ impl ReportClient {
             .collect();
         let doing = || format!("reshaping the provider tree of {}", self.node);
         self.placement
-            .reshape(request.inventories(), &generations, request.allocations())
+            .reshape(request, &generations)
             .await
             .map_err(|source| ReportError::new(doing(), source))
     }

@@ -20,6 +20,7 @@ mod retry;
 mod transport;
 
 pub use adapter::{Adapter, AdapterOptions};
+pub use berth_model::Disposition;
 pub use call::{CallError, Repeat, RequestLine};
 pub use dice::Dice;
 pub use keystone::{Auth, AuthError, AuthOptions, AuthType, Clock, OptionsError, Secret};
@@ -27,14 +28,3 @@ pub use observer::{Exchange, Outcome, RequestObserver};
 pub use placement::{ConnectError, PlacementClient, PlacementError};
 pub use retry::{Delay, RetryPolicy};
 pub use transport::{DEFAULT_BODY_LIMIT, HttpService, Sent, TransportError, TransportOptions};
-
-/// What a loop does about an error: it looks at nothing else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Disposition {
-    /// The same again later, after a backoff.
-    Retry,
-    /// What was read is out of date: read again, plan again.
-    Refresh,
-    /// Nothing that this program can do will help; somebody has to act.
-    Fatal,
-}

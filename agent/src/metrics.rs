@@ -1,0 +1,436 @@
+//! What is counted and measured, for Prometheus. Nothing listens here: the admin API renders on demand. Every metric is a row
+//! of [`METRICS`], from which `docs/guide/reference/metrics.md` is written.
+//!
+//! No UUID of a consumer, guest or request is ever a label, so the number of series does not grow with them.
+
+mod process;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use berth_client::{Exchange, Outcome, RequestObserver};
+use berth_model::{Held, ResourceClass};
+use http::{Method, StatusCode};
+use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use crate::health::{Message, Severity};
+
+/// What a metric is to Prometheus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Observations in buckets.
+    Histogram,
+}
+
+/// One metric.
+#[derive(Debug, Clone, Copy)]
+pub struct MetricRow {
+    /// Its name, with its unit.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+}
+
+const PLAN_STATE: &str = "berth_plan_state";
+const TICK_DURATION: &str = "berth_tick_duration_seconds";
+const PLACEMENT_REQUESTS: &str = "berth_placement_requests_total";
+const GENERATION_CONFLICTS: &str = "berth_generation_conflicts_total";
+const RESHAPES: &str = "berth_reshapes_total";
+const HELD_UNITS: &str = "berth_held_units";
+const HEALTH_MESSAGES: &str = "berth_health_messages";
+const BUILD_INFO: &str = "berth_build_info";
+
+/// Every metric of the agent.
+pub const METRICS: &[MetricRow] = &[
+    MetricRow {
+        name: PLAN_STATE,
+        kind: Kind::Gauge,
+        labels: &["state"],
+        help: "Nodes by the outcome of their last pass: in_sync, update (Placement did not take a change), reshape_needed, unknown (no plan could be made yet, or at present).",
+    },
+    MetricRow {
+        name: TICK_DURATION,
+        kind: Kind::Histogram,
+        labels: &[],
+        help: "How long a pass over one node took, the first one of a process included.",
+    },
+    MetricRow {
+        name: PLACEMENT_REQUESTS,
+        kind: Kind::Counter,
+        labels: &["method", "route", "code"],
+        help: "Requests to Placement, repetitions included; route is a template, code the status or the kind of failure (refused, unreachable, tls, timeout, closed, too_large, unsendable).",
+    },
+    MetricRow {
+        name: GENERATION_CONFLICTS,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Writes that Placement answered with 409: somebody else changed the provider, or claimed on it, since it was read.",
+    },
+    MetricRow {
+        name: RESHAPES,
+        kind: Kind::Counter,
+        labels: &["result"],
+        help: "Reshapes by result: done, refused (not lawful, nothing sent), failed (Placement refused), interrupted (no answer; tried again).",
+    },
+    MetricRow {
+        name: HELD_UNITS,
+        kind: Kind::Gauge,
+        labels: &["resource_class"],
+        help: "Units without a home, held on inventory that nobody else can claim.",
+    },
+    MetricRow {
+        name: HEALTH_MESSAGES,
+        kind: Kind::Gauge,
+        labels: &["severity"],
+        help: "Health findings shown at present.",
+    },
+    MetricRow {
+        name: BUILD_INFO,
+        kind: Kind::Gauge,
+        labels: &["version"],
+        help: "Always 1; the version is the label.",
+    },
+];
+
+/// Bounds of the buckets of a pass, in seconds: from a steady tick to a reshape of thousands of consumers.
+const PASS_BUCKETS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
+
+/// How a node's last pass ended, as `berth_plan_state` says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PlanState {
+    /// Placement has what is seen.
+    InSync,
+    /// It differs, and Placement did not take the change.
+    Update,
+    /// A reshape is needed.
+    ReshapeNeeded,
+    /// No plan could be made yet, or at present.
+    Unknown,
+}
+
+impl PlanState {
+    /// All of them.
+    pub const ALL: [PlanState; 4] =
+        [PlanState::InSync, PlanState::Update, PlanState::ReshapeNeeded, PlanState::Unknown];
+
+    /// The label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            PlanState::InSync => "in_sync",
+            PlanState::Update => "update",
+            PlanState::ReshapeNeeded => "reshape_needed",
+            PlanState::Unknown => "unknown",
+        }
+    }
+}
+
+/// What came of a reshape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReshapeResult {
+    /// Inventory and allocations moved.
+    Done,
+    /// It would not have been lawful; nothing was sent.
+    Refused,
+    /// Placement refused it.
+    Failed,
+    /// It got no answer and is tried again.
+    Interrupted,
+}
+
+impl ReshapeResult {
+    const ALL: [ReshapeResult; 4] =
+        [ReshapeResult::Done, ReshapeResult::Refused, ReshapeResult::Failed, ReshapeResult::Interrupted];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            ReshapeResult::Done => "done",
+            ReshapeResult::Refused => "refused",
+            ReshapeResult::Failed => "failed",
+            ReshapeResult::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// The agent's metrics. Clones count into the same registry; there is no global one.
+#[derive(Clone)]
+pub struct Metrics(Arc<Registry>);
+
+struct Registry {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    passes: Histogram,
+    conflicts: Counter,
+    held: Mutex<BTreeSet<ResourceClass>>,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new(env!("CARGO_PKG_VERSION"))
+    }
+}
+
+static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
+
+fn key(name: &'static str, labels: Vec<Label>) -> Key {
+    Key::from_parts(name, labels)
+}
+
+impl Metrics {
+    /// Everything at zero.
+    #[must_use]
+    pub fn new(version: &'static str) -> Self {
+        let matcher = Matcher::Full(TICK_DURATION.to_owned());
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(matcher, PASS_BUCKETS)
+            .expect("the buckets are not empty")
+            .build_recorder();
+        for row in METRICS {
+            let (name, help) = (row.name.into(), row.help.into());
+            match row.kind {
+                Kind::Counter => recorder.describe_counter(name, None, help),
+                Kind::Gauge => recorder.describe_gauge(name, None, help),
+                Kind::Histogram => recorder.describe_histogram(name, None, help),
+            }
+        }
+        let metrics = Self(Arc::new(Registry {
+            passes: recorder.register_histogram(&key(TICK_DURATION, Vec::new()), &METADATA),
+            conflicts: recorder.register_counter(&key(GENERATION_CONFLICTS, Vec::new()), &METADATA),
+            held: Mutex::default(),
+            handle: recorder.handle(),
+            recorder,
+        }));
+        metrics.gauge(BUILD_INFO, Label::new("version", version)).set(1.0);
+        metrics.plan_states([]);
+        metrics.health(&[]);
+        for result in ReshapeResult::ALL {
+            metrics.reshapes(result, 0);
+        }
+        metrics
+    }
+
+    fn gauge(&self, name: &'static str, label: Label) -> Gauge {
+        self.0.recorder.register_gauge(&key(name, vec![label]), &METADATA)
+    }
+
+    /// A pass over a node took this long.
+    pub fn pass_took(&self, duration: Duration) {
+        self.0.passes.record(duration.as_secs_f64());
+        // Observations wait in memory until somebody sorts them into their buckets; a scraper may never come.
+        self.0.handle.run_upkeep();
+    }
+
+    /// The states of all nodes.
+    pub fn plan_states(&self, nodes: impl IntoIterator<Item = PlanState>) {
+        let nodes: Vec<PlanState> = nodes.into_iter().collect();
+        for state in PlanState::ALL {
+            let count = nodes.iter().filter(|node| **node == state).count();
+            self.gauge(PLAN_STATE, Label::from_static_parts("state", state.as_str())).set(decimal(count));
+        }
+    }
+
+    /// Reshapes came to this.
+    pub fn reshapes(&self, result: ReshapeResult, count: usize) {
+        let label = Label::from_static_parts("result", result.as_str());
+        let counter = self.0.recorder.register_counter(&key(RESHAPES, vec![label]), &METADATA);
+        counter.increment(u64::try_from(count).unwrap_or(u64::MAX));
+    }
+
+    /// All units that are held at present. A class that is free again goes to zero.
+    pub fn held_units<'a>(&self, held: impl IntoIterator<Item = &'a Held>) {
+        let mut units: std::collections::BTreeMap<ResourceClass, u64> =
+            self.known_classes().iter().map(|class| (class.clone(), 0)).collect();
+        for each in held {
+            *units.entry(each.class.clone()).or_default() += each.used;
+        }
+        for (class, used) in &units {
+            #[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^52")]
+            self.gauge(HELD_UNITS, Label::new("resource_class", class.to_string())).set(*used as f64);
+        }
+        self.known_classes().extend(units.into_keys());
+    }
+
+    fn known_classes(&self) -> std::sync::MutexGuard<'_, BTreeSet<ResourceClass>> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What health shows at present.
+    pub fn health(&self, messages: &[Message]) {
+        for severity in Severity::ALL {
+            let count = messages.iter().filter(|message| message.severity == severity).count();
+            let label = Label::from_static_parts("severity", severity.as_str());
+            self.gauge(HEALTH_MESSAGES, label).set(decimal(count));
+        }
+    }
+
+    /// Everything in Prometheus' text format, what the process itself uses included.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = self.0.handle.render();
+        process::write(&mut text);
+        text
+    }
+}
+
+fn decimal(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+impl RequestObserver for Metrics {
+    fn observed(&self, exchange: &Exchange<'_>) {
+        if exchange.service != "placement" {
+            return;
+        }
+        let code = match exchange.outcome {
+            Outcome::Answered(status) => Label::new("code", status.as_str().to_owned()),
+            Outcome::Failed(kind) => Label::from_static_parts("code", kind),
+        };
+        let labels = vec![
+            Label::new("method", exchange.method.as_str().to_owned()),
+            Label::from_static_parts("route", exchange.route),
+            code,
+        ];
+        self.0.recorder.register_counter(&key(PLACEMENT_REQUESTS, labels), &METADATA).increment(1);
+        if exchange.outcome == Outcome::Answered(StatusCode::CONFLICT) && exchange.method != Method::GET {
+            self.0.conflicts.increment(1);
+        }
+    }
+}
+
+/// `docs/guide/reference/metrics.md`.
+#[must_use]
+pub fn metrics_page() -> String {
+    let mut page = String::from(
+        "# Metrics\n\n\
+         Written from the code; do not edit.\n\n\
+         `GET /metrics` on the agent's admin socket, and on the loopback address of `[agent] metrics_listen` where that is\n\
+         set, answers in Prometheus' text format. Nothing is asked of Placement or of the hypervisor for it. No label holds\n\
+         the UUID of a guest, consumer or request.\n\n\
+         | metric | type | labels | what it says |\n| --- | --- | --- | --- |\n",
+    );
+    let own = METRICS.iter().map(|row| (row.name, row.kind, row.labels, row.help));
+    let process = process::ROWS.iter().map(|row| (row.name, row.kind, row.labels, row.help));
+    for (name, kind, labels, help) in own.chain(process) {
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "| `{name}` | {kind} | {} | {help} |", labels.join(", "));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(route: &'static str, method: &'static Method, outcome: Outcome) -> Exchange<'static> {
+        let duration = Duration::from_millis(3);
+        Exchange { service: "placement", method, route, outcome, sent_bytes: 0, received_bytes: 0, duration }
+    }
+
+    fn value(text: &str, series: &str) -> Option<f64> {
+        let line = text.lines().find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')))?;
+        line.rsplit(' ').next()?.parse().ok()
+    }
+
+    #[test]
+    fn a_request_is_counted_by_method_route_and_code() {
+        let metrics = Metrics::default();
+        let route = "/resource_providers/{uuid}/inventories";
+        for _ in 0..3 {
+            metrics.observed(&exchange(route, &Method::PUT, Outcome::Answered(StatusCode::CONFLICT)));
+        }
+        metrics.observed(&exchange(route, &Method::GET, Outcome::Failed("timeout")));
+        let login = Exchange { service: "identity", ..exchange("/v3/auth/tokens", &Method::POST, Outcome::Failed("tls")) };
+        metrics.observed(&login);
+        let text = metrics.render();
+        let series = |method: &str, code: &str| {
+            format!("berth_placement_requests_total{{method=\"{method}\",route=\"{route}\",code=\"{code}\"}}")
+        };
+        assert_eq!(value(&text, &series("PUT", "409")), Some(3.0), "{text}");
+        assert_eq!(value(&text, &series("GET", "timeout")), Some(1.0), "{text}");
+        assert_eq!(value(&text, "berth_generation_conflicts_total"), Some(3.0));
+        assert!(!text.contains("/v3/auth/tokens"));
+    }
+
+    #[test]
+    fn passes_fall_into_buckets() {
+        let metrics = Metrics::default();
+        metrics.pass_took(Duration::from_millis(2));
+        metrics.pass_took(Duration::from_secs(1_000));
+        let text = metrics.render();
+        assert_eq!(value(&text, "berth_tick_duration_seconds_bucket{le=\"0.001\"}"), Some(0.0), "{text}");
+        assert_eq!(value(&text, "berth_tick_duration_seconds_bucket{le=\"0.0025\"}"), Some(1.0), "{text}");
+        assert_eq!(value(&text, "berth_tick_duration_seconds_bucket{le=\"600\"}"), Some(1.0), "{text}");
+        assert_eq!(value(&text, "berth_tick_duration_seconds_count"), Some(2.0));
+    }
+
+    #[test]
+    fn a_class_that_is_free_again_goes_to_zero() {
+        let metrics = Metrics::default();
+        let held = Held {
+            provider: "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01".parse().unwrap(),
+            name: "node".parse().unwrap(),
+            class: ResourceClass::VGPU,
+            used: 4,
+        };
+        let series = "berth_held_units{resource_class=\"VGPU\"}";
+        metrics.held_units([&held, &held]);
+        assert_eq!(value(&metrics.render(), series), Some(8.0));
+        metrics.held_units([]);
+        assert_eq!(value(&metrics.render(), series), Some(0.0));
+    }
+
+    #[test]
+    fn states_add_up_to_the_nodes() {
+        let metrics = Metrics::default();
+        metrics.plan_states([PlanState::InSync, PlanState::InSync, PlanState::Unknown]);
+        let text = metrics.render();
+        assert_eq!(value(&text, "berth_plan_state{state=\"in_sync\"}"), Some(2.0), "{text}");
+        assert_eq!(value(&text, "berth_plan_state{state=\"unknown\"}"), Some(1.0));
+        assert_eq!(value(&text, "berth_plan_state{state=\"reshape_needed\"}"), Some(0.0));
+    }
+
+    #[test]
+    fn every_metric_has_its_help_and_its_type_and_no_other_is_sent() {
+        let metrics = Metrics::default();
+        metrics.pass_took(Duration::from_millis(2));
+        metrics.observed(&exchange("/", &Method::GET, Outcome::Answered(StatusCode::OK)));
+        metrics.held_units([&Held {
+            provider: "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01".parse().unwrap(),
+            name: "node".parse().unwrap(),
+            class: ResourceClass::VGPU,
+            used: 1,
+        }]);
+        let text = metrics.render();
+        let names = |prefix: &str| -> BTreeSet<String> {
+            let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
+            lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+        };
+        let rows = METRICS.iter().chain(process::ROWS).map(|row| row.name.to_owned());
+        let known: BTreeSet<String> = rows.collect();
+        assert_eq!(names("# HELP "), known);
+        assert_eq!(names("# TYPE "), known);
+    }
+}

@@ -1,0 +1,203 @@
+//! What the service manager is told (sd_notify): that the first inventory landed, what the agent is doing, that a start
+//! needs more time, that the loop is alive, that the configuration is read again, and that the agent stops. Without
+//! `NOTIFY_SOCKET` nothing is sent. The service's loop calls it.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+
+/// Talks to the service manager.
+#[derive(Debug)]
+pub struct Notifier {
+    socket: Option<UnixDatagram>,
+    watchdog: Option<Duration>,
+    status: String,
+}
+
+impl Notifier {
+    /// Nobody to talk to.
+    #[must_use]
+    pub fn silent() -> Self {
+        Self { socket: None, watchdog: None, status: String::new() }
+    }
+
+    /// Talks to the socket that `NOTIFY_SOCKET` names, with the watchdog of `WATCHDOG_USEC` and `WATCHDOG_PID`.
+    ///
+    /// # Errors
+    /// The variable names no socket, or one that cannot be used.
+    pub fn from_environment() -> io::Result<Self> {
+        let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
+            return Ok(Self::silent());
+        };
+        let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+        let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+        let watchdog = number("WATCHDOG_USEC").filter(|usec| ours && *usec > 0).map(Duration::from_micros);
+        Self::to(&name, watchdog)
+    }
+
+    /// Talks to this socket: a path, or `@` and an abstract name. `watchdog` is how often the manager wants to hear at least.
+    ///
+    /// # Errors
+    /// There is no such socket.
+    pub fn to(socket: &OsString, watchdog: Option<Duration>) -> io::Result<Self> {
+        let address = match socket.as_bytes() {
+            [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+            _ => SocketAddr::from_pathname(socket)?,
+        };
+        let datagrams = UnixDatagram::unbound()?;
+        datagrams.connect_addr(&address)?;
+        // A manager that does not read must not hold the agent up.
+        datagrams.set_nonblocking(true)?;
+        Ok(Self { socket: Some(datagrams), watchdog, status: String::new() })
+    }
+
+    /// How often to call [`Notifier::alive`]: twice in each span the manager allows.
+    #[must_use]
+    pub fn watchdog_period(&self) -> Option<Duration> {
+        self.socket.as_ref().and(self.watchdog).map(|span| span / 2)
+    }
+
+    /// Whether anybody listens.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.socket.is_none()
+    }
+
+    /// The first inventory landed (or a reload is done).
+    pub fn ready(&self) {
+        self.send(&[NotifyState::Ready]);
+    }
+
+    /// One sentence on what the agent does; sent only when it differs from the last one.
+    pub fn status(&mut self, sentence: &str) {
+        let line = sentence.replace(['\n', '\r'], " ");
+        if line != self.status {
+            self.send(&[NotifyState::Status(&line)]);
+            self.status = line;
+        }
+    }
+
+    /// The start (or the stop) may take this long from now on.
+    pub fn extend_timeout(&self, by: Duration) {
+        let micros = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
+        self.send(&[NotifyState::ExtendTimeoutUsec(micros)]);
+    }
+
+    /// The loop is alive.
+    pub fn alive(&self) {
+        self.send(&[NotifyState::Watchdog]);
+    }
+
+    /// The configuration is read again; [`Notifier::ready`] ends it.
+    pub fn reloading(&self) {
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => self.send(&[NotifyState::Reloading, now]),
+            Err(_) => self.send(&[NotifyState::Reloading]),
+        }
+    }
+
+    /// The agent stops.
+    pub fn stopping(&self) {
+        self.send(&[NotifyState::Stopping]);
+    }
+
+    fn send(&self, states: &[NotifyState<'_>]) {
+        let Some(socket) = &self.socket else { return };
+        let message: String = states.iter().map(|state| format!("{state}\n")).collect();
+        if let Err(error) = socket.send(message.as_bytes()) {
+            tracing::debug!(%error, "the service manager was not told");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manager() -> (tempfile::TempDir, UnixDatagram, OsString) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        (folder, socket, path.into_os_string())
+    }
+
+    fn received(socket: &UnixDatagram) -> Vec<String> {
+        let mut buffer = [0; 4096];
+        std::iter::from_fn(|| {
+            let length = socket.recv(&mut buffer).ok()?;
+            Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
+        })
+        .collect()
+    }
+
+    #[test]
+    fn the_manager_reads_what_systemd_understands() {
+        let (_folder, socket, path) = manager();
+        let mut notifier = Notifier::to(&path, Some(Duration::from_secs(60))).unwrap();
+        assert_eq!(notifier.watchdog_period(), Some(Duration::from_secs(30)));
+        notifier.status("starting");
+        notifier.extend_timeout(Duration::from_secs(90));
+        notifier.ready();
+        notifier.alive();
+        notifier.stopping();
+        let expected =
+            ["STATUS=starting\n", "EXTEND_TIMEOUT_USEC=90000000\n", "READY=1\n", "WATCHDOG=1\n", "STOPPING=1\n"];
+        assert_eq!(received(&socket), expected);
+    }
+
+    #[test]
+    fn a_reload_names_the_monotonic_time_in_the_same_message() {
+        let (_folder, socket, path) = manager();
+        Notifier::to(&path, None).unwrap().reloading();
+        let message = received(&socket).remove(0);
+        let (first, second) = message.trim_end().split_once('\n').unwrap();
+        assert_eq!(first, "RELOADING=1");
+        let micros = second.strip_prefix("MONOTONIC_USEC=").unwrap();
+        assert!(micros.parse::<u128>().unwrap() > 0);
+    }
+
+    #[test]
+    fn a_status_is_one_line_and_is_sent_once() {
+        let (_folder, socket, path) = manager();
+        let mut notifier = Notifier::to(&path, None).unwrap();
+        notifier.status("in sync\nREADY=1");
+        notifier.status("in sync READY=1");
+        notifier.status("away");
+        assert_eq!(received(&socket), ["STATUS=in sync READY=1\n", "STATUS=away\n"]);
+    }
+
+    #[test]
+    fn an_abstract_socket_is_understood() {
+        let name = format!("berth-notify-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let socket = UnixDatagram::bind_addr(&address).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Notifier::to(&OsString::from(format!("@{name}")), None).unwrap().ready();
+        assert_eq!(received(&socket), ["READY=1\n"]);
+    }
+
+    #[test]
+    fn a_manager_that_does_not_read_holds_nobody_up() {
+        let (_folder, socket, path) = manager();
+        let notifier = Notifier::to(&path, None).unwrap();
+        for _ in 0..10_000 {
+            notifier.alive();
+        }
+        assert!(!received(&socket).is_empty());
+    }
+
+    #[test]
+    fn without_a_manager_nothing_happens_and_a_missing_one_is_an_error() {
+        let mut silent = Notifier::silent();
+        silent.status("hello");
+        silent.ready();
+        assert_eq!(silent.watchdog_period(), None);
+        assert!(Notifier::to(&OsString::from("/nowhere/at/all"), None).is_err());
+    }
+}

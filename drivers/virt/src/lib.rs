@@ -7,6 +7,7 @@
 
 mod cpu_set;
 mod driver;
+mod guest_allocations;
 mod homes;
 mod host_view;
 mod observe_error;
@@ -16,6 +17,7 @@ mod resource_model;
 
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
+pub use guest_allocations::{Resources, guest_allocations};
 pub use homes::homes;
 pub use host_view::{
     CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView, Hypervisor,

@@ -6,7 +6,7 @@ use berth_model::{Home, HomelessReason, Homes, Provider, ProviderUuid, ResourceC
 
 use super::{Asked, at};
 use crate::provider_tree::cell_name;
-use crate::{CpuPolicy, GuestCell, GuestView};
+use crate::{CpuPolicy, GuestCell, GuestView, guest_allocations};
 
 /// Amounts by class; more than one where an allocation parts (VCPU into VCPU and PCPU).
 pub(super) type Parts = Vec<(ResourceClass, u64)>;
@@ -90,26 +90,20 @@ pub(super) fn providers<'a>(asked: &Asked<'a>) -> BTreeMap<u32, &'a Provider> {
 }
 
 /// A guest with pinned and shared CPUs but without cells: its two classes must land on one cell, which "any of several"
-/// cannot say. The first cell that could take all of it is chosen.
+/// cannot say. It gets the cell that is left for it when all guests are counted, or else the first.
 fn one_cell_for_all(asked: &Asked<'_>, guest: &GuestView) -> Option<GuestCell> {
-    let CpuPolicy::Mixed { dedicated } = guest.cpu_policy else {
+    if !matches!(guest.cpu_policy, CpuPolicy::Mixed { .. }) {
         return None;
-    };
-    let takes = |provider: &&Provider, class: &ResourceClass, amount: u64| {
-        amount == 0
-            || provider
-                .inventories
-                .get(class)
-                .is_some_and(|inventory| inventory.capacity() >= amount)
-    };
+    }
+    let claims = guest_allocations(asked.seen, asked.node, asked.tree);
+    let mut guests = asked.seen.guests.iter();
+    let (uuid, _) = guests.find(|(_, other)| std::ptr::eq(*other, guest))?;
+    let claimed = claims.get(uuid)?;
     let cells = providers(asked);
-    let shared = guest.vcpus.saturating_sub(dedicated);
-    let roomy = cells.iter().find(|(_, cell)| {
-        takes(cell, &ResourceClass::PCPU, dedicated)
-            && takes(cell, &ResourceClass::VCPU, shared)
-            && takes(cell, &ResourceClass::MEMORY_MB, guest.memory_mib)
-    });
-    let (id, _) = roomy.or_else(|| cells.iter().next())?;
+    let is_claimed =
+        |cell: &Provider| (claimed.keys()).any(|(provider, _)| *provider == cell.uuid());
+    let chosen = cells.iter().find(|(_, cell)| is_claimed(cell));
+    let (id, _) = chosen.or_else(|| cells.iter().next())?;
     Some(GuestCell {
         host_cell: *id,
         vcpus: guest.vcpus,

@@ -1,0 +1,177 @@
+//! What a node's guests hold in Placement when all is as it should be: the scheduler's claims, read back from the guests.
+//! Pure. Called by the fake driver (to fill a Placement with the world before an upgrade) and by the conformance suite.
+
+use std::collections::BTreeMap;
+
+use berth_model::{
+    ConsumerUuid, NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass, Usages,
+};
+
+use crate::provider_tree::{card_cell, cell_name, cells_are_modelled, dedicated_are_pcpu, named};
+use crate::{CpuPolicy, GuestCell, GuestView, NodeView, VgpuModel};
+
+/// Amounts by provider and class, in the classes' units.
+pub type Resources = BTreeMap<(ProviderUuid, ResourceClass), u64>;
+
+/// What each guest's CPUs, memory, mediated devices and functions are allocated as under the node's model. `tree` is the
+/// node's tree under that model. Devices that the tree does not have are left out; a guest without cells is put whole on the
+/// first cell with room.
+#[must_use]
+pub fn guest_allocations(
+    seen: &NodeView,
+    node: &NodeName,
+    tree: &ProviderTree,
+) -> BTreeMap<ConsumerUuid, Resources> {
+    let mut claiming = Claiming {
+        seen,
+        node,
+        tree,
+        used: Usages::new(),
+    };
+    let mut held = BTreeMap::new();
+    // Guests with a place of their own first, so that the others see what room is left.
+    let (placed, free): (Vec<_>, Vec<_>) = seen
+        .guests
+        .iter()
+        .partition(|(_, guest)| !guest.cells.is_empty());
+    for (uuid, guest) in placed.into_iter().chain(free) {
+        held.insert(*uuid, claiming.claim(guest));
+    }
+    held
+}
+
+struct Claiming<'a> {
+    seen: &'a NodeView,
+    node: &'a NodeName,
+    tree: &'a ProviderTree,
+    used: Usages,
+}
+
+impl Claiming<'_> {
+    fn claim(&mut self, guest: &GuestView) -> Resources {
+        let mut claimed = Resources::new();
+        if cells_are_modelled(self.seen) {
+            self.claim_on_cells(guest, &mut claimed);
+        } else {
+            let root = self.tree.root().uuid();
+            let (pinned, shared) = self.cpus(guest);
+            put(&mut claimed, root, &ResourceClass::PCPU, pinned);
+            put(&mut claimed, root, &ResourceClass::VCPU, shared);
+            let memory = guest.memory_mib;
+            put(&mut claimed, root, &ResourceClass::MEMORY_MB, memory);
+        }
+        for parent in guest.mdevs.iter().filter_map(|mdev| mdev.parent) {
+            if let Some((provider, class)) = self.gpu(parent) {
+                put(&mut claimed, provider, &class, 1);
+            }
+        }
+        for function in &guest.functions {
+            if let Some((provider, class)) = self.function(*function) {
+                put(&mut claimed, provider, &class, 1);
+            }
+        }
+        for (place, amount) in &claimed {
+            *self.used.entry(place.clone()).or_insert(0) += amount;
+        }
+        claimed
+    }
+
+    /// A guest's pinned and shared CPUs, as they are reported.
+    fn cpus(&self, guest: &GuestView) -> (u64, u64) {
+        let pinned = match guest.cpu_policy {
+            _ if !dedicated_are_pcpu(self.seen) => 0,
+            CpuPolicy::Shared => 0,
+            CpuPolicy::Dedicated => guest.vcpus,
+            CpuPolicy::Mixed { dedicated } => dedicated.min(guest.vcpus),
+        };
+        (pinned, guest.vcpus - pinned)
+    }
+
+    fn claim_on_cells(&self, guest: &GuestView, claimed: &mut Resources) {
+        let cells = if guest.cells.is_empty() {
+            self.any_cell(guest).into_iter().collect()
+        } else {
+            guest.cells.clone()
+        };
+        let (mut pinned, _) = self.cpus(guest);
+        for cell in cells {
+            let Some(provider) = self.cell(cell.host_cell) else {
+                continue;
+            };
+            let here = pinned.min(cell.vcpus);
+            pinned -= here;
+            put(claimed, provider, &ResourceClass::PCPU, here);
+            put(claimed, provider, &ResourceClass::VCPU, cell.vcpus - here);
+            put(
+                claimed,
+                provider,
+                &ResourceClass::MEMORY_MB,
+                cell.memory_mib,
+            );
+        }
+    }
+
+    fn any_cell(&self, guest: &GuestView) -> Option<GuestCell> {
+        let (pinned, shared) = self.cpus(guest);
+        let needs = [
+            (ResourceClass::PCPU, pinned),
+            (ResourceClass::VCPU, shared),
+            (ResourceClass::MEMORY_MB, guest.memory_mib),
+        ];
+        let has_room = |id: u32| {
+            self.cell(id).is_some_and(|provider| {
+                needs
+                    .iter()
+                    .all(|(class, amount)| self.room(provider, class) >= *amount)
+            })
+        };
+        let roomy = self.seen.cells.iter().find(|cell| has_room(cell.id));
+        roomy.map(|cell| GuestCell {
+            host_cell: cell.id,
+            vcpus: guest.vcpus,
+            memory_mib: guest.memory_mib,
+        })
+    }
+
+    fn room(&self, provider: ProviderUuid, class: &ResourceClass) -> u64 {
+        let inventory = self.tree.inventory(provider, class);
+        let capacity = inventory.map_or(0, berth_model::Inventory::capacity);
+        let used = self.used.get(&(provider, class.clone()));
+        capacity.saturating_sub(used.copied().unwrap_or(0))
+    }
+
+    fn cell(&self, id: u32) -> Option<ProviderUuid> {
+        let name = cell_name(self.node, id).ok()?;
+        Some(self.tree.by_name(&name)?.uuid())
+    }
+
+    fn gpu(&self, address: PciAddress) -> Option<(ProviderUuid, ResourceClass)> {
+        let gpu = self.seen.gpus.iter().find(|gpu| gpu.address == address)?;
+        let class = gpu.offered.as_ref()?.class.clone();
+        let provider = match self.seen.model.vgpu {
+            VgpuModel::Root => self.tree.root(),
+            VgpuModel::PerGpu => {
+                let name = named(self.node, &address.nodedev_name()).ok()?;
+                self.tree.by_name(&name)?
+            }
+        };
+        Some((provider.uuid(), class))
+    }
+
+    fn function(&self, address: PciAddress) -> Option<(ProviderUuid, ResourceClass)> {
+        let mut cards = self.seen.functions.iter();
+        let card = cards.find(|card| card.addresses.contains(&address))?;
+        let provider = if cells_are_modelled(self.seen) {
+            self.cell(card_cell(self.seen, card)?)?
+        } else {
+            self.tree.root().uuid()
+        };
+        Some((provider, card.class.clone()))
+    }
+}
+
+fn put(claimed: &mut Resources, provider: ProviderUuid, class: &ResourceClass, amount: u64) {
+    if amount > 0 {
+        *claimed.entry((provider, class.clone())).or_insert(0) += amount;
+    }
+}

@@ -7,6 +7,7 @@ mod environment;
 mod file;
 mod kind;
 mod load;
+mod login;
 mod option;
 mod problem;
 pub mod reference;
@@ -31,8 +32,8 @@ pub use problem::{Problem, Refused};
 pub use running::{RunningError, running_config};
 pub use secret::{MASK, Secret};
 pub use sections::{
-    Agent, AuthType, Compute, ComputeDriver, Config, Devices, Fake, Interface, Libvirt, MdevType,
-    Model, Placement, PlacementService, UpdateInterval, VirtType,
+    Agent, Compute, ComputeDriver, Config, Devices, Fake, Libvirt, MdevType, Model,
+    PlacementService, UpdateInterval, VirtType,
 };
 pub use view::{Change, Effective, Public, changes};
 

@@ -4,6 +4,7 @@ mod checks;
 pub mod facts;
 pub mod finding;
 pub mod placement_seen;
+mod probe;
 
 use std::io::Write;
 
@@ -54,7 +55,11 @@ pub fn run(
         .err()
         .map(ToString::to_string)
         .unwrap_or_default();
-    let placement = PlacementSeen::NotAsked("not asked".to_owned());
+    let placement = match &loaded {
+        Err(_) => PlacementSeen::NotAsked("the configuration is refused".to_owned()),
+        Ok(_) if arguments.offline => PlacementSeen::NotAsked("--offline".to_owned()),
+        Ok(loaded) => context.block_on(probe::over_network(&loaded.config.placement))?,
+    };
     let host = Host {
         facts: &HostFacts::below("/"),
         config: loaded.as_ref().map_err(|_| refused.as_str()),

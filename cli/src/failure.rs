@@ -89,6 +89,11 @@ impl Failure {
     }
 }
 
+/// An error and everything below it in one sentence.
+pub(crate) fn sentence(error: &(dyn Error + 'static)) -> String {
+    chain(error).join(": ")
+}
+
 /// The texts of an error and of everything below it; a text that only repeats the one above is left out.
 fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();

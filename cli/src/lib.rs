@@ -15,6 +15,7 @@ pub mod failure;
 pub mod listing;
 pub mod logging;
 pub mod man;
+mod output;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -26,12 +27,13 @@ use arguments::{Cli, Command};
 use context::Context;
 use exit::ExitCode;
 use failure::{ErrorCode, Failure};
+use output::Output;
 
 /// The whole program: reads the process's arguments, runs the subcommand, gives the exit code.
 #[must_use]
 pub fn main() -> std::process::ExitCode {
     panic::set_hook(Box::new(|panic| tell(&bug(panic))));
-    let body = || run(std::env::args_os(), &mut io::stdout().lock());
+    let body = || run(std::env::args_os(), &mut Output::new(io::stdout().lock()));
     panic::catch_unwind(AssertUnwindSafe(body))
         .unwrap_or(ExitCode::Bug)
         .into()

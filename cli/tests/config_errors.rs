@@ -387,28 +387,28 @@ const FILES: &[(&str, &[&str])] = &[
     (
         "[placement]\nauth_type = \"pasword\"",
         &[
-            "berth.toml:2:13: placement.auth_type: \"pasword\" is not one of the words accepted; did you mean \"password\"? write one of password, v3password, v3applicationcredential, v3token, admin_token, none [BERTH-E0105]",
+            "berth.toml:2:13: placement.auth_type: \"pasword\" is not one of the words accepted; did you mean \"password\"? write one of password, v3password, v3applicationcredential, token, v3token, admin_token, none, noauth [BERTH-E0105]",
         ],
     ),
     (
         "[placement]\nauth_type = \"password\"",
         &[
-            "berth.toml:2:13: placement.auth_type: this kind of login needs auth_url; write auth_url in [placement] [BERTH-E0107]",
-            "berth.toml:2:13: placement.auth_type: this kind of login needs password; write password in [placement] [BERTH-E0107]",
-            "berth.toml:2:13: placement.auth_type: this kind of login needs project_name or project_id or domain_name or domain_id or system_scope; write project_name in [placement] [BERTH-E0107]",
-            "berth.toml:2:13: placement.auth_type: this kind of login needs username or user_id; write username in [placement] [BERTH-E0107]",
+            "berth.toml:2:13: placement.auth_url: is not set; auth_type password needs it [BERTH-E0107]",
+            "berth.toml:2:13: placement.password: is not set; auth_type password needs it [BERTH-E0107]",
+            "berth.toml:2:13: placement.project_name: is not set; name a project (project_name or project_id) or system_scope [BERTH-E0107]",
+            "berth.toml:2:13: placement.username: is not set; auth_type password needs username or user_id [BERTH-E0107]",
         ],
     ),
     (
         "[placement]\nauth_type = \"v3applicationcredential\"\nauth_url = \"https://k\"\napplication_credential_name = \"a\"\napplication_credential_secret = \"s\"",
         &[
-            "berth.toml:2:13: placement.auth_type: this kind of login needs username or user_id; write username in [placement] [BERTH-E0107]",
+            "berth.toml:2:13: placement.username: is not set; application_credential_name needs username or user_id [BERTH-E0107]",
         ],
     ),
     (
         "[placement]\nauth_type = \"none\"",
         &[
-            "berth.toml:2:13: placement.auth_type: this kind of login needs endpoint_override; write endpoint_override in [placement] [BERTH-E0107]",
+            "berth.toml:2:13: placement.endpoint_override: is not set; auth_type none needs it [BERTH-E0107]",
         ],
     ),
     (
@@ -448,15 +448,9 @@ const FILES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "[placement]\ncertfile = \"/c.pem\"",
+        "[placement]\nauth_type = \"none\"\nendpoint_override = \"http://h\"\nkeyfile = \"/c.pem\"",
         &[
-            "berth.toml:2:12: placement.certfile: a client certificate needs its key; write keyfile in [placement] [BERTH-E0107]",
-        ],
-    ),
-    (
-        "[placement]\ntimeout = 0",
-        &[
-            "berth.toml:2:11: placement.timeout: 0 is out of range; write a number of seconds from 0.1 to 3600 [BERTH-E0105]",
+            "berth.toml:2:13: placement.certfile: is not set; keyfile is the key of the certificate in it [BERTH-E0107]",
         ],
     ),
     (

@@ -1,5 +1,7 @@
 //! The unit file, as systemd itself judges it.
 
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -139,7 +141,10 @@ fn directories_and_group_are_those_of_the_default_configuration() {
                 .as_path()
         )
     );
-    assert_eq!(values("Group"), [config.agent.admin_group.clone()]);
+    assert_eq!(
+        values("Group"),
+        std::slice::from_ref(&config.agent.admin_group)
+    );
     let sysusers = fs::read_to_string(shipped("berth.sysusers")).unwrap();
     assert!(
         sysusers

@@ -71,7 +71,7 @@ impl Environment {
             });
             return;
         };
-        let value: ValueKind = row.kind.from_environment(value, &at);
+        let value: ValueKind = row.kind.of_variable(value, &at);
         match setting::admit(section, key, &at, &Value::new(Some(&at), value)) {
             Ok(setting) => self.settings.push(setting),
             Err(problem) => self.problems.push(problem),

@@ -352,7 +352,7 @@ impl Kind {
     }
 
     /// Reads the text of an environment variable: lists are separated by commas.
-    pub(super) fn from_environment(self, text: &str, origin: &str) -> ValueKind {
+    pub(super) fn of_variable(self, text: &str, origin: &str) -> ValueKind {
         let trimmed = text.trim();
         let as_text = || ValueKind::String(text.to_owned());
         match self {

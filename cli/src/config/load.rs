@@ -300,9 +300,10 @@ fn mdev_sections(layers: &[Vec<Setting>]) -> BTreeSet<String> {
     let written = settings()
         .filter(|each| each.row.section == "mdev_TYPE")
         .map(|each| each.section.clone());
-    let enabled = settings()
-        .filter(|each| each.row.key == "enabled_mdev_types")
-        .last();
+    let enabled = layers
+        .iter()
+        .flatten()
+        .rfind(|each| each.row.key == "enabled_mdev_types");
     let enabled = enabled.map(|each| texts(&each.value)).unwrap_or_default();
     written
         .chain(enabled.into_iter().map(|kind| format!("mdev_{kind}")))

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::problem::Problem;
-use super::sections::{AuthType, ComputeDriver, Config, Placement};
+use super::sections::{ComputeDriver, Config};
 use super::view::Effective;
 use crate::failure::ErrorCode;
 
@@ -194,80 +194,47 @@ impl Judge<'_> {
         }
     }
 
+    /// The client's own check, each problem at the option it names or, where that is not set, at `auth_type`.
     fn placement_login(&mut self) {
-        let placement = self.config.placement.clone();
-        let Some(auth_type) = placement.auth_type else {
+        let placement = &self.config.placement;
+        if placement.auth_type.is_none() {
             return self.placement_without_login();
-        };
-        let mut need = |met: bool, keys: &[&str]| {
-            let names: Vec<String> = keys.iter().map(|key| format!("placement.{key}")).collect();
-            let broken = names.iter().any(|name| self.broken.contains(name));
-            if !met && !broken && !self.is_broken(&["placement.auth_type"]) {
-                let wrong = format!("this kind of login needs {}", keys.join(" or "));
-                let right = format!("write {} in [placement]", keys[0]);
-                self.refuse("placement.auth_type", wrong, right, ErrorCode::Missing);
-            }
-        };
-        let user = placement.user_id.is_some() || placement.username.is_some();
-        match auth_type {
-            AuthType::Password => {
-                need(placement.auth_url.is_some(), &["auth_url"]);
-                need(user, &["username", "user_id"]);
-                need(placement.password.is_some(), &["password"]);
-                need(
-                    user_domain(&placement),
-                    &["user_domain_name", "user_domain_id"],
-                );
-                need(
-                    scope(&placement),
-                    &[
-                        "project_name",
-                        "project_id",
-                        "domain_name",
-                        "domain_id",
-                        "system_scope",
-                    ],
-                );
-                need(
-                    project_domain(&placement),
-                    &["project_domain_name", "project_domain_id"],
-                );
-            }
-            AuthType::V3applicationcredential => {
-                let by_id = placement.application_credential_id.is_some();
-                let by_name = placement.application_credential_name.is_some();
-                need(placement.auth_url.is_some(), &["auth_url"]);
-                need(
-                    by_id || by_name,
-                    &["application_credential_id", "application_credential_name"],
-                );
-                need(
-                    placement.application_credential_secret.is_some(),
-                    &["application_credential_secret"],
-                );
-                need(by_id || !by_name || user, &["username", "user_id"]);
-                need(
-                    by_id || user_domain(&placement),
-                    &["user_domain_name", "user_domain_id"],
-                );
-            }
-            AuthType::V3token => {
-                need(placement.auth_url.is_some(), &["auth_url"]);
-                need(placement.token.is_some(), &["token"]);
-            }
-            AuthType::AdminToken => {
-                need(
-                    placement.endpoint_override.is_some(),
-                    &["endpoint_override"],
-                );
-                need(placement.token.is_some(), &["token"]);
-            }
-            AuthType::None => need(
-                placement.endpoint_override.is_some(),
-                &["endpoint_override"],
-            ),
         }
-        if let Some(url) = placement.auth_url.as_deref().filter(|url| in_clear(url)) {
+        let wrong = placement
+            .check()
+            .err()
+            .map(|error| error.problems)
+            .unwrap_or_default();
+        let in_clear = placement
+            .auth_url
+            .as_deref()
+            .filter(|url| in_clear(url))
+            .map(str::to_owned);
+        for problem in wrong {
+            let name = format!("placement.{}", problem.option);
+            if self.is_broken(&[&name, "placement.auth_type"]) {
+                continue;
+            }
+            let at = if self.is_set(&name) {
+                name.as_str()
+            } else {
+                "placement.auth_type"
+            };
+            let at = self.problem(at, "", "", ErrorCode::Missing).at;
+            let code = if self.is_set(&name) {
+                ErrorCode::Contradiction
+            } else {
+                ErrorCode::Missing
+            };
+            self.verdict.problems.push(Problem {
+                at,
+                key: name,
+                wrong: problem.sentence,
+                right: String::new(),
+                code,
+            });
+        }
+        if let Some(url) = in_clear {
             let wrong = format!("{url} is not encrypted, so the secret travels in clear text");
             self.warn("placement.auth_url", wrong, "write https://");
         }
@@ -299,31 +266,7 @@ impl Judge<'_> {
 
     fn placement_tls(&mut self) {
         let placement = &self.config.placement;
-        let (certfile, keyfile) = ("placement.certfile", "placement.keyfile");
-        let insecure = placement.insecure;
-        let cafile = placement.cafile.is_some();
-        let pair = (placement.certfile.is_some(), placement.keyfile.is_some());
-        if !self.is_broken(&[certfile, keyfile]) {
-            match pair {
-                (true, false) => {
-                    self.refuse(
-                        certfile,
-                        "a client certificate needs its key",
-                        "write keyfile in [placement]",
-                        ErrorCode::Missing,
-                    );
-                }
-                (false, true) => {
-                    self.refuse(
-                        keyfile,
-                        "a key needs its certificate",
-                        "write certfile in [placement]",
-                        ErrorCode::Missing,
-                    );
-                }
-                _ => {}
-            }
-        }
+        let (insecure, cafile) = (placement.insecure, placement.cafile.is_some());
         if insecure && cafile {
             self.warn(
                 "placement.insecure",
@@ -338,28 +281,6 @@ impl Judge<'_> {
             );
         }
     }
-}
-
-fn user_domain(placement: &Placement) -> bool {
-    placement.user_id.is_some()
-        || placement.username.is_none()
-        || placement.user_domain_name.is_some()
-        || placement.user_domain_id.is_some()
-}
-
-fn project_domain(placement: &Placement) -> bool {
-    placement.project_id.is_some()
-        || placement.project_name.is_none()
-        || placement.project_domain_name.is_some()
-        || placement.project_domain_id.is_some()
-}
-
-fn scope(placement: &Placement) -> bool {
-    placement.project_name.is_some()
-        || placement.project_id.is_some()
-        || placement.domain_name.is_some()
-        || placement.domain_id.is_some()
-        || placement.system_scope.is_some()
 }
 
 /// Whether a URL is plain HTTP to another machine.

@@ -4,10 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper_util::rt::TokioIo;
+use berth_client::{HttpService, TransportError, TransportOptions};
+use bytes::Bytes;
+use http::{Request, Uri};
 use serde::Deserialize;
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::view::Public;
@@ -28,7 +28,7 @@ pub enum RunningError {
         socket: PathBuf,
         /// Why.
         #[source]
-        source: io::Error,
+        source: TransportError,
     },
     /// The agent answered with an error.
     #[error("the agent on {} answered {status}", socket.display())]
@@ -61,28 +61,30 @@ struct Answer {
 /// # Errors
 /// The agent is away, refuses, or answers what this version does not understand.
 pub async fn running_config(socket: &Path) -> Result<Public, RunningError> {
-    let (status, body) = match timeout(PATIENCE, get(socket, "/v1/config")).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(source)) => {
-            return Err(RunningError::Away {
-                socket: socket.to_owned(),
-                source,
-            });
-        }
-        Err(_) => {
-            return Err(RunningError::Away {
-                socket: socket.to_owned(),
-                source: io::ErrorKind::TimedOut.into(),
-            });
-        }
+    let away = |source| RunningError::Away {
+        socket: socket.to_owned(),
+        source,
     };
-    if !status.is_success() {
+    let options = TransportOptions {
+        connect_timeout: PATIENCE,
+        body_limit: LARGEST_ANSWER,
+        ..TransportOptions::default()
+    };
+    let agent = HttpService::unix(socket, &options).map_err(away)?;
+    let mut request = Request::new(Bytes::new());
+    *request.uri_mut() = Uri::from_static("http://agent/v1/config");
+    let slow = TransportError::Timeout { after: PATIENCE };
+    let answer = timeout(PATIENCE, agent.send(request))
+        .await
+        .unwrap_or(Err(slow))
+        .map_err(away)?;
+    if !answer.status().is_success() {
         return Err(RunningError::Refused {
             socket: socket.to_owned(),
-            status: status.as_u16(),
+            status: answer.status().as_u16(),
         });
     }
-    understand(&body).map_err(|source| RunningError::Answer {
+    understand(answer.body()).map_err(|source| RunningError::Answer {
         socket: socket.to_owned(),
         source,
     })
@@ -95,38 +97,6 @@ fn understand(body: &[u8]) -> io::Result<Public> {
     } else {
         let what = format!("it speaks {:?}, this is {API:?}", answer.api);
         Err(io::Error::new(io::ErrorKind::InvalidData, what))
-    }
-}
-
-async fn get(socket: &Path, path: &str) -> io::Result<(http::StatusCode, bytes::Bytes)> {
-    let stream = UnixStream::connect(socket).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(io::Error::other)?;
-    let request = http::Request::get(path)
-        .header(http::header::HOST, "agent")
-        .body(Empty::<bytes::Bytes>::new())
-        .map_err(io::Error::other)?;
-    let exchange = async move {
-        let answer = sender
-            .send_request(request)
-            .await
-            .map_err(io::Error::other)?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), LARGEST_ANSWER)
-            .collect()
-            .await
-            .map_err(io::Error::other)?;
-        Ok((status, body.to_bytes()))
-    };
-    let driving = async move {
-        // Ends when the exchange does; its errors reach the exchange.
-        let _ = connection.await;
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        outcome = exchange => outcome,
-        () = driving => Err(io::ErrorKind::ConnectionAborted.into()),
     }
 }
 

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use berth_client::AuthOptions;
 use berth_model::PciAddress;
 use berth_virt::{CpuSet, NumaModel, PcpuModel, ResourceModel, VgpuModel};
 use serde::Deserialize;
@@ -16,7 +17,7 @@ use serde::de::Error as _;
 use super::secret::Secret;
 
 /// The whole configuration.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(
     missing_docs,
@@ -47,7 +48,8 @@ pub struct Config {
     #[serde(default)]
     pub mdev: BTreeMap<String, MdevType>,
     pub model: Model,
-    pub placement: Placement,
+    #[serde(deserialize_with = "super::login::auth_options")]
+    pub placement: AuthOptions,
     pub placement_service: PlacementService,
     pub agent: Agent,
     pub fake: Fake,
@@ -69,7 +71,7 @@ impl Config {
             .connection
             .clone()
             .unwrap_or_else(|| {
-                Secret::new(format!(
+                Secret::from(format!(
                     "sqlite:{}",
                     self.state_path.join("placement.sqlite").display()
                 ))
@@ -229,80 +231,6 @@ impl TryFrom<ModelWords> for Model {
     }
 }
 
-/// `[placement]`: keystoneauth's options.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
-pub struct Placement {
-    pub auth_type: Option<AuthType>,
-    pub auth_url: Option<String>,
-    pub username: Option<String>,
-    pub user_id: Option<String>,
-    pub password: Option<Secret>,
-    pub user_domain_name: Option<String>,
-    pub user_domain_id: Option<String>,
-    pub project_name: Option<String>,
-    pub project_id: Option<String>,
-    pub project_domain_name: Option<String>,
-    pub project_domain_id: Option<String>,
-    pub domain_name: Option<String>,
-    pub domain_id: Option<String>,
-    pub system_scope: Option<String>,
-    pub application_credential_id: Option<String>,
-    pub application_credential_name: Option<String>,
-    pub application_credential_secret: Option<Secret>,
-    pub token: Option<Secret>,
-    pub endpoint_override: Option<String>,
-    pub region_name: Option<String>,
-    pub service_type: String,
-    pub service_name: Option<String>,
-    pub valid_interfaces: Vec<Interface>,
-    pub cafile: Option<PathBuf>,
-    pub certfile: Option<PathBuf>,
-    pub keyfile: Option<PathBuf>,
-    pub insecure: bool,
-    #[serde(deserialize_with = "decimal_seconds")]
-    pub timeout: Duration,
-    pub connect_retries: u32,
-    #[serde(default, deserialize_with = "optional_seconds")]
-    pub connect_retry_delay: Option<Duration>,
-    pub status_code_retries: u32,
-    #[serde(default, deserialize_with = "optional_seconds")]
-    pub status_code_retry_delay: Option<Duration>,
-}
-
-/// `[placement] auth_type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AuthType {
-    /// User and password.
-    #[serde(alias = "v3password")]
-    Password,
-    /// Application credential.
-    V3applicationcredential,
-    /// A token exchanged for a scoped one.
-    V3token,
-    /// A fixed token sent as it is.
-    AdminToken,
-    /// No login at all.
-    None,
-}
-
-/// `[placement] valid_interfaces`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Interface {
-    /// Inside the cloud.
-    Internal,
-    /// For everyone.
-    Public,
-    /// For administration.
-    Admin,
-}
-
 /// `[placement_service]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -341,19 +269,6 @@ pub struct Fake {
 
 fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     u64::deserialize(deserializer).map(Duration::from_secs)
-}
-
-fn decimal_seconds<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Duration, D::Error> {
-    let seconds = f64::deserialize(deserializer)?;
-    Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
-}
-
-fn optional_seconds<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Duration>, D::Error> {
-    decimal_seconds(deserializer).map(Some)
 }
 
 fn addresses<'de, D: serde::Deserializer<'de>>(

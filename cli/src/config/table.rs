@@ -2,6 +2,8 @@
 //!
 //! A new option is a row here and a field in [`sections`](super::sections); a test holds the two together.
 
+use berth_client::AuthType;
+
 use super::kind::Kind;
 use super::option::{Default, Effect, OptionRow};
 
@@ -146,7 +148,7 @@ pub const OPTIONS: &[OptionRow] = &[
         "What the CPUs of `cpu_dedicated_set` are reported as: `vcpu` (Nova before Train) or `pcpu`."),
 
     row("placement", "auth_type",
-        Kind::Choice(&["password", "v3password", "v3applicationcredential", "v3token", "admin_token", "none"]),
+        Kind::Choice(&AuthType::NAMES),
         Default::Unset,
         "How to log in: `password`, `v3applicationcredential`, `v3token`, `admin_token` (a fixed token) or `none`.").live()
         .example("\"password\""),
@@ -162,8 +164,9 @@ pub const OPTIONS: &[OptionRow] = &[
     row("placement", "project_domain_name", Kind::Text, Default::Unset, "Domain of the project.").live()
         .example("\"Default\""),
     row("placement", "project_domain_id", Kind::Text, Default::Unset, "Domain of the project, by id.").live(),
-    row("placement", "domain_name", Kind::Text, Default::Unset, "Domain to be scoped to.").live(),
-    row("placement", "domain_id", Kind::Text, Default::Unset, "Domain to be scoped to, by id.").live(),
+    row("placement", "default_domain_name", Kind::Text, Default::Unset, "Stands in for a domain that is not given.").live(),
+    row("placement", "default_domain_id", Kind::Text, Default::Unset, "Stands in for a domain that is not given, by id.")
+        .live(),
     row("placement", "system_scope", Kind::Choice(&["all"]), Default::Unset, "`all` for a system scoped token.").live().example("\"all\""),
     row("placement", "application_credential_id", Kind::Text, Default::Unset, "Application credential, by id.").live(),
     row("placement", "application_credential_name", Kind::Text, Default::Unset,
@@ -173,6 +176,8 @@ pub const OPTIONS: &[OptionRow] = &[
     row("placement", "token", Kind::Secret, Default::Unset, "Token, for `v3token` and `admin_token`.").live(),
     row("placement", "endpoint_override", Kind::Url(&["http", "https"]), Default::Unset,
         "The Placement endpoint, in place of the one in the catalog.").live().example("\"http://127.0.0.1:8778\""),
+    row("placement", "endpoint", Kind::Url(&["http", "https"]), Default::Unset,
+        "The same, by the name that `admin_token` and `none` have for it.").live().example("\"http://127.0.0.1:8778\""),
     row("placement", "region_name", Kind::Text, Default::Unset, "Region to look in, in the catalog.").live()
         .example("\"RegionOne\""),
     row("placement", "service_type", Kind::Text, Default::Text("placement"), "Service type in the catalog.").live(),
@@ -184,16 +189,16 @@ pub const OPTIONS: &[OptionRow] = &[
     row("placement", "certfile", Kind::Path, Default::Unset, "PEM file of the client certificate.").live().example("\"/etc/berth/client.pem\""),
     row("placement", "keyfile", Kind::Path, Default::Unset, "PEM file of the client certificate's key.").live().example("\"/etc/berth/client.key\""),
     row("placement", "insecure", Kind::Flag, Default::Flag(false), "Whether any server certificate is believed.").live(),
-    row("placement", "timeout", Kind::Seconds(0.1, 3600.0), Default::Float(60.0),
-        "Seconds one request may take.").live(),
-    row("placement", "connect_retries", Kind::Integer(0, 100), Default::Integer(3),
+    row("placement", "timeout", Kind::Seconds(0.1, 3600.0), Default::Derived("60"),
+        "Seconds one request may take; a reshape may take ten times as long.").live().example("60.0"),
+    row("placement", "connect_retries", Kind::Integer(0, 100), Default::Integer(0),
         "How often a failed connection is tried again.").live(),
     row("placement", "connect_retry_delay", Kind::Seconds(0.0, 600.0), Default::Unset,
-        "Seconds before a failed connection is tried again; unset: growing from 0.5, with jitter.").live().example("0.5"),
-    row("placement", "status_code_retries", Kind::Integer(0, 100), Default::Integer(3),
+        "Seconds before a failed connection is tried again; unset: doubling from 0.5 up to 60.").live().example("0.5"),
+    row("placement", "status_code_retries", Kind::Integer(0, 100), Default::Integer(0),
         "How often a 503 is tried again.").live(),
     row("placement", "status_code_retry_delay", Kind::Seconds(0.0, 600.0), Default::Unset,
-        "Seconds before a 503 is tried again; unset: growing from 0.5, with jitter.").live().example("0.5"),
+        "Seconds before a 503 is tried again; unset: doubling from 0.5 up to 60.").live().example("0.5"),
 
     row("placement_service", "connection", Kind::Database, Default::Derived("`sqlite:` and `placement.sqlite` below `state_path`"),
         "The database; the variable BERTH_DATABASE_URL sets it too.").example("\"sqlite:/var/lib/berth/placement.sqlite\""),
@@ -249,6 +254,12 @@ pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("", "vif_plugging_timeout"),
     ("", "vif_plugging_is_fatal"),
     ("", "transport_url"),
+    ("placement", "domain_name"),
+    ("placement", "domain_id"),
+    ("placement", "trust_id"),
+    ("placement", "retriable_status_codes"),
+    ("placement", "min_version"),
+    ("placement", "max_version"),
     ("compute", "provider_config_location"),
     ("compute", "max_concurrent_disk_ops"),
     ("libvirt", "cpu_mode"),

@@ -28,8 +28,8 @@ pub struct Answers {
     pub endpoint: String,
     /// Its clock (the `Date` header).
     pub date: Option<SystemTime>,
-    /// The highest microversion of its version document.
-    pub max_version: Option<(u32, u32)>,
+    /// N of the highest microversion 1.N of its version document.
+    pub highest_minor: Option<u16>,
     /// Status of a read that needs a valid login.
     pub read_status: u16,
     /// Status of an empty `POST /reshaper`, which changes nothing: 400 with the right role, 403 without.

@@ -6,8 +6,8 @@ use super::{failure, warning};
 use crate::doctor::finding::{Check, Host, Seen};
 use crate::doctor::placement_seen::{Answers, PlacementSeen};
 
-/// The microversion a reshape needs.
-const NEEDED: (u32, u32) = (1, 30);
+/// N of the microversion 1.N that a reshape needs.
+const NEEDED: u16 = 30;
 /// Tokens and logs suffer from more.
 const SKEW: Duration = Duration::from_secs(30);
 
@@ -84,13 +84,10 @@ fn reachable(host: &Host<'_>) -> Seen {
 }
 
 fn version(host: &Host<'_>) -> Seen {
-    answers(host, |answers| match answers.max_version {
-        Some(max) if max >= NEEDED => Seen::good(format!("max_version {}.{}", max.0, max.1)),
-        Some(max) => Seen::bad(
-            format!(
-                "max_version {}.{}, {}.{} is needed",
-                max.0, max.1, NEEDED.0, NEEDED.1
-            ),
+    answers(host, |answers| match answers.highest_minor {
+        Some(minor) if minor >= NEEDED => Seen::good(format!("max_version 1.{minor}")),
+        Some(minor) => Seen::bad(
+            format!("max_version 1.{minor}, 1.{NEEDED} is needed"),
             "upgrade Placement to Rocky or later",
         ),
         None => Seen::bad(
@@ -102,17 +99,17 @@ fn version(host: &Host<'_>) -> Seen {
 
 fn read(host: &Host<'_>) -> Seen {
     answers(host, |answers| match answers.read_status {
-        200..=299 => Seen::good(format!("GET /resource_providers: {}", answers.read_status)),
+        200..=299 => Seen::good(format!("GET /resource_classes: {}", answers.read_status)),
         401 => Seen::bad(
-            "GET /resource_providers: 401",
+            "GET /resource_classes: 401",
             "correct user and secret in [placement]",
         ),
         403 => Seen::bad(
-            "GET /resource_providers: 403",
+            "GET /resource_classes: 403",
             "openstack role add --user USER --project PROJECT service (and admin, before Placement 2023.2)",
         ),
         status => Seen::bad(
-            format!("GET /resource_providers: {status}"),
+            format!("GET /resource_classes: {status}"),
             "look into Placement's log",
         ),
     })

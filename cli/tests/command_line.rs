@@ -1,0 +1,281 @@
+//! The program as scripts meet it: output, exit codes, words on standard error.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+use std::fs;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// Runs the program with an environment of its own.
+fn berth(arguments: &[&str]) -> Output {
+    berth_with(arguments, &[])
+}
+
+fn berth_with(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(arguments)
+        .env_clear()
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+/// A configuration file of this text.
+fn file(text: &str) -> (TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("berth.toml");
+    fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (directory, path)
+}
+
+#[test]
+fn help_and_version_end_with_0_and_show_examples() {
+    let help = berth(&["--help"]);
+    assert_eq!(code(&help), 0);
+    assert!(out(&help).contains("berth config check") && out(&help).contains("Exit codes"));
+    assert_eq!(
+        out(&berth(&["--version"])),
+        concat!("berth ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+}
+
+#[test]
+fn usage_errors_end_with_64_and_name_the_nearest_word() {
+    for (arguments, expected) in [
+        (&["confgi", "check"][..], "config"),
+        (&["config", "chekc"][..], "check"),
+        (&["config", "show", "--orign"][..], "--origin"),
+        (&["doctor", "-f", "jsno"][..], "json"),
+        (&["completion", "bsh"][..], "bash"),
+        (&["config", "show", "-c", "colour"][..], "option, value"),
+        (&["--log-level", "loud", "config", "check"][..], "debug"),
+        (&[][..], "Usage"),
+        (&["man"][..], "--dir"),
+    ] {
+        let output = berth(arguments);
+        assert_eq!(code(&output), 64, "{arguments:?}: {}", err(&output));
+        assert!(
+            err(&output).contains(expected),
+            "{arguments:?}: {}",
+            err(&output)
+        );
+        assert_eq!(out(&output), "");
+    }
+}
+
+#[test]
+fn a_refused_configuration_ends_with_78_and_every_error_on_standard_error() {
+    let (_directory, path) = file("hots = 1\n[compute]\ncpu_shared_set = \"x\"\n");
+    for subcommand in ["check", "show", "diff"] {
+        let output = berth(&["config", subcommand, "--config", &path]);
+        assert_eq!(code(&output), 78);
+        let said = err(&output);
+        assert!(
+            said.starts_with("berth: [BERTH-E0102] the configuration is refused, 2 errors:\n"),
+            "{said}"
+        );
+        assert!(
+            said.contains("berth.toml:1:1: hots:")
+                && said.contains("berth.toml:3:18: compute.cpu_shared_set:")
+        );
+        assert!(said.contains("mend: "));
+        assert_eq!(out(&output), "");
+    }
+}
+
+#[test]
+fn a_good_configuration_is_said_to_be_good() {
+    let (_directory, path) = file("host = \"a\"\n");
+    let output = berth(&["config", "check", "--config", &path]);
+    assert_eq!(
+        (code(&output), out(&output).as_str()),
+        (0, "the configuration is good: 1 options set, 0 warnings\n")
+    );
+}
+
+#[test]
+fn warnings_are_refused_only_when_asked() {
+    let (_directory, path) = file("[mdev_a]\nmax_instances = 1\n");
+    let output = berth(&["config", "check", "--config", &path]);
+    assert_eq!(code(&output), 0);
+    assert!(out(&output).contains("warning: ") && out(&output).contains("1 warnings"));
+    assert_eq!(
+        code(&berth(&[
+            "config",
+            "check",
+            "--deny-warnings",
+            "--config",
+            &path
+        ])),
+        78
+    );
+}
+
+#[test]
+fn files_named_must_be_on_this_host_unless_offline() {
+    let (directory, path) =
+        file("compute_driver = \"fake\"\n[fake]\nmachine = \"/nowhere/machine.toml\"\n");
+    let output = berth(&["config", "check", "--config", &path]);
+    assert_eq!(code(&output), 78);
+    assert!(
+        err(&output)
+            .contains("berth.toml:3:11: fake.machine: \"/nowhere/machine.toml\" cannot be read"),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(
+        code(&berth(&["config", "check", "--offline", "--config", &path])),
+        0
+    );
+    drop(directory);
+}
+
+#[test]
+fn show_masks_secrets_in_every_format() {
+    let text = "[placement]\nauth_type = \"admin_token\"\ntoken = \"hunter2\"\nendpoint_override = \"http://127.0.0.1\"\n";
+    let (_directory, path) = file(text);
+    for format in ["table", "json", "yaml", "csv", "value"] {
+        let output = berth(&[
+            "config", "show", "--origin", "-f", format, "--config", &path,
+        ]);
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        assert!(
+            out(&output).contains("***") && !out(&output).contains("hunter2"),
+            "{format}"
+        );
+        assert!(out(&output).contains("berth.toml:3:9"), "{format}");
+    }
+}
+
+#[test]
+fn show_prints_what_scripts_ask_for() {
+    let (_directory, path) = file("host = \"a\"\n");
+    let environment = [("BERTH__RESERVED_HOST_CPUS", "2")];
+    let arguments = [
+        "config", "show", "--set", "--origin", "-f", "csv", "--config", &path,
+    ];
+    let output = berth_with(&arguments, &environment);
+    let expected = format!(
+        "option,value,origin\nhost,a,{path}:1:8\nreserved_host_cpus,2,variable BERTH__RESERVED_HOST_CPUS\n"
+    );
+    assert_eq!(out(&output), expected);
+    let output = berth_with(
+        &[
+            "config", "show", "--set", "-f", "value", "-c", "value", "--config", &path,
+        ],
+        &environment,
+    );
+    assert_eq!(out(&output), "a\n2\n");
+}
+
+#[test]
+fn diff_without_an_agent_ends_with_69() {
+    let (directory, path) = file("");
+    let socket = directory.path().join("agent.sock");
+    let output = berth(&[
+        "config",
+        "diff",
+        "--config",
+        &path,
+        "--socket",
+        socket.to_str().unwrap(),
+    ]);
+    assert_eq!(code(&output), 69);
+    assert!(
+        err(&output).contains("agent.sock") && err(&output).contains("BERTH-E0201"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn doctor_tells_a_refused_configuration_as_a_finding() {
+    let (_directory, path) = file("hots = 1\n");
+    let output = berth(&["doctor", "--offline", "-f", "json", "--config", &path]);
+    assert_eq!(code(&output), 78);
+    let document: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(document["api"], "berth/1");
+    let first = &document["items"][0];
+    assert_eq!(
+        (first["check"].as_str(), first["status"].as_str()),
+        (Some("config-valid"), Some("failure"))
+    );
+    assert!(document["items"].as_array().unwrap().len() >= 30);
+}
+
+#[test]
+fn completions_and_manual_pages_are_written() {
+    for (shell, expected) in [
+        ("bash", "complete -F"),
+        ("zsh", "#compdef berth"),
+        ("fish", "complete -c berth"),
+    ] {
+        let output = berth(&["completion", shell]);
+        assert_eq!(code(&output), 0);
+        assert!(out(&output).contains(expected), "{shell}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let pages = directory.path().join("man1");
+    assert_eq!(code(&berth(&["man", "--dir", pages.to_str().unwrap()])), 0);
+    for page in [
+        "berth.1",
+        "berth-config.1",
+        "berth-config-check.1",
+        "berth-doctor.1",
+    ] {
+        assert!(
+            fs::read_to_string(pages.join(page))
+                .unwrap()
+                .contains("berth"),
+            "{page}"
+        );
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_ends_with_74() {
+    let status = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(["completion", "bash"])
+        .stdout(fs::File::options().write(true).open("/dev/full").unwrap())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(74));
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_berth"))
+        .args(["completion", "bash"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn no_subcommand_is_forced_by_a_blanket_option() {
+    fn walk(command: &clap::Command) {
+        for argument in command.get_arguments() {
+            assert_ne!(argument.get_long(), Some("force"), "{}", command.get_name());
+        }
+        command.get_subcommands().for_each(walk);
+    }
+    walk(&<berth_cli::arguments::Cli as clap::CommandFactory>::command());
+}

@@ -1,0 +1,99 @@
+//! A private libvirtd with its QEMU driver, started over `packaging/scripts/libvirtd.sh`.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use virt::connect::Connect;
+
+/// The first start on a machine learns about QEMU, which takes ten quiet seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// libvirtd, under one directory for its whole life, however often it is started.
+pub(crate) struct Daemon {
+    directory: TempDir,
+    process: Option<Child>,
+}
+
+impl Daemon {
+    pub(crate) fn start() -> Self {
+        let mut daemon = Self {
+            directory: tempfile::tempdir().expect("a directory for libvirtd"),
+            process: None,
+        };
+        daemon.start_again();
+        daemon
+    }
+
+    pub(crate) fn start_again(&mut self) {
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/scripts/libvirtd.sh");
+        let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("libvirt-cache");
+        let log = self.directory.path().join("out");
+        let output = || Stdio::from(File::create(&log).expect("a log for libvirtd"));
+        let process = Command::new(script)
+            .arg(self.directory.path())
+            .arg(cache)
+            .stdin(Stdio::null())
+            .stdout(output())
+            .stderr(output())
+            .spawn()
+            .expect("the script that runs libvirtd starts");
+        self.process = Some(process);
+        let deadline = Instant::now() + PATIENCE;
+        while Connect::open(Some(&self.uri())).is_err() {
+            let process = self.process.as_mut().expect("it was just started");
+            let ended = process.try_wait().expect("one's own child can be asked");
+            let said = || std::fs::read_to_string(&log).unwrap_or_default();
+            assert!(ended.is_none(), "libvirtd ended: {}", said());
+            assert!(Instant::now() < deadline, "libvirtd is not up: {}", said());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        let socket = self.directory.path().join("sock/libvirt-sock");
+        format!("qemu+unix:///system?socket={}", socket.display())
+    }
+
+    /// SIGKILL, and its end awaited.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// SIGSTOP or SIGCONT.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let process = self.process.as_ref().expect("libvirtd runs");
+        let number = i32::try_from(process.id()).expect("process numbers are small");
+        kill(Pid::from_raw(number), signal).expect("one's own child can be signalled");
+    }
+}
+
+impl Drop for Daemon {
+    /// Guests outlive libvirtd; those that a failed test left are ended too.
+    fn drop(&mut self) {
+        self.kill();
+        let Ok(files) = std::fs::read_dir(self.directory.path().join("run/qemu")) else {
+            return;
+        };
+        for path in files.flatten().map(|file| file.path()) {
+            let number = std::fs::read_to_string(&path).ok();
+            let number = number.and_then(|text| text.trim().parse::<i32>().ok());
+            let is_guest = |number: &i32| {
+                std::fs::read_to_string(format!("/proc/{number}/comm"))
+                    .is_ok_and(|name| name.starts_with("qemu"))
+            };
+            if let Some(number) = number.filter(is_guest) {
+                let _ = kill(Pid::from_raw(number), Signal::SIGKILL);
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The driver against the real libvirtd with its QEMU driver: what it sees, and what it does when libvirtd goes away.
+
+mod daemon;
+
+use std::time::Duration;
+
+use berth_libvirt::{DiskPlacement, LibvirtDriver, LibvirtOptions};
+use berth_virt::{HostEvent, HostEvents, NodeView, ObserveError, PowerState, VirtDriver as _};
+use daemon::Daemon;
+use nix::sys::signal::Signal;
+use uuid::Uuid;
+use virt::connect::Connect;
+use virt::domain::Domain;
+
+/// For what must happen; never reached by a test that passes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn driver(daemon: &Daemon) -> LibvirtDriver {
+    LibvirtDriver::new(options(daemon))
+}
+
+fn options(daemon: &Daemon) -> LibvirtOptions {
+    let mut options = LibvirtOptions::new(&daemon.uri());
+    options.disk = DiskPlacement::Local("/".into());
+    options
+}
+
+async fn node(driver: &LibvirtDriver) -> NodeView {
+    let view = driver.observe().await.expect("libvirtd runs");
+    view.nodes.into_values().next().expect("one node")
+}
+
+/// Waits until the stream brings this event; others may come before it.
+async fn until(events: &mut HostEvents, wanted: HostEvent) {
+    let waiting = async {
+        loop {
+            let next = std::future::poll_fn(|context| events.as_mut().poll_next(context)).await;
+            if next.expect("the driver lives") == wanted {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .expect("the event comes");
+}
+
+fn loaded() {
+    berth_libvirt::symbols::load().expect("libvirt0 is installed where this is built");
+    // Else libvirt prints each failed try to reach a daemon that is still starting.
+    virt::error::clear_error_callback();
+}
+
+/// A guest of firmware alone, emulated, so that it starts anywhere.
+fn start_guest(connect: &Connect, uuid: Uuid) -> Domain {
+    let document = format!(
+        "<domain type='qemu'><name>seen</name><uuid>{uuid}</uuid><memory unit='MiB'>64</memory><vcpu>1</vcpu>\
+         <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features><devices/></domain>"
+    );
+    connect
+        .create_domain_xml(&document, 0)
+        .expect("the guest starts")
+}
+
+#[tokio::test]
+async fn a_real_host_is_observed() {
+    loaded();
+    let daemon = Daemon::start();
+    let driver = driver(&daemon);
+    let view = driver.observe().await.expect("libvirtd runs");
+    assert_eq!(view.hypervisor.kind, "QEMU");
+    let seen = node(&driver).await;
+    assert!(!seen.cpus.online.is_empty());
+    assert!(seen.memory_mib > 0);
+    assert!(!seen.cells.is_empty());
+    let traits: Vec<&str> = seen.traits.iter().map(|one| one.as_str()).collect();
+    for expected in [
+        "HW_ARCH_X86_64",
+        "HW_CPU_X86_SSE2",
+        "COMPUTE_STORAGE_BUS_VIRTIO",
+        "COMPUTE_GRAPHICS_MODEL_VGA",
+    ] {
+        assert!(traits.contains(&expected), "{expected} in {traits:?}");
+    }
+    assert!(seen.guests.is_empty());
+}
+
+#[tokio::test]
+async fn a_guest_that_starts_and_ends_is_an_event_and_is_seen() {
+    loaded();
+    let daemon = Daemon::start();
+    let driver = driver(&daemon);
+    let mut events = driver.watch();
+    node(&driver).await;
+    let uuid = Uuid::from_u128(0x5ee0_0000_0000_4000_8000_0000_0000_0001);
+    let connect = Connect::open(Some(&daemon.uri())).expect("libvirtd runs");
+    let guest = start_guest(&connect, uuid);
+    until(&mut events, HostEvent::Guests).await;
+    let seen = node(&driver).await;
+    let of_guest = &seen.guests[&uuid.into()];
+    assert_eq!(of_guest.power, PowerState::Running);
+    assert_eq!((of_guest.vcpus, of_guest.memory_mib), (1, 64));
+    guest.destroy().expect("the guest ends");
+    until(&mut events, HostEvent::Guests).await;
+    while node(&driver).await.guests.contains_key(&uuid.into()) {
+        until(&mut events, HostEvent::Guests).await;
+    }
+}
+
+#[tokio::test]
+async fn a_libvirtd_that_is_killed_is_an_error_and_is_found_again_when_it_is_back() {
+    loaded();
+    let mut daemon = Daemon::start();
+    let driver = driver(&daemon);
+    let mut events = driver.watch();
+    let before = node(&driver).await;
+    daemon.kill();
+    until(&mut events, HostEvent::Unknown).await;
+    let error = driver.observe().await.expect_err("libvirtd was killed");
+    assert!(
+        matches!(error, ObserveError::Unreachable { .. }),
+        "{error:?}"
+    );
+    daemon.start_again();
+    // The driver looks for it by itself, and says so when it found it.
+    until(&mut events, HostEvent::Unknown).await;
+    assert_eq!(node(&driver).await, before);
+    // Its events are registered anew.
+    let connect = Connect::open(Some(&daemon.uri())).expect("libvirtd runs");
+    let guest = start_guest(&connect, Uuid::from_u128(2));
+    until(&mut events, HostEvent::Guests).await;
+    guest.destroy().expect("the guest ends");
+}
+
+#[tokio::test]
+async fn a_libvirtd_that_hangs_is_an_error_within_the_limit_and_is_well_afterwards() {
+    loaded();
+    let daemon = Daemon::start();
+    let patient = driver(&daemon);
+    let before = node(&patient).await;
+    let mut hasty = options(&daemon);
+    hasty.call_timeout = Duration::from_millis(300);
+    let hasty = LibvirtDriver::new(hasty);
+    daemon.signal(Signal::SIGSTOP);
+    for _ in 0..6 {
+        // At first each look leaves a thread behind, later none is left to spare.
+        let error = hasty.observe().await.expect_err("libvirtd hangs");
+        assert!(
+            matches!(
+                error,
+                ObserveError::TimedOut { .. } | ObserveError::Unreachable { .. }
+            ),
+            "{error:?}"
+        );
+    }
+    daemon.signal(Signal::SIGCONT);
+    assert_eq!(node(&patient).await, before);
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{ConsumerUuid, Generation, ProviderUuid, ResourceClass};
+use crate::{ConsumerUuid, Generation, ProviderUuid, ResourceClass, Usages};
 
 /// One consumer's amount of one class on one provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +55,11 @@ impl Allocations {
         self.consumers.get(consumer)
     }
 
+    /// One consumer's, to be changed.
+    pub(crate) fn of_mut(&mut self, consumer: &ConsumerUuid) -> Option<&mut ConsumerAllocations> {
+        self.consumers.get_mut(consumer)
+    }
+
     /// Consumers in the order of their UUIDs.
     pub fn consumers(&self) -> impl Iterator<Item = (&ConsumerUuid, &ConsumerAllocations)> {
         self.consumers.iter()
@@ -88,11 +93,12 @@ impl Allocations {
 
     /// The sum of all amounts by provider and class.
     #[must_use]
-    pub fn usages(&self) -> BTreeMap<(ProviderUuid, ResourceClass), u64> {
-        let mut usages = BTreeMap::new();
+    pub fn usages(&self) -> Usages {
+        let mut usages = Usages::new();
         for held in self.consumers.values() {
             for (place, amount) in &held.resources {
-                *usages.entry(place.clone()).or_insert(0) += amount;
+                let sum = usages.entry(place.clone()).or_insert(0);
+                *sum = sum.saturating_add(*amount);
             }
         }
         usages

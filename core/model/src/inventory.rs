@@ -115,12 +115,22 @@ impl Inventory {
     }
 
     /// Inventory that just holds `used` units which have no new home: all of it reserved, so nobody can claim more.
+    /// `max_unit` above the total marks it ([`Inventory::is_held`]), and lets each consumer keep whatever it has.
     ///
     /// # Errors
-    /// `used` is 0 or above 2^31 - 1.
+    /// `used` is 0 or above 2^31 - 2.
     pub fn holding(used: u64) -> Result<Self, InventoryError> {
-        Self::of(used).map(|inventory| Self {
+        let inventory = Self::of(used)?;
+        if inventory.total == MAX_INT {
+            return Err(InventoryError::Range {
+                field: "total",
+                value: i64::from(inventory.total),
+                range: "1 to 2147483646",
+            });
+        }
+        Ok(Self {
             reserved: inventory.total,
+            max_unit: MAX_INT,
             ..inventory
         })
     }
@@ -170,10 +180,20 @@ impl Inventory {
         capacity
     }
 
-    /// Whether all of it is reserved: nothing can be claimed, what is in use stays.
+    /// Whether it only holds units that have no home: all of it is reserved, and `max_unit` is above the total. (An
+    /// operator who reserves everything leaves `max_unit` as the driver reported it, which is never above the total: that
+    /// reservation is kept, a hold is not.)
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.total == self.reserved
+        self.total == self.reserved && self.max_unit > self.total
+    }
+
+    /// Whether one consumer may have this amount (min_unit, max_unit and step_size; Placement judges each consumer's sum).
+    #[must_use]
+    pub fn takes_at_once(&self, amount: u64) -> bool {
+        amount >= u64::from(self.min_unit)
+            && amount <= u64::from(self.max_unit)
+            && amount.is_multiple_of(u64::from(self.step_size.max(1)))
     }
 }
 
@@ -186,7 +206,10 @@ impl fmt::Display for Inventory {
         if self.allocation_ratio != AllocationRatio::ONE {
             write!(f, " ratio {}", self.allocation_ratio)?;
         }
-        if (self.min_unit, self.step_size) != (1, 1) || self.max_unit != self.total {
+        let plain = (self.min_unit, self.step_size) == (1, 1) && self.max_unit == self.total;
+        if self.is_held() {
+            f.write_str(" held")?;
+        } else if !plain {
             write!(
                 f,
                 " units {}..{} step {}",
@@ -224,6 +247,8 @@ mod tests {
         assert!(Inventory::of(0).is_err());
         assert!(Inventory::of(1 << 31).is_err());
         assert_eq!(Inventory::of((1 << 31) - 1).unwrap().total, MAX_INT);
+        assert!(Inventory::holding(0).is_err());
+        assert!(Inventory::holding((1 << 31) - 1).is_err());
     }
 
     #[test]
@@ -232,5 +257,48 @@ mod tests {
         assert_eq!(Inventory::of(4).unwrap().keeping(Some(&set)).reserved, 2);
         let held = Inventory::holding(8).unwrap();
         assert_eq!(Inventory::of(4).unwrap().keeping(Some(&held)).reserved, 0);
+    }
+
+    #[test]
+    fn an_operator_may_reserve_everything_without_that_being_a_hold() {
+        let closed = Inventory::of(8).unwrap().reserving(8);
+        assert!(!closed.is_held() && Inventory::holding(8).unwrap().is_held());
+        assert_eq!(Inventory::of(8).unwrap().keeping(Some(&closed)), closed);
+        let shrunk = Inventory::of(4).unwrap().keeping(Some(&closed));
+        assert_eq!((shrunk.reserved, shrunk.is_held()), (4, false));
+    }
+
+    #[test]
+    fn an_amount_must_fit_the_units() {
+        let pairs = Inventory {
+            min_unit: 2,
+            max_unit: 6,
+            step_size: 2,
+            ..Inventory::of(8).unwrap()
+        };
+        let taken: Vec<u64> = (0..10).filter(|n| pairs.takes_at_once(*n)).collect();
+        assert_eq!(taken, [2, 4, 6]);
+        assert!(Inventory::holding(3).unwrap().takes_at_once(3));
+    }
+
+    #[test]
+    fn the_text_names_only_what_is_unusual() {
+        let ratio = AllocationRatio::new(4.0).unwrap();
+        let odd = Inventory {
+            step_size: 2,
+            ..Inventory::of(8).unwrap()
+        };
+        for (inventory, text) in [
+            (Inventory::of(8).unwrap(), "8"),
+            (
+                Inventory::of(8).unwrap().reserving(1).with_ratio(ratio),
+                "8 reserved 1 ratio 4.0",
+            ),
+            (Inventory::of(8).unwrap().reserving(8), "8 reserved 8"),
+            (Inventory::holding(2).unwrap(), "2 reserved 2 held"),
+            (odd, "8 units 1..8 step 2"),
+        ] {
+            assert_eq!(inventory.to_string(), text);
+        }
     }
 }

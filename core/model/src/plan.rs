@@ -121,19 +121,25 @@ pub fn plan(current: &ProviderTree, desired: Desired, usages: &Usages) -> Plan {
 
 /// The moves whose inventory is there and not merely held.
 fn open_moves(current: &ProviderTree, desired: &Desired) -> Vec<Move> {
-    let mut moves: Vec<_> = desired
+    moves_where(current, desired, |inventory| !inventory.is_held())
+}
+
+/// The moves whose inventory is there and answers the question with yes; in order, each once.
+pub(crate) fn moves_where(
+    current: &ProviderTree,
+    desired: &Desired,
+    question: impl Fn(&Inventory) -> bool,
+) -> Vec<Move> {
+    let moves: BTreeSet<_> = desired
         .moves
         .iter()
         .filter(|m| {
             current
                 .inventory(m.provider, &m.class)
-                .is_some_and(|i| !i.is_held())
+                .is_some_and(&question)
         })
-        .cloned()
         .collect();
-    moves.sort();
-    moves.dedup();
-    moves
+    moves.into_iter().cloned().collect()
 }
 
 /// Whether units could stay behind: the inventory goes, or it is held already and what is wanted has less room.
@@ -165,16 +171,13 @@ pub(crate) fn hold_what_is_in_use(
                 continue;
             }
             let place = (provider.uuid(), class.clone());
-            let used = usages
-                .get(&place)
-                .copied()
-                .unwrap_or(u64::from(inventory.total));
+            let all = u64::from(inventory.total).max(inventory.capacity());
+            let used = usages.get(&place).copied().unwrap_or(all);
             if used == 0 || wanted.is_some_and(|wanted| used <= wanted.capacity()) {
                 continue;
             }
-            let Ok(holding) = Inventory::holding(used) else {
-                continue;
-            };
+            // More than a hold can say stays as it is: Placement would refuse to drop it.
+            let holding = Inventory::holding(used).unwrap_or_else(|_| inventory.clone());
             keep_provider(current, &mut desired, provider);
             if let Some(kept) = desired.get_mut(provider.uuid()) {
                 kept.inventories.insert(class.clone(), holding);
@@ -190,7 +193,7 @@ pub(crate) fn hold_what_is_in_use(
     (desired, held)
 }
 
-/// Puts a provider that was to go back into the tree, without inventory, under the parent it has.
+/// Puts a provider that was to go back into the tree under the parent it has; without inventory if that is ours to say.
 fn keep_provider(current: &ProviderTree, desired: &mut ProviderTree, provider: &Provider) {
     if desired.get(provider.uuid()).is_some() {
         return;
@@ -199,7 +202,9 @@ fn keep_provider(current: &ProviderTree, desired: &mut ProviderTree, provider: &
         keep_provider(current, desired, parent);
     }
     let mut kept = provider.clone();
-    kept.inventories.clear();
+    if current.is_ours(provider.uuid()) {
+        kept.inventories.clear();
+    }
     // The parent stands by now, and a name another provider took keeps this one out: Placement then refuses the
     // removal, and the next pass sees it again.
     let _ = desired.insert(kept);

@@ -51,6 +51,15 @@ impl Provider {
         }
     }
 
+    /// The same as a root: a sharing provider that is a child in its own tree stands alone in others.
+    #[must_use]
+    pub fn without_parent(self) -> Self {
+        Self {
+            parent: None,
+            ..self
+        }
+    }
+
     /// Its UUID.
     #[must_use]
     pub fn uuid(&self) -> ProviderUuid {
@@ -88,6 +97,12 @@ pub enum TreeError {
     SameName {
         /// The name.
         name: ProviderName,
+    },
+    /// No provider has this UUID.
+    #[error("no provider of the tree has UUID {uuid}")]
+    Unknown {
+        /// The UUID.
+        uuid: ProviderUuid,
     },
     /// The own root is not among the providers.
     #[error("the tree's root {uuid} is not among its providers")]
@@ -209,8 +224,23 @@ impl ProviderTree {
                 uuid,
                 parent,
             }),
-            None => Err(TreeError::NoRoot { uuid }),
+            None => Err(TreeError::Unknown { uuid }),
         }
+    }
+
+    /// That no two providers share a name: [`ProviderTree::get_mut`] may have given one away twice.
+    ///
+    /// # Errors
+    /// Two do.
+    pub(crate) fn with_unique_names(self) -> Result<Self, TreeError> {
+        let mut names = BTreeSet::new();
+        for provider in self.providers.values() {
+            if !names.insert(&provider.name) {
+                let name = provider.name.clone();
+                return Err(TreeError::SameName { name });
+            }
+        }
+        Ok(self)
     }
 
     /// Takes a provider and all below it out of the tree; the own root stays.
@@ -444,6 +474,11 @@ mod tests {
         tree.insert(Provider::child(uuid(3), name("c"), uuid(2)))
             .unwrap();
         assert!(tree.place_under(uuid(2), uuid(3)).is_err());
+        assert!(tree.place_under(uuid(1), uuid(3)).is_err());
+        assert_eq!(
+            tree.place_under(uuid(8), uuid(1)),
+            Err(TreeError::Unknown { uuid: uuid(8) })
+        );
         tree.place_under(uuid(3), uuid(1)).unwrap();
         assert_eq!(tree.children(uuid(1)).len(), 2);
     }

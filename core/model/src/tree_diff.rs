@@ -103,7 +103,7 @@ impl TreeDiff {
     /// The tree after the change. Generations stay as they were: only Placement's answers move them.
     ///
     /// # Errors
-    /// The difference does not fit this tree: a new provider's parent is not there, or its name is taken.
+    /// The difference does not fit this tree: a provider or a new provider's parent is not there, or a name is taken.
     pub fn apply(&self, tree: &ProviderTree) -> Result<ProviderTree, TreeError> {
         let mut tree = tree.clone();
         for provider in &self.created {
@@ -113,7 +113,7 @@ impl TreeDiff {
         }
         for change in &self.changed {
             let Some(provider) = tree.get_mut(change.uuid) else {
-                continue;
+                return Err(TreeError::Unknown { uuid: change.uuid });
             };
             if let Some(name) = &change.renamed {
                 provider.name = name.clone();
@@ -137,12 +137,13 @@ impl TreeDiff {
         for (uuid, _) in &self.removed {
             tree.remove(*uuid);
         }
-        Ok(tree)
+        tree.with_unique_names()
     }
 }
 
 /// What must happen so that `current` becomes `desired`. Children that are not the compute service's to write
-/// ([`ProviderTree::is_ours`]) and sharing providers are left alone where `desired` does not have them.
+/// ([`ProviderTree::is_ours`]) and sharing providers are left alone where `desired` does not have them; a provider that
+/// must stay because such a child is below it loses its inventory instead.
 #[must_use]
 pub fn diff(current: &ProviderTree, desired: &ProviderTree) -> TreeDiff {
     let created = desired
@@ -157,24 +158,42 @@ pub fn diff(current: &ProviderTree, desired: &ProviderTree) -> TreeDiff {
         .filter_map(|to| current.get(to.uuid()).map(|from| change(from, to)))
         .filter(|change| !change.is_empty())
         .collect();
-    let kept_below = |uuid| {
-        current
-            .subtree(uuid)
-            .iter()
-            .any(|below| desired.get(below.uuid()).is_some() || !current.is_ours(below.uuid()))
-    };
-    let mut removed: Vec<_> = current
-        .own()
-        .into_iter()
-        .filter(|provider| desired.get(provider.uuid()).is_none())
-        .filter(|provider| current.is_ours(provider.uuid()) && !kept_below(provider.uuid()))
-        .map(|provider| (provider.uuid(), provider.name.clone()))
-        .collect();
-    removed.reverse();
-    TreeDiff {
+    let mut diff = TreeDiff {
         created,
         changed,
-        removed,
+        removed: Vec::new(),
+    };
+    diff.remove_what_is_left(current, desired);
+    diff
+}
+
+impl TreeDiff {
+    /// What `current` has of ours and `desired` has not. Judged after the placings: what moves out from under a provider
+    /// does not keep it.
+    fn remove_what_is_left(&mut self, current: &ProviderTree, desired: &ProviderTree) {
+        let gone = |provider: &&Provider| {
+            current.is_ours(provider.uuid()) && desired.get(provider.uuid()).is_none()
+        };
+        let mut gone: Vec<_> = current.own().into_iter().filter(gone).collect();
+        if gone.is_empty() {
+            return;
+        }
+        gone.reverse();
+        let placed = self.apply(current);
+        let placed = placed.as_ref().unwrap_or(current);
+        for provider in gone {
+            let below = placed.subtree(provider.uuid());
+            let stays = below
+                .iter()
+                .any(|below| desired.get(below.uuid()).is_some() || !current.is_ours(below.uuid()));
+            if !stays {
+                self.removed.push((provider.uuid(), provider.name.clone()));
+            } else if !provider.inventories.is_empty() {
+                let mut emptied = provider.clone();
+                emptied.inventories.clear();
+                self.changed.push(change(provider, &emptied));
+            }
+        }
     }
 }
 

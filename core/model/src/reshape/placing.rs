@@ -1,12 +1,16 @@
-//! Gives every allocation on moved inventory its home: first those that say exactly where, then those that take any of
-//! several; consumers in the order of their UUIDs, so that the outcome does not depend on how they were read.
+//! Gives every allocation on moved inventory its home. The outcome does not depend on how the allocations were read:
+//! consumers come in the order of their UUIDs, those whose homes are exact before those that take any of several, and what
+//! fits whole before what fits in part.
+//!
+//! Room is counted carefully: units take room where they are until they have moved, so a place is never promised to an
+//! arrival while those who should leave it may yet have to stay. What waits for others to leave is tried again as long
+//! as anything moves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Home, HomelessReason, Homes, MovedUnits, PendingReshape, ReshapeRefused};
 use crate::{
-    Allocation, Allocations, ConsumerUuid, Inventory, Move, ProviderTree, ProviderUuid,
-    ResourceClass, Usages,
+    Allocation, Allocations, ConsumerUuid, Inventory, Move, ProviderUuid, ResourceClass, Usages,
 };
 
 /// The allocations afterwards, and the account of it.
@@ -16,139 +20,299 @@ pub(super) struct Placed {
     pub(super) homeless: Vec<(Allocation, HomelessReason)>,
 }
 
-/// Room left on the desired tree, by provider and class.
-struct Room<'a> {
-    tree: &'a ProviderTree,
-    used: Usages,
-}
-
-impl Room<'_> {
-    /// How many of `amount` units fit.
-    fn fitting(&self, provider: ProviderUuid, class: &ResourceClass, amount: u64) -> u64 {
-        let capacity = self
-            .tree
-            .inventory(provider, class)
-            .map_or(0, Inventory::capacity);
-        let used = self
-            .used
-            .get(&(provider, class.clone()))
-            .copied()
-            .unwrap_or(0);
-        capacity.saturating_sub(used).min(amount)
-    }
-
-    fn take(&mut self, provider: ProviderUuid, class: &ResourceClass, amount: u64) {
-        *self.used.entry((provider, class.clone())).or_insert(0) += amount;
-    }
-
-    /// Whether one allocation of this size is taken at all.
-    fn takes_at_once(&self, provider: ProviderUuid, class: &ResourceClass, amount: u64) -> bool {
-        self.tree
-            .inventory(provider, class)
-            .is_some_and(|inventory| {
-                amount >= u64::from(inventory.min_unit)
-                    && amount <= u64::from(inventory.max_unit)
-                    && amount.is_multiple_of(u64::from(inventory.step_size.max(1)))
-            })
-    }
-}
-
 struct Placing<'a> {
     pending: &'a PendingReshape,
-    room: Room<'a>,
+    /// Units by place, as things stand.
+    used: Usages,
     placed: Placed,
 }
 
+/// Units of one allocation and the one home they go to.
+struct Exact {
+    allocation: Allocation,
+    home: Home,
+}
+
 /// One consumer's allocations that go together to any of several providers.
-type Together = Vec<(Allocation, ResourceClass, Vec<ProviderUuid>)>;
+#[derive(Default)]
+struct Together {
+    members: Vec<(Allocation, ResourceClass)>,
+    /// Those all members name, in the first one's order.
+    choices: Vec<ProviderUuid>,
+}
 
 pub(super) fn place(
     pending: &PendingReshape,
     allocations: &Allocations,
     homes: impl Fn(&Allocation, &Allocations) -> Homes,
 ) -> Result<Placed, ReshapeRefused> {
-    let moves: BTreeMap<(ProviderUuid, ResourceClass), &Move> = pending
-        .desired()
+    let moves: BTreeMap<(ProviderUuid, &ResourceClass), &Move> = pending
+        .desired
         .moves
         .iter()
-        .map(|m| ((m.provider, m.class.clone()), m))
+        .map(|m| ((m.provider, &m.class), m))
         .collect();
-    let mut used = allocations.usages();
-    used.retain(|place, _| !moves.contains_key(place));
-    let mut placing = Placing {
-        pending,
-        room: Room {
-            tree: &pending.desired().tree,
-            used,
-        },
-        placed: Placed {
-            after: allocations.clone(),
-            moved: Vec::new(),
-            homeless: Vec::new(),
-        },
-    };
-    let mut together: BTreeMap<ConsumerUuid, Together> = BTreeMap::new();
+    let mut placing = Placing::new(pending, allocations);
     let mut exact = Vec::new();
+    let mut together: BTreeMap<ConsumerUuid, Together> = BTreeMap::new();
     for allocation in allocations.iter() {
-        let Some(m) = moves.get(&(allocation.provider, allocation.class.clone())) else {
+        let Some(m) = moves.get(&(allocation.provider, &allocation.class)) else {
             continue;
         };
         match homes(&allocation, allocations) {
-            Homes::At { homes, rest } => exact.push((allocation, *m, homes, rest)),
-            Homes::AnyOf { class, providers } => {
-                placing.check_class(&allocation, m, &class)?;
-                let entry = (allocation.clone(), class, providers);
-                together.entry(allocation.consumer).or_default().push(entry);
+            Homes::At { homes, rest } => {
+                exact.extend(placing.wishes(&allocation, m, homes, rest)?);
             }
-            Homes::Nowhere(reason) => placing.stay(&allocation, allocation.amount, Some(reason)),
+            Homes::AnyOf { class, providers } => {
+                for provider in &providers {
+                    placing.check_home(&allocation, m, *provider, &class)?;
+                }
+                let group = together.entry(allocation.consumer).or_default();
+                group.join(allocation, class, providers);
+            }
+            Homes::Nowhere(reason) => placing.stay(&allocation, allocation.amount, reason),
         }
     }
-    for (allocation, m, homes, rest) in exact {
-        placing.place_exactly(&allocation, m, homes, rest)?;
+    let left = until_nothing_moves(exact, |wish| placing.move_whole(wish));
+    for wish in left {
+        placing.move_what_fits(wish);
     }
-    for group in together.into_values() {
-        placing.place_together(group)?;
+    let left = until_nothing_moves(together.into_values().collect(), |group| {
+        placing.move_together(group)
+    });
+    for group in left {
+        placing.stay_together(group);
     }
-    Ok(placing.placed)
+    Ok(placing.finish())
 }
 
-impl Placing<'_> {
-    /// Units of an allocation stay on their provider, in their class.
-    fn stay(&mut self, allocation: &Allocation, amount: u64, reason: Option<HomelessReason>) {
-        self.room
-            .take(allocation.provider, &allocation.class, amount);
-        if let Some(reason) = reason {
-            self.placed.homeless.push((
-                Allocation {
-                    amount,
-                    ..allocation.clone()
-                },
-                reason,
-            ));
+/// Tries each one until a whole round moves none; those that never did.
+fn until_nothing_moves<T>(mut waiting: Vec<T>, mut moves: impl FnMut(&T) -> bool) -> Vec<T> {
+    loop {
+        let before = waiting.len();
+        waiting.retain(|one| !moves(one));
+        if waiting.len() == before {
+            return waiting;
+        }
+    }
+}
+
+impl Together {
+    fn join(&mut self, allocation: Allocation, class: ResourceClass, providers: Vec<ProviderUuid>) {
+        if self.members.is_empty() {
+            self.choices = providers;
+        } else {
+            self.choices.retain(|choice| providers.contains(choice));
+        }
+        self.members.push((allocation, class));
+    }
+}
+
+impl<'a> Placing<'a> {
+    fn new(pending: &'a PendingReshape, allocations: &Allocations) -> Self {
+        Self {
+            pending,
+            used: allocations.usages(),
+            placed: Placed {
+                after: allocations.clone(),
+                moved: Vec::new(),
+                homeless: Vec::new(),
+            },
+        }
+    }
+
+    fn finish(mut self) -> Placed {
+        self.placed.moved.sort();
+        self.placed.homeless.sort_by(|a, b| a.0.cmp(&b.0));
+        self.placed
+    }
+
+    /// What an exact answer asks for; what it does not cover stays, and so does what is home already.
+    fn wishes(
+        &mut self,
+        allocation: &Allocation,
+        m: &Move,
+        homes: Vec<Home>,
+        rest: HomelessReason,
+    ) -> Result<Vec<Exact>, ReshapeRefused> {
+        let given = homes
+            .iter()
+            .fold(0_u64, |sum, home| sum.saturating_add(home.amount));
+        if given > allocation.amount {
+            return Err(ReshapeRefused::MoreThanHeld {
+                consumer: allocation.consumer,
+                class: allocation.class.clone(),
+                amount: allocation.amount,
+                given,
+            });
+        }
+        if given < allocation.amount {
+            self.stay(allocation, allocation.amount - given, rest);
+        }
+        let mut wishes = Vec::new();
+        for home in merged(homes) {
+            if home.provider == m.provider && home.class == m.class {
+                continue;
+            }
+            self.check_home(allocation, m, home.provider, &home.class)?;
+            wishes.push(Exact {
+                allocation: allocation.clone(),
+                home,
+            });
+        }
+        Ok(wishes)
+    }
+
+    fn check_home(
+        &self,
+        allocation: &Allocation,
+        m: &Move,
+        provider: ProviderUuid,
+        class: &ResourceClass,
+    ) -> Result<(), ReshapeRefused> {
+        if !m.to.contains(class) {
+            return Err(ReshapeRefused::ForeignClass {
+                consumer: allocation.consumer,
+                from: allocation.class.clone(),
+                to: class.clone(),
+            });
+        }
+        if self.pending.desired.tree.get(provider).is_none() {
+            return Err(ReshapeRefused::UnknownHome {
+                consumer: allocation.consumer,
+                class: class.clone(),
+                provider,
+            });
+        }
+        Ok(())
+    }
+
+    /// Units of an allocation stay on their provider, in their class, without a home.
+    fn stay(&mut self, allocation: &Allocation, amount: u64, reason: HomelessReason) {
+        let allocation = Allocation {
+            amount,
+            ..allocation.clone()
+        };
+        self.placed.homeless.push((allocation, reason));
+    }
+
+    /// How many more units fit.
+    fn room(&self, provider: ProviderUuid, class: &ResourceClass) -> u64 {
+        let capacity = self
+            .inventory(provider, class)
+            .map_or(0, Inventory::capacity);
+        let used = self.used.get(&(provider, class.clone())).copied();
+        capacity.saturating_sub(used.unwrap_or(0))
+    }
+
+    /// Whether the consumer may have so many more there at all: Placement judges the sum.
+    fn takes_at_once(
+        &self,
+        consumer: &ConsumerUuid,
+        provider: ProviderUuid,
+        class: &ResourceClass,
+        more: u64,
+    ) -> bool {
+        let place = (provider, class.clone());
+        let held = self.placed.after.of(consumer);
+        let already = held.and_then(|held| held.resources.get(&place)).copied();
+        let sum = already.unwrap_or(0).saturating_add(more);
+        self.inventory(provider, class)
+            .is_some_and(|inventory| inventory.takes_at_once(sum))
+    }
+
+    fn inventory(&self, provider: ProviderUuid, class: &ResourceClass) -> Option<&'a Inventory> {
+        self.pending.desired.tree.inventory(provider, class)
+    }
+
+    fn move_whole(&mut self, wish: &Exact) -> bool {
+        let (home, consumer) = (&wish.home, &wish.allocation.consumer);
+        let fits = self.room(home.provider, &home.class) >= home.amount
+            && self.takes_at_once(consumer, home.provider, &home.class, home.amount);
+        if fits {
+            self.relocate(&wish.allocation, home);
+        }
+        fits
+    }
+
+    /// The home has no room for all of it, or does not take so many at once.
+    fn move_what_fits(&mut self, wish: Exact) {
+        let Exact { allocation, home } = wish;
+        let room = self.room(home.provider, &home.class);
+        let consumer = &allocation.consumer;
+        let takes = |amount| self.takes_at_once(consumer, home.provider, &home.class, amount);
+        let fits = Some(room)
+            .filter(|room| (1..home.amount).contains(room) && takes(*room))
+            .unwrap_or(0);
+        let provider = self.name(home.provider);
+        let reason = if room < home.amount && (room == 0 || fits > 0) {
+            HomelessReason::NoRoom { provider }
+        } else {
+            HomelessReason::UnitSize { provider }
+        };
+        self.stay(&allocation, home.amount - fits, reason);
+        if fits > 0 {
+            let home = Home {
+                amount: fits,
+                ..home
+            };
+            self.relocate(&allocation, &home);
+        }
+    }
+
+    /// The whole group goes to the first provider that all its members name and that has room for all.
+    fn move_together(&mut self, group: &Together) -> bool {
+        let fits = |provider: &ProviderUuid| {
+            let mut wanted: BTreeMap<(&ConsumerUuid, &ResourceClass), u64> = BTreeMap::new();
+            for (allocation, class) in &group.members {
+                if allocation.provider != *provider || allocation.class != *class {
+                    let sum = wanted.entry((&allocation.consumer, class)).or_insert(0);
+                    *sum = sum.saturating_add(allocation.amount);
+                }
+            }
+            wanted.into_iter().all(|((consumer, class), amount)| {
+                self.room(*provider, class) >= amount
+                    && self.takes_at_once(consumer, *provider, class, amount)
+            })
+        };
+        let Some(provider) = group.choices.iter().copied().find(fits) else {
+            return false;
+        };
+        for (allocation, class) in &group.members {
+            let home = Home {
+                provider,
+                class: class.clone(),
+                amount: allocation.amount,
+            };
+            self.relocate(allocation, &home);
+        }
+        true
+    }
+
+    fn stay_together(&mut self, group: Together) {
+        let reason = match group.choices.last() {
+            Some(provider) => HomelessReason::NoRoom {
+                provider: self.name(*provider),
+            },
+            None => HomelessReason::Unknown,
+        };
+        for (allocation, _) in group.members {
+            self.stay(&allocation, allocation.amount, reason.clone());
         }
     }
 
     fn relocate(&mut self, allocation: &Allocation, home: &Home) {
-        self.room.take(home.provider, &home.class, home.amount);
-        if home.provider == allocation.provider && home.class == allocation.class {
-            return;
-        }
-        let Some(held) = self.placed.after.of(&allocation.consumer) else {
-            return;
-        };
-        let mut held = held.clone();
         let from = (allocation.provider, allocation.class.clone());
-        if let Some(left) = held.resources.get_mut(&from) {
-            *left = left.saturating_sub(home.amount);
-            if *left == 0 {
-                held.resources.remove(&from);
-            }
+        let to = (home.provider, home.class.clone());
+        if from == to {
+            return;
         }
-        *held
-            .resources
-            .entry((home.provider, home.class.clone()))
-            .or_insert(0) += home.amount;
-        self.placed.after.insert(allocation.consumer, held);
+        leave(&mut self.used, &from, home.amount);
+        arrive(&mut self.used, to.clone(), home.amount);
+        if let Some(held) = self.placed.after.of_mut(&allocation.consumer) {
+            leave(&mut held.resources, &from, home.amount);
+            arrive(&mut held.resources, to, home.amount);
+        }
         self.placed.moved.push(MovedUnits {
             consumer: allocation.consumer,
             from: allocation.provider,
@@ -159,199 +323,45 @@ impl Placing<'_> {
         });
     }
 
-    fn name(&self, uuid: ProviderUuid) -> Option<crate::ProviderName> {
-        self.pending
-            .desired()
-            .tree
-            .get(uuid)
-            .map(|provider| provider.name.clone())
-    }
-
-    fn place_exactly(
-        &mut self,
-        allocation: &Allocation,
-        m: &Move,
-        homes: Vec<Home>,
-        rest: HomelessReason,
-    ) -> Result<(), ReshapeRefused> {
-        let given: u64 = homes.iter().map(|home| home.amount).sum();
-        if given > allocation.amount {
-            return Err(ReshapeRefused::MoreThanHeld {
-                consumer: allocation.consumer,
-                class: allocation.class.clone(),
-                amount: allocation.amount,
-                given,
-            });
-        }
-        if given < allocation.amount {
-            self.stay(allocation, allocation.amount - given, Some(rest));
-        }
-        for home in merged(homes) {
-            let stays = home.provider == m.provider && home.class == m.class;
-            if stays {
-                self.stay(allocation, home.amount, None);
-                continue;
-            }
-            self.check_home(allocation, m, &home)?;
-            self.move_what_fits(allocation, home);
-        }
-        Ok(())
-    }
-
-    fn check_class(
-        &self,
-        allocation: &Allocation,
-        m: &Move,
-        class: &ResourceClass,
-    ) -> Result<(), ReshapeRefused> {
-        if m.to.contains(class) {
-            return Ok(());
-        }
-        Err(ReshapeRefused::ForeignClass {
-            consumer: allocation.consumer,
-            from: allocation.class.clone(),
-            to: class.clone(),
-        })
-    }
-
-    fn check_home(
-        &self,
-        allocation: &Allocation,
-        m: &Move,
-        home: &Home,
-    ) -> Result<(), ReshapeRefused> {
-        self.check_class(allocation, m, &home.class)?;
-        if self.name(home.provider).is_none() {
-            return Err(ReshapeRefused::UnknownHome {
-                consumer: allocation.consumer,
-                class: home.class.clone(),
-                provider: home.provider,
-            });
-        }
-        Ok(())
-    }
-
-    fn move_what_fits(&mut self, allocation: &Allocation, home: Home) {
-        let Some(name) = self.name(home.provider) else {
-            return;
-        };
-        let fits = self.room.fitting(home.provider, &home.class, home.amount);
-        // The consumer may hold some there already; Placement judges the sum.
-        let already = self
-            .placed
-            .after
-            .of(&allocation.consumer)
-            .and_then(|held| held.resources.get(&(home.provider, home.class.clone())))
-            .copied()
-            .unwrap_or(0);
-        let (moves, reason) = if fits < home.amount {
-            (
-                fits,
-                HomelessReason::NoRoom {
-                    provider: name.clone(),
-                },
-            )
-        } else {
-            (
-                fits,
-                HomelessReason::UnitSize {
-                    provider: name.clone(),
-                },
-            )
-        };
-        let (moves, reason) = if moves > 0
-            && !self
-                .room
-                .takes_at_once(home.provider, &home.class, moves + already)
-        {
-            (0, HomelessReason::UnitSize { provider: name })
-        } else {
-            (moves, reason)
-        };
-        if moves < home.amount {
-            self.stay(allocation, home.amount - moves, Some(reason));
-        }
-        if moves > 0 {
-            self.relocate(
-                allocation,
-                &Home {
-                    amount: moves,
-                    ..home
-                },
-            );
-        }
-    }
-
-    /// The whole group goes to the first provider that all its members name and that has room for all, or stays.
-    fn place_together(&mut self, group: Together) -> Result<(), ReshapeRefused> {
-        let Some((first, _, choices)) = group.first() else {
-            return Ok(());
-        };
-        for provider in choices {
-            if self.name(*provider).is_none() {
-                return Err(ReshapeRefused::UnknownHome {
-                    consumer: first.consumer,
-                    class: first.class.clone(),
-                    provider: *provider,
-                });
-            }
-        }
-        let home = choices.iter().copied().find(|provider| {
-            let mut wanted: Usages = Usages::new();
-            for (allocation, class, _) in &group {
-                *wanted.entry((*provider, class.clone())).or_insert(0) += allocation.amount;
-            }
-            group
-                .iter()
-                .all(|(_, _, choices)| choices.contains(provider))
-                && wanted.iter().all(|((provider, class), amount)| {
-                    self.room.fitting(*provider, class, *amount) == *amount
-                        && self.room.takes_at_once(*provider, class, *amount)
-                })
-        });
-        let last = choices.last().and_then(|provider| self.name(*provider));
-        for (allocation, class, _) in group {
-            match (home, &last) {
-                (Some(provider), _) => {
-                    let home = Home {
-                        provider,
-                        class,
-                        amount: allocation.amount,
-                    };
-                    self.relocate(&allocation, &home);
-                }
-                (None, Some(name)) => {
-                    let reason = HomelessReason::NoRoom {
-                        provider: name.clone(),
-                    };
-                    self.stay(&allocation, allocation.amount, Some(reason));
-                }
-                (None, None) => {
-                    self.stay(
-                        &allocation,
-                        allocation.amount,
-                        Some(HomelessReason::Unknown),
-                    );
-                }
-            }
-        }
-        Ok(())
+    fn name(&self, uuid: ProviderUuid) -> crate::ProviderName {
+        let tree = &self.pending.desired.tree;
+        tree.get(uuid).unwrap_or(tree.root()).name.clone()
     }
 }
 
-/// Homes named twice are one home with both amounts.
-fn merged(homes: Vec<Home>) -> Vec<Home> {
-    let mut by_place: BTreeMap<(ProviderUuid, ResourceClass), u64> = BTreeMap::new();
-    for home in homes {
-        *by_place.entry((home.provider, home.class)).or_insert(0) += home.amount;
+fn leave(amounts: &mut Usages, place: &(ProviderUuid, ResourceClass), amount: u64) {
+    if let Some(left) = amounts.get_mut(place) {
+        *left = left.saturating_sub(amount);
+        if *left == 0 {
+            amounts.remove(place);
+        }
     }
-    by_place
+}
+
+fn arrive(amounts: &mut Usages, place: (ProviderUuid, ResourceClass), amount: u64) {
+    let sum = amounts.entry(place).or_insert(0);
+    *sum = sum.saturating_add(amount);
+}
+
+/// Homes named twice are one home with both amounts; a home for nothing is none.
+fn merged(homes: Vec<Home>) -> Vec<Home> {
+    let places: BTreeSet<_> = homes
+        .iter()
+        .map(|home| (home.provider, home.class.clone()))
+        .collect();
+    let amount_at = |provider, class: &ResourceClass| {
+        let here = homes
+            .iter()
+            .filter(|home| home.provider == provider && home.class == *class);
+        here.map(|home| home.amount).sum()
+    };
+    places
         .into_iter()
-        .filter(|(_, amount)| *amount > 0)
-        .map(|((provider, class), amount)| Home {
+        .map(|(provider, class)| Home {
+            amount: amount_at(provider, &class),
             provider,
             class,
-            amount,
         })
+        .filter(|home| home.amount > 0)
         .collect()
 }

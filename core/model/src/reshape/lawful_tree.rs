@@ -1,0 +1,137 @@
+//! The desired tree as far as a reshape may go there at once.
+
+use std::collections::BTreeMap;
+
+use super::{PendingReshape, ReshapeRefused};
+use crate::plan::hold_what_is_in_use;
+use crate::{Allocations, Held, Inventory, ProviderTree, ProviderUuid, ResourceClass, Usages};
+
+/// The desired tree with what stays in use held. Two things are left for the plain update that follows, which Placement
+/// takes and by which nothing is lost: shrinkings below usage that have nothing to do with the moves, and unit sizes
+/// (min_unit, max_unit, step_size) that a consumer named in the call does not meet.
+pub(super) fn lawful_tree(
+    pending: &PendingReshape,
+    before: &Allocations,
+    after: &Allocations,
+) -> Result<(ProviderTree, Vec<Held>), ReshapeRefused> {
+    let usages = after.usages();
+    let mut tree = pending.desired.tree.clone();
+    keep_room(pending, &usages, &mut tree)?;
+    let (mut tree, _) = hold_what_is_in_use(&pending.current, tree, &all_known(pending, &usages));
+    widen_units(pending, before, after, &mut tree);
+    let held = held(pending, &tree, &usages);
+    Ok((tree, held))
+}
+
+/// Inventory that would be smaller than its usage is held if its units were to leave, else left as it is.
+fn keep_room(
+    pending: &PendingReshape,
+    usages: &Usages,
+    tree: &mut ProviderTree,
+) -> Result<(), ReshapeRefused> {
+    for ((uuid, class), used) in usages {
+        let Some(before) = pending.current.inventory(*uuid, class) else {
+            continue;
+        };
+        if !pending.current.is_own(*uuid) {
+            continue;
+        }
+        let Some(provider) = tree.get_mut(*uuid) else {
+            continue;
+        };
+        let name = provider.name.clone();
+        let Some(wanted) = provider.inventories.get_mut(class) else {
+            continue;
+        };
+        if *used <= wanted.capacity() {
+            continue;
+        }
+        *wanted = if pending.is_source(*uuid, class) {
+            Inventory::holding(*used).map_err(|source| ReshapeRefused::CannotHold {
+                provider: name,
+                class: class.clone(),
+                source,
+            })?
+        } else {
+            before.clone()
+        };
+    }
+    Ok(())
+}
+
+/// A usage nobody reported is none: every consumer of the tree is in hand.
+fn all_known(pending: &PendingReshape, usages: &Usages) -> Usages {
+    let mut known = usages.clone();
+    for provider in pending.current.own() {
+        for class in provider.inventories.keys() {
+            known.entry((provider.uuid(), class.clone())).or_insert(0);
+        }
+    }
+    known
+}
+
+/// Placement judges every amount of a consumer that is named in the call, also those that do not change.
+fn widen_units(
+    pending: &PendingReshape,
+    before: &Allocations,
+    after: &Allocations,
+    tree: &mut ProviderTree,
+) {
+    let mut named: BTreeMap<(ProviderUuid, &ResourceClass), Vec<u64>> = BTreeMap::new();
+    for (_, held) in after
+        .consumers()
+        .filter(|(consumer, held)| before.of(consumer) != Some(*held))
+    {
+        for ((provider, class), amount) in &held.resources {
+            named.entry((*provider, class)).or_default().push(*amount);
+        }
+    }
+    for ((uuid, class), amounts) in named {
+        if !tree.is_own(uuid) || !(tree.is_ours(uuid) || pending.current.is_ours(uuid)) {
+            continue;
+        }
+        let inventory = tree
+            .get_mut(uuid)
+            .and_then(|provider| provider.inventories.get_mut(class));
+        if let Some(inventory) = inventory {
+            take_all(inventory, &amounts);
+        }
+    }
+}
+
+fn take_all(inventory: &mut Inventory, amounts: &[u64]) {
+    for amount in amounts {
+        if inventory.takes_at_once(*amount) {
+            continue;
+        }
+        let amount = u32::try_from(*amount).unwrap_or(u32::MAX);
+        inventory.min_unit = inventory.min_unit.min(amount.max(1));
+        inventory.max_unit = inventory.max_unit.max(amount);
+        if !amount.is_multiple_of(inventory.step_size.max(1)) {
+            inventory.step_size = 1;
+        }
+    }
+}
+
+/// What is held in the tree, with what it holds.
+fn held(pending: &PendingReshape, tree: &ProviderTree, usages: &Usages) -> Vec<Held> {
+    let mut held = Vec::new();
+    for ((uuid, class), used) in usages {
+        let Some(provider) = tree.get(*uuid).filter(|_| pending.current.is_ours(*uuid)) else {
+            continue;
+        };
+        if provider
+            .inventories
+            .get(class)
+            .is_some_and(Inventory::is_held)
+        {
+            held.push(Held {
+                provider: *uuid,
+                name: provider.name.clone(),
+                class: class.clone(),
+                used: *used,
+            });
+        }
+    }
+    held
+}

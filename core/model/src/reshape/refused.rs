@@ -1,0 +1,149 @@
+//! Why there is no lawful reshape.
+
+use crate::{
+    ConsumerUuid, Disposition, Inventory, InventoryError, ProviderName, ProviderUuid, ResourceClass,
+};
+
+/// A reshape that no lawful inventory can hold, or whose homes the driver got wrong. Nothing was sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReshapeRefused {
+    /// A sharing provider would offer less than its consumers use; consumers that hold only there cannot be found.
+    #[error(
+        "{class} on sharing provider {provider} would shrink to {capacity} although {used} are in use"
+    )]
+    SharingProviderShrinks {
+        /// The sharing provider.
+        provider: ProviderName,
+        /// The class.
+        class: ResourceClass,
+        /// Units in use by the consumers that are known.
+        used: u64,
+        /// Capacity wanted.
+        capacity: u64,
+    },
+    /// The driver named a provider that its own tree does not have.
+    #[error(
+        "the driver sends {class} of consumer {consumer} to provider {provider}, which is not in its tree"
+    )]
+    UnknownHome {
+        /// The consumer.
+        consumer: ConsumerUuid,
+        /// The class.
+        class: ResourceClass,
+        /// The provider named.
+        provider: ProviderUuid,
+    },
+    /// The driver named another class than the move says.
+    #[error(
+        "the driver sends {from} of consumer {consumer} to class {to}, which the move does not name"
+    )]
+    ForeignClass {
+        /// The consumer.
+        consumer: ConsumerUuid,
+        /// The class held.
+        from: ResourceClass,
+        /// The class named.
+        to: ResourceClass,
+    },
+    /// The driver found more units than the consumer holds.
+    #[error(
+        "the driver finds homes for {given} {class} of consumer {consumer}, which holds {amount}"
+    )]
+    MoreThanHeld {
+        /// The consumer.
+        consumer: ConsumerUuid,
+        /// The class.
+        class: ResourceClass,
+        /// Units held.
+        amount: u64,
+        /// Units given homes.
+        given: u64,
+    },
+    /// An amount changed: the proof caught a bug.
+    #[error("consumer {consumer} would hold {after} {class} instead of {before}")]
+    NotConserved {
+        /// The consumer.
+        consumer: ConsumerUuid,
+        /// The class, after renames.
+        class: ResourceClass,
+        /// Units before.
+        before: u64,
+        /// Units afterwards.
+        after: u64,
+    },
+    /// Something changed that no move speaks of: the proof caught a bug.
+    #[error(
+        "{class} of consumer {consumer} on {provider} would go from {before} to {after}, but no move says so"
+    )]
+    OutsideTheMoves {
+        /// The consumer.
+        consumer: ConsumerUuid,
+        /// The provider, by name where it is known.
+        provider: String,
+        /// The class.
+        class: ResourceClass,
+        /// Units before.
+        before: u64,
+        /// Units afterwards.
+        after: u64,
+    },
+    /// A consumer's project, user or generation changed, or it held nothing before: the proof caught a bug.
+    #[error("consumer {consumer} would not be the one that was read")]
+    ConsumerChanged {
+        /// The consumer.
+        consumer: ConsumerUuid,
+    },
+    /// The inventories to be sent are not the planned tree's, or belong to a provider that is not ours to write: the proof
+    /// caught a bug.
+    #[error("the inventory of {provider} would not be what was planned")]
+    NotAsPlanned {
+        /// The provider.
+        provider: ProviderUuid,
+    },
+    /// A consumer that must be named in the call holds an amount that the inventory does not take at once.
+    #[error(
+        "consumer {consumer} holds {amount} {class} on {provider}, which takes {inventory} (min_unit, max_unit, step_size)"
+    )]
+    UnitSize {
+        /// The consumer.
+        consumer: ConsumerUuid,
+        /// The provider.
+        provider: ProviderName,
+        /// The class.
+        class: ResourceClass,
+        /// Units held.
+        amount: u64,
+        /// The inventory.
+        inventory: Inventory,
+    },
+    /// All users of a provider's class together would exceed it.
+    #[error("{used} {class} on {provider} would be in use, but only {capacity} fit")]
+    OverCapacity {
+        /// The provider.
+        provider: ProviderName,
+        /// The class.
+        class: ResourceClass,
+        /// Units in use afterwards.
+        used: u64,
+        /// Units that fit.
+        capacity: u64,
+    },
+    /// Units to be held are more than one inventory can say.
+    #[error("{class} on {provider} cannot be held: {source}")]
+    CannotHold {
+        /// The provider.
+        provider: ProviderName,
+        /// The class.
+        class: ResourceClass,
+        /// Why.
+        source: InventoryError,
+    },
+}
+
+impl ReshapeRefused {
+    /// Nothing changes by asking again: the driver or the configuration must.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        Disposition::Fatal
+    }
+}

@@ -69,7 +69,7 @@ placement_template() {
 
 # A data directory, never running: each test process copies it and starts a server of its own on the copy.
 mariadb_template() {
-    local data=$TEMPLATES/mariadb run=$PEERS/mariadb-run pid
+    local data=$TEMPLATES/mariadb run=$PEERS/mariadb-run
     local server="mariadbd --no-defaults --datadir=$data --socket=$run/sock --pid-file=$run/pid --skip-networking --user=root"
     # Small logs: the directory is copied for each test process.
     server="$server --innodb-log-file-size=4M --innodb-buffer-pool-size=64M --skip-log-bin --innodb-fast-shutdown=0"
@@ -78,12 +78,12 @@ mariadb_template() {
     quietly mariadb-install mariadb-install-db --no-defaults --user=root --datadir="$data" --skip-test-db \
         --auth-root-authentication-method=normal --innodb-log-file-size=4M || fail "mariadb-install-db failed (its last words are above)"
     $server >"$PEERS/mariadb.log" 2>&1 &
-    pid=$!
-    trap 'kill "$pid" 2>/dev/null || true' EXIT
+    SERVER=$!
+    trap 'kill "$SERVER" 2>/dev/null || true' EXIT
     local sql="mariadb --no-defaults -uroot -S $run/sock"
     for _ in $(seq 300); do
         $sql -e 'select 1' >/dev/null 2>&1 && break
-        kill -0 "$pid" 2>/dev/null || break
+        kill -0 "$SERVER" 2>/dev/null || break
         sleep 0.1
     done
     $sql -e "create database placement character set utf8mb3;
@@ -95,8 +95,8 @@ mariadb_template() {
     placement_template mariadb "mysql+pymysql://placement:test-only@localhost/placement?charset=utf8&unix_socket=$run/sock"
     mariadb-dump --no-defaults -uroot -S "$run/sock" placement >"$TEMPLATES/placement.sql"
     $sql -e 'drop database placement'
-    kill "$pid"
-    wait "$pid" || true
+    kill "$SERVER"
+    wait "$SERVER" || true
     trap - EXIT
     rm -rf "$run"
 }

@@ -5,8 +5,10 @@
 //! ends with the value that stands for it (or, at the latest, with the test process).
 
 pub mod berth;
+pub mod cloud;
 pub mod exchange;
 pub mod fault_proxy;
+pub mod node;
 pub mod peer;
 pub mod process;
 pub mod scratch;

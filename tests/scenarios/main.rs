@@ -1,0 +1,6 @@
+//! Scenarios: the agent's journeys over all services in one process, each named by the sentence it shows.
+
+#![cfg(test)]
+
+mod gpu_host;
+mod reshape;

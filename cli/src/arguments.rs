@@ -16,8 +16,8 @@ Examples:
   berth config diff                           what would a reload change?
   berth completion bash > /etc/bash_completion.d/berth
 
-Exit codes: 0 done, 1 refused, 64 usage, 69 a service is away, 70 a bug, 73 held by another, 74 disk,
-75 reshape needed, 76 reshape failed, 78 configuration.";
+Exit codes: 0 done, 1 refused, 64 usage, 69 a service is away, 70 a bug,
+73 held by another, 74 disk, 75 reshape needed, 76 reshape failed, 78 configuration.";
 
 /// The compute-node agent: it owns the node's truth and keeps OpenStack Placement in step with it.
 #[derive(Debug, Parser)]

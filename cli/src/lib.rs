@@ -33,10 +33,12 @@ use output::Output;
 #[must_use]
 pub fn main() -> std::process::ExitCode {
     panic::set_hook(Box::new(|panic| tell(&bug(panic))));
-    let body = || run(std::env::args_os(), &mut Output::new(io::stdout().lock()));
-    panic::catch_unwind(AssertUnwindSafe(body))
-        .unwrap_or(ExitCode::Bug)
-        .into()
+    guarded(|| run(std::env::args_os(), &mut Output::new(io::stdout().lock()))).into()
+}
+
+/// A panic is a bug; the hook has told it.
+fn guarded(body: impl FnOnce() -> ExitCode) -> ExitCode {
+    panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(ExitCode::Bug)
 }
 
 /// Runs one command line; what fails is told on standard error.
@@ -97,4 +99,15 @@ fn bug(panic: &panic::PanicHookInfo<'_>) -> String {
     )
     .mend("report this sentence with the version that `berth --version` prints")
     .explain()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_with_70() {
+        assert_eq!(guarded(|| panic!("planted")), ExitCode::Bug);
+        assert_eq!(guarded(|| ExitCode::Done), ExitCode::Done);
+    }
 }

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixListener;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
@@ -200,6 +202,93 @@ fn diff_without_an_agent_ends_with_69() {
         "{}",
         err(&output)
     );
+}
+
+/// An agent that answers its configuration once.
+fn agent(socket: &std::path::Path, status: &str, body: &str) -> std::thread::JoinHandle<String> {
+    let listener = UnixListener::bind(socket).unwrap();
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = vec![0; 4096];
+        let read = stream.read(&mut request).unwrap();
+        stream.write_all(answer.as_bytes()).unwrap();
+        String::from_utf8_lossy(&request[..read]).into_owned()
+    })
+}
+
+#[test]
+fn diff_says_what_a_reload_changes_and_what_needs_a_restart() {
+    let (directory, path) = file("reserved_host_cpus = 2\nstate_path = \"/b\"\n");
+    let socket = directory.path().join("agent.sock");
+    let shown = berth(&["config", "show", "-f", "json"]);
+    let shown: serde_json::Value = serde_json::from_str(&out(&shown)).unwrap();
+    let running: serde_json::Map<String, serde_json::Value> = shown["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|each| {
+            (
+                each["option"].as_str().unwrap().to_owned(),
+                each["value"].clone(),
+            )
+        })
+        .collect();
+    let serving = agent(
+        &socket,
+        "200 OK",
+        &serde_json::json!({"api": "berth/1", "config": running}).to_string(),
+    );
+    let output = berth(&[
+        "config",
+        "diff",
+        "-f",
+        "csv",
+        "--config",
+        &path,
+        "--socket",
+        socket.to_str().unwrap(),
+    ]);
+    let expected = "option,running,file,takes_effect\nreserved_host_cpus,0,2,live\nstate_path,/var/lib/berth,/b,needs restart\n";
+    assert_eq!(
+        (code(&output), out(&output).as_str()),
+        (0, expected),
+        "{}",
+        err(&output)
+    );
+    assert!(
+        serving
+            .join()
+            .unwrap()
+            .starts_with("GET /v1/config HTTP/1.1\r\n")
+    );
+}
+
+#[test]
+fn an_answer_of_the_agent_that_is_not_understood_ends_with_69() {
+    for (status, body) in [
+        ("403 Forbidden", "{}"),
+        ("200 OK", "{\"api\": \"berth/9\"}"),
+        ("200 OK", "<html>"),
+    ] {
+        let (directory, path) = file("");
+        let socket = directory.path().join("agent.sock");
+        let serving = agent(&socket, status, body);
+        let output = berth(&[
+            "config",
+            "diff",
+            "--config",
+            &path,
+            "--socket",
+            socket.to_str().unwrap(),
+        ]);
+        assert_eq!(code(&output), 69);
+        assert!(err(&output).contains("BERTH-E0202"), "{}", err(&output));
+        serving.join().unwrap();
+    }
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn state_directory(host: &Host<'_>) -> Seen {
     with_config(host, |config| {
         let path = &config.state_path;
         let shown = path.display();
-        let make = format!("install -d -o root -g root -m 0750 {shown}");
+        let make = format!("install -d -o root -g root -m 0700 {shown}");
         match host.facts.look(path) {
             Err(error) => Seen::bad(format!("{shown}: {error}"), make),
             Ok(look) if look.kind != FileKind::Directory => {

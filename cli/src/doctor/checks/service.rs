@@ -39,7 +39,7 @@ pub(super) const CHECKS: &[Check] = &[
     warning(
         "memlock",
         "memory of guests with devices can be locked",
-        &[],
+        &["config-valid"],
         memlock,
     ),
     warning(
@@ -179,18 +179,20 @@ fn limit<'a>(limits: &'a str, row: &str) -> Option<&'a str> {
 
 fn memlock(host: &Host<'_>) -> Seen {
     let path = "/proc/self/limits";
-    settle(text(host, path, "mount -t proc proc /proc").map(|limits| {
-        match limit(&limits, "Max locked memory") {
-            Some("unlimited") => Seen::good(format!("{path}: unlimited")),
-            Some(bytes) if bytes.parse::<u64>().is_ok_and(|bytes| bytes >= 64 << 20) => {
-                Seen::good(format!("{path}: {bytes} bytes"))
-            }
-            found => Seen::bad(
-                format!("{path}: Max locked memory {}", found.unwrap_or("missing")),
-                "ulimit -l unlimited; for the unit: LimitMEMLOCK=infinity",
-            ),
+    with_config(host, |config| {
+        if config.devices.enabled_mdev_types.is_empty() {
+            return Seen::not_asked("no devices are configured");
         }
-    }))
+        settle(text(host, path, "mount -t proc proc /proc").map(|limits| {
+            match limit(&limits, "Max locked memory") {
+                Some("unlimited") => Seen::good(format!("{path}: unlimited")),
+                found => Seen::bad(
+                    format!("{path}: Max locked memory {}", found.unwrap_or("missing")),
+                    "ulimit -l unlimited; for the unit: LimitMEMLOCK=infinity",
+                ),
+            }
+        }))
+    })
 }
 
 fn file_descriptors(host: &Host<'_>) -> Seen {

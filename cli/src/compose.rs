@@ -1,0 +1,218 @@
+//! From the configuration to the parts: the driver, the tracker's options, the way to Placement. The only place that knows
+//! all of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_agent::options::{Owner, Ratios, Rename, ReservedForHost, TrackerOptions};
+use berth_client::{AdapterOptions, Auth, HttpService, PlacementClient, RequestObserver, Secret};
+use berth_fake::FakeDriver;
+use berth_model::{Allocation, AllocationRatio, Allocations, Desired, Homes, NodeName, ProviderTree};
+use berth_placement::{Options as PlacementOptions, router};
+use berth_store::SqlStore;
+use berth_virt::{HostEvents, HostView, ObserveError, ProviderTreeError, VirtDriver};
+
+use crate::config::{ComputeDriver, Config};
+use crate::failure::{ErrorCode, Failure};
+
+/// The driver the configuration names.
+pub enum Driver {
+    /// A machine in a file.
+    Fake(FakeDriver),
+    /// This host, through libvirt.
+    #[cfg(feature = "libvirt")]
+    Libvirt(berth_libvirt::LibvirtDriver),
+}
+
+impl Driver {
+    /// The driver of `compute_driver`.
+    ///
+    /// # Errors
+    /// The machine file is missing or wrong, the mediated device types contradict each other, or this program was built
+    /// without the driver.
+    pub fn of(config: &Config) -> Result<Self, Failure> {
+        match config.compute_driver {
+            ComputeDriver::Fake => {
+                let Some(machine) = &config.fake.machine else {
+                    return Err(Failure::new(
+                        ErrorCode::Missing,
+                        "[fake] machine is not set: compute_driver = \"fake\" needs a machine file",
+                    )
+                    .mend("set [fake] machine = \"FILE\", or give --machine FILE"));
+                };
+                FakeDriver::from_file(machine).map(Driver::Fake).map_err(|error| {
+                    Failure::caused(ErrorCode::Driver, "the machine file cannot be used", &error)
+                })
+            }
+            #[cfg(feature = "libvirt")]
+            ComputeDriver::Libvirt => libvirt::options(config)
+                .map(|options| Driver::Libvirt(berth_libvirt::LibvirtDriver::new(options))),
+            #[cfg(not(feature = "libvirt"))]
+            ComputeDriver::Libvirt => Err(Failure::new(
+                ErrorCode::Driver,
+                "compute_driver is libvirt, but this berth was built without it",
+            )
+            .mend("set compute_driver = \"fake\", or use a build with the feature libvirt")),
+        }
+    }
+}
+
+impl VirtDriver for Driver {
+    fn name(&self) -> &'static str {
+        match self {
+            Driver::Fake(driver) => driver.name(),
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.name(),
+        }
+    }
+
+    async fn observe(&self) -> Result<HostView, ObserveError> {
+        match self {
+            Driver::Fake(driver) => driver.observe().await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.observe().await,
+        }
+    }
+
+    fn watch(&self) -> HostEvents {
+        match self {
+            Driver::Fake(driver) => driver.watch(),
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.watch(),
+        }
+    }
+
+    fn update_provider_tree(
+        &self,
+        view: &HostView,
+        current: &ProviderTree,
+        node: &NodeName,
+    ) -> Result<Desired, ProviderTreeError> {
+        match self {
+            Driver::Fake(driver) => driver.update_provider_tree(view, current, node),
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.update_provider_tree(view, current, node),
+        }
+    }
+
+    fn homes(
+        &self,
+        view: &HostView,
+        node: &NodeName,
+        tree: &ProviderTree,
+        allocation: &Allocation,
+        all: &Allocations,
+    ) -> Homes {
+        match self {
+            Driver::Fake(driver) => driver.homes(view, node, tree, allocation, all),
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.homes(view, node, tree, allocation, all),
+        }
+    }
+}
+
+#[cfg(feature = "libvirt")]
+mod libvirt {
+    use berth_libvirt::{DiskPlacement, LibvirtOptions, MdevType, MdevTypes};
+    use berth_model::{NodeName, ResourceClass};
+
+    use crate::config::Config;
+    use crate::failure::{ErrorCode, Failure};
+
+    pub(super) fn options(config: &Config) -> Result<LibvirtOptions, Failure> {
+        let wrong = |what: String| Failure::new(ErrorCode::Driver, what);
+        let mut options = LibvirtOptions::new(config.libvirt.connection_uri());
+        if let Some(host) = &config.host {
+            let node = NodeName::new(host).map_err(|error| wrong(format!("host: {error}")))?;
+            options.node = Some(node);
+        }
+        options.disk = DiskPlacement::Local(config.instances_path());
+        options.cpu_shared_set.clone_from(&config.compute.cpu_shared_set);
+        options.cpu_dedicated_set.clone_from(&config.compute.cpu_dedicated_set);
+        options.model = config.model.0;
+        let mut types = Vec::new();
+        for id in &config.devices.enabled_mdev_types {
+            let mut mdev = MdevType::new(id);
+            if let Some(section) = config.mdev.get(id) {
+                mdev.device_addresses = section.device_addresses.iter().copied().collect();
+                mdev.class = ResourceClass::new(&section.mdev_class)
+                    .map_err(|error| wrong(format!("[mdev_{id}] mdev_class: {error}")))?;
+                mdev.max_instances = section.max_instances.map(u64::from);
+            }
+            types.push(mdev);
+        }
+        options.mdev_types = MdevTypes::new(types).map_err(|error| {
+            Failure::caused(ErrorCode::Contradiction, "the mediated device types", &error)
+        })?;
+        Ok(options)
+    }
+}
+
+/// What the configuration says about reporting.
+///
+/// # Errors
+/// A ratio is out of range.
+pub fn tracker_options(config: &Config, rename: Rename) -> Result<TrackerOptions, Failure> {
+    let ratio = |name: &str, value: f64| {
+        AllocationRatio::new(value).map_err(|error| {
+            Failure::new(ErrorCode::BadValue, format!("{name}_allocation_ratio: {error}"))
+        })
+    };
+    // Nova's meaning of 0.0: not configured.
+    let configured = |name: &str, value: Option<f64>| {
+        value.filter(|value| *value != 0.0).map(|value| ratio(name, value)).transpose()
+    };
+    Ok(TrackerOptions {
+        ratios: Ratios {
+            cpu: configured("cpu", config.cpu_allocation_ratio)?,
+            ram: configured("ram", config.ram_allocation_ratio)?,
+            disk: configured("disk", config.disk_allocation_ratio)?,
+            initial_cpu: ratio("initial_cpu", config.initial_cpu_allocation_ratio)?,
+            initial_ram: ratio("initial_ram", config.initial_ram_allocation_ratio)?,
+            initial_disk: ratio("initial_disk", config.initial_disk_allocation_ratio)?,
+        },
+        reserved: ReservedForHost {
+            cpus: config.reserved_host_cpus,
+            memory_mib: config.reserved_host_memory_mb,
+            disk_mib: u32::try_from(config.reserved_host_disk_mb).unwrap_or(u32::MAX),
+        },
+        owner: if config.compute.owner_nova { Owner::Nova } else { Owner::Berth },
+        association_refresh: config.compute.resource_provider_association_refresh(),
+        aggregates_per_request: config.compute.sharing_providers_max_uuids_per_request,
+        rename,
+        ..TrackerOptions::default()
+    })
+}
+
+/// Placement as `[placement]` says: over the network.
+///
+/// # Errors
+/// Options are missing or contradict each other, or a file they name cannot be used.
+pub fn placement_over_network(
+    config: &Config,
+    observer: Option<Arc<dyn RequestObserver>>,
+) -> Result<PlacementClient, Failure> {
+    PlacementClient::from_options(&config.placement, observer).map_err(|error| {
+        Failure::caused(ErrorCode::Missing, "the way to Placement is not configured", &error)
+            .mend("see [placement] in docs/guide/reference/configuration.md, or use `berth up`")
+    })
+}
+
+/// The built-in Placement in this process, on an open database.
+///
+/// # Errors
+/// Never in practice: the endpoint's name is a constant.
+pub fn placement_in_process(
+    store: SqlStore,
+    observer: Option<Arc<dyn RequestObserver>>,
+) -> Result<PlacementClient, Failure> {
+    let service = router(store, PlacementOptions::default());
+    let http = HttpService::in_process::<_, axum::body::Body, _>(service, 64 << 20);
+    let auth = Auth::admin_token("http://placement", &Secret::from("admin".to_owned()))
+        .map_err(|error| Failure::caused(ErrorCode::Bug, "the built-in Placement", &error))?;
+    let options = AdapterOptions { observer, ..AdapterOptions::default() };
+    Ok(PlacementClient::new(http, auth, &options))
+}
+
+/// How long `--once` and offline commands wait for a service that is away, unless told otherwise.
+pub const DEADLINE: Duration = Duration::from_secs(60);

@@ -251,42 +251,45 @@ impl Source for Layer {
     }
 }
 
-/// `[mdev_TYPE]` sections become entries of one table `mdev`, so that the typed form is a map.
-fn layer<'a>(values: impl Iterator<Item = (&'a str, &'a str, Value)>) -> Layer {
+/// Values by section, top level first by its empty name, as the merged table wants them: `[mdev_TYPE]` sections become
+/// entries of one table `mdev`, so that the typed form is a map.
+fn layer(sections: BTreeMap<String, Map<String, Value>>) -> Layer {
     let mut root = Map::new();
-    for (section, key, value) in values {
-        let entries = if section.is_empty() {
-            &mut root
+    let mut mdev = Map::new();
+    for (section, values) in sections {
+        if section.is_empty() {
+            root.extend(values);
         } else if let Some(kind) = section.strip_prefix("mdev_") {
-            inner(inner(&mut root, "mdev"), kind)
+            mdev.insert(kind.to_owned(), table_of(values));
         } else {
-            inner(&mut root, section)
-        };
-        entries.insert(key.to_owned(), value);
+            root.insert(section, table_of(values));
+        }
+    }
+    if !mdev.is_empty() {
+        root.insert("mdev".to_owned(), table_of(mdev));
     }
     Layer(root)
 }
 
-fn inner<'a>(table: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
-    let value = table
-        .entry(key.to_owned())
-        .or_insert_with(|| Value::new(None, ValueKind::Table(Map::new())));
-    if !matches!(value.kind, ValueKind::Table(_)) {
-        value.kind = ValueKind::Table(Map::new());
+fn table_of(values: Map<String, Value>) -> Value {
+    Value::new(None, ValueKind::Table(values))
+}
+
+fn written(settings: &[Setting]) -> Layer {
+    let mut sections: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+    for each in settings {
+        sections
+            .entry(each.section.clone())
+            .or_default()
+            .insert(each.key.clone(), each.value.clone());
     }
-    match &mut value.kind {
-        ValueKind::Table(table) => table,
-        _ => unreachable!("made a table just above"),
-    }
+    layer(sections)
 }
 
 fn merge(layers: &[Vec<Setting>]) -> Result<Map<String, Value>, Problem> {
     let mut builder = config::Config::builder().add_source(defaults(&mdev_sections(layers)));
     for settings in layers {
-        let values = settings
-            .iter()
-            .map(|each| (each.section.as_str(), each.key.as_str(), each.value.clone()));
-        builder = builder.add_source(layer(values));
+        builder = builder.add_source(written(settings));
     }
     builder
         .build()
@@ -320,31 +323,24 @@ fn texts(value: &Value) -> Vec<String> {
     }
 }
 
+/// Every section with its defaults; one without any is a section all the same.
 fn defaults(mdev_sections: &BTreeSet<String>) -> Layer {
-    let fixed = OPTIONS
+    let fixed = table::SECTIONS
         .iter()
-        .filter(|row| row.section != "mdev_TYPE")
-        .map(|row| (row.section, row));
-    let each_type = mdev_sections.iter().flat_map(|section| {
-        OPTIONS
-            .iter()
-            .filter(|row| row.section == "mdev_TYPE")
-            .map(|row| (section.as_str(), row))
-    });
-    let layer = layer(
-        fixed
-            .chain(each_type)
-            .filter_map(|(section, row)| Some((section, row.key, default_value(row)?))),
-    );
-    // A section without any default is a section all the same.
-    let Layer(mut root) = layer;
-    for (section, _) in table::SECTIONS
-        .iter()
-        .filter(|(name, _)| !name.is_empty() && *name != "mdev_TYPE")
-    {
-        inner(&mut root, section);
-    }
-    Layer(root)
+        .map(|(section, _)| *section)
+        .filter(|section| *section != "mdev_TYPE");
+    let names = fixed.chain(mdev_sections.iter().map(String::as_str));
+    layer(
+        names
+            .map(|section| (section.to_owned(), defaults_of(table::pattern_of(section))))
+            .collect(),
+    )
+}
+
+fn defaults_of(pattern: &str) -> Map<String, Value> {
+    let rows = OPTIONS.iter().filter(|row| row.section == pattern);
+    rows.filter_map(|row| Some((row.key.to_owned(), default_value(row)?)))
+        .collect()
 }
 
 fn default_value(row: &OptionRow) -> Option<Value> {
@@ -365,14 +361,14 @@ fn default_value(row: &OptionRow) -> Option<Value> {
 
 /// Every option with its value and origin, in the order of the table.
 fn effective(merged: &Map<String, Value>) -> Vec<Effective> {
-    let table_of = |value: &Value| match &value.kind {
+    let inside = |value: &Value| match &value.kind {
         ValueKind::Table(table) => table.clone(),
         _ => Map::new(),
     };
-    let mdev = merged.get("mdev").map(table_of).unwrap_or_default();
+    let mdev = merged.get("mdev").map(inside).unwrap_or_default();
     let mdev: BTreeMap<String, Map<String, Value>> = mdev
         .iter()
-        .map(|(kind, value)| (kind.clone(), table_of(value)))
+        .map(|(kind, value)| (kind.clone(), inside(value)))
         .collect();
     let mut all = Vec::new();
     for (section, _) in table::SECTIONS {
@@ -387,7 +383,7 @@ fn effective(merged: &Map<String, Value>) -> Vec<Effective> {
                 }
             }
             _ => {
-                let values = merged.get(*section).map(table_of).unwrap_or_default();
+                let values = merged.get(*section).map(inside).unwrap_or_default();
                 all.extend(rows().map(|row| Effective::new(section, row, values.get(row.key))));
             }
         }

@@ -114,6 +114,7 @@ impl Adapter {
     pub(crate) async fn call(&self, call: Call) -> Result<Answer, CallError> {
         let body = call.body.map(Bytes::from);
         let line = RequestLine {
+            service: self.service_type,
             method: call.method,
             route: call.route,
             path: call.path,

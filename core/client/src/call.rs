@@ -28,6 +28,8 @@ pub enum Repeat {
 /// The request of an error or an answer: enough to find it in the service's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLine {
+    /// The service's type: `placement`, `accelerator`.
+    pub service: &'static str,
     /// The method.
     pub method: Method,
     /// The route's template.
@@ -55,7 +57,7 @@ pub enum CallError {
     #[error(transparent)]
     Auth(#[from] AuthError),
     /// The request was not carried out, or it is safe to send it again.
-    #[error("{request} got no answer: {reason}")]
+    #[error("{} gave no answer to {request}: {reason}", request.service)]
     Transport {
         /// The request.
         request: Box<RequestLine>,
@@ -64,7 +66,7 @@ pub enum CallError {
     },
     /// The request may have been carried out, and must not simply be sent again.
     #[error(
-        "the answer to {request} was lost: {reason}; whether it was carried out has to be read"
+        "{}'s answer to {request} was lost: {reason}; whether it was carried out has to be read", request.service
     )]
     AnswerLost {
         /// The request.

@@ -16,7 +16,9 @@ pub enum AuthError {
         reason: TransportError,
     },
     /// Keystone is there but cannot answer now.
-    #[error("Keystone at {url} answers {status} ({request_id}); it is tried again")]
+    #[error(
+        "Keystone at {url} answers {status} ({request_id}); its log says more under that request id"
+    )]
     Unavailable {
         /// The URL asked.
         url: String,

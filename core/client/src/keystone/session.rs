@@ -151,8 +151,10 @@ impl Session {
                 account: account(&self.options),
                 status: status.as_u16(),
                 request_id: request_id(&answer),
-                message: document
-                    .map_or_else(|_| "no reason given".to_owned(), |d| d.error.message),
+                message: document.map_or_else(
+                    |_| "no reason given".to_owned(),
+                    |d| d.error.message.trim_end_matches('.').to_owned(),
+                ),
                 mend: mend(status, &self.options),
                 url,
             });

@@ -209,15 +209,15 @@ mod tests {
         let error = find(|o| o.region_name = Some("three".into()))
             .unwrap_err()
             .to_string();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @"the catalog has no endpoint for placement (internal or public) in region three; it offers admin in one, internal in two, public in one, public in two; set region_name, valid_interfaces or endpoint_override");
         let error = find(|o| o.service_type = "accelerator".into())
             .unwrap_err()
             .to_string();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @"the catalog has no endpoint for accelerator (internal or public); it offers service type compute, service type placement; set region_name, valid_interfaces or endpoint_override");
         let error = find(|o| o.valid_interfaces = vec![Interface::Admin])
             .unwrap_err()
             .to_string();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @r#"the catalog's endpoint of placement is "not a url", which is no http URL; set endpoint_override"#);
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub enum PlacementError {
         max_version: String,
     },
     /// Placement, or something before it, cannot answer now.
-    #[error("{0}; it is tried again")]
+    #[error("{0}; its log says more under that request id")]
     Unavailable(Box<Refusal>),
     /// Any other refusal: the request itself is not acceptable, or does not fit.
     #[error("{}{}", .0, hint(.0))]

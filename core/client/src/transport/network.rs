@@ -162,10 +162,7 @@ fn classify(error: reqwest::Error, peer: &str) -> TransportError {
             if io.kind() == io::ErrorKind::ConnectionRefused {
                 return TransportError::Refused { peer };
             }
-            if io
-                .get_ref()
-                .is_some_and(|inner| inner.is::<rustls::Error>())
-            {
+            if is_tls(io) {
                 return TransportError::Tls {
                     peer,
                     reason: io.to_string(),
@@ -183,4 +180,11 @@ fn classify(error: reqwest::Error, peer: &str) -> TransportError {
 /// What lies beneath reqwest's own sentence, which only says that sending failed.
 fn causes(error: &reqwest::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), chain)
+}
+
+/// Whether an I/O error is the TLS library's, however often it was wrapped.
+fn is_tls(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| {
+        inner.is::<rustls::Error>() || inner.downcast_ref::<io::Error>().is_some_and(is_tls)
+    })
 }

@@ -1,0 +1,163 @@
+//! What each refusal becomes: its kind, what a loop does about it, its sentence.
+
+use std::collections::BTreeMap;
+
+use berth_client::{Disposition, PlacementError};
+use berth_model::{Generation, Provider, ProviderName, ProviderUuid, Trait};
+use uuid::Uuid;
+
+use crate::script::{Reply, Script, answer, refusal};
+
+fn root() -> ProviderUuid {
+    Uuid::from_u128(1).into()
+}
+
+async fn put(reply: Reply) -> PlacementError {
+    let client = Script::of(vec![reply]).placement();
+    client
+        .put_inventories(root(), Generation::answered(1), &BTreeMap::new())
+        .await
+        .unwrap_err()
+}
+
+async fn read(reply: Reply) -> PlacementError {
+    Script::of(vec![reply])
+        .placement()
+        .inventories(root())
+        .await
+        .unwrap_err()
+}
+
+#[tokio::test]
+async fn codes_tell_conflicts_apart() {
+    use Disposition::{Fatal, Refresh, Retry};
+    for (status, code, kind, disposition) in [
+        (409, "placement.concurrent_update", "Conflict", Refresh),
+        (409, "placement.inventory.inuse", "InventoryInUse", Refresh),
+        (409, "placement.duplicate_name", "NameTaken", Fatal),
+        (
+            409,
+            "placement.resource_provider.inuse",
+            "ProviderInUse",
+            Refresh,
+        ),
+        (
+            409,
+            "placement.resource_provider.cannot_delete_parent",
+            "HasChildren",
+            Refresh,
+        ),
+        (409, "placement.undefined_code", "Conflict", Refresh),
+        (409, "placement.something_new", "Conflict", Refresh),
+        (404, "placement.undefined_code", "NotFound", Refresh),
+        (
+            400,
+            "placement.resource_provider.not_found",
+            "NotFound",
+            Refresh,
+        ),
+        (400, "placement.undefined_code", "Refused", Fatal),
+        (401, "placement.undefined_code", "Unauthorized", Fatal),
+        (403, "placement.undefined_code", "Forbidden", Fatal),
+        (406, "placement.undefined_code", "Refused", Fatal),
+        (413, "placement.undefined_code", "Refused", Fatal),
+        (429, "placement.undefined_code", "Unavailable", Retry),
+        (500, "placement.undefined_code", "Unavailable", Retry),
+        (503, "placement.undefined_code", "Unavailable", Retry),
+    ] {
+        let error = put(refusal(status, code, "m")).await;
+        let debug = format!("{error:?}");
+        assert!(debug.starts_with(kind), "{status} {code}: {debug}");
+        assert_eq!(error.disposition(), disposition, "{status} {code}");
+        assert_eq!(error.refusal().unwrap().request_id, "req-answer");
+    }
+}
+
+#[tokio::test]
+async fn over_capacity_on_allocations_is_no_conflict() {
+    let script = Script::of(vec![refusal(
+        409,
+        "placement.undefined_code",
+        "Unable to allocate inventory",
+    )]);
+    let allocations = berth_model::ConsumerAllocations {
+        project_id: "p".into(),
+        user_id: "u".into(),
+        generation: None,
+        resources: BTreeMap::new(),
+    };
+    let consumer = Uuid::from_u128(1).into();
+    let error = script
+        .placement()
+        .put_allocations(consumer, &allocations)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, PlacementError::Refused(_)), "{error:?}");
+    assert_eq!(error.disposition(), Disposition::Fatal);
+}
+
+#[tokio::test]
+async fn sentences_say_what_was_asked_what_came_back_and_what_to_do() {
+    insta::assert_snapshot!(put(refusal(409, "placement.concurrent_update", "resource provider generation conflict")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 409 placement.concurrent_update (req-answer): resource provider generation conflict; it was changed by somebody else meanwhile and has to be read again");
+    insta::assert_snapshot!(put(refusal(403, "placement.undefined_code", "Access was denied")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 403 placement.undefined_code (req-answer): Access was denied; it needs the role service or admin: openstack role add --user USER --project PROJECT service");
+    insta::assert_snapshot!(put(refusal(503, "placement.undefined_code", "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 503 placement.undefined_code (req-answer); its log says more under that request id");
+    insta::assert_snapshot!(put(answer(413, "<html>Request Entity\nToo Large</html>")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 413 (req-answer): <html>Request Entity Too Large</html>; a proxy before Placement limits the size of requests (LimitRequestBody, client_max_body_size): raise it");
+    insta::assert_snapshot!(put(answer(302, "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 302 (req-answer); redirects are not followed: set endpoint_override to where it points");
+    insta::assert_snapshot!(put(answer(401, r#"{"message": "The request you have made requires authentication.", "code": "401 Unauthorized", "title": "Unauthorized"}"#)).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 401 (req-answer): The request you have made requires authentication; check the auth options, and that Placement asks the same Keystone");
+    insta::assert_snapshot!(put(answer(406, r#"{"errors": [{"status": 406, "title": "Not Acceptable", "detail": "s\n\n Unacceptable version header: 1.26", "request_id": "r", "max_version": "1.10", "min_version": "1.0"}]}"#.replace('\n', "\\n"))).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 406 (req-answer): Unacceptable version header: 1.26; it speaks microversions 1.0 to 1.10, which this call is not among");
+    let taken = Script::of(vec![refusal(
+        409,
+        "placement.duplicate_name",
+        "Conflicting resource provider name: gpu-01 already exists.",
+    )]);
+    let provider = Provider::root(root(), ProviderName::new("gpu-01").unwrap());
+    insta::assert_snapshot!(taken.placement().create_provider(&provider).await.unwrap_err(), @"Placement answers POST /resource_providers with 409 placement.duplicate_name (req-answer): Conflicting resource provider name: gpu-01 already exists; if this host was renamed or its compute_id file was lost, restore the file with the UUID of the existing provider (openstack resource provider list --name NAME)");
+}
+
+#[tokio::test]
+async fn answers_that_are_not_placements_are_named_by_route_and_expectation() {
+    insta::assert_snapshot!(read(answer(200, "<html>hello</html>")).await, @r#"the answer to GET /resource_providers/00000000-0000-0000-0000-000000000001/inventories (200, req-answer) is not a provider's inventories: not a JSON document: expected value at line 1 column 1 (it begins "<html>hello</html>")"#);
+    insta::assert_snapshot!(read(answer(200, r#"{"resource_provider_generation": 1, "inventories": {"VGPU": {"to"#)).await, @r#"the answer to GET /resource_providers/00000000-0000-0000-0000-000000000001/inventories (200, req-answer) is not a provider's inventories: not a JSON document: EOF while parsing a string at line 1 column 64 (it begins "{\"resource_provider_generation\": 1, \"inventories\": {\"VGPU\": {\"to")"#);
+    insta::assert_snapshot!(read(answer(200, r#"{"resource_provider_generation": 1, "inventories": {"VGPU": {"total": "8"}}}"#)).await, @r#"the answer to GET /resource_providers/00000000-0000-0000-0000-000000000001/inventories (200, req-answer) is not a provider's inventories: inventories.VGPU.total: invalid type: string "8", expected i64 at line 1 column 73"#);
+    insta::assert_snapshot!(read(answer(200, r#"{"resource_provider_generation": 1, "inventories": {"VGPU": {"total": -8}}}"#)).await, @"the answer to GET /resource_providers/00000000-0000-0000-0000-000000000001/inventories (200, req-answer) is not a provider's inventories: inventories.VGPU.total: -8 is out of range, 1 to 2147483647 is allowed");
+    insta::assert_snapshot!(read(answer(200, "")).await, @r#"the answer to GET /resource_providers/00000000-0000-0000-0000-000000000001/inventories (200, req-answer) is not a provider's inventories: not a JSON document: EOF while parsing a value at line 1 column 0 (it begins "")"#);
+    let error = read(answer(200, "[]")).await;
+    assert_eq!(error.disposition(), Disposition::Retry);
+    let error = put(answer(200, "[]")).await;
+    assert_eq!(
+        error.disposition(),
+        Disposition::Refresh,
+        "the write was done, its generation is unknown"
+    );
+}
+
+#[tokio::test]
+async fn a_strange_404_does_not_say_that_a_provider_is_gone() {
+    let client = Script::of(vec![answer(404, "<html>no such site</html>")]).placement();
+    let error = client.provider(root()).await.unwrap_err();
+    assert!(
+        matches!(error, PlacementError::Malformed { .. }),
+        "{error:?}"
+    );
+    let error = client.delete_provider(root()).await.unwrap_err();
+    assert!(
+        matches!(error, PlacementError::Malformed { .. }),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn long_queries_and_long_messages_are_cut() {
+    let script = Script::of(vec![answer(500, "x ".repeat(5000))]);
+    let error = script
+        .placement()
+        .known_traits(&[Trait::COMPUTE_NODE].into())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("Placement answers GET /traits with 500"),
+        "{error}"
+    );
+    assert!(error.len() < 700, "{}", error.len());
+}

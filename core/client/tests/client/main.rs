@@ -1,0 +1,15 @@
+//! The client against scripted services, services in this process, and real loopback servers.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test's own helpers cannot do fails the test"
+)]
+
+mod answers;
+mod auth;
+mod calls;
+mod errors;
+mod network;
+mod reshape;
+mod retries;
+mod script;

@@ -157,6 +157,37 @@ pub async fn identify(
     placement: &PlacementClient,
     rename: Rename,
 ) -> Result<NodeIdentity, IdentityError> {
+    tell(node, from, files, placement, rename, FirstUuid::Keep).await
+}
+
+/// The same without keeping anything: for a plan that is only shown.
+///
+/// # Errors
+/// As [`identify`].
+pub async fn foresee(
+    node: &NodeName,
+    from: &UuidSource,
+    files: &dyn StateFiles,
+    placement: &PlacementClient,
+) -> Result<NodeIdentity, IdentityError> {
+    tell(node, from, files, placement, Rename::Refuse, FirstUuid::Forget).await
+}
+
+/// What becomes of the UUID that a node is given which was never reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FirstUuid {
+    Keep,
+    Forget,
+}
+
+async fn tell(
+    node: &NodeName,
+    from: &UuidSource,
+    files: &dyn StateFiles,
+    placement: &PlacementClient,
+    rename: Rename,
+    first: FirstUuid,
+) -> Result<NodeIdentity, IdentityError> {
     let file = match from {
         UuidSource::Hypervisor(_) => "the hypervisor".to_owned(),
         UuidSource::File(name) => files.path(name),
@@ -178,7 +209,7 @@ pub async fn identify(
             let (node, root) = (node.clone(), provider.uuid());
             return Err(IdentityError::Lost { file, node, root });
         }
-        let root = first_uuid(from, files, &file).await?;
+        let root = first_uuid(from, files, &file, first).await?;
         return Ok(NodeIdentity {
             node: node.clone(),
             root,
@@ -263,9 +294,10 @@ async fn first_uuid(
     from: &UuidSource,
     files: &dyn StateFiles,
     file: &str,
+    first: FirstUuid,
 ) -> Result<ProviderUuid, IdentityError> {
     let root = ProviderUuid::from(uuid::Uuid::new_v4());
-    if let UuidSource::File(name) = from {
+    if let (UuidSource::File(name), FirstUuid::Keep) = (from, first) {
         files
             .create(name, format!("{root}\n").as_bytes())
             .await

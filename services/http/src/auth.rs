@@ -9,18 +9,38 @@ use http::HeaderMap;
 /// The header with the caller's token.
 pub const TOKEN_HEADER: &str = "x-auth-token";
 
+/// What a token is good for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// One project, by its id.
+    Project(String),
+    /// The cloud itself. The services' rules are about projects: none admits it.
+    System,
+    /// Nothing in particular.
+    Unscoped,
+}
+
 /// Who sent a request, once the token was believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The user's id.
     pub user_id: String,
-    /// The project the token is scoped to, if any.
-    pub project_id: Option<String>,
+    /// What the token is good for.
+    pub scope: Scope,
     /// The roles, implied ones included.
     pub roles: Vec<String>,
 }
 
 impl Caller {
+    /// The project the token is good for, if it is one.
+    #[must_use]
+    pub fn project_id(&self) -> Option<&str> {
+        match &self.scope {
+            Scope::Project(id) => Some(id),
+            Scope::System | Scope::Unscoped => None,
+        }
+    }
+
     /// Whether the caller has the role, in any case of letters.
     #[must_use]
     pub fn has_role(&self, role: &str) -> bool {
@@ -67,7 +87,8 @@ pub trait ValidateToken: Send + Sync {
 /// No identity service: the token itself says who calls, as in OpenStack's `noauth2`.
 ///
 /// Token `admin` is the administrator; any other is `user` or `user:project`. The header
-/// `x-roles` sets the roles of any token, `openstack-system-scope` drops the project. For one
+/// `x-roles` sets the roles of any token, `x-project-id` the project, `openstack-system-scope`
+/// makes it a token for the cloud. For one
 /// machine, tests and tools; never for a port others can reach.
 #[derive(Debug, Clone)]
 pub struct NoAuth2 {
@@ -94,20 +115,29 @@ impl Default for NoAuth2 {
 impl ValidateToken for NoAuth2 {
     fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a> {
         let (user, project) = request.token.split_once(':').unwrap_or((request.token, ""));
+        let text = |name| {
+            request
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
         let project = if project.is_empty() { user } else { project };
-        let roles = match request.headers.get("x-roles").map(|roles| roles.to_str()) {
-            Some(Ok(roles)) => roles
+        let scope = if request.headers.contains_key("openstack-system-scope") {
+            Scope::System
+        } else {
+            Scope::Project(text("x-project-id").unwrap_or(project).to_owned())
+        };
+        let roles = match text("x-roles") {
+            Some(roles) => roles
                 .split(',')
                 .map(|role| role.trim().to_owned())
                 .collect(),
-            Some(Err(_)) => Vec::new(),
             None if user == "admin" => self.admin_roles.clone(),
             None => Vec::new(),
         };
-        let system_scope = request.headers.contains_key("openstack-system-scope");
         let caller = Caller {
             user_id: user.to_owned(),
-            project_id: (!system_scope).then(|| project.to_owned()),
+            scope,
             roles,
         };
         Box::pin(async move {

@@ -12,7 +12,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::auth::{Caller, TOKEN_HEADER, TokenError, TokenRequest, ValidateToken};
+use crate::auth::{Caller, Scope, TOKEN_HEADER, TokenError, TokenRequest, ValidateToken};
 use crate::call::BodyLimit;
 use crate::fault::{self, Asked, ErrorCodes, Fault};
 use crate::microversion::{self, Microversion, MicroversionRange};
@@ -87,7 +87,7 @@ impl Door {
         if matches!(path, "/" | "") {
             return Ok(Caller {
                 user_id: String::new(),
-                project_id: None,
+                scope: Scope::Unscoped,
                 roles: Vec::new(),
             });
         }

@@ -154,28 +154,45 @@ impl Fault {
     ) -> Response {
         let detail = self.detail(asked);
         let title = self.status.canonical_reason().unwrap_or_default();
-        let mut response = if asked.accepts_json {
-            let document = Document {
-                errors: [Entry {
-                    status: self.status.as_u16(),
-                    title,
-                    detail: &detail,
-                    code: (codes == ErrorCodes::Shown).then_some(self.code),
-                    request_id: request_id.as_str(),
-                    max_version: self.range.map(|(_, max)| max.to_string()),
-                    min_version: self.range.map(|(min, _)| min.to_string()),
-                }],
-            };
-            json_response(self.status, &document)
-        } else {
-            let text = format!("{} {title}\n\n{detail}\n", self.status.as_u16());
-            (self.status, text).into_response()
+        let mut response = match asked.form {
+            Form::Json => self.as_json(title, &detail, request_id, codes),
+            Form::Html => (
+                self.status,
+                [(header::CONTENT_TYPE, "text/html; charset=utf-8")],
+                html(&format!("{} {title}", self.status.as_u16()), &detail),
+            )
+                .into_response(),
+            Form::Text => {
+                let text = format!("{} {title}\n\n{detail}\n", self.status.as_u16());
+                (self.status, text).into_response()
+            }
         };
         if let Some(allow) = self.allow {
             let value = HeaderValue::from_static(allow);
             response.headers_mut().insert(header::ALLOW, value);
         }
         response
+    }
+
+    fn as_json(
+        &self,
+        title: &str,
+        detail: &str,
+        request_id: &RequestId,
+        codes: ErrorCodes,
+    ) -> Response {
+        let document = Document {
+            errors: [Entry {
+                status: self.status.as_u16(),
+                title,
+                detail,
+                code: (codes == ErrorCodes::Shown).then_some(self.code),
+                request_id: request_id.as_str(),
+                max_version: self.range.map(|(_, max)| max.to_string()),
+                min_version: self.range.map(|(min, _)| min.to_string()),
+            }],
+        };
+        json_response(self.status, &document)
     }
 }
 
@@ -200,7 +217,15 @@ pub(crate) struct Asked {
     method: Method,
     accept: String,
     content_type: String,
-    accepts_json: bool,
+    form: Form,
+}
+
+/// What the caller can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Html,
+    Text,
 }
 
 impl Asked {
@@ -216,14 +241,27 @@ impl Asked {
             method: method.clone(),
             accept: text(header::ACCEPT).unwrap_or_else(|| "application/json".to_owned()),
             content_type: text(header::CONTENT_TYPE).unwrap_or_else(|| "None".to_owned()),
-            accepts_json: accepts_json(headers),
+            form: if admits(headers, JSON) {
+                Form::Json
+            } else if admits(headers, HTML) {
+                Form::Html
+            } else {
+                Form::Text
+            },
         }
     }
 }
 
+const JSON: [&str; 3] = ["*/*", "application/*", "application/json"];
+const HTML: [&str; 2] = ["text/*", "text/html"];
+
 /// Whether the `accept` header, if there is one, admits `application/json`.
 #[must_use]
 pub fn accepts_json(headers: &HeaderMap) -> bool {
+    admits(headers, JSON)
+}
+
+fn admits<const N: usize>(headers: &HeaderMap, media: [&str; N]) -> bool {
     let ranges: Vec<&str> = headers
         .get_all(header::ACCEPT)
         .iter()
@@ -232,19 +270,32 @@ pub fn accepts_json(headers: &HeaderMap) -> bool {
         .map(str::trim)
         .filter(|range| !range.is_empty())
         .collect();
-    ranges.is_empty() || ranges.iter().any(|range| admits_json(range))
+    let admitted = |range: &&str| media.contains(&unrefused(range).unwrap_or_default());
+    ranges.is_empty() || ranges.iter().any(admitted)
 }
 
-fn admits_json(range: &str) -> bool {
+/// The media range, unless its quality is zero.
+fn unrefused(range: &str) -> Option<&str> {
     let mut parts = range.split(';').map(str::trim);
-    let media = parts.next().unwrap_or_default();
+    let media = parts.next()?;
     let refused = parts.any(|parameter| {
         parameter
             .strip_prefix("q=")
             .and_then(|q| q.parse::<f32>().ok())
             .is_some_and(|q| q <= 0.0)
     });
-    !refused && ["*/*", "application/*", "application/json"].contains(&media)
+    (!refused).then_some(media)
+}
+
+fn html(title: &str, detail: &str) -> String {
+    let detail = detail
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
+    format!(
+        "<html>\n <head>\n  <title>{title}</title>\n </head>\n <body>\n  <h1>{title}</h1>\n  \
+         {detail}\n </body>\n</html>"
+    )
 }
 
 #[derive(Serialize)]

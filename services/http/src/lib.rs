@@ -21,7 +21,7 @@ pub mod schema;
 pub mod serve;
 
 pub use answer::Answer;
-pub use auth::{Caller, NoAuth2, TokenError, TokenRequest, ValidateToken};
+pub use auth::{Caller, NoAuth2, Scope, TokenError, TokenRequest, ValidateToken};
 pub use call::Call;
 pub use date::Timestamp;
 pub use door::{Door, door};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::auth::Caller;
+use crate::auth::{Caller, Scope};
 use crate::fault::Fault;
 
 /// One way to satisfy a rule.
@@ -81,6 +81,10 @@ impl Policy {
     }
 
     fn admits(&self, caller: &Caller, rule: &str, project: Option<&str>) -> bool {
+        // Every rule here is about projects.
+        if caller.scope == Scope::System {
+            return false;
+        }
         if self.deprecated == DeprecatedDefaults::Honoured && caller.has_role("admin") {
             return true;
         }
@@ -90,9 +94,7 @@ impl Policy {
             Some(Requirement::AnyOf(checks)) => checks.iter().any(|check| match check {
                 Check::Role(role) => caller.has_role(role),
                 Check::ReaderOfTheProject => {
-                    caller.has_role("reader")
-                        && project.is_some()
-                        && caller.project_id.as_deref() == project
+                    caller.has_role("reader") && project.is_some() && caller.project_id() == project
                 }
             }),
         }

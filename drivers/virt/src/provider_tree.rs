@@ -11,8 +11,8 @@ mod wanted;
 use std::collections::BTreeSet;
 
 use berth_model::{
-    AllocationRatio, Desired, Inventory, InventoryError, Move, NodeName, Provider, ProviderName,
-    ProviderNameError, ProviderTree, ProviderUuid, ResourceClass, Trait, TreeError,
+    AllocationRatio, Desired, Disposition, Inventory, InventoryError, Move, NodeName, Provider,
+    ProviderName, ProviderNameError, ProviderTree, ProviderUuid, ResourceClass, Trait, TreeError,
 };
 
 use names::{NamedFor, named_for};
@@ -60,6 +60,19 @@ pub enum ProviderTreeError {
         #[source]
         source: TreeError,
     },
+}
+
+impl ProviderTreeError {
+    /// A node that is gone may be back at the next look; the others are for an operator to mend.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            ProviderTreeError::UnknownNode { .. } => Disposition::Retry,
+            ProviderTreeError::Name { .. }
+            | ProviderTreeError::Amount { .. }
+            | ProviderTreeError::Tree { .. } => Disposition::Fatal,
+        }
+    }
 }
 
 /// The tree a node should have, given the tree Placement has: the root and the children that the view calls for, all
@@ -231,7 +244,7 @@ impl Writing<'_> {
     ) -> Inventory {
         let here = self.current.inventory(provider, class);
         if let Some(before) = here.or_else(|| self.renamed(provider, class)) {
-            return less_than_all(inventory.keeping(Some(before)));
+            return inventory.keeping(Some(before));
         }
         match self.ratio_left(class) {
             Some(ratio) => inventory.with_ratio(ratio),
@@ -250,10 +263,4 @@ impl Writing<'_> {
         let inventory = left.find_map(|m| self.current.inventory(m.provider, class))?;
         Some(inventory.allocation_ratio)
     }
-}
-
-/// A kept reserve never becomes all there is when the total shrinks: it would read as a hold, and be dropped.
-fn less_than_all(inventory: Inventory) -> Inventory {
-    let reserved = inventory.reserved.min(inventory.total.saturating_sub(1));
-    inventory.reserving(reserved)
 }

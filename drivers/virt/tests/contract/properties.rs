@@ -161,8 +161,14 @@ fn add_what_is_foreign(tree: &mut ProviderTree) -> Vec<Provider> {
     foreign
 }
 
-/// The guests' claims and others' as far as they fit: what Placement would have let in.
-fn claimed(node: &NodeView, tree: &ProviderTree, others: &[(u128, usize, u64)]) -> Allocations {
+/// The guests' claims and others' as far as they fit: what Placement would have let in while there was `crowd` times as
+/// much room as now.
+fn claimed(
+    node: &NodeView,
+    tree: &ProviderTree,
+    others: &[(u128, usize, u64)],
+    crowd: u64,
+) -> Allocations {
     let places: Vec<_> = tree
         .all()
         .iter()
@@ -184,7 +190,7 @@ fn claimed(node: &NodeView, tree: &ProviderTree, others: &[(u128, usize, u64)]) 
                 .inventory(place.0, &place.1)
                 .map_or(0, Inventory::capacity);
             let used = used.entry(place.clone()).or_insert(0);
-            let fits = *used + *amount <= capacity;
+            let fits = *used + *amount <= capacity * crowd && *amount <= capacity;
             *used += if fits { *amount } else { 0 };
             fits
         });
@@ -251,6 +257,7 @@ proptest! {
         before in a_node(),
         changed in a_node(),
         keeps_hardware in any::<bool>(),
+        crowd in 1..4u64,
         others in vec((80..95u128, any::<prop::sample::Index>(), 1..3u64), 0..6),
     ) {
         let after = if keeps_hardware { modelled(&before, changed.model) } else { changed };
@@ -258,7 +265,7 @@ proptest! {
         let foreign = add_what_is_foreign(&mut current);
         let others: Vec<_> =
             others.into_iter().map(|(n, place, amount)| (n, place.index(64), amount)).collect();
-        let all = claimed(&before, &current, &others);
+        let all = claimed(&before, &current, &others, crowd);
 
         let (tree, moved) = carried_out(&after, &current, &all)?;
         prop_assert_eq!(totals(&all), totals(&moved));
@@ -304,12 +311,12 @@ proptest! {
     ) {
         let old = only_plain_guests(&modelled(&node, models.0));
         let current = reported(&old, &bare());
-        let all = claimed(&old, &current, &[]);
+        let all = claimed(&old, &current, &[], 1);
         prop_assume!(all == held(&old, &current));
         let new = modelled(&old, models.1);
         let (tree, moved) = carried_out(&new, &current, &all)?;
         prop_assume!(tree == reported(&new, &bare()));
-        prop_assume!(claimed(&new, &tree, &[]) == held(&new, &tree));
+        prop_assume!(claimed(&new, &tree, &[], 1) == held(&new, &tree));
         prop_assert_eq!(&moved, &held(&new, &tree));
         let (back, again) = carried_out(&old, &tree, &moved)?;
         prop_assert_eq!(back, current);

@@ -179,7 +179,7 @@ fn a_renamed_class_keeps_what_an_operator_set() {
 }
 
 #[test]
-fn a_reserve_larger_than_what_is_left_is_no_hold() {
+fn a_reserve_larger_than_what_is_left_is_kept_as_all_there_is() {
     let mut node = node();
     node.gpus = vec![gpu(1, "VGPU", 8)];
     let mut tree = reported(&node, &bare());
@@ -187,7 +187,7 @@ fn a_reserve_larger_than_what_is_left_is_no_hold() {
     tree.root_mut().inventories.insert(class("VGPU"), set);
     node.gpus = vec![gpu(1, "VGPU", 4)];
     let less = reported(&node, &tree);
-    assert_eq!(less.root().inventories[&class("VGPU")].reserved, 3);
+    assert_eq!(less.root().inventories[&class("VGPU")].reserved, 4);
     assert_eq!(reported(&node, &less), less);
 }
 
@@ -209,7 +209,7 @@ fn held_units_are_no_reshape_and_do_not_spread() {
             .all()
             .iter()
             .flat_map(|provider| provider.inventories.values())
-            .all(|inventory| inventory.reserved == 0)
+            .all(|inventory| inventory.reserved == 0 && !inventory.is_held())
     );
     let usages = Usages::from([
         ((root_uuid(), class("VGPU")), 2),

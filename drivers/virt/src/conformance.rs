@@ -1,0 +1,223 @@
+//! One suite that every driver passes, so that a fake machine cannot drift from a real one unseen. Called by each driver's
+//! tests (and by `berth doctor`'s developers' eyes: it only looks). No test framework and no runtime is needed: it returns
+//! what it found.
+//!
+//! [`check`] looks at a machine at rest; [`check_watch`] needs something to happen to it, [`check_recovery`] needs it to
+//! break, and both are told how by the driver's own test.
+
+mod foreign;
+mod reshapes;
+mod trees;
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use berth_model::{Disposition, NodeName};
+
+use crate::{HostView, NodeView, VirtDriver};
+
+/// What a driver promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Promise {
+    /// A machine at rest can be observed.
+    Observes,
+    /// Two looks at a machine at rest see the same, node names included.
+    ObservesTheSameTwice,
+    /// There is at least one node.
+    HasNodes,
+    /// The driver has a name.
+    HasAName,
+    /// No CPU is both shared and dedicated.
+    PartsItsCpus,
+    /// A guest's mediated device is of a GPU that is seen, or of none that is known.
+    ExplainsItsMdevs,
+    /// No mediated device and no function is in two guests.
+    GivesADeviceOnce,
+    /// The same view and tree give the same wanted tree.
+    IsPure,
+    /// From a bare root, the wanted tree is a plain update.
+    StartsWithAnUpdate,
+    /// After the update, nothing is left to do.
+    IsInSyncAfterAnUpdate,
+    /// Foreign children, sharing providers, unknown inventories and foreign traits stay as they are.
+    LeavesTheRestAlone,
+    /// A node that is not there has no tree.
+    RefusesAnUnknownNode,
+    /// A change of the model is a lawful reshape: it resolves, loses nothing (also not what nobody knows holds), and is done
+    /// afterwards.
+    Reshapes,
+    /// An event follows a change.
+    TellsOfChanges,
+    /// A machine that cannot be observed is an error that may be retried, and no view.
+    FailsClosed,
+    /// A mended machine is seen as before.
+    Recovers,
+}
+
+/// A promise that a driver broke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub promise: Promise,
+    /// On which node, where it is one node's.
+    pub node: Option<NodeName>,
+    /// What was seen.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.promise)?;
+        if let Some(node) = &self.node {
+            write!(f, " on {node}")?;
+        }
+        write!(f, ": {}", self.detail)
+    }
+}
+
+fn broken(promise: Promise, node: Option<&NodeName>, detail: impl fmt::Display) -> Violation {
+    Violation {
+        promise,
+        node: node.cloned(),
+        detail: detail.to_string(),
+    }
+}
+
+/// Looks at a machine at rest. Changes nothing; empty when the driver keeps every promise.
+pub async fn check(driver: &impl VirtDriver) -> Vec<Violation> {
+    let view = match driver.observe().await {
+        Ok(view) => view,
+        Err(error) => return vec![broken(Promise::Observes, None, error)],
+    };
+    let mut violations = Vec::new();
+    match driver.observe().await {
+        Ok(again) if again == view => {}
+        Ok(_) => violations.push(broken(
+            Promise::ObservesTheSameTwice,
+            None,
+            "the second view differs from the first",
+        )),
+        Err(error) => violations.push(broken(Promise::Observes, None, error)),
+    }
+    if driver.name().is_empty() {
+        violations.push(broken(Promise::HasAName, None, "the name is empty"));
+    }
+    if view.nodes.is_empty() {
+        violations.push(broken(Promise::HasNodes, None, "the view has no node"));
+    }
+    for (node, seen) in &view.nodes {
+        violations.extend(cpus(node, seen));
+        violations.extend(devices(node, seen));
+        violations.extend(trees::check(driver, &view, node));
+        violations.extend(foreign::check(driver, &view, node));
+        violations.extend(reshapes::check(driver, &view, node));
+    }
+    violations.extend(trees::check_unknown_node(driver, &view));
+    violations
+}
+
+/// Watches, lets `change` happen, and waits for an event until `patience` ends (a sleep of the caller's runtime).
+pub async fn check_watch(
+    driver: &impl VirtDriver,
+    change: impl Future<Output = ()>,
+    patience: impl Future<Output = ()>,
+) -> Vec<Violation> {
+    let mut events = driver.watch();
+    change.await;
+    let mut patience = pin!(patience);
+    let verdict = poll_fn(|context| match events.as_mut().poll_next(context) {
+        Poll::Ready(Some(_)) => Poll::Ready(None),
+        Poll::Ready(None) => Poll::Ready(Some("the stream ended before the driver")),
+        Poll::Pending => {
+            let waited = patience.as_mut().poll(context);
+            waited.map(|()| Some("no event followed the change"))
+        }
+    });
+    let verdict = verdict.await;
+    verdict
+        .map(|detail| broken(Promise::TellsOfChanges, None, detail))
+        .into_iter()
+        .collect()
+}
+
+/// Lets the machine break and be mended: between the two an `observe` must fail, and say that trying again may help.
+pub async fn check_recovery(
+    driver: &impl VirtDriver,
+    breaks: impl Future<Output = ()>,
+    mends: impl Future<Output = ()>,
+) -> Vec<Violation> {
+    let before = driver.observe().await;
+    breaks.await;
+    let while_broken = driver.observe().await;
+    mends.await;
+    let after = driver.observe().await;
+    let mut violations = Vec::new();
+    match while_broken {
+        Ok(_) => violations.push(broken(
+            Promise::FailsClosed,
+            None,
+            "a broken machine was seen as if it were well",
+        )),
+        Err(error) if error.disposition() == Disposition::Retry => {}
+        Err(error) => violations.push(broken(
+            Promise::FailsClosed,
+            None,
+            format!("{error}: not to be retried"),
+        )),
+    }
+    match (before, after) {
+        (Ok(before), Ok(after)) if before == after => {}
+        (Ok(_), Ok(_)) => violations.push(broken(
+            Promise::Recovers,
+            None,
+            "the mended machine looks different",
+        )),
+        (Err(error), _) => violations.push(broken(Promise::Observes, None, error)),
+        (_, Err(error)) => violations.push(broken(Promise::Recovers, None, error)),
+    }
+    violations
+}
+
+fn cpus(node: &NodeName, seen: &NodeView) -> Option<Violation> {
+    let cpus = &seen.cpus;
+    let both = cpus.shared_online().intersection(&cpus.dedicated_online());
+    (!both.is_empty()).then(|| {
+        let detail = format!("CPUs {both} are shared and dedicated");
+        broken(Promise::PartsItsCpus, Some(node), detail)
+    })
+}
+
+fn devices(node: &NodeName, seen: &NodeView) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut given = std::collections::BTreeSet::new();
+    for (uuid, guest) in &seen.guests {
+        for mdev in &guest.mdevs {
+            if let Some(parent) = mdev.parent
+                && !seen.gpus.iter().any(|gpu| gpu.address == parent)
+            {
+                let detail = format!("guest {uuid} uses GPU {parent}, which is not seen");
+                violations.push(broken(Promise::ExplainsItsMdevs, Some(node), detail));
+            }
+        }
+        let mdevs = guest.mdevs.iter().map(|mdev| mdev.uuid.to_string());
+        let functions = guest.functions.iter().map(ToString::to_string);
+        for device in mdevs.chain(functions) {
+            if !given.insert(device.clone()) {
+                let detail = format!("{device} is in two guests");
+                violations.push(broken(Promise::GivesADeviceOnce, Some(node), detail));
+            }
+        }
+    }
+    violations
+}
+
+/// The view with one node changed.
+fn changed(view: &HostView, node: &NodeName, change: impl FnOnce(&mut NodeView)) -> HostView {
+    let mut view = view.clone();
+    if let Some(seen) = view.nodes.get_mut(node) {
+        change(seen);
+    }
+    view
+}

@@ -1,0 +1,137 @@
+//! Every change of the model, with what the guests hold and with a consumer nobody knows.
+
+use std::collections::BTreeMap;
+
+use berth_model::{
+    Allocations, ConsumerAllocations, ConsumerUuid, NodeName, Plan, ProviderTree, ReshapeRequest,
+    plan,
+};
+use uuid::Uuid;
+
+use super::{Promise, Violation, broken, changed, trees};
+use crate::{
+    HostView, NumaModel, PcpuModel, ResourceModel, Resources, VgpuModel, VirtDriver,
+    guest_allocations,
+};
+
+pub(super) fn check(driver: &impl VirtDriver, view: &HostView, node: &NodeName) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for old in models() {
+        for new in models().filter(|new| *new != old) {
+            violations.extend(change(driver, view, node, old, new).err());
+        }
+    }
+    violations
+}
+
+/// All models there are.
+fn models() -> impl Iterator<Item = ResourceModel> {
+    [VgpuModel::Root, VgpuModel::PerGpu]
+        .into_iter()
+        .flat_map(|vgpu| [NumaModel::Flat, NumaModel::Cells].map(|numa| (vgpu, numa)))
+        .flat_map(|(vgpu, numa)| {
+            [PcpuModel::Vcpu, PcpuModel::Pcpu].map(|pcpu| ResourceModel { vgpu, numa, pcpu })
+        })
+}
+
+fn change(
+    driver: &impl VirtDriver,
+    view: &HostView,
+    node: &NodeName,
+    old: ResourceModel,
+    new: ResourceModel,
+) -> Result<(), Violation> {
+    let before = changed(view, node, |seen| seen.model = old);
+    let after = changed(view, node, |seen| seen.model = new);
+    let current = trees::reported(driver, &before, node, &trees::bare(node))?;
+    let held = held(&before, node, &current);
+    let fails = |detail: String| {
+        let detail = format!("{old:?} to {new:?}: {detail}");
+        broken(Promise::Reshapes, Some(node), detail)
+    };
+    let desired = driver
+        .update_provider_tree(&after, &current, node)
+        .map_err(|error| fails(error.to_string()))?;
+    let Plan::ReshapeNeeded(pending) = plan(&current, desired, &held.usages()) else {
+        return Ok(());
+    };
+    let tree = pending.desired().tree.clone();
+    let request = pending
+        .resolve(&held, |allocation, all| {
+            driver.homes(&after, node, &tree, allocation, all)
+        })
+        .map_err(|refused| fails(refused.to_string()))?;
+    if let Some(detail) = lost(&held, &request) {
+        return Err(fails(detail));
+    }
+    let again = driver
+        .update_provider_tree(&after, request.tree(), node)
+        .map_err(|error| fails(error.to_string()))?;
+    let usages = afterwards(&held, &request).usages();
+    match plan(request.tree(), again, &usages) {
+        Plan::ReshapeNeeded(pending) => Err(fails(format!("asked for again: {pending}"))),
+        Plan::InSync { .. } | Plan::Update { .. } => Ok(()),
+    }
+}
+
+/// A consumer that no driver knows.
+fn orphan() -> ConsumerUuid {
+    Uuid::from_bytes([0x0f; 16]).into()
+}
+
+/// What the guests hold, and one unit of everything in the tree that is left for the orphan.
+fn held(view: &HostView, node: &NodeName, tree: &ProviderTree) -> Allocations {
+    let Some(seen) = view.nodes.get(node) else {
+        return Allocations::none();
+    };
+    let holding = |resources: Resources| ConsumerAllocations {
+        project_id: "conformance".to_owned(),
+        user_id: "conformance".to_owned(),
+        generation: None,
+        resources,
+    };
+    let mut held: Allocations = guest_allocations(seen, node, tree)
+        .into_iter()
+        .filter(|(_, resources)| !resources.is_empty())
+        .map(|(consumer, resources)| (consumer, holding(resources)))
+        .collect();
+    let used = held.usages();
+    let mut left = Resources::new();
+    for provider in tree.own() {
+        for (class, inventory) in &provider.inventories {
+            let place = (provider.uuid(), class.clone());
+            let used = used.get(&place).copied().unwrap_or(0);
+            if used < inventory.capacity() {
+                left.insert(place, 1);
+            }
+        }
+    }
+    if !left.is_empty() {
+        held.insert(orphan(), holding(left));
+    }
+    held
+}
+
+fn afterwards(held: &Allocations, request: &ReshapeRequest) -> Allocations {
+    held.consumers()
+        .map(|(consumer, before)| {
+            let after = request.allocations().get(consumer).unwrap_or(before);
+            (*consumer, after.clone())
+        })
+        .collect()
+}
+
+fn totals(held: &Allocations) -> BTreeMap<ConsumerUuid, u64> {
+    held.consumers()
+        .map(|(consumer, held)| (*consumer, held.resources.values().sum()))
+        .collect()
+}
+
+/// The resolver proves it by class; here it is counted once more, by consumer.
+fn lost(held: &Allocations, request: &ReshapeRequest) -> Option<String> {
+    let (before, after) = (totals(held), totals(&afterwards(held, request)));
+    let (consumer, _) = before
+        .iter()
+        .find(|(consumer, units)| after.get(consumer) != Some(units))?;
+    Some(format!("consumer {consumer} holds another amount"))
+}

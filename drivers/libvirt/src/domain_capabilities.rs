@@ -13,7 +13,7 @@ pub(crate) struct DomainCapabilities {
     pub(crate) disk_buses: BTreeSet<String>,
     /// Models of graphics cards.
     pub(crate) video_models: BTreeSet<String>,
-    /// Models of security chips, for example `tpm-crb`.
+    /// Models of emulated security chips, for example `tpm-crb`.
     pub(crate) tpm_models: BTreeSet<String>,
     /// Versions of emulated security chips, for example `2.0`.
     pub(crate) tpm_versions: BTreeSet<String>,
@@ -33,11 +33,17 @@ impl DomainCapabilities {
         let reader = Reader::new("the domain capabilities", "domainCapabilities", text)?;
         let root = reader.root();
         let of = |path: &[&str], name: &str| values(root, path, name);
+        // Without the emulator (swtpm), libvirt lists models that only the host's own chip could stand behind.
+        let has_emulator = of(&["devices", "tpm"], "backendModel").contains("emulator");
+        let of_tpm = |name: &str| match has_emulator {
+            true => of(&["devices", "tpm"], name),
+            false => BTreeSet::new(),
+        };
         Ok(Self {
             disk_buses: of(&["devices", "disk"], "bus"),
             video_models: of(&["devices", "video"], "modelType"),
-            tpm_models: of(&["devices", "tpm"], "model"),
-            tpm_versions: of(&["devices", "tpm"], "backendVersion"),
+            tpm_models: of_tpm("model"),
+            tpm_versions: of_tpm("backendVersion"),
             firmwares: of(&["os"], "firmware"),
             secure_boot: of(&["os", "loader"], "secure").contains("yes"),
             iommu_models: of(&["devices", "iommu"], "model"),
@@ -104,6 +110,18 @@ mod tests {
         assert_eq!(read.memory_backings, set(&["memfd"]));
         assert!(read.secure_boot);
         assert!(read.tpm_models.is_empty());
+    }
+
+    #[test]
+    fn a_security_chip_needs_its_emulator() {
+        for (backend, models) in [("emulator", &["tpm-tis"][..]), ("passthrough", &[])] {
+            let text = format!(
+                "<domainCapabilities><devices><tpm supported='yes'><enum name='model'><value>tpm-tis</value></enum>\
+                 <enum name='backendModel'><value>{backend}</value></enum></tpm></devices></domainCapabilities>"
+            );
+            let read = DomainCapabilities::read(&text).unwrap();
+            assert_eq!(read.tpm_models, set(models), "{backend}");
+        }
     }
 
     #[test]

@@ -19,10 +19,21 @@ pub(crate) fn physical_gpus(
     mdevs: &[Mdev],
     types: &MdevTypes,
 ) -> Vec<PhysicalGpu> {
-    let by_address: BTreeMap<PciAddress, &MdevParent> = parents
-        .iter()
-        .map(|parent| (parent.address, parent))
-        .collect();
+    // A card whose driver offers nothing any more is seen by what exists of it.
+    let silent = mdevs.iter().filter_map(|mdev| {
+        let parent = MdevParent {
+            address: mdev.parent?,
+            numa_node: None,
+            available: BTreeMap::new(),
+        };
+        Some((parent.address, parent))
+    });
+    let mut by_address: BTreeMap<PciAddress, MdevParent> = silent.collect();
+    by_address.extend(
+        parents
+            .iter()
+            .map(|parent| (parent.address, parent.clone())),
+    );
     let mut counted = Counted::new(mdevs, types);
     by_address
         .values()
@@ -131,7 +142,7 @@ mod tests {
             gpu(3, &[("b", 2)]),
             gpu(4, &[("a", 0)]),
         ];
-        let mdevs = [mdev(2, "a"), mdev(2, "b"), mdev(9, "a")];
+        let mdevs = [mdev(2, "a"), mdev(2, "b")];
         assert_eq!(
             totals(&parents, &mdevs, &types),
             [Some(4), Some(4), None, Some(0)]
@@ -143,6 +154,13 @@ mod tests {
     fn a_type_that_filled_its_gpu_is_still_offered() {
         let types = MdevTypes::new([MdevType::new("a")]).unwrap();
         assert_eq!(totals(&[gpu(1, &[])], &[mdev(1, "a")], &types), [Some(1)]);
+    }
+
+    #[test]
+    fn a_card_whose_driver_offers_nothing_is_seen_by_what_exists_of_it() {
+        let types = MdevTypes::new([MdevType::new("a")]).unwrap();
+        let mdevs = [mdev(9, "a"), mdev(9, "b")];
+        assert_eq!(totals(&[], &mdevs, &types), [Some(1)]);
     }
 
     #[test]

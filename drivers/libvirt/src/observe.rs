@@ -1,28 +1,26 @@
 //! One look at the host: everything libvirt and the device tree say, gathered on the connection's thread, then put together
-//! into a [`HostView`] by a pure function.
+//! into a [`HostView`] by a pure function (`view`).
 
-use std::collections::{BTreeMap, BTreeSet};
+mod error;
+mod view;
+
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use berth_model::{ConsumerUuid, NodeName, PciAddress};
-use berth_sysfs::{Sysfs, SysfsError};
-use berth_virt::{
-    CpuSet, Cpus, Disk, GuestMdev, GuestView, HostView, Hypervisor, NodeView, NumaCell,
-    ObserveError,
-};
+use berth_model::PciAddress;
+use berth_sysfs::{Sriov, Sysfs};
+use berth_virt::{CpuSet, Disk, HostView, NumaCell, ObserveError, VirtualFunctions};
 use virt::connect::{Connect, NodeInfo};
 use virt::error::{Error, ErrorNumber};
 use virt_sys as sys;
 
 use crate::capabilities::{self, Capabilities};
-use crate::connection::{ConnectionError, Session};
+use crate::connection::Session;
 use crate::domain_capabilities::DomainCapabilities;
-use crate::gpus::physical_gpus;
 use crate::guest::Guest;
 use crate::node_device::{Mdev, MdevParent, NodeDevice};
 use crate::options::{DiskPlacement, LibvirtOptions};
-use crate::traits::traits;
-use crate::xml::XmlError;
+use error::{malformed, unreadable};
 
 /// What cannot change while a connection lives: it is costly to ask, and another answer needs another libvirtd.
 #[derive(Debug, Clone)]
@@ -53,6 +51,7 @@ struct Facts {
     disk: Disk,
     parents: Vec<MdevParent>,
     mdevs: Vec<Mdev>,
+    functions: Vec<VirtualFunctions>,
     guests: Vec<Guest>,
 }
 
@@ -62,7 +61,7 @@ pub(crate) fn observe(
     options: &LibvirtOptions,
 ) -> Result<HostView, ObserveError> {
     let facts = facts(session, options)?;
-    view(facts, options)
+    view::view(facts, options)
 }
 
 fn facts(session: &Session, options: &LibvirtOptions) -> Result<Facts, ObserveError> {
@@ -80,6 +79,8 @@ fn facts(session: &Session, options: &LibvirtOptions) -> Result<Facts, ObserveEr
     };
     let NodeInfo { cpus, memory, .. } = connect.node_info().map_err(refused("virNodeGetInfo"))?;
     let sysfs = options.sysfs.as_ref().map(Sysfs::at);
+    // Before the mediated devices: those that a guest holds stay as long as it does.
+    let guests = guests(connect)?;
     let (parents, mdevs) = mediated_devices(connect, &steady.kind, sysfs.as_ref())?;
     Ok(Facts {
         hostname: connect
@@ -90,7 +91,8 @@ fn facts(session: &Session, options: &LibvirtOptions) -> Result<Facts, ObserveEr
         active_cpus: cpus,
         memory_kib: memory,
         disk: disk(&options.disk)?,
-        guests: guests(connect)?,
+        functions: functions(sysfs.as_ref(), options)?,
+        guests,
         steady,
         capabilities,
         parents,
@@ -252,6 +254,42 @@ fn numa_cells(sysfs: Option<&Sysfs>) -> Result<Vec<NumaCell>, ObserveError> {
     Ok(cells.collect())
 }
 
+/// The virtual functions of the cards that the operator offers.
+fn functions(
+    sysfs: Option<&Sysfs>,
+    options: &LibvirtOptions,
+) -> Result<Vec<VirtualFunctions>, ObserveError> {
+    let refuse = |reason: String| ObserveError::Configuration {
+        option: "[pci] device_spec".to_owned(),
+        reason,
+    };
+    let mut offered = Vec::new();
+    for (physical, class) in &options.network_functions {
+        let Some(sysfs) = sysfs else {
+            return Err(refuse(format!(
+                "{physical}: the device tree of this host cannot be seen from here"
+            )));
+        };
+        let Some(function) = sysfs.pci_function(*physical).map_err(unreadable)? else {
+            continue;
+        };
+        let Sriov::Physical { functions, .. } = function.sriov else {
+            return Err(refuse(format!(
+                "{physical} is no physical function that can have virtual ones"
+            )));
+        };
+        if !functions.is_empty() {
+            offered.push(VirtualFunctions {
+                physical: *physical,
+                addresses: functions.into_iter().collect(),
+                numa_node: function.numa_node,
+                class: class.clone(),
+            });
+        }
+    }
+    Ok(offered)
+}
+
 /// The size of the file system that a path is, or will be, on.
 fn disk(placement: &DiskPlacement) -> Result<Disk, ObserveError> {
     let DiskPlacement::Local(path) = placement else {
@@ -287,127 +325,6 @@ fn guests(connect: &Connect) -> Result<Vec<Guest>, ObserveError> {
     Ok(guests)
 }
 
-/// The view that the facts make.
-fn view(facts: Facts, options: &LibvirtOptions) -> Result<HostView, ObserveError> {
-    let node = match &options.node {
-        Some(node) => node.clone(),
-        None => NodeName::new(&facts.hostname).map_err(|error| ObserveError::Malformed {
-            origin: "the hypervisor's hostname".to_owned(),
-            reason: error.to_string(),
-        })?,
-    };
-    let hypervisor = Hypervisor {
-        kind: facts.steady.kind.clone(),
-        version: facts.steady.version.clone(),
-        hostname: facts.hostname.clone(),
-    };
-    let seen = node_view(facts, options)?;
-    Ok(HostView {
-        hypervisor,
-        nodes: BTreeMap::from([(node, seen)]),
-    })
-}
-
-fn node_view(facts: Facts, options: &LibvirtOptions) -> Result<NodeView, ObserveError> {
-    let cells = if facts.capabilities.cells.is_empty() {
-        facts.cells
-    } else {
-        facts.capabilities.cells.clone()
-    };
-    let cpus = Cpus {
-        online: online(facts.online, &cells, facts.active_cpus),
-        shared: options.cpu_shared_set.clone(),
-        dedicated: options.cpu_dedicated_set.clone(),
-    };
-    check_cpu_sets(&cpus)?;
-    let parent_of: BTreeMap<_, _> = facts
-        .mdevs
-        .iter()
-        .filter_map(|mdev| Some((mdev.uuid, mdev.parent?)))
-        .collect();
-    let dedicated = cpus.dedicated.clone().unwrap_or_default();
-    let guests = facts.guests.into_iter().map(|guest| {
-        let parent = |uuid| parent_of.get(&uuid).copied();
-        (
-            ConsumerUuid::from(guest.uuid),
-            guest_view(guest, &cells, &dedicated, parent),
-        )
-    });
-    Ok(NodeView {
-        uuid: None,
-        memory_mib: facts.memory_kib / 1024,
-        disk: facts.disk,
-        gpus: physical_gpus(&facts.parents, &facts.mdevs, &options.mdev_types),
-        functions: Vec::new(),
-        customs: Vec::new(),
-        traits: traits(
-            &facts.capabilities,
-            &facts.steady.features,
-            &facts.steady.domain,
-        ),
-        guests: guests.collect(),
-        model: options.model,
-        cpus,
-        cells,
-    })
-}
-
-/// The online CPUs: what the device tree says, else all that the cells have, else as many as are active, from 0 on.
-fn online(of_tree: Option<CpuSet>, cells: &[NumaCell], active: u32) -> CpuSet {
-    let of_cells = || CpuSet::from_iter(cells.iter().flat_map(|cell| cell.cpus.iter()));
-    of_tree.unwrap_or_else(|| match of_cells() {
-        none if none.is_empty() => CpuSet::first(active),
-        cpus => cpus,
-    })
-}
-
-/// Refuses CPUs that are not there, as Nova does: an inventory smaller than configured would be found out by nobody.
-fn check_cpu_sets(cpus: &Cpus) -> Result<(), ObserveError> {
-    let sets = [
-        ("[compute] cpu_shared_set", &cpus.shared),
-        ("[compute] cpu_dedicated_set", &cpus.dedicated),
-    ];
-    for (option, set) in sets {
-        let offline = set.as_ref().map(|set| set.difference(&cpus.online));
-        if let Some(offline) = offline.filter(|offline| !offline.is_empty()) {
-            return Err(ObserveError::Configuration {
-                option: option.to_owned(),
-                reason: format!(
-                    "CPUs {offline} are not online on this host, which has {}",
-                    cpus.online
-                ),
-            });
-        }
-    }
-    Ok(())
-}
-
-fn guest_view(
-    guest: Guest,
-    cells: &[NumaCell],
-    dedicated: &CpuSet,
-    parent: impl Fn(uuid::Uuid) -> Option<PciAddress>,
-) -> GuestView {
-    GuestView {
-        cpu_policy: guest.cpu_policy(dedicated),
-        cells: guest.placement(cells),
-        mdevs: guest
-            .mdevs
-            .iter()
-            .map(|uuid| GuestMdev {
-                uuid: *uuid,
-                parent: parent(*uuid),
-            })
-            .collect(),
-        name: guest.name,
-        power: guest.power,
-        also: BTreeSet::new(),
-        vcpus: u64::from(guest.vcpus),
-        memory_mib: guest.memory_mib,
-        functions: guest.functions,
-    }
-}
-
 fn is(error: &Error, number: ErrorNumber) -> bool {
     error.code().is_known_and(|code| code == number)
 }
@@ -419,65 +336,74 @@ fn refused(call: &'static str) -> impl FnOnce(Error) -> ObserveError {
     }
 }
 
-fn malformed(error: XmlError) -> ObserveError {
-    let reason = match &error {
-        XmlError::Syntax { source, .. } => format!("{error}: {source}"),
-        _ => error.to_string(),
-    };
-    ObserveError::Malformed {
-        origin: "libvirt".to_owned(),
-        reason,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
 
-fn unreadable(error: SysfsError) -> ObserveError {
-    match error {
-        SysfsError::Unreadable { path, source } => ObserveError::Unreadable {
-            path: path.display().to_string(),
-            source,
-        },
-        SysfsError::Malformed { .. } => ObserveError::Malformed {
-            origin: "the kernel's device tree".to_owned(),
-            reason: error.to_string(),
-        },
-    }
-}
+    use super::*;
 
-impl From<ConnectionError> for ObserveError {
-    fn from(error: ConnectionError) -> Self {
-        match error {
-            ConnectionError::Load(error) => ObserveError::LibraryMissing {
-                library: "libvirt.so.0".to_owned(),
-                mend: error.to_string(),
-            },
-            ConnectionError::TimedOut { uri, call, limit } => ObserveError::TimedOut {
-                target: uri,
-                call,
-                limit,
-            },
-            ConnectionError::Open { uri, source } => ObserveError::Unreachable {
-                target: uri,
-                reason: source.message().to_owned(),
-            },
-            ConnectionError::EventLoop(_) | ConnectionError::Thread(_) => {
-                ObserveError::Unreachable {
-                    target: "libvirt".to_owned(),
-                    reason: with_source(&error),
-                }
-            }
-            ConnectionError::Hanging { ref uri, .. } | ConnectionError::CutOff { ref uri, .. } => {
-                ObserveError::Unreachable {
-                    target: uri.clone(),
-                    reason: error.to_string(),
-                }
-            }
+    #[test]
+    fn mediated_devices_are_read_from_the_device_tree_where_libvirt_has_none() {
+        let tree = tempfile::tempdir().unwrap();
+        let card = tree.path().join("devices/0000:81:00.0");
+        let one_type = card.join("mdev_supported_types/nvidia-222");
+        let uuid = "4b20d080-1b54-4048-85b3-a6a62d165c01";
+        let mdev = card.join(uuid);
+        for (file, content) in [
+            (card.join("vendor"), "0x10de"),
+            (card.join("device"), "0x1eb8"),
+            (card.join("class"), "0x030200"),
+            (card.join("numa_node"), "1"),
+            (one_type.join("available_instances"), "15"),
+            (one_type.join("device_api"), "vfio-pci"),
+            (mdev.join("uevent"), ""),
+            (tree.path().join("class/mdev_bus/mtty/uevent"), ""),
+        ] {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, content).unwrap();
         }
+        symlink(&one_type, mdev.join("mdev_type")).unwrap();
+        for (link, target) in [
+            ("bus/pci/devices/0000:81:00.0", &card),
+            ("class/mdev_bus/0000:81:00.0", &card),
+            (
+                "bus/mdev/devices/4b20d080-1b54-4048-85b3-a6a62d165c01",
+                &mdev,
+            ),
+        ] {
+            let link = tree.path().join(link);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            symlink(target, link).unwrap();
+        }
+        let (parents, mdevs) = mediated_devices_of_tree(&Sysfs::at(tree.path())).unwrap();
+        let address = "0000:81:00.0".parse().unwrap();
+        assert_eq!(
+            parents,
+            [MdevParent {
+                address,
+                numa_node: Some(1),
+                available: [("nvidia-222".to_owned(), 15)].into(),
+            }]
+        );
+        assert_eq!(
+            mdevs,
+            [Mdev {
+                uuid: uuid.parse().unwrap(),
+                type_id: "nvidia-222".to_owned(),
+                parent: Some(address),
+            }]
+        );
     }
-}
 
-fn with_source(error: &ConnectionError) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
+    #[test]
+    fn a_directory_that_is_not_there_yet_is_on_its_ancestors_file_system() {
+        let directory = tempfile::tempdir().unwrap();
+        let local = |path| disk(&DiskPlacement::Local(path)).unwrap();
+        assert_eq!(
+            local(directory.path().join("not/there/yet")),
+            local(directory.path().to_path_buf())
+        );
+        assert_eq!(disk(&DiskPlacement::Shared).unwrap(), Disk::Shared);
     }
 }

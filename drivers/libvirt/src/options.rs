@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_model::{NodeName, PciAddress, ResourceClass};
-use berth_virt::{CpuSet, ResourceModel};
+use berth_virt::{CpuSet, CustomResource, ResourceModel};
 
 /// Where guests' disks are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,14 +35,19 @@ pub struct LibvirtOptions {
     pub cpu_dedicated_set: Option<CpuSet>,
     /// `[devices] enabled_mdev_types` and the `[mdev_TYPE]` sections.
     pub mdev_types: MdevTypes,
+    /// `[pci] device_spec`: the physical functions whose virtual functions are offered, and as what, usually SRIOV_NET_VF. A
+    /// card that is not there (any more) offers nothing.
+    pub network_functions: BTreeMap<PciAddress, ResourceClass>,
+    /// Further resources of the root that the operator declares, which no hypervisor shows.
+    pub customs: Vec<CustomResource>,
     /// How the resources are modelled in Placement.
     pub model: ResourceModel,
 }
 
 impl LibvirtOptions {
     /// The defaults for a connection: 60 seconds for a call, the node named by libvirt, this host's device tree (none for
-    /// libvirt's test driver, whose host is not this one), disks under Nova's default path, no CPU sets, no mediated devices,
-    /// the newest resource model.
+    /// libvirt's test driver, whose host is not this one), disks under Nova's default path, no CPU sets, no devices, nothing
+    /// declared, the newest resource model.
     #[must_use]
     pub fn new(connection_uri: &str) -> Self {
         Self {
@@ -54,6 +59,8 @@ impl LibvirtOptions {
             cpu_shared_set: None,
             cpu_dedicated_set: None,
             mdev_types: MdevTypes::default(),
+            network_functions: BTreeMap::new(),
+            customs: Vec::new(),
             model: ResourceModel::default(),
         }
     }

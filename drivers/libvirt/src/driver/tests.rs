@@ -1,0 +1,330 @@
+//! The driver over nodes of libvirt's test driver.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use berth_model::{ConsumerUuid, NodeName, PciAddress, ResourceClass};
+use berth_virt::{
+    CpuPolicy, CustomResource, Disk, GuestCell, HostEvent, NodeView, OfferedMdevs, PowerState,
+    VgpuModel, VirtualFunctions, conformance,
+};
+use futures_core::Stream as _;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use super::*;
+use crate::options::{DiskPlacement, MdevType, MdevTypes};
+use crate::test_node::{TestGpu, TestGuest, TestMdev, TestNode};
+
+fn address(bus: u8) -> PciAddress {
+    format!("0000:{bus:02x}:00.0").parse().unwrap()
+}
+
+fn gpu(bus: u8, available: u64) -> TestGpu {
+    TestGpu {
+        address: address(bus),
+        numa_node: Some(u32::from(bus % 2)),
+        available: vec![
+            ("nvidia-558".to_owned(), available),
+            ("nvidia-559".to_owned(), available / 2),
+        ],
+    }
+}
+
+fn mdev(uuid: u128, bus: u8) -> TestMdev {
+    TestMdev {
+        uuid: Uuid::from_u128(uuid),
+        type_id: "nvidia-558".to_owned(),
+        gpu: address(bus),
+    }
+}
+
+/// Two cells, two GPUs; a guest with a mediated device on each GPU, one pinned and placed, one that is off and whose
+/// mediated device is gone.
+fn node() -> TestNode {
+    TestNode {
+        cpus: 8,
+        memory_mib: 24_576,
+        cells: vec![("0-3".to_owned(), 16_384), ("4-7".to_owned(), 8_192)],
+        gpus: vec![gpu(0x84, 15), gpu(0x85, 15)],
+        mdevs: vec![mdev(0xa, 0x84), mdev(0xb, 0x85)],
+        guests: vec![
+            TestGuest {
+                mdevs: vec![Uuid::from_u128(0xa), Uuid::from_u128(0xb)],
+                ..TestGuest::new("accelerated", Uuid::from_u128(1))
+            },
+            TestGuest {
+                pins: vec!["4".to_owned(), "5".to_owned()],
+                cells: vec![("0-1".to_owned(), 2048, 1)],
+                functions: vec![address(0x90)],
+                ..TestGuest::new("placed", Uuid::from_u128(2))
+            },
+            TestGuest {
+                power: PowerState::ShutOff,
+                mdevs: vec![Uuid::from_u128(0xdead)],
+                ..TestGuest::new("off", Uuid::from_u128(3))
+            },
+        ],
+    }
+}
+
+fn options(directory: &TempDir) -> LibvirtOptions {
+    let mut options = node().write(directory.path()).unwrap();
+    options.mdev_types = MdevTypes::new([MdevType::new("nvidia-558")]).unwrap();
+    options.cpu_shared_set = Some("0-3".parse().unwrap());
+    options.cpu_dedicated_set = Some("4-7".parse().unwrap());
+    options.disk = DiskPlacement::Local(directory.path().join("instances"));
+    options.node = Some(NodeName::new("gpu-01").unwrap());
+    options
+}
+
+async fn observed(options: LibvirtOptions) -> NodeView {
+    let view = LibvirtDriver::new(options).observe().await.unwrap();
+    view.nodes.into_values().next().unwrap()
+}
+
+fn guest(number: u128) -> ConsumerUuid {
+    Uuid::from_u128(number).into()
+}
+
+#[tokio::test]
+async fn a_host_is_seen_with_its_cpus_cells_memory_and_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let driver = LibvirtDriver::new(options(&directory));
+    let view = driver.observe().await.unwrap();
+    assert_eq!(view.hypervisor.kind, "TEST");
+    let seen = &view.nodes[&NodeName::new("gpu-01").unwrap()];
+    assert_eq!(seen.cpus.online.to_string(), "0-7");
+    assert_eq!(seen.cpus.shared_online().to_string(), "0-3");
+    assert_eq!(seen.cpus.dedicated_online().to_string(), "4-7");
+    assert_eq!(seen.memory_mib, 24_576);
+    assert!(matches!(seen.disk, Disk::Local { .. }));
+    let cells: Vec<_> = seen
+        .cells
+        .iter()
+        .map(|c| (c.id, c.cpus.to_string(), c.memory_mib))
+        .collect();
+    assert_eq!(
+        cells,
+        [(0, "0-3".to_owned(), 16_384), (1, "4-7".to_owned(), 8_192)]
+    );
+    assert_eq!(view, driver.observe().await.unwrap());
+}
+
+#[tokio::test]
+async fn each_gpu_offers_what_exists_and_what_can_still_be_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let seen = observed(options(&directory)).await;
+    for (gpu, bus) in seen.gpus.iter().zip([0x84, 0x85]) {
+        assert_eq!(gpu.address, address(bus));
+        assert_eq!(gpu.numa_node, Some(u32::from(bus % 2)));
+        assert_eq!(
+            gpu.offered,
+            Some(OfferedMdevs {
+                mdev_type: "nvidia-558".to_owned(),
+                class: ResourceClass::VGPU,
+                total: 16
+            })
+        );
+    }
+    assert_eq!(seen.gpus.len(), 2);
+}
+
+#[tokio::test]
+async fn a_guest_is_seen_with_what_it_holds_and_where_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let seen = observed(options(&directory)).await;
+    let accelerated = &seen.guests[&guest(1)];
+    let parents: Vec<_> = accelerated.mdevs.iter().map(|mdev| mdev.parent).collect();
+    assert_eq!(parents, [Some(address(0x84)), Some(address(0x85))]);
+    assert_eq!(accelerated.cpu_policy, CpuPolicy::Shared);
+    let placed = &seen.guests[&guest(2)];
+    assert_eq!(placed.cpu_policy, CpuPolicy::Dedicated);
+    assert_eq!(
+        placed.cells,
+        [GuestCell {
+            host_cell: 1,
+            vcpus: 2,
+            memory_mib: 2048
+        }]
+    );
+    assert_eq!(placed.functions, [address(0x90)].into());
+    let off = &seen.guests[&guest(3)];
+    assert_eq!(off.power, PowerState::ShutOff);
+    assert_eq!(off.mdevs[0].parent, None);
+}
+
+#[tokio::test]
+async fn without_enabled_types_a_gpu_offers_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(&directory);
+    options.mdev_types = MdevTypes::default();
+    options.model.vgpu = VgpuModel::Root;
+    let seen = observed(options).await;
+    assert!(seen.gpus.iter().all(|gpu| gpu.offered.is_none()));
+    assert_eq!(seen.model.vgpu, VgpuModel::Root);
+}
+
+#[tokio::test]
+async fn cpus_that_are_not_there_are_a_configuration_error_that_names_the_option() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(&directory);
+    options.cpu_dedicated_set = Some("4-9".parse().unwrap());
+    let error = LibvirtDriver::new(options).observe().await.unwrap_err();
+    let ObserveError::Configuration { option, reason } = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(option, "[compute] cpu_dedicated_set");
+    assert!(reason.contains("8-9"), "{reason}");
+}
+
+#[tokio::test]
+async fn the_built_in_default_node_is_seen() {
+    let driver = LibvirtDriver::new(LibvirtOptions::new("test:///default"));
+    let view = driver.observe().await.unwrap();
+    let (name, seen) = view.nodes.iter().next().unwrap();
+    assert_eq!(name.as_str(), view.hypervisor.hostname);
+    assert_eq!(seen.cells.len(), 2);
+    assert_eq!(seen.cpus.online.to_string(), "0-15");
+    assert_eq!(seen.guests.len(), 1);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_node_is_an_error_and_the_next_look_sees_the_mended_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(&directory);
+    let file = directory.path().join("node.xml");
+    let good = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, "<node><cpu>").unwrap();
+    let driver = LibvirtDriver::new(options);
+    let error = driver.observe().await.unwrap_err();
+    assert!(
+        matches!(error, ObserveError::Unreachable { .. }),
+        "{error:?}"
+    );
+    std::fs::write(&file, good).unwrap();
+    driver.observe().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_tree_of_nonsense_is_an_error_that_names_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(&directory);
+    let file = options
+        .sysfs
+        .clone()
+        .unwrap()
+        .join("devices/system/node/node1/cpulist");
+    std::fs::write(&file, "none").unwrap();
+    let error = LibvirtDriver::new(options).observe().await.unwrap_err();
+    assert!(error.to_string().contains("node1/cpulist"), "{error}");
+}
+
+#[tokio::test]
+async fn a_guest_that_changes_is_an_event() {
+    let directory = tempfile::tempdir().unwrap();
+    let driver = LibvirtDriver::new(options(&directory));
+    let mut events = driver.watch();
+    driver.observe().await.unwrap();
+    let destroyed = driver.connection.call("destroying a guest", |session| {
+        session.connect().lookup_domain_by_name("placed")?.destroy()
+    });
+    destroyed.await.unwrap().unwrap();
+    let next = std::future::poll_fn(|context| Pin::new(&mut events).poll_next(context));
+    let event = tokio::time::timeout(Duration::from_secs(30), next).await;
+    assert_eq!(event.unwrap(), Some(HostEvent::Guests));
+    let seen = driver.observe().await.unwrap();
+    let seen = seen.nodes.into_values().next().unwrap();
+    assert_eq!(seen.guests[&guest(2)].power, PowerState::ShutOff);
+}
+
+#[tokio::test]
+async fn the_stream_ends_with_the_driver() {
+    let driver = LibvirtDriver::new(LibvirtOptions::new("test:///default"));
+    let mut events = driver.watch();
+    driver.observe().await.unwrap();
+    drop(driver);
+    let next = std::future::poll_fn(|context| Pin::new(&mut events).poll_next(context));
+    let end = tokio::time::timeout(Duration::from_secs(30), next).await;
+    assert_eq!(end.unwrap(), None);
+}
+
+#[tokio::test]
+async fn cpus_in_both_sets_are_a_configuration_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(&directory);
+    options.cpu_shared_set = Some("0-4".parse().unwrap());
+    let error = LibvirtDriver::new(options).observe().await.unwrap_err();
+    assert!(
+        matches!(error, ObserveError::Configuration { .. }) && error.to_string().contains("CPUs 4"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn virtual_functions_are_offered_where_the_operator_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(&directory);
+    let (card, gone, plain) = (address(0x90), address(0x91), address(0x92));
+    let tree = options.sysfs.clone().unwrap();
+    TestNode::write_card(&tree, card, Some(1), &[address(0x93), address(0x94)]).unwrap();
+    TestNode::write_card(&tree, plain, None, &[]).unwrap();
+    std::fs::remove_file(tree.join(format!("bus/pci/devices/{plain}/sriov_totalvfs"))).unwrap();
+    options.network_functions = [card, gone]
+        .map(|function| (function, ResourceClass::SRIOV_NET_VF))
+        .into();
+    let seen = observed(options.clone()).await;
+    assert_eq!(
+        seen.functions,
+        [VirtualFunctions {
+            physical: card,
+            addresses: [address(0x93), address(0x94)].into(),
+            numa_node: Some(1),
+            class: ResourceClass::SRIOV_NET_VF,
+        }]
+    );
+    options.network_functions = [(plain, ResourceClass::SRIOV_NET_VF)].into();
+    let error = LibvirtDriver::new(options).observe().await.unwrap_err();
+    assert!(error.to_string().contains("[pci] device_spec"), "{error}");
+}
+
+#[tokio::test]
+async fn the_driver_keeps_every_promise_of_the_contract() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(&directory);
+    let tree = options.sysfs.clone().unwrap();
+    TestNode::write_card(
+        &tree,
+        address(0x90),
+        Some(1),
+        &[address(0x93), address(0x94)],
+    )
+    .unwrap();
+    options.network_functions = [(address(0x90), ResourceClass::SRIOV_NET_VF)].into();
+    options.customs = vec![CustomResource {
+        class: ResourceClass::PGPU,
+        formerly: [ResourceClass::new("CUSTOM_GPU").unwrap()].into(),
+        total: 2,
+    }];
+    let driver = LibvirtDriver::new(options);
+    assert_eq!(conformance::check(&driver).await, []);
+    let starts = async {
+        let start = driver.connection.call("starting a guest", |session| {
+            session.connect().lookup_domain_by_name("off")?.create()
+        });
+        start.await.unwrap().unwrap();
+    };
+    let patience = tokio::time::sleep(Duration::from_secs(30));
+    assert_eq!(
+        conformance::check_watch(&driver, starts, patience).await,
+        []
+    );
+    let cell = tree.join("devices/system/node/node0/cpulist");
+    let well = std::fs::read(&cell).unwrap();
+    let breaks = async { std::fs::write(&cell, "all of them").unwrap() };
+    let mends = async { std::fs::write(&cell, &well).unwrap() };
+    assert_eq!(
+        conformance::check_recovery(&driver, breaks, mends).await,
+        []
+    );
+}

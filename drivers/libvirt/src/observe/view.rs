@@ -1,0 +1,165 @@
+//! From facts to the view. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_model::{ConsumerUuid, NodeName, PciAddress};
+use berth_virt::{
+    CpuSet, Cpus, GuestMdev, GuestView, HostView, Hypervisor, NodeView, NumaCell, ObserveError,
+};
+use uuid::Uuid;
+
+use super::Facts;
+use crate::gpus::physical_gpus;
+use crate::guest::Guest;
+use crate::options::LibvirtOptions;
+use crate::traits::traits;
+
+/// The view that the facts make.
+pub(super) fn view(facts: Facts, options: &LibvirtOptions) -> Result<HostView, ObserveError> {
+    let node = match &options.node {
+        Some(node) => node.clone(),
+        None => NodeName::new(&facts.hostname).map_err(|error| ObserveError::Malformed {
+            origin: "the hypervisor's hostname".to_owned(),
+            reason: error.to_string(),
+        })?,
+    };
+    let hypervisor = Hypervisor {
+        kind: facts.steady.kind.clone(),
+        version: facts.steady.version.clone(),
+        hostname: facts.hostname.clone(),
+    };
+    let seen = node_view(facts, options)?;
+    Ok(HostView {
+        hypervisor,
+        nodes: BTreeMap::from([(node, seen)]),
+    })
+}
+
+fn node_view(facts: Facts, options: &LibvirtOptions) -> Result<NodeView, ObserveError> {
+    let cells = if facts.capabilities.cells.is_empty() {
+        facts.cells
+    } else {
+        facts.capabilities.cells.clone()
+    };
+    let cpus = Cpus {
+        online: online(facts.online, &cells, facts.active_cpus),
+        shared: options.cpu_shared_set.clone(),
+        dedicated: options.cpu_dedicated_set.clone(),
+    };
+    check_cpu_sets(&cpus)?;
+    let parent_of: BTreeMap<_, _> = facts
+        .mdevs
+        .iter()
+        .filter_map(|mdev| Some((mdev.uuid, mdev.parent?)))
+        .collect();
+    let dedicated = cpus.dedicated.clone().unwrap_or_default();
+    let guests = facts.guests.into_iter().map(|guest| {
+        let parent = |uuid| parent_of.get(&uuid).copied();
+        (
+            ConsumerUuid::from(guest.uuid),
+            guest_view(guest, &cells, &dedicated, parent),
+        )
+    });
+    Ok(NodeView {
+        uuid: None,
+        memory_mib: facts.memory_kib / 1024,
+        disk: facts.disk,
+        gpus: physical_gpus(&facts.parents, &facts.mdevs, &options.mdev_types),
+        functions: facts.functions,
+        customs: options.customs.clone(),
+        traits: traits(
+            &facts.capabilities,
+            &facts.steady.features,
+            &facts.steady.domain,
+        ),
+        guests: guests.collect(),
+        model: options.model,
+        cpus,
+        cells,
+    })
+}
+
+/// The online CPUs: what the device tree says, else all that the cells have, else as many as are active, from 0 on.
+fn online(of_tree: Option<CpuSet>, cells: &[NumaCell], active: u32) -> CpuSet {
+    let of_cells = || CpuSet::from_iter(cells.iter().flat_map(|cell| cell.cpus.iter()));
+    of_tree.unwrap_or_else(|| match of_cells() {
+        none if none.is_empty() => CpuSet::first(active),
+        cpus => cpus,
+    })
+}
+
+/// Refuses CPUs that are not there, as Nova does: an inventory smaller than configured would be found out by nobody. And
+/// CPUs that are both shared and dedicated: they would be sold twice.
+fn check_cpu_sets(cpus: &Cpus) -> Result<(), ObserveError> {
+    let sets = [
+        ("[compute] cpu_shared_set", &cpus.shared),
+        ("[compute] cpu_dedicated_set", &cpus.dedicated),
+    ];
+    for (option, set) in sets {
+        let offline = set.as_ref().map(|set| set.difference(&cpus.online));
+        if let Some(offline) = offline.filter(|offline| !offline.is_empty()) {
+            return Err(ObserveError::Configuration {
+                option: option.to_owned(),
+                reason: format!(
+                    "CPUs {offline} are not online on this host, which has {}",
+                    cpus.online
+                ),
+            });
+        }
+    }
+    let both = cpus.shared_online().intersection(&cpus.dedicated_online());
+    if !both.is_empty() {
+        return Err(ObserveError::Configuration {
+            option: "[compute] cpu_shared_set and cpu_dedicated_set".to_owned(),
+            reason: format!("CPUs {both} are in both, they can be in one of the sets only"),
+        });
+    }
+    Ok(())
+}
+
+fn guest_view(
+    guest: Guest,
+    cells: &[NumaCell],
+    dedicated: &CpuSet,
+    parent: impl Fn(Uuid) -> Option<PciAddress>,
+) -> GuestView {
+    GuestView {
+        cpu_policy: guest.cpu_policy(dedicated),
+        cells: guest.placement(cells),
+        mdevs: guest
+            .mdevs
+            .iter()
+            .map(|uuid| GuestMdev {
+                uuid: *uuid,
+                parent: parent(*uuid),
+            })
+            .collect(),
+        name: guest.name,
+        power: guest.power,
+        also: BTreeSet::new(),
+        vcpus: u64::from(guest.vcpus),
+        memory_mib: guest.memory_mib,
+        functions: guest.functions,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn online_cpus_are_those_of_the_tree_else_of_the_cells_else_so_many() {
+        let cell = NumaCell {
+            id: 0,
+            cpus: "2-3".parse().unwrap(),
+            memory_mib: 1,
+        };
+        for (of_tree, cells, expected) in [
+            (Some("0-5".parse().unwrap()), vec![cell.clone()], "0-5"),
+            (None, vec![cell], "2-3"),
+            (None, vec![], "0-3"),
+        ] {
+            assert_eq!(online(of_tree, &cells, 4).to_string(), expected);
+        }
+    }
+}

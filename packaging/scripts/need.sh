@@ -14,8 +14,8 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
 BUILD="gcc libc6-dev pkg-config libvirt-dev make"
 NODE="libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 util-linux"
-# The -core packages hold the programs and no system service, so that no database of ours starts beside yours.
-PEERS="ca-certificates python3 python3-venv python3-dev mariadb-server-core mariadb-client-core util-linux"
+# mariadb-server-core holds the server's program and no system service, so that no database of ours starts beside yours.
+PEERS="ca-certificates python3 python3-venv python3-dev mariadb-server-core mariadb-client util-linux"
 
 fail() {
     printf 'need: %s\n' "$*" >&2
@@ -33,7 +33,7 @@ missing() {
 
 apt() {
     apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold \
-        -o DPkg::Lock::Timeout=300 "$@"
+        -o DPkg::Lock::Timeout=300 "$@" >/dev/null
 }
 
 # QEMU's pieces must be of one version: a newer qemu-utils (from backports, say) blocks the stock emulator. Then

@@ -45,12 +45,12 @@ make_venv() {
     say "installing Placement and Keystone into $VENV (about a minute)"
     rm -rf "$VENV"
     quietly venv "$PYTHON" -m venv "$VENV" || fail "could not make a virtual environment with $PYTHON; on Debian: apt-get install python3-venv"
-    local pip="$VENV/bin/python -m pip install --no-input --disable-pip-version-check"
+    local pip=("$VENV/bin/python" -m pip install --no-input --disable-pip-version-check)
     grep -v '^uWSGI==' "$HERE/requirements.txt" >"$PEERS/wheels.txt"
-    quietly pip $pip -r "$PEERS/wheels.txt" ||
+    quietly pip "${pip[@]}" -r "$PEERS/wheels.txt" ||
         fail "pip could not install requirements.txt (its last words are above); it needs a package index (network)"
     # Never from pip's cache: uWSGI holds the interpreter it was compiled against, which may have been another then.
-    quietly uwsgi $pip --no-cache-dir "$(grep '^uWSGI==' "$HERE/requirements.txt")" ||
+    quietly uwsgi "${pip[@]}" --no-cache-dir "$(grep '^uWSGI==' "$HERE/requirements.txt")" ||
         fail "pip could not compile uWSGI (its last words are above); it needs a C compiler and python3-dev"
 }
 
@@ -70,23 +70,25 @@ placement_template() {
 # A data directory, never running: each test process copies it and starts a server of its own on the copy.
 mariadb_template() {
     local data=$TEMPLATES/mariadb run=$PEERS/mariadb-run
-    local server="mariadbd --no-defaults --datadir=$data --socket=$run/sock --pid-file=$run/pid --skip-networking --user=root"
-    # Small logs: the directory is copied for each test process.
-    server="$server --innodb-log-file-size=4M --innodb-buffer-pool-size=64M --skip-log-bin --innodb-fast-shutdown=0"
+    local server=(setpriv --pdeathsig TERM mariadbd --no-defaults --datadir="$data" --socket="$run/sock" --pid-file="$run/pid"
+        --skip-networking --user=root --skip-log-bin --innodb-buffer-pool-size=64M --innodb-fast-shutdown=0
+        # Small logs: the directory is copied for each test process.
+        --innodb-log-file-size=4M)
     rm -rf "$run"
     mkdir -p "$run"
     quietly mariadb-install mariadb-install-db --no-defaults --user=root --datadir="$data" --skip-test-db \
         --auth-root-authentication-method=normal --innodb-log-file-size=4M || fail "mariadb-install-db failed (its last words are above)"
-    $server >"$PEERS/mariadb.log" 2>&1 &
+    # Without the lock (9), which it would hold on to were this script killed.
+    "${server[@]}" >"$PEERS/mariadb.log" 2>&1 9>&- &
     SERVER=$!
     trap 'kill "$SERVER" 2>/dev/null || true' EXIT
-    local sql="mariadb --no-defaults -uroot -S $run/sock"
+    local sql=(mariadb --no-defaults -uroot -S "$run/sock")
     for _ in $(seq 300); do
-        $sql -e 'select 1' >/dev/null 2>&1 && break
+        "${sql[@]}" -e 'select 1' >/dev/null 2>&1 && break
         kill -0 "$SERVER" 2>/dev/null || break
         sleep 0.1
     done
-    $sql -e "create database placement character set utf8mb3;
+    "${sql[@]}" -e "create database placement character set utf8mb3;
         create user placement@'127.0.0.1' identified by 'test-only'; create user placement@localhost identified by 'test-only';
         grant all on *.* to placement@'127.0.0.1'; grant all on *.* to placement@localhost;" 2>>"$PEERS/mariadb.log" || {
         tail -n 15 "$PEERS/mariadb.log" >&2
@@ -94,7 +96,7 @@ mariadb_template() {
     }
     placement_template mariadb "mysql+pymysql://placement:test-only@localhost/placement?charset=utf8&unix_socket=$run/sock"
     mariadb-dump --no-defaults -uroot -S "$run/sock" placement >"$TEMPLATES/placement.sql"
-    $sql -e 'drop database placement'
+    "${sql[@]}" -e 'drop database placement'
     kill "$SERVER"
     wait "$SERVER" || true
     trap - EXIT
@@ -106,13 +108,13 @@ keystone_template() {
     mkdir -p "$dir/fernet" "$dir/credential"
     chmod 0700 "$dir/fernet" "$dir/credential"
     sed "s|@DIR@|$dir|g; s|@EXPIRATION@|3600|" "$HERE/keystone.conf" >"$dir/keystone.conf"
-    local manage="$VENV/bin/keystone-manage --config-file $dir/keystone.conf" user group
+    local manage=("$VENV/bin/keystone-manage" --config-file "$dir/keystone.conf") user group
     user=$(id -un)
     group=$(id -gn)
-    quietly keystone-sync $manage db_sync || fail "keystone-manage db_sync failed (its last words are above)"
-    quietly keystone-fernet $manage fernet_setup --keystone-user "$user" --keystone-group "$group" || fail "keystone-manage fernet_setup failed"
-    quietly keystone-credential $manage credential_setup --keystone-user "$user" --keystone-group "$group" || fail "keystone-manage credential_setup failed"
-    quietly keystone-bootstrap $manage bootstrap --bootstrap-password test-only --bootstrap-region-id RegionOne || fail "keystone-manage bootstrap failed (its last words are above)"
+    quietly keystone-sync "${manage[@]}" db_sync || fail "keystone-manage db_sync failed (its last words are above)"
+    quietly keystone-fernet "${manage[@]}" fernet_setup --keystone-user "$user" --keystone-group "$group" || fail "keystone-manage fernet_setup failed"
+    quietly keystone-credential "${manage[@]}" credential_setup --keystone-user "$user" --keystone-group "$group" || fail "keystone-manage credential_setup failed"
+    quietly keystone-bootstrap "${manage[@]}" bootstrap --bootstrap-password test-only --bootstrap-region-id RegionOne || fail "keystone-manage bootstrap failed (its last words are above)"
     OS_KEYSTONE_CONFIG_DIR=$dir quietly keystone-seed "$VENV/bin/python" "$HERE/keystone_seed.py" "$dir/seed.json" || fail "Keystone could not be given its users (its last words are above)"
     rm "$dir/keystone.conf"
 }

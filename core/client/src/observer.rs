@@ -1,4 +1,5 @@
-//! The hook for metrics: told of every request on the wire, retries and logins included.
+//! The hook for metrics: told of every request, retries and logins included (not of a read that was sent once more because
+//! a kept connection turned out to be closed; it counts as one).
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Method, Request, Response, header};
 use reqwest::{Client, ClientBuilder};
 
 use super::body::{chain, read_whole};
@@ -17,6 +17,7 @@ use super::{DEFAULT_BODY_LIMIT, HttpService, TransportError, tls};
 const POOL_IDLE: Duration = Duration::from_secs(3);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 const IDLE_PER_HOST: usize = 8;
+static CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// How connections are made; the file options are keystoneauth's.
 #[derive(Debug, Clone)]
@@ -49,60 +50,99 @@ impl Default for TransportOptions {
 }
 
 pub(super) fn network(options: &TransportOptions) -> Result<HttpService, TransportError> {
-    let pools = Arc::new(Pools {
-        plain: build(builder(options), tls::unused()?)?,
+    let network = Arc::new(Network {
+        plain: Connections::new(|| builder(options), tls::unused()?)?,
         secure: OnceLock::new(),
         options: options.clone(),
     });
     // Named files are read now, so that a wrong path is a start-up error. The system's authorities wait until a request
     // says https: they cost memory that a plain endpoint never needs.
     if options.cafile.is_some() || options.certfile.is_some() || options.keyfile.is_some() {
-        pools.secure()?;
+        network.secure()?;
     }
     let limit = options.body_limit;
-    Ok(HttpService::new(tower::service_fn(
-        move |request: Request<Bytes>| {
-            let pools = Arc::clone(&pools);
-            async move {
-                let peer = request
-                    .uri()
-                    .authority()
-                    .map_or_else(String::new, ToString::to_string);
-                let client = match request.uri().scheme_str() {
-                    Some("https") => pools.secure()?,
-                    _ => &pools.plain,
-                };
-                execute(client, request, &peer, limit).await
-            }
-        },
-    )))
+    let send = move |request: Request<Bytes>| {
+        let network = Arc::clone(&network);
+        async move {
+            let authority = request.uri().authority();
+            let peer = authority.map_or_else(String::new, ToString::to_string);
+            let connections = match request.uri().scheme_str() {
+                Some("https") => network.secure()?,
+                _ => &network.plain,
+            };
+            connections.send(request, &peer, limit).await
+        }
+    };
+    Ok(HttpService::new(tower::service_fn(send)))
 }
 
 pub(super) fn unix(path: &Path, options: &TransportOptions) -> Result<HttpService, TransportError> {
-    let client = build(builder(options).unix_socket(path), tls::unused()?)?;
+    let connections = Connections::new(|| builder(options).unix_socket(path), tls::unused()?)?;
     let limit = options.body_limit;
     let peer: Arc<str> = path.display().to_string().into();
-    Ok(HttpService::new(tower::service_fn(
-        move |request: Request<Bytes>| {
-            let (client, peer) = (client.clone(), Arc::clone(&peer));
-            async move { execute(&client, request, &peer, limit).await }
-        },
-    )))
+    let send = move |request: Request<Bytes>| {
+        let (connections, peer) = (connections.clone(), Arc::clone(&peer));
+        async move { connections.send(request, &peer, limit).await }
+    };
+    Ok(HttpService::new(tower::service_fn(send)))
 }
 
-struct Pools {
-    plain: Client,
-    secure: OnceLock<Client>,
+struct Network {
+    plain: Connections,
+    secure: OnceLock<Connections>,
     options: TransportOptions,
 }
 
-impl Pools {
-    fn secure(&self) -> Result<&Client, TransportError> {
-        if let Some(client) = self.secure.get() {
-            return Ok(client);
+impl Network {
+    fn secure(&self) -> Result<&Connections, TransportError> {
+        if let Some(connections) = self.secure.get() {
+            return Ok(connections);
         }
-        let client = build(builder(&self.options), tls::config(&self.options)?)?;
-        Ok(self.secure.get_or_init(|| client))
+        let tls = tls::config(&self.options)?;
+        let connections = Connections::new(|| builder(&self.options), tls)?;
+        Ok(self.secure.get_or_init(|| connections))
+    }
+}
+
+/// Kept connections, and new ones. A front end may close a kept connection without a word just when the next request is
+/// on its way (uWSGI's http-socket does so after every answer), and nobody can tell then whether the request was read.
+/// So what must not be sent twice (POST) always goes over a new connection, and what may (RFC 9110, 9.2.2) is sent once
+/// more over a new one.
+#[derive(Clone)]
+struct Connections {
+    kept: Client,
+    new: Client,
+}
+
+impl Connections {
+    fn new(
+        builder: impl Fn() -> ClientBuilder,
+        tls: rustls::ClientConfig,
+    ) -> Result<Self, TransportError> {
+        Ok(Self {
+            kept: build(builder().pool_max_idle_per_host(IDLE_PER_HOST), tls.clone())?,
+            new: build(builder().pool_max_idle_per_host(0), tls)?,
+        })
+    }
+
+    async fn send(
+        &self,
+        request: Request<Bytes>,
+        peer: &str,
+        limit: usize,
+    ) -> Result<Response<Bytes>, TransportError> {
+        if request.method() != Method::POST {
+            match execute(&self.kept, request.clone(), peer).await {
+                Ok(answer) => return read_whole(answer, limit).await,
+                Err(TransportError::Closed { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut request = request;
+        request
+            .headers_mut()
+            .insert(header::CONNECTION, CLOSE.clone());
+        read_whole(execute(&self.new, request, peer).await?, limit).await
     }
 }
 
@@ -113,34 +153,30 @@ fn builder(options: &TransportOptions) -> ClientBuilder {
         .tcp_nodelay(true)
         .tcp_keepalive(TCP_KEEPALIVE)
         .pool_idle_timeout(POOL_IDLE)
-        .pool_max_idle_per_host(IDLE_PER_HOST)
         .http1_only()
 }
 
 fn build(builder: ClientBuilder, tls: rustls::ClientConfig) -> Result<Client, TransportError> {
-    builder
-        .tls_backend_preconfigured(tls)
-        .build()
-        .map_err(|error| TransportError::Unsendable {
-            reason: chain(&error),
-        })
+    let client = builder.tls_backend_preconfigured(tls).build();
+    client.map_err(|error| TransportError::Unsendable {
+        reason: chain(&error),
+    })
 }
 
+/// Sends, up to the head of the answer.
 async fn execute(
     client: &Client,
     request: Request<Bytes>,
     peer: &str,
-    limit: usize,
-) -> Result<Response<Bytes>, TransportError> {
+) -> Result<Response<reqwest::Body>, TransportError> {
     let request =
         reqwest::Request::try_from(request).map_err(|error| TransportError::Unsendable {
             reason: chain(&error.without_url()),
         })?;
-    let answer = client
-        .execute(request)
-        .await
-        .map_err(|error| classify(error, peer))?;
-    read_whole(http::Response::from(answer), limit).await
+    let answer = client.execute(request).await;
+    answer
+        .map(Response::from)
+        .map_err(|error| classify(error, peer))
 }
 
 fn classify(error: reqwest::Error, peer: &str) -> TransportError {

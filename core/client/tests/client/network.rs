@@ -3,10 +3,12 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use axum::serve::ListenerExt;
 use berth_client::{
     AdapterOptions, Auth, CallError, HttpService, PlacementClient, PlacementError, Secret,
     TransportError, TransportOptions,
@@ -189,6 +191,48 @@ async fn broken_connections_are_told_apart() {
     );
 }
 
+/// uWSGI's http-socket in small: it answers one request per connection, says nothing of closing, and closes.
+#[tokio::test]
+async fn a_server_that_closes_after_each_answer_without_a_word_loses_no_request() {
+    let body = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{NOBODY}",
+        NOBODY.len()
+    );
+    let endpoint = format!("http://{}", speak(body.as_bytes()));
+    let http = network(|_| {});
+    let client = client(http.clone(), &endpoint);
+    for _ in 0..200 {
+        client.providers_in_tree(root()).await.unwrap();
+        let post = Request::post(&endpoint)
+            .body(bytes::Bytes::from("{}"))
+            .unwrap();
+        http.send(post).await.unwrap();
+    }
+}
+
+/// A server of kept connections: it counts them.
+#[tokio::test]
+async fn reads_share_a_connection_and_a_post_has_its_own() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&accepted);
+    let listener = listener.tap_io(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let server = tokio::spawn(axum::serve(listener, router()).into_future());
+    let http = network(|_| {});
+    let client = client(http.clone(), &endpoint);
+    for _ in 0..5 {
+        client.providers_in_tree(root()).await.unwrap();
+    }
+    assert_eq!(accepted.load(Ordering::SeqCst), 1);
+    let post = Request::post(&endpoint).body(bytes::Bytes::new()).unwrap();
+    http.send(post).await.unwrap();
+    assert_eq!(accepted.load(Ordering::SeqCst), 2);
+    server.abort();
+}
+
 #[tokio::test]
 async fn a_redirect_is_not_followed_but_told() {
     let address =
@@ -224,6 +268,7 @@ async fn a_server_that_hangs_is_given_up() {
     assert_eq!(reason, TransportError::Timeout { after: timeout });
 }
 
+/// An authority and a server for 127.0.0.1, made for these tests alone; good until the year 2126.
 fn certificate(name: &str) -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/client/tls")

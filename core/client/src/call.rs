@@ -25,6 +25,11 @@ pub enum Repeat {
     Once,
 }
 
+/// The route's template, `/resource_providers/{uuid}/inventories` for instance. Every request carries it as an extension, so
+/// that a decorator of [`HttpService`] can name what passes without reading paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Route(pub &'static str);
+
 /// The request of an error or an answer: enough to find it in the service's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLine {
@@ -216,6 +221,7 @@ fn build(outgoing: &Outgoing) -> Result<Request<Bytes>, TransportError> {
     let mut request = Request::builder()
         .method(outgoing.method.clone())
         .uri(&outgoing.url)
+        .extension(Route(outgoing.route))
         .header(&REQUEST_ID, &outgoing.id)
         .header(header::ACCEPT, "application/json")
         .header(

@@ -21,7 +21,7 @@ mod transport;
 
 pub use adapter::{Adapter, AdapterOptions};
 pub use berth_model::Disposition;
-pub use call::{CallError, Repeat, RequestLine};
+pub use call::{CallError, Repeat, RequestLine, Route};
 pub use dice::Dice;
 pub use keystone::{Auth, AuthError, AuthOptions, AuthType, Clock, OptionsError, Secret};
 pub use observer::{Exchange, Outcome, RequestObserver};

@@ -1,15 +1,17 @@
 //! Each call: its method, path, microversion and body, and what it makes of the answer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 use berth_client::placement::{Deleted, TypedAllocations};
+use berth_client::{Auth, HttpService, PlacementClient, Route};
 use berth_model::{
     AggregateUuid, ConsumerAllocations, ConsumerUuid, Generation, Inventory, Provider,
     ProviderName, ProviderUuid, ResourceClass, Trait,
 };
 use uuid::Uuid;
 
-use crate::script::{Script, answer, refusal};
+use crate::script::{Script, answer, options, refusal};
 
 const ROOT: &str = "00000000-0000-0000-0000-000000000001";
 
@@ -410,5 +412,31 @@ async fn every_request_has_its_own_id_and_a_seed_repeats_them() {
         first[0].starts_with("req-") && first[0].len() == 40,
         "{}",
         first[0]
+    );
+}
+
+#[tokio::test]
+async fn a_decorator_of_the_transport_is_told_the_route() {
+    let routes = Arc::new(Mutex::new(Vec::new()));
+    let (script, kept) = (Script::of(vec![answer(404, "")]), Arc::clone(&routes));
+    let inner = script.http.clone();
+    let decorated = HttpService::new(tower::service_fn(
+        move |request: http::Request<bytes::Bytes>| {
+            kept.lock()
+                .unwrap()
+                .push(request.extensions().get::<Route>().copied());
+            let inner = inner.clone();
+            async move { inner.send(request).await }
+        },
+    ));
+    let client = PlacementClient::new(
+        decorated,
+        Auth::none("http://placement").unwrap(),
+        &options(),
+    );
+    client.inventories(root()).await.unwrap_err();
+    assert_eq!(
+        *routes.lock().unwrap(),
+        [Some(Route("/resource_providers/{uuid}/inventories"))]
     );
 }

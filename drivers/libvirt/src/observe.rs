@@ -25,7 +25,7 @@ use error::{malformed, unreadable};
 /// What cannot change while a connection lives: it is costly to ask, and another answer needs another libvirtd.
 #[derive(Debug, Clone)]
 pub(crate) struct SteadyFacts {
-    /// The driver's kind as libvirt names it, for example `QEMU` or `Test`.
+    /// The driver's kind as libvirt names it, `QEMU`, `TEST`.
     kind: String,
     /// The hypervisor's version, for example `7.2.13`.
     version: String,
@@ -176,7 +176,7 @@ fn mediated_devices(
         | sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV;
     // Without ACTIVE, newer libvirts also list mediated devices that are only defined. The test driver refuses the flag.
     let flags = match kind {
-        "Test" | "TEST" => wanted,
+        "TEST" => wanted,
         _ => wanted | sys::VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE,
     };
     let listed = match connect.list_all_node_devices(flags) {

@@ -11,32 +11,82 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use virt::connect::Connect;
 
+use crate::cards;
+
 /// The first start on a machine learns about QEMU, which takes ten quiet seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// libvirtd, under one directory for its whole life, however often it is started.
 pub(crate) struct Daemon {
     directory: TempDir,
+    sight: Sight,
     process: Option<Child>,
+}
+
+/// Which devices libvirtd sees.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    /// This machine's.
+    Machine,
+    /// Those of [`cards`].
+    Cards,
 }
 
 impl Daemon {
     pub(crate) fn start() -> Self {
+        Self::seeing(Sight::Machine)
+    }
+
+    /// One that sees the cards of [`cards`] in place of this machine's devices.
+    pub(crate) fn start_with_cards() -> Self {
+        Self::seeing(Sight::Cards)
+    }
+
+    fn seeing(sight: Sight) -> Self {
         let mut daemon = Self {
             directory: tempfile::tempdir().expect("a directory for libvirtd"),
+            sight,
             process: None,
         };
+        cards::write(&daemon.device_tree());
         daemon.start_again();
         daemon
     }
 
-    pub(crate) fn start_again(&mut self) {
+    /// The device tree with the cards.
+    pub(crate) fn device_tree(&self) -> PathBuf {
+        self.directory.path().join("sys")
+    }
+
+    /// The script, with the cards' tree over `/sys` where libvirtd is to see that. The script's own mount namespace lies within
+    /// this one.
+    fn command(&self) -> Command {
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/scripts/libvirtd.sh");
+        if self.sight == Sight::Machine {
+            return Command::new(script);
+        }
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "--propagation", "private", "--", "sh", "-euc"])
+            .arg(
+                "mount --rbind /sys/devices/system \"$0/devices/system\"\n\
+                 mount --rbind \"$0\" /sys\n\
+                 exec \"$@\"",
+            )
+            .arg(self.device_tree())
+            .arg(script)
+            // Else libudev refuses a /sys that is none of the kernel's.
+            .env("SYSTEMD_DEVICE_VERIFY_SYSFS", "0");
+        command
+    }
+
+    pub(crate) fn start_again(&mut self) {
         let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("libvirt-cache");
         let log = self.directory.path().join("out");
         let output = || Stdio::from(File::create(&log).expect("a log for libvirtd"));
-        let process = Command::new(script)
+        let process = self
+            .command()
             .arg(self.directory.path())
             .arg(cache)
             .stdin(Stdio::null())

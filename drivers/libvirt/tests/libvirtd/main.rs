@@ -1,10 +1,12 @@
 //! The driver against the real libvirtd with its QEMU driver: what it sees, and what it does when libvirtd goes away.
 
+mod cards;
 mod daemon;
 
 use std::time::Duration;
 
-use berth_libvirt::{DiskPlacement, LibvirtDriver, LibvirtOptions};
+use berth_libvirt::{DiskPlacement, LibvirtDriver, LibvirtOptions, MdevType, MdevTypes};
+use berth_model::{PciAddress, ResourceClass};
 use berth_virt::{HostEvent, HostEvents, NodeView, ObserveError, PowerState, VirtDriver as _};
 use daemon::Daemon;
 use nix::sys::signal::Signal;
@@ -161,4 +163,32 @@ async fn a_libvirtd_that_hangs_is_an_error_within_the_limit_and_is_well_afterwar
     }
     daemon.signal(Signal::SIGCONT);
     assert_eq!(node(&patient).await, before);
+}
+
+#[tokio::test]
+async fn cards_are_seen_with_their_parts() {
+    loaded();
+    let daemon = Daemon::start_with_cards();
+    let connect = Connect::open(Some(&daemon.uri())).expect("libvirtd runs");
+    let mdev = format!("mdev_{}_{}", cards::MDEV, cards::GPU).replace(['-', ':', '.'], "_");
+    connect
+        .lookup_node_device_by_name(&mdev)
+        .expect("it is libvirtd that sees the cards, not the device tree alone");
+    let address = |text: &str| text.parse::<PciAddress>().expect("an address");
+    let mut options = options(&daemon);
+    options.sysfs = Some(daemon.device_tree());
+    options.mdev_types = MdevTypes::new([MdevType::new(cards::MDEV_TYPE)]).expect("one type");
+    let card = address(cards::NETWORK_CARD);
+    options.network_functions = [(card, ResourceClass::SRIOV_NET_VF)].into();
+    let seen = node(&LibvirtDriver::new(options)).await;
+    assert_eq!(seen.gpus.len(), 1);
+    let gpu = &seen.gpus[0];
+    assert_eq!(gpu.address, address(cards::GPU));
+    assert_eq!(gpu.numa_node, Some(0));
+    let offered = gpu.offered.as_ref().expect("the type is enabled");
+    assert_eq!(offered.total, cards::AVAILABLE + 1, "one exists");
+    assert_eq!(
+        seen.functions[0].addresses,
+        cards::FUNCTIONS.map(address).into()
+    );
 }

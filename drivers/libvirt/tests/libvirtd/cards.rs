@@ -1,0 +1,125 @@
+//! A device tree with cards that this machine does not have, for a libvirtd in a mount namespace where it covers `/sys`.
+//!
+//! What libvirt's node device driver and libudev look for in a PCI function's directory, and no more.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// A GPU with one type of mediated device, of which one exists, in the tree's only PCI domain.
+pub(crate) const GPU: &str = "0000:81:00.0";
+/// A network card.
+pub(crate) const NETWORK_CARD: &str = "0000:82:00.0";
+/// Its virtual functions.
+pub(crate) const FUNCTIONS: [&str; 2] = ["0000:82:00.4", "0000:82:00.5"];
+/// The mediated device that exists.
+pub(crate) const MDEV: &str = "4b20d080-1b54-4048-85b3-a6a62d165c01";
+/// Its type.
+pub(crate) const MDEV_TYPE: &str = "nvidia-222";
+/// How many more of it can be made.
+pub(crate) const AVAILABLE: u64 = 15;
+
+/// Writes the tree under `root`.
+pub(crate) fn write(root: &Path) {
+    let gpu = function(root, GPU, "10de", "1eb8", "030200", 12);
+    let one_type = gpu.join("mdev_supported_types").join(MDEV_TYPE);
+    write_all(
+        &one_type,
+        &[
+            ("name", "GRID T4-1B"),
+            ("device_api", "vfio-pci"),
+            ("available_instances", &AVAILABLE.to_string()),
+        ],
+    );
+    link(&root.join("class/mdev_bus").join(GPU), &gpu);
+    let mdev = gpu.join(MDEV);
+    write_all(&mdev, &[("uevent", "")]);
+    link(&mdev.join("mdev_type"), &one_type);
+    link(&mdev.join("subsystem"), &directory(&root.join("bus/mdev")));
+    link(&mdev.join("iommu_group"), &group(root, 30));
+    link(&root.join("bus/mdev/devices").join(MDEV), &mdev);
+
+    let card = function(root, NETWORK_CARD, "8086", "10c9", "020000", 20);
+    write_all(&card, &[("sriov_totalvfs", "7"), ("sriov_numvfs", "2")]);
+    for (number, address) in (0..).zip(FUNCTIONS) {
+        let part = function(root, address, "8086", "10ca", "020000", 21 + number);
+        link(&part.join("physfn"), &card);
+        link(&card.join(format!("virtfn{number}")), &part);
+    }
+    // Where the host's own CPUs are shown through.
+    directory(&root.join("devices/system"));
+}
+
+/// One PCI function on NUMA node 0; answers its directory.
+fn function(
+    root: &Path,
+    address: &str,
+    vendor: &str,
+    device: &str,
+    class: &str,
+    of_group: u32,
+) -> PathBuf {
+    let at = root.join("devices/pci0000:80").join(address);
+    let (upper_vendor, upper_device) = (vendor.to_uppercase(), device.to_uppercase());
+    let uevent = format!(
+        "PCI_CLASS={}\nPCI_ID={upper_vendor}:{upper_device}\nPCI_SUBSYS_ID={upper_vendor}:0001\nPCI_SLOT_NAME={address}\n",
+        class.trim_start_matches('0').to_uppercase()
+    );
+    write_all(
+        &at,
+        &[
+            ("vendor", &format!("0x{vendor}")),
+            ("device", &format!("0x{device}")),
+            ("class", &format!("0x{class}")),
+            ("numa_node", "0"),
+            ("uevent", &uevent),
+        ],
+    );
+    fs::write(at.join("config"), configuration_space()).expect("a file in the tree");
+    link(&at.join("subsystem"), &directory(&root.join("bus/pci")));
+    link(&root.join("bus/pci/devices").join(address), &at);
+    let group = group(root, of_group);
+    link(&at.join("iommu_group"), &group);
+    link(&group.join("devices").join(address), &at);
+    at
+}
+
+/// 256 bytes with an empty list of capabilities.
+fn configuration_space() -> [u8; 256] {
+    [0; 256]
+}
+
+fn group(root: &Path, number: u32) -> PathBuf {
+    let group = root.join("kernel/iommu_groups").join(number.to_string());
+    directory(&group.join("devices"));
+    group
+}
+
+fn directory(path: &Path) -> PathBuf {
+    fs::create_dir_all(path).expect("a directory in the tree");
+    path.to_path_buf()
+}
+
+fn write_all(at: &Path, files: &[(&str, &str)]) {
+    directory(at);
+    for (name, content) in files {
+        fs::write(at.join(name), format!("{content}\n")).expect("a file in the tree");
+    }
+}
+
+/// A relative link, as the kernel's are: the tree is looked at under two paths.
+fn link(link: &Path, target: &Path) {
+    let from = directory(link.parent().expect("links are in directories"));
+    let shared = from
+        .components()
+        .zip(target.components())
+        .take_while(|(one, other)| one == other)
+        .count();
+    let up = from.components().skip(shared).map(|_| "..");
+    let down = target.components().skip(shared);
+    let relative: PathBuf = up
+        .map(PathBuf::from)
+        .chain(down.map(|part| PathBuf::from(part.as_os_str())))
+        .collect();
+    symlink(relative, link).expect("a link in the tree");
+}

@@ -190,6 +190,7 @@ pub(crate) fn hold_what_is_in_use(
             });
         }
     }
+    held.sort();
     (desired, held)
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{PendingReshape, ReshapeRefused};
 use crate::plan::hold_what_is_in_use;
-use crate::{Allocations, Held, Inventory, ProviderTree, ProviderUuid, ResourceClass, Usages};
+use crate::{
+    Allocations, Held, Inventory, ProviderName, ProviderTree, ProviderUuid, ResourceClass, Usages,
+};
 
 /// The desired tree with what stays in use held. Two things are left for the plain update that follows, which Placement
 /// takes and by which nothing is lost: shrinkings below usage that have nothing to do with the moves, and unit sizes
@@ -36,27 +38,31 @@ fn keep_room(
         if !pending.current.is_own(*uuid) {
             continue;
         }
-        let Some(provider) = tree.get_mut(*uuid) else {
-            continue;
-        };
-        let name = provider.name.clone();
-        let Some(wanted) = provider.inventories.get_mut(class) else {
-            continue;
-        };
-        if *used <= wanted.capacity() {
-            continue;
+        let is_source = pending.is_source(*uuid, class);
+        let holding = Inventory::holding(*used);
+        let wanted = tree
+            .get_mut(*uuid)
+            .and_then(|provider| provider.inventories.get_mut(class));
+        match (wanted, holding) {
+            (Some(wanted), _) if *used <= wanted.capacity() => {}
+            (Some(wanted), _) if !is_source => *wanted = before.clone(),
+            (Some(wanted), Ok(holding)) => *wanted = holding,
+            // What leaves the tree is held below.
+            (None, Ok(_)) => {}
+            (_, Err(source)) => {
+                return Err(ReshapeRefused::CannotHold {
+                    provider: name(&pending.current, *uuid),
+                    class: class.clone(),
+                    source,
+                });
+            }
         }
-        *wanted = if pending.is_source(*uuid, class) {
-            Inventory::holding(*used).map_err(|source| ReshapeRefused::CannotHold {
-                provider: name,
-                class: class.clone(),
-                source,
-            })?
-        } else {
-            before.clone()
-        };
     }
     Ok(())
+}
+
+fn name(tree: &ProviderTree, uuid: ProviderUuid) -> ProviderName {
+    tree.get(uuid).unwrap_or(tree.root()).name.clone()
 }
 
 /// A usage nobody reported is none: every consumer of the tree is in hand.

@@ -148,11 +148,15 @@ impl ReshapeRequest {
 
 impl fmt::Display for ReshapeRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted = |count: usize, noun: &str| match count {
+            1 => format!("1 {noun}"),
+            _ => format!("{count} {noun}s"),
+        };
+        let providers = counted(self.inventories.len(), "provider");
+        let consumers = counted(self.allocations.len(), "consumer");
         writeln!(
             f,
-            "reshape: {} providers' inventories, {} consumers' allocations",
-            self.inventories.len(),
-            self.allocations.len()
+            "reshape: inventory of {providers}, allocations of {consumers}"
         )?;
         write!(f, "{}", self.diff())?;
         for m in &self.moved {

@@ -82,6 +82,8 @@ impl Uwsgi {
                 "--listen",
                 "100",
             ])
+            // One request per connection, and said so: else a client keeps the connection and meets its end.
+            .args(["--add-header", "Connection: close"])
             // A body is read before the application runs, or refusing it early would reset the connection.
             .args(["--buffer-size", "65535", "--post-buffering", "65536"])
             .args(["--disable-logging", "--log-4xx", "--log-5xx", "--venv"])

@@ -1,7 +1,7 @@
 //! What an operator may say to this driver. The names in the comments are Nova's options.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_model::{NodeName, PciAddress, ResourceClass};
@@ -45,8 +45,8 @@ pub struct LibvirtOptions {
 }
 
 impl LibvirtOptions {
-    /// The defaults for a connection: 60 seconds for a call, the node named by libvirt, this host's device tree (none for
-    /// libvirt's test driver, whose host is not this one), disks under Nova's default path, no CPU sets, no devices, nothing
+    /// The defaults for a connection: 60 seconds for a call, the node named by libvirt, this host's device tree (for
+    /// libvirt's test driver, whose host is not this one, the directory `sys` beside the node's file, where there is one), disks under Nova's default path, no CPU sets, no devices, nothing
     /// declared, the newest resource model.
     #[must_use]
     pub fn new(connection_uri: &str) -> Self {
@@ -54,7 +54,7 @@ impl LibvirtOptions {
             connection_uri: connection_uri.to_owned(),
             call_timeout: Duration::from_secs(60),
             node: None,
-            sysfs: (!connection_uri.starts_with("test")).then(|| PathBuf::from("/sys")),
+            sysfs: device_tree(connection_uri),
             disk: DiskPlacement::Local(PathBuf::from("/var/lib/nova/instances")),
             cpu_shared_set: None,
             cpu_dedicated_set: None,
@@ -64,6 +64,15 @@ impl LibvirtOptions {
             model: ResourceModel::default(),
         }
     }
+}
+
+fn device_tree(connection_uri: &str) -> Option<PathBuf> {
+    let Some(file) = connection_uri.strip_prefix("test://") else {
+        return Some(PathBuf::from("/sys"));
+    };
+    let beside = Path::new(file).parent()?.join("sys");
+    // `test:///default` is no file, and what would be beside it is this host's.
+    (beside != Path::new("/sys") && beside.is_dir()).then_some(beside)
 }
 
 /// One of `[devices] enabled_mdev_types`, with its section `[mdev_TYPE]`.
@@ -190,6 +199,18 @@ mod tests {
             device_addresses: addresses.iter().map(|text| address(text)).collect(),
             ..MdevType::new(id)
         }
+    }
+
+    #[test]
+    fn the_device_tree_is_this_hosts_or_the_one_beside_the_test_nodes_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let of = |uri: &str| LibvirtOptions::new(uri).sysfs;
+        let file = format!("test://{}/node.xml", directory.path().display());
+        assert_eq!(of("qemu:///system"), Some("/sys".into()));
+        assert_eq!(of("test:///default"), None);
+        assert_eq!(of(&file), None);
+        std::fs::create_dir(directory.path().join("sys")).unwrap();
+        assert_eq!(of(&file), Some(directory.path().join("sys")));
     }
 
     #[test]

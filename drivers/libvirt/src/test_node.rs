@@ -2,7 +2,7 @@
 //! milliseconds and without hardware. For this crate's tests and, by the feature `test-node`, for others'.
 //!
 //! The test driver keeps what it is given and checks none of it. A node it reads from a file has no NUMA cells, so those are
-//! written as a device tree beside it.
+//! written as a device tree in `sys` beside it, where the driver looks for them.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
@@ -108,13 +108,10 @@ impl TestNode {
             .to_str()
             .map(|path| format!("test://{path}"))
             .ok_or(io::ErrorKind::InvalidFilename)?;
-        let mut options = LibvirtOptions::new(&uri);
         if !self.cells.is_empty() {
-            let tree = directory.join("sys");
-            self.write_device_tree(&tree)?;
-            options.sysfs = Some(tree);
+            self.write_device_tree(&directory.join("sys"))?;
         }
-        Ok(options)
+        Ok(LibvirtOptions::new(&uri))
     }
 
     fn write_device_tree(&self, tree: &Path) -> io::Result<()> {

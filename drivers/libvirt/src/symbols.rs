@@ -3,7 +3,7 @@
 //! One binary serves hosts with and without libvirt, and the library alone maps 13 MiB. The `virt` crate refers to libvirt's
 //! functions as a linker sees them; here every one of those names is *defined*, as a single jump through a slot, so the
 //! linker finds nothing left to ask of `libvirt.so.0` and drops it. [`load`] opens the library and fills the slots; until
-//! then, and for functions an older libvirt lacks, a slot leads to [`absent`], which ends the process with a sentence.
+//! then, and for functions an older libvirt lacks, a slot leads to `absent`, which ends the process with a sentence.
 //! `connection` calls [`load`] before anything else. The reasons are in ADR 0004.
 #![allow(
     unsafe_code,

@@ -61,6 +61,6 @@ if [ "${BERTH_LIBVIRTD_INSIDE:-}" = yes ]; then
 fi
 command -v libvirtd >/dev/null || fail "libvirtd is not installed; on Debian: packaging/scripts/need.sh node"
 [ "$(id -u)" = 0 ] || fail "must run as root"
-unshare --mount true 2>/dev/null || fail "no mount namespace can be made here (a container without CAP_SYS_ADMIN?)"
+words=$(unshare --mount true 2>&1) || fail "no mount namespace can be made here (a container without CAP_SYS_ADMIN?): $words"
 prepare
 BERTH_LIBVIRTD_INSIDE=yes exec unshare --mount --propagation private -- "$0" "$DIR" "$CACHE"

@@ -10,13 +10,20 @@ fn home() -> BerthHome {
 fn it_says_its_version_and_ends_with_0() {
     let outcome = home().run(["--version"]).expect("berth runs");
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-    assert_eq!(outcome.stdout.trim(), concat!("berth ", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        outcome.stdout.trim(),
+        concat!("berth ", env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]
 fn an_unknown_command_is_a_usage_error_64() {
     let outcome = home().run(["no-such-command"]).expect("berth runs");
     assert_eq!(outcome.code, 64, "{}", outcome.stderr);
-    assert!(outcome.stderr.contains("no-such-command"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("no-such-command"),
+        "{}",
+        outcome.stderr
+    );
     assert_eq!(outcome.stdout, "");
 }

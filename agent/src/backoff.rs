@@ -19,13 +19,18 @@ impl Backoff {
     /// No failure yet.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
-        Self { failures: 0, dice: Dice::seeded(seed) }
+        Self {
+            failures: 0,
+            dice: Dice::seeded(seed),
+        }
     }
 
     /// Counts a failure; the pause before the next attempt.
     pub fn failed(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
-        Delay::Exponential.after(self.failures, &self.dice).min(Self::CAP)
+        Delay::Exponential
+            .after(self.failures, &self.dice)
+            .min(Self::CAP)
     }
 
     /// It worked: the next failure is the first again.
@@ -49,7 +54,11 @@ mod tests {
         let mut backoff = Backoff::seeded(7);
         let pauses: Vec<Duration> = (0..200).map(|_| backoff.failed()).collect();
         assert!(pauses[0] <= Duration::from_millis(500));
-        assert!(pauses.iter().all(|pause| *pause <= Backoff::CAP && !pause.is_zero()));
+        assert!(
+            pauses
+                .iter()
+                .all(|pause| *pause <= Backoff::CAP && !pause.is_zero())
+        );
         assert!(pauses[150..].iter().all(|pause| *pause >= Backoff::CAP / 2));
         backoff.worked();
         assert!(backoff.failed() <= Duration::from_millis(500));

@@ -5,7 +5,7 @@
 mod warnables;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -56,12 +56,20 @@ impl Warnable {
     /// The finding that this is wrong, without subject or arguments yet.
     #[must_use]
     pub fn found(&'static self) -> Finding {
-        Finding { warnable: self, subject: Cow::Borrowed(""), arguments: BTreeMap::new() }
+        Finding {
+            warnable: self,
+            subject: Cow::Borrowed(""),
+            arguments: BTreeMap::new(),
+        }
     }
 
     /// The names of the places in the text.
     pub fn places(&self) -> impl Iterator<Item = &'static str> {
-        self.text.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name)
+        self.text
+            .split('{')
+            .skip(1)
+            .filter_map(|rest| rest.split_once('}'))
+            .map(|(name, _)| name)
     }
 }
 
@@ -95,7 +103,9 @@ impl Finding {
         let mut rest = self.warnable.text;
         while let Some((before, after)) = rest.split_once('{') {
             text.push_str(before);
-            let Some((name, after)) = after.split_once('}') else { break };
+            let Some((name, after)) = after.split_once('}') else {
+                break;
+            };
             match (name, self.arguments.get(name)) {
                 (_, Some(value)) => text.push_str(value),
                 ("subject", None) => text.push_str(&self.subject),
@@ -130,7 +140,15 @@ impl Health {
 
     /// Notes that it is well again for this subject.
     pub fn clear(&mut self, warnable: &'static Warnable, subject: &str) {
-        self.found.remove(&(warnable.code, Cow::Owned(subject.to_owned())));
+        self.found
+            .remove(&(warnable.code, Cow::Owned(subject.to_owned())));
+    }
+
+    /// Notes that this is wrong with no subject but these.
+    pub fn clear_others(&mut self, warnable: &'static Warnable, subjects: &BTreeSet<String>) {
+        self.found.retain(|(code, subject), _| {
+            *code != warnable.code || subjects.contains(subject.as_ref())
+        });
     }
 
     /// Whether this is wrong, with any subject, shown or not.
@@ -148,21 +166,25 @@ impl Health {
                 && !self.is_explained(&found.finding)
         });
         let mut messages: Vec<Message> = shown.map(Message::from).collect();
-        messages.sort_by(|a, b| (a.severity, a.since).cmp(&(b.severity, b.since)));
+        messages.sort_by_key(|message| (message.severity, message.since));
         messages
     }
 
     /// When the next finding is due to be shown, so that its reader can be told then.
     #[must_use]
     pub fn next_change(&self, now: Instant) -> Option<Instant> {
-        let due = self.found.values().map(|f| f.since + f.finding.warnable.time_to_visible);
+        let due = self
+            .found
+            .values()
+            .map(|f| f.since + f.finding.warnable.time_to_visible);
         due.filter(|due| *due > now).min()
     }
 
     fn is_explained(&self, finding: &Finding) -> bool {
         finding.warnable.depends_on.iter().any(|cause| {
             ["", finding.subject.as_ref()].into_iter().any(|subject| {
-                self.found.contains_key(&(cause.code, Cow::Owned(subject.to_owned())))
+                self.found
+                    .contains_key(&(cause.code, Cow::Owned(subject.to_owned())))
             })
         })
     }
@@ -204,14 +226,23 @@ mod tests {
     use super::*;
 
     fn codes(health: &Health, now: Instant) -> Vec<&'static str> {
-        health.visible(now).iter().map(|message| message.code).collect()
+        health
+            .visible(now)
+            .iter()
+            .map(|message| message.code)
+            .collect()
     }
 
     #[test]
     fn placement_down_shows_one_finding_not_seven() {
         let mut health = Health::default();
         let start = Instant::now();
-        health.set(PLACEMENT_AWAY.found().with("error", "it refuses connections"), start);
+        health.set(
+            PLACEMENT_AWAY
+                .found()
+                .with("error", "it refuses connections"),
+            start,
+        );
         for node in ["a", "b", "c", "d", "e", "f"] {
             health.set(NOT_IN_SYNC.found().of(node), start);
         }
@@ -239,9 +270,15 @@ mod tests {
         health.set(NOT_IN_SYNC.found().of("a"), start);
         health.set(NOT_IN_SYNC.found().of("b"), start);
         let later = start + Duration::from_hours(1);
-        let shown: Vec<_> =
-            health.visible(later).into_iter().map(|m| (m.code, m.subject)).collect();
-        let expected = [("identity", "a".to_owned()), ("not-in-sync", "b".to_owned())];
+        let shown: Vec<_> = health
+            .visible(later)
+            .into_iter()
+            .map(|m| (m.code, m.subject))
+            .collect();
+        let expected = [
+            ("identity", "a".to_owned()),
+            ("not-in-sync", "b".to_owned()),
+        ];
         assert_eq!(shown, expected);
     }
 
@@ -271,12 +308,38 @@ mod tests {
     }
 
     #[test]
+    fn only_the_named_subjects_stay_wrong() {
+        let mut health = Health::default();
+        let start = Instant::now();
+        health.set(IDENTITY.found().of("a"), start);
+        for node in ["a", "b"] {
+            health.set(NO_PROGRESS.found().of(node), start);
+        }
+        health.clear_others(&NO_PROGRESS, &BTreeSet::from(["b".to_owned()]));
+        let shown: Vec<_> = health
+            .visible(start)
+            .into_iter()
+            .map(|m| (m.code, m.subject))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("identity", "a".to_owned()),
+                ("no-progress", "b".to_owned())
+            ]
+        );
+    }
+
+    #[test]
     fn errors_come_before_warnings() {
         let mut health = Health::default();
         let start = Instant::now();
         health.set(CONFIG_RELOAD_FAILED.found().with("error", "no"), start);
         health.set(RESHAPE_FAILED.found().of("a").with("error", "no"), start);
-        assert_eq!(codes(&health, start), ["reshape-failed", "config-reload-failed"]);
+        assert_eq!(
+            codes(&health, start),
+            ["reshape-failed", "config-reload-failed"]
+        );
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! The way of the data: a driver's view and Placement's tree go into [`propose`]; [`startup`] or [`tick`] acts on the plan
 //! through the [`report_client`]. Who the node is says [`node_identity`].
 
+pub mod admin;
 pub mod backoff;
 pub mod complete;
+pub mod disabled;
 pub mod health;
 pub mod metrics;
 pub mod node_identity;
@@ -13,6 +15,7 @@ pub mod options;
 pub mod propose;
 pub mod rename;
 pub mod report_client;
+pub mod service;
 pub mod startup;
 pub mod tick;
 pub mod triggers;

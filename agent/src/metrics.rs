@@ -14,7 +14,9 @@ use berth_client::{Exchange, Outcome, RequestObserver};
 use berth_model::{Held, ResourceClass};
 use http::{Method, StatusCode};
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 
 use crate::health::{Message, Severity};
 
@@ -81,7 +83,7 @@ pub const METRICS: &[MetricRow] = &[
         name: RESHAPES,
         kind: Kind::Counter,
         labels: &["result"],
-        help: "Reshapes by result: done, refused (not lawful, nothing sent), failed (Placement refused), interrupted (no answer; tried again).",
+        help: "Reshapes by result: done, refused (not lawful, nothing sent), failed (Placement refused), interrupted (no answer or a conflict; planned anew).",
     },
     MetricRow {
         name: HELD_UNITS,
@@ -104,7 +106,9 @@ pub const METRICS: &[MetricRow] = &[
 ];
 
 /// Bounds of the buckets of a pass, in seconds: from a steady tick to a reshape of thousands of consumers.
-const PASS_BUCKETS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
+const PASS_BUCKETS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0,
+];
 
 /// How a node's last pass ended, as `berth_plan_state` says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,8 +125,12 @@ pub enum PlanState {
 
 impl PlanState {
     /// All of them.
-    pub const ALL: [PlanState; 4] =
-        [PlanState::InSync, PlanState::Update, PlanState::ReshapeNeeded, PlanState::Unknown];
+    pub const ALL: [PlanState; 4] = [
+        PlanState::InSync,
+        PlanState::Update,
+        PlanState::ReshapeNeeded,
+        PlanState::Unknown,
+    ];
 
     /// The label.
     #[must_use]
@@ -138,20 +146,35 @@ impl PlanState {
 
 /// What came of a reshape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReshapeResult {
+enum ReshapeResult {
     /// Inventory and allocations moved.
     Done,
     /// It would not have been lawful; nothing was sent.
     Refused,
     /// Placement refused it.
     Failed,
-    /// It got no answer and is tried again.
+    /// It got no answer, or something was changed meanwhile; it is planned anew.
     Interrupted,
 }
 
 impl ReshapeResult {
-    const ALL: [ReshapeResult; 4] =
-        [ReshapeResult::Done, ReshapeResult::Refused, ReshapeResult::Failed, ReshapeResult::Interrupted];
+    const ALL: [ReshapeResult; 4] = [
+        ReshapeResult::Done,
+        ReshapeResult::Refused,
+        ReshapeResult::Failed,
+        ReshapeResult::Interrupted,
+    ];
+
+    /// What the answer to POST /reshaper means.
+    fn of(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Answered(status) if status.is_success() => ReshapeResult::Done,
+            Outcome::Answered(StatusCode::CONFLICT | StatusCode::UNAUTHORIZED)
+            | Outcome::Failed(_) => ReshapeResult::Interrupted,
+            Outcome::Answered(status) if status.is_server_error() => ReshapeResult::Interrupted,
+            Outcome::Answered(_) => ReshapeResult::Failed,
+        }
+    }
 
     const fn as_str(self) -> &'static str {
         match self {
@@ -217,17 +240,21 @@ impl Metrics {
             handle: recorder.handle(),
             recorder,
         }));
-        metrics.gauge(BUILD_INFO, Label::new("version", version)).set(1.0);
+        metrics
+            .gauge(BUILD_INFO, Label::new("version", version))
+            .set(1.0);
         metrics.plan_states([]);
         metrics.health(&[]);
         for result in ReshapeResult::ALL {
-            metrics.reshapes(result, 0);
+            metrics.reshapes(result).increment(0);
         }
         metrics
     }
 
     fn gauge(&self, name: &'static str, label: Label) -> Gauge {
-        self.0.recorder.register_gauge(&key(name, vec![label]), &METADATA)
+        self.0
+            .recorder
+            .register_gauge(&key(name, vec![label]), &METADATA)
     }
 
     /// A pass over a node took this long.
@@ -242,27 +269,40 @@ impl Metrics {
         let nodes: Vec<PlanState> = nodes.into_iter().collect();
         for state in PlanState::ALL {
             let count = nodes.iter().filter(|node| **node == state).count();
-            self.gauge(PLAN_STATE, Label::from_static_parts("state", state.as_str())).set(decimal(count));
+            self.gauge(
+                PLAN_STATE,
+                Label::from_static_parts("state", state.as_str()),
+            )
+            .set(decimal(count));
         }
     }
 
-    /// Reshapes came to this.
-    pub fn reshapes(&self, result: ReshapeResult, count: usize) {
+    fn reshapes(&self, result: ReshapeResult) -> Counter {
         let label = Label::from_static_parts("result", result.as_str());
-        let counter = self.0.recorder.register_counter(&key(RESHAPES, vec![label]), &METADATA);
-        counter.increment(u64::try_from(count).unwrap_or(u64::MAX));
+        self.0
+            .recorder
+            .register_counter(&key(RESHAPES, vec![label]), &METADATA)
+    }
+
+    /// A reshape would not have been lawful and was not sent. Those that were sent are counted by their answers.
+    pub fn reshape_refused(&self) {
+        self.reshapes(ReshapeResult::Refused).increment(1);
     }
 
     /// All units that are held at present. A class that is free again goes to zero.
     pub fn held_units<'a>(&self, held: impl IntoIterator<Item = &'a Held>) {
-        let mut units: std::collections::BTreeMap<ResourceClass, u64> =
-            self.known_classes().iter().map(|class| (class.clone(), 0)).collect();
+        let mut units: std::collections::BTreeMap<ResourceClass, u64> = self
+            .known_classes()
+            .iter()
+            .map(|class| (class.clone(), 0))
+            .collect();
         for each in held {
             *units.entry(each.class.clone()).or_default() += each.used;
         }
         for (class, used) in &units {
             #[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^52")]
-            self.gauge(HELD_UNITS, Label::new("resource_class", class.to_string())).set(*used as f64);
+            self.gauge(HELD_UNITS, Label::new("resource_class", class.to_string()))
+                .set(*used as f64);
         }
         self.known_classes().extend(units.into_keys());
     }
@@ -274,7 +314,10 @@ impl Metrics {
     /// What health shows at present.
     pub fn health(&self, messages: &[Message]) {
         for severity in Severity::ALL {
-            let count = messages.iter().filter(|message| message.severity == severity).count();
+            let count = messages
+                .iter()
+                .filter(|message| message.severity == severity)
+                .count();
             let label = Label::from_static_parts("severity", severity.as_str());
             self.gauge(HEALTH_MESSAGES, label).set(decimal(count));
         }
@@ -307,9 +350,18 @@ impl RequestObserver for Metrics {
             Label::from_static_parts("route", exchange.route),
             code,
         ];
-        self.0.recorder.register_counter(&key(PLACEMENT_REQUESTS, labels), &METADATA).increment(1);
-        if exchange.outcome == Outcome::Answered(StatusCode::CONFLICT) && exchange.method != Method::GET {
+        self.0
+            .recorder
+            .register_counter(&key(PLACEMENT_REQUESTS, labels), &METADATA)
+            .increment(1);
+        if exchange.outcome == Outcome::Answered(StatusCode::CONFLICT)
+            && exchange.method != Method::GET
+        {
             self.0.conflicts.increment(1);
+        }
+        if exchange.route == "/reshaper" {
+            self.reshapes(ReshapeResult::of(exchange.outcome))
+                .increment(1);
         }
     }
 }
@@ -325,8 +377,12 @@ pub fn metrics_page() -> String {
          the UUID of a guest, consumer or request.\n\n\
          | metric | type | labels | what it says |\n| --- | --- | --- | --- |\n",
     );
-    let own = METRICS.iter().map(|row| (row.name, row.kind, row.labels, row.help));
-    let process = process::ROWS.iter().map(|row| (row.name, row.kind, row.labels, row.help));
+    let own = METRICS
+        .iter()
+        .map(|row| (row.name, row.kind, row.labels, row.help));
+    let process = process::ROWS
+        .iter()
+        .map(|row| (row.name, row.kind, row.labels, row.help));
     for (name, kind, labels, help) in own.chain(process) {
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
         let kind = match kind {
@@ -335,7 +391,11 @@ pub fn metrics_page() -> String {
             Kind::Histogram => "histogram",
         };
         // Writing to a String cannot fail.
-        let _ = writeln!(page, "| `{name}` | {kind} | {} | {help} |", labels.join(", "));
+        let _ = writeln!(
+            page,
+            "| `{name}` | {kind} | {} | {help} |",
+            labels.join(", ")
+        );
     }
     page
 }
@@ -344,13 +404,28 @@ pub fn metrics_page() -> String {
 mod tests {
     use super::*;
 
-    fn exchange(route: &'static str, method: &'static Method, outcome: Outcome) -> Exchange<'static> {
+    fn exchange(
+        route: &'static str,
+        method: &'static Method,
+        outcome: Outcome,
+    ) -> Exchange<'static> {
         let duration = Duration::from_millis(3);
-        Exchange { service: "placement", method, route, outcome, sent_bytes: 0, received_bytes: 0, duration }
+        Exchange {
+            service: "placement",
+            method,
+            route,
+            outcome,
+            sent_bytes: 0,
+            received_bytes: 0,
+            duration,
+        }
     }
 
     fn value(text: &str, series: &str) -> Option<f64> {
-        let line = text.lines().find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')))?;
+        let line = text.lines().find(|line| {
+            line.strip_prefix(series)
+                .is_some_and(|rest| rest.starts_with(' '))
+        })?;
         line.rsplit(' ').next()?.parse().ok()
     }
 
@@ -359,14 +434,23 @@ mod tests {
         let metrics = Metrics::default();
         let route = "/resource_providers/{uuid}/inventories";
         for _ in 0..3 {
-            metrics.observed(&exchange(route, &Method::PUT, Outcome::Answered(StatusCode::CONFLICT)));
+            metrics.observed(&exchange(
+                route,
+                &Method::PUT,
+                Outcome::Answered(StatusCode::CONFLICT),
+            ));
         }
         metrics.observed(&exchange(route, &Method::GET, Outcome::Failed("timeout")));
-        let login = Exchange { service: "identity", ..exchange("/v3/auth/tokens", &Method::POST, Outcome::Failed("tls")) };
+        let login = Exchange {
+            service: "identity",
+            ..exchange("/v3/auth/tokens", &Method::POST, Outcome::Failed("tls"))
+        };
         metrics.observed(&login);
         let text = metrics.render();
         let series = |method: &str, code: &str| {
-            format!("berth_placement_requests_total{{method=\"{method}\",route=\"{route}\",code=\"{code}\"}}")
+            format!(
+                "berth_placement_requests_total{{method=\"{method}\",route=\"{route}\",code=\"{code}\"}}"
+            )
         };
         assert_eq!(value(&text, &series("PUT", "409")), Some(3.0), "{text}");
         assert_eq!(value(&text, &series("GET", "timeout")), Some(1.0), "{text}");
@@ -375,14 +459,52 @@ mod tests {
     }
 
     #[test]
+    fn a_reshape_is_counted_by_its_answer() {
+        let metrics = Metrics::default();
+        let answers = [
+            Outcome::Answered(StatusCode::NO_CONTENT),
+            Outcome::Answered(StatusCode::CONFLICT),
+            Outcome::Failed("closed"),
+            Outcome::Answered(StatusCode::SERVICE_UNAVAILABLE),
+            Outcome::Answered(StatusCode::FORBIDDEN),
+        ];
+        for outcome in answers {
+            metrics.observed(&exchange("/reshaper", &Method::POST, outcome));
+        }
+        metrics.reshape_refused();
+        let text = metrics.render();
+        for (result, count) in [
+            ("done", 1.0),
+            ("interrupted", 3.0),
+            ("failed", 1.0),
+            ("refused", 1.0),
+        ] {
+            let series = format!("berth_reshapes_total{{result=\"{result}\"}}");
+            assert_eq!(value(&text, &series), Some(count), "{result}: {text}");
+        }
+    }
+
+    #[test]
     fn passes_fall_into_buckets() {
         let metrics = Metrics::default();
         metrics.pass_took(Duration::from_millis(2));
         metrics.pass_took(Duration::from_secs(1_000));
         let text = metrics.render();
-        assert_eq!(value(&text, "berth_tick_duration_seconds_bucket{le=\"0.001\"}"), Some(0.0), "{text}");
-        assert_eq!(value(&text, "berth_tick_duration_seconds_bucket{le=\"0.0025\"}"), Some(1.0), "{text}");
-        assert_eq!(value(&text, "berth_tick_duration_seconds_bucket{le=\"600\"}"), Some(1.0), "{text}");
+        assert_eq!(
+            value(&text, "berth_tick_duration_seconds_bucket{le=\"0.001\"}"),
+            Some(0.0),
+            "{text}"
+        );
+        assert_eq!(
+            value(&text, "berth_tick_duration_seconds_bucket{le=\"0.0025\"}"),
+            Some(1.0),
+            "{text}"
+        );
+        assert_eq!(
+            value(&text, "berth_tick_duration_seconds_bucket{le=\"600\"}"),
+            Some(1.0),
+            "{text}"
+        );
         assert_eq!(value(&text, "berth_tick_duration_seconds_count"), Some(2.0));
     }
 
@@ -407,16 +529,30 @@ mod tests {
         let metrics = Metrics::default();
         metrics.plan_states([PlanState::InSync, PlanState::InSync, PlanState::Unknown]);
         let text = metrics.render();
-        assert_eq!(value(&text, "berth_plan_state{state=\"in_sync\"}"), Some(2.0), "{text}");
-        assert_eq!(value(&text, "berth_plan_state{state=\"unknown\"}"), Some(1.0));
-        assert_eq!(value(&text, "berth_plan_state{state=\"reshape_needed\"}"), Some(0.0));
+        assert_eq!(
+            value(&text, "berth_plan_state{state=\"in_sync\"}"),
+            Some(2.0),
+            "{text}"
+        );
+        assert_eq!(
+            value(&text, "berth_plan_state{state=\"unknown\"}"),
+            Some(1.0)
+        );
+        assert_eq!(
+            value(&text, "berth_plan_state{state=\"reshape_needed\"}"),
+            Some(0.0)
+        );
     }
 
     #[test]
     fn every_metric_has_its_help_and_its_type_and_no_other_is_sent() {
         let metrics = Metrics::default();
         metrics.pass_took(Duration::from_millis(2));
-        metrics.observed(&exchange("/", &Method::GET, Outcome::Answered(StatusCode::OK)));
+        metrics.observed(&exchange(
+            "/",
+            &Method::GET,
+            Outcome::Answered(StatusCode::OK),
+        ));
         metrics.held_units([&Held {
             provider: "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01".parse().unwrap(),
             name: "node".parse().unwrap(),
@@ -426,9 +562,15 @@ mod tests {
         let text = metrics.render();
         let names = |prefix: &str| -> BTreeSet<String> {
             let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
-            lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+            lines
+                .filter_map(|line| line.split(' ').next())
+                .map(str::to_owned)
+                .collect()
         };
-        let rows = METRICS.iter().chain(process::ROWS).map(|row| row.name.to_owned());
+        let rows = METRICS
+            .iter()
+            .chain(process::ROWS)
+            .map(|row| row.name.to_owned());
         let known: BTreeSet<String> = rows.collect();
         assert_eq!(names("# HELP "), known);
         assert_eq!(names("# TYPE "), known);

@@ -23,7 +23,11 @@ impl Notifier {
     /// Nobody to talk to.
     #[must_use]
     pub fn silent() -> Self {
-        Self { socket: None, watchdog: None, status: String::new() }
+        Self {
+            socket: None,
+            watchdog: None,
+            status: String::new(),
+        }
     }
 
     /// Talks to the socket that `NOTIFY_SOCKET` names, with the watchdog of `WATCHDOG_USEC` and `WATCHDOG_PID`.
@@ -36,7 +40,9 @@ impl Notifier {
         };
         let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
         let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
-        let watchdog = number("WATCHDOG_USEC").filter(|usec| ours && *usec > 0).map(Duration::from_micros);
+        let watchdog = number("WATCHDOG_USEC")
+            .filter(|usec| ours && *usec > 0)
+            .map(Duration::from_micros);
         Self::to(&name, watchdog)
     }
 
@@ -53,7 +59,11 @@ impl Notifier {
         datagrams.connect_addr(&address)?;
         // A manager that does not read must not hold the agent up.
         datagrams.set_nonblocking(true)?;
-        Ok(Self { socket: Some(datagrams), watchdog, status: String::new() })
+        Ok(Self {
+            socket: Some(datagrams),
+            watchdog,
+            status: String::new(),
+        })
     }
 
     /// How often to call [`Notifier::alive`]: twice in each span the manager allows.
@@ -146,8 +156,13 @@ mod tests {
         notifier.ready();
         notifier.alive();
         notifier.stopping();
-        let expected =
-            ["STATUS=starting\n", "EXTEND_TIMEOUT_USEC=90000000\n", "READY=1\n", "WATCHDOG=1\n", "STOPPING=1\n"];
+        let expected = [
+            "STATUS=starting\n",
+            "EXTEND_TIMEOUT_USEC=90000000\n",
+            "READY=1\n",
+            "WATCHDOG=1\n",
+            "STOPPING=1\n",
+        ];
         assert_eq!(received(&socket), expected);
     }
 
@@ -169,7 +184,10 @@ mod tests {
         notifier.status("in sync\nREADY=1");
         notifier.status("in sync READY=1");
         notifier.status("away");
-        assert_eq!(received(&socket), ["STATUS=in sync READY=1\n", "STATUS=away\n"]);
+        assert_eq!(
+            received(&socket),
+            ["STATUS=in sync READY=1\n", "STATUS=away\n"]
+        );
     }
 
     #[test]
@@ -178,7 +196,9 @@ mod tests {
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let socket = UnixDatagram::bind_addr(&address).unwrap();
         socket.set_nonblocking(true).unwrap();
-        Notifier::to(&OsString::from(format!("@{name}")), None).unwrap().ready();
+        Notifier::to(&OsString::from(format!("@{name}")), None)
+            .unwrap()
+            .ready();
         assert_eq!(received(&socket), ["READY=1\n"]);
     }
 

@@ -31,7 +31,11 @@ impl Trigger {
     pub const fn settle(self) -> Duration {
         match self {
             Trigger::HostEvent => Duration::from_millis(500),
-            Trigger::Start | Trigger::Timer | Trigger::Reload | Trigger::Request | Trigger::Retry => Duration::ZERO,
+            Trigger::Start
+            | Trigger::Timer
+            | Trigger::Reload
+            | Trigger::Request
+            | Trigger::Retry => Duration::ZERO,
         }
     }
 
@@ -101,7 +105,13 @@ impl Triggers {
     /// `periodic_fuzzy_delay`, so that a fleet that was started together does not ask together).
     #[must_use]
     pub fn new(interval: Interval, fuzzy: Duration, now: Instant) -> Self {
-        let mut triggers = Self { interval, timer: None, wanted: None, retry: None, running: false };
+        let mut triggers = Self {
+            interval,
+            timer: None,
+            wanted: None,
+            retry: None,
+            running: false,
+        };
         triggers.set_interval(interval, fuzzy, now);
         triggers
     }
@@ -147,7 +157,11 @@ impl Triggers {
         if self.wake_at().is_none_or(|at| at > now) {
             return None;
         }
-        let mut causes = self.wanted.take().map(|(_, causes)| causes).unwrap_or_default();
+        let mut causes = self
+            .wanted
+            .take()
+            .map(|(_, causes)| causes)
+            .unwrap_or_default();
         if self.timer.is_some_and(|at| at <= now) {
             causes.0.insert(Trigger::Timer);
             self.timer = self.next_timer(now);
@@ -167,7 +181,9 @@ impl Triggers {
 
     /// The cadence is kept: a late pass does not shift the ones after it, and missed ones are not made up.
     fn next_timer(&self, now: Instant) -> Option<Instant> {
-        let (Interval::Every(period), Some(due)) = (self.interval, self.timer) else { return None };
+        let (Interval::Every(period), Some(due)) = (self.interval, self.timer) else {
+            return None;
+        };
         let missed = now.duration_since(due).as_nanos() / period.as_nanos().max(1);
         let periods = u32::try_from(missed).unwrap_or(u32::MAX - 1) + 1;
         Some(due + period.saturating_mul(periods))
@@ -236,7 +252,11 @@ mod tests {
         let mut triggers = Triggers::new(Interval::Every(MINUTE), fuzzy, start);
         assert_eq!(triggers.wake_at(), Some(start + MINUTE + fuzzy));
         let late = start + MINUTE * 4 + Duration::from_secs(30);
-        assert!(triggers.begin(late).is_some_and(|causes| causes.has(Trigger::Timer)));
+        assert!(
+            triggers
+                .begin(late)
+                .is_some_and(|causes| causes.has(Trigger::Timer))
+        );
         triggers.finish();
         assert_eq!(triggers.wake_at(), Some(start + MINUTE * 5 + fuzzy));
     }

@@ -9,26 +9,61 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The metrics of this file.
 pub(super) const ROWS: &[MetricRow] = &[
-    row("process_cpu_seconds_total", Kind::Counter, "Processor time used, user and system, in seconds."),
-    row("process_resident_memory_bytes", Kind::Gauge, "Memory in use."),
-    row("process_virtual_memory_bytes", Kind::Gauge, "Memory mapped."),
+    row(
+        "process_cpu_seconds_total",
+        Kind::Counter,
+        "Processor time used, user and system, in seconds.",
+    ),
+    row(
+        "process_resident_memory_bytes",
+        Kind::Gauge,
+        "Memory in use.",
+    ),
+    row(
+        "process_virtual_memory_bytes",
+        Kind::Gauge,
+        "Memory mapped.",
+    ),
     row("process_threads", Kind::Gauge, "Threads."),
     row("process_open_fds", Kind::Gauge, "Open file descriptors."),
-    row("process_max_fds", Kind::Gauge, "The most file descriptors that may be open."),
-    row("process_start_time_seconds", Kind::Gauge, "When the process started, in seconds since 1970."),
+    row(
+        "process_max_fds",
+        Kind::Gauge,
+        "The most file descriptors that may be open.",
+    ),
+    row(
+        "process_start_time_seconds",
+        Kind::Gauge,
+        "When the process started, in seconds since 1970.",
+    ),
 ];
 
 const fn row(name: &'static str, kind: Kind, help: &'static str) -> MetricRow {
-    MetricRow { name, kind, labels: &[], help }
+    MetricRow {
+        name,
+        kind,
+        labels: &[],
+        help,
+    }
 }
 
 /// Appends them; what /proc does not tell is left out.
 pub(super) fn write(text: &mut String) {
     for row in ROWS {
-        let Some(value) = value(row.name) else { continue };
-        let kind = if row.kind == Kind::Counter { "counter" } else { "gauge" };
+        let Some(value) = value(row.name) else {
+            continue;
+        };
+        let kind = if row.kind == Kind::Counter {
+            "counter"
+        } else {
+            "gauge"
+        };
         // Writing to a String cannot fail.
-        let _ = write!(text, "# HELP {0} {1}\n# TYPE {0} {kind}\n{0} {value}\n\n", row.name, row.help);
+        let _ = write!(
+            text,
+            "# HELP {0} {1}\n# TYPE {0} {kind}\n{0} {value}\n\n",
+            row.name, row.help
+        );
     }
 }
 
@@ -40,12 +75,21 @@ fn value(name: &str) -> Option<f64> {
         "process_threads" => status("Threads:"),
         "process_open_fds" => {
             // The folder being read is a descriptor itself.
-            let count = std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
+            let count = std::fs::read_dir("/proc/self/fd")
+                .ok()?
+                .count()
+                .saturating_sub(1);
             u32::try_from(count).ok().map(f64::from)
         }
         "process_max_fds" => {
             let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-            limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?.parse().ok()
+            limits
+                .lines()
+                .find_map(|line| line.strip_prefix("Max open files"))?
+                .split_whitespace()
+                .next()?
+                .parse()
+                .ok()
         }
         "process_start_time_seconds" => Some(boot_time()? + field(22)? / TICKS_PER_SECOND),
         _ => None,
@@ -68,7 +112,11 @@ fn status(name: &str) -> Option<f64> {
 
 fn boot_time() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+    stat.lines()
+        .find_map(|line| line.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -79,7 +127,11 @@ mod tests {
     fn all_of_them_are_known_here() {
         for row in ROWS {
             let value = value(row.name);
-            assert!(value.is_some_and(|value| value >= 0.0), "{}: {value:?}", row.name);
+            assert!(
+                value.is_some_and(|value| value >= 0.0),
+                "{}: {value:?}",
+                row.name
+            );
         }
     }
 
@@ -87,6 +139,9 @@ mod tests {
     fn the_start_was_before_now_and_after_boot() {
         let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
         let start = value("process_start_time_seconds").unwrap();
-        assert!(start <= now + 1.0 && start >= boot_time().unwrap(), "{start} {now}");
+        assert!(
+            start <= now + 1.0 && start >= boot_time().unwrap(),
+            "{start} {now}"
+        );
     }
 }

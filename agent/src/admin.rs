@@ -1,0 +1,220 @@
+//! The agent's own API: a unix socket for the operator of this host (root and one group), and, where wanted, a loopback port
+//! for Prometheus with nothing but metrics and health. The lock beside the socket keeps a second agent away.
+//!
+//! | room | what it does |
+//! |---|---|
+//! | `socket` | opens the socket, finding a stale file or another agent |
+//! | `access` | who may ask |
+//! | `router` | the routes |
+//! | [`body`] | the bodies as they travel |
+//! | [`client`] | the other end, for `berth agent status`, `disable`, `enable` |
+
+mod access;
+pub mod body;
+pub mod client;
+mod router;
+mod socket;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use router::admin_page;
+pub use socket::SocketLock;
+
+use crate::metrics::Metrics;
+use crate::service::{ExitReason, Request, States};
+use access::{Access, Peer};
+
+/// Where the API is, and for whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminOptions {
+    /// The unix socket (`[agent] admin_socket`).
+    pub socket: PathBuf,
+    /// The group whose members may ask, beside root (`[agent] admin_group`).
+    pub group: String,
+    /// A loopback address for metrics and health (`[agent] metrics_listen`).
+    pub metrics_listen: Option<SocketAddr>,
+}
+
+/// The API cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// Another agent has the socket.
+    #[error("another agent answers on {socket}; stop it first (systemctl stop berth-agent)")]
+    Held {
+        /// The socket.
+        socket: String,
+    },
+    /// Something else stands where the socket is to be.
+    #[error("{socket} is not a socket; set [agent] admin_socket to a path that is free")]
+    NotASocket {
+        /// The path.
+        socket: String,
+    },
+    /// The socket cannot be made.
+    #[error("the admin socket {socket} cannot be made ([agent] admin_socket)")]
+    Socket {
+        /// The path.
+        socket: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The metrics' address is reachable from outside.
+    #[error(
+        "[agent] metrics_listen is {address}; only a loopback address (127.0.0.1, [::1]) is allowed"
+    )]
+    NotLoopback {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The metrics' address cannot be listened on.
+    #[error("the metrics cannot be offered on {address} ([agent] metrics_listen)")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl AdminError {
+    /// What the process's exit code should say.
+    #[must_use]
+    pub fn reason(&self) -> ExitReason {
+        use std::io::ErrorKind::{AddrInUse, QuotaExceeded, StorageFull};
+        match self {
+            AdminError::Held { .. } => ExitReason::HeldByAnother,
+            AdminError::Listen { source, .. } if source.kind() == AddrInUse => {
+                ExitReason::HeldByAnother
+            }
+            AdminError::Socket { source, .. }
+                if matches!(source.kind(), StorageFull | QuotaExceeded) =>
+            {
+                ExitReason::Disk
+            }
+            AdminError::NotASocket { .. }
+            | AdminError::Socket { .. }
+            | AdminError::NotLoopback { .. }
+            | AdminError::Listen { .. } => ExitReason::Configuration,
+        }
+    }
+}
+
+/// The API's sockets, open but not yet answering.
+pub(crate) struct Door {
+    socket: PathBuf,
+    lock: SocketLock,
+    unix: UnixListener,
+    tcp: Option<TcpListener>,
+    access: Access,
+}
+
+/// How long a stop waits for answers under way.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl Door {
+    /// Opens the sockets, or finds that another agent has them.
+    ///
+    /// # Errors
+    /// Another agent runs, or a socket cannot be made.
+    pub(crate) async fn open(options: &AdminOptions) -> Result<Self, AdminError> {
+        let access = Access::of_group(&options.group);
+        let lock = SocketLock::take(&options.socket)?;
+        let unix = socket::bind(&options.socket, access.group()).await?;
+        let tcp = match options.metrics_listen {
+            None => None,
+            Some(address) if !address.ip().is_loopback() => {
+                return Err(AdminError::NotLoopback { address });
+            }
+            Some(address) => Some(
+                TcpListener::bind(address)
+                    .await
+                    .map_err(|source| AdminError::Listen { address, source })?,
+            ),
+        };
+        Ok(Self {
+            socket: options.socket.clone(),
+            lock,
+            unix,
+            tcp,
+            access,
+        })
+    }
+
+    /// Answers from now on.
+    pub(crate) fn serve(
+        self,
+        states: States,
+        metrics: Metrics,
+        requests: mpsc::Sender<Request>,
+    ) -> Serving {
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let shared = router::Shared {
+            states,
+            metrics,
+            requests,
+        };
+        if let Some(tcp) = self.tcp {
+            let (stop, router) = (stop.clone(), router::public(shared.clone()));
+            tasks.spawn(async move {
+                let served =
+                    axum::serve(tcp, router).with_graceful_shutdown(stop.cancelled_owned());
+                log_end(served.await);
+            });
+        }
+        let router = router::admin(shared, self.access);
+        let stopped = stop.clone();
+        tasks.spawn(async move {
+            let service = router.into_make_service_with_connect_info::<Peer>();
+            log_end(
+                axum::serve(self.unix, service)
+                    .with_graceful_shutdown(stopped.cancelled_owned())
+                    .await,
+            );
+        });
+        Serving {
+            stop,
+            tasks,
+            socket: self.socket,
+            _lock: self.lock,
+        }
+    }
+}
+
+fn log_end(ended: std::io::Result<()>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "the admin API ended");
+    }
+}
+
+/// The API while it answers. Dropped, it answers no more.
+pub(crate) struct Serving {
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    socket: PathBuf,
+    _lock: SocketLock,
+}
+
+impl Serving {
+    /// Lets answers under way end, for a short time, and removes the socket.
+    pub(crate) async fn stop(mut self) {
+        // Nobody new comes in by a name that is gone; another agent may come after the lock is dropped.
+        if let Err(error) = std::fs::remove_file(&self.socket) {
+            tracing::debug!(%error, "the admin socket was gone already");
+        }
+        self.stop.cancel();
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, all).await.is_err() {
+            tracing::debug!("an answer of the admin API was cut off");
+        }
+    }
+}

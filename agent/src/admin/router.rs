@@ -1,0 +1,347 @@
+//! The routes of the admin API. Answers come from the state that the loop published; only a tick and disabling reach the loop.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request as HttpRequest, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use axum::{Json, Router};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout};
+
+use super::access::{Access, Peer, Verdict};
+use super::body::{
+    API, ConfigBody, DisableBody, DisabledBody, ErrorBody, ErrorDetail, HealthBody, PlanBody,
+    StateBody, TickBody,
+};
+use crate::disabled::{Disabled, DisabledError};
+use crate::health::WARNABLES;
+use crate::metrics::Metrics;
+use crate::service::{AgentState, Request, States, TickOutcome, sentence};
+
+/// The largest body of a request, in bytes.
+const BODY_LIMIT: usize = 16 << 10;
+
+/// How long a request waits for the pass it asked for.
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What the handlers need.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) states: States,
+    pub(super) metrics: Metrics,
+    pub(super) requests: mpsc::Sender<Request>,
+}
+
+impl Shared {
+    fn state(&self) -> Arc<AgentState> {
+        Arc::clone(&self.states.borrow())
+    }
+}
+
+/// The routes, for the documentation.
+const ROUTES: &[(&str, &str, &str)] = &[
+    (
+        "GET",
+        "/healthz",
+        "200 when the agent does its duty, else 503; the findings that are shown, the worst first.",
+    ),
+    (
+        "GET",
+        "/metrics",
+        "Prometheus' text format; see [metrics](metrics.md).",
+    ),
+    (
+        "GET",
+        "/v1/state",
+        "Phase, driver, whether the host is disabled, and per node: root provider, plan state, last pass, held units, the provider tree as last known.",
+    ),
+    (
+        "GET",
+        "/v1/plan",
+        "Per node the last pass and the last one that changed something, as text and as lists of providers.",
+    ),
+    (
+        "GET",
+        "/v1/config",
+        "The configuration in force by option name; secrets are masked.",
+    ),
+    (
+        "POST",
+        "/v1/tick",
+        "Asks for a pass over all nodes, those that wait after a failure included, and waits for what comes of it. 202: it is not over after a minute and goes on.",
+    ),
+    (
+        "PUT",
+        "/v1/disabled",
+        "Body `{\"reason\": \"...\"}`: the host takes no new guests (COMPUTE_STATUS_DISABLED), also after a restart. Waits for the pass that reports it; a failed pass is tried again.",
+    ),
+    (
+        "DELETE",
+        "/v1/disabled",
+        "The host takes guests again. Waits likewise.",
+    ),
+];
+
+/// Metrics and health, for anybody on this host.
+pub(super) fn public(shared: Shared) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/metrics", get(metrics))
+        .fallback(not_found)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(shared)
+}
+
+/// Everything, for those whom `access` lets in.
+pub(super) fn admin(shared: Shared, access: Access) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/metrics", get(metrics))
+        .route("/v1/state", get(state))
+        .route("/v1/plan", get(plan))
+        .route("/v1/config", get(config))
+        .route("/v1/tick", post(tick))
+        .route("/v1/disabled", put(disable).delete(enable))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn_with_state(Arc::new(access), admit))
+        .with_state(shared)
+}
+
+async fn admit(
+    State(access): State<Arc<Access>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    let allowed = match access.verdict(peer) {
+        Verdict::Allowed => true,
+        Verdict::Refused => false,
+        Verdict::IfMember(uid) => {
+            let access = Arc::clone(&access);
+            // The user database may be on the network.
+            tokio::task::spawn_blocking(move || access.is_member(uid))
+                .await
+                .unwrap_or(false)
+        }
+    };
+    if allowed {
+        return next.run(request).await;
+    }
+    tracing::warn!(uid = ?peer.uid, path = request.uri().path(), "the admin API was refused to a user");
+    let message = format!(
+        "only root and members of group {} may ask (usermod -aG {0} USER)",
+        access.name()
+    );
+    refusal(StatusCode::FORBIDDEN, "forbidden", message)
+}
+
+async fn healthz(State(shared): State<Shared>) -> Response {
+    let body = HealthBody::new(&shared.state(), Instant::now());
+    let status = if body.is_well() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (status, Json(body)).into_response()
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    shared
+        .metrics
+        .health(&shared.state().health.visible(Instant::now()));
+    let format = [(
+        header::CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )];
+    (format, shared.metrics.render()).into_response()
+}
+
+async fn state(State(shared): State<Shared>) -> Json<StateBody> {
+    Json(StateBody::new(&shared.state(), Instant::now()))
+}
+
+async fn plan(State(shared): State<Shared>) -> Json<PlanBody> {
+    Json(PlanBody::new(&shared.state()))
+}
+
+async fn config(State(shared): State<Shared>) -> Json<ConfigBody> {
+    let config = serde_json::Value::clone(&shared.state().config);
+    Json(ConfigBody {
+        api: API.to_owned(),
+        config,
+    })
+}
+
+async fn tick(State(shared): State<Shared>) -> Response {
+    let (reply, outcome) = oneshot::channel();
+    if let Err(stopping) = ask(&shared, Request::Tick { reply }).await {
+        return stopping;
+    }
+    match timeout(PATIENCE, outcome).await {
+        Ok(Ok(outcome)) => Json(TickBody::new(&outcome)).into_response(),
+        Ok(Err(_)) => stopping(),
+        Err(_) => refusal(
+            StatusCode::ACCEPTED,
+            "not_over",
+            "the pass is not over yet and goes on".to_owned(),
+        ),
+    }
+}
+
+async fn disable(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    body: Bytes,
+) -> Response {
+    let bad = |message: String| refusal(StatusCode::BAD_REQUEST, "bad_request", message);
+    let wanted: DisableBody = match serde_json::from_slice(&body) {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            return bad(format!(
+                "the body is to be {{\"reason\": \"...\"}}: {error}"
+            ));
+        }
+    };
+    match Disabled::new(&wanted.reason, SystemTime::now(), peer.uid) {
+        Ok(disabled) => set_disabled(&shared, Some(disabled)).await,
+        Err(error) => bad(error.to_string()),
+    }
+}
+
+async fn enable(State(shared): State<Shared>) -> Response {
+    set_disabled(&shared, None).await
+}
+
+async fn set_disabled(shared: &Shared, disabled: Option<Disabled>) -> Response {
+    let (reply, outcome) = oneshot::channel();
+    if let Err(stopping) = ask(
+        shared,
+        Request::SetDisabled {
+            disabled: disabled.clone(),
+            reply,
+        },
+    )
+    .await
+    {
+        return stopping;
+    }
+    let answer = |tick: Option<TickOutcome>| {
+        let tick = tick.as_ref().map(TickBody::new);
+        Json(DisabledBody {
+            api: API.to_owned(),
+            disabled,
+            tick,
+        })
+        .into_response()
+    };
+    match timeout(PATIENCE, outcome).await {
+        Ok(Ok(Ok(outcome))) => answer(Some(outcome)),
+        Ok(Ok(Err(error))) => not_kept(&error),
+        // It is kept; only the pass that reports it is missing.
+        Err(_) => answer(None),
+        Ok(Err(_)) => stopping(),
+    }
+}
+
+fn not_kept(error: &DisabledError) -> Response {
+    refusal(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "state_files",
+        sentence(error),
+    )
+}
+
+async fn ask(shared: &Shared, request: Request) -> Result<(), Response> {
+    shared.requests.send(request).await.map_err(|_| stopping())
+}
+
+fn stopping() -> Response {
+    refusal(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "stopping",
+        "the agent stops".to_owned(),
+    )
+}
+
+async fn not_found() -> Response {
+    refusal(
+        StatusCode::NOT_FOUND,
+        "not_found",
+        "there is no such route".to_owned(),
+    )
+}
+
+async fn method_not_allowed() -> Response {
+    refusal(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "the route has no such method".to_owned(),
+    )
+}
+
+fn refusal(status: StatusCode, code: &str, message: String) -> Response {
+    let error = ErrorDetail {
+        code: code.to_owned(),
+        message,
+    };
+    (
+        status,
+        Json(ErrorBody {
+            api: API.to_owned(),
+            error,
+        }),
+    )
+        .into_response()
+}
+
+/// `docs/guide/reference/admin-api.md`.
+#[must_use]
+pub fn admin_page() -> String {
+    let mut page = format!(
+        "# The agent's admin API\n\n\
+         Written from the code; do not edit.\n\n\
+         HTTP on the unix socket `/run/berth/agent.sock` (`[agent] admin_socket`, mode 0660), for root, the agent's own user\n\
+         and members of the group `berth` (`[agent] admin_group`); the kernel says who asks. `/healthz` and `/metrics` are\n\
+         also on the loopback address `[agent] metrics_listen`, for anybody on the host, where that is set. For example:\n\n\
+         ```\ncurl --unix-socket /run/berth/agent.sock http://agent/v1/state\n```\n\n\
+         JSON bodies carry `\"api\": \"{API}\"`; times are UTC in RFC 3339. A refusal carries\n\
+         `{{\"error\": {{\"code\": ..., \"message\": ...}}}}`. A request's body may have {BODY_LIMIT} bytes.\n\n\
+         | method | path | what it does |\n| --- | --- | --- |\n",
+    );
+    for (method, path, help) in ROUTES {
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "| {method} | `{path}` | {help} |");
+    }
+    page.push_str(
+        "\n## Health findings\n\n\
+         A finding is shown only after it has lasted for its time, and not while one of its causes is there too: Placement\n\
+         being away shows one line, not one for each node. `/healthz` answers 503 while an `error` is shown or the start is\n\
+         not over.\n\n\
+         | code | severity | what it says | shown after | hidden by |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for warnable in WARNABLES {
+        let causes: Vec<String> = warnable
+            .depends_on
+            .iter()
+            .map(|cause| format!("`{}`", cause.code))
+            .collect();
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {} s | {} |",
+            warnable.code,
+            warnable.severity.as_str(),
+            warnable.title,
+            warnable.time_to_visible.as_secs(),
+            causes.join(", ")
+        );
+    }
+    page
+}

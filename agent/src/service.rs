@@ -1,0 +1,204 @@
+//! The service around the journeys: it starts every node, then keeps each in step, for as long as the process lives. The
+//! composition root builds an [`Agent`] and calls [`run`]; the exit code follows from [`ServiceError::reason`].
+//!
+//! | room | what it does |
+//! |---|---|
+//! | `event_loop` | waits for a reason to look, observes, begins passes, tells the world |
+//! | `nodes` | which node has a pass under way, waits after a failure, has a newer view waiting |
+//! | `pass` | one pass over one node, as a task that nobody cancels |
+//! | `state` | what the admin API and `STATUS=` show |
+//! | `findings` | what the nodes' passes mean for health |
+//! | `error` | what ends the service and what makes it try again |
+
+mod error;
+mod event_loop;
+mod findings;
+mod keepalive;
+mod nodes;
+mod pass;
+mod requests;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_client::{Dice, PlacementClient};
+use berth_store::state_dir::StateFiles;
+use berth_virt::{HostEvents, VirtDriver};
+use futures_util::{Stream, StreamExt, stream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+use tokio_util::sync::CancellationToken;
+
+pub use error::{ExitReason, LastFailure, PassError, ServiceError};
+pub use requests::{Request, TickOutcome};
+pub use state::{AgentState, LastPass, NodeState, PassResult, Phase, Touched};
+
+pub(crate) use error::sentence;
+
+use crate::admin::{self, AdminOptions};
+use crate::disabled;
+use crate::metrics::Metrics;
+use crate::notify::Notifier;
+use crate::options::TrackerOptions;
+use crate::startup::ReviewedPlan;
+use crate::triggers::Interval;
+use event_loop::EventLoop;
+
+/// The options that SIGHUP may change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LiveOptions {
+    /// Options of the resource tracker.
+    pub tracker: TrackerOptions,
+    /// `update_resources_interval`.
+    pub interval: Interval,
+    /// `periodic_fuzzy_delay`: the first periodic pass is put off by a random part of it.
+    pub periodic_fuzzy_delay: Duration,
+    /// `graceful_shutdown_timeout`: how long a stop waits for passes under way.
+    pub graceful_shutdown_timeout: Duration,
+    /// The whole configuration, secrets masked, as `GET /v1/config` shows it.
+    pub config: serde_json::Value,
+}
+
+impl Default for LiveOptions {
+    fn default() -> Self {
+        Self {
+            tracker: TrackerOptions::default(),
+            interval: Interval::Every(Duration::from_mins(1)),
+            periodic_fuzzy_delay: Duration::from_mins(1),
+            graceful_shutdown_timeout: Duration::from_mins(3),
+            config: serde_json::Value::Null,
+        }
+    }
+}
+
+/// Reads the configuration again and checks it whole; what it says is in force only if this returns it. Called off the
+/// runtime's threads, so it may block.
+pub type Reload = Arc<dyn Fn() -> Result<LiveOptions, String> + Send + Sync>;
+
+/// How long the service runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Until it is told to stop.
+    Serve,
+    /// A start and one tick (`--once`).
+    Once {
+        /// How long it may take (`--deadline`, 60 s).
+        deadline: Duration,
+    },
+}
+
+/// Everything the service needs. All fields are to be filled; [`Agent::new`] fills what has a default.
+pub struct Agent<D> {
+    /// What sees the host.
+    pub driver: Arc<D>,
+    /// Placement. Give it [`Agent::metrics`] as its observer, so that its requests are counted.
+    pub placement: PlacementClient,
+    /// The state folder.
+    pub files: Arc<dyn StateFiles>,
+    /// Options that SIGHUP may change.
+    pub live: LiveOptions,
+    /// What SIGHUP calls.
+    pub reload: Reload,
+    /// How long to run.
+    pub mode: Mode,
+    /// The admin socket; none: nobody can ask, and nothing keeps a second agent away.
+    pub admin: Option<AdminOptions>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The service manager.
+    pub notifier: Notifier,
+    /// The plan that a start must follow or refuse (`--expect-plan`).
+    pub reviewed: Option<ReviewedPlan>,
+    /// The seed of all jitter.
+    pub seed: u64,
+}
+
+impl<D> Agent<D> {
+    /// An agent with Nova's defaults that serves, without admin socket and service manager.
+    #[must_use]
+    pub fn new(driver: Arc<D>, placement: PlacementClient, files: Arc<dyn StateFiles>) -> Self {
+        let live = LiveOptions::default();
+        let unchanged = live.clone();
+        Self {
+            driver,
+            placement,
+            files,
+            live,
+            reload: Arc::new(move || Ok(unchanged.clone())),
+            mode: Mode::Serve,
+            admin: None,
+            metrics: Metrics::default(),
+            notifier: Notifier::silent(),
+            reviewed: None,
+            seed: Dice::thrown().next(),
+        }
+    }
+}
+
+impl<D> fmt::Debug for Agent<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent")
+            .field("mode", &self.mode)
+            .field("live", &self.live)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where reasons to look come from.
+struct Sources {
+    events: HostEvents,
+    hangups: Pin<Box<dyn Stream<Item = ()> + Send>>,
+    requests: mpsc::Receiver<Request>,
+}
+
+/// How many requests of the admin API may wait for the loop.
+const REQUESTS: usize = 16;
+
+/// Runs the agent until `shutdown`, until its `Once` is done, or until an error ends it. A stop finishes the passes under way,
+/// for at most `graceful_shutdown_timeout`.
+///
+/// # Errors
+/// Another agent runs, a state file cannot be used, a start failed for good, a reshape is needed, a deadline passed.
+pub async fn run<D: VirtDriver>(
+    mut agent: Agent<D>,
+    shutdown: CancellationToken,
+) -> Result<(), ServiceError> {
+    let door = match agent.admin.take() {
+        Some(options) => Some(admin::Door::open(&options).await?),
+        None => None,
+    };
+    let mut hangup = signal(SignalKind::hangup()).map_err(ServiceError::Signals)?;
+    let hangups = stream::poll_fn(move |context| hangup.poll_recv(context)).boxed();
+    let (asked, requests) = mpsc::channel(REQUESTS);
+    let events = match agent.mode {
+        Mode::Serve => agent.driver.watch(),
+        Mode::Once { .. } => stream::pending().boxed(),
+    };
+    let disabled = disabled::read(agent.files.as_ref()).await?;
+    let metrics = agent.metrics.clone();
+    let (event_loop, state) = EventLoop::new(agent, disabled);
+    let serving = door.map(|door| door.serve(state, metrics, asked));
+    // The passes are tasks of their own, but on this thread: an agent waits far more than it computes.
+    let sources = Sources {
+        events,
+        hangups,
+        requests,
+    };
+    let ended = LocalSet::new()
+        .run_until(event_loop.run(sources, &shutdown))
+        .await;
+    if let Some(serving) = serving {
+        serving.stop().await;
+    }
+    ended
+}
+
+/// The state as it changes.
+pub(crate) type States = watch::Receiver<Arc<AgentState>>;

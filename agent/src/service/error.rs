@@ -1,0 +1,275 @@
+//! What ends the service, and what merely makes it try again.
+
+use std::error::Error;
+use std::time::Duration;
+
+use berth_client::{AuthError, CallError, PlacementError};
+use berth_model::{Disposition, NodeName, PendingReshape};
+use berth_virt::ObserveError;
+
+use crate::admin::AdminError;
+use crate::disabled::DisabledError;
+use crate::node_identity::IdentityError;
+use crate::propose::ProposeError;
+use crate::report_client::{Cause, ReportError};
+use crate::startup::StartupError;
+use crate::tick::TickError;
+
+/// Why the service ended, as the process's exit code tells it. The composition root gives each its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ExitReason {
+    /// A reshape is needed; the next start does it (75).
+    ReshapeNeeded,
+    /// A reshape was refused (76).
+    ReshapeFailed,
+    /// The configuration, the credentials or the node's identity: a person must act (78).
+    Configuration,
+    /// A service or the hypervisor was away until the deadline (69).
+    DependencyGone,
+    /// A file could not be read or written (74).
+    Disk,
+    /// Another agent runs (73).
+    HeldByAnother,
+    /// A bug (70).
+    Bug,
+}
+
+/// What ended the service.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The admin socket or the metrics' port cannot be opened.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    /// Whether the host is disabled cannot be told.
+    #[error(transparent)]
+    Disabled(#[from] DisabledError),
+    /// The system does not deliver signals to this process.
+    #[error("cannot wait for SIGHUP")]
+    Signals(#[source] std::io::Error),
+    /// The hypervisor cannot be observed, and waiting does not help.
+    #[error("the hypervisor cannot be observed")]
+    Observe(#[source] ObserveError),
+    /// The start of a node failed, and trying again does not help.
+    #[error("node {node} cannot be started")]
+    Start {
+        /// The node.
+        node: NodeName,
+        /// Why.
+        #[source]
+        source: PassError,
+    },
+    /// A node must be reshaped, which only a start may do.
+    #[error("the provider tree of {node} must be reshaped, which the next start does")]
+    ReshapeNeeded {
+        /// The node.
+        node: NodeName,
+        /// What moves.
+        pending: Box<PendingReshape>,
+    },
+    /// What was to be done once was not done in time.
+    #[error("not done within {}", humantime::format_duration(*deadline))]
+    DeadlinePassed {
+        /// The time that was given.
+        deadline: Duration,
+        /// What failed last.
+        #[source]
+        last: Box<LastFailure>,
+    },
+    /// A pass ended in a panic.
+    #[error("a pass ended in a panic: {message}")]
+    Panicked {
+        /// What it said.
+        message: String,
+    },
+}
+
+/// What failed last before a deadline passed.
+#[derive(Debug, thiserror::Error)]
+pub enum LastFailure {
+    /// The hypervisor.
+    #[error("the hypervisor cannot be observed")]
+    Observe(#[source] ObserveError),
+    /// A node's pass.
+    #[error("the pass over node {node} failed")]
+    Pass {
+        /// The node.
+        node: NodeName,
+        /// Why.
+        #[source]
+        source: PassError,
+    },
+    /// The hypervisor answers, but has no node.
+    #[error("the hypervisor shows no node")]
+    NoNode,
+    /// Nothing failed: something did not come back.
+    #[error("the hypervisor or Placement did not come back with an answer")]
+    NoAnswer,
+}
+
+impl ServiceError {
+    /// What the process's exit code should say.
+    #[must_use]
+    pub fn reason(&self) -> ExitReason {
+        match self {
+            ServiceError::Admin(error) => error.reason(),
+            ServiceError::Disabled(_) => ExitReason::Disk,
+            ServiceError::Observe(_) => ExitReason::Configuration,
+            ServiceError::Start { source, .. } => source.reason(),
+            ServiceError::ReshapeNeeded { .. } => ExitReason::ReshapeNeeded,
+            ServiceError::DeadlinePassed { .. } => ExitReason::DependencyGone,
+            ServiceError::Signals(_) | ServiceError::Panicked { .. } => ExitReason::Bug,
+        }
+    }
+}
+
+/// A pass over one node that did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum PassError {
+    /// Who the node is cannot be told.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The renamed host's providers could not be renamed.
+    #[error("the providers of a renamed host")]
+    Rename(#[source] ReportError),
+    /// The first pass.
+    #[error(transparent)]
+    Startup(#[from] StartupError),
+    /// A later one.
+    #[error(transparent)]
+    Tick(#[from] TickError),
+}
+
+/// On which side a failed pass broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Placement, or Keystone on the way to it, does not answer.
+    PlacementAway,
+    /// It answers, but will not have us.
+    PlacementRefuses,
+    /// Who the node is cannot be told.
+    Identity,
+    /// A reshape is needed.
+    ReshapeNeeded,
+    /// A reshape was refused.
+    ReshapeFailed,
+    /// Something else, a conflict for instance.
+    Other,
+}
+
+impl PassError {
+    /// What the loop should do.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            PassError::Identity(error) => error.disposition(),
+            PassError::Rename(error) => error.disposition(),
+            PassError::Startup(error) => error.disposition(),
+            PassError::Tick(error) => error.disposition(),
+        }
+    }
+
+    /// On which side it broke.
+    pub(crate) fn trouble(&self) -> Trouble {
+        match self {
+            PassError::Startup(error) if error.is_reshape_failed() => Trouble::ReshapeFailed,
+            PassError::Tick(TickError::ReshapeNeeded(_)) => Trouble::ReshapeNeeded,
+            _ => match self.placement() {
+                Some(error) if refuses(error) => Trouble::PlacementRefuses,
+                Some(error) if is_away(error) => Trouble::PlacementAway,
+                Some(_) => Trouble::Other,
+                None if matches!(self, PassError::Identity(_)) => Trouble::Identity,
+                None => Trouble::Other,
+            },
+        }
+    }
+
+    /// Whether a plan was made before it broke.
+    pub(crate) fn was_planned(&self) -> bool {
+        matches!(
+            self,
+            PassError::Rename(_)
+                | PassError::Startup(StartupError::Report(_))
+                | PassError::Tick(TickError::Report(_))
+        )
+    }
+
+    fn placement(&self) -> Option<&PlacementError> {
+        let report = match self {
+            PassError::Identity(IdentityError::Placement { source, .. }) => return Some(source),
+            PassError::Identity(_) => return None,
+            PassError::Rename(report)
+            | PassError::Startup(
+                StartupError::Report(report) | StartupError::Propose(ProposeError::Report(report)),
+            )
+            | PassError::Tick(
+                TickError::Report(report) | TickError::Propose(ProposeError::Report(report)),
+            ) => report,
+            PassError::Startup(StartupError::Failed(report)) => report,
+            PassError::Startup(_) | PassError::Tick(_) => return None,
+        };
+        match report.source.as_ref() {
+            Cause::Placement(error) => Some(error),
+            Cause::Tree(_) => None,
+        }
+    }
+
+    fn reason(&self) -> ExitReason {
+        match self {
+            PassError::Startup(error) if error.is_reshape_failed() => ExitReason::ReshapeFailed,
+            PassError::Tick(TickError::ReshapeNeeded(_)) => ExitReason::ReshapeNeeded,
+            PassError::Identity(IdentityError::File { .. }) => ExitReason::Disk,
+            _ => match self.placement() {
+                // Only a request that Placement finds malformed is ours to mend.
+                Some(PlacementError::Refused(refusal))
+                    if refusal.status == http::StatusCode::BAD_REQUEST =>
+                {
+                    ExitReason::Bug
+                }
+                Some(_) => ExitReason::Configuration,
+                None if matches!(self, PassError::Identity(_)) => ExitReason::Configuration,
+                None => ExitReason::Bug,
+            },
+        }
+    }
+}
+
+fn refuses(error: &PlacementError) -> bool {
+    match error {
+        PlacementError::Call(CallError::Auth(error)) => error.disposition() == Disposition::Fatal,
+        PlacementError::Forbidden { .. }
+        | PlacementError::Unauthorized(_)
+        | PlacementError::TooOld { .. }
+        | PlacementError::NameTaken(_)
+        | PlacementError::Refused(_) => true,
+        _ => false,
+    }
+}
+
+fn is_away(error: &PlacementError) -> bool {
+    match error {
+        PlacementError::Call(CallError::Auth(
+            AuthError::Unavailable { .. } | AuthError::Transport { .. },
+        )) => true,
+        PlacementError::Call(CallError::Transport { .. } | CallError::AnswerLost { .. }) => true,
+        PlacementError::Unavailable(_) => true,
+        PlacementError::Call(_) | PlacementError::Malformed { .. } => {
+            error.disposition() == Disposition::Retry
+        }
+        _ => false,
+    }
+}
+
+/// An error and its causes as one sentence, without saying the same twice.
+pub(crate) fn sentence(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,100 @@
+//! What the nodes' last passes mean for health. Worked out anew from all of them each time, so that one node's success does
+//! not hide another one's trouble.
+
+use berth_model::NodeName;
+use tokio::time::Instant;
+
+use super::error::Trouble;
+use super::state::NodeState;
+use crate::health::{
+    HELD_UNITS, Health, IDENTITY, NODE_GONE, NOT_IN_SYNC, PLACEMENT_AWAY, PLACEMENT_REFUSES,
+    RESHAPE_FAILED, RESHAPE_NEEDED, Warnable,
+};
+
+/// Findings that are about the agent's peers, whichever node met them.
+const SHARED: [(Trouble, &Warnable); 2] = [
+    (Trouble::PlacementAway, &PLACEMENT_AWAY),
+    (Trouble::PlacementRefuses, &PLACEMENT_REFUSES),
+];
+
+/// Findings about one node.
+const OWN: [(Trouble, &Warnable); 3] = [
+    (Trouble::Identity, &IDENTITY),
+    (Trouble::ReshapeNeeded, &RESHAPE_NEEDED),
+    (Trouble::ReshapeFailed, &RESHAPE_FAILED),
+];
+
+/// Sets and clears what follows from the nodes' last passes.
+pub(super) fn of_nodes<'a>(
+    health: &mut Health,
+    nodes: impl Iterator<Item = (&'a NodeName, &'a NodeState)> + Clone,
+    now: Instant,
+) {
+    for (trouble, warnable) in SHARED {
+        match nodes
+            .clone()
+            .find(|(_, node)| node.trouble == Some(trouble))
+        {
+            Some((_, node)) => health.set(
+                warnable
+                    .found()
+                    .with("error", node.failure().unwrap_or_default()),
+                now,
+            ),
+            None => health.clear(warnable, ""),
+        }
+    }
+    for (name, node) in nodes {
+        of_node(health, name, node, now);
+    }
+}
+
+fn of_node(health: &mut Health, name: &NodeName, node: &NodeState, now: Instant) {
+    let found = |warnable: &'static Warnable| {
+        let error = node.failure().unwrap_or_default();
+        warnable.found().of(name.to_string()).with("error", error)
+    };
+    for (trouble, warnable) in OWN {
+        if node.trouble == Some(trouble) {
+            health.set(found(warnable), now);
+        } else {
+            health.clear(warnable, name.as_str());
+        }
+    }
+    if node.trouble.is_some() {
+        health.set(found(&NOT_IN_SYNC), now);
+    } else {
+        health.clear(&NOT_IN_SYNC, name.as_str());
+    }
+    if node.held.is_empty() {
+        health.clear(&HELD_UNITS, name.as_str());
+    } else {
+        let units: Vec<String> = node.held.iter().map(ToString::to_string).collect();
+        health.set(
+            HELD_UNITS
+                .found()
+                .of(name.to_string())
+                .with("units", units.join(", ")),
+            now,
+        );
+    }
+}
+
+/// A node is shown (again): nothing that was said about its absence holds.
+pub(super) fn node_came(health: &mut Health, name: &NodeName) {
+    health.clear(&NODE_GONE, name.as_str());
+}
+
+/// A node is no longer shown: what was said about it no longer matters, but that it is gone does.
+pub(super) fn node_went(health: &mut Health, name: &NodeName, now: Instant) {
+    for warnable in [
+        &IDENTITY,
+        &RESHAPE_NEEDED,
+        &RESHAPE_FAILED,
+        &NOT_IN_SYNC,
+        &HELD_UNITS,
+    ] {
+        health.clear(warnable, name.as_str());
+    }
+    health.set(NODE_GONE.found().of(name.to_string()), now);
+}

@@ -1,0 +1,373 @@
+//! The nodes the hypervisor shows: which of them has a pass under way, which waits after a failure, which has a newer view
+//! waiting. A view that comes while a pass runs gives exactly one more pass, with the newest view.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use berth_client::Dice;
+use berth_model::NodeName;
+use berth_virt::HostView;
+use tokio::time::Instant;
+
+use super::error::{PassError, Trouble, sentence};
+use super::pass::{Journey, Order, Passed, Progressed, Pulse, Returned};
+use super::state::{LastPass, NodeState, PassResult, Phase, Touched};
+use crate::backoff::Backoff;
+use crate::complete;
+use crate::metrics::PlanState;
+use crate::node_identity::UuidSource;
+use crate::options::TrackerOptions;
+use crate::startup::ReviewedPlan;
+
+/// How long a pass may go on without a sign: longer than the longest single request (a reshape has ten minutes).
+pub(super) const SILENCE: Duration = Duration::from_mins(15);
+
+/// The longest plan that is kept for the admin API, in bytes.
+const LONGEST_TEXT: usize = 256 << 10;
+
+/// What holds for every pass that begins now.
+#[derive(Clone)]
+pub(super) struct Standing {
+    pub(super) service: complete::Service,
+    pub(super) options: Arc<TrackerOptions>,
+    pub(super) reviewed: Option<Arc<ReviewedPlan>>,
+}
+
+/// An observation to act on.
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub(super) view: Arc<HostView>,
+    pub(super) sequence: u64,
+    /// Whether nodes that wait after a failure are looked at too.
+    pub(super) breaks_backoff: bool,
+}
+
+/// All nodes.
+pub(super) struct Nodes<D> {
+    known: BTreeMap<NodeName, Node<D>>,
+    dice: Dice,
+}
+
+struct Node<D> {
+    progressed: Progressed<D>,
+    pulse: Option<Arc<Pulse>>,
+    waiting: Option<Seen>,
+    journey: Journey,
+    uuid: UuidSource,
+    finished: u64,
+    backoff: Backoff,
+    shown: bool,
+    state: NodeState,
+}
+
+/// Which nodes came and went.
+#[derive(Default)]
+pub(super) struct ComingsAndGoings {
+    pub(super) came: Vec<NodeName>,
+    pub(super) went: Vec<NodeName>,
+}
+
+impl<D> Nodes<D> {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            known: BTreeMap::new(),
+            dice: Dice::seeded(seed),
+        }
+    }
+
+    /// Takes note of the nodes a view shows. `journey` is what the first pass of a new one is.
+    pub(super) fn see(&mut self, view: &HostView, journey: Journey) -> ComingsAndGoings {
+        let mut changes = ComingsAndGoings::default();
+        for (name, node) in &mut self.known {
+            if node.shown && !view.nodes.contains_key(name) {
+                node.shown = false;
+                node.waiting = None;
+                changes.went.push(name.clone());
+            }
+        }
+        // A node whose pass is under way goes when that has come back.
+        self.known
+            .retain(|_, node| node.shown || node.pulse.is_some());
+        for name in view.nodes.keys() {
+            let uuid = uuid_source(view, name);
+            if let Some(node) = self.known.get_mut(name) {
+                if !node.shown {
+                    node.shown = true;
+                    changes.came.push(name.clone());
+                }
+                continue;
+            }
+            self.known
+                .insert(name.clone(), Node::new(journey, uuid, self.dice.next()));
+            changes.came.push(name.clone());
+        }
+        changes
+    }
+
+    /// The passes that a view gives rise to: one for each node that has none under way and does not wait after a failure.
+    pub(super) fn begin(
+        &mut self,
+        seen: &Seen,
+        standing: &Standing,
+        now: Instant,
+    ) -> Vec<(Progressed<D>, Order)> {
+        let mut begun = Vec::new();
+        for (name, node) in self.known.iter_mut().filter(|(_, node)| node.shown) {
+            if node.pulse.is_some() {
+                node.keep_waiting(seen);
+            } else if seen.breaks_backoff || node.state.retry_at.is_none_or(|at| at <= now) {
+                begun.push(node.begin(name, seen, standing, now));
+            }
+        }
+        begun
+    }
+
+    /// Takes a pass back; gives the next one if a newer view waits, and the error if it failed.
+    pub(super) fn returned(
+        &mut self,
+        returned: Returned<D>,
+        standing: &Standing,
+        now: Instant,
+    ) -> (Option<(Progressed<D>, Order)>, Option<PassError>) {
+        let Some(node) = self.known.get_mut(&returned.node) else {
+            return (None, None);
+        };
+        node.pulse = None;
+        node.finished = returned.sequence;
+        node.progressed = returned.progressed;
+        node.state.root = returned.root.or(node.state.root);
+        node.state.tree = returned.tree;
+        let error = match returned.outcome {
+            Ok(passed) => {
+                node.worked(&passed, returned.took);
+                None
+            }
+            Err(error) => {
+                node.failed(&error, returned.took, now);
+                Some(error)
+            }
+        };
+        if !node.shown {
+            self.known.remove(&returned.node);
+            return (None, error);
+        }
+        // After a failure a newer view waits for the pause to be over, unless somebody asked for it.
+        let next = node
+            .waiting
+            .take()
+            .filter(|seen| error.is_none() || seen.breaks_backoff);
+        (
+            next.map(|seen| node.begin(&returned.node, &seen, standing, now)),
+            error,
+        )
+    }
+
+    /// The nodes that are shown, with their states.
+    pub(super) fn states(&self) -> impl Iterator<Item = (&NodeName, &NodeState)> + Clone {
+        self.known
+            .iter()
+            .filter(|(_, node)| node.shown)
+            .map(|(name, node)| (name, &node.state))
+    }
+
+    /// One node's state.
+    pub(super) fn state(&self, node: &NodeName) -> Option<&NodeState> {
+        self.known.get(node).map(|node| &node.state)
+    }
+
+    /// Forgets views that wait: nothing new begins.
+    pub(super) fn drop_waiting(&mut self) {
+        for node in self.known.values_mut() {
+            node.waiting = None;
+        }
+    }
+
+    /// Whether there is a node and every one has been reported once.
+    pub(super) fn all_started(&self) -> bool {
+        let mut shown = self.states().peekable();
+        shown.peek().is_some() && shown.all(|(_, node)| node.phase == Phase::Running)
+    }
+
+    /// Whether every node has had a pass on this observation or a later one.
+    pub(super) fn all_finished(&self, sequence: u64) -> bool {
+        self.known
+            .values()
+            .filter(|node| node.shown)
+            .all(|node| node.finished >= sequence)
+    }
+
+    /// Whether a pass is under way.
+    pub(super) fn any_busy(&self) -> bool {
+        self.known.values().any(|node| node.pulse.is_some())
+    }
+
+    /// When the next node that waits after a failure is due.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        let idle = self
+            .known
+            .values()
+            .filter(|node| node.shown && node.pulse.is_none());
+        idle.filter_map(|node| node.state.retry_at).min()
+    }
+
+    /// Passes under way, with how long each has been silent.
+    pub(super) fn silences(&self, now: Instant) -> impl Iterator<Item = (&NodeName, Duration)> {
+        self.known
+            .iter()
+            .filter_map(move |(name, node)| Some((name, node.pulse.as_ref()?.silence(now))))
+    }
+
+    /// Consumers read for a reshape, of how many, over all nodes.
+    pub(super) fn consumers(&self) -> Option<(usize, usize)> {
+        let reading = self
+            .known
+            .values()
+            .filter_map(|node| node.pulse.as_ref()?.consumers());
+        reading.reduce(|(read, all), (more_read, more)| (read + more_read, all + more))
+    }
+}
+
+impl<D> Node<D> {
+    fn new(journey: Journey, uuid: UuidSource, seed: u64) -> Self {
+        Self {
+            progressed: None,
+            pulse: None,
+            waiting: None,
+            journey,
+            uuid,
+            finished: 0,
+            backoff: Backoff::seeded(seed),
+            shown: true,
+            state: NodeState::new(),
+        }
+    }
+
+    fn keep_waiting(&mut self, seen: &Seen) {
+        let asked = self
+            .waiting
+            .as_ref()
+            .is_some_and(|before| before.breaks_backoff);
+        self.waiting = Some(Seen {
+            breaks_backoff: seen.breaks_backoff || asked,
+            ..seen.clone()
+        });
+    }
+
+    fn begin(
+        &mut self,
+        name: &NodeName,
+        seen: &Seen,
+        standing: &Standing,
+        now: Instant,
+    ) -> (Progressed<D>, Order) {
+        let pulse = Arc::new(Pulse::new(now));
+        self.pulse = Some(Arc::clone(&pulse));
+        let order = Order {
+            node: name.clone(),
+            uuid: self.uuid.clone(),
+            view: Arc::clone(&seen.view),
+            sequence: seen.sequence,
+            journey: self.journey,
+            service: standing.service,
+            options: Arc::clone(&standing.options),
+            reviewed: standing
+                .reviewed
+                .clone()
+                .filter(|_| self.journey == Journey::Startup),
+            shown: self.state.tree.clone(),
+            pulse,
+        };
+        (self.progressed.take(), order)
+    }
+
+    fn worked(&mut self, passed: &Passed, took: Duration) {
+        self.journey = Journey::Tick;
+        self.backoff.worked();
+        let result = match (passed.reshapes, passed.changed.is_empty()) {
+            (0, true) => PassResult::InSync,
+            (0, false) => PassResult::Updated,
+            _ => PassResult::Reshaped,
+        };
+        let text = if passed.text.is_empty() {
+            "in sync".into()
+        } else {
+            cut(&passed.text)
+        };
+        let last = LastPass {
+            at: SystemTime::now(),
+            took,
+            result,
+            text,
+            touched: Touched::from(&passed.changed),
+        };
+        let state = &mut self.state;
+        if result != PassResult::InSync {
+            state.last_change = Some(last.clone());
+        }
+        state.last = Some(last);
+        state.phase = Phase::Running;
+        state.plan = PlanState::InSync;
+        (state.failures, state.retry_at, state.trouble) = (0, None, None);
+        state.held.clone_from(&passed.held);
+    }
+
+    fn failed(&mut self, error: &PassError, took: Duration, now: Instant) {
+        let trouble = error.trouble();
+        let state = &mut self.state;
+        state.retry_at = Some(now + self.backoff.failed());
+        state.failures = self.backoff.failures();
+        state.plan = match trouble {
+            Trouble::ReshapeNeeded | Trouble::ReshapeFailed => PlanState::ReshapeNeeded,
+            _ if error.was_planned() => PlanState::Update,
+            _ => PlanState::Unknown,
+        };
+        state.trouble = Some(trouble);
+        state.last = Some(LastPass {
+            at: SystemTime::now(),
+            took,
+            result: PassResult::Failed,
+            text: cut(&sentence(error)),
+            touched: Touched::default(),
+        });
+    }
+}
+
+fn cut(text: &str) -> Arc<str> {
+    if text.len() <= LONGEST_TEXT {
+        return text.into();
+    }
+    let end = text.floor_char_boundary(LONGEST_TEXT);
+    format!("{}\n… and {} bytes more\n", &text[..end], text.len() - end).into()
+}
+
+/// Where a node's UUID is kept when the hypervisor does not know one: `compute_id` (Nova's name) for a host's only node;
+/// a host with several has one file for each.
+fn uuid_source(view: &HostView, name: &NodeName) -> UuidSource {
+    if let Some(uuid) = view.nodes.get(name).and_then(|node| node.uuid) {
+        return UuidSource::Hypervisor(uuid);
+    }
+    let file = match view
+        .nodes
+        .values()
+        .filter(|node| node.uuid.is_none())
+        .count()
+    {
+        1 => "compute_id".to_owned(),
+        _ => format!("compute_id.{}", file_name(name)),
+    };
+    UuidSource::File(file)
+}
+
+/// The name with what has no place in a file's name written as its bytes.
+fn file_name(name: &NodeName) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let written = |byte: u8| {
+        if plain(byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02x}")
+        }
+    };
+    name.as_str().bytes().map(written).collect()
+}

@@ -1,0 +1,77 @@
+//! What the admin API asks of the loop, and who waits for which observation.
+
+use std::time::SystemTime;
+
+use berth_model::NodeName;
+use tokio::sync::oneshot;
+
+use super::state::LastPass;
+use crate::disabled::{Disabled, DisabledError};
+
+/// Something the admin API asks for. Its answer comes when a pass that began afterwards is over; a dropped sender means that
+/// the agent stops.
+#[derive(Debug)]
+pub enum Request {
+    /// A pass over all nodes, those that wait after a failure included.
+    Tick {
+        /// Gets what came of it.
+        reply: oneshot::Sender<TickOutcome>,
+    },
+    /// Disables or enables the host.
+    SetDisabled {
+        /// What holds from now on.
+        disabled: Option<Disabled>,
+        /// Gets what came of the pass that reports it; an error: it could not be kept, and nothing changed.
+        reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
+    },
+}
+
+/// What came of a pass that was asked for.
+#[derive(Debug, Clone)]
+pub struct TickOutcome {
+    /// When all of it was over.
+    pub at: SystemTime,
+    /// Why the hypervisor could not be observed, if so; then no node had a pass.
+    pub unobserved: Option<String>,
+    /// What came of each node's pass.
+    pub nodes: Vec<(NodeName, LastPass)>,
+}
+
+enum Reply {
+    Tick(oneshot::Sender<TickOutcome>),
+    SetDisabled(oneshot::Sender<Result<TickOutcome, DisabledError>>),
+}
+
+/// Those who wait, each for an observation.
+#[derive(Default)]
+pub(super) struct Waiting(Vec<(u64, Reply)>);
+
+impl Waiting {
+    pub(super) fn for_tick(&mut self, sequence: u64, reply: oneshot::Sender<TickOutcome>) {
+        self.0.push((sequence, Reply::Tick(reply)));
+    }
+
+    pub(super) fn for_disabled(
+        &mut self,
+        sequence: u64,
+        reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
+    ) {
+        self.0.push((sequence, Reply::SetDisabled(reply)));
+    }
+
+    /// The observation that the most patient one waits for.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.0.iter().map(|(sequence, _)| *sequence).min()
+    }
+
+    /// Answers all who wait for this observation or an earlier one.
+    pub(super) fn answer(&mut self, sequence: u64, outcome: &TickOutcome) {
+        for (_, reply) in self.0.extract_if(.., |(wanted, _)| *wanted <= sequence) {
+            // Who asked may have gone away.
+            match reply {
+                Reply::Tick(reply) => drop(reply.send(outcome.clone())),
+                Reply::SetDisabled(reply) => drop(reply.send(Ok(outcome.clone()))),
+            }
+        }
+    }
+}

@@ -15,3 +15,4 @@ pub use sql::{
     Dialect, Disposition, Location, OpenError, Retryable, Row, SqlError, SqlOptions, SqlStore,
     Statement, Synchronous, Transaction, Value, Work,
 };
+pub use state_dir::{StateDir, StateFileError, StateFiles};

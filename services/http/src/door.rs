@@ -30,7 +30,6 @@ pub struct Door {
 }
 
 /// Puts the door before a router. Every path but `/` needs a token.
-#[must_use]
 pub fn door(router: Router, door: Door) -> Router {
     router.layer(from_fn_with_state(door, enter))
 }

@@ -78,7 +78,7 @@ impl MicroversionRange {
             .filter_map(|value| value.trim().split_once(char::is_whitespace))
             .filter(|(service, _)| service.eq_ignore_ascii_case(self.service))
             .map(|(_, version)| version.trim().to_owned())
-            .last()
+            .next_back()
     }
 
     fn within(&self, text: &str) -> Result<Microversion, Fault> {

@@ -216,11 +216,8 @@ impl Schema {
             (Self::Integer(min, max), number) => bounds(*min, *max, number, place, found),
             (Self::Number(Some(max)), number) => at_most(*max, number, place, found),
             (Self::UuidOrNull, Value::String(text)) if !is_uuid_like(text) => {
-                let message = format!(
-                    "{} is not valid under any of the given schemas",
-                    python::repr(value)
-                );
-                found.push(place.violation("anyOf", message, value));
+                let message = format!("{} is not a 'uuid'", python::repr(value));
+                found.push(place.violation("format", message, value));
             }
             _ => {}
         }

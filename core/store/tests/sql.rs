@@ -1,0 +1,315 @@
+//! The SQL store: one owner, whole transactions, bounded retries.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use berth_store::{
+    Disposition, Location, OpenError, Retryable, SqlError, SqlOptions, SqlStore, Statement,
+    Transaction, Value, Work,
+};
+
+#[derive(Debug, thiserror::Error)]
+enum CountError {
+    #[error("try again")]
+    Again,
+    #[error("never")]
+    Never,
+    #[error("the database failed")]
+    Sql(#[from] SqlError),
+}
+
+impl Retryable for CountError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            Self::Again => Disposition::Retry,
+            Self::Never => Disposition::Fatal,
+            Self::Sql(error) => error.disposition(),
+        }
+    }
+}
+
+struct Script(&'static str);
+
+impl Work for Script {
+    type Output = ();
+    type Error = CountError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), CountError> {
+        Ok(tx.script(self.0).await?)
+    }
+}
+
+/// Inserts a row, then fails as often as told.
+struct Insert {
+    failures: AtomicU32,
+    error: fn() -> CountError,
+}
+
+impl Insert {
+    fn failing(failures: u32, error: fn() -> CountError) -> Self {
+        Self {
+            failures: AtomicU32::new(failures),
+            error,
+        }
+    }
+}
+
+impl Work for Insert {
+    type Output = i64;
+    type Error = CountError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<i64, CountError> {
+        let statement = Statement::new("INSERT INTO things (name, weight) VALUES (?, ?)");
+        let done = tx.execute(statement.bind("a").bind(4.0)).await?;
+        let left = self.failures.load(Ordering::Relaxed);
+        if left > 0 {
+            self.failures.store(left - 1, Ordering::Relaxed);
+            return Err((self.error)());
+        }
+        Ok(done.last_id)
+    }
+}
+
+const THINGS: Script =
+    Script("CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT UNIQUE, weight NUMERIC(16,4))");
+
+async fn memory() -> SqlStore {
+    let store = SqlStore::in_memory().await.unwrap();
+    store.write(&THINGS).await.unwrap();
+    store
+}
+
+async fn count(store: &SqlStore) -> i64 {
+    let mut tx = store.read().await.unwrap();
+    let row = tx.row(Statement::new("SELECT COUNT(*) FROM things")).await;
+    row.unwrap().unwrap().int(0).unwrap()
+}
+
+async fn file(path: &Path) -> Result<SqlStore, OpenError> {
+    SqlStore::open(
+        &Location::SqliteFile(path.to_owned()),
+        &SqlOptions::default(),
+    )
+    .await
+}
+
+#[tokio::test]
+async fn a_failed_run_leaves_no_row_and_the_next_run_begins_anew() {
+    let store = memory().await;
+    let id = store.write(&Insert::failing(3, || CountError::Again)).await;
+    assert_eq!(id.unwrap(), 1);
+    assert_eq!(count(&store).await, 1);
+}
+
+#[tokio::test]
+async fn a_fatal_error_is_not_tried_again() {
+    let store = memory().await;
+    let work = Insert::failing(5, || CountError::Never);
+    assert!(matches!(store.write(&work).await, Err(CountError::Never)));
+    assert_eq!(work.failures.load(Ordering::Relaxed), 4);
+    assert_eq!(count(&store).await, 0);
+}
+
+#[tokio::test]
+async fn retries_are_bounded() {
+    let options = SqlOptions {
+        attempts: 3,
+        ..SqlOptions::default()
+    };
+    let store = SqlStore::open(&Location::SqliteMemory, &options)
+        .await
+        .unwrap();
+    store.write(&THINGS).await.unwrap();
+    let work = Insert::failing(100, || CountError::Again);
+    assert!(matches!(store.write(&work).await, Err(CountError::Again)));
+    assert_eq!(work.failures.load(Ordering::Relaxed), 97);
+}
+
+#[tokio::test]
+async fn a_taken_unique_key_is_told_as_duplicate() {
+    let store = memory().await;
+    store
+        .write(&Insert::failing(0, || CountError::Never))
+        .await
+        .unwrap();
+    let again = store.write(&Insert::failing(0, || CountError::Never)).await;
+    assert!(matches!(
+        again,
+        Err(CountError::Sql(SqlError::Duplicate(_)))
+    ));
+}
+
+#[tokio::test]
+async fn a_whole_number_in_a_numeric_column_is_read_as_a_double_when_cast() {
+    let store = memory().await;
+    store
+        .write(&Insert::failing(0, || CountError::Never))
+        .await
+        .unwrap();
+    let sql = format!(
+        "SELECT {}, weight FROM things",
+        store.dialect().double("weight")
+    );
+    let mut tx = store.read().await.unwrap();
+    let row = tx.row(Statement::new(sql)).await.unwrap().unwrap();
+    assert_eq!(row.double(0).unwrap(), 4.0);
+    assert!(matches!(
+        row.double(1),
+        Err(SqlError::Column { column: 1, .. })
+    ));
+}
+
+#[tokio::test]
+async fn lists_longer_than_one_statement_takes_are_split() {
+    let store = memory().await;
+    struct Many;
+    impl Work for Many {
+        type Output = u64;
+        type Error = CountError;
+
+        async fn run(&self, tx: &mut Transaction) -> Result<u64, CountError> {
+            let rows: Vec<[Value; 2]> = (0..70_000_i64)
+                .map(|n| [Value::from(format!("n{n}")), Value::from(n)])
+                .collect();
+            let head = "INSERT INTO things (name, weight) VALUES";
+            Ok(tx.insert_rows(head, rows, "").await?)
+        }
+    }
+    assert_eq!(store.write(&Many).await.unwrap(), 70_000);
+    let names: Vec<String> = (0..70_000).map(|n| format!("n{n}")).collect();
+    let mut tx = store.read().await.unwrap();
+    let head = Statement::new("SELECT id FROM things WHERE weight >= ? AND name IN").bind(5);
+    let rows = tx.rows_in(&head, &names, "").await.unwrap();
+    assert_eq!(rows.len(), 69_995);
+    assert!(
+        tx.rows_in(&head, &[] as &[String], "")
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_second_owner_of_a_file_is_refused_with_its_pid() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("placement.db");
+    let first = file(&path).await.unwrap();
+    let error = file(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Held { owner: Some(pid), .. } if pid == std::process::id()));
+    assert!(
+        error.to_string().contains("held by another process"),
+        "{error}"
+    );
+    first.close().await;
+    drop(first);
+    file(&path).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_told_as_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("placement.db");
+    std::fs::write(&path, [0x55; 8192]).unwrap();
+    let error = file(&path).await.unwrap_err();
+    assert!(
+        matches!(error, OpenError::Sql(SqlError::Corrupt(_))),
+        "{error:?}"
+    );
+    assert!(
+        error.to_string().contains("restore the database"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_missing_folder_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = file(&folder.path().join("none/placement.db"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, OpenError::Ownership { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn readers_see_the_state_before_a_write_that_is_not_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = file(&folder.path().join("placement.db")).await.unwrap();
+    store.write(&THINGS).await.unwrap();
+    let mut reading = store.read().await.unwrap();
+    let all = || Statement::new("SELECT id FROM things");
+    assert!(reading.rows(all()).await.unwrap().is_empty());
+    store
+        .write(&Insert::failing(0, || CountError::Never))
+        .await
+        .unwrap();
+    assert!(
+        reading.rows(all()).await.unwrap().is_empty(),
+        "one state per transaction"
+    );
+    drop(reading);
+    assert_eq!(count(&store).await, 1);
+}
+
+#[tokio::test]
+async fn a_foreign_writer_makes_a_busy_error_after_the_timeout() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("placement.db");
+    let options = SqlOptions {
+        busy_timeout: Duration::from_millis(20),
+        attempts: 2,
+        ..SqlOptions::default()
+    };
+    let ours = SqlStore::open(&Location::SqliteFile(path.clone()), &options)
+        .await
+        .unwrap();
+    ours.write(&THINGS).await.unwrap();
+    // Another path to the same file: the ownership is of the name, the write lock of the file.
+    let link = folder.path().join("other.db");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let theirs = SqlStore::open(&Location::SqliteFile(link), &options)
+        .await
+        .unwrap();
+    struct Hold<'a>(&'a SqlStore);
+    impl Work for Hold<'_> {
+        type Output = Disposition;
+        type Error = CountError;
+
+        async fn run(&self, _: &mut Transaction) -> Result<Disposition, CountError> {
+            let refused = self
+                .0
+                .write(&Insert::failing(0, || CountError::Never))
+                .await;
+            match refused {
+                Err(CountError::Sql(error @ SqlError::Busy(_))) => Ok(error.disposition()),
+                _ => Err(CountError::Never),
+            }
+        }
+    }
+    let outcome = theirs.write(&Hold(&ours)).await.unwrap();
+    assert_eq!(outcome, Disposition::Retry);
+}
+
+#[test]
+fn database_urls_name_their_file() {
+    for (url, expected) in [
+        ("sqlite:/var/lib/berth/p.db", Some("/var/lib/berth/p.db")),
+        ("sqlite:///var/lib/berth/p.db", Some("/var/lib/berth/p.db")),
+        ("sqlite:p.db", Some("p.db")),
+        ("sqlite:", None),
+        ("mysql://user:secret@host/db", None),
+        ("p.db", None),
+    ] {
+        let found: Result<Location, OpenError> = url.parse();
+        match expected {
+            Some(path) => assert_eq!(found.unwrap(), Location::SqliteFile(path.into()), "{url}"),
+            None => assert!(!found.unwrap_err().to_string().contains("secret"), "{url}"),
+        }
+    }
+    assert_eq!(
+        "sqlite::memory:".parse::<Location>().unwrap(),
+        Location::SqliteMemory
+    );
+}

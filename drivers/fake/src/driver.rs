@@ -1,0 +1,209 @@
+//! The driver: reads the machine again on each look.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use berth_virt::{HostEvents, HostView, ObserveError, VirtDriver};
+
+use crate::machine::Machine;
+use crate::problem::MachineError;
+use crate::watch::{Changes, Stamp};
+
+/// The largest machine file taken, in bytes: tens of thousands of guests.
+const LIMIT: u64 = 16 << 20;
+
+/// A machine in a file, or in memory.
+#[derive(Debug)]
+pub struct FakeDriver {
+    source: Source,
+    /// What was read last, with the state it was read from.
+    last: Mutex<Option<(Stamp, HostView)>>,
+}
+
+#[derive(Debug)]
+enum Source {
+    File(PathBuf),
+    Text(Arc<Mutex<Text>>),
+}
+
+#[derive(Debug)]
+struct Text {
+    name: String,
+    text: String,
+    replaced: u64,
+}
+
+impl FakeDriver {
+    /// The machine in this file, which must be well now; later it may be edited at any time.
+    ///
+    /// # Errors
+    /// The file cannot be read or describes no machine.
+    pub fn from_file(path: &Path) -> Result<Self, MachineError> {
+        read(path)?;
+        Ok(Self {
+            source: Source::File(path.to_owned()),
+            last: Mutex::new(None),
+        })
+    }
+
+    /// The machine that this text describes. `name` stands for the file in what is said about it.
+    ///
+    /// # Errors
+    /// The text describes no machine.
+    pub fn from_text(name: &str, text: &str) -> Result<Self, MachineError> {
+        Machine::from_text(name, text)?;
+        Ok(Self {
+            source: Source::Text(Arc::new(Mutex::new(Text {
+                name: name.to_owned(),
+                text: text.to_owned(),
+                replaced: 0,
+            }))),
+            last: Mutex::new(None),
+        })
+    }
+
+    /// This machine, in memory.
+    #[must_use]
+    pub fn from_machine(name: &str, machine: &Machine) -> Self {
+        Self {
+            source: Source::Text(Arc::new(Mutex::new(Text {
+                name: name.to_owned(),
+                text: machine.to_toml(),
+                replaced: 0,
+            }))),
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Replaces the machine's text as an editor would, right or wrong: the next look tells. A machine in a file is changed
+    /// by writing the file.
+    ///
+    /// # Errors
+    /// The machine is in a file, and the file cannot be written.
+    pub fn replace(&self, text: &str) -> Result<(), MachineError> {
+        match &self.source {
+            Source::File(path) => {
+                std::fs::write(path, text).map_err(|source| MachineError::Unreadable {
+                    file: path.display().to_string(),
+                    source,
+                })
+            }
+            Source::Text(machine) => {
+                let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+                text.clone_into(&mut machine.text);
+                machine.replaced += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn stamp(&self) -> Stamp {
+        self.source.look()()
+    }
+
+    fn read(&self) -> Result<HostView, MachineError> {
+        let stamp = self.stamp();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, view)) = &*last
+            && *known == stamp
+        {
+            return Ok(view.clone());
+        }
+        let view = self.source.machine()?.view();
+        *last = (!stamp.is_fresh(SystemTime::now())).then(|| (stamp, view.clone()));
+        Ok(view)
+    }
+}
+
+impl Source {
+    fn machine(&self) -> Result<Machine, MachineError> {
+        match self {
+            Source::File(path) => read(path),
+            Source::Text(machine) => {
+                let machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+                Machine::from_text(&machine.name, &machine.text)
+            }
+        }
+    }
+
+    /// A way to look at the state that outlives the driver's borrow.
+    fn look(&self) -> Box<dyn FnMut() -> Stamp + Send> {
+        match self {
+            Source::File(path) => {
+                let path = path.clone();
+                Box::new(move || Stamp::of_file(&path))
+            }
+            Source::Text(machine) => {
+                let machine = Arc::clone(machine);
+                Box::new(move || {
+                    let machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+                    Stamp::Text(machine.replaced)
+                })
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Machine, MachineError> {
+    let file = path.display().to_string();
+    let unreadable = |source| MachineError::Unreadable {
+        file: file.clone(),
+        source,
+    };
+    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    if size > LIMIT {
+        let limit = LIMIT;
+        return Err(MachineError::TooLarge { file, size, limit });
+    }
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    Machine::from_text(&file, &text)
+}
+
+impl VirtDriver for FakeDriver {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    async fn observe(&self) -> Result<HostView, ObserveError> {
+        self.read().map_err(refused)
+    }
+
+    fn watch(&self) -> HostEvents {
+        Box::pin(Changes::from_now(self.source.look()))
+    }
+}
+
+/// A machine that was well when the driver was made and is not now: somebody is editing it.
+fn refused(error: MachineError) -> ObserveError {
+    match error {
+        MachineError::Unreadable { file, source } => {
+            ObserveError::Unreadable { path: file, source }
+        }
+        MachineError::TooLarge { ref file, .. } => ObserveError::Malformed {
+            origin: file.clone(),
+            reason: error.to_string(),
+        },
+        MachineError::Refused { file, problems } => {
+            let more = match problems.len() {
+                0 | 1 => String::new(),
+                count => format!(" (and {} more)", count - 1),
+            };
+            let Some(first) = problems.into_iter().next() else {
+                let reason = "it describes no machine".to_owned();
+                return ObserveError::Malformed {
+                    origin: file,
+                    reason,
+                };
+            };
+            let key = match first.key.as_str() {
+                "" => String::new(),
+                key => format!(": {key}"),
+            };
+            ObserveError::Malformed {
+                origin: format!("{file}:{}:{}{key}", first.line, first.column),
+                reason: format!("{}{more}", first.text),
+            }
+        }
+    }
+}

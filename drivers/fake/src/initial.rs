@@ -1,0 +1,87 @@
+//! The world before an upgrade: the tree a node had under the model its machine says, and what its guests held there. Pure.
+//! Tests and demos fill a Placement with it, change the word in the machine, and start the agent.
+
+use berth_model::{
+    Allocations, ConsumerAllocations, NodeName, Plan, Provider, ProviderTree, ProviderUuid,
+    ResourceClass, Usages, plan,
+};
+use berth_virt::{Disk, ProviderTreeError, Resources, guest_allocations, provider_tree};
+
+use crate::machine::{Guest, Machine, Node};
+
+/// The project that pays for the guests' allocations.
+pub const PROJECT_ID: &str = "fake-project";
+/// The user who asked for the guests.
+pub const USER_ID: &str = "fake-user";
+
+/// The tree that a node reports under its machine's model when Placement has only its bare root.
+///
+/// # Errors
+/// The machine has no such node, or the node makes no tree.
+pub fn initial_tree(
+    machine: &Machine,
+    node: &NodeName,
+    root: ProviderUuid,
+) -> Result<ProviderTree, ProviderTreeError> {
+    let bare = ProviderTree::new(Provider::root(root, node.root_name().clone()));
+    let desired = provider_tree(&machine.view(), &bare, node)?;
+    let tree = desired.tree.clone();
+    match plan(&bare, desired, &Usages::new()) {
+        Plan::Update { diff, .. } => diff.apply(&bare).map_err(|source| ProviderTreeError::Tree {
+            node: node.clone(),
+            source,
+        }),
+        Plan::InSync { .. } | Plan::ReshapeNeeded(_) => Ok(tree),
+    }
+}
+
+/// What the consumers of a node's guests hold on its tree under the machine's model, sharing providers included: disk goes to
+/// the sharing provider with DISK_GB in the tree where the node's disk is shared. A guest in migration is held by the
+/// migration. None for a node that the machine does not have.
+#[must_use]
+pub fn initial_allocations(machine: &Machine, node: &NodeName, tree: &ProviderTree) -> Allocations {
+    let Some(node) = machine.nodes.iter().find(|one| one.name == *node) else {
+        return Allocations::none();
+    };
+    let mut claims = guest_allocations(&node.view(), &node.name, tree);
+    let mut all = Allocations::none();
+    for guest in &node.guests {
+        let mut resources = claims.remove(&guest.uuid).unwrap_or_default();
+        add_disk(node, tree, guest, &mut resources);
+        for (class, amount) in &guest.customs {
+            if tree.root().inventories.contains_key(class) && *amount > 0 {
+                resources.insert((tree.root().uuid(), class.clone()), *amount);
+            }
+        }
+        if !resources.is_empty() {
+            let holder = guest.migration.map_or(guest.uuid, |m| m.consumer);
+            all.insert(holder, held(resources));
+        }
+    }
+    all
+}
+
+fn held(resources: Resources) -> ConsumerAllocations {
+    ConsumerAllocations {
+        project_id: PROJECT_ID.to_owned(),
+        user_id: USER_ID.to_owned(),
+        generation: None,
+        resources,
+    }
+}
+
+fn add_disk(node: &Node, tree: &ProviderTree, guest: &Guest, resources: &mut Resources) {
+    let has_disk =
+        |provider: &&Provider| provider.inventories.contains_key(&ResourceClass::DISK_GB);
+    let provider = match node.disk {
+        Disk::Local { .. } => Some(tree.root()),
+        Disk::Shared => tree.sharing().into_iter().find(has_disk),
+        Disk::None => None,
+    };
+    if let Some(provider) = provider
+        && guest.disk_gib > 0
+    {
+        let place = (provider.uuid(), ResourceClass::DISK_GB);
+        resources.insert(place, guest.disk_gib);
+    }
+}

@@ -1,0 +1,204 @@
+//! A machine as a value: what a machine file says, checked.
+
+use std::collections::BTreeMap;
+
+use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
+use berth_virt::{
+    CpuPolicy, CpuSet, Cpus, CustomResource, Disk, GuestMdev, GuestView, Hypervisor, NumaCell,
+    PowerState, ResourceModel, VirtualFunctions,
+};
+use uuid::Uuid;
+
+/// A machine: its hypervisor and its nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// What the hypervisor says of itself.
+    pub hypervisor: Hypervisor,
+    /// At least one.
+    pub nodes: Vec<Node>,
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: NodeName,
+    /// The UUID its root provider has, where the hypervisor itself knows one.
+    pub uuid: Option<ProviderUuid>,
+    /// How its resources are modelled: an upgrade is another word here.
+    pub model: ResourceModel,
+    /// Its CPUs.
+    pub cpus: Cpus,
+    /// Its memory in MiB.
+    pub memory_mib: u64,
+    /// Its disk.
+    pub disk: Disk,
+    /// Its NUMA cells.
+    pub cells: Vec<NumaCell>,
+    /// Its GPUs.
+    pub gpus: Vec<Gpu>,
+    /// Its network cards.
+    pub nics: Vec<VirtualFunctions>,
+    /// Further resources on the root.
+    pub customs: Vec<CustomResource>,
+    /// Its traits.
+    pub traits: Vec<Trait>,
+    /// Its guests.
+    pub guests: Vec<Guest>,
+}
+
+/// A physical GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// Its PCI address.
+    pub address: PciAddress,
+    /// Its NUMA cell.
+    pub numa_node: Option<u32>,
+    /// The mediated device types it can be parted into, and into how many.
+    pub types: BTreeMap<String, u64>,
+    /// The type that is enabled; none is a GPU that is not configured.
+    pub enabled: Option<String>,
+    /// The class its mediated devices have.
+    pub class: ResourceClass,
+}
+
+/// A guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guest {
+    /// The instance's UUID.
+    pub uuid: ConsumerUuid,
+    /// What the hypervisor shows of it. `also` is empty here: [`Guest::migration`] says it.
+    pub seen: GuestView,
+    /// Disk it holds in Placement, in GiB.
+    pub disk_gib: u64,
+    /// Units of the node's further resources that it holds in Placement.
+    pub customs: BTreeMap<ResourceClass, u64>,
+    /// The migration that holds its resources here, if one does.
+    pub migration: Option<Migration>,
+}
+
+/// A migration record that holds a guest's resources on this node in the place of the instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Migration {
+    /// Its UUID.
+    pub consumer: ConsumerUuid,
+    /// Whether the hypervisor tells of it.
+    pub sight: MigrationSight,
+}
+
+/// Whether a hypervisor tells which migration a guest is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MigrationSight {
+    /// It does.
+    Known,
+    /// It does not (as libvirt): the guest must be inferred.
+    Unknown,
+}
+
+/// The shape of a generated GPU host, for tests and benchmarks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuHost {
+    /// Its name.
+    pub name: NodeName,
+    /// How many GPUs, 1 to 255.
+    pub gpus: u8,
+    /// How many guests. Each has one CPU, 512 MiB, 1 GiB of disk, and one unit on the GPU of its turn.
+    pub guests: u32,
+    /// Each so manyth guest has a second unit on the next GPU; 0 for none.
+    pub second_unit_every: u32,
+    /// Each so manyth guest's resources are held by a migration that the hypervisor does not know; 0 for none.
+    pub migration_every: u32,
+    /// How its resources are modelled.
+    pub model: ResourceModel,
+}
+
+impl Machine {
+    /// A host of GPUs with room for exactly its guests: GPUs on buses 1 and up, each with as many units as its guests need
+    /// and one more. Guests' UUIDs are their numbers from 1, migrations' the same with the highest bit set.
+    #[must_use]
+    pub fn gpu_host(shape: &GpuHost) -> Machine {
+        let gpus = u32::from(shape.gpus.max(1));
+        let guests: Vec<Guest> = (0..shape.guests).map(|n| a_guest(shape, n, gpus)).collect();
+        let units = u64::from(shape.guests.div_ceil(gpus)) * 2 + 1;
+        let all = u64::from(shape.guests.max(1));
+        let node = Node {
+            name: shape.name.clone(),
+            uuid: None,
+            model: shape.model,
+            cpus: Cpus {
+                online: CpuSet::first(shape.guests.clamp(1, 65_536)),
+                shared: None,
+                dedicated: None,
+            },
+            memory_mib: all * 512,
+            disk: Disk::Local { gib: all },
+            cells: Vec::new(),
+            gpus: (0..gpus).map(|bus| a_gpu(bus, units)).collect(),
+            nics: Vec::new(),
+            customs: Vec::new(),
+            traits: Vec::new(),
+            guests,
+        };
+        Machine {
+            hypervisor: Hypervisor {
+                kind: "fake".to_owned(),
+                version: "1.0".to_owned(),
+                hostname: shape.name.to_string(),
+            },
+            nodes: vec![node],
+        }
+    }
+}
+
+/// The type that generated GPUs are parted into.
+const MDEV_TYPE: &str = "nvidia-558";
+
+fn gpu_address(number: u32) -> PciAddress {
+    format!("{:02x}:00.0", (number % 255) + 1)
+        .parse()
+        .expect("a bus of two digits makes an address")
+}
+
+fn a_gpu(number: u32, units: u64) -> Gpu {
+    Gpu {
+        address: gpu_address(number),
+        numa_node: None,
+        types: BTreeMap::from([(MDEV_TYPE.to_owned(), units)]),
+        enabled: Some(MDEV_TYPE.to_owned()),
+        class: ResourceClass::VGPU,
+    }
+}
+
+fn a_guest(shape: &GpuHost, n: u32, gpus: u32) -> Guest {
+    let is_turn = |every: u32| every > 0 && (n + 1).is_multiple_of(every);
+    let number = u128::from(n) + 1;
+    let units = if is_turn(shape.second_unit_every) {
+        2
+    } else {
+        1
+    };
+    let mdev = |unit: u32| GuestMdev {
+        uuid: Uuid::from_u128((u128::from(unit) + 1) << 64 | number),
+        parent: Some(gpu_address((n + unit) % gpus)),
+    };
+    Guest {
+        uuid: Uuid::from_u128(number).into(),
+        seen: GuestView {
+            name: format!("instance-{number:08x}"),
+            power: PowerState::Running,
+            also: std::collections::BTreeSet::new(),
+            cpu_policy: CpuPolicy::Shared,
+            vcpus: 1,
+            memory_mib: 512,
+            cells: Vec::new(),
+            mdevs: (0..units).map(mdev).collect(),
+            functions: std::collections::BTreeSet::new(),
+        },
+        disk_gib: 1,
+        customs: BTreeMap::new(),
+        migration: is_turn(shape.migration_every).then(|| Migration {
+            consumer: Uuid::from_u128(1 << 127 | number).into(),
+            sight: MigrationSight::Unknown,
+        }),
+    }
+}

@@ -1,0 +1,127 @@
+//! What is wrong with a machine file, with its place and what would be right.
+
+use std::fmt;
+use std::ops::Range;
+
+/// One thing wrong in a machine file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The key, as `node[0].gpu[1].address`; empty when the file as a whole is meant.
+    pub key: String,
+    /// What is wrong, and what would be right.
+    pub text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.line, self.column)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+/// A machine that cannot be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The file cannot be read.
+    #[error("cannot read the machine file {file}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is larger than any machine is described in.
+    #[error("the machine file {file} has {size} bytes; up to {limit} are taken")]
+    TooLarge {
+        /// The file.
+        file: String,
+        /// Its size in bytes.
+        size: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The text describes no machine. All that is wrong is listed, in the order of the file, each on a line of its own.
+    #[error("{}", listed(file, problems))]
+    Refused {
+        /// The file.
+        file: String,
+        /// At least one.
+        problems: Vec<Problem>,
+    },
+}
+
+impl MachineError {
+    /// What is wrong in the text; nothing where there is no text.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        match self {
+            MachineError::Refused { problems, .. } => problems,
+            MachineError::Unreadable { .. } | MachineError::TooLarge { .. } => &[],
+        }
+    }
+}
+
+fn listed(file: &str, problems: &[Problem]) -> String {
+    let lines: Vec<_> = problems
+        .iter()
+        .map(|problem| format!("{file}:{problem}"))
+        .collect();
+    lines.join("\n")
+}
+
+/// Nobody mends more in one go, and each place is counted from the start of the text.
+const MOST_SHOWN: usize = 50;
+
+/// Collects what is wrong while a text is read.
+pub(crate) struct Problems<'t> {
+    text: &'t str,
+    found: Vec<Problem>,
+}
+
+impl<'t> Problems<'t> {
+    pub(crate) fn of(text: &'t str) -> Self {
+        Self {
+            text,
+            found: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, span: &Range<usize>, key: &str, text: impl Into<String>) {
+        if self.found.len() >= MOST_SHOWN {
+            return;
+        }
+        let (line, column) = place(self.text, span.start);
+        self.found.push(Problem {
+            line,
+            column,
+            key: key.to_owned(),
+            text: text.into(),
+        });
+    }
+
+    pub(crate) fn found(mut self) -> Vec<Problem> {
+        self.found.sort();
+        self.found.dedup();
+        self.found
+    }
+}
+
+/// Line and column of a byte, both from 1.
+fn place(text: &str, byte: usize) -> (usize, usize) {
+    let before: String = text
+        .char_indices()
+        .take_while(|(at, _)| *at < byte)
+        .map(|(_, c)| c)
+        .collect();
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    (line, column)
+}

@@ -1,0 +1,146 @@
+//! From a machine file's text to a machine. Everything that is wrong is found in one pass, each with its place.
+
+mod field;
+mod guest;
+mod node;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use berth_virt::{Hypervisor, NumaModel, PcpuModel, ResourceModel, VgpuModel};
+use toml::de::DeTable;
+
+use crate::machine::{Machine, Node};
+use crate::problem::{MachineError, Problem, Problems};
+use field::{Field, Table};
+
+/// The most of anything (Placement's largest total): 2^31 - 1.
+const MOST: u64 = i32::MAX as u64;
+
+const AT_LEAST_ONE: &str = "a machine has at least one [[node]]";
+
+impl Machine {
+    /// The machine that a machine file's text describes. `file` is what it is called in what is said about it.
+    ///
+    /// # Errors
+    /// The text is no TOML or describes no machine; everything that is wrong is listed.
+    pub fn from_text(file: &str, text: &str) -> Result<Machine, MachineError> {
+        read(text).map_err(|problems| MachineError::Refused {
+            file: file.to_owned(),
+            problems,
+        })
+    }
+}
+
+/// What is carried along while a text is read.
+struct Reading<'t> {
+    problems: Problems<'t>,
+    /// What may be there only once, by what it is and its text, with the key of the first.
+    taken: BTreeMap<(&'static str, String), String>,
+}
+
+impl Reading<'_> {
+    fn wrong(&mut self, span: &Range<usize>, key: &str, text: impl Into<String>) {
+        self.problems.add(span, key, text);
+    }
+
+    /// Refuses the second of what may be there only once.
+    fn once(&mut self, what: &'static str, shown: impl ToString, field: &Field<'_>) {
+        let place = (what, shown.to_string());
+        if let Some(first) = self.taken.get(&place) {
+            let text = format!("{what} {} is already at {first}", place.1);
+            self.wrong(&field.span(), &field.key, text);
+        } else {
+            self.taken.insert(place, field.key.clone());
+        }
+    }
+}
+
+fn read(text: &str) -> Result<Machine, Vec<Problem>> {
+    let mut reading = Reading {
+        problems: Problems::of(text),
+        taken: BTreeMap::new(),
+    };
+    let document = match DeTable::parse(text) {
+        Ok(document) => document,
+        Err(error) => {
+            let span = error.span().unwrap_or(0..0);
+            let first = error.message().lines().next().unwrap_or("no TOML");
+            reading.wrong(&span, "", format!("this is no TOML: {first}"));
+            return Err(reading.problems.found());
+        }
+    };
+    let top = Table::top(document.get_ref());
+    let machine = machine(&top, &mut reading);
+    let problems = reading.problems.found();
+    match machine {
+        Some(machine) if problems.is_empty() => Ok(machine),
+        _ => Err(problems),
+    }
+}
+
+fn machine(top: &Table<'_>, reading: &mut Reading<'_>) -> Option<Machine> {
+    top.only(&["hypervisor", "model", "node"], reading);
+    let model = match top.field("model") {
+        Some(field) => model(&field, ResourceModel::default(), reading),
+        None => ResourceModel::default(),
+    };
+    let field = top.need("node", AT_LEAST_ONE, reading)?;
+    let tables = field.tables(reading);
+    if tables.is_empty() && field.is_list() {
+        field.wrong(AT_LEAST_ONE, reading);
+    }
+    let nodes: Vec<Node> = tables
+        .iter()
+        .filter_map(|table| node::node(table, model, reading))
+        .collect();
+    let hostname = nodes.first()?.name.to_string();
+    let hypervisor = hypervisor(top, hostname, reading);
+    Some(Machine { hypervisor, nodes })
+}
+
+fn hypervisor(top: &Table<'_>, hostname: String, reading: &mut Reading<'_>) -> Hypervisor {
+    let table = top
+        .field("hypervisor")
+        .and_then(|field| field.table(reading));
+    let mut hypervisor = Hypervisor {
+        kind: "fake".to_owned(),
+        version: "1.0".to_owned(),
+        hostname,
+    };
+    if let Some(table) = table {
+        table.only(&["kind", "version", "hostname"], reading);
+        for (key, place) in [
+            ("kind", &mut hypervisor.kind),
+            ("version", &mut hypervisor.version),
+            ("hostname", &mut hypervisor.hostname),
+        ] {
+            if let Some(text) = table.field(key).and_then(|field| field.text(reading)) {
+                *place = text.to_owned();
+            }
+        }
+    }
+    hypervisor
+}
+
+/// The words of a `[model]`; those it does not say are `otherwise`.
+fn model(field: &Field<'_>, otherwise: ResourceModel, reading: &mut Reading<'_>) -> ResourceModel {
+    let Some(table) = field.table(reading) else {
+        return otherwise;
+    };
+    table.only(&["vgpu", "numa", "pcpu"], reading);
+    let mut model = otherwise;
+    if let Some(field) = table.field("vgpu") {
+        let words = [("root", VgpuModel::Root), ("per-gpu", VgpuModel::PerGpu)];
+        model.vgpu = field.word(&words, reading).unwrap_or(model.vgpu);
+    }
+    if let Some(field) = table.field("numa") {
+        let words = [("flat", NumaModel::Flat), ("cells", NumaModel::Cells)];
+        model.numa = field.word(&words, reading).unwrap_or(model.numa);
+    }
+    if let Some(field) = table.field("pcpu") {
+        let words = [("vcpu", PcpuModel::Vcpu), ("pcpu", PcpuModel::Pcpu)];
+        model.pcpu = field.word(&words, reading).unwrap_or(model.pcpu);
+    }
+    model
+}

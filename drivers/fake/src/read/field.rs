@@ -1,0 +1,259 @@
+//! Keys and values with their places: a table, and one value in it. Each way of reading a value says what would be right.
+
+use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
+use std::str::FromStr;
+
+use strsim::damerau_levenshtein;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Reading;
+
+/// A table of the file.
+pub(super) struct Table<'a> {
+    values: &'a DeTable<'a>,
+    /// Empty for the top.
+    pub(super) key: String,
+    pub(super) span: Range<usize>,
+}
+
+/// A value of the file.
+pub(super) struct Field<'a> {
+    value: &'a Spanned<DeValue<'a>>,
+    pub(super) key: String,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn top(values: &'a DeTable<'a>) -> Self {
+        Table {
+            values,
+            key: String::new(),
+            span: 0..0,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        if self.key.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", self.key)
+        }
+    }
+
+    /// Refuses keys that are not known, with the nearest that is.
+    pub(super) fn only(&self, known: &[&str], reading: &mut Reading<'_>) {
+        for key in self.values.keys() {
+            let name = key.get_ref().as_ref();
+            if !known.contains(&name) {
+                let right = nearest(name, known);
+                let text = format!("this key is not known; {right}");
+                reading.wrong(&key.span(), &self.path(name), text);
+            }
+        }
+    }
+
+    pub(super) fn field(&self, name: &str) -> Option<Field<'a>> {
+        let value = self.values.get(name)?;
+        let key = self.path(name);
+        Some(Field { value, key })
+    }
+
+    /// A key that must be there; `right` says what it is.
+    pub(super) fn need(
+        &self,
+        name: &str,
+        right: &str,
+        reading: &mut Reading<'_>,
+    ) -> Option<Field<'a>> {
+        let field = self.field(name);
+        if field.is_none() {
+            let text = format!("{name:?} is missing: {right}");
+            reading.wrong(&self.span, &self.key, text);
+        }
+        field
+    }
+
+    /// Every key with its value.
+    pub(super) fn fields(&self) -> Vec<(&'a str, Field<'a>)> {
+        self.values
+            .iter()
+            .map(|(key, value)| {
+                let name: &'a str = key.get_ref().as_ref();
+                let key = self.path(name);
+                (name, Field { value, key })
+            })
+            .collect()
+    }
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn span(&self) -> Range<usize> {
+        self.value.span()
+    }
+
+    pub(super) fn wrong(&self, text: impl Into<String>, reading: &mut Reading<'_>) {
+        reading.wrong(&self.span(), &self.key, text);
+    }
+
+    fn other_kind(&self, right: &str, reading: &mut Reading<'_>) {
+        let here = match self.value.get_ref() {
+            DeValue::String(_) => "a text",
+            DeValue::Integer(_) => "a whole number",
+            DeValue::Float(_) => "a fraction",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        self.wrong(
+            format!("{here} stands here; {right} would be right"),
+            reading,
+        );
+    }
+
+    pub(super) fn is_text(&self) -> bool {
+        self.value.get_ref().is_str()
+    }
+
+    pub(super) fn is_list(&self) -> bool {
+        self.value.get_ref().is_array()
+    }
+
+    pub(super) fn text(&self, reading: &mut Reading<'_>) -> Option<&'a str> {
+        let text = self.value.get_ref().as_str();
+        if text.is_none() {
+            self.other_kind("a text in quotes", reading);
+        }
+        text
+    }
+
+    /// A text that a type reads; its error says what would be right.
+    pub(super) fn parsed<T>(&self, reading: &mut Reading<'_>) -> Option<T>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        match self.text(reading)?.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.wrong(error.to_string(), reading);
+                None
+            }
+        }
+    }
+
+    /// A whole number in this range, of this unit (as "MiB of memory").
+    pub(super) fn number(
+        &self,
+        range: RangeInclusive<u64>,
+        unit: &str,
+        reading: &mut Reading<'_>,
+    ) -> Option<u64> {
+        let right = format!(
+            "a whole number of {unit}, {} to {},",
+            range.start(),
+            range.end()
+        );
+        let Some(integer) = self.value.get_ref().as_integer() else {
+            self.other_kind(&right, reading);
+            return None;
+        };
+        // The text keeps its underscores, and may be hexadecimal.
+        let digits = integer.as_str().replace('_', "");
+        let number = u64::from_str_radix(digits.trim_start_matches('+'), integer.radix()).ok();
+        let number = number.filter(|number| range.contains(number));
+        if number.is_none() {
+            let shown: String = integer.as_str().chars().take(40).collect();
+            self.wrong(
+                format!("{shown} is out of range; {right} would be right"),
+                reading,
+            );
+        }
+        number
+    }
+
+    pub(super) fn cell(&self, reading: &mut Reading<'_>) -> Option<u32> {
+        let cell = self.number(0..=1023, "the NUMA cell (its number)", reading)?;
+        u32::try_from(cell).ok()
+    }
+
+    pub(super) fn flag(&self, reading: &mut Reading<'_>) -> Option<bool> {
+        let flag = self.value.get_ref().as_bool();
+        if flag.is_none() {
+            self.other_kind("true or false", reading);
+        }
+        flag
+    }
+
+    /// One of a few words.
+    pub(super) fn word<T: Copy>(
+        &self,
+        words: &[(&str, T)],
+        reading: &mut Reading<'_>,
+    ) -> Option<T> {
+        let text = self.text(reading)?;
+        let found = words.iter().find(|(word, _)| *word == text);
+        if found.is_none() {
+            let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            let shown: String = text.chars().take(80).collect();
+            let text = format!("{shown:?} is not known here; {}", nearest(text, &known));
+            self.wrong(text, reading);
+        }
+        found.map(|(_, value)| *value)
+    }
+
+    pub(super) fn list(&self, reading: &mut Reading<'_>) -> Vec<Field<'a>> {
+        let Some(items) = self.value.get_ref().as_array() else {
+            self.other_kind("a list", reading);
+            return Vec::new();
+        };
+        items
+            .iter()
+            .enumerate()
+            .map(|(n, value)| Field {
+                value,
+                key: format!("{}[{n}]", self.key),
+            })
+            .collect()
+    }
+
+    pub(super) fn table(&self, reading: &mut Reading<'_>) -> Option<Table<'a>> {
+        let Some(values) = self.value.get_ref().as_table() else {
+            self.other_kind("a table", reading);
+            return None;
+        };
+        Some(Table {
+            values,
+            key: self.key.clone(),
+            span: self.span(),
+        })
+    }
+
+    /// A list of tables (`[[node]]`).
+    pub(super) fn tables(&self, reading: &mut Reading<'_>) -> Vec<Table<'a>> {
+        let items = self.list(reading);
+        items
+            .iter()
+            .filter_map(|item| item.table(reading))
+            .collect()
+    }
+}
+
+/// The known word that was meant, or all of them.
+pub(super) fn nearest(word: &str, known: &[&str]) -> String {
+    let word: String = word.chars().take(80).collect();
+    let close = known
+        .iter()
+        .map(|known| (damerau_levenshtein(&word, known), *known))
+        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
+        .min();
+    match close {
+        Some((_, known)) => format!("did you mean {known:?}?"),
+        None if known.is_empty() => "there is none to choose from".to_owned(),
+        None => {
+            let known: Vec<_> = known.iter().map(|known| format!("{known:?}")).collect();
+            format!("known are {}", known.join(", "))
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! A `[[node]]` and what is in it.
+
+use std::collections::BTreeSet;
+
+use berth_model::{NodeName, PciAddress, ResourceClass};
+use berth_virt::{CpuSet, Cpus, CustomResource, Disk, NumaCell, ResourceModel, VirtualFunctions};
+
+use super::field::{Field, Table, nearest};
+use super::{MOST, Reading, guest, model};
+use crate::machine::{Gpu, Node};
+
+const KEYS: [&str; 12] = [
+    "name",
+    "uuid",
+    "model",
+    "memory_mib",
+    "disk",
+    "traits",
+    "cpus",
+    "cell",
+    "gpu",
+    "nic",
+    "custom",
+    "guest",
+];
+
+pub(super) fn node(
+    table: &Table<'_>,
+    otherwise: ResourceModel,
+    reading: &mut Reading<'_>,
+) -> Option<Node> {
+    table.only(&KEYS, reading);
+    let right = "the node's name, as name = \"gpu-01\"";
+    let name = table.need("name", right, reading);
+    let name: Option<NodeName> = name.and_then(|field| {
+        let name: NodeName = field.parsed(reading)?;
+        reading.once("node", &name, &field);
+        Some(name)
+    });
+    let uuid = table.field("uuid").and_then(|field| {
+        let uuid = field.parsed(reading)?;
+        reading.once("UUID", uuid, &field);
+        Some(uuid)
+    });
+    let model = match table.field("model") {
+        Some(field) => model(&field, otherwise, reading),
+        None => otherwise,
+    };
+    let memory_mib = table
+        .need("memory_mib", "the node's memory in MiB", reading)
+        .and_then(|field| field.number(0..=MOST, "MiB", reading));
+    let disk = table
+        .need(
+            "disk",
+            "GiB of its own disk, \"shared\" or \"none\"",
+            reading,
+        )
+        .and_then(|field| disk(&field, reading));
+    let traits = table.field("traits").map(|field| field.list(reading));
+    let traits = traits.into_iter().flatten();
+    let traits = traits.filter_map(|field| field.parsed(reading)).collect();
+    let cpus = table.need("cpus", "a table, as cpus = { online = \"0-63\" }", reading);
+    let cpus = cpus.and_then(|field| cpus_of(&field, reading));
+    let cells = each(table, "cell", cell, reading);
+    let mut gpus = each(
+        table,
+        "gpu",
+        |table, reading| gpu(table, &cells, reading),
+        reading,
+    );
+    gpus.sort_by_key(|gpu| gpu.address);
+    let nics = each(
+        table,
+        "nic",
+        |table, reading| nic(table, &cells, reading),
+        reading,
+    );
+    let customs = each(table, "custom", custom, reading);
+    let mut node = Node {
+        name: name?,
+        uuid,
+        model,
+        cpus: cpus?,
+        memory_mib: memory_mib?,
+        disk: disk?,
+        cells,
+        gpus,
+        nics,
+        customs,
+        traits,
+        guests: Vec::new(),
+    };
+    node.guests = each(
+        table,
+        "guest",
+        |table, reading| guest::guest(table, &node, reading),
+        reading,
+    );
+    Some(node)
+}
+
+/// The tables under a key, none where the key is not there.
+fn each<'a, T>(
+    table: &Table<'a>,
+    key: &str,
+    mut read: impl FnMut(&Table<'a>, &mut Reading<'_>) -> Option<T>,
+    reading: &mut Reading<'_>,
+) -> Vec<T> {
+    let Some(field) = table.field(key) else {
+        return Vec::new();
+    };
+    let tables = field.tables(reading);
+    tables
+        .iter()
+        .filter_map(|table| read(table, reading))
+        .collect()
+}
+
+fn disk(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<Disk> {
+    if field.is_text() {
+        return field.word(&[("shared", Disk::Shared), ("none", Disk::None)], reading);
+    }
+    let gib = field.number(0..=MOST, "GiB", reading)?;
+    Some(Disk::Local { gib })
+}
+
+fn cpus_of(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<Cpus> {
+    let table = field.table(reading)?;
+    table.only(&["online", "shared", "dedicated"], reading);
+    let online = table.need("online", "the CPUs that are online, as \"0-63\"", reading)?;
+    let online: CpuSet = online.parsed(reading)?;
+    let mut part = |name: &str| {
+        let field = table.field(name)?;
+        let cpus: CpuSet = field.parsed(reading)?;
+        let offline = cpus.difference(&online);
+        if !offline.is_empty() {
+            let text = format!("CPUs {offline} are not online; CPUs of {online} would be right");
+            field.wrong(text, reading);
+        }
+        Some(cpus)
+    };
+    let (shared, dedicated) = (part("shared"), part("dedicated"));
+    if let (Some(shared), Some(dedicated)) = (&shared, &dedicated) {
+        let both = shared.intersection(dedicated);
+        if !both.is_empty() {
+            let text = format!("CPUs {both} are shared and dedicated; a CPU is one of them");
+            field.wrong(text, reading);
+        }
+    }
+    Some(Cpus {
+        online,
+        shared,
+        dedicated,
+    })
+}
+
+fn cell(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<NumaCell> {
+    table.only(&["id", "cpus", "memory_mib"], reading);
+    let id = table.need("id", "the cell's number", reading);
+    let cpus = table.need("cpus", "the cell's CPUs, as \"0-31\"", reading);
+    let memory = table.need("memory_mib", "the cell's memory in MiB", reading);
+    let id = id.and_then(|field| {
+        let id = field.cell(reading)?;
+        reading.once("cell", within(table, id), &field);
+        Some(id)
+    });
+    let cpus = cpus.and_then(|field| field.parsed(reading));
+    let memory_mib = memory.and_then(|field| field.number(0..=MOST, "MiB", reading));
+    Some(NumaCell {
+        id: id?,
+        cpus: cpus?,
+        memory_mib: memory_mib?,
+    })
+}
+
+/// A thing's name within its node: addresses and cells of two nodes may be the same.
+fn within(table: &Table<'_>, shown: impl ToString) -> String {
+    let node = table.key.split('.').next().unwrap_or_default();
+    format!("{} of {node}", shown.to_string())
+}
+
+/// The NUMA cell of a device, which must be one of the node's where those are listed.
+fn numa(table: &Table<'_>, cells: &[NumaCell], reading: &mut Reading<'_>) -> Option<u32> {
+    let field = table.field("numa")?;
+    let id = field.cell(reading)?;
+    if !cells.is_empty() && !cells.iter().any(|cell| cell.id == id) {
+        field.wrong(no_such_cell(id, cells), reading);
+    }
+    Some(id)
+}
+
+pub(super) fn no_such_cell(id: u32, cells: &[NumaCell]) -> String {
+    let known: Vec<_> = cells.iter().map(|cell| cell.id.to_string()).collect();
+    if known.is_empty() {
+        return format!("the node has no cell {id}; it has none");
+    }
+    format!("the node has no cell {id}; it has {}", known.join(", "))
+}
+
+fn address(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<PciAddress> {
+    let field = table.need("address", "its PCI address, as \"0000:84:00.0\"", reading)?;
+    let address: PciAddress = field.parsed(reading)?;
+    reading.once("PCI device", within(table, address), &field);
+    Some(address)
+}
+
+fn gpu(table: &Table<'_>, cells: &[NumaCell], reading: &mut Reading<'_>) -> Option<Gpu> {
+    table.only(&["address", "numa", "types", "enabled", "class"], reading);
+    let address = address(table, reading);
+    let numa_node = numa(table, cells, reading);
+    let right = "its mediated device types, as types = { nvidia-558 = 16 }";
+    let types = table.need("types", right, reading);
+    let types = types.and_then(|field| field.table(reading))?;
+    let types = types.fields().into_iter().filter_map(|(name, field)| {
+        let count = field.number(0..=MOST, "devices there can be", reading)?;
+        Some((name.to_owned(), count))
+    });
+    let types: std::collections::BTreeMap<_, _> = types.collect();
+    let enabled = table.field("enabled").and_then(|field| {
+        let enabled = field.text(reading)?;
+        if !types.contains_key(enabled) {
+            let known: Vec<_> = types.keys().map(String::as_str).collect();
+            let right = nearest(enabled, &known);
+            let text = format!("the GPU has no type {enabled:?}; {right}");
+            field.wrong(text, reading);
+        }
+        Some(enabled.to_owned())
+    });
+    let class = table.field("class");
+    let class = class.map_or(Some(ResourceClass::VGPU), |field| field.parsed(reading));
+    Some(Gpu {
+        address: address?,
+        numa_node,
+        types,
+        enabled,
+        class: class?,
+    })
+}
+
+fn nic(
+    table: &Table<'_>,
+    cells: &[NumaCell],
+    reading: &mut Reading<'_>,
+) -> Option<VirtualFunctions> {
+    table.only(&["address", "numa", "class", "functions"], reading);
+    let physical = address(table, reading);
+    let numa_node = numa(table, cells, reading);
+    let class = table.field("class");
+    let class = class.map_or(Some(ResourceClass::SRIOV_NET_VF), |field| {
+        field.parsed(reading)
+    });
+    let right = "the PCI addresses of its virtual functions, a list";
+    let functions = table.need("functions", right, reading)?.list(reading);
+    let mut addresses = BTreeSet::new();
+    for field in functions {
+        if let Some(function) = field.parsed::<PciAddress>(reading) {
+            reading.once("PCI device", within(table, function), &field);
+            addresses.insert(function);
+        }
+    }
+    Some(VirtualFunctions {
+        physical: physical?,
+        addresses,
+        numa_node,
+        class: class?,
+    })
+}
+
+fn custom(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<CustomResource> {
+    table.only(&["class", "formerly", "total"], reading);
+    let class = table.need("class", "a resource class, as \"CUSTOM_CARD\"", reading);
+    let class = class.and_then(|field| {
+        let class: ResourceClass = field.parsed(reading)?;
+        if REPORTED_ELSEWHERE.contains(&class) {
+            let text = format!(
+                "{class} is reported from the node's own keys; another class would be right"
+            );
+            field.wrong(text, reading);
+        }
+        reading.once("class", within(table, &class), &field);
+        Some(class)
+    });
+    let total = table.need("total", "how much there is", reading);
+    let total = total.and_then(|field| field.number(0..=MOST, "units", reading));
+    let formerly = table.field("formerly").map(|field| field.list(reading));
+    let mut names = BTreeSet::new();
+    for field in formerly.into_iter().flatten() {
+        if let Some(name) = field.parsed::<ResourceClass>(reading) {
+            reading.once("former class", within(table, &name), &field);
+            names.insert(name);
+        }
+    }
+    Some(CustomResource {
+        class: class?,
+        formerly: names,
+        total: total?,
+    })
+}
+
+const REPORTED_ELSEWHERE: [ResourceClass; 5] = [
+    ResourceClass::VCPU,
+    ResourceClass::PCPU,
+    ResourceClass::MEMORY_MB,
+    ResourceClass::DISK_GB,
+    ResourceClass::VGPU,
+];

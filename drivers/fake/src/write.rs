@@ -1,0 +1,219 @@
+//! A machine as the text of a machine file. What is written reads back as the same machine.
+
+use berth_model::ResourceClass;
+use berth_virt::{
+    CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, NumaCell, NumaModel, PcpuModel,
+    PowerState, ResourceModel, VgpuModel, VirtualFunctions,
+};
+use toml::{Table, Value};
+
+use crate::machine::{Gpu, Guest, Machine, Migration, MigrationSight, Node};
+
+impl Machine {
+    /// The machine file's text.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut table = Table::new();
+        let hypervisor = [
+            ("kind", &self.hypervisor.kind),
+            ("version", &self.hypervisor.version),
+            ("hostname", &self.hypervisor.hostname),
+        ];
+        let hypervisor = hypervisor.map(|(key, text)| (key.to_owned(), Value::from(text.as_str())));
+        put(&mut table, "hypervisor", Table::from_iter(hypervisor));
+        put(&mut table, "node", tables(&self.nodes, node));
+        table.to_string()
+    }
+}
+
+fn put(table: &mut Table, key: &str, value: impl Into<Value>) {
+    table.insert(key.to_owned(), value.into());
+}
+
+fn number(amount: u64) -> Value {
+    // Every amount of a machine is checked to be far below.
+    Value::from(i64::try_from(amount).unwrap_or(i64::MAX))
+}
+
+fn text(shown: impl ToString) -> Value {
+    Value::from(shown.to_string())
+}
+
+fn texts<T: ToString>(shown: impl IntoIterator<Item = T>) -> Value {
+    Value::Array(shown.into_iter().map(text).collect())
+}
+
+fn tables<T>(items: &[T], table: impl Fn(&T) -> Table) -> Value {
+    Value::Array(items.iter().map(|item| Value::Table(table(item))).collect())
+}
+
+fn node(node: &Node) -> Table {
+    let mut table = Table::new();
+    put(&mut table, "name", text(&node.name));
+    if let Some(uuid) = node.uuid {
+        put(&mut table, "uuid", text(uuid));
+    }
+    put(&mut table, "memory_mib", number(node.memory_mib));
+    let disk = match node.disk {
+        Disk::Local { gib } => number(gib),
+        Disk::Shared => text("shared"),
+        Disk::None => text("none"),
+    };
+    put(&mut table, "disk", disk);
+    put(&mut table, "traits", texts(&node.traits));
+    put(&mut table, "model", model(node.model));
+    put(&mut table, "cpus", cpus(&node.cpus));
+    for (key, list) in [
+        ("cell", tables(&node.cells, cell)),
+        ("gpu", tables(&node.gpus, gpu)),
+        ("nic", tables(&node.nics, nic)),
+        ("custom", tables(&node.customs, custom)),
+        ("guest", tables(&node.guests, guest)),
+    ] {
+        put(&mut table, key, list);
+    }
+    table
+}
+
+fn model(model: ResourceModel) -> Table {
+    let mut table = Table::new();
+    let vgpu = match model.vgpu {
+        VgpuModel::Root => "root",
+        VgpuModel::PerGpu => "per-gpu",
+    };
+    let numa = match model.numa {
+        NumaModel::Flat => "flat",
+        NumaModel::Cells => "cells",
+    };
+    let pcpu = match model.pcpu {
+        PcpuModel::Vcpu => "vcpu",
+        PcpuModel::Pcpu => "pcpu",
+    };
+    for (key, word) in [("vgpu", vgpu), ("numa", numa), ("pcpu", pcpu)] {
+        put(&mut table, key, word);
+    }
+    table
+}
+
+fn cpus(cpus: &Cpus) -> Table {
+    let mut table = Table::new();
+    put(&mut table, "online", text(&cpus.online));
+    if let Some(shared) = &cpus.shared {
+        put(&mut table, "shared", text(shared));
+    }
+    if let Some(dedicated) = &cpus.dedicated {
+        put(&mut table, "dedicated", text(dedicated));
+    }
+    table
+}
+
+fn cell(cell: &NumaCell) -> Table {
+    let mut table = Table::new();
+    put(&mut table, "id", i64::from(cell.id));
+    put(&mut table, "cpus", text(&cell.cpus));
+    put(&mut table, "memory_mib", number(cell.memory_mib));
+    table
+}
+
+fn gpu(gpu: &Gpu) -> Table {
+    let mut table = Table::new();
+    put(&mut table, "address", text(gpu.address));
+    if let Some(cell) = gpu.numa_node {
+        put(&mut table, "numa", i64::from(cell));
+    }
+    let types = gpu.types.iter();
+    let types = types.map(|(name, count)| (name.clone(), number(*count)));
+    put(&mut table, "types", Table::from_iter(types));
+    if let Some(enabled) = &gpu.enabled {
+        put(&mut table, "enabled", text(enabled));
+    }
+    put(&mut table, "class", text(&gpu.class));
+    table
+}
+
+fn nic(nic: &VirtualFunctions) -> Table {
+    let mut table = Table::new();
+    put(&mut table, "address", text(nic.physical));
+    if let Some(cell) = nic.numa_node {
+        put(&mut table, "numa", i64::from(cell));
+    }
+    put(&mut table, "class", text(&nic.class));
+    put(&mut table, "functions", texts(&nic.addresses));
+    table
+}
+
+fn custom(custom: &CustomResource) -> Table {
+    let mut table = Table::new();
+    put(&mut table, "class", text(&custom.class));
+    put(&mut table, "formerly", texts(&custom.formerly));
+    put(&mut table, "total", number(custom.total));
+    table
+}
+
+fn guest(guest: &Guest) -> Table {
+    let mut table = Table::new();
+    let seen = &guest.seen;
+    put(&mut table, "uuid", text(guest.uuid));
+    put(&mut table, "name", text(&seen.name));
+    let power = match seen.power {
+        PowerState::Running => "running",
+        PowerState::ShutOff => "shut off",
+    };
+    put(&mut table, "power", power);
+    policy(&mut table, seen.cpu_policy);
+    put(&mut table, "vcpus", number(seen.vcpus));
+    put(&mut table, "memory_mib", number(seen.memory_mib));
+    put(&mut table, "disk_gib", number(guest.disk_gib));
+    put(&mut table, "cells", tables(&seen.cells, guest_cell));
+    put(&mut table, "mdevs", tables(&seen.mdevs, mdev));
+    put(&mut table, "functions", texts(&seen.functions));
+    put(&mut table, "customs", amounts(&guest.customs));
+    if let Some(held) = guest.migration {
+        put(&mut table, "migration", migration(held));
+    }
+    table
+}
+
+fn policy(table: &mut Table, policy: CpuPolicy) {
+    let word = match policy {
+        CpuPolicy::Shared => "shared",
+        CpuPolicy::Dedicated => "dedicated",
+        CpuPolicy::Mixed { dedicated } => {
+            put(table, "dedicated_vcpus", number(dedicated));
+            "mixed"
+        }
+    };
+    put(table, "cpu_policy", word);
+}
+
+fn guest_cell(cell: &GuestCell) -> Table {
+    let mut table = Table::new();
+    put(&mut table, "id", i64::from(cell.host_cell));
+    put(&mut table, "vcpus", number(cell.vcpus));
+    put(&mut table, "memory_mib", number(cell.memory_mib));
+    table
+}
+
+fn mdev(mdev: &GuestMdev) -> Table {
+    let mut table = Table::new();
+    put(&mut table, "uuid", text(mdev.uuid));
+    if let Some(parent) = mdev.parent {
+        put(&mut table, "gpu", text(parent));
+    }
+    table
+}
+
+fn amounts(amounts: &std::collections::BTreeMap<ResourceClass, u64>) -> Table {
+    let amounts = amounts.iter();
+    amounts
+        .map(|(class, amount)| (class.to_string(), number(*amount)))
+        .collect()
+}
+
+fn migration(migration: Migration) -> Table {
+    let mut table = Table::new();
+    put(&mut table, "consumer", text(migration.consumer));
+    let known = migration.sight == MigrationSight::Known;
+    put(&mut table, "known", known);
+    table
+}

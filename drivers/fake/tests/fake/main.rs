@@ -1,0 +1,8 @@
+//! The fake driver from outside: its files, its machines, its promises.
+
+#[cfg(test)]
+mod driver;
+#[cfg(test)]
+mod machines;
+#[cfg(test)]
+mod reading;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use berth_model::{
-    Desired, Disposition, NodeName, Plan, ProviderTree, Trait, plan, usages_to_probe,
+    Desired, Disposition, NodeName, Plan, ProviderTree, Trait, Usages, plan, usages_to_probe,
 };
 use berth_virt::{HostView, ProviderTreeError, VirtDriver};
 use tokio::time::Instant;
@@ -87,6 +87,18 @@ impl<D: VirtDriver> ResourceTracker<D> {
             desired: wanted,
             plan,
         })
+    }
+
+    /// The tree Placement has, with what is in use on each provider: one request per provider more than the tree itself.
+    ///
+    /// # Errors
+    /// Placement does not answer.
+    pub async fn look(&mut self, now: Instant) -> Result<(ProviderTree, Usages), ReportError> {
+        let tree = self.report.current_tree(now).await?;
+        let known = tree.all().into_iter().filter(|provider| provider.generation.is_some());
+        let providers = known.map(berth_model::Provider::uuid).collect();
+        let usages = self.report.usages(&providers).await?;
+        Ok((tree, usages))
     }
 
     async fn complete(

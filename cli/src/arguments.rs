@@ -6,10 +6,14 @@ use clap::{Parser, Subcommand};
 
 use crate::context::Context;
 use crate::logging::{LevelFilter, Log};
-use crate::{completion, config, doctor, man};
+use crate::{agent, completion, config, demo, doctor, man, placement, provider, reshape, up};
 
 const EXAMPLES: &str = "\
 Examples:
+  berth up                                    Placement and the agent, in the foreground
+  berth agent status                          how is the running agent?
+  berth reshape plan                          what would the next start do?
+  berth provider tree                         what does Placement have of this host?
   berth doctor                                is this host able to be a compute node?
   berth config check                          is the configuration right?
   berth config show --origin                  what is in force, and where does it come from?
@@ -61,6 +65,18 @@ impl Cli {
 /// Every subcommand.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Everything on this machine, in the foreground: Placement on loopback and the agent.
+    Up(up::Arguments),
+    /// Run the node agent, or talk to the one that runs.
+    Agent(agent::Arguments),
+    /// Serve the built-in Placement, or upgrade its database offline.
+    Placement(placement::Arguments),
+    /// Show what a startup would do.
+    Reshape(reshape::Arguments),
+    /// Show this host's provider tree.
+    Provider(provider::Arguments),
+    /// Show this host, then an upgrade of a machine with eight GPUs and running guests.
+    Demo(demo::Arguments),
     /// Check and show the configuration.
     Config(config::Arguments),
     /// Look whether this host can be a compute node, and say how to mend what it lacks.
@@ -76,9 +92,17 @@ impl Command {
     #[must_use]
     pub fn default_log_level(&self) -> LevelFilter {
         match self {
-            Command::Config(_) | Command::Doctor(_) | Command::Completion(_) | Command::Man(_) => {
-                LevelFilter::WARN
-            }
+            Command::Up(_) => LevelFilter::INFO,
+            Command::Placement(_) => LevelFilter::INFO,
+            Command::Agent(arguments) if arguments.is_service() => LevelFilter::INFO,
+            Command::Agent(_)
+            | Command::Reshape(_)
+            | Command::Provider(_)
+            | Command::Demo(_)
+            | Command::Config(_)
+            | Command::Doctor(_)
+            | Command::Completion(_)
+            | Command::Man(_) => LevelFilter::WARN,
         }
     }
 }

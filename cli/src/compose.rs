@@ -5,9 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent::options::{Owner, Ratios, Rename, ReservedForHost, TrackerOptions};
-use berth_client::{AdapterOptions, Auth, HttpService, PlacementClient, RequestObserver, Secret};
+use berth_client::{
+    AdapterOptions, Auth, AuthOptions, AuthType, HttpService, PlacementClient, RequestObserver,
+    Secret,
+};
 use berth_fake::FakeDriver;
-use berth_model::{Allocation, AllocationRatio, Allocations, Desired, Homes, NodeName, ProviderTree};
+use berth_model::{
+    Allocation, AllocationRatio, Allocations, Desired, Homes, NodeName, ProviderTree,
+};
 use berth_placement::{Options as PlacementOptions, router};
 use berth_store::SqlStore;
 use berth_virt::{HostEvents, HostView, ObserveError, ProviderTreeError, VirtDriver};
@@ -40,9 +45,15 @@ impl Driver {
                     )
                     .mend("set [fake] machine = \"FILE\", or give --machine FILE"));
                 };
-                FakeDriver::from_file(machine).map(Driver::Fake).map_err(|error| {
-                    Failure::caused(ErrorCode::Driver, "the machine file cannot be used", &error)
-                })
+                FakeDriver::from_file(machine)
+                    .map(Driver::Fake)
+                    .map_err(|error| {
+                        Failure::caused(
+                            ErrorCode::Driver,
+                            "the machine file cannot be used",
+                            &error,
+                        )
+                    })
             }
             #[cfg(feature = "libvirt")]
             ComputeDriver::Libvirt => libvirt::options(config)
@@ -127,8 +138,12 @@ mod libvirt {
             options.node = Some(node);
         }
         options.disk = DiskPlacement::Local(config.instances_path());
-        options.cpu_shared_set.clone_from(&config.compute.cpu_shared_set);
-        options.cpu_dedicated_set.clone_from(&config.compute.cpu_dedicated_set);
+        options
+            .cpu_shared_set
+            .clone_from(&config.compute.cpu_shared_set);
+        options
+            .cpu_dedicated_set
+            .clone_from(&config.compute.cpu_dedicated_set);
         options.model = config.model.0;
         let mut types = Vec::new();
         for id in &config.devices.enabled_mdev_types {
@@ -142,7 +157,11 @@ mod libvirt {
             types.push(mdev);
         }
         options.mdev_types = MdevTypes::new(types).map_err(|error| {
-            Failure::caused(ErrorCode::Contradiction, "the mediated device types", &error)
+            Failure::caused(
+                ErrorCode::Contradiction,
+                "the mediated device types",
+                &error,
+            )
         })?;
         Ok(options)
     }
@@ -155,12 +174,18 @@ mod libvirt {
 pub fn tracker_options(config: &Config, rename: Rename) -> Result<TrackerOptions, Failure> {
     let ratio = |name: &str, value: f64| {
         AllocationRatio::new(value).map_err(|error| {
-            Failure::new(ErrorCode::BadValue, format!("{name}_allocation_ratio: {error}"))
+            Failure::new(
+                ErrorCode::BadValue,
+                format!("{name}_allocation_ratio: {error}"),
+            )
         })
     };
     // Nova's meaning of 0.0: not configured.
     let configured = |name: &str, value: Option<f64>| {
-        value.filter(|value| *value != 0.0).map(|value| ratio(name, value)).transpose()
+        value
+            .filter(|value| *value != 0.0)
+            .map(|value| ratio(name, value))
+            .transpose()
     };
     Ok(TrackerOptions {
         ratios: Ratios {
@@ -176,7 +201,11 @@ pub fn tracker_options(config: &Config, rename: Rename) -> Result<TrackerOptions
             memory_mib: config.reserved_host_memory_mb,
             disk_mib: u32::try_from(config.reserved_host_disk_mb).unwrap_or(u32::MAX),
         },
-        owner: if config.compute.owner_nova { Owner::Nova } else { Owner::Berth },
+        owner: if config.compute.owner_nova {
+            Owner::Nova
+        } else {
+            Owner::Berth
+        },
         association_refresh: config.compute.resource_provider_association_refresh(),
         aggregates_per_request: config.compute.sharing_providers_max_uuids_per_request,
         rename,
@@ -193,10 +222,35 @@ pub fn placement_over_network(
     observer: Option<Arc<dyn RequestObserver>>,
 ) -> Result<PlacementClient, Failure> {
     PlacementClient::from_options(&config.placement, observer).map_err(|error| {
-        Failure::caused(ErrorCode::Missing, "the way to Placement is not configured", &error)
-            .mend("see [placement] in docs/guide/reference/configuration.md, or use `berth up`")
+        Failure::caused(
+            ErrorCode::Missing,
+            "the way to Placement is not configured",
+            &error,
+        )
+        .mend("see [placement] in docs/guide/reference/configuration.md, or use `berth up`")
     })
 }
+
+/// Placement for a command that looks once: as `[placement]` says, else the one that `berth up` serves on this machine.
+///
+/// # Errors
+/// Options contradict each other, or a file they name cannot be used.
+pub fn placement_for_commands(config: &Config) -> Result<PlacementClient, Failure> {
+    if config.placement.auth_type.is_some() || config.placement.endpoint_override.is_some() {
+        return placement_over_network(config, None);
+    }
+    let local = AuthOptions {
+        auth_type: Some(AuthType::AdminToken),
+        endpoint: Some(format!("http://{}", config.placement_service.listen)),
+        token: Some(Secret::from(EMBEDDED_TOKEN)),
+        ..config.placement.clone()
+    };
+    PlacementClient::from_options(&local, None)
+        .map_err(|error| Failure::caused(ErrorCode::Bug, "the built-in Placement", &error))
+}
+
+/// The token the built-in Placement takes for an administrator's where no Keystone is asked (noauth2).
+pub const EMBEDDED_TOKEN: &str = "admin";
 
 /// The built-in Placement in this process, on an open database.
 ///
@@ -208,9 +262,12 @@ pub fn placement_in_process(
 ) -> Result<PlacementClient, Failure> {
     let service = router(store, PlacementOptions::default());
     let http = HttpService::in_process::<_, axum::body::Body, _>(service, 64 << 20);
-    let auth = Auth::admin_token("http://placement", &Secret::from("admin".to_owned()))
+    let auth = Auth::admin_token("http://placement", &Secret::from(EMBEDDED_TOKEN))
         .map_err(|error| Failure::caused(ErrorCode::Bug, "the built-in Placement", &error))?;
-    let options = AdapterOptions { observer, ..AdapterOptions::default() };
+    let options = AdapterOptions {
+        observer,
+        ..AdapterOptions::default()
+    };
     Ok(PlacementClient::new(http, auth, &options))
 }
 

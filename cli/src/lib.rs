@@ -5,17 +5,28 @@
 //!
 //! A new subcommand is a file with `Arguments` and `run`, a variant of [`arguments::Command`] and an arm in `dispatch`.
 
+pub mod agent;
 pub mod arguments;
 pub mod completion;
+pub mod compose;
 pub mod config;
 pub mod context;
+pub mod database;
+pub mod demo;
 pub mod doctor;
 pub mod exit;
 pub mod failure;
 pub mod listing;
 pub mod logging;
 pub mod man;
+pub mod nodes;
 mod output;
+pub mod placement;
+pub mod progress;
+pub mod provider;
+pub mod reshape;
+pub mod signals;
+pub mod up;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -65,6 +76,12 @@ fn dispatch(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     match command {
+        Command::Up(arguments) => up::run(arguments, context, out),
+        Command::Agent(arguments) => agent::run(arguments, context, out),
+        Command::Placement(arguments) => placement::run(arguments, context, out),
+        Command::Reshape(arguments) => reshape::run(arguments, context, out),
+        Command::Provider(arguments) => provider::run(arguments, context, out),
+        Command::Demo(arguments) => demo::run(arguments, context, out),
         Command::Config(arguments) => config::run(arguments, context, out),
         Command::Doctor(arguments) => doctor::run(arguments, context, out),
         Command::Completion(arguments) => completion::run(arguments, out),

@@ -1,0 +1,374 @@
+//! `berth agent`: runs the node agent, or talks to the one that runs.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_agent::admin::AdminOptions;
+use berth_agent::admin::client::{AdminClient, AdminClientError};
+use berth_agent::metrics::Metrics;
+use berth_agent::notify::Notifier;
+use berth_agent::options::Rename;
+use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
+use berth_agent::startup::ReviewedPlan;
+use berth_agent::triggers::Interval;
+use berth_client::PlacementClient;
+use berth_store::state_dir::StateDir;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::compose::{DEADLINE, Driver, placement_over_network, tracker_options};
+use crate::config::{Config, Loaded, Sources, UpdateInterval};
+use crate::context::Context;
+use crate::exit::ExitCode;
+use crate::failure::{ErrorCode, Failure, sentence};
+use crate::listing::{Format, FormatKind, Listing};
+use crate::reshape::PlanFile;
+use crate::signals;
+
+/// `berth agent`.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  berth agent                                       run, as the unit does
+  berth agent --once                                one startup and one tick, then end
+  berth agent --expect-plan plan.json               do exactly the reviewed plan, or refuse
+  berth agent status
+  berth agent disable --reason 'memory is replaced' no new guests here
+  berth agent enable"
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// How the agent runs.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct RunArguments {
+    /// One startup and one tick, then end.
+    #[arg(long)]
+    pub once: bool,
+    /// With --once: how long a service that is away is waited for [default: 60s].
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "once")]
+    pub deadline: Option<Duration>,
+    /// Do exactly what this plan (of `berth reshape plan --out`) says, or refuse with 76.
+    #[arg(long, value_name = "FILE")]
+    pub expect_plan: Option<PathBuf>,
+    /// Take a risk by its name.
+    #[arg(long, value_name = "RISK", value_enum, value_delimiter = ',')]
+    pub accept_risk: Vec<Risk>,
+}
+
+/// Risks that must be accepted by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Risk {
+    /// The host was renamed: give its providers in Placement the new name.
+    RenameHost,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Say how the running agent is.
+    Status {
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Let schedulers pass this host over (COMPUTE_STATUS_DISABLED); its guests go on.
+    #[command(after_help = "Examples:\n  berth agent disable --reason 'memory is replaced'")]
+    Disable {
+        /// Why, for those who wonder later.
+        #[arg(long)]
+        reason: String,
+        /// Say what would be done, and do nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Let schedulers use this host again.
+    Enable {
+        /// Say what would be done, and do nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Make the running agent look now, and say what came of it.
+    Tick,
+}
+
+impl Arguments {
+    /// Whether the agent itself is to run.
+    #[must_use]
+    pub fn is_service(&self) -> bool {
+        self.command.is_none()
+    }
+}
+
+/// Runs `berth agent`.
+///
+/// # Errors
+/// As the agent's, each with its exit code.
+pub fn run(
+    arguments: &Arguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    match &arguments.command {
+        None => {
+            let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+            context.block_on(async {
+                let observer = Arc::new(metrics.clone());
+                let placement = placement_over_network(&loaded.config, Some(observer))?;
+                let shutdown = CancellationToken::new();
+                let stop = shutdown.clone();
+                let waiting = tokio::spawn(async move {
+                    signals::end().await;
+                    stop.cancel();
+                });
+                let ended = serve(
+                    &loaded,
+                    &context.sources,
+                    &arguments.run,
+                    placement,
+                    metrics,
+                    shutdown,
+                )
+                .await;
+                waiting.abort();
+                ended
+            })??;
+        }
+        Some(command) => {
+            let socket = &loaded.config.agent.admin_socket;
+            context.block_on(talk(command, socket, out))??;
+        }
+    }
+    Ok(ExitCode::Done)
+}
+
+/// Runs the agent against a Placement until `shutdown`.
+///
+/// # Errors
+/// As the agent's, each with its exit code.
+pub async fn serve(
+    loaded: &Loaded,
+    sources: &Sources,
+    arguments: &RunArguments,
+    placement: PlacementClient,
+    metrics: Metrics,
+    shutdown: CancellationToken,
+) -> Result<(), Failure> {
+    let config = &loaded.config;
+    let rename = rename(arguments);
+    let driver = Arc::new(Driver::of(config)?);
+    let files = StateDir::open(&config.state_path).map_err(|error| {
+        Failure::caused(ErrorCode::State, "the state folder (state_path)", &error)
+    })?;
+    let mut agent = Agent::new(driver, placement, Arc::new(files));
+    agent.live = live(loaded, rename)?;
+    agent.reload = reload(sources.clone(), rename);
+    agent.mode = match arguments.once {
+        true => Mode::Once {
+            deadline: arguments.deadline.unwrap_or(DEADLINE),
+        },
+        false => Mode::Serve,
+    };
+    agent.admin = (!arguments.once).then(|| AdminOptions {
+        socket: config.agent.admin_socket.clone(),
+        group: config.agent.admin_group.clone(),
+        metrics_listen: config.agent.metrics_listen,
+    });
+    agent.metrics = metrics;
+    agent.notifier = Notifier::from_environment().map_err(|error| {
+        Failure::caused(
+            ErrorCode::Contradiction,
+            "NOTIFY_SOCKET cannot be used",
+            &error,
+        )
+    })?;
+    agent.reviewed = arguments.expect_plan.as_deref().map(reviewed).transpose()?;
+    service::run(agent, shutdown)
+        .await
+        .map_err(|error| failed(&error))
+}
+
+fn rename(arguments: &RunArguments) -> Rename {
+    if arguments.accept_risk.contains(&Risk::RenameHost) {
+        Rename::Accept
+    } else {
+        Rename::Refuse
+    }
+}
+
+fn live(loaded: &Loaded, rename: Rename) -> Result<LiveOptions, Failure> {
+    let config = &loaded.config;
+    let config_shown = serde_json::to_value(loaded.public()).map_err(|error| {
+        Failure::caused(ErrorCode::Bug, "the configuration cannot be shown", &error)
+    })?;
+    Ok(LiveOptions {
+        tracker: tracker_options(config, rename)?,
+        interval: match config.update_resources_interval {
+            UpdateInterval::Off => Interval::Off,
+            UpdateInterval::Every(period) => Interval::Every(period),
+        },
+        periodic_fuzzy_delay: config.periodic_fuzzy_delay,
+        graceful_shutdown_timeout: config.graceful_shutdown_timeout,
+        config: config_shown,
+    })
+}
+
+/// What SIGHUP does: the configuration is read and checked whole before any of it is taken.
+fn reload(sources: Sources, rename: Rename) -> service::Reload {
+    Arc::new(move || {
+        let loaded = crate::config::load(&sources).map_err(|error| sentence(&error))?;
+        live(&loaded, rename).map_err(|failure| failure.explain())
+    })
+}
+
+fn reviewed(path: &Path) -> Result<ReviewedPlan, Failure> {
+    let mut nodes = PlanFile::read(path)?.reviewed()?.into_values();
+    match (nodes.next(), nodes.next()) {
+        (Some(plan), None) => Ok(plan),
+        _ => Err(Failure::new(
+            ErrorCode::BadValue,
+            format!(
+                "{}: a plan for exactly one node is expected",
+                path.display()
+            ),
+        )),
+    }
+}
+
+/// The agent's error as a failure: the one place that gives each reason its code.
+pub(crate) fn failed(error: &ServiceError) -> Failure {
+    let code = match error.reason() {
+        ExitReason::ReshapeNeeded => ErrorCode::ReshapeNeeded,
+        ExitReason::ReshapeFailed => ErrorCode::ReshapeFailed,
+        ExitReason::Configuration => ErrorCode::Identity,
+        ExitReason::DependencyGone => ErrorCode::Unavailable,
+        ExitReason::Disk => ErrorCode::State,
+        ExitReason::HeldByAnother => ErrorCode::Held,
+        ExitReason::Bug => ErrorCode::Bug,
+    };
+    Failure::caused(code, "the agent ended", error)
+}
+
+impl From<AdminClientError> for Failure {
+    fn from(error: AdminClientError) -> Self {
+        Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", &error).mend(
+            "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket?",
+        )
+    }
+}
+
+async fn talk(command: &Command, socket: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+    let admin = AdminClient::new(socket)?;
+    match command {
+        Command::Status { format } => status(&admin, format, out).await,
+        Command::Disable {
+            reason,
+            dry_run: false,
+        } => {
+            admin.disable(reason).await?;
+            Ok(writeln!(out, "disabled: {reason}")?)
+        }
+        Command::Disable { dry_run: true, .. } => {
+            let before = admin.state().await?.disabled.is_some();
+            let what = if before {
+                "the reason would be replaced"
+            } else {
+                "would be disabled"
+            };
+            Ok(writeln!(out, "{what}")?)
+        }
+        Command::Enable { dry_run: false } => {
+            admin.enable().await?;
+            Ok(writeln!(out, "enabled")?)
+        }
+        Command::Enable { dry_run: true } => {
+            let before = admin.state().await?.disabled.is_some();
+            let what = if before {
+                "would be enabled"
+            } else {
+                "is enabled"
+            };
+            Ok(writeln!(out, "{what}")?)
+        }
+        Command::Tick => {
+            let done = admin.tick().await?;
+            Ok(writeln!(
+                out,
+                "{}",
+                serde_json::to_string_pretty(&done).unwrap_or_default()
+            )?)
+        }
+    }
+}
+
+async fn status(admin: &AdminClient, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
+    let state = admin.state().await?;
+    let mut listing = Listing::new(&[
+        "node",
+        "phase",
+        "plan",
+        "root",
+        "held",
+        "failures",
+        "last_pass",
+    ]);
+    for node in &state.nodes {
+        let held: u64 = node.held.iter().map(|held| held.used).sum();
+        let last = node
+            .last_pass
+            .as_ref()
+            .map(|pass| format!("{} {}", pass.at, pass.result));
+        listing.push([
+            json!(node.name),
+            json!(node.phase),
+            json!(node.plan),
+            json!(node.root),
+            json!(held),
+            json!(node.failures),
+            json!(last),
+        ]);
+    }
+    let people = format.format == FormatKind::Table && format.columns.is_empty();
+    if people {
+        writeln!(
+            out,
+            "{} ({}, berth {})",
+            state.summary, state.driver, state.version
+        )?;
+        if let Some(disabled) = &state.disabled {
+            writeln!(out, "disabled: {}", disabled.reason)?;
+        }
+    }
+    listing.print(format, out)?;
+    if people {
+        let health = admin.health().await?;
+        for message in &health.messages {
+            writeln!(out, "{}: {}", message.severity, message.text)?;
+        }
+    }
+    Ok(())
+}
+
+/// The configuration with `--machine` and `--state-dir` of `berth up` laid over it.
+pub(crate) fn overlaid(
+    config: &Config,
+    machine: Option<&Path>,
+    state_dir: Option<&Path>,
+) -> Config {
+    let mut config = config.clone();
+    if let Some(machine) = machine {
+        config.compute_driver = crate::config::ComputeDriver::Fake;
+        config.fake.machine = Some(machine.to_owned());
+    }
+    if let Some(folder) = state_dir {
+        folder.clone_into(&mut config.state_path);
+        config.agent.admin_socket = folder.join("agent.sock");
+    }
+    config
+}

@@ -1,0 +1,49 @@
+//! Opens the database of the built-in services and brings it to its schema; says in a sentence what keeps it from that.
+
+use berth_placement::{SchemaError, prepare};
+use berth_store::sql::{Location, OpenError, SqlOptions, SqlStore};
+
+use crate::config::Secret;
+use crate::failure::{ErrorCode, Failure};
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let code = match &error {
+            OpenError::Held { .. } => ErrorCode::Held,
+            OpenError::UnsupportedUrl { .. } => ErrorCode::BadValue,
+            _ => ErrorCode::State,
+        };
+        Failure::caused(code, "the database cannot be opened", &error)
+    }
+}
+
+impl From<SchemaError> for Failure {
+    fn from(error: SchemaError) -> Self {
+        Failure::caused(
+            ErrorCode::State,
+            "the database is not Placement's as it should be",
+            &error,
+        )
+    }
+}
+
+/// Opens the database of a URL (`sqlite:PATH`), owned by this process alone, at the schema this release needs.
+///
+/// # Errors
+/// The URL is none Berth knows, another process owns the database, the disk fails, or the schema is another one.
+pub async fn open(url: &Secret) -> Result<SqlStore, Failure> {
+    let location: Location = url.reveal().parse()?;
+    if let Location::SqliteFile(path) = &location
+        && let Some(folder) = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            let what = format!("the database's folder {} cannot be made", folder.display());
+            Failure::caused(ErrorCode::State, what, &error)
+        })?;
+    }
+    let store = SqlStore::open(&location, &SqlOptions::default()).await?;
+    prepare(&store).await?;
+    Ok(store)
+}

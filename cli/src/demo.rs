@@ -1,0 +1,300 @@
+//! `berth demo`, what `make run` shows: this host's provider tree through the libvirt driver, then an upgrade of an
+//! eight-GPU machine with running guests, unit by unit. Everything in a temporary folder, on a Placement in this process.
+
+use std::io::Write;
+use std::path::Path;
+
+use berth_agent::complete::Service;
+use berth_agent::options::Rename;
+use berth_agent::startup;
+use berth_agent::tick::{self, TickError};
+use berth_client::PlacementClient;
+use berth_fake::{Machine, initial_allocations};
+use berth_model::{Allocations, ConsumerUuid, NodeName, ProviderTree, ResourceClass};
+use berth_store::SqlStore;
+use berth_virt::HostView;
+use tokio::time::Instant;
+
+use crate::agent::overlaid;
+use crate::compose::placement_in_process;
+use crate::config::{ComputeDriver, Config};
+use crate::context::Context;
+use crate::exit::ExitCode;
+use crate::failure::{ErrorCode, Failure};
+use crate::nodes::{Host, Intent};
+use crate::provider::picture;
+use crate::reshape::failed;
+use crate::up;
+
+/// `berth demo`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  berth demo --once\n  berth demo --skip-host --once      without libvirt"
+)]
+pub struct Arguments {
+    /// End after the show; else stay up as this host's node until Ctrl-C.
+    #[arg(long)]
+    once: bool,
+    /// Leave out this host: only the upgrade of the eight-GPU machine.
+    #[arg(long)]
+    skip_host: bool,
+}
+
+const MACHINE: &str = "eight-gpu-flat";
+const OLD_WORD: &str = "vgpu = \"root\"";
+const NEW_WORD: &str = "vgpu = \"per-gpu\"";
+
+/// Runs `berth demo`.
+///
+/// # Errors
+/// This host cannot be observed, or a unit is not where it belongs.
+pub fn run(
+    arguments: &Arguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let config = context.load()?.config;
+    let folder = std::env::temp_dir().join(format!("berth-demo-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|error| file_failure(&folder, &error))?;
+    let shown = context.block_on(async {
+        if !arguments.skip_host {
+            show_host(&config, &folder.join("host"), out).await?;
+        }
+        show_upgrade(&config, &folder.join("upgrade"), out).await
+    });
+    // What the show leaves behind is of no use to anybody.
+    let _ = std::fs::remove_dir_all(&folder);
+    shown??;
+    if arguments.once || arguments.skip_host {
+        return Ok(ExitCode::Done);
+    }
+    writeln!(out, "\n== this host stays up as a node; Ctrl-C ends it")?;
+    up::run(&up::Arguments::default(), context, out)
+}
+
+fn file_failure(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::caused(
+        ErrorCode::File,
+        format!("cannot write {}", path.display()),
+        error,
+    )
+}
+
+async fn placement() -> Result<PlacementClient, Failure> {
+    let store = SqlStore::in_memory().await?;
+    berth_placement::prepare(&store).await?;
+    placement_in_process(store, None)
+}
+
+/// This host, through libvirt, reported to an empty Placement.
+async fn show_host(config: &Config, state: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut config = config.clone();
+    config.compute_driver = ComputeDriver::Libvirt;
+    state.clone_into(&mut config.state_path);
+    let uri = config.libvirt.connection_uri();
+    writeln!(
+        out,
+        "== this host, as libvirt ({uri}) and sysfs show it, reported to Placement\n"
+    )?;
+    let placement = placement().await?;
+    let mut host = Host::observe(&config, &placement, Rename::Refuse, Intent::Act).await?;
+    let hypervisor = host.view.hypervisor.clone();
+    writeln!(
+        out,
+        "   {} {} on {}",
+        hypervisor.kind, hypervisor.version, hypervisor.hostname
+    )?;
+    for (_, tracker) in &mut host.nodes {
+        let now = Instant::now();
+        startup::reconcile(tracker, &host.view, Service::Enabled, now, None, &|_, _| {})
+            .await
+            .map_err(|error| failed(&error))?;
+        let (tree, usages) = tracker.look(now).await.map_err(|error| away(&error))?;
+        indented(out, &picture(&tree, &usages))?;
+        let traits = tree.root().traits.len();
+        writeln!(
+            out,
+            "   with {traits} traits; `berth provider tree --traits` lists them"
+        )?;
+    }
+    Ok(())
+}
+
+fn away(error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::caused(ErrorCode::Unavailable, "Placement did not answer", error)
+}
+
+fn indented(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
+    for line in text.lines() {
+        writeln!(out, "   {line}")?;
+    }
+    Ok(())
+}
+
+async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+    let shipped = berth_fake::machines()
+        .into_iter()
+        .find(|(name, _)| *name == MACHINE);
+    let Some((_, text)) = shipped else {
+        return Err(Failure::new(
+            ErrorCode::Bug,
+            format!("{MACHINE} is not shipped"),
+        ));
+    };
+    std::fs::create_dir_all(state).map_err(|error| file_failure(state, &error))?;
+    let file = state.join(format!("{MACHINE}.toml"));
+    std::fs::write(&file, text).map_err(|error| file_failure(&file, &error))?;
+    let config = overlaid(config, Some(&file), Some(state));
+    let machine = Machine::from_text(MACHINE, text)
+        .map_err(|error| Failure::caused(ErrorCode::Bug, "the shipped machine", &error))?;
+    let placement = placement().await?;
+
+    writeln!(
+        out,
+        "\n== a machine with eight GPUs, modelled the old way: all VGPUs on the root\n"
+    )?;
+    let mut host = Host::observe(&config, &placement, Rename::Refuse, Intent::Act).await?;
+    let view = host.view.clone();
+    let Some((identity, tracker)) = host.nodes.first_mut() else {
+        return Err(Failure::new(
+            ErrorCode::Bug,
+            "the shipped machine has no node",
+        ));
+    };
+    let (node, now) = (identity.node.clone(), Instant::now());
+    let quiet = |_: usize, _: usize| {};
+    startup::reconcile(tracker, &view, Service::Enabled, now, None, &quiet)
+        .await
+        .map_err(|error| failed(&error))?;
+    let (tree, _) = tracker.look(now).await.map_err(|error| away(&error))?;
+    let before = initial_allocations(&machine, &node, &tree);
+    for (consumer, held) in before.consumers() {
+        placement.put_allocations(*consumer, held).await?;
+    }
+    tracker.forget();
+    let (tree, usages) = tracker.look(now).await.map_err(|error| away(&error))?;
+    indented(out, &picture(&tree, &usages))?;
+    let guests = view
+        .nodes
+        .values()
+        .map(|seen| seen.guests.len())
+        .sum::<usize>();
+    writeln!(
+        out,
+        "   {guests} guests run, {} consumers hold allocations",
+        before.len()
+    )?;
+
+    writeln!(
+        out,
+        "\n== the upgrade: one word in the machine, {OLD_WORD} becomes {NEW_WORD}\n"
+    )?;
+    let edited = text.replace(OLD_WORD, NEW_WORD);
+    std::fs::write(&file, edited).map_err(|error| file_failure(&file, &error))?;
+    let mut host = Host::observe(&config, &placement, Rename::Refuse, Intent::Act).await?;
+    let view = host.view.clone();
+    let Some((_, tracker)) = host.nodes.first_mut() else {
+        return Err(Failure::new(
+            ErrorCode::Bug,
+            "the shipped machine has no node",
+        ));
+    };
+    match tick::reconcile(tracker, &view, Service::Enabled, now).await {
+        Err(TickError::ReshapeNeeded(_)) => writeln!(
+            out,
+            "   a running agent's tick says: ReshapeNeeded; the service ends with exit code 75,\n   \
+             systemd starts it again, and the start does this:\n"
+        )?,
+        other => {
+            let what = format!("the tick should have found a reshape, not {other:?}");
+            return Err(Failure::new(ErrorCode::Bug, what));
+        }
+    }
+    let started = startup::reconcile(tracker, &view, Service::Enabled, now, None, &quiet)
+        .await
+        .map_err(|error| failed(&error))?;
+    for reshape in &started.reshapes {
+        indented(out, &reshape.to_string())?;
+    }
+    writeln!(out, "\n== the tree afterwards\n")?;
+    let (tree, usages) = tracker.look(now).await.map_err(|error| away(&error))?;
+    indented(out, &picture(&tree, &usages))?;
+    writeln!(
+        out,
+        "\n== every unit, checked in Placement against the GPU its guest has\n"
+    )?;
+    check(&placement, &view, &node, &tree, &before, out).await
+}
+
+/// Compares what each consumer holds with what it held and where its guest's devices are.
+async fn check(
+    placement: &PlacementClient,
+    view: &HostView,
+    node: &NodeName,
+    tree: &ProviderTree,
+    before: &Allocations,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut units = 0;
+    for (consumer, was) in before.consumers() {
+        let is = placement.allocations(*consumer).await?;
+        let Some(is) = is else {
+            return Err(Failure::new(
+                ErrorCode::Bug,
+                format!("{consumer} holds nothing any more"),
+            ));
+        };
+        let total = |held: &berth_model::ConsumerAllocations| held.resources.values().sum::<u64>();
+        let on: Vec<String> = is
+            .resources
+            .iter()
+            .filter(|((_, class), _)| *class == ResourceClass::VGPU)
+            .filter_map(|((provider, _), amount)| {
+                tree.get(*provider)
+                    .map(|provider| format!("{amount} on {}", provider.name))
+            })
+            .collect();
+        let guests = guest_gpus(view, node, consumer);
+        let fits = total(was) == total(&is) && (guests.is_empty() || on.len() == guests.len());
+        units += total(&is);
+        let verdict = if fits { "ok" } else { "NOT AS IT WAS" };
+        let seen = if guests.is_empty() {
+            "a migration's".to_owned()
+        } else {
+            guests.join(", ")
+        };
+        writeln!(
+            out,
+            "   {consumer}  VGPU {:<42} guest has {seen:<30} {verdict}",
+            on.join(", ")
+        )?;
+        if !fits {
+            return Err(Failure::new(
+                ErrorCode::Bug,
+                format!("{consumer} does not hold what it held"),
+            ));
+        }
+    }
+    let consumers = before.len();
+    writeln!(
+        out,
+        "\n   {units} units of {consumers} consumers: none lost, none doubled"
+    )?;
+    Ok(())
+}
+
+/// The GPUs of a consumer's guest; none for a migration's consumer, whose guest has another UUID.
+fn guest_gpus(view: &HostView, node: &NodeName, consumer: &ConsumerUuid) -> Vec<String> {
+    let guest = view
+        .nodes
+        .get(node)
+        .and_then(|seen| seen.guests.get(consumer));
+    let mut gpus: Vec<String> = guest
+        .into_iter()
+        .flat_map(|guest| guest.mdevs.iter().filter_map(|mdev| mdev.parent))
+        .map(|address| address.to_string())
+        .collect();
+    gpus.sort();
+    gpus.dedup();
+    gpus
+}

@@ -1,0 +1,124 @@
+//! The nodes of this host for commands that look or act once: observed, identified, each with its tracker.
+
+use std::sync::Arc;
+
+use berth_agent::node_identity::{Known, NodeIdentity, UuidSource, foresee, identify};
+use berth_agent::options::{Rename, TrackerOptions};
+use berth_agent::propose::ResourceTracker;
+use berth_agent::report_client::ReportClient;
+use berth_client::{PlacementClient, PlacementError};
+use berth_model::{Disposition, NodeName};
+use berth_store::state_dir::StateDir;
+use berth_virt::{HostView, VirtDriver};
+
+use crate::compose::{Driver, tracker_options};
+use crate::config::Config;
+use crate::failure::{ErrorCode, Failure};
+
+/// Whether a node that was never reported is given its UUID for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intent {
+    /// Nothing is kept: a look.
+    Look,
+    /// The UUID is kept before anything is sent.
+    Act,
+}
+
+/// This host, seen once.
+pub struct Host {
+    /// What was seen.
+    pub view: HostView,
+    /// Each node with who it is and its tracker.
+    pub nodes: Vec<(NodeIdentity, ResourceTracker<Driver>)>,
+}
+
+/// Where the UUID of a node comes from: the hypervisor, or the file `compute_id` (with several nodes, one file each).
+fn uuid_source(view: &HostView, node: &NodeName) -> UuidSource {
+    match view.nodes.get(node).and_then(|seen| seen.uuid) {
+        Some(uuid) => UuidSource::Hypervisor(uuid),
+        None if view.nodes.len() == 1 => UuidSource::File("compute_id".to_owned()),
+        None => UuidSource::File(format!("compute_id.{node}")),
+    }
+}
+
+impl Host {
+    /// Observes this host and tells who its nodes are.
+    ///
+    /// # Errors
+    /// The hypervisor or Placement does not answer, or a node's identity is unclear.
+    pub async fn observe(
+        config: &Config,
+        placement: &PlacementClient,
+        rename: Rename,
+        intent: Intent,
+    ) -> Result<Self, Failure> {
+        let driver = Arc::new(Driver::of(config)?);
+        let view = driver.observe().await.map_err(|error| {
+            let code = match error.disposition() {
+                Disposition::Fatal => ErrorCode::Driver,
+                Disposition::Retry | Disposition::Refresh => ErrorCode::Unavailable,
+            };
+            Failure::caused(code, "this host cannot be observed", &error)
+        })?;
+        let options = tracker_options(config, rename)?;
+        let files = StateDir::open(&config.state_path)
+            .map_err(|error| Failure::caused(ErrorCode::State, "the state folder", &error))?;
+        let mut nodes = Vec::new();
+        for node in view.nodes.keys() {
+            let from = uuid_source(&view, node);
+            let identity = match intent {
+                Intent::Look => foresee(node, &from, &files, placement).await,
+                Intent::Act => identify(node, &from, &files, placement, rename).await,
+            };
+            let identity = identity.map_err(|error| {
+                let code = match error.disposition() {
+                    Disposition::Fatal => ErrorCode::Identity,
+                    Disposition::Retry | Disposition::Refresh => ErrorCode::Unavailable,
+                };
+                Failure::caused(code, format!("who node {node} is"), &error)
+            })?;
+            let tracker = tracker(&driver, placement, node, &identity, &options);
+            nodes.push((identity, tracker));
+        }
+        Ok(Self { view, nodes })
+    }
+
+    /// The names a rename was accepted for.
+    #[must_use]
+    pub fn renamed(&self) -> Vec<&NodeName> {
+        let renamed =
+            |(identity, _): &&(NodeIdentity, _)| matches!(identity.known, Known::Renamed { .. });
+        self.nodes
+            .iter()
+            .filter(renamed)
+            .map(|(identity, _)| &identity.node)
+            .collect()
+    }
+}
+
+fn tracker(
+    driver: &Arc<Driver>,
+    placement: &PlacementClient,
+    node: &NodeName,
+    identity: &NodeIdentity,
+    options: &TrackerOptions,
+) -> ResourceTracker<Driver> {
+    let report = ReportClient::new(placement.clone(), node.clone(), identity.root, options);
+    ResourceTracker::new(Arc::clone(driver), node.clone(), report, options.clone())
+}
+
+/// The failure of a call of Placement.
+impl From<PlacementError> for Failure {
+    fn from(error: PlacementError) -> Self {
+        let code = match error.disposition() {
+            Disposition::Retry | Disposition::Refresh => ErrorCode::Unavailable,
+            Disposition::Fatal => match error {
+                PlacementError::Forbidden { .. } | PlacementError::Unauthorized(_) => {
+                    ErrorCode::Unauthorized
+                }
+                _ => ErrorCode::Refused,
+            },
+        };
+        Failure::caused(code, "Placement did not do it", &error)
+    }
+}

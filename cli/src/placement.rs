@@ -1,0 +1,186 @@
+//! `berth placement`: the built-in Placement alone, and the offline upgrade.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use berth_agent::complete::Service;
+use berth_agent::options::Rename;
+use berth_agent::startup::{self, Preview};
+use berth_placement::{Options, router, serve_tcp};
+use tokio::net::TcpListener;
+
+use crate::compose::placement_in_process;
+use crate::config::{Config, Secret};
+use crate::context::Context;
+use crate::database;
+use crate::exit::ExitCode;
+use crate::failure::{ErrorCode, Failure};
+use crate::nodes::{Host, Intent};
+use crate::progress::consumers;
+use crate::reshape::failed;
+use crate::signals;
+
+/// `berth placement`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Serve the Placement API alone, until SIGTERM or Ctrl-C. It believes its callers (noauth2): loopback only.
+    #[command(after_help = "Examples:\n  berth placement serve\n  \
+                            berth placement serve --database sqlite:/var/lib/berth/placement.sqlite --listen 127.0.0.1:8778")]
+    Serve {
+        /// The database, else [placement_service] connection.
+        #[arg(
+            long,
+            value_name = "URL",
+            env = "BERTH_DATABASE_URL",
+            hide_env_values = true
+        )]
+        database: Option<String>,
+        /// Where to listen, else [placement_service] listen.
+        #[arg(long, value_name = "ADDRESS")]
+        listen: Option<SocketAddr>,
+    },
+    /// The offline upgrade: do on this host's database what the agent's next start would do, with no service running.
+    #[command(
+        after_help = "Examples:\n  berth placement migrate-compute-inventory --dry-run\n  \
+                            berth placement migrate-compute-inventory --database sqlite:/var/lib/berth/placement.sqlite"
+    )]
+    MigrateComputeInventory {
+        /// The database, else [placement_service] connection.
+        #[arg(
+            long,
+            value_name = "URL",
+            env = "BERTH_DATABASE_URL",
+            hide_env_values = true
+        )]
+        database: Option<String>,
+        /// Show what would be done, and do nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// Runs `berth placement`.
+///
+/// # Errors
+/// The database cannot be opened, the address cannot be listened on, or the upgrade is refused.
+pub fn run(
+    arguments: &Arguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let config = context.load()?.config;
+    match &arguments.command {
+        Command::Serve { database, listen } => {
+            let url = url(database.as_deref(), &config);
+            let listen = listen.unwrap_or(config.placement_service.listen);
+            context.block_on(serve(&url, listen, out))??;
+        }
+        Command::MigrateComputeInventory { database, dry_run } => {
+            let url = url(database.as_deref(), &config);
+            let upgrade = if *dry_run { Upgrade::Show } else { Upgrade::Do };
+            context.block_on(migrate(&url, &config, upgrade, out))??;
+        }
+    }
+    Ok(ExitCode::Done)
+}
+
+fn url(given: Option<&str>, config: &Config) -> Secret {
+    given.map_or_else(
+        || config.placement_database(),
+        |url| Secret::from(url.to_owned()),
+    )
+}
+
+/// Opens the address to listen on; the built-in Placement believes its callers, so nothing but loopback is taken.
+///
+/// # Errors
+/// The address is not loopback, or is taken.
+pub(crate) async fn listen_on(address: SocketAddr) -> Result<TcpListener, Failure> {
+    if !address.ip().is_loopback() {
+        return Err(Failure::new(
+            ErrorCode::BadValue,
+            format!("the built-in Placement believes its callers; {address} is not loopback"),
+        )
+        .mend("listen on 127.0.0.1 or [::1]"));
+    }
+    TcpListener::bind(address).await.map_err(|error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::AddrInUse => ErrorCode::Held,
+            _ => ErrorCode::BadValue,
+        };
+        Failure::caused(code, format!("cannot listen on {address}"), &error)
+            .mend("stop what listens there, or set [placement_service] listen")
+    })
+}
+
+async fn serve(url: &Secret, address: SocketAddr, out: &mut dyn Write) -> Result<(), Failure> {
+    let store = database::open(url).await?;
+    let listener = listen_on(address).await?;
+    let address = listener.local_addr().unwrap_or(address);
+    writeln!(out, "Placement at http://{address}")?;
+    out.flush()?;
+    let api = router(store.clone(), Options::default());
+    let served = serve_tcp(listener, api, signals::end()).await;
+    store.close().await;
+    served.map_err(|error| Failure::caused(ErrorCode::Unavailable, "serving Placement", &error))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Upgrade {
+    Do,
+    Show,
+}
+
+/// The startup of each node, over the router in this process. The database is this process's alone: a running service
+/// holds it, and is told so.
+async fn migrate(
+    url: &Secret,
+    config: &Config,
+    upgrade: Upgrade,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let store = database::open(url).await?;
+    let placement = placement_in_process(store.clone(), None)?;
+    let intent = if upgrade == Upgrade::Do {
+        Intent::Act
+    } else {
+        Intent::Look
+    };
+    let mut host = Host::observe(config, &placement, Rename::Refuse, intent).await?;
+    for (identity, tracker) in &mut host.nodes {
+        let bar = consumers(identity.node.as_str());
+        let now = tokio::time::Instant::now();
+        let (node, view) = (&identity.node, &host.view);
+        if upgrade == Upgrade::Show {
+            let previewed = startup::preview(tracker, view, Service::Enabled, now, &*bar).await;
+            let (preview, plan) = previewed.map_err(|error| failed(&error))?;
+            let would = match preview {
+                Preview::InSync { .. } => "nothing to do",
+                Preview::Update { .. } => "would be updated",
+                Preview::Reshape(_) => "would be reshaped",
+            };
+            writeln!(out, "node {node}: {would}\n{}", plan.text)?;
+            continue;
+        }
+        let started = startup::reconcile(tracker, view, Service::Enabled, now, None, &*bar).await;
+        let started = started.map_err(|error| failed(&error))?;
+        for reshape in &started.reshapes {
+            writeln!(out, "node {node}: {reshape}")?;
+        }
+        writeln!(
+            out,
+            "node {node}: {} reshapes, {} units held without a home\n{}",
+            started.reshapes.len(),
+            started.held.iter().map(|held| held.used).sum::<u64>(),
+            started.changed
+        )?;
+    }
+    store.close().await;
+    Ok(())
+}

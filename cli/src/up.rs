@@ -1,0 +1,127 @@
+//! `berth up`: everything on this machine, in the foreground: Placement on loopback and the agent beside it, in one process.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use berth_agent::metrics::Metrics;
+use berth_placement::{Options, router, serve_tcp};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::{self, RunArguments, overlaid};
+use crate::compose::{EMBEDDED_TOKEN, placement_in_process};
+use crate::config::Loaded;
+use crate::context::Context;
+use crate::database;
+use crate::exit::ExitCode;
+use crate::failure::{ErrorCode, Failure};
+use crate::placement::listen_on;
+use crate::signals;
+
+/// `berth up`.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "Examples:
+  berth up
+  berth up --machine drivers/fake/machines/eight-gpu-flat.toml --state-dir /tmp/berth    without hardware")]
+pub struct Arguments {
+    /// Keep all state in this folder, the admin socket too [default: state_path of the configuration].
+    #[arg(long, value_name = "FOLDER")]
+    state_dir: Option<PathBuf>,
+    /// Be the machine this file describes (the fake driver), not this host.
+    #[arg(long, value_name = "FILE")]
+    machine: Option<PathBuf>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// Runs `berth up`.
+///
+/// # Errors
+/// The database or the address is held by another, or as the agent's.
+pub fn run(
+    arguments: &Arguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let mut loaded = context.load()?;
+    let (machine, state) = (arguments.machine.as_deref(), arguments.state_dir.as_deref());
+    loaded.config = overlaid(&loaded.config, machine, state);
+    context.block_on(everything(arguments, context, &loaded, out))??;
+    Ok(ExitCode::Done)
+}
+
+async fn everything(
+    arguments: &Arguments,
+    context: &Context,
+    loaded: &Loaded,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let config = &loaded.config;
+    let store = database::open(&config.placement_database()).await?;
+    let listener = listen_on(config.placement_service.listen).await?;
+    let address = listener
+        .local_addr()
+        .unwrap_or(config.placement_service.listen);
+    let clouds = write_clouds(&config.state_path, &address.to_string())?;
+    writeln!(out, "Placement at http://{address}, token {EMBEDDED_TOKEN}")?;
+    writeln!(out, "next:")?;
+    let socket = config.agent.admin_socket.display();
+    writeln!(
+        out,
+        "  BERTH__AGENT__ADMIN_SOCKET={socket} berth agent status"
+    )?;
+    writeln!(
+        out,
+        "  curl -H 'X-Auth-Token: {EMBEDDED_TOKEN}' http://{address}/resource_providers"
+    )?;
+    writeln!(
+        out,
+        "  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack resource provider list",
+        clouds.display()
+    )?;
+    out.flush()?;
+
+    let shutdown = CancellationToken::new();
+    let api = router(store.clone(), Options::default());
+    let serving = tokio::spawn(serve_tcp(listener, api, shutdown.clone().cancelled_owned()));
+    let stop = shutdown.clone();
+    let waiting = tokio::spawn(async move {
+        signals::end().await;
+        stop.cancel();
+    });
+    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+    let placement = placement_in_process(store.clone(), Some(Arc::new(metrics.clone())))?;
+    let run = &arguments.run;
+    let ended = agent::serve(
+        loaded,
+        &context.sources,
+        run,
+        placement,
+        metrics,
+        shutdown.clone(),
+    )
+    .await;
+    shutdown.cancel();
+    waiting.abort();
+    // It ends with the token; a panic in it has been told already.
+    let _ = serving.await;
+    store.close().await;
+    ended
+}
+
+/// A `clouds.yaml` for OpenStack's own clients.
+fn write_clouds(folder: &Path, address: &str) -> Result<PathBuf, Failure> {
+    let file = folder.join("clouds.yaml");
+    let text = format!(
+        "clouds:\n  berth:\n    auth_type: admin_token\n    auth:\n      endpoint: http://{address}\n      \
+         token: {EMBEDDED_TOKEN}\n    placement_endpoint_override: http://{address}\n"
+    );
+    std::fs::write(&file, text).map_err(|error| {
+        Failure::caused(
+            ErrorCode::State,
+            format!("cannot write {}", file.display()),
+            &error,
+        )
+    })?;
+    Ok(file)
+}

@@ -106,7 +106,8 @@ pub struct GpuHost {
     pub guests: u32,
     /// Each so manyth guest has a second unit on the next GPU; 0 for none.
     pub second_unit_every: u32,
-    /// Each so manyth guest's resources are held by a migration that the hypervisor does not know; 0 for none.
+    /// Each so manyth guest's resources are held by a migration that the hypervisor does not know; 0 for none. Such a guest
+    /// has its number's MiB more of memory, so that it can be told from all others by what the migration holds.
     pub migration_every: u32,
     /// How its resources are modelled.
     pub model: ResourceModel,
@@ -120,7 +121,8 @@ impl Machine {
         let gpus = u32::from(shape.gpus.max(1));
         let guests: Vec<Guest> = (0..shape.guests).map(|n| a_guest(shape, n, gpus)).collect();
         let units = u64::from(shape.guests.div_ceil(gpus)) * 2 + 1;
-        let all = u64::from(shape.guests.max(1));
+        let memory_mib = guests.iter().map(|guest| guest.seen.memory_mib).sum();
+        let gib = guests.iter().map(|guest| guest.disk_gib).sum();
         let node = Node {
             name: shape.name.clone(),
             uuid: None,
@@ -130,8 +132,8 @@ impl Machine {
                 shared: None,
                 dedicated: None,
             },
-            memory_mib: all * 512,
-            disk: Disk::Local { gib: all },
+            memory_mib,
+            disk: Disk::Local { gib },
             cells: Vec::new(),
             gpus: (0..gpus).map(|bus| a_gpu(bus, units)).collect(),
             nics: Vec::new(),
@@ -172,6 +174,8 @@ fn a_gpu(number: u32, units: u64) -> Gpu {
 fn a_guest(shape: &GpuHost, n: u32, gpus: u32) -> Guest {
     let is_turn = |every: u32| every > 0 && (n + 1).is_multiple_of(every);
     let number = u128::from(n) + 1;
+    let migrates = is_turn(shape.migration_every);
+    let extra = if migrates { u64::from(n) + 1 } else { 0 };
     let units = if is_turn(shape.second_unit_every) {
         2
     } else {
@@ -189,14 +193,14 @@ fn a_guest(shape: &GpuHost, n: u32, gpus: u32) -> Guest {
             also: std::collections::BTreeSet::new(),
             cpu_policy: CpuPolicy::Shared,
             vcpus: 1,
-            memory_mib: 512,
+            memory_mib: 512 + extra,
             cells: Vec::new(),
             mdevs: (0..units).map(mdev).collect(),
             functions: std::collections::BTreeSet::new(),
         },
         disk_gib: 1,
         customs: BTreeMap::new(),
-        migration: is_turn(shape.migration_every).then(|| Migration {
+        migration: migrates.then(|| Migration {
             consumer: Uuid::from_u128(1 << 127 | number).into(),
             sight: MigrationSight::Unknown,
         }),

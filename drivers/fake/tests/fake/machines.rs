@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use berth_fake::{Machine, initial_allocations, initial_tree, machines};
+use berth_fake::{GpuHost, Machine, initial_allocations, initial_tree, machines};
 use berth_model::{
     Allocations, ConsumerUuid, Inventory, NodeName, Plan, Provider, ProviderTree, ProviderUuid,
     ReshapeRequest, ResourceClass, Trait, plan,
 };
-use berth_virt::{homes, provider_tree};
+use berth_virt::{ResourceModel, VgpuModel, homes, provider_tree};
 use uuid::Uuid;
 
 fn shipped(name: &str) -> &'static str {
@@ -171,4 +171,28 @@ fn every_consumer_of_the_shipped_machines_is_one_of_their_guests_or_migrations()
         holders.values().all(|times| *times == 1),
         "a UUID is used twice"
     );
+}
+
+#[test]
+fn a_thousand_guests_land_on_their_gpus_migrations_included() {
+    let shape = |vgpu| GpuHost {
+        name: NodeName::new("big-01").unwrap(),
+        gpus: 8,
+        guests: 1000,
+        second_unit_every: 5,
+        migration_every: 7,
+        model: ResourceModel {
+            vgpu,
+            ..ResourceModel::default()
+        },
+    };
+    let (old, new) = [VgpuModel::Root, VgpuModel::PerGpu]
+        .map(|vgpu| Machine::gpu_host(&shape(vgpu)))
+        .into();
+    let node = &old.nodes[0].name;
+    let (tree, held) = before(&old, node);
+    let request = reshape(&new, node, &tree, &held);
+    assert_eq!((request.homeless(), request.held()), (&[][..], &[][..]));
+    let expected = initial_allocations(&new, node, request.tree());
+    assert_eq!(afterwards(&held, &request), expected);
 }

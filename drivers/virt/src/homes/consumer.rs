@@ -43,10 +43,11 @@ fn inferred<'a>(asked: &Asked<'a>, consumer: ConsumerUuid) -> Option<&'a GuestVi
         .map(|(_, guest)| guest);
     let guest = fitting.next()?;
     let contested = asked.all.consumers().any(|(other, held)| {
+        let held = amounts(asked, held);
         *other != consumer
+            && shares_a_kind(&held, &wanted)
+            && uses(asked.seen, guest, &held)
             && named(asked.seen, *other).is_none()
-            && shares_a_kind(&amounts(asked, held), &wanted)
-            && uses(asked.seen, guest, &amounts(asked, held))
     });
     (fitting.next().is_none() && !contested).then_some(guest)
 }

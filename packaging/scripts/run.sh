@@ -1,15 +1,63 @@
 #!/bin/bash
-# What `make run` shows once berth is built: ONCE=1 ends after the show, else the node stays up until Ctrl-C.
+# What `make run` shows once berth is built: this host's provider tree, an upgrade with running guests, then a node that stays
+# up until Ctrl-C (ONCE=1: ends after the show). Keeps its state in the build folder, nothing outside it.
 #
-# Usage:  run.sh          (BERTH_PROGRAM: default target/debug/berth)
+# Usage:  run.sh          (BERTH_PROGRAM: default target/debug/berth; BERTH__... configures berth as always)
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-berth=${BERTH_PROGRAM:-${CARGO_TARGET_DIR:-target}/debug/berth}
-if ! "$berth" demo --help >/dev/null 2>&1; then
-    echo "run: $berth has no demonstration to show" >&2
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+berth=${BERTH_PROGRAM:-$target/debug/berth}
+home=$target/run
+libvirtd=
+
+fail() {
+    printf 'run: %s\n' "$*" >&2
     exit 1
-fi
+}
+
+answers() {
+    virsh --quiet --connect "$1" version >/dev/null 2>&1
+}
+
+# The process that was started here, and no other.
+finish() {
+    [ -z "$libvirtd" ] || kill "$libvirtd" 2>/dev/null || true
+}
+
+# A host in service has its own libvirtd; where none runs (no systemd in a container), one is started by hand.
+connect() {
+    if answers qemu:///system; then
+        echo "run: libvirtd answers on qemu:///system"
+        return
+    fi
+    local socket=$home/libvirtd/sock/libvirt-sock
+    local uri="qemu+unix:///system?socket=$socket"
+    echo "run: no libvirtd runs here; starting one under ${home#"$PWD"/}/libvirtd"
+    mkdir -p "$home"
+    packaging/scripts/libvirtd.sh "$home/libvirtd" "$home/libvirt-cache" >"$home/libvirtd.log" 2>&1 &
+    libvirtd=$!
+    local _
+    for _ in $(seq 300); do
+        if answers "$uri"; then
+            export BERTH__LIBVIRT__CONNECTION_URI=$uri
+            return
+        fi
+        kill -0 "$libvirtd" 2>/dev/null || fail "libvirtd ended at once; its last words: $(tail -n 3 "$home/libvirtd.log")"
+        sleep 0.1
+    done
+    fail "libvirtd did not answer within 30 seconds; see $home/libvirtd.log"
+}
+
+[ -x "$berth" ] || fail "$berth is missing; make run builds it first"
+trap finish EXIT
+[ -n "${BERTH__LIBVIRT__CONNECTION_URI:-}" ] || connect
+export BERTH__STATE_PATH=${BERTH__STATE_PATH:-$home/state}
+export BERTH__AGENT__ADMIN_SOCKET=${BERTH__AGENT__ADMIN_SOCKET:-$home/agent.sock}
+# Guests' disks would stand here: its file system's size is the host's DISK_GB.
+export BERTH__INSTANCES_PATH=${BERTH__INSTANCES_PATH:-$home/instances}
+mkdir -p "$BERTH__STATE_PATH" "$BERTH__INSTANCES_PATH"
 if [ -n "${ONCE:-}" ]; then
-    exec "$berth" demo --once
+    "$berth" demo --once
+else
+    "$berth" demo
 fi
-exec "$berth" demo

@@ -6,7 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Crossing, Fault, Moment, Outcome, Point, Release, Repetition};
+use berth_model::audit::{Step, StepEffect, StepSeam};
+
+use crate::{Crossing, Effect, Fault, Moment, Outcome, Point, Release, Repetition, Seam};
 
 /// What happened at one side of a crossing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,6 +95,12 @@ impl Trace {
             .filter(|line| line.event.moment() == Moment::Before)
     }
 
+    /// The crossings in the audit's words.
+    #[must_use]
+    pub fn steps(&self) -> Vec<Step> {
+        self.crossings().map(step).collect()
+    }
+
     /// A number that two equal traces share (and two different ones hardly ever), to compare runs by one line of text. The same
     /// in each run of the same build; another build may give another.
     #[must_use]
@@ -154,6 +162,24 @@ impl fmt::Display for Trace {
     }
 }
 
+fn step(line: &TraceLine) -> Step {
+    Step {
+        at: line.at,
+        journey: line.journey.to_string(),
+        seam: match line.crossing.seam {
+            Seam::Http => StepSeam::Http,
+            Seam::Driver => StepSeam::Driver,
+            Seam::Sysfs => StepSeam::Sysfs,
+            Seam::Store => StepSeam::Store,
+        },
+        effect: match line.crossing.effect {
+            Effect::Read => StepEffect::Read,
+            Effect::Write => StepEffect::Write,
+        },
+        operation: line.crossing.operation.to_string(),
+    }
+}
+
 /// Length of a UUID in its usual form.
 const UUID_LEN: usize = 36;
 
@@ -211,7 +237,15 @@ mod tests {
             "   1 1.500s [tick] before http PUT /x gpu-01\n   \
              1 1.500s [tick] after http PUT /x gpu-01: failed 409 !! answer_lost\n"
         );
-        assert_eq!(trace.crossings().count(), 1);
+        let [step] = &trace.steps()[..] else { panic!() };
+        assert_eq!(
+            (step.seam, step.effect),
+            (StepSeam::Http, StepEffect::Write)
+        );
+        assert_eq!(
+            (step.operation.as_str(), step.at.as_millis()),
+            ("PUT /x", 1500)
+        );
     }
 
     #[test]

@@ -1,0 +1,497 @@
+//! One planted bug and more for each invariant. Each is caught, and by its own invariant alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use berth_model::audit::*;
+use berth_model::{AggregateUuid, Generation, Provider, ProviderUuid, ResourceClass, Trait};
+
+use super::healthy::*;
+
+/// Plants a bug in a good run; the invariants that catch it.
+fn caught(plant: impl FnOnce(&mut Worlds)) -> BTreeSet<InvariantId> {
+    let mut worlds = worlds();
+    plant(&mut worlds);
+    let at_rest = audit_at_rest(&worlds);
+    let always = audit(&worlds);
+    assert!(always.iter().all(|violation| at_rest.contains(violation)));
+    for violation in &at_rest {
+        let is_always = always.contains(violation);
+        assert_eq!(is_always, !violation.invariant.is_at_rest(), "{violation}");
+        assert!(
+            violation
+                .to_string()
+                .starts_with(&violation.invariant.to_string())
+        );
+    }
+    at_rest
+        .into_iter()
+        .map(|violation| violation.invariant)
+        .collect()
+}
+
+type Plant = fn(&mut Worlds);
+
+/// The planted bugs of one invariant. A new invariant does not compile without one.
+fn canaries(invariant: InvariantId) -> Vec<Plant> {
+    match invariant {
+        InvariantId::S1 => vec![too_many_claims, usage_without_inventory],
+        InvariantId::S2 => vec![
+            |worlds| reshaped(worlds, lose_a_unit),
+            |worlds| reshaped(worlds, double_a_unit),
+            |worlds| reshaped(worlds, drop_the_shared_disk),
+            |worlds| reshaped(worlds, change_another_host),
+            |worlds| reshaped(worlds, change_the_project),
+            |worlds| reshaped(worlds, lose_the_consumer),
+        ],
+        InvariantId::S3 => vec![two_guests_of_one_device, a_device_that_another_guest_opened],
+        InvariantId::S8 => vec![
+            lost_allocation,
+            lost_inventory,
+            lost_provider,
+            lost_traits,
+            lost_aggregates,
+            removed_provider_that_came_back,
+        ],
+        InvariantId::S9 => vec![uncalled_provider, uncalled_inventory, uncalled_allocation],
+        InvariantId::S10 => vec![two_winners, fallen_generation, fallen_row],
+        InvariantId::S11 => vec![
+            ring,
+            wrong_root,
+            doubled_name,
+            half_made_child,
+            refused_but_changed,
+        ],
+        InvariantId::S12 => vec![too_many_requests, no_pause, too_long_a_pause],
+        InvariantId::S13 => vec![
+            unknown_exit_code,
+            a_bugs_exit_code,
+            crash,
+            panic_in_a_log,
+            secret,
+        ],
+        InvariantId::S14 => vec![two_owners],
+        InvariantId::L1 => vec![open_journey, no_reason, open_intent],
+        InvariantId::L2 => vec![unreported_orphan, guest_without_allocation],
+        InvariantId::L5 => vec![
+            missing_trait,
+            other_inventory,
+            other_aggregate,
+            left_over_child,
+            hold_that_is_too_big,
+            provider_not_there,
+        ],
+        InvariantId::L7 => vec![noisy_write, too_many_reads, too_few_ticks],
+    }
+}
+
+/// Each canary of the invariant is caught by it and by no other.
+fn has_teeth(invariant: InvariantId) {
+    for (n, plant) in (1..).zip(canaries(invariant)) {
+        let found = caught(plant);
+        assert_eq!(
+            found,
+            BTreeSet::from([invariant]),
+            "canary {n} of {invariant}"
+        );
+    }
+}
+
+macro_rules! canaries_are_caught {
+    ($($test:ident: $invariant:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $test() {
+                has_teeth(InvariantId::$invariant);
+            }
+        )+
+
+        /// The invariants that have a test above.
+        const TESTED: &[InvariantId] = &[$(InvariantId::$invariant),+];
+    };
+}
+
+canaries_are_caught! {
+    claims_beyond_capacity_are_caught: S1,
+    reshapes_that_lose_double_or_touch_others_are_caught: S2,
+    devices_of_two_guests_are_caught: S3,
+    acknowledged_writes_that_are_gone_are_caught: S8,
+    rows_that_nobody_asked_for_are_caught: S9,
+    generations_that_fall_or_are_won_twice_are_caught: S10,
+    trees_that_are_none_and_half_made_children_are_caught: S11,
+    loops_without_bound_or_pause_are_caught: S12,
+    panics_unknown_exits_and_secrets_are_caught: S13,
+    two_agents_of_one_host_are_caught: S14,
+    journeys_without_an_end_are_caught: L1,
+    allocations_and_guests_without_each_other_are_caught: L2,
+    trees_that_the_driver_does_not_desire_are_caught: L5,
+    nodes_that_do_not_settle_are_caught: L7,
+}
+
+#[test]
+fn every_invariant_has_a_canary_a_name_and_a_promise() {
+    let mut names = BTreeSet::new();
+    for invariant in InvariantId::ALL {
+        assert!(
+            !canaries(invariant).is_empty() && TESTED.contains(&invariant),
+            "{invariant}"
+        );
+        assert!(!invariant.promise().is_empty());
+        names.insert(invariant.to_string());
+    }
+    assert_eq!(names.len(), InvariantId::ALL.len());
+}
+
+#[test]
+fn a_violation_never_shows_the_secret_it_found() {
+    let mut worlds = worlds();
+    secret(&mut worlds);
+    let shown: Vec<_> = audit(&worlds).iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["S13: log holds planted secret 1"]);
+}
+
+// S1
+
+/// As if somebody had claimed past the capacity: the claim is in the history too.
+fn too_many_claims(worlds: &mut Worlds) {
+    let row = consumer([(other_host(), ResourceClass::VCPU, 17)]);
+    let claim = Fact::Allocations(stranger(), row.allocated.clone());
+    worlds.placement.consumers.insert(stranger(), row);
+    worlds.histories.requests.push(by_a_scheduler(vec![claim]));
+}
+
+fn usage_without_inventory(worlds: &mut Worlds) {
+    let row = consumer([(other_host(), ResourceClass::PCPU, 1)]);
+    let claim = Fact::Allocations(stranger(), row.allocated.clone());
+    worlds.placement.consumers.insert(stranger(), row);
+    worlds.histories.requests.push(by_a_scheduler(vec![claim]));
+}
+
+fn by_a_scheduler(facts: Vec<Fact>) -> Request {
+    Request {
+        sender: "scheduler".into(),
+        node: None,
+        ..request(facts, &[])
+    }
+}
+
+// S2: the reshape's own record, while the world is as it should be.
+
+fn reshaped(worlds: &mut Worlds, change: fn(&mut PlacementWorld)) {
+    change(&mut worlds.histories.reshapes[0].after);
+}
+
+fn lose_a_unit(after: &mut PlacementWorld) {
+    let row = after.consumers.get_mut(&guest()).unwrap();
+    row.allocated.insert((gpu(), ResourceClass::VGPU), 1);
+}
+
+fn double_a_unit(after: &mut PlacementWorld) {
+    let row = after.consumers.get_mut(&guest()).unwrap();
+    row.allocated.insert((root(), ResourceClass::VGPU), 2);
+}
+
+fn drop_the_shared_disk(after: &mut PlacementWorld) {
+    let row = after.consumers.get_mut(&guest()).unwrap();
+    row.allocated.remove(&(shared(), ResourceClass::DISK_GB));
+}
+
+fn change_another_host(after: &mut PlacementWorld) {
+    let row = after.providers.get_mut(&other_host()).unwrap();
+    row.inventories.insert(ResourceClass::VCPU, of(1));
+}
+
+fn change_the_project(after: &mut PlacementWorld) {
+    after.consumers.get_mut(&guest()).unwrap().project_id = "another".into();
+}
+
+fn lose_the_consumer(after: &mut PlacementWorld) {
+    after.consumers.remove(&orphan());
+}
+
+// S3
+
+fn two_guests_of_one_device(worlds: &mut Worlds) {
+    let second = Guest {
+        node: "elsewhere".into(),
+        also: BTreeSet::new(),
+        devices: BTreeSet::from(["mdev-1".to_owned()]),
+    };
+    worlds.guests.insert(stranger(), second);
+}
+
+fn a_device_that_another_guest_opened(worlds: &mut Worlds) {
+    worlds.devices[0].owners = BTreeSet::from([stranger()]);
+}
+
+// S8
+
+/// Somebody else's acknowledged write, of which nothing is left.
+fn acknowledged(worlds: &mut Worlds, fact: Fact) {
+    worlds.histories.requests.push(by_a_scheduler(vec![fact]));
+}
+
+fn lost_allocation(worlds: &mut Worlds) {
+    let gone = uuid::Uuid::from_u128(0x77).into();
+    let allocated = consumer([(other_host(), ResourceClass::VCPU, 1)]).allocated;
+    acknowledged(worlds, Fact::Allocations(gone, allocated));
+}
+
+fn lost_inventory(worlds: &mut Worlds) {
+    let all = inventories([(ResourceClass::VCPU, of(32))]);
+    acknowledged(worlds, Fact::Inventories(other_host(), all));
+}
+
+fn lost_provider(worlds: &mut Worlds) {
+    let made = Fact::Provider {
+        uuid: uuid(0x55),
+        name: "gpu-03".into(),
+        parent: None,
+    };
+    acknowledged(worlds, made);
+}
+
+fn lost_traits(worlds: &mut Worlds) {
+    let all = BTreeSet::from([Trait::MISC_SHARES_VIA_AGGREGATE]);
+    acknowledged(worlds, Fact::Traits(shared(), all));
+}
+
+fn lost_aggregates(worlds: &mut Worlds) {
+    let all = BTreeSet::from([AggregateUuid::from(uuid::Uuid::from_u128(3))]);
+    acknowledged(worlds, Fact::Aggregates(shared(), all));
+}
+
+fn removed_provider_that_came_back(worlds: &mut Worlds) {
+    acknowledged(worlds, Fact::NoProvider(shared()));
+}
+
+// S9
+
+fn uncalled_provider(worlds: &mut Worlds) {
+    let row = provider("gpu-03", None, uuid(0x55), 0, BTreeMap::new());
+    worlds.placement.providers.insert(uuid(0x55), row);
+}
+
+fn uncalled_inventory(worlds: &mut Worlds) {
+    let row = worlds.placement.providers.get_mut(&shared()).unwrap();
+    row.inventories.insert(ResourceClass::DISK_GB, of(200));
+}
+
+fn uncalled_allocation(worlds: &mut Worlds) {
+    let row = consumer([(other_host(), ResourceClass::VCPU, 3)]);
+    worlds.placement.consumers.insert(stranger(), row);
+}
+
+// S10
+
+fn two_winners(worlds: &mut Worlds) {
+    let again = worlds.histories.requests[1].clone();
+    worlds.histories.requests.push(again);
+}
+
+fn fallen_generation(worlds: &mut Worlds) {
+    let fallen = (root(), Generation::answered(5));
+    worlds
+        .histories
+        .generations
+        .push((root(), Generation::answered(6)));
+    worlds.histories.generations.push(fallen);
+}
+
+fn fallen_row(worlds: &mut Worlds) {
+    let row = worlds.placement.providers.get_mut(&other_host()).unwrap();
+    row.generation = Generation::answered(6);
+}
+
+// S11
+
+fn ring(worlds: &mut Worlds) {
+    for (uuid, parent) in [(shared(), other_host()), (other_host(), shared())] {
+        worlds.placement.providers.get_mut(&uuid).unwrap().parent = Some(parent);
+    }
+}
+
+fn wrong_root(worlds: &mut Worlds) {
+    worlds.placement.providers.get_mut(&shared()).unwrap().root = other_host();
+}
+
+fn doubled_name(worlds: &mut Worlds) {
+    worlds.placement.providers.get_mut(&shared()).unwrap().name = "gpu-02".into();
+}
+
+fn half_made_child(worlds: &mut Worlds) {
+    let child = provider(
+        "gpu-01_pci_0000_84_00_0",
+        Some(root()),
+        root(),
+        0,
+        BTreeMap::new(),
+    );
+    worlds.histories.refusals[0]
+        .after
+        .providers
+        .insert(gpu(), child);
+}
+
+fn refused_but_changed(worlds: &mut Worlds) {
+    worlds.histories.refusals[0].after = after();
+    worlds.histories.refusals[0].after.providers.remove(&gpu());
+}
+
+// S12
+
+fn too_many_requests(worlds: &mut Worlds) {
+    let burst = (100..106).map(|second| step(second, StepEffect::Read, "GET /x"));
+    worlds.trace.extend(burst);
+}
+
+fn no_pause(worlds: &mut Worlds) {
+    worlds.histories.passes.push(pass(20, 21, PassEnd::Failed));
+    worlds.histories.passes.push(pass(21, 22, PassEnd::Settled));
+}
+
+fn too_long_a_pause(worlds: &mut Worlds) {
+    worlds.histories.passes.push(pass(20, 21, PassEnd::Failed));
+    worlds
+        .histories
+        .passes
+        .push(pass(121, 122, PassEnd::Settled));
+}
+
+// S13
+
+fn unknown_exit_code(worlds: &mut Worlds) {
+    worlds.histories.exits.push(Exit::Code(101));
+}
+
+fn a_bugs_exit_code(worlds: &mut Worlds) {
+    worlds.histories.exits.push(Exit::Code(70));
+}
+
+fn crash(worlds: &mut Worlds) {
+    worlds.histories.exits.push(Exit::Signal(11));
+}
+
+fn panic_in_a_log(worlds: &mut Worlds) {
+    worlds.histories.texts[0].text = "thread 'main' panicked at agent/src/tick.rs:7:9".into();
+}
+
+fn secret(worlds: &mut Worlds) {
+    worlds.histories.texts[0].text = "auth failed with \"correct horse\"".into();
+}
+
+// S14
+
+fn two_owners(worlds: &mut Worlds) {
+    let second = Request {
+        sender: "another token".into(),
+        ..request(Vec::new(), &[])
+    };
+    worlds.histories.requests.push(second);
+}
+
+// L1
+
+fn open_journey(worlds: &mut Worlds) {
+    worlds.histories.journeys[0].end = JourneyEnd::Open;
+}
+
+fn no_reason(worlds: &mut Worlds) {
+    worlds.histories.journeys[0].end = JourneyEnd::Refused(" ".into());
+}
+
+fn open_intent(worlds: &mut Worlds) {
+    worlds.journals[0].open.push("bind 0000:84:00.0".into());
+}
+
+// L2
+
+fn unreported_orphan(worlds: &mut Worlds) {
+    worlds.reported.held.clear();
+}
+
+fn guest_without_allocation(worlds: &mut Worlds) {
+    let bare = Guest {
+        node: NODE.into(),
+        ..Guest::default()
+    };
+    worlds.guests.insert(stranger(), bare);
+}
+
+// L5
+
+fn wanted(worlds: &mut Worlds, uuid: ProviderUuid) -> &mut Provider {
+    worlds.desired.get_mut(NODE).unwrap().get_mut(uuid).unwrap()
+}
+
+fn missing_trait(worlds: &mut Worlds) {
+    wanted(worlds, root()).traits.insert(Trait::OWNER_NOVA);
+}
+
+fn other_inventory(worlds: &mut Worlds) {
+    wanted(worlds, gpu())
+        .inventories
+        .insert(ResourceClass::VGPU, of(16));
+}
+
+fn other_aggregate(worlds: &mut Worlds) {
+    let aggregate = AggregateUuid::from(uuid::Uuid::from_u128(3));
+    wanted(worlds, root()).aggregates.insert(aggregate);
+}
+
+fn left_over_child(worlds: &mut Worlds) {
+    worlds.desired.get_mut(NODE).unwrap().remove(gpu());
+}
+
+/// A hold of two units for the orphan's one, sent and acknowledged so.
+fn hold_that_is_too_big(worlds: &mut Worlds) {
+    let all = inventories([
+        (ResourceClass::VCPU, of(16)),
+        (ResourceClass::VGPU, holding(2)),
+    ]);
+    let row = worlds.placement.providers.get_mut(&root()).unwrap();
+    row.inventories.clone_from(&all);
+    acknowledged(worlds, Fact::Inventories(root(), all));
+}
+
+fn provider_not_there(worlds: &mut Worlds) {
+    let child = Provider::child(uuid(0x66), name("gpu-01_numa0"), root());
+    worlds.desired.get_mut(NODE).unwrap().insert(child).unwrap();
+}
+
+// L7
+
+fn quiet(worlds: &mut Worlds) -> &mut Vec<Vec<Step>> {
+    worlds.quiet_ticks.as_mut().unwrap()
+}
+
+fn noisy_write(worlds: &mut Worlds) {
+    let write = step(
+        130,
+        StepEffect::Write,
+        "PUT /resource_providers/{uuid}/inventories",
+    );
+    quiet(worlds)[1].push(write);
+}
+
+fn too_many_reads(worlds: &mut Worlds) {
+    quiet(worlds)[0].push(step(71, StepEffect::Read, "GET /traits"));
+}
+
+fn too_few_ticks(worlds: &mut Worlds) {
+    quiet(worlds).pop();
+}
+
+#[test]
+fn a_pause_is_measured_per_loop() {
+    let one_more = |name: &str, began| Pass {
+        loop_name: name.into(),
+        began: Duration::from_secs(began),
+        ended: Duration::from_secs(began + 1),
+        end: PassEnd::Failed,
+    };
+    let plant = |worlds: &mut Worlds| {
+        worlds.histories.passes = vec![one_more("a", 0), one_more("b", 1), one_more("a", 2)];
+    };
+    assert_eq!(caught(plant), BTreeSet::new());
+}

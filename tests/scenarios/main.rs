@@ -2,5 +2,4 @@
 
 #![cfg(test)]
 
-mod gpu_host;
 mod reshape;

@@ -1,14 +1,21 @@
 //! A Placement to report to: the built-in one in this process, or any by its URL. The same scenarios run on each.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+mod keystone;
+mod snapshot;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_client::{
-    AdapterOptions, Auth, Exchange, HttpService, PlacementClient, RequestObserver, Secret,
+    AdapterOptions, Auth, Dice, Exchange, HttpService, PlacementClient, RequestObserver, Secret,
     TransportOptions,
 };
 use berth_placement::{Options, prepare, router};
 use berth_store::SqlStore;
+
+use crate::fault::HarnessClock;
+use crate::worlds::{PlacementRows, Rows};
+
+pub use snapshot::Snapshot;
 
 /// A Placement and the requests it was sent.
 #[derive(Clone)]
@@ -16,6 +23,14 @@ pub struct Cloud {
     http: HttpService,
     endpoint: String,
     requests: Arc<Requests>,
+    login: Login,
+    store: Option<SqlStore>,
+}
+
+#[derive(Clone)]
+enum Login {
+    AdminToken,
+    Password(HarnessClock),
 }
 
 /// The requests that were answered, as `METHOD route`.
@@ -25,24 +40,48 @@ pub struct Requests(Mutex<Vec<String>>);
 impl RequestObserver for Requests {
     fn observed(&self, exchange: &Exchange<'_>) {
         let line = format!("{} {}", exchange.method, exchange.route);
-        self.0.lock().unwrap().push(line);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(line);
     }
 }
 
 impl Cloud {
     /// The built-in Placement in this process, on an empty database in memory.
+    ///
+    /// # Panics
+    /// There is no memory for it.
     pub async fn in_process() -> Self {
-        let store = SqlStore::in_memory().await.unwrap();
-        prepare(&store).await.unwrap();
-        let router = router(store, Options::default());
+        let store = SqlStore::in_memory().await.expect("memory for a database");
+        prepare(&store)
+            .await
+            .expect("an empty database takes the schema");
+        Self::over(store)
+    }
+
+    /// The built-in Placement in this process, on a database as it was kept.
+    pub async fn of(snapshot: Snapshot) -> Self {
+        Self::over(snapshot.restore().await)
+    }
+
+    fn over(store: SqlStore) -> Self {
+        let router = router(store.clone(), Options::default());
         let http = HttpService::in_process::<_, axum::body::Body, _>(router, 64 << 20);
-        Self::through(http, "http://placement")
+        Self {
+            store: Some(store),
+            ..Self::through(http, "http://placement")
+        }
     }
 
     /// A Placement at a URL that takes the token `admin`.
+    ///
+    /// # Panics
+    /// Never: there are no files to read.
     #[must_use]
     pub fn at(url: &str) -> Self {
-        let http = HttpService::network(&TransportOptions::default()).unwrap();
+        let http = HttpService::network(&TransportOptions::default())
+            .expect("options without files are good");
         Self::through(http, url)
     }
 
@@ -53,26 +92,77 @@ impl Cloud {
             http,
             endpoint: endpoint.to_owned(),
             requests: Arc::default(),
+            login: Login::AdminToken,
+            store: None,
         }
     }
 
     /// The same Placement behind a decorated way to it.
     #[must_use]
     pub fn decorated(&self, decorate: impl FnOnce(HttpService) -> HttpService) -> Self {
-        Self::through(decorate(self.http.clone()), &self.endpoint)
+        Self {
+            http: decorate(self.http.clone()),
+            requests: Arc::default(),
+            ..self.clone()
+        }
     }
 
-    /// Typed calls of it.
+    /// The same Placement behind a small Keystone whose tokens last an hour of this clock.
+    #[must_use]
+    pub fn behind_keystone(&self, clock: &HarnessClock) -> Self {
+        Self {
+            login: Login::Password(clock.clone()),
+            ..self.decorated(|http| keystone::guard(http, clock))
+        }
+    }
+
+    /// Typed calls of it, with a session of their own.
+    ///
+    /// # Panics
+    /// Never: the options are whole.
     #[must_use]
     pub fn placement(&self) -> PlacementClient {
-        let auth = Auth::admin_token(&self.endpoint, &Secret::from("admin".to_owned())).unwrap();
-        PlacementClient::new(self.http.clone(), auth, &AdapterOptions::default())
-            .with_observer(self.requests.clone())
+        let options = AdapterOptions {
+            dice: Arc::new(Dice::seeded(1)),
+            ..AdapterOptions::default()
+        };
+        let auth = match &self.login {
+            Login::AdminToken => {
+                Auth::admin_token(&self.endpoint, &Secret::from("admin".to_owned()))
+            }
+            Login::Password(clock) => {
+                let login = keystone::login(&self.endpoint);
+                Auth::from_options(&login, &self.http, clock.wall(), &options)
+            }
+        };
+        let auth = auth.expect("the options are whole");
+        PlacementClient::new(self.http.clone(), auth, &options).with_observer(self.requests.clone())
     }
 
     /// The requests since the last call of this.
     #[must_use]
     pub fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut *self.requests.0.lock().unwrap())
+        std::mem::take(
+            &mut *self
+                .requests
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    /// The database, of the built-in one.
+    #[must_use]
+    pub fn store(&self) -> Option<&SqlStore> {
+        self.store.as_ref()
+    }
+
+    /// What it holds, read beneath it; only of the built-in one.
+    ///
+    /// # Panics
+    /// It is not the built-in one.
+    pub async fn rows(&self) -> PlacementRows {
+        let store = self.store.as_ref().expect("a built-in Placement");
+        Rows::BuiltIn(store).all().await
     }
 }

@@ -5,11 +5,16 @@
 //! ends with the value that stands for it (or, at the latest, with the test process).
 
 pub mod berth;
+pub mod claims;
 pub mod cloud;
 pub mod exchange;
+pub mod fault;
 pub mod fault_proxy;
+pub mod host;
 pub mod node;
 pub mod peer;
 pub mod process;
 pub mod scratch;
+pub mod unit;
 pub mod workspace;
+pub mod worlds;

@@ -1,13 +1,15 @@
 //! One node of a cloud: a driver, its state files and its tracker, driven pass by pass by a scenario.
 
-use std::sync::{Arc, Mutex};
+mod memory_files;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_agent::complete::Service;
 use berth_agent::node_identity::{self, IdentityError, Known, UuidSource};
 use berth_agent::options::TrackerOptions;
 use berth_agent::propose::ResourceTracker;
-use berth_agent::report_client::ReportClient;
-use berth_agent::startup::{self, Started, StartupError};
+use berth_agent::report_client::{ReportClient, ReportError};
+use berth_agent::startup::{self, Preview, ReviewedPlan, Started, StartupError};
 use berth_agent::tick::{self, TickError, Ticked};
 use berth_model::{NodeName, ProviderUuid};
 use berth_store::state_dir::{StateDir, StateFiles};
@@ -16,21 +18,36 @@ use futures_util::stream;
 use tokio::time::Instant;
 
 use crate::cloud::Cloud;
+use crate::host::Host;
+
+pub use memory_files::MemoryFiles;
+
+/// The state file with a node's UUID.
+pub const COMPUTE_ID: &str = "compute_id";
 
 /// A driver that shows whatever view a scenario gives it.
 #[derive(Debug)]
 pub struct Shown(Mutex<HostView>);
 
 impl Shown {
+    /// A driver that shows this.
+    #[must_use]
+    pub fn new(view: HostView) -> Self {
+        Self(Mutex::new(view))
+    }
+
     /// Shows this from now on.
-    pub fn show(&self, view: HostView) {
-        *self.0.lock().unwrap() = view;
+    pub fn show(&self, host: &Host) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = host.view();
     }
 
     /// What is shown.
     #[must_use]
     pub fn view(&self) -> HostView {
-        self.0.lock().unwrap().clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -59,7 +76,7 @@ pub enum NodeError {
     Startup(#[from] StartupError),
     /// Its rename did not.
     #[error(transparent)]
-    Rename(#[from] berth_agent::report_client::ReportError),
+    Rename(#[from] ReportError),
 }
 
 /// A node with one driver, across any number of process lives.
@@ -70,8 +87,10 @@ pub struct Node {
     pub name: NodeName,
     /// The options of its next life.
     pub options: TrackerOptions,
+    /// Whether an operator has it in service.
+    pub service: Service,
     files: Arc<dyn StateFiles>,
-    _folder: tempfile::TempDir,
+    folder: Option<tempfile::TempDir>,
 }
 
 /// One life of a node's process, after its startup.
@@ -83,29 +102,72 @@ pub struct Life {
 }
 
 impl Node {
-    /// A node that was never started.
+    /// A node that was never started, with state files on the disk.
+    ///
+    /// # Panics
+    /// There is no room on the disk.
     #[must_use]
-    pub fn new(name: &str, view: HostView) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+    pub fn new(host: &Host) -> Self {
+        let folder = tempfile::tempdir().expect("room for a directory");
+        let files = StateDir::open(folder.path()).expect("a directory that is there");
         Self {
-            driver: Arc::new(Shown(Mutex::new(view))),
-            name: NodeName::new(name).unwrap(),
+            folder: Some(folder),
+            ..Self::with_files(host, Arc::new(files))
+        }
+    }
+
+    /// A node with these state files.
+    #[must_use]
+    pub fn with_files(host: &Host, files: Arc<dyn StateFiles>) -> Self {
+        Self {
+            driver: Arc::new(Shown::new(host.view())),
+            name: host.name().clone(),
             options: TrackerOptions::default(),
-            files: Arc::new(StateDir::open(folder.path()).unwrap()),
-            _folder: folder,
+            service: Service::Enabled,
+            files,
+            folder: None,
         }
     }
 
     /// Its state files.
     #[must_use]
-    pub fn files(&self) -> &dyn StateFiles {
-        self.files.as_ref()
+    pub fn files(&self) -> &Arc<dyn StateFiles> {
+        &self.files
+    }
+
+    /// The folder of its state files, where they are on the disk.
+    #[must_use]
+    pub fn folder(&self) -> Option<&std::path::Path> {
+        self.folder.as_ref().map(tempfile::TempDir::path)
     }
 
     /// Its root provider's UUID, once it has one.
+    ///
+    /// # Panics
+    /// It has none yet.
     pub async fn root(&self) -> ProviderUuid {
-        let content = self.files.read("compute_id").await.unwrap().unwrap();
-        String::from_utf8(content).unwrap().trim().parse().unwrap()
+        root_in(self.files.as_ref())
+            .await
+            .expect("a node that was started")
+    }
+
+    /// Who it is, and its tracker: what a start does before its first pass.
+    ///
+    /// # Errors
+    /// As the agent's.
+    pub async fn identified(
+        &self,
+        cloud: &Cloud,
+    ) -> Result<(ResourceTracker<Shown>, Known), IdentityError> {
+        let placement = cloud.placement();
+        let source = UuidSource::File(COMPUTE_ID.to_owned());
+        let (files, rename) = (self.files.as_ref(), self.options.rename);
+        let identity =
+            node_identity::identify(&self.name, &source, files, &placement, rename).await?;
+        let report = ReportClient::new(placement, self.name.clone(), identity.root, &self.options);
+        let (driver, options) = (Arc::clone(&self.driver), self.options.clone());
+        let tracker = ResourceTracker::new(driver, self.name.clone(), report, options);
+        Ok((tracker, identity.known))
     }
 
     /// Starts its process: who am I, rename if accepted, startup.
@@ -113,24 +175,25 @@ impl Node {
     /// # Errors
     /// As the agent's.
     pub async fn start(&self, cloud: &Cloud) -> Result<Life, NodeError> {
-        let placement = cloud.placement();
-        let source = UuidSource::File("compute_id".to_owned());
-        let rename = self.options.rename;
-        let files = self.files.as_ref();
-        let identity =
-            node_identity::identify(&self.name, &source, files, &placement, rename).await?;
-        let report = ReportClient::new(placement, self.name.clone(), identity.root, &self.options);
-        let (driver, options) = (Arc::clone(&self.driver), self.options.clone());
-        let mut tracker = ResourceTracker::new(driver, self.name.clone(), report, options);
-        if let Known::Renamed { from } = &identity.known {
+        let (mut tracker, known) = self.identified(cloud).await?;
+        if let Known::Renamed { from } = &known {
             berth_agent::rename::reconcile(&mut tracker, from, Instant::now()).await?;
         }
         let view = self.driver.view();
         let now = Instant::now();
         let started =
-            startup::reconcile(&mut tracker, &view, Service::Enabled, now, None, &|_, _| {})
-                .await?;
+            startup::reconcile(&mut tracker, &view, self.service, now, None, &|_, _| {}).await?;
         Ok(Life { tracker, started })
+    }
+
+    /// What a start would do.
+    ///
+    /// # Errors
+    /// As the agent's.
+    pub async fn preview(&self, cloud: &Cloud) -> Result<(Preview, ReviewedPlan), NodeError> {
+        let (mut tracker, _) = self.identified(cloud).await?;
+        let (view, now) = (self.driver.view(), Instant::now());
+        Ok(startup::preview(&mut tracker, &view, self.service, now, &|_, _| {}).await?)
     }
 }
 
@@ -141,6 +204,12 @@ impl Life {
     /// As the agent's.
     pub async fn tick(&mut self, node: &Node) -> Result<Ticked, TickError> {
         let view = node.driver.view();
-        tick::reconcile(&mut self.tracker, &view, Service::Enabled, Instant::now()).await
+        tick::reconcile(&mut self.tracker, &view, node.service, Instant::now()).await
     }
+}
+
+/// The UUID that these state files keep.
+pub async fn root_in(files: &dyn StateFiles) -> Option<ProviderUuid> {
+    let content = files.read(COMPUTE_ID).await.ok().flatten()?;
+    String::from_utf8(content).ok()?.trim().parse().ok()
 }

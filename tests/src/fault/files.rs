@@ -1,0 +1,191 @@
+//! The store seam: a node's state files.
+
+use std::io;
+use std::sync::Arc;
+
+use berth_seam::{Crossing, Fault, Outcome, Seam};
+use berth_store::state_dir::{Answer, StateFileError, StateFiles};
+
+use super::Stage;
+use super::stage::{Act, Owed};
+
+/// State files whose reads and writes cross a stage's gate.
+pub struct GatedFiles {
+    inner: Arc<dyn StateFiles>,
+    stage: Stage,
+}
+
+impl GatedFiles {
+    /// The files behind the stage's gate.
+    #[must_use]
+    pub fn around(inner: Arc<dyn StateFiles>, stage: &Stage) -> Self {
+        Self {
+            inner,
+            stage: stage.clone(),
+        }
+    }
+
+    async fn change(
+        &self,
+        operation: &'static str,
+        name: &str,
+        change: Change,
+    ) -> Result<(), StateFileError> {
+        let crossing = Crossing::write(Seam::Store, operation, name);
+        let act = Writing {
+            files: Arc::clone(&self.inner),
+            name: name.to_owned(),
+            change,
+        };
+        self.stage.cross(&crossing, &act).await
+    }
+}
+
+impl StateFiles for GatedFiles {
+    fn path(&self, name: &str) -> String {
+        self.inner.path(name)
+    }
+
+    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        Box::pin(async move {
+            let crossing = Crossing::read(Seam::Store, "read", name);
+            let act = Reading {
+                files: self.inner.as_ref(),
+                name,
+            };
+            self.stage.cross(&crossing, &act).await
+        })
+    }
+
+    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+        Box::pin(self.change("write", name, Change::Write(content.to_vec())))
+    }
+
+    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+        Box::pin(self.change("create", name, Change::Create(content.to_vec())))
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+        Box::pin(self.change("remove", name, Change::Remove))
+    }
+}
+
+struct Reading<'a> {
+    files: &'a dyn StateFiles,
+    name: &'a str,
+}
+
+impl Act for Reading<'_> {
+    type Value = Result<Option<Vec<u8>>, StateFileError>;
+
+    async fn perform(&self) -> Self::Value {
+        self.files.read(self.name).await
+    }
+
+    fn outcome(&self, read: &Self::Value) -> Outcome {
+        match read {
+            Ok(None) => Outcome::Done("no file".to_owned()),
+            Ok(Some(content)) => Outcome::Done(format!("{} bytes", content.len())),
+            Err(error) => Outcome::Failed(kind(error).to_owned()),
+        }
+    }
+
+    fn instead(&self, fault: Fault) -> Self::Value {
+        Err(failed(self.files, self.name, fault))
+    }
+
+    fn spoilt(&self, read: Self::Value, fault: Fault) -> Self::Value {
+        let content = read?;
+        Ok(content.map(|mut content| match fault {
+            Fault::Truncated => {
+                content.truncate(content.len() / 2);
+                content
+            }
+            _ => b"\0\xff no state file".to_vec(),
+        }))
+    }
+
+    fn later(&self) -> Owed {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[derive(Clone)]
+enum Change {
+    Write(Vec<u8>),
+    Create(Vec<u8>),
+    Remove,
+}
+
+struct Writing {
+    files: Arc<dyn StateFiles>,
+    name: String,
+    change: Change,
+}
+
+impl Act for Writing {
+    type Value = Result<(), StateFileError>;
+
+    async fn perform(&self) -> Self::Value {
+        match &self.change {
+            Change::Write(content) => self.files.write(&self.name, content).await,
+            Change::Create(content) => self.files.create(&self.name, content).await,
+            Change::Remove => self.files.remove(&self.name).await,
+        }
+    }
+
+    fn outcome(&self, written: &Self::Value) -> Outcome {
+        match written {
+            Ok(()) => Outcome::Done("written".to_owned()),
+            Err(error) => Outcome::Failed(kind(error).to_owned()),
+        }
+    }
+
+    fn instead(&self, fault: Fault) -> Self::Value {
+        Err(failed(self.files.as_ref(), &self.name, fault))
+    }
+
+    /// An atomic write that fails has left the old content, or the new one without a word of it: here the new one.
+    fn spoilt(&self, _: Self::Value, fault: Fault) -> Self::Value {
+        Err(failed(self.files.as_ref(), &self.name, fault))
+    }
+
+    fn later(&self) -> Owed {
+        let (files, name, change) = (
+            Arc::clone(&self.files),
+            self.name.clone(),
+            self.change.clone(),
+        );
+        let writing = Writing {
+            files,
+            name,
+            change,
+        };
+        // Nobody waits for the result any more.
+        Box::pin(async move { drop(writing.perform().await) })
+    }
+}
+
+fn failed(files: &dyn StateFiles, name: &str, fault: Fault) -> StateFileError {
+    let path = files.path(name);
+    match fault {
+        Fault::DiskFull => StateFileError::DiskFull {
+            path,
+            source: io::Error::from(io::ErrorKind::StorageFull),
+        },
+        _ => StateFileError::Io {
+            path,
+            source: io::Error::other("input/output error"),
+        },
+    }
+}
+
+fn kind(error: &StateFileError) -> &'static str {
+    match error {
+        StateFileError::DiskFull { .. } => "disk full",
+        StateFileError::Permission { .. } => "no permission",
+        StateFileError::Exists { .. } => "exists",
+        StateFileError::TooLarge { .. } => "too large",
+        StateFileError::Io { .. } => "input/output error",
+    }
+}

@@ -1,0 +1,162 @@
+//! What a node's decorators share, and the one way across a seam.
+
+use std::collections::BTreeMap;
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use berth_seam::{Crossing, Fault, Gate, Outcome, Release, Seam};
+use tokio::sync::Notify;
+
+use super::HarnessClock;
+use super::route::Names;
+
+const HOUR: i64 = 3600;
+
+/// What the decorators of one node share.
+#[derive(Clone)]
+pub struct Stage(Arc<Shared>);
+
+struct Shared {
+    gate: Arc<dyn Gate>,
+    clock: HarnessClock,
+    names: Names,
+    kills: AtomicUsize,
+    killed: Notify,
+    owed: Mutex<BTreeMap<Seam, Vec<Owed>>>,
+}
+
+/// An effect whose caller gave up waiting for it.
+pub(super) type Owed = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One effect at a seam, as its decorator can act it out.
+pub(super) trait Act: Sync {
+    type Value: Send;
+
+    /// Does it.
+    fn perform(&self) -> impl Future<Output = Self::Value> + Send;
+
+    /// Sums its result up in stable words.
+    fn outcome(&self, value: &Self::Value) -> Outcome;
+
+    /// What the caller gets where the fault keeps the effect from happening.
+    fn instead(&self, fault: Fault) -> Self::Value;
+
+    /// What the caller gets of the result.
+    fn spoilt(&self, value: Self::Value, fault: Fault) -> Self::Value;
+
+    /// The effect on its own, to be done when nobody waits any more.
+    fn later(&self) -> Owed;
+}
+
+impl Stage {
+    /// A stage whose crossings ask this gate. Inside a runtime.
+    #[must_use]
+    pub fn new(gate: Arc<dyn Gate>) -> Self {
+        Self::with_clock(gate, HarnessClock::begin())
+    }
+
+    /// The same with a clock that the gate's trace uses as well.
+    #[must_use]
+    pub fn with_clock(gate: Arc<dyn Gate>, clock: HarnessClock) -> Self {
+        Self(Arc::new(Shared {
+            gate,
+            clock,
+            names: Names::default(),
+            kills: AtomicUsize::new(0),
+            killed: Notify::new(),
+            owed: Mutex::default(),
+        }))
+    }
+
+    /// The wall clock.
+    #[must_use]
+    pub fn clock(&self) -> &HarnessClock {
+        &self.0.clock
+    }
+
+    /// How often a fault killed the process.
+    #[must_use]
+    pub fn kills(&self) -> usize {
+        self.0.kills.load(Ordering::SeqCst)
+    }
+
+    /// Comes back when a fault kills the process; drop its future then.
+    pub async fn killed(&self) {
+        self.0.killed.notified().await;
+    }
+
+    /// Does what callers gave up waiting for.
+    pub async fn settle_debts(&self) {
+        for seam in Seam::ALL {
+            self.pay(seam).await;
+        }
+    }
+
+    pub(super) fn names(&self) -> &Names {
+        &self.0.names
+    }
+
+    /// Takes an effect across its seam.
+    pub(super) async fn cross<A: Act>(&self, crossing: &Crossing, act: &A) -> A::Value {
+        self.pay(crossing.seam).await;
+        if let Release::Fault(fault) = self.0.gate.before(crossing).await {
+            match fault {
+                Fault::Kill | Fault::PowerCut => self.die().await,
+                Fault::Hang => pending().await,
+                Fault::ClockForward => self.0.clock.jump(HOUR),
+                Fault::ClockBackward => self.0.clock.jump(-HOUR),
+                Fault::Twice => drop(busy(act.perform()).await),
+                Fault::Late => {
+                    let mut owed = self.0.owed.lock().unwrap_or_else(PoisonError::into_inner);
+                    owed.entry(crossing.seam).or_default().push(act.later());
+                    return act.instead(fault);
+                }
+                other => return act.instead(other),
+            }
+        }
+        let value = busy(act.perform()).await;
+        match self.0.gate.after(crossing, &act.outcome(&value)).await {
+            Release::Proceed => value,
+            Release::Fault(Fault::Kill | Fault::PowerCut) => self.die().await,
+            Release::Fault(Fault::Hang) => pending().await,
+            Release::Fault(fault) => act.spoilt(value, fault),
+        }
+    }
+
+    async fn pay(&self, seam: Seam) {
+        let owed = {
+            let mut owed = self.0.owed.lock().unwrap_or_else(PoisonError::into_inner);
+            owed.remove(&seam)
+        };
+        for effect in owed.into_iter().flatten() {
+            busy(effect).await;
+        }
+    }
+
+    /// Never comes back: whoever runs the node drops it.
+    async fn die<T>(&self) -> T {
+        self.0.kills.fetch_add(1, Ordering::SeqCst);
+        self.0.killed.notify_one();
+        pending().await
+    }
+}
+
+impl std::fmt::Debug for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stage")
+            .field("kills", &self.kills())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps the paused clock still while the effect is under way: the runtime moves its clock by itself when it has nothing
+/// to do, but not while a blocking task runs. An answer from another thread is otherwise taken for one that never comes.
+pub(crate) async fn busy<T>(effect: impl Future<Output = T>) -> T {
+    let (done, ends) = mpsc::channel::<()>();
+    let _still = tokio::task::spawn_blocking(move || ends.recv());
+    let value = effect.await;
+    drop(done);
+    value
+}

@@ -1,0 +1,337 @@
+//! What systemd and the service's loop make of a node: processes that start, pass after pass, end with an exit code, and
+//! are started again or not. The passes are the agent's own; the pauses are its backoff's, in virtual time.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_agent::backoff::Backoff;
+use berth_agent::complete::Service;
+use berth_agent::node_identity::{self, IdentityError, Known, UuidSource};
+use berth_agent::options::TrackerOptions;
+use berth_agent::propose::{ProposeError, ResourceTracker};
+use berth_agent::rename;
+use berth_agent::report_client::{Cause, ReportClient, ReportError};
+use berth_agent::startup::{self, StartupError};
+use berth_agent::tick::{self, TickError};
+use berth_client::PlacementError;
+use berth_model::{Disposition, Held, NodeName};
+use berth_store::state_dir::StateFiles;
+use berth_virt::{ObserveError, VirtDriver};
+use tokio::time::{Instant, sleep};
+
+use crate::cloud::Cloud;
+use crate::node::COMPUTE_ID;
+
+/// How long a process may be silent before its watchdog kills it.
+const WATCHDOG: Duration = Duration::from_mins(15);
+/// `RestartSec`.
+const RESTART: Duration = Duration::from_secs(1);
+/// `update_resources_interval`.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// Ticks without a change after which a node is settled.
+const QUIET: u32 = 2;
+
+/// How a process ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Exit {
+    /// 70.
+    Bug,
+    /// 74.
+    Disk,
+    /// 75.
+    ReshapeNeeded,
+    /// 76.
+    ReshapeFailed,
+    /// 78.
+    Configuration,
+}
+
+impl Exit {
+    /// The number.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Exit::Bug => 70,
+            Exit::Disk => 74,
+            Exit::ReshapeNeeded => 75,
+            Exit::ReshapeFailed => 76,
+            Exit::Configuration => 78,
+        }
+    }
+
+    /// Whether the unit starts it again by itself (`RestartPreventExitStatus=64 76 78`).
+    #[must_use]
+    pub const fn restarts(self) -> bool {
+        !matches!(self, Exit::ReshapeFailed | Exit::Configuration)
+    }
+}
+
+/// How a unit came to rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rest {
+    /// It runs and has nothing to do.
+    Settled {
+        /// Units held without a home.
+        held: Vec<Held>,
+    },
+    /// Its process ended, and systemd does not start it again.
+    Stopped {
+        /// With which code.
+        exit: Exit,
+        /// And for which reason.
+        reason: String,
+    },
+}
+
+/// What happened until a unit came to rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct History {
+    /// Each end of a process, in order: its code and reason, or what killed it.
+    pub ends: Vec<String>,
+    /// The passes that failed, in order: when, and the reason.
+    pub failures: Vec<(Duration, String)>,
+}
+
+/// A node's unit.
+pub struct Unit<D> {
+    /// The driver, decorated or not.
+    pub driver: Arc<D>,
+    /// The node's name.
+    pub name: NodeName,
+    /// Its options.
+    pub options: TrackerOptions,
+    /// Its state files, decorated or not.
+    pub files: Arc<dyn StateFiles>,
+    /// The way to Placement, decorated or not.
+    pub cloud: Cloud,
+}
+
+/// One process.
+struct Process<'a, D> {
+    unit: &'a Unit<D>,
+    backoff: Backoff,
+    known: Option<(ResourceTracker<D>, Known)>,
+    began: Instant,
+}
+
+impl<D: VirtDriver> Unit<D> {
+    /// Runs the unit until it is at rest. `killed` comes back when something kills the process; `ready` is called each
+    /// time a process has reported its node for the first time; `history` is written as things happen, so that it can be
+    /// read though this future is dropped.
+    pub async fn run<K: Future<Output = ()>>(
+        &self,
+        killed: impl Fn() -> K,
+        ready: &(dyn Fn() + Sync),
+        history: &std::sync::Mutex<History>,
+    ) -> Rest {
+        let began = Instant::now();
+        let note = |text: String| {
+            let mut history = history
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            history.ends.push(text);
+        };
+        loop {
+            let mut process = Process {
+                unit: self,
+                backoff: Backoff::seeded(1),
+                known: None,
+                began,
+            };
+            let ended = tokio::select! {
+                biased;
+                () = killed() => None,
+                ended = process.live(ready, history) => Some(ended),
+            };
+            match ended {
+                None => note("killed".to_owned()),
+                Some(Err(Ended::Watchdog)) => note("killed by its watchdog".to_owned()),
+                Some(Ok(held)) => return Rest::Settled { held },
+                Some(Err(Ended::Exit(exit, reason))) => {
+                    note(format!("{}: {reason}", exit.code()));
+                    if !exit.restarts() {
+                        return Rest::Stopped { exit, reason };
+                    }
+                }
+            }
+            sleep(RESTART).await;
+        }
+    }
+}
+
+enum Ended {
+    Exit(Exit, String),
+    Watchdog,
+}
+
+/// A pass that failed.
+#[derive(Debug, thiserror::Error)]
+enum PassError {
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error("the providers of a renamed host")]
+    Rename(#[source] ReportError),
+    #[error(transparent)]
+    Startup(#[from] StartupError),
+    #[error(transparent)]
+    Tick(#[from] TickError),
+}
+
+struct Passed {
+    held: Vec<Held>,
+    changed: bool,
+}
+
+impl<D: VirtDriver> Process<'_, D> {
+    async fn live(
+        &mut self,
+        ready: &(dyn Fn() + Sync),
+        history: &std::sync::Mutex<History>,
+    ) -> Result<Vec<Held>, Ended> {
+        let mut started = false;
+        let mut quiet = 0;
+        loop {
+            let pass = tokio::time::timeout(WATCHDOG, self.pass(started));
+            let pause = match pass.await.map_err(|_| Ended::Watchdog)? {
+                Ok(passed) => {
+                    self.backoff.worked();
+                    quiet = if passed.changed || !started {
+                        0
+                    } else {
+                        quiet + 1
+                    };
+                    if quiet >= QUIET {
+                        return Ok(passed.held);
+                    }
+                    if !std::mem::replace(&mut started, true) {
+                        ready();
+                    }
+                    INTERVAL
+                }
+                Err(error) => {
+                    let at = self.began.elapsed();
+                    let mut history = history
+                        .lock()
+                        .unwrap_or_else(std::sync::PoisonError::into_inner);
+                    history.failures.push((at, sentence(&error)));
+                    if error.ends(started) {
+                        return Err(Ended::Exit(error.exit(), sentence(&error)));
+                    }
+                    quiet = 0;
+                    self.backoff.failed()
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    async fn pass(&mut self, started: bool) -> Result<Passed, PassError> {
+        let unit = self.unit;
+        let view = unit.driver.observe().await?;
+        let (tracker, known) = match &mut self.known {
+            Some(known) => known,
+            none => none.insert(identify(unit).await?),
+        };
+        if let Known::Renamed { from } = known {
+            let renamed = rename::reconcile(tracker, from, Instant::now()).await;
+            renamed.map_err(PassError::Rename)?;
+            *known = Known::ByName;
+        }
+        let now = Instant::now();
+        if started {
+            let ticked = tick::reconcile(tracker, &view, Service::Enabled, now).await?;
+            let changed = !ticked.changed.is_empty();
+            return Ok(Passed {
+                held: ticked.held,
+                changed,
+            });
+        }
+        let started =
+            startup::reconcile(tracker, &view, Service::Enabled, now, None, &|_, _| {}).await?;
+        Ok(Passed {
+            held: started.held,
+            changed: true,
+        })
+    }
+}
+
+async fn identify<D: VirtDriver>(
+    unit: &Unit<D>,
+) -> Result<(ResourceTracker<D>, Known), IdentityError> {
+    let placement = unit.cloud.placement();
+    let source = UuidSource::File(COMPUTE_ID.to_owned());
+    let (name, options, files) = (&unit.name, &unit.options, unit.files.as_ref());
+    let identity =
+        node_identity::identify(name, &source, files, &placement, options.rename).await?;
+    let report = ReportClient::new(placement, name.clone(), identity.root, options);
+    let driver = Arc::clone(&unit.driver);
+    let tracker = ResourceTracker::new(driver, name.clone(), report, options.clone());
+    Ok((tracker, identity.known))
+}
+
+impl PassError {
+    /// Whether it ends the process: at a start what waiting does not help, later a reshape alone.
+    fn ends(&self, started: bool) -> bool {
+        match self {
+            PassError::Tick(TickError::ReshapeNeeded(_)) => true,
+            _ => !started && self.disposition() == Disposition::Fatal,
+        }
+    }
+
+    fn disposition(&self) -> Disposition {
+        match self {
+            PassError::Observe(error) => error.disposition(),
+            PassError::Identity(error) => error.disposition(),
+            PassError::Rename(error) => error.disposition(),
+            PassError::Startup(error) => error.disposition(),
+            PassError::Tick(error) => error.disposition(),
+        }
+    }
+
+    fn exit(&self) -> Exit {
+        let report = match self {
+            PassError::Startup(error) if error.is_reshape_failed() => return Exit::ReshapeFailed,
+            PassError::Tick(TickError::ReshapeNeeded(_)) => return Exit::ReshapeNeeded,
+            PassError::Identity(IdentityError::File { .. }) => return Exit::Disk,
+            PassError::Identity(IdentityError::Placement { source, .. }) => return refused(source),
+            PassError::Identity(_) | PassError::Observe(_) => return Exit::Configuration,
+            PassError::Rename(report)
+            | PassError::Startup(
+                StartupError::Report(report) | StartupError::Propose(ProposeError::Report(report)),
+            ) => report,
+            PassError::Startup(_) | PassError::Tick(_) => return Exit::Bug,
+        };
+        match report.source.as_ref() {
+            Cause::Placement(error) => refused(error),
+            Cause::Tree(_) => Exit::Bug,
+        }
+    }
+}
+
+fn refused(error: &PlacementError) -> Exit {
+    match error {
+        PlacementError::Refused(refusal) if refusal.status == http::StatusCode::BAD_REQUEST => {
+            Exit::Bug
+        }
+        _ => Exit::Configuration,
+    }
+}
+
+/// An error and its causes as one sentence.
+#[must_use]
+pub fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        source = cause.source();
+    }
+    text
+}

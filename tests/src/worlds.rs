@@ -1,0 +1,205 @@
+//! What Placement holds, read beneath its API by SQL: the same rows whether the service is the built-in one or the real
+//! one, since both keep OpenStack's schema. Tests compare these values, and the audit judges them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use berth_store::{SqlStore, Statement};
+use serde::Serialize;
+
+use crate::peer::RealPlacement;
+
+/// A database that Placement's rows can be read from.
+pub enum Rows<'a> {
+    /// The built-in Placement's.
+    BuiltIn(&'a SqlStore),
+    /// The real one's.
+    Real(&'a RealPlacement),
+}
+
+/// All that Placement holds, by name where there is one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PlacementRows {
+    /// By name.
+    pub providers: BTreeMap<String, ProviderRow>,
+    /// By UUID; one that has allocations but no row of its own has no generation.
+    pub consumers: BTreeMap<String, ConsumerRow>,
+}
+
+/// A provider.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ProviderRow {
+    /// Its UUID.
+    pub uuid: String,
+    /// Its parent's name.
+    pub parent: Option<String>,
+    /// Its root's name.
+    pub root: String,
+    /// Its generation.
+    pub generation: i64,
+    /// By class: `total reserved min_unit max_unit step_size allocation_ratio`.
+    pub inventories: BTreeMap<String, String>,
+    /// By name.
+    pub traits: BTreeSet<String>,
+    /// By UUID.
+    pub aggregates: BTreeSet<String>,
+}
+
+/// A consumer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ConsumerRow {
+    /// Its project.
+    pub project: String,
+    /// Its user.
+    pub user: String,
+    /// Its type; empty where none was given.
+    pub kind: String,
+    /// Its generation.
+    pub generation: Option<i64>,
+    /// By `PROVIDER CLASS`.
+    pub holds: BTreeMap<String, u64>,
+}
+
+const PROVIDERS: &str = "SELECT p.name, p.uuid, coalesce(up.name, ''), coalesce(r.name, ''), \
+    coalesce(p.generation, 0) || '' FROM resource_providers p \
+    LEFT JOIN resource_providers up ON up.id = p.parent_provider_id \
+    LEFT JOIN resource_providers r ON r.id = p.root_provider_id";
+const INVENTORIES: &str = "SELECT p.name, c.name, i.total || ' ' || i.reserved || ' ' || i.min_unit || ' ' || \
+    i.max_unit || ' ' || i.step_size || ' ' || round(i.allocation_ratio, 4) \
+    FROM inventories i JOIN resource_providers p ON p.id = i.resource_provider_id \
+    JOIN resource_classes c ON c.id = i.resource_class_id";
+const TRAITS: &str = "SELECT p.name, t.name FROM resource_provider_traits pt \
+    JOIN resource_providers p ON p.id = pt.resource_provider_id JOIN traits t ON t.id = pt.trait_id";
+const AGGREGATES: &str = "SELECT p.name, a.uuid FROM resource_provider_aggregates pa \
+    JOIN resource_providers p ON p.id = pa.resource_provider_id \
+    JOIN placement_aggregates a ON a.id = pa.aggregate_id";
+const CONSUMERS: &str = "SELECT c.uuid, coalesce(j.external_id, ''), coalesce(u.external_id, ''), \
+    coalesce(t.name, ''), c.generation || '' FROM consumers c LEFT JOIN projects j ON j.id = c.project_id \
+    LEFT JOIN users u ON u.id = c.user_id LEFT JOIN consumer_types t ON t.id = c.consumer_type_id";
+const ALLOCATIONS: &str = "SELECT a.consumer_id, coalesce(p.name, '?'), coalesce(c.name, '?'), sum(a.used) || '' \
+    FROM allocations a LEFT JOIN resource_providers p ON p.id = a.resource_provider_id \
+    LEFT JOIN resource_classes c ON c.id = a.resource_class_id GROUP BY 1, 2, 3";
+
+impl Rows<'_> {
+    async fn query<const N: usize>(&self, sql: &'static str) -> Vec<[String; N]> {
+        let cells = |row: Vec<String>| -> [String; N] {
+            row.try_into().expect("as many columns as were asked for")
+        };
+        match self {
+            Rows::BuiltIn(store) => {
+                let mut reading = store.read().await.expect("the database can be read");
+                let rows = reading
+                    .rows(Statement::new(sql))
+                    .await
+                    .expect("the schema is Placement's");
+                let cell = |row: &berth_store::Row, at| row.text(at).expect("text");
+                rows.iter()
+                    .map(|row| cells((0..N).map(|at| cell(row, at)).collect()))
+                    .collect()
+            }
+            Rows::Real(placement) => {
+                let rows = placement.query(sql).expect("the database can be read");
+                rows.into_iter().map(cells).collect()
+            }
+        }
+    }
+
+    /// Everything.
+    ///
+    /// # Panics
+    /// The database cannot be read.
+    pub async fn all(&self) -> PlacementRows {
+        let mut all = PlacementRows::default();
+        for [name, uuid, parent, root, generation] in self.query(PROVIDERS).await {
+            let provider = all.providers.entry(name).or_default();
+            provider.uuid = uuid;
+            provider.parent = Some(parent).filter(|parent| !parent.is_empty());
+            provider.root = root;
+            provider.generation = generation.parse().unwrap_or_default();
+        }
+        for [name, class, inventory] in self.query(INVENTORIES).await {
+            let provider = all.providers.entry(name).or_default();
+            provider.inventories.insert(class, inventory);
+        }
+        for [name, held] in self.query(TRAITS).await {
+            all.providers.entry(name).or_default().traits.insert(held);
+        }
+        for [name, uuid] in self.query(AGGREGATES).await {
+            let provider = all.providers.entry(name).or_default();
+            provider.aggregates.insert(uuid);
+        }
+        for [uuid, project, user, kind, generation] in self.query(CONSUMERS).await {
+            let consumer = all.consumers.entry(uuid).or_default();
+            (consumer.project, consumer.user, consumer.kind) = (project, user, kind);
+            consumer.generation = generation.parse().ok();
+        }
+        for [consumer, provider, class, used] in self.query(ALLOCATIONS).await {
+            let consumer = all.consumers.entry(consumer).or_default();
+            let used = used.parse().expect("a number");
+            consumer.holds.insert(format!("{provider} {class}"), used);
+        }
+        all
+    }
+}
+
+impl PlacementRows {
+    /// The same without what differs between two runs that did the same: generations, and UUIDs that were made up.
+    #[must_use]
+    pub fn essence(&self) -> Self {
+        let mut essence = self.clone();
+        for provider in essence.providers.values_mut() {
+            provider.uuid.clear();
+            provider.generation = 0;
+        }
+        for consumer in essence.consumers.values_mut() {
+            consumer.generation = consumer.generation.map(|_| 0);
+        }
+        essence
+    }
+
+    /// What a consumer holds.
+    #[must_use]
+    pub fn held_by(&self, consumer: berth_model::ConsumerUuid) -> BTreeMap<String, u64> {
+        let row = self.consumers.get(&consumer.to_string());
+        row.map(|row| row.holds.clone()).unwrap_or_default()
+    }
+
+    /// What of the two differs, a line each; empty where nothing does.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> String {
+        let [here, there] = [self, other].map(ToString::to_string);
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+        let (here, there) = (lines(&here), lines(&there));
+        let gone = here.difference(&there).map(|line| format!("- {line}\n"));
+        let new = there.difference(&here).map(|line| format!("+ {line}\n"));
+        gone.chain(new).collect()
+    }
+}
+
+impl fmt::Display for PlacementRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, row) in &self.providers {
+            let parent = row.parent.as_deref().unwrap_or("-");
+            writeln!(f, "{name}: {} below {parent} of {}", row.uuid, row.root)?;
+            writeln!(f, "{name}: generation {}", row.generation)?;
+            for (class, inventory) in &row.inventories {
+                writeln!(f, "{name}: {class} {inventory}")?;
+            }
+            for held in row.traits.iter().chain(&row.aggregates) {
+                writeln!(f, "{name}: {held}")?;
+            }
+        }
+        for (uuid, row) in &self.consumers {
+            let (project, user, kind) = (&row.project, &row.user, &row.kind);
+            let generation = row.generation;
+            writeln!(
+                f,
+                "{uuid}: {project} {user} {kind} generation {generation:?}"
+            )?;
+            for (place, used) in &row.holds {
+                writeln!(f, "{uuid}: {used} {place}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -3,6 +3,22 @@
 //! Tests, demos and soak runs use it in the place of a hypervisor; `berth up --machine FILE` starts on it. The file is read
 //! again on each look, so editing it is changing the machine: a guest that stops, a GPU that is gone, or the one word in
 //! `[model]` that makes an upgrade. [`Machine`] is the same as a value, for tests that build theirs.
+//!
+//! # The machine file
+//!
+//! Unknown keys are refused with the nearest known one; all amounts are whole numbers up to 2^31 - 1. Keys marked * must be
+//! there.
+//!
+//! | table | keys |
+//! |---|---|
+//! | `[model]`, also `[node.model]` for one node | `vgpu` = "root" or "per-gpu", `numa` = "flat" or "cells", `pcpu` = "vcpu" or "pcpu" |
+//! | `[hypervisor]` | `kind`, `version`, `hostname` |
+//! | `[[node]]`* | `name`*, `uuid` (its root provider's, where the hypervisor knows one), `memory_mib`*, `disk`* (GiB, "shared" or "none"), `traits`, `cpus`* = { `online`*, `shared`, `dedicated` } in the grammar of `cpu_shared_set` |
+//! | `[[node.cell]]` | `id`*, `cpus`*, `memory_mib`* |
+//! | `[[node.gpu]]` | `address`*, `numa`, `types`* = { type = how many there can be }, `enabled` (one of the types; without it the GPU is not configured), `class` (VGPU) |
+//! | `[[node.nic]]` | `address`*, `numa`, `class` (SRIOV_NET_VF), `functions`* (addresses) |
+//! | `[[node.custom]]` | `class`*, `formerly` (names it had; its own may be among them), `total`* |
+//! | `[[node.guest]]` | `uuid`*, `name`, `power` = "running" or "shut off", `vcpus`*, `memory_mib`*, `disk_gib`, `cpu_policy` = "shared", "dedicated" or "mixed" with `dedicated_vcpus`, `cells` = [{ `id`*, `vcpus`*, `memory_mib`* }], `mdevs` = [{ `uuid`*, `gpu` }], `functions` (addresses), `customs` = { class = amount }, `migration` = { `consumer`*, `known` } |
 
 mod driver;
 mod initial;

@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::compose::{DEADLINE, Driver, placement_over_network, tracker_options};
-use crate::config::{Config, Loaded, Sources, UpdateInterval};
+use crate::config::{Loaded, Sources, UpdateInterval};
 use crate::context::Context;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure, sentence};
@@ -353,22 +353,4 @@ async fn status(admin: &AdminClient, format: &Format, out: &mut dyn Write) -> Re
         }
     }
     Ok(())
-}
-
-/// The configuration with `--machine` and `--state-dir` of `berth up` laid over it.
-pub(crate) fn overlaid(
-    config: &Config,
-    machine: Option<&Path>,
-    state_dir: Option<&Path>,
-) -> Config {
-    let mut config = config.clone();
-    if let Some(machine) = machine {
-        config.compute_driver = crate::config::ComputeDriver::Fake;
-        config.fake.machine = Some(machine.to_owned());
-    }
-    if let Some(folder) = state_dir {
-        folder.clone_into(&mut config.state_path);
-        config.agent.admin_socket = folder.join("agent.sock");
-    }
-    config
 }

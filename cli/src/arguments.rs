@@ -44,6 +44,22 @@ pub struct Cli {
         help_heading = "Configuration"
     )]
     pub config_dir: Option<PathBuf>,
+    /// Be the machine this file describes (the fake driver), not this host; wins over the configuration.
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        help_heading = "Configuration"
+    )]
+    pub machine: Option<PathBuf>,
+    /// Keep all state in this folder, the admin socket too; wins over the configuration.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        global = true,
+        help_heading = "Configuration"
+    )]
+    pub state_dir: Option<PathBuf>,
     /// What is logged, and how.
     #[command(flatten)]
     pub log: Log,
@@ -57,7 +73,11 @@ impl Cli {
     #[must_use]
     pub fn context(&self) -> Context {
         Context {
-            sources: config::Sources::of_process(self.config.clone(), self.config_dir.clone()),
+            sources: config::Sources {
+                machine: self.machine.clone(),
+                state_dir: self.state_dir.clone(),
+                ..config::Sources::of_process(self.config.clone(), self.config_dir.clone())
+            },
         }
     }
 }

@@ -231,6 +231,9 @@ pub fn placement_over_network(
     })
 }
 
+/// The file below `state_path` in which `berth up` says where its Placement is, for as long as it runs.
+pub const ENDPOINT_FILE: &str = "placement.endpoint";
+
 /// Placement for a command that looks once: as `[placement]` says, else the one that `berth up` serves on this machine.
 ///
 /// # Errors
@@ -241,12 +244,22 @@ pub fn placement_for_commands(config: &Config) -> Result<PlacementClient, Failur
     }
     let local = AuthOptions {
         auth_type: Some(AuthType::AdminToken),
-        endpoint: Some(format!("http://{}", config.placement_service.listen)),
+        endpoint: Some(endpoint_of_up(config)),
         token: Some(Secret::from(EMBEDDED_TOKEN)),
         ..config.placement.clone()
     };
     PlacementClient::from_options(&local, None)
         .map_err(|error| Failure::caused(ErrorCode::Bug, "the built-in Placement", &error))
+}
+
+/// Where `berth up` serves Placement: as it said when it started, else where it is to listen.
+fn endpoint_of_up(config: &Config) -> String {
+    let said = std::fs::read_to_string(config.state_path.join(ENDPOINT_FILE));
+    let url = said.ok().filter(|url| url.starts_with("http://"));
+    url.map_or_else(
+        || format!("http://{}", config.placement_service.listen),
+        |url| url.trim().to_owned(),
+    )
 }
 
 /// The token the built-in Placement takes for an administrator's where no Keystone is asked (noauth2).

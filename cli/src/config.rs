@@ -3,6 +3,7 @@
 //! [`load`] gives the composition root a [`Config`] or every error at once, each with file, line, column and key.
 //! The options are rows of [`table`]; the reference page and the default file are written from them.
 
+mod command_line;
 mod environment;
 mod file;
 mod kind;

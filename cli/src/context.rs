@@ -1,6 +1,8 @@
 //! What every subcommand gets from the command line: where the configuration is, and a runtime when it needs one.
 
+use std::env;
 use std::future::Future;
+use std::path::{Path, absolute};
 
 use crate::config::{self, Loaded, Sources};
 use crate::failure::{ErrorCode, Failure};
@@ -21,6 +23,25 @@ impl Context {
         Ok(config::load(&self.sources)?)
     }
 
+    /// How this program is called again with the same configuration, for a shell: what a command prints for people to paste.
+    #[must_use]
+    pub fn invocation(&self) -> String {
+        let paths = [
+            ("--config", &self.sources.file),
+            ("--config-dir", &self.sources.directory),
+            ("--machine", &self.sources.machine),
+            ("--state-dir", &self.sources.state_dir),
+        ];
+        let mut words = vec![program()];
+        for (option, path) in paths {
+            if let Some(path) = path {
+                words.push(option.to_owned());
+                words.push(quoted(&absolute(path).unwrap_or_else(|_| path.clone())));
+            }
+        }
+        words.join(" ")
+    }
+
     /// Runs a short conversation on a runtime of its own; long-running commands build theirs.
     ///
     /// # Errors
@@ -31,5 +52,47 @@ impl Context {
             .build()
             .map_err(|error| Failure::caused(ErrorCode::Bug, "cannot start the runtime", &error))?;
         Ok(runtime.block_on(future))
+    }
+}
+
+/// `berth`, where that is found on PATH, else the path of this program.
+fn program() -> String {
+    let Ok(this) = env::current_exe() else {
+        return "berth".to_owned();
+    };
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&folders)
+        .map(|folder| folder.join("berth"))
+        .find(|path| path.is_file());
+    match found {
+        Some(path) if path.canonicalize().is_ok_and(|path| path == this) => "berth".to_owned(),
+        _ => quoted(&this),
+    }
+}
+
+/// A path as a word of a shell.
+pub(crate) fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word_of_a_shell() {
+        for (path, word) in [
+            ("/var/lib/berth", "/var/lib/berth"),
+            ("/a b", "'/a b'"),
+            ("/it's", "'/it'\\''s'"),
+        ] {
+            assert_eq!(quoted(Path::new(path)), word);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! `berth demo`, what `make run` shows: this host's provider tree through the libvirt driver, then an upgrade of an
 //! eight-GPU machine with running guests, unit by unit. Everything in a temporary folder, on a Placement in this process.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -10,12 +11,11 @@ use berth_agent::startup;
 use berth_agent::tick::{self, TickError};
 use berth_client::PlacementClient;
 use berth_fake::{Machine, initial_allocations};
-use berth_model::{Allocations, ConsumerUuid, NodeName, ProviderTree, ResourceClass};
+use berth_model::{Allocations, ConsumerUuid, NodeName, ProviderTree, ProviderUuid, ResourceClass};
 use berth_store::SqlStore;
-use berth_virt::HostView;
+use berth_virt::{GuestView, HostView};
 use tokio::time::Instant;
 
-use crate::agent::overlaid;
 use crate::compose::placement_in_process;
 use crate::config::{ComputeDriver, Config};
 use crate::context::Context;
@@ -78,6 +78,15 @@ fn file_failure(path: &Path, error: &std::io::Error) -> Failure {
         format!("cannot write {}", path.display()),
         error,
     )
+}
+
+/// The configuration of a node that is the machine in this file.
+fn as_machine(config: &Config, file: &Path, state: &Path) -> Config {
+    let mut config = config.clone();
+    config.compute_driver = ComputeDriver::Fake;
+    config.fake.machine = Some(file.to_owned());
+    state.clone_into(&mut config.state_path);
+    config
 }
 
 async fn placement() -> Result<PlacementClient, Failure> {
@@ -144,7 +153,7 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
     std::fs::create_dir_all(state).map_err(|error| file_failure(state, &error))?;
     let file = state.join(format!("{MACHINE}.toml"));
     std::fs::write(&file, text).map_err(|error| file_failure(&file, &error))?;
-    let config = overlaid(config, Some(&file), Some(state));
+    let config = as_machine(config, &file, state);
     let machine = Machine::from_text(MACHINE, text)
         .map_err(|error| Failure::caused(ErrorCode::Bug, "the shipped machine", &error))?;
     let placement = placement().await?;
@@ -221,80 +230,96 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
     indented(out, &picture(&tree, &usages))?;
     writeln!(
         out,
-        "\n== every unit, checked in Placement against the GPU its guest has\n"
+        "\n== every unit, checked in Placement against the GPUs its guest has\n"
     )?;
-    check(&placement, &view, &node, &tree, &before, out).await
+    let guests = guests_of(&machine, &view, &node);
+    check(&placement, &guests, &node, &tree, &before, out).await
 }
 
-/// Compares what each consumer holds with what it held and where its guest's devices are.
+/// Compares what each consumer holds with what it held, and its VGPUs with the devices of the guest they are for.
 async fn check(
     placement: &PlacementClient,
-    view: &HostView,
+    guests: &BTreeMap<ConsumerUuid, &GuestView>,
     node: &NodeName,
     tree: &ProviderTree,
     before: &Allocations,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut units = 0;
     for (consumer, was) in before.consumers() {
         let is = placement.allocations(*consumer).await?;
-        let Some(is) = is else {
-            return Err(Failure::new(
-                ErrorCode::Bug,
-                format!("{consumer} holds nothing any more"),
-            ));
-        };
-        let total = |held: &berth_model::ConsumerAllocations| held.resources.values().sum::<u64>();
-        let on: Vec<String> = is
-            .resources
-            .iter()
-            .filter(|((_, class), _)| *class == ResourceClass::VGPU)
-            .filter_map(|((provider, _), amount)| {
-                tree.get(*provider)
-                    .map(|provider| format!("{amount} on {}", provider.name))
-            })
-            .collect();
-        let guests = guest_gpus(view, node, consumer);
-        let fits = total(was) == total(&is) && (guests.is_empty() || on.len() == guests.len());
-        units += total(&is);
-        let verdict = if fits { "ok" } else { "NOT AS IT WAS" };
-        let seen = if guests.is_empty() {
-            "a migration's".to_owned()
+        let is = is.map(|held| held.resources).unwrap_or_default();
+        let guest = guests.get(consumer).copied();
+        let expected = expected(&was.resources, guest, node, tree);
+        let name = guest.map_or("no guest", |guest| guest.name.as_str());
+        let verdict = if is == expected {
+            "ok"
         } else {
-            guests.join(", ")
+            "NOT AS IT WAS"
         };
-        writeln!(
-            out,
-            "   {consumer}  VGPU {:<42} guest has {seen:<30} {verdict}",
-            on.join(", ")
-        )?;
-        if !fits {
-            return Err(Failure::new(
-                ErrorCode::Bug,
-                format!("{consumer} does not hold what it held"),
-            ));
+        writeln!(out, "   {consumer}  {name:<12} {verdict}")?;
+        for ((provider, class), amount) in &is {
+            let provider = tree
+                .get(*provider)
+                .map_or("?", |provider| provider.name.as_str());
+            if *class == ResourceClass::VGPU {
+                writeln!(out, "       {amount} {class} on {provider}")?;
+            }
+        }
+        if is != expected {
+            let what = format!("{consumer} does not hold what it held");
+            return Err(Failure::new(ErrorCode::Bug, what));
         }
     }
     let consumers = before.len();
     writeln!(
         out,
-        "\n   {units} units of {consumers} consumers: none lost, none doubled"
+        "\n   every unit of {consumers} consumers is where it belongs: none lost, none doubled"
     )?;
     Ok(())
 }
 
-/// The GPUs of a consumer's guest; none for a migration's consumer, whose guest has another UUID.
-fn guest_gpus(view: &HostView, node: &NodeName, consumer: &ConsumerUuid) -> Vec<String> {
-    let guest = view
-        .nodes
-        .get(node)
-        .and_then(|seen| seen.guests.get(consumer));
-    let mut gpus: Vec<String> = guest
-        .into_iter()
-        .flat_map(|guest| guest.mdevs.iter().filter_map(|mdev| mdev.parent))
-        .map(|address| address.to_string())
+type Resources = BTreeMap<(ProviderUuid, ResourceClass), u64>;
+
+/// What a consumer should hold after the upgrade: all it held, with its VGPUs on the providers of its guest's GPUs.
+fn expected(
+    was: &Resources,
+    guest: Option<&GuestView>,
+    node: &NodeName,
+    tree: &ProviderTree,
+) -> Resources {
+    let mut expected: Resources = was
+        .iter()
+        .filter(|((_, class), _)| *class != ResourceClass::VGPU)
+        .map(|(place, n)| (place.clone(), *n))
         .collect();
-    gpus.sort();
-    gpus.dedup();
-    gpus
+    let mdevs = guest.into_iter().flat_map(|guest| &guest.mdevs);
+    for address in mdevs.filter_map(|mdev| mdev.parent) {
+        let name = node.child_name(&address.nodedev_name());
+        if let Some(gpu) = name.ok().and_then(|name| tree.by_name(&name)) {
+            *expected
+                .entry((gpu.uuid(), ResourceClass::VGPU))
+                .or_insert(0) += 1;
+        }
+    }
+    expected
+}
+
+/// Whose guest each consumer's allocations are for: its own, or, for a migration's consumer, the guest that migrates.
+fn guests_of<'a>(
+    machine: &Machine,
+    view: &'a HostView,
+    node: &NodeName,
+) -> BTreeMap<ConsumerUuid, &'a GuestView> {
+    let Some(seen) = view.nodes.get(node) else {
+        return BTreeMap::new();
+    };
+    let guests = machine.nodes.iter().flat_map(|node| &node.guests);
+    guests
+        .filter_map(|guest| {
+            let holder = guest
+                .migration
+                .map_or(guest.uuid, |migration| migration.consumer);
+            seen.guests.get(&guest.uuid).map(|view| (holder, view))
+        })
+        .collect()
 }

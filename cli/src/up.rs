@@ -1,17 +1,17 @@
 //! `berth up`: everything on this machine, in the foreground: Placement on loopback and the agent beside it, in one process.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use berth_agent::metrics::Metrics;
 use berth_placement::{Options, router, serve_tcp};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{self, RunArguments, overlaid};
-use crate::compose::{EMBEDDED_TOKEN, placement_in_process};
+use crate::agent::{self, RunArguments};
+use crate::compose::{EMBEDDED_TOKEN, ENDPOINT_FILE, placement_in_process};
 use crate::config::Loaded;
-use crate::context::Context;
+use crate::context::{Context, quoted};
 use crate::database;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
@@ -24,12 +24,6 @@ use crate::signals;
   berth up
   berth up --machine drivers/fake/machines/eight-gpu-flat.toml --state-dir /tmp/berth    without hardware")]
 pub struct Arguments {
-    /// Keep all state in this folder, the admin socket too [default: state_path of the configuration].
-    #[arg(long, value_name = "FOLDER")]
-    state_dir: Option<PathBuf>,
-    /// Be the machine this file describes (the fake driver), not this host.
-    #[arg(long, value_name = "FILE")]
-    machine: Option<PathBuf>,
     #[command(flatten)]
     run: RunArguments,
 }
@@ -43,9 +37,7 @@ pub fn run(
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
-    let mut loaded = context.load()?;
-    let (machine, state) = (arguments.machine.as_deref(), arguments.state_dir.as_deref());
-    loaded.config = overlaid(&loaded.config, machine, state);
+    let loaded = context.load()?;
     context.block_on(everything(arguments, context, &loaded, out))??;
     Ok(ExitCode::Done)
 }
@@ -62,14 +54,15 @@ async fn everything(
     let address = listener
         .local_addr()
         .unwrap_or(config.placement_service.listen);
-    let clouds = write_clouds(&config.state_path, &address.to_string())?;
+    let endpoint = config.state_path.join(ENDPOINT_FILE);
+    write(&endpoint, &format!("http://{address}\n"))?;
+    let clouds = config.state_path.join("clouds.yaml");
+    write(&clouds, &clouds_yaml(&address.to_string()))?;
+    let berth = context.invocation();
     writeln!(out, "Placement at http://{address}, token {EMBEDDED_TOKEN}")?;
     writeln!(out, "next:")?;
-    let socket = config.agent.admin_socket.display();
-    writeln!(
-        out,
-        "  BERTH__AGENT__ADMIN_SOCKET={socket} berth agent status"
-    )?;
+    writeln!(out, "  {berth} agent status")?;
+    writeln!(out, "  {berth} provider tree")?;
     writeln!(
         out,
         "  curl -H 'X-Auth-Token: {EMBEDDED_TOKEN}' http://{address}/resource_providers"
@@ -77,7 +70,7 @@ async fn everything(
     writeln!(
         out,
         "  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack resource provider list",
-        clouds.display()
+        quoted(&clouds)
     )?;
     out.flush()?;
 
@@ -105,23 +98,23 @@ async fn everything(
     waiting.abort();
     // It ends with the token; a panic in it has been told already.
     let _ = serving.await;
+    // Commands look where it is to listen from now on; a stale file would only be told as "away".
+    let _ = std::fs::remove_file(&endpoint);
     store.close().await;
     ended
 }
 
 /// A `clouds.yaml` for OpenStack's own clients.
-fn write_clouds(folder: &Path, address: &str) -> Result<PathBuf, Failure> {
-    let file = folder.join("clouds.yaml");
-    let text = format!(
+fn clouds_yaml(address: &str) -> String {
+    format!(
         "clouds:\n  berth:\n    auth_type: admin_token\n    auth:\n      endpoint: http://{address}\n      \
          token: {EMBEDDED_TOKEN}\n    placement_endpoint_override: http://{address}\n"
-    );
-    std::fs::write(&file, text).map_err(|error| {
-        Failure::caused(
-            ErrorCode::State,
-            format!("cannot write {}", file.display()),
-            &error,
-        )
-    })?;
-    Ok(file)
+    )
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(file, text).map_err(|error| {
+        let what = format!("cannot write {}", file.display());
+        Failure::caused(ErrorCode::State, what, &error)
+    })
 }

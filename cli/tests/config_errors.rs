@@ -607,7 +607,7 @@ fn load(file: &Path, directory: Option<&Path>) -> Result<Loaded, Refused> {
     let sources = Sources {
         file: Some(file.to_owned()),
         directory: directory.map(Path::to_owned),
-        environment: Vec::new(),
+        ..Sources::default()
     };
     config::load(&sources)
 }

@@ -1,4 +1,4 @@
-//! From files and environment to one checked [`Config`]: read, check, merge, cross-check.
+//! From files, environment and command line to one checked [`Config`]: read, check, merge, cross-check.
 //!
 //! [`load`] does the reading; [`resolve`] is pure, and is what a reload (SIGHUP) and the tests call too.
 
@@ -10,6 +10,7 @@ use std::{fs, io};
 
 use config::{Map, Source, Value, ValueKind};
 
+use super::command_line::{self, CommandLine};
 use super::environment;
 use super::file::{self, Document};
 use super::option::{Default as OptionDefault, OptionRow};
@@ -37,6 +38,10 @@ pub struct Sources {
     pub file: Option<PathBuf>,
     /// `--config-dir`: the `*.toml` of this directory; it must exist.
     pub directory: Option<PathBuf>,
+    /// `--machine`: the fake driver with this file, whatever else is configured.
+    pub machine: Option<PathBuf>,
+    /// `--state-dir`: state and admin socket in this folder, whatever else is configured.
+    pub state_dir: Option<PathBuf>,
     /// The environment; variables that do not begin with `BERTH_` are ignored.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -49,6 +54,8 @@ impl Sources {
         Self {
             file,
             directory,
+            machine: None,
+            state_dir: None,
             environment: std::env::vars_os().filter(|(name, _)| ours(name)).collect(),
         }
     }
@@ -86,7 +93,11 @@ pub fn load(sources: &Sources) -> Result<Loaded, Refused> {
             Err(error) => unreadable.push(unreadable_file(&path, &error)),
         }
     }
-    let resolved = resolve(&documents, &sources.environment);
+    let resolved = resolve_with(
+        &documents,
+        &sources.environment,
+        command_line::read(sources),
+    );
     if !unreadable.is_empty() {
         unreadable.extend(
             resolved
@@ -196,6 +207,14 @@ pub fn resolve(
     documents: &[Document],
     environment: &[(OsString, OsString)],
 ) -> Result<Loaded, Refused> {
+    resolve_with(documents, environment, CommandLine::default())
+}
+
+fn resolve_with(
+    documents: &[Document],
+    environment: &[(OsString, OsString)],
+    command_line: CommandLine,
+) -> Result<Loaded, Refused> {
     let mut problems = Vec::new();
     let mut layers: Vec<Vec<Setting>> = Vec::new();
     for document in documents {
@@ -206,6 +225,8 @@ pub fn resolve(
     let environment = environment::read(environment);
     layers.push(environment.settings);
     problems.extend(environment.problems);
+    layers.push(command_line.settings);
+    problems.extend(command_line.problems);
 
     let merged = match merge(&layers) {
         Ok(merged) => merged,

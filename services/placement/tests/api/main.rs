@@ -1,0 +1,17 @@
+//! The Placement API over the in-process router, noun by noun.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod aggregates;
+mod allocations;
+mod claims;
+mod door;
+mod inventories;
+mod providers;
+mod reshaper;
+mod resource_classes;
+mod schema;
+mod service;
+mod sockets;
+mod traits;
+mod usages;

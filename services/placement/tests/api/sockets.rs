@@ -1,0 +1,52 @@
+//! The same router behind TCP and a unix socket.
+
+use berth_placement::{Options, prepare, router, serve_tcp, serve_unix};
+use berth_store::SqlStore;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::oneshot;
+
+const REQUEST: &[u8] = b"GET /resource_classes/VCPU HTTP/1.1\r\nhost: placement\r\n\
+x-auth-token: admin\r\nopenstack-api-version: placement 1.39\r\nconnection: close\r\n\r\n";
+
+async fn ask(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> String {
+    stream.write_all(REQUEST).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+async fn placement() -> axum::Router {
+    let store = SqlStore::in_memory().await.unwrap();
+    prepare(&store).await.unwrap();
+    router(store, Options::default())
+}
+
+#[tokio::test]
+async fn tcp_answers_until_told_to_stop() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let signal = async { stopped.await.unwrap_or_default() };
+    let server = tokio::spawn(serve_tcp(listener, placement().await, signal));
+    let answer = ask(TcpStream::connect(address).await.unwrap()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert!(answer.contains("\"name\":\"VCPU\""), "{answer}");
+    stop.send(()).unwrap();
+    server.await.unwrap().unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_unix_socket_answers_until_told_to_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("placement.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let signal = async { stopped.await.unwrap_or_default() };
+    let server = tokio::spawn(serve_unix(listener, placement().await, signal));
+    let answer = ask(UnixStream::connect(&path).await.unwrap()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    stop.send(()).unwrap();
+    server.await.unwrap().unwrap();
+}

@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
+/// How long a busy manager is waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
 /// Talks to the service manager.
 #[derive(Debug)]
 pub struct Notifier {
@@ -57,7 +60,7 @@ impl Notifier {
         };
         let datagrams = UnixDatagram::unbound()?;
         datagrams.connect_addr(&address)?;
-        // A manager that does not read must not hold the agent up.
+        datagrams.set_write_timeout(Some(LONGEST_WAIT))?;
         datagrams.set_nonblocking(true)?;
         Ok(Self {
             socket: Some(datagrams),
@@ -80,16 +83,21 @@ impl Notifier {
 
     /// The first inventory landed (or a reload is done).
     pub fn ready(&self) {
-        self.send(&[NotifyState::Ready]);
+        self.send_surely(&[NotifyState::Ready]);
     }
 
-    /// One sentence on what the agent does; sent only when it differs from the last one.
+    /// One sentence on what the agent does; sent only when it differs from the last one that arrived.
     pub fn status(&mut self, sentence: &str) {
         let line = sentence.replace(['\n', '\r'], " ");
-        if line != self.status {
-            self.send(&[NotifyState::Status(&line)]);
+        if line != self.status && self.try_send(&[NotifyState::Status(&line)]).is_ok() {
             self.status = line;
         }
+    }
+
+    /// The sentence that stays when the agent has ended.
+    pub fn last_words(&self, sentence: &str) {
+        let line = sentence.replace(['\n', '\r'], " ");
+        self.send_surely(&[NotifyState::Status(&line)]);
     }
 
     /// The start (or the stop) may take this long from now on.
@@ -106,22 +114,40 @@ impl Notifier {
     /// The configuration is read again; [`Notifier::ready`] ends it.
     pub fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => self.send(&[NotifyState::Reloading, now]),
-            Err(_) => self.send(&[NotifyState::Reloading]),
+            Ok(now) => self.send_surely(&[NotifyState::Reloading, now]),
+            Err(_) => self.send_surely(&[NotifyState::Reloading]),
         }
     }
 
     /// The agent stops.
     pub fn stopping(&self) {
-        self.send(&[NotifyState::Stopping]);
+        self.send_surely(&[NotifyState::Stopping]);
     }
 
+    /// Sends what comes again or can be missed: a manager that does not read must not hold the agent up.
     fn send(&self, states: &[NotifyState<'_>]) {
-        let Some(socket) = &self.socket else { return };
-        let message: String = states.iter().map(|state| format!("{state}\n")).collect();
-        if let Err(error) = socket.send(message.as_bytes()) {
+        if let Err(error) = self.try_send(states) {
             tracing::debug!(%error, "the service manager was not told");
         }
+    }
+
+    /// Sends what the manager waits for, waiting a moment for a manager that is busy.
+    fn send_surely(&self, states: &[NotifyState<'_>]) {
+        let Some(socket) = &self.socket else { return };
+        let sent = socket
+            .set_nonblocking(false)
+            .and_then(|()| self.try_send(states));
+        if let Err(error) = socket.set_nonblocking(true).and(sent) {
+            tracing::warn!(%error, "the service manager was not told");
+        }
+    }
+
+    fn try_send(&self, states: &[NotifyState<'_>]) -> io::Result<()> {
+        let Some(socket) = &self.socket else {
+            return Ok(());
+        };
+        let message: String = states.iter().map(|state| format!("{state}\n")).collect();
+        socket.send(message.as_bytes()).map(drop)
     }
 }
 
@@ -210,6 +236,35 @@ mod tests {
             notifier.alive();
         }
         assert!(!received(&socket).is_empty());
+    }
+
+    #[test]
+    fn ready_waits_for_a_manager_that_is_busy_for_a_moment() {
+        let (_folder, socket, path) = manager();
+        let mut notifier = Notifier::to(&path, None).unwrap();
+        for _ in 0..10_000 {
+            notifier.alive();
+        }
+        notifier.status("full");
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            while !all.contains(&"READY=1\n".to_owned()) {
+                all.extend(received(&socket));
+            }
+            (socket, all)
+        });
+        notifier.ready();
+        let (socket, all) = reader.join().unwrap();
+        assert!(
+            !all.contains(&"STATUS=full\n".to_owned()),
+            "there was no room for it"
+        );
+        notifier.status("full");
+        assert_eq!(
+            received(&socket),
+            ["STATUS=full\n"],
+            "what did not arrive is sent again"
+        );
     }
 
     #[test]

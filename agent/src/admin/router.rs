@@ -345,3 +345,58 @@ pub fn admin_page() -> String {
     }
     page
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::extract::connect_info::MockConnectInfo;
+    use tokio::sync::watch;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn asked(peer: Peer, method: &str, path: &str) -> Response {
+        let (_states, states) = watch::channel(Arc::new(AgentState::unknown("scripted")));
+        let (requests, _) = mpsc::channel(1);
+        let shared = Shared {
+            states,
+            metrics: Metrics::default(),
+            requests,
+        };
+        let router =
+            admin(shared, Access::of_group("no-such-group-here")).layer(MockConnectInfo(peer));
+        let request = HttpRequest::builder()
+            .method(method)
+            .uri(path)
+            .body(Body::empty())
+            .unwrap();
+        router.oneshot(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_stranger_is_refused_on_every_route_even_on_those_that_are_none() {
+        let routes = ROUTES
+            .iter()
+            .map(|(method, path, _)| (*method, *path))
+            .chain([("GET", "/v1/nothing")]);
+        for (method, path) in routes {
+            let stranger = asked(Peer::of(65_533, 65_533), method, path).await;
+            assert_eq!(stranger.status(), StatusCode::FORBIDDEN, "{method} {path}");
+            let root = asked(Peer::of(0, 0), method, path).await;
+            assert_ne!(root.status(), StatusCode::FORBIDDEN, "{method} {path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn every_documented_route_is_there_and_an_agent_that_stops_says_so() {
+        for (method, path, _) in ROUTES {
+            let status = asked(Peer::of(0, 0), method, path).await.status();
+            let expected = match (*method, *path) {
+                ("GET", "/healthz") | ("POST" | "DELETE", _) => StatusCode::SERVICE_UNAVAILABLE,
+                ("PUT", _) => StatusCode::BAD_REQUEST,
+                _ => StatusCode::OK,
+            };
+            assert_eq!(status, expected, "{method} {path}");
+        }
+    }
+}

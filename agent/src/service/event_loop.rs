@@ -143,15 +143,11 @@ impl<D: VirtDriver> EventLoop<D> {
         };
         let driver = agent.driver.name();
         let config = Arc::new(agent.live.config.clone());
+        let unknown = AgentState::unknown(driver);
         let nothing = AgentState {
-            phase: Phase::Starting,
-            driver,
             disabled: disabled.clone(),
-            nodes: BTreeMap::new(),
-            unobserved: None,
-            consumers: None,
-            health: Health::default(),
             config: Arc::clone(&config),
+            ..unknown
         };
         let (published, state) = watch::channel(Arc::new(nothing));
         let event_loop = Self {
@@ -718,7 +714,7 @@ impl<D: VirtDriver> EventLoop<D> {
         }
         self.work.shutdown().await;
         if let Some(error) = error {
-            self.notifier.status(&sentence(error));
+            self.notifier.last_words(&sentence(error));
         }
     }
 

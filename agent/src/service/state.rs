@@ -184,6 +184,20 @@ impl NodeState {
 }
 
 impl AgentState {
+    /// Before anything is known.
+    pub(crate) fn unknown(driver: &'static str) -> Self {
+        Self {
+            phase: Phase::Starting,
+            driver,
+            disabled: None,
+            nodes: BTreeMap::new(),
+            unobserved: None,
+            consumers: None,
+            health: Health::default(),
+            config: Arc::new(serde_json::Value::Null),
+        }
+    }
+
     /// One truthful sentence: for `STATUS=` and whoever has room for one line only.
     #[must_use]
     pub fn sentence(&self, now: Instant) -> String {

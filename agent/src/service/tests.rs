@@ -1,1 +1,10 @@
-//! placeholder
+//! The service with a driver and a Placement that do as they are told, on a clock that runs as fast as it can.
+
+mod admin;
+mod bench;
+mod driver;
+mod placement;
+mod reload;
+mod start;
+mod stop;
+mod ticks;

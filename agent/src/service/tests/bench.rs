@@ -1,0 +1,223 @@
+//! What a test needs: the service between its peers, a service manager's socket, and a way to wait for a state.
+
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_store::state_dir::StateDir;
+use berth_virt::{HostView, VirtDriver};
+use futures_util::{StreamExt, stream};
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::driver::ScriptedDriver;
+use super::placement::FakePlacement;
+use crate::disabled;
+use crate::metrics::Metrics;
+use crate::notify::Notifier;
+use crate::service::event_loop::EventLoop;
+use crate::service::{
+    Agent, AgentState, Mode, Request, ServiceError, Sources, States, TickOutcome,
+};
+
+pub(super) struct Bench {
+    pub(super) driver: Arc<ScriptedDriver>,
+    pub(super) placement: FakePlacement,
+    pub(super) metrics: Metrics,
+    folder: tempfile::TempDir,
+    manager: UnixDatagram,
+}
+
+/// The running service, seen from outside.
+pub(super) struct Running {
+    states: States,
+    requests: mpsc::Sender<Request>,
+    hangups: mpsc::Sender<()>,
+    pub(super) shutdown: CancellationToken,
+}
+
+impl Bench {
+    pub(super) fn with(view: HostView) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        Self {
+            driver: Arc::new(ScriptedDriver::showing(view)),
+            placement: FakePlacement::empty(),
+            metrics: Metrics::default(),
+            folder,
+            manager,
+        }
+    }
+
+    /// An agent that serves, with a watchdog of a minute.
+    pub(super) fn agent(&self) -> Agent<ScriptedDriver> {
+        let files = StateDir::open(&self.folder.path().join("state")).unwrap();
+        let placement = self.placement.client(&self.metrics);
+        let mut agent = Agent::new(Arc::clone(&self.driver), placement, Arc::new(files));
+        let socket = self.folder.path().join("notify").into_os_string();
+        agent.notifier = Notifier::to(&socket, Some(Duration::from_mins(1))).unwrap();
+        agent.metrics = self.metrics.clone();
+        agent.live.periodic_fuzzy_delay = Duration::ZERO;
+        agent.seed = 7;
+        agent
+    }
+
+    pub(super) fn file(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(super) fn state_file(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join("state").join(name)
+    }
+
+    /// Runs the agent beside a script; the script's end stops it.
+    pub(super) async fn run<T>(
+        &self,
+        agent: Agent<ScriptedDriver>,
+        script: impl AsyncFnOnce(&mut Running) -> T,
+    ) -> (Result<(), ServiceError>, T) {
+        let disabled = disabled::read(agent.files.as_ref()).await.unwrap();
+        let shutdown = CancellationToken::new();
+        let events = agent.driver.watch();
+        let (event_loop, states) = EventLoop::new(agent, disabled);
+        let (asked, requests) = mpsc::channel(16);
+        let (hangups, hung) = mpsc::channel(16);
+        let hung = stream::unfold(hung, async |mut hung| Some((hung.recv().await?, hung))).boxed();
+        let sources = Sources {
+            events,
+            hangups: hung,
+            requests,
+        };
+        let mut running = Running {
+            states,
+            requests: asked,
+            hangups,
+            shutdown: shutdown.clone(),
+        };
+        let scripted = async {
+            let value = script(&mut running).await;
+            shutdown.cancel();
+            value
+        };
+        LocalSet::new()
+            .run_until(async { tokio::join!(event_loop.run(sources, &shutdown), scripted) })
+            .await
+    }
+
+    /// Runs the agent until it ends by itself.
+    pub(super) async fn run_to_end(
+        &self,
+        agent: Agent<ScriptedDriver>,
+    ) -> Result<(), ServiceError> {
+        self.run(agent, async |_| {
+            tokio::time::sleep(Duration::from_hours(24)).await
+        })
+        .await
+        .0
+    }
+
+    /// An agent that starts, ticks once and ends.
+    pub(super) fn once(&self, deadline: Duration) -> Agent<ScriptedDriver> {
+        Agent {
+            mode: Mode::Once { deadline },
+            ..self.agent()
+        }
+    }
+
+    /// What the service manager was told since the last call, `STATUS=` apart.
+    pub(super) fn told(&self) -> Vec<String> {
+        self.messages()
+            .into_iter()
+            .filter(|message| !message.starts_with("STATUS="))
+            .collect()
+    }
+
+    /// Lets time go by, and hears what the service manager is told meanwhile. (Its socket holds few messages.)
+    pub(super) async fn hear(&self, time: Duration) -> Vec<String> {
+        let (mut heard, end) = (self.messages(), Instant::now() + time);
+        while Instant::now() < end {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            heard.extend(self.messages());
+        }
+        heard
+    }
+
+    /// All that the service manager was told since the last call.
+    pub(super) fn messages(&self) -> Vec<String> {
+        let mut buffer = [0; 8192];
+        std::iter::from_fn(|| {
+            let length = self.manager.recv(&mut buffer).ok()?;
+            Some(
+                String::from_utf8_lossy(&buffer[..length])
+                    .trim_end()
+                    .to_owned(),
+            )
+        })
+        .collect()
+    }
+}
+
+impl Running {
+    /// Waits for a state, for at most a day.
+    pub(super) async fn until(
+        &self,
+        what: &str,
+        reached: impl Fn(&AgentState) -> bool,
+    ) -> Arc<AgentState> {
+        let mut states = self.states.clone();
+        match timeout(
+            Duration::from_hours(24),
+            states.wait_for(|state| reached(state)),
+        )
+        .await
+        {
+            Ok(Ok(state)) => Arc::clone(&state),
+            Ok(Err(_)) => panic!("the service ended before {what}"),
+            Err(_) => panic!(
+                "a day is over and no {what}: {}",
+                self.state().sentence(Instant::now())
+            ),
+        }
+    }
+
+    pub(super) fn state(&self) -> Arc<AgentState> {
+        Arc::clone(&self.states.borrow())
+    }
+
+    /// The codes that health shows now.
+    pub(super) fn codes(&self) -> Vec<&'static str> {
+        self.state()
+            .health
+            .visible(Instant::now())
+            .iter()
+            .map(|message| message.code)
+            .collect()
+    }
+
+    pub(super) async fn tick(&self) -> TickOutcome {
+        let (reply, outcome) = tokio::sync::oneshot::channel();
+        self.requests.send(Request::Tick { reply }).await.unwrap();
+        outcome.await.expect("the pass is answered")
+    }
+
+    pub(super) async fn set_disabled(&self, reason: Option<&str>) -> TickOutcome {
+        let now = std::time::SystemTime::now();
+        let disabled = reason.map(|reason| disabled::Disabled::new(reason, now, Some(0)).unwrap());
+        let (reply, outcome) = tokio::sync::oneshot::channel();
+        self.requests
+            .send(Request::SetDisabled { disabled, reply })
+            .await
+            .unwrap();
+        outcome
+            .await
+            .expect("the pass is answered")
+            .expect("it is kept")
+    }
+
+    pub(super) async fn hang_up(&self) {
+        self.hangups.send(()).await.unwrap();
+    }
+}

@@ -1,0 +1,163 @@
+//! A driver that shows what it is told to show.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use berth_model::{NodeName, ResourceClass};
+use berth_virt::{
+    Cpus, Disk, HostEvent, HostEvents, HostView, Hypervisor, NodeView, ObserveError, OfferedMdevs,
+    PhysicalGpu, ResourceModel, VgpuModel, VirtDriver,
+};
+use futures_util::{StreamExt, stream};
+use tokio::sync::{broadcast, watch};
+
+/// What the next observation brings.
+#[derive(Debug, Clone)]
+pub(super) enum Sight {
+    View(HostView),
+    Away,
+    Misconfigured,
+    /// It does not come back.
+    Hang,
+    Panic,
+}
+
+pub(super) struct ScriptedDriver {
+    sight: Mutex<Sight>,
+    /// None once the events have ended.
+    events: Mutex<Option<broadcast::Sender<HostEvent>>>,
+    observed: AtomicUsize,
+    /// Observations wait while this is false.
+    open: watch::Sender<bool>,
+}
+
+impl ScriptedDriver {
+    pub(super) fn showing(view: HostView) -> Self {
+        Self {
+            sight: Mutex::new(Sight::View(view)),
+            events: Mutex::new(Some(broadcast::channel(256).0)),
+            observed: AtomicUsize::new(0),
+            open: watch::channel(true).0,
+        }
+    }
+
+    pub(super) fn show(&self, sight: Sight) {
+        *self.sight.lock().unwrap() = sight;
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut HostView)) {
+        if let Sight::View(view) = &mut *self.sight.lock().unwrap() {
+            change(view);
+        }
+    }
+
+    pub(super) fn event(&self) {
+        self.events
+            .lock()
+            .unwrap()
+            .as_ref()
+            .unwrap()
+            .send(HostEvent::Devices)
+            .unwrap();
+    }
+
+    pub(super) fn end_events(&self) {
+        self.events.lock().unwrap().take();
+    }
+
+    /// How often it was observed.
+    pub(super) fn observed(&self) -> usize {
+        self.observed.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn hold(&self) {
+        self.open.send_replace(false);
+    }
+
+    pub(super) fn release(&self) {
+        self.open.send_replace(true);
+    }
+}
+
+impl VirtDriver for ScriptedDriver {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    async fn observe(&self) -> Result<HostView, ObserveError> {
+        self.observed.fetch_add(1, Ordering::SeqCst);
+        let sight = self.sight.lock().unwrap().clone();
+        self.open.subscribe().wait_for(|open| *open).await.unwrap();
+        let target = "test:///default".to_owned();
+        match sight {
+            Sight::View(view) => Ok(view),
+            Sight::Away => Err(ObserveError::Unreachable {
+                target,
+                reason: "connection refused".to_owned(),
+            }),
+            Sight::Misconfigured => Err(ObserveError::Configuration {
+                option: "[compute] cpu_shared_set".to_owned(),
+                reason: "CPU 99 does not exist".to_owned(),
+            }),
+            Sight::Hang => std::future::pending().await,
+            Sight::Panic => panic!("planted"),
+        }
+    }
+
+    fn watch(&self) -> HostEvents {
+        let listened = self.events.lock().unwrap().as_ref().unwrap().subscribe();
+        stream::unfold(listened, async |mut listened| {
+            Some((listened.recv().await.ok()?, listened))
+        })
+        .boxed()
+    }
+}
+
+/// A host with these nodes, each with eight CPUs and a GPU with four virtual ones on the root.
+pub(super) fn host(nodes: &[&str]) -> HostView {
+    let hypervisor = Hypervisor {
+        kind: "scripted".into(),
+        version: "1".into(),
+        hostname: "host".into(),
+    };
+    let nodes = nodes
+        .iter()
+        .map(|name| (NodeName::new(name).unwrap(), node()));
+    HostView {
+        hypervisor,
+        nodes: nodes.collect(),
+    }
+}
+
+pub(super) fn node() -> NodeView {
+    let offered = OfferedMdevs {
+        mdev_type: "nvidia-558".to_owned(),
+        class: ResourceClass::VGPU,
+        total: 4,
+    };
+    let gpu = PhysicalGpu {
+        address: "0000:84:00.0".parse().unwrap(),
+        numa_node: None,
+        offered: Some(offered),
+    };
+    NodeView {
+        uuid: None,
+        cpus: Cpus {
+            online: "0-7".parse().unwrap(),
+            ..Cpus::default()
+        },
+        memory_mib: 16_384,
+        disk: Disk::Local { gib: 100 },
+        cells: Vec::new(),
+        gpus: vec![gpu],
+        functions: Vec::new(),
+        customs: Vec::new(),
+        traits: BTreeSet::new(),
+        guests: BTreeMap::new(),
+        model: ResourceModel {
+            vgpu: VgpuModel::Root,
+            ..ResourceModel::default()
+        },
+    }
+}

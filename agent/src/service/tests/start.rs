@@ -1,0 +1,295 @@
+//! How a start goes, and how it fails.
+
+use std::time::Duration;
+
+use berth_virt::VgpuModel;
+use http::StatusCode;
+use tokio::time::sleep;
+
+use super::bench::Bench;
+use super::driver::{Sight, host};
+use super::placement::Weather;
+use crate::service::{ExitReason, Phase};
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+#[tokio::test(start_paused = true)]
+async fn ready_is_said_after_the_first_inventory_landed_and_not_before() {
+    let bench = Bench::with(host(&["gpu-01"]));
+    bench.placement.set(Weather::Held("PUT ".to_owned()));
+    let (ended, ()) = bench
+        .run(bench.agent(), async |running| {
+            while !bench
+                .placement
+                .requests()
+                .iter()
+                .any(|line| line.ends_with("/inventories") && line.starts_with("PUT"))
+            {
+                sleep(Duration::from_millis(10)).await;
+            }
+            let told = bench.messages();
+            assert!(
+                told.contains(&"EXTEND_TIMEOUT_USEC=90000000".to_owned()),
+                "{told:?}"
+            );
+            assert!(
+                told.contains(&"STATUS=starting: node gpu-01 is reported to Placement".to_owned()),
+                "{told:?}"
+            );
+            assert!(!told.contains(&"READY=1".to_owned()), "{told:?}");
+            bench.placement.set(Weather::Fine);
+            running
+                .until("running", |state| state.phase == Phase::Running)
+                .await;
+            let told = bench.messages();
+            assert_eq!(
+                told[told.len() - 2..],
+                [
+                    "STATUS=in sync: node gpu-01".to_owned(),
+                    "READY=1".to_owned()
+                ]
+            );
+            assert_eq!(bench.placement.inventory("gpu-01", "VCPU", "total"), 8);
+        })
+        .await;
+    ended.unwrap();
+    let told = bench.told();
+    assert_eq!(told[0], "STOPPING=1", "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn placement_away_at_the_start_is_waited_for_and_said_once() {
+    let nodes = ["a", "b", "c"];
+    let bench = Bench::with(host(&nodes));
+    bench.placement.set(Weather::Refused);
+    let (ended, ()) = bench
+        .run(bench.agent(), async |running| {
+            let told = bench.hear(Duration::from_mins(30)).await;
+            assert_eq!(running.codes(), ["placement-away"]);
+            let state = running.state();
+            assert_eq!(state.phase, Phase::Starting);
+            assert!(
+                state.nodes.values().all(|node| node.failures > 10),
+                "it went on trying"
+            );
+            assert!(
+                told.iter()
+                    .filter(|line| line.starts_with("EXTEND_TIMEOUT_USEC"))
+                    .count()
+                    > 60,
+                "{told:?}"
+            );
+            assert!(
+                told.iter()
+                    .any(|line| line.contains("placement:8778 refuses connections")),
+                "{told:?}"
+            );
+            assert!(!told.contains(&"READY=1".to_owned()), "{told:?}");
+            // The pause is capped: thirty minutes are about sixty attempts for each node, not thousands.
+            let requests = bench.placement.requests().len();
+            assert!((60..600).contains(&requests), "{requests}");
+            bench.placement.set(Weather::Fine);
+            running
+                .until("running", |state| state.phase == Phase::Running)
+                .await;
+            assert!(running.codes().is_empty());
+            assert!(nodes.iter().all(|node| bench.placement.has(node)));
+            assert!(bench.told().contains(&"READY=1".to_owned()));
+        })
+        .await;
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hypervisor_away_at_the_start_is_waited_for() {
+    let bench = Bench::with(host(&["a"]));
+    bench.driver.show(Sight::Away);
+    let (ended, ()) = bench
+        .run(bench.agent(), async |running| {
+            sleep(Duration::from_mins(5)).await;
+            assert_eq!(running.codes(), ["hypervisor-away"]);
+            assert!(
+                bench
+                    .messages()
+                    .iter()
+                    .any(|line| line.contains("test:///default does not answer"))
+            );
+            assert!(bench.placement.requests().is_empty());
+            bench.driver.show(Sight::View(host(&["a"])));
+            running
+                .until("running", |state| state.phase == Phase::Running)
+                .await;
+        })
+        .await;
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hypervisor_without_a_node_is_not_ready() {
+    let bench = Bench::with(host(&[]));
+    let (ended, ()) = bench
+        .run(bench.agent(), async |running| {
+            sleep(Duration::from_mins(5)).await;
+            assert_eq!(running.codes(), ["no-node"]);
+            assert!(!bench.told().contains(&"READY=1".to_owned()));
+            bench.driver.show(Sight::View(host(&["a"])));
+            running
+                .until("running", |state| state.phase == Phase::Running)
+                .await;
+            assert!(running.codes().is_empty());
+        })
+        .await;
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waiting_cannot_mend_ends_the_start_with_its_reason() {
+    let cases = [
+        (
+            Weather::Status("GET ", StatusCode::FORBIDDEN),
+            ExitReason::Configuration,
+            "role add",
+        ),
+        (
+            Weather::Status("GET ", StatusCode::UNAUTHORIZED),
+            ExitReason::Configuration,
+            "auth options",
+        ),
+        (
+            Weather::Status("PUT ", StatusCode::BAD_REQUEST),
+            ExitReason::Bug,
+            "400",
+        ),
+    ];
+    for (weather, reason, words) in cases {
+        let bench = Bench::with(host(&["a"]));
+        bench.placement.set(weather.clone());
+        let error = bench.run_to_end(bench.agent()).await.unwrap_err();
+        assert_eq!(error.reason(), reason, "{weather:?}: {error:?}");
+        let told = bench.messages().join("\n");
+        assert!(told.contains(words), "{weather:?}: {told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_misconfigured_host_ends_the_start() {
+    let bench = Bench::with(host(&["a"]));
+    bench.driver.show(Sight::Misconfigured);
+    let error = bench.run_to_end(bench.agent()).await.unwrap_err();
+    assert_eq!(error.reason(), ExitReason::Configuration);
+    assert!(
+        bench
+            .messages()
+            .iter()
+            .any(|line| line.contains("CPU 99 does not exist"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_identity_ends_the_start_and_names_the_mend() {
+    let bench = Bench::with(host(&["a"]));
+    bench.run_to_end(bench.once(MINUTE)).await.unwrap();
+    std::fs::remove_file(bench.state_file("compute_id")).unwrap();
+    bench.messages();
+    let error = bench.run_to_end(bench.agent()).await.unwrap_err();
+    assert_eq!(error.reason(), ExitReason::Configuration);
+    assert!(
+        bench
+            .messages()
+            .iter()
+            .any(|line| line.contains("restore the file"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_reshapes_and_a_refused_reshape_ends_it() {
+    for answer in [None, Some(StatusCode::FORBIDDEN)] {
+        let bench = Bench::with(host(&["a"]));
+        bench.run_to_end(bench.once(MINUTE)).await.unwrap();
+        bench.driver.change(|view| {
+            view.nodes
+                .values_mut()
+                .for_each(|node| node.model.vgpu = VgpuModel::PerGpu)
+        });
+        bench.messages();
+        if let Some(status) = answer {
+            bench.placement.set(Weather::Status("/reshaper", status));
+        }
+        let ended = bench.run_to_end(bench.once(MINUTE)).await;
+        let text = bench.metrics.render();
+        if answer.is_none() {
+            ended.unwrap();
+            assert_eq!(
+                bench
+                    .placement
+                    .inventory("a_pci_0000_84_00_0", "VGPU", "total"),
+                4
+            );
+            assert!(
+                text.contains("berth_reshapes_total{result=\"done\"} 1"),
+                "{text}"
+            );
+            continue;
+        }
+        assert_eq!(ended.unwrap_err().reason(), ExitReason::ReshapeFailed);
+        assert!(
+            bench
+                .messages()
+                .iter()
+                .any(|line| line.contains("needs the role service"))
+        );
+        assert!(
+            text.contains("berth_reshapes_total{result=\"failed\"} 1"),
+            "{text}"
+        );
+        assert!(
+            !bench.placement.has("a_pci_0000_84_00_0"),
+            "nothing half-made is left"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_is_a_start_and_a_tick() {
+    let bench = Bench::with(host(&["a"]));
+    bench.run_to_end(bench.once(MINUTE)).await.unwrap();
+    assert_eq!(
+        bench.driver.observed(),
+        2,
+        "one for the start, one for the tick"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_says_what_it_waited_for_in_vain() {
+    let cases = [
+        (
+            Weather::Refused,
+            Sight::View(host(&["a"])),
+            "refuses connections",
+        ),
+        (Weather::Fine, Sight::Away, "does not answer"),
+        (Weather::Fine, Sight::Hang, "did not come back"),
+    ];
+    for (weather, sight, words) in cases {
+        let bench = Bench::with(host(&["a"]));
+        bench.placement.set(weather);
+        bench.driver.show(sight);
+        let error = bench
+            .run_to_end(bench.once(Duration::from_secs(20)))
+            .await
+            .unwrap_err();
+        assert_eq!(error.reason(), ExitReason::DependencyGone);
+        let text = crate::service::sentence(&error);
+        assert!(text.contains("20s") && text.contains(words), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_ends_the_service_as_a_bug() {
+    let bench = Bench::with(host(&["a"]));
+    bench.driver.show(Sight::Panic);
+    let error = bench.run_to_end(bench.agent()).await.unwrap_err();
+    assert_eq!(error.reason(), ExitReason::Bug);
+    assert!(error.to_string().contains("planted"), "{error}");
+}

@@ -1,0 +1,98 @@
+//! How a stop goes.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::bench::Bench;
+use super::driver::{Sight, host};
+use super::placement::Weather;
+use crate::service::Phase;
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_finishes_the_flush_under_way() {
+    let bench = Bench::with(host(&["a"]));
+    let (ended, ()) = bench
+        .run(bench.agent(), async |running| {
+            running
+                .until("running", |state| state.phase == Phase::Running)
+                .await;
+            bench
+                .placement
+                .set(Weather::Held("/inventories".to_owned()));
+            bench.driver.change(|view| {
+                view.nodes
+                    .values_mut()
+                    .for_each(|node| node.memory_mib = 20_000)
+            });
+            bench.driver.event();
+            sleep(Duration::from_secs(2)).await;
+            running.shutdown.cancel();
+            sleep(Duration::from_secs(5)).await;
+            assert_eq!(running.state().phase, Phase::Stopping);
+            assert!(bench.told().contains(&"STOPPING=1".to_owned()));
+            assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 16_384);
+            bench.placement.set(Weather::Fine);
+        })
+        .await;
+    ended.unwrap();
+    assert_eq!(
+        bench.placement.inventory("a", "MEMORY_MB", "total"),
+        20_000,
+        "it was finished"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_no_longer_than_it_may() {
+    let bench = Bench::with(host(&["a"]));
+    let mut agent = bench.agent();
+    agent.live.graceful_shutdown_timeout = Duration::from_secs(7);
+    let (ended, asked) = bench
+        .run(agent, async |running| {
+            running
+                .until("running", |state| state.phase == Phase::Running)
+                .await;
+            bench
+                .placement
+                .set(Weather::Held("/inventories".to_owned()));
+            bench.driver.change(|view| {
+                view.nodes
+                    .values_mut()
+                    .for_each(|node| node.memory_mib = 20_000)
+            });
+            bench.driver.event();
+            sleep(Duration::from_secs(2)).await;
+            Instant::now()
+        })
+        .await;
+    ended.unwrap();
+    assert_eq!(asked.elapsed(), Duration::from_secs(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_look_at_the_hypervisor() {
+    let bench = Bench::with(host(&["a"]));
+    let (ended, asked) = bench
+        .run(bench.agent(), async |running| {
+            running
+                .until("running", |state| state.phase == Phase::Running)
+                .await;
+            bench.driver.show(Sight::Hang);
+            sleep(Duration::from_mins(2)).await;
+            Instant::now()
+        })
+        .await;
+    ended.unwrap();
+    assert_eq!(asked.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_during_the_start_ends_well() {
+    let bench = Bench::with(host(&["a"]));
+    bench.placement.set(Weather::Refused);
+    let (ended, ()) = bench
+        .run(bench.agent(), async |_| sleep(Duration::from_mins(3)).await)
+        .await;
+    ended.unwrap();
+}

@@ -1,0 +1,31 @@
+//! Pages that are written from the code. `BLESS=1 cargo test -p berth-agent --test generated` writes them anew.
+
+use std::path::Path;
+
+fn compare(page: &str, expected: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, expected).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == expected,
+        "{page} differs from the code: BLESS=1 cargo test -p berth-agent --test generated"
+    );
+}
+
+#[test]
+fn the_metrics_page_is_the_codes() {
+    compare(
+        "docs/guide/reference/metrics.md",
+        &berth_agent::metrics::metrics_page(),
+    );
+}
+
+#[test]
+fn the_admin_api_page_is_the_codes() {
+    compare(
+        "docs/guide/reference/admin-api.md",
+        &berth_agent::admin::admin_page(),
+    );
+}

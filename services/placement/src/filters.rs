@@ -225,3 +225,46 @@ fn resources(value: &str) -> Result<Vec<(String, i64)>, Fault> {
     }
     Ok(wanted)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(query: &str, minor: u16) -> Result<ProviderFilters, Fault> {
+        ProviderFilters::parse(&Query::parse(query)?, Microversion::new(1, minor))
+    }
+
+    #[test]
+    fn before_any_traits_only_the_last_required_counts() {
+        let filters = parse("required=A&required=B", 38).unwrap();
+        assert_eq!(filters.required, [BTreeSet::from(["B".to_owned()])]);
+        let filters = parse("required=A&required=in:B,C", 39).unwrap();
+        assert_eq!(filters.required.len(), 2);
+    }
+
+    #[test]
+    fn any_number_of_marks_forbids() {
+        let filters = parse("required=!!!A, B", 22).unwrap();
+        assert_eq!(filters.forbidden_traits, BTreeSet::from(["A".to_owned()]));
+        assert_eq!(filters.required, [BTreeSet::from(["B".to_owned()])]);
+    }
+
+    #[test]
+    fn of_a_class_named_twice_the_last_amount_counts() {
+        let filters = parse("resources=VCPU:1,VGPU:2,VCPU:3", 39).unwrap();
+        let expected = [("VGPU".to_owned(), 2), ("VCPU".to_owned(), 3)];
+        assert_eq!(filters.resources, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn no_query_string_panics(text in ".{0,60}", minor in 0..=39_u16) {
+            for key in ["required", "member_of", "resources", "in_tree", "name"] {
+                parse(&format!("{key}={text}"), minor).ok();
+            }
+            parse(&text, minor).ok();
+        }
+    }
+}

@@ -200,3 +200,144 @@ fn excess(usage: i64, inventory: &Inventory) -> f64 {
 fn fits(usage: i64, inventory: &Inventory) -> bool {
     usage == 0 || excess(usage, inventory) <= 0.0
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const P: ProviderId = 1;
+    const C: ClassId = 10;
+
+    fn inventory(total: i64, reserved: i64) -> Inventory {
+        Inventory {
+            total,
+            reserved,
+            min_unit: 1,
+            max_unit: 1_000,
+            step_size: 1,
+            allocation_ratio: 1.0,
+        }
+    }
+
+    /// One class of one provider: as it is, as it is to be, usage, given back, wanted.
+    fn ledger(
+        before: Inventory,
+        after: Option<Inventory>,
+        usage: i64,
+        released: i64,
+        wanted: &[i64],
+    ) -> Ledger {
+        let slot = (P, C);
+        let reshaped = after.map(|after| (P, BTreeMap::from([(C, after)])));
+        Ledger {
+            inventories: BTreeMap::from([(slot, before)]),
+            reshaped: reshaped.into_iter().collect(),
+            usage: BTreeMap::from([(slot, usage)]),
+            released: BTreeMap::from([(slot, released)]),
+            wanted: wanted
+                .iter()
+                .map(|amount| Wanted {
+                    slot,
+                    amount: *amount,
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_claim_fits_or_is_refused() {
+        for (usage, released, wanted, passes) in [
+            (0, 0, &[8][..], true),
+            (0, 0, &[9], false),
+            (0, 0, &[4, 4], true),
+            (0, 0, &[4, 5], false),
+            (8, 0, &[1], false),
+            (8, 8, &[8], true),
+            (12, 2, &[2], true),
+            (12, 2, &[1], true),
+            (12, 2, &[3], false),
+        ] {
+            let ledger = ledger(inventory(8, 0), None, usage, released, wanted);
+            assert_eq!(
+                ledger.check().is_ok(),
+                passes,
+                "{usage} {released} {wanted:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_reshape_is_judged_for_users_it_does_not_name() {
+        for (before, after, usage, passes) in [
+            ((8, 0), (8, 0), 8, true),
+            ((8, 0), (7, 0), 8, false),
+            ((8, 0), (8, 1), 8, false),
+            ((8, 0), (2, 2), 2, true),
+            ((8, 0), (3, 3), 2, false),
+            ((8, 0), (2, 1), 2, false),
+            ((8, 0), (5, 5), 0, true),
+            ((6, 0), (6, 0), 8, true),
+            ((6, 0), (5, 0), 8, false),
+            ((6, 0), (7, 0), 8, true),
+        ] {
+            let [before, after] = [before, after].map(|(total, held)| inventory(total, held));
+            let ledger = ledger(before, Some(after), usage, 0, &[]);
+            assert_eq!(
+                ledger.check().is_ok(),
+                passes,
+                "{before:?} {after:?} {usage}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_held_class_takes_nothing_new() {
+        let held = inventory(2, 2);
+        let grown = ledger(inventory(8, 0), Some(held), 1, 0, &[1]);
+        assert_eq!(grown.check(), Err(Refusal::Capacity((P, C))));
+    }
+
+    #[test]
+    fn a_dropped_class_must_be_unused() {
+        let mut ledger = ledger(inventory(8, 0), None, 2, 2, &[]);
+        ledger.reshaped = BTreeMap::from([(P, BTreeMap::new())]);
+        assert_eq!(ledger.check(), Ok(()));
+        ledger.released.clear();
+        assert_eq!(ledger.check(), Err(Refusal::InUse(P, vec![C])));
+    }
+
+    proptest! {
+        #[test]
+        fn what_passes_fits_or_is_not_worse(
+            (total, reserved) in (1..40_i64).prop_flat_map(|total| (Just(total), 0..=total)),
+            (usage, released) in (0..60_i64).prop_flat_map(|usage| (Just(usage), 0..=usage)),
+            wanted in proptest::collection::vec(1..20_i64, 0..4),
+        ) {
+            let inventory = inventory(total, reserved);
+            let ledger = ledger(inventory, None, usage, released, &wanted);
+            let after = usage - released + wanted.iter().sum::<i64>();
+            let fits = after <= total - reserved;
+            let lawful = wanted.is_empty() || fits || after <= usage;
+            prop_assert_eq!(ledger.check().is_ok(), lawful);
+        }
+
+        #[test]
+        fn a_reshape_never_passes_with_usage_lost_from_sight(
+            before in 1..40_i64,
+            after in 1..40_i64,
+            reserved in 0..40_i64,
+            usage in 0..60_i64,
+        ) {
+            let after = inventory(after, reserved.min(after));
+            let ledger = ledger(inventory(before, 0), Some(after), usage, 0, &[]);
+            if ledger.check().is_ok() {
+                let fits = usage <= after.total - after.reserved;
+                let held = after.holds_exactly(usage);
+                let was_over = usage > before && after.total - after.reserved >= before;
+                prop_assert!(usage == 0 || fits || held || was_over);
+            }
+        }
+    }
+}

@@ -7,6 +7,7 @@ mod allocations;
 mod claims;
 mod door;
 mod inventories;
+mod kills;
 mod providers;
 mod reshaper;
 mod resource_classes;

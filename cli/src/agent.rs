@@ -257,9 +257,18 @@ pub(crate) fn failed(error: &ServiceError) -> Failure {
 
 impl From<AdminClientError> for Failure {
     fn from(error: AdminClientError) -> Self {
-        Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", &error).mend(
-            "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket?",
-        )
+        let mend =
+            "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket?";
+        match &error {
+            AdminClientError::Away { .. } => {
+                Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", &error)
+                    .mend(mend)
+            }
+            AdminClientError::Refused { .. } => Failure::from_error(ErrorCode::Refused, &error),
+            AdminClientError::NotUnderstood { .. } => {
+                Failure::from_error(ErrorCode::AgentAnswer, &error)
+            }
+        }
     }
 }
 

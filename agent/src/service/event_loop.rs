@@ -524,9 +524,9 @@ impl<D: VirtDriver> EventLoop<D> {
         if last.result == PassResult::Failed {
             let (failures, error) = (state.failures, &last.text);
             if failures.is_power_of_two() {
-                tracing::warn!(%node, failures, %error, "the pass failed; trying again");
+                tracing::warn!(%node, failures, %error, "the pass failed");
             } else {
-                tracing::debug!(%node, failures, %error, "the pass failed; trying again");
+                tracing::debug!(%node, failures, %error, "the pass failed");
             }
             return;
         }

@@ -1,0 +1,319 @@
+//! Behind the real Keystone, with the policy a new deployment has.
+
+use std::sync::{Mutex, OnceLock};
+
+use berth_tests::berth::Outcome;
+use berth_tests::exchange::{Answer, Ask};
+use berth_tests::fault_proxy::{Fault, FaultProxy, Rule};
+use berth_tests::peer::{
+    Credentials, KeystoneSettings, PlacementSettings, RealKeystone, RealPlacement,
+};
+use berth_tests::process::free_port;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::hypervisor::{Hypervisor, PATIENCE};
+
+/// A Keystone and the Placement in its catalog.
+struct Region {
+    keystone: RealKeystone,
+    placement: RealPlacement,
+}
+
+impl Region {
+    fn start(settings: KeystoneSettings) -> Self {
+        let keystone = RealKeystone::start(settings).expect("Keystone starts");
+        let placement =
+            RealPlacement::start(PlacementSettings::behind(&keystone)).expect("Placement starts");
+        keystone
+            .set_placement_endpoint(&placement.url())
+            .expect("a catalog entry");
+        Self {
+            keystone,
+            placement,
+        }
+    }
+
+    /// The one that tests share, each with a node of its own.
+    fn shared() -> &'static Self {
+        static REGION: OnceLock<Region> = OnceLock::new();
+        static STARTING: Mutex<()> = Mutex::new(());
+        let _one_at_a_time = STARTING.lock().expect("no test panicked while starting it");
+        REGION.get_or_init(|| Region::start(KeystoneSettings::default()))
+    }
+
+    /// `[placement]` for this user.
+    fn login(&self, credentials: &Credentials) -> String {
+        login(&self.keystone.url(), credentials)
+    }
+
+    fn ask(&self, method: Method, path: &str) -> Ask {
+        let token = self
+            .keystone
+            .token(&self.keystone.berth())
+            .expect("a token");
+        Ask::new(method, format!("{}{path}", self.placement.url()))
+            .header("x-auth-token", &token)
+            .header("openstack-api-version", "placement 1.39")
+    }
+
+    /// The names of the providers in the tree of a node.
+    fn tree(&self, root: &str) -> Vec<String> {
+        let answer = self
+            .ask(Method::GET, &format!("/resource_providers?in_tree={root}"))
+            .send();
+        names(&answer.expect("an answer"))
+    }
+}
+
+fn names(answer: &Answer) -> Vec<String> {
+    let body = answer.json();
+    let providers = body["resource_providers"].as_array().expect("a list");
+    providers
+        .iter()
+        .map(|provider| provider["name"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+fn login(url: &str, credentials: &Credentials) -> String {
+    match credentials {
+        Credentials::Password { username, password } => format!(
+            "auth_type = \"password\"\nauth_url = \"{url}\"\nusername = \"{username}\"\npassword = \"{password}\"\n\
+             user_domain_id = \"default\"\nproject_name = \"service\"\nproject_domain_id = \"default\""
+        ),
+        Credentials::ApplicationCredential { id, secret } => format!(
+            "auth_type = \"v3applicationcredential\"\nauth_url = \"{url}\"\napplication_credential_id = \"{id}\"\n\
+             application_credential_secret = \"{secret}\""
+        ),
+    }
+}
+
+#[track_caller]
+fn expect(outcome: &Outcome, code: i32, words: &[&str]) {
+    assert_eq!(outcome.code, code, "{}", outcome.stderr);
+    for word in words {
+        assert!(outcome.stderr.contains(word), "{word}: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn each_way_to_log_in_reports_the_node() {
+    let region = Region::shared();
+    let keystone = &region.keystone;
+    let token = keystone.token(&keystone.berth()).expect("a token");
+    let by_token = format!(
+        "auth_type = \"v3token\"\nauth_url = \"{}\"\ntoken = \"{token}\"\nproject_name = \"service\"\n\
+         project_domain_id = \"default\"",
+        keystone.url()
+    );
+    let endpoint = region.placement.url();
+    let ways = [
+        ("password", region.login(&keystone.berth())),
+        (
+            "application-credential",
+            region.login(&keystone.application_credential()),
+        ),
+        ("token", by_token),
+        (
+            "admin-token",
+            format!("auth_type = \"admin_token\"\nendpoint = \"{endpoint}\"\ntoken = \"{token}\""),
+        ),
+    ];
+    for (way, placement) in ways {
+        let mut node = Hypervisor::new("pcpu", way, &placement);
+        expect(&node.once(), 0, &[]);
+        assert_eq!(region.tree(&node.root()), [way]);
+    }
+}
+
+#[test]
+fn the_role_admin_alone_is_refused_a_reshape_and_told_which_role_and_which_command() {
+    let region = Region::shared();
+    let berth = region.login(&region.keystone.berth());
+    let mut node = Hypervisor::new("eight-gpu-flat", "wrong-role", &berth);
+    expect(&node.once(), 0, &[]);
+    let root = node.root();
+    let claim = json!({"allocations": {&root: {"resources": {"VGPU": 1, "VCPU": 8}}}, "project_id": "p",
+        "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE"});
+    // The guest "single" of the machine.
+    let consumer = "/allocations/f2e3fac2-308a-5bb4-a8d7-292d9a96eb01";
+    let claimed = region.ask(Method::PUT, consumer).json(&claim).send();
+    assert_eq!(claimed.expect("an answer").status.as_u16(), 204);
+    let held = || -> Value {
+        let answer = region.ask(Method::GET, consumer).send();
+        answer.expect("an answer").json()["allocations"].clone()
+    };
+    let before = held();
+
+    node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
+    let admin_only = region.login(&region.keystone.berth_admin_only());
+    node.configure(&admin_only, "");
+    let manager = node.managed();
+    let refused = node
+        .start(&["agent"])
+        .wait(PATIENCE)
+        .expect("the agent ends");
+    expect(
+        &refused,
+        76,
+        &["role service", "openstack role add", "ReshapeFailed"],
+    );
+    assert!(!manager.was_told("READY=1"), "{:?}", manager.heard());
+    assert!(
+        manager.status().contains("role service"),
+        "{:?}",
+        manager.heard()
+    );
+    assert_eq!(region.tree(&root), ["wrong-role"], "half-made children");
+    assert_eq!(held(), before);
+    let unit = include_str!("../../systemd/berth-agent.service");
+    assert!(
+        unit.lines()
+            .any(|line| line.starts_with("RestartPreventExitStatus=") && line.contains("76"))
+    );
+
+    node.configure(&berth, "");
+    expect(&node.once(), 0, &[]);
+    assert_eq!(region.tree(&root).len(), 9);
+    assert_eq!(held().as_object().map(serde_json::Map::len), Some(2));
+}
+
+#[test]
+fn a_wrong_password_is_said_in_a_sentence_without_the_password() {
+    let region = Region::shared();
+    let wrong = Credentials::Password {
+        username: "berth".to_owned(),
+        password: "planted-secret".to_owned(),
+    };
+    let mut node = Hypervisor::new("pcpu", "wrong-password", &region.login(&wrong));
+    let ended = node
+        .start(&["agent"])
+        .wait(PATIENCE)
+        .expect("the agent ends");
+    expect(&ended, 78, &["berth", "401", &region.keystone.url()]);
+    assert!(!ended.stderr.contains("planted-secret"), "{}", ended.stderr);
+}
+
+#[test]
+fn what_the_catalog_has_is_named_where_region_or_interface_is_wrong() {
+    let region = Region::shared();
+    let berth = region.login(&region.keystone.berth());
+    let name = region.keystone.region();
+    for (line, words) in [
+        ("region_name = \"Nowhere\"", vec!["Nowhere", name]),
+        ("service_type = \"compute\"", vec!["compute", "placement"]),
+    ] {
+        let mut node = Hypervisor::new("pcpu", "wrong-region", &format!("{berth}\n{line}"));
+        let ended = node
+            .start(&["agent"])
+            .wait(PATIENCE)
+            .expect("the agent ends");
+        expect(&ended, 78, &words);
+    }
+}
+
+#[test]
+fn keystone_away_at_start_is_waited_for() {
+    let region = Region::shared();
+    let port = free_port().expect("a port");
+    let away = login(
+        &format!("http://127.0.0.1:{port}/v3"),
+        &region.keystone.berth(),
+    );
+    let mut node = Hypervisor::new("pcpu", "keystone-away", &away);
+    let manager = node.managed();
+    let mut agent = node.start(&["agent"]);
+    let told = || manager.status().contains(&port.to_string());
+    agent
+        .wait_until(PATIENCE, told)
+        .expect("it says who is away");
+    assert!(!manager.was_told("READY=1"));
+    assert!(
+        manager
+            .heard()
+            .iter()
+            .any(|line| line.starts_with("EXTEND_TIMEOUT_USEC="))
+    );
+    drop(agent);
+
+    let once = node.run(&["agent", "--once", "--deadline", "2s"]);
+    expect(&once, 69, &[&port.to_string(), "2s"]);
+}
+
+#[test]
+fn an_expired_token_is_renewed_and_the_agent_ticks_on() {
+    let region = Region::start(KeystoneSettings {
+        token_expiration: 10,
+    });
+    let keystone = FaultProxy::start(&region.keystone.url()).expect("a proxy");
+    let placement = FaultProxy::start(&region.placement.url()).expect("a proxy");
+    let berth = region.keystone.berth();
+    let way = login(&format!("{}/v3", keystone.url()), &berth);
+    let way = format!("{way}\nendpoint_override = \"{}\"", placement.url());
+    let mut node = Hypervisor::new("pcpu", "short-lived", &way);
+    let manager = node.managed();
+    let mut agent = node.start(&["agent"]);
+    agent
+        .wait_until(PATIENCE, || manager.was_told("READY=1"))
+        .expect("it is ready");
+    // The second token from here on is one that took the place of an expired one.
+    keystone.forget();
+    let logins = || keystone.count("POST", "/v3/auth/tokens");
+    agent
+        .wait_until(PATIENCE, || logins() >= 2)
+        .expect("it logs in again and again");
+    let answered = |status: u16| {
+        let trace = placement.trace();
+        trace
+            .iter()
+            .filter(|crossing| crossing.status == Some(status))
+            .count()
+    };
+    let before = answered(200);
+    agent
+        .wait_until(PATIENCE, || answered(200) > before)
+        .expect("it ticks on");
+    assert_eq!(answered(403), 0);
+    assert!(
+        manager.status().starts_with("in sync"),
+        "{}",
+        manager.status()
+    );
+    let ended = agent.stop(PATIENCE).expect("it ends");
+    expect(&ended, 0, &[]);
+}
+
+#[test]
+fn a_revoked_token_costs_one_more_login_and_nothing_else() {
+    let region = Region::shared();
+    let keystone = FaultProxy::start(&region.keystone.url()).expect("a proxy");
+    let placement = FaultProxy::start(&region.placement.url()).expect("a proxy");
+    let way = login(&format!("{}/v3", keystone.url()), &region.keystone.berth());
+    let way = format!("{way}\nendpoint_override = \"{}\"", placement.url());
+    let mut node = Hypervisor::new("pcpu", "revoked", &way);
+    let manager = node.managed();
+    let mut agent = node.start(&["agent"]);
+    agent
+        .wait_until(PATIENCE, || manager.was_told("READY=1"))
+        .expect("it is ready");
+    assert_eq!(keystone.count("POST", "/v3/auth/tokens"), 1);
+    placement.forget();
+    // What keystonemiddleware answers to a token that was revoked.
+    placement.spoil(
+        Rule::new(Fault::Answer(
+            berth_tests::fault_proxy::Spoilt::UNAUTHORIZED,
+        ))
+        .nth(1),
+    );
+    agent
+        .wait_until(PATIENCE, || placement.trace().len() >= 4)
+        .expect("it ticks on");
+    assert_eq!(keystone.count("POST", "/v3/auth/tokens"), 2);
+    assert!(
+        manager.status().starts_with("in sync"),
+        "{}",
+        manager.status()
+    );
+    let log = agent.stop(PATIENCE).expect("it ends").stderr;
+    assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+}

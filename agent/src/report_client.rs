@@ -46,12 +46,19 @@ impl ReportError {
         }
     }
 
+    pub(crate) fn changed_meanwhile(doing: impl Into<String>) -> Self {
+        Self {
+            doing: doing.into(),
+            source: Box::new(Cause::ChangedMeanwhile),
+        }
+    }
+
     /// What a loop should do.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self.source.as_ref() {
             Cause::Placement(source) => source.disposition(),
-            Cause::Tree(_) => Disposition::Refresh,
+            Cause::Tree(_) | Cause::ChangedMeanwhile => Disposition::Refresh,
         }
     }
 }
@@ -65,6 +72,9 @@ pub enum Cause {
     /// What it answered is no tree: it was changed while it was read.
     #[error(transparent)]
     Tree(#[from] TreeError),
+    /// Its answers contradict each other: something was changed between them.
+    #[error("Placement's answers do not fit together; something was changed between them")]
+    ChangedMeanwhile,
 }
 
 /// Talks to Placement about one node's tree.

@@ -130,7 +130,12 @@ pub async fn reconcile<D: VirtDriver>(
     let mut reviewed = reviewed;
     let mut refreshes = 0;
     loop {
-        match step(tracker, view, service, now, reviewed, progress).await {
+        let held = if reshapes.is_empty() {
+            Homeless::MayHaveHomes
+        } else {
+            Homeless::HaveNone
+        };
+        match step(tracker, view, service, now, reviewed, held, progress).await {
             Ok(Step::Reshaped(request)) => {
                 reshapes.push(*request);
                 // The reviewed plan was this one; what follows it follows from it.
@@ -170,10 +175,11 @@ async fn step<D: VirtDriver>(
     service: Service,
     now: Instant,
     reviewed: Option<&ReviewedPlan>,
+    held: Homeless,
     progress: Progress<'_>,
 ) -> Result<Step, StartupError> {
     let proposal = tracker.propose(view, service, now).await?;
-    if let Some(request) = resolve(tracker, view, &proposal, progress).await? {
+    if let Some(request) = resolve(tracker, view, &proposal, held, progress).await? {
         check_reviewed(reviewed, &request.to_string(), &proposal)?;
         send(tracker, &request, now).await?;
         return Ok(Step::Reshaped(Box::new(request)));
@@ -213,7 +219,8 @@ pub async fn preview<D: VirtDriver>(
     progress: Progress<'_>,
 ) -> Result<(Preview, ReviewedPlan), StartupError> {
     let proposal = tracker.propose(view, service, now).await?;
-    let request = resolve(tracker, view, &proposal, progress).await?;
+    let held = Homeless::MayHaveHomes;
+    let request = resolve(tracker, view, &proposal, held, progress).await?;
     let text = request
         .as_ref()
         .map_or_else(|| proposal.plan.to_string(), ToString::to_string);
@@ -230,16 +237,28 @@ pub async fn preview<D: VirtDriver>(
     Ok((preview, reviewed))
 }
 
+/// What is known of units that are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Homeless {
+    /// They were held before this start: a device may be back, a guest known again.
+    MayHaveHomes,
+    /// This start has just looked for their homes.
+    HaveNone,
+}
+
 /// The lawful reshape, if one is needed: for inventory that moved, or for held units that have found a home since.
 async fn resolve<D: VirtDriver>(
     tracker: &ResourceTracker<D>,
     view: &HostView,
     proposal: &Proposal,
+    homeless: Homeless,
     progress: Progress<'_>,
 ) -> Result<Option<ReshapeRequest>, StartupError> {
     let pending = match &proposal.plan {
         Plan::ReshapeNeeded(pending) => Some(pending.clone()),
-        Plan::InSync { held } | Plan::Update { held, .. } if !held.is_empty() => {
+        Plan::InSync { held } | Plan::Update { held, .. }
+            if !held.is_empty() && homeless == Homeless::MayHaveHomes =>
+        {
             PendingReshape::rehoming(&proposal.current, &proposal.desired)
         }
         Plan::InSync { .. } | Plan::Update { .. } => None,
@@ -259,6 +278,11 @@ async fn resolve<D: VirtDriver>(
                 .homes(view, &tracker.node, &tree, allocation, all)
         })
         .map_err(|refused| StartupError::Refused(Box::new(refused)))?;
+    // Units that leave change the inventory they leave; if nothing does, they were not there any more.
+    if request.inventories().is_empty() && !request.allocations().is_empty() {
+        let doing = format!("reading who holds what of {}", tracker.node);
+        return Err(StartupError::Report(ReportError::changed_meanwhile(doing)));
+    }
     let needed = matches!(proposal.plan, Plan::ReshapeNeeded(_)) || !request.moved().is_empty();
     Ok(Some(request).filter(|request| needed && !request.is_empty()))
 }

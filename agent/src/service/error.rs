@@ -209,7 +209,7 @@ impl PassError {
         };
         match report.source.as_ref() {
             Cause::Placement(error) => Some(error),
-            Cause::Tree(_) => None,
+            Cause::Tree(_) | Cause::ChangedMeanwhile => None,
         }
     }
 

@@ -1,7 +1,5 @@
 //! What reads text from outside: never a panic, and what it reads it gives back.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
-
 use berth_http::schema::{
     CUSTOM_NAME, Format, ListOf, MapOf, NAME, Object, OtherKeys, Schema, Text, UUID_KEY, Unique,
     is_uuid_like, normal_uuid,
@@ -265,7 +263,7 @@ proptest! {
 
     #[test]
     fn no_date_panics_and_each_is_read_back(text in "[0-9:. -]{0,30}", day in 0..40_000_i64, second in 0..86_400_i64) {
-        Timestamp::parse(&text);
+        let _ = Timestamp::parse(&text);
         let (hour, minute) = (second / 3_600, second / 60 % 60);
         let (month, date) = (day % 12 + 1, day % 28 + 1);
         let sql = format!("{:04}-{month:02}-{date:02} {hour:02}:{minute:02}:{:02}.000000", 1970 + day % 200, second % 60);

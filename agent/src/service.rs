@@ -89,9 +89,15 @@ pub enum Mode {
     Serve,
     /// A start and one tick (`--once`).
     Once {
-        /// How long it may take (`--deadline`, 60 s).
+        /// How long it may take (`--deadline`); a pass under way then is still finished, within
+        /// `graceful_shutdown_timeout`.
         deadline: Duration,
     },
+}
+
+impl Mode {
+    /// `--deadline` where none is given.
+    pub const DEFAULT_DEADLINE: Duration = Duration::from_mins(1);
 }
 
 /// Everything the service needs. All fields are to be filled; [`Agent::new`] fills what has a default.

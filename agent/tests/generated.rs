@@ -5,7 +5,7 @@ use std::path::Path;
 fn compare(page: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, expected).unwrap();
+        std::fs::write(&path, expected).expect("the page can be written");
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request as HttpRequest, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
@@ -199,8 +200,12 @@ async fn tick(State(shared): State<Shared>) -> Response {
 async fn disable(
     State(shared): State<Shared>,
     ConnectInfo(peer): ConnectInfo<Peer>,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejected) => return refusal(rejected.status(), "unreadable", rejected.body_text()),
+    };
     let bad = |message: String| refusal(StatusCode::BAD_REQUEST, "bad_request", message);
     let wanted: DisableBody = match serde_json::from_slice(&body) {
         Ok(wanted) => wanted,

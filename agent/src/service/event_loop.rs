@@ -230,8 +230,9 @@ impl<D: VirtDriver> EventLoop<D> {
         if self.check_started(now) == Flow::Finished {
             return Ok(Flow::Finished);
         }
-        self.triggers
-            .retry_at(earliest([self.nodes.retry_at(), self.observation.retry_at]));
+        // While the hypervisor is away, its pause holds for the nodes that wait too.
+        let retry = self.observation.retry_at.or_else(|| self.nodes.retry_at());
+        self.triggers.retry_at(retry);
         if let Some(causes) = self.triggers.begin(now) {
             self.observe(&causes, now);
         }

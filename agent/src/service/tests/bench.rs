@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::driver::ScriptedDriver;
 use super::placement::FakePlacement;
-use crate::disabled;
+use crate::disabled::{self, Disabled, DisabledError};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::service::event_loop::EventLoop;
@@ -204,17 +204,22 @@ impl Running {
     }
 
     pub(super) async fn set_disabled(&self, reason: Option<&str>) -> TickOutcome {
+        self.try_set_disabled(reason).await.expect("it is kept")
+    }
+
+    pub(super) async fn try_disable(&self, reason: &str) -> Result<TickOutcome, DisabledError> {
+        self.try_set_disabled(Some(reason)).await
+    }
+
+    async fn try_set_disabled(&self, reason: Option<&str>) -> Result<TickOutcome, DisabledError> {
         let now = std::time::SystemTime::now();
-        let disabled = reason.map(|reason| disabled::Disabled::new(reason, now, Some(0)).unwrap());
+        let disabled = reason.map(|reason| Disabled::new(reason, now, Some(0)).unwrap());
         let (reply, outcome) = tokio::sync::oneshot::channel();
         self.requests
             .send(Request::SetDisabled { disabled, reply })
             .await
             .unwrap();
-        outcome
-            .await
-            .expect("the pass is answered")
-            .expect("it is kept")
+        outcome.await.expect("the pass is answered")
     }
 
     pub(super) async fn hang_up(&self) {

@@ -87,6 +87,23 @@ impl FakePlacement {
         self.provider(name).is_some()
     }
 
+    /// A root provider that somebody else made.
+    pub(super) fn plant(&self, name: &str) {
+        let uuid = uuid::Uuid::new_v4().to_string();
+        self.world
+            .lock()
+            .unwrap()
+            .create(&json!({"uuid": uuid, "name": name}));
+    }
+
+    pub(super) fn remove(&self, name: &str) {
+        self.world
+            .lock()
+            .unwrap()
+            .providers
+            .retain(|_, provider| provider.name != name);
+    }
+
     pub(super) fn uuid(&self, name: &str) -> Option<String> {
         let world = self.world.lock().unwrap();
         world
@@ -177,7 +194,7 @@ impl World {
             (&Method::GET, ["resource_providers"]) => self.list(query),
             (&Method::POST, ["resource_providers"]) => self.create(&body),
             (&Method::POST, ["reshaper"]) => self.reshape(&body),
-            (method, ["resource_providers", uuid]) => self.one(method, uuid),
+            (method, ["resource_providers", uuid]) => self.one(method, uuid, &body),
             (method, ["resource_providers", uuid, part]) => self.part(method, uuid, part, &body),
             _ => refusal(StatusCode::NOT_FOUND),
         }
@@ -229,9 +246,12 @@ impl World {
         ok(self.shown(&uuid))
     }
 
-    fn one(&mut self, method: &Method, uuid: &str) -> Response<Bytes> {
+    fn one(&mut self, method: &Method, uuid: &str, body: &Value) -> Response<Bytes> {
         if !self.providers.contains_key(uuid) {
             return refusal(StatusCode::NOT_FOUND);
+        }
+        if let (&Method::PUT, Some(provider)) = (method, self.providers.get_mut(uuid)) {
+            provider.name = body["name"].as_str().unwrap().to_owned();
         }
         if method == Method::DELETE {
             self.providers.remove(uuid);

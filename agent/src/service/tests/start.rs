@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use super::bench::Bench;
 use super::driver::{Sight, host};
 use super::placement::Weather;
+use crate::options::Rename;
 use crate::service::{ExitReason, Phase};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -199,6 +200,36 @@ async fn a_lost_identity_ends_the_start_and_names_the_mend() {
             .iter()
             .any(|line| line.contains("restore the file"))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renamed_host_is_refused_or_accepted() {
+    let bench = Bench::with(host(&["old"]));
+    bench.run_to_end(bench.once(MINUTE)).await.unwrap();
+    bench.driver.show(Sight::View(host(&["new"])));
+    let error = bench.run_to_end(bench.agent()).await.unwrap_err();
+    assert_eq!(error.reason(), ExitReason::Configuration);
+    let mut agent = bench.once(MINUTE);
+    agent.live.tracker.rename = Rename::Accept;
+    bench.run_to_end(agent).await.unwrap();
+    assert!(bench.placement.has("new") && !bench.placement.has("old"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_wait_do_not_hurry_a_hypervisor_that_is_away() {
+    let bench = Bench::with(host(&["a"]));
+    bench.placement.set(Weather::Refused);
+    let (ended, ()) = bench
+        .run(bench.agent(), async |_| {
+            sleep(MINUTE * 10).await;
+            bench.driver.show(Sight::Away);
+            let observed = bench.driver.observed();
+            sleep(MINUTE * 10).await;
+            let more = bench.driver.observed() - observed;
+            assert!((10..60).contains(&more), "{more} looks in ten minutes");
+        })
+        .await;
+    ended.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_store::state_dir::{Answer, StateFileError, StateFiles};
 use berth_virt::VgpuModel;
 use http::StatusCode;
 use tokio::time::{Instant, sleep};
@@ -327,6 +328,81 @@ async fn nodes_come_and_go_and_nothing_of_a_gone_one_is_deleted() {
         })
         .await;
     ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_with_somebody_elses_name_is_left_alone_and_the_others_go_on() {
+    let bench = Bench::with(host(&["a"]));
+    bench.placement.plant("b");
+    let theirs = bench.placement.uuid("b");
+    let (ended, ()) = bench
+        .run(bench.agent(), async |running| {
+            started(running).await;
+            bench.driver.change(|view| {
+                view.nodes.insert("b".parse().unwrap(), node());
+                view.nodes
+                    .get_mut(&"a".parse().unwrap())
+                    .unwrap()
+                    .memory_mib = 20_000;
+            });
+            sleep(MINUTE * 5).await;
+            assert_eq!(running.codes(), ["identity"]);
+            assert_eq!(bench.placement.uuid("b"), theirs);
+            assert_eq!(
+                bench.placement.inventory("b", "VCPU", "total"),
+                serde_json::Value::Null
+            );
+            assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 20_000);
+            bench.placement.remove("b");
+            running.tick().await;
+            assert!(running.codes().is_empty());
+            assert_eq!(bench.placement.inventory("b", "VCPU", "total"), 8);
+        })
+        .await;
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_is_said_and_changes_nothing() {
+    let bench = Bench::with(host(&["a"]));
+    let mut agent = bench.agent();
+    agent.files = std::sync::Arc::new(Full(agent.files));
+    let (ended, ()) = bench
+        .run(agent, async |running| {
+            started(running).await;
+            let error = running.try_disable("new GPU").await.unwrap_err();
+            assert!(
+                crate::service::sentence(&error).contains("disabled.json is full"),
+                "{error:?}"
+            );
+            assert_eq!(running.codes(), ["state-files"]);
+            assert!(running.state().disabled.is_none());
+            assert!(!bench.placement.has_trait("a", "COMPUTE_STATUS_DISABLED"));
+        })
+        .await;
+    ended.unwrap();
+}
+
+/// State files on a disk that has room for the node's UUID and no more.
+struct Full(std::sync::Arc<dyn StateFiles>);
+
+impl StateFiles for Full {
+    fn path(&self, name: &str) -> String {
+        self.0.path(name)
+    }
+    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        self.0.read(name)
+    }
+    fn write<'a>(&'a self, name: &'a str, _content: &'a [u8]) -> Answer<'a, ()> {
+        let (path, source) = (self.path(name), std::io::ErrorKind::StorageFull.into());
+        Box::pin(async move { Err(StateFileError::DiskFull { path, source }) })
+    }
+    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+        self.0.create(name, content)
+    }
+    fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+        self.0.remove(name)
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -61,7 +61,7 @@ fn compare(wanted: &Provider, row: &ProviderRow, usages: &Usages, findings: &mut
 fn is_held(uuid: ProviderUuid, row: &ProviderRow, class: &ResourceClass, usages: &Usages) -> bool {
     let used = usages.get(&(uuid, class.clone())).copied().unwrap_or(0);
     let inventory = row.inventories.get(class);
-    used > 0 && inventory.is_some_and(|i| i.is_held() && u64::from(i.total) == used)
+    inventory.is_some_and(|i| i.is_held() && u64::from(i.total) == used)
 }
 
 /// Providers below the root that the driver does not want: somebody else's may be there, ours only while they hold units

@@ -289,6 +289,30 @@ fn a_provider_with_too_little_inventory_for_all_its_users_is_caught() {
 }
 
 #[test]
+fn an_existing_home_is_not_filled_beyond_its_capacity() {
+    let small = |mut tree: ProviderTree| {
+        let mut gpu = Provider::child(uuid(GPU), name("gpu-01_pci_0000_84_00_0"), uuid(ROOT));
+        gpu.traits.insert(Trait::OWNER_NOVA);
+        gpu.inventories.insert(ResourceClass::VGPU, of(2));
+        tree.remove(uuid(GPU));
+        tree.insert(gpu).unwrap();
+        tree
+    };
+    let moves = pending().desired().moves.clone();
+    let tree = small(pending().desired().tree.clone());
+    let pending = PendingReshape::new(small(current()), Desired { tree, moves });
+    let mut wrong = request();
+    wrong.current = small(wrong.current);
+    wrong.tree = small(wrong.tree);
+    wrong.inventories.remove(&uuid(GPU));
+    let refused = prove(&pending, &before(), &wrong).unwrap_err();
+    assert!(
+        matches!(refused, ReshapeRefused::OverCapacity { used: 3, .. }),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_sharing_provider_is_not_shrunk_below_its_known_usages() {
     for inventory in [Some(of(50)), None] {
         let wrong = offering(request(), SHARED, &ResourceClass::DISK_GB, inventory);

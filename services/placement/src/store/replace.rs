@@ -4,14 +4,17 @@
 //! memory (`ledger`), and writes in batches. Projects, users, types and consumers are made in it
 //! too, so a refused call leaves no row behind.
 
+mod read;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Value, Work};
 
-use super::consumers::{self, ConsumerRow, Owner, Registry};
-use super::{inventories, now, resource_classes};
+use super::consumers::{self, Owner, Registry};
+use super::{inventories, now};
 use crate::inventory::Inventory;
-use crate::ledger::{ClassId, Ledger, ProviderId, Refusal, Slot, Wanted};
+use crate::ledger::{ClassId, Ledger, ProviderId};
+use read::Read;
 
 /// The generation of a consumer that a caller expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,186 +125,7 @@ impl Work for Replace {
     }
 }
 
-/// The named rows as they are.
-struct Read {
-    providers: BTreeMap<String, (ProviderId, i64)>,
-    classes: BTreeMap<String, ClassId>,
-    consumers: BTreeMap<String, ConsumerRow>,
-    /// What the named consumers hold: consumer, slot, amount.
-    held: Vec<(String, Slot, i64)>,
-    /// Generations of providers that are touched only because a consumer gives all back.
-    emptied: BTreeMap<ProviderId, i64>,
-}
-
 impl Replace {
-    async fn read(&self, tx: &mut Transaction) -> Result<Read, ReplaceError> {
-        let providers = self.read_providers(tx).await?;
-        self.check_providers(&providers)?;
-        let uuids: Vec<String> = self
-            .consumers
-            .iter()
-            .map(|one| one.consumer.clone())
-            .collect();
-        let consumers = consumers::find(tx, &uuids).await?;
-        self.check_consumers(&consumers)?;
-        for wanting in &self.consumers {
-            for (provider, _) in &wanting.allocations {
-                if !providers.contains_key(provider) {
-                    return Err(ReplaceError::NoSuchProvider(provider.clone()));
-                }
-            }
-        }
-        let classes = self.read_classes(tx).await?;
-        let existing: Vec<String> = consumers.keys().cloned().collect();
-        let (held, emptied) = self.read_held(tx, &existing).await?;
-        Ok(Read {
-            providers,
-            classes,
-            consumers,
-            held,
-            emptied,
-        })
-    }
-
-    async fn read_providers(
-        &self,
-        tx: &mut Transaction,
-    ) -> Result<BTreeMap<String, (ProviderId, i64)>, SqlError> {
-        let named: BTreeSet<&String> = self
-            .providers
-            .iter()
-            .map(|reshaped| &reshaped.provider)
-            .chain(
-                self.consumers
-                    .iter()
-                    .flat_map(|wanting| wanting.allocations.iter().map(|(uuid, _)| uuid)),
-            )
-            .collect();
-        let keys: Vec<String> = named.into_iter().cloned().collect();
-        let head =
-            Statement::new("SELECT uuid, id, generation FROM resource_providers WHERE uuid IN");
-        let rows = tx.rows_in(&head, &keys, "").await?;
-        rows.iter()
-            .map(|row| {
-                let generation = row.opt_int(2)?.unwrap_or_default();
-                Ok((row.text(0)?, (row.int(1)?, generation)))
-            })
-            .collect()
-    }
-
-    fn check_providers(
-        &self,
-        known: &BTreeMap<String, (ProviderId, i64)>,
-    ) -> Result<(), ReplaceError> {
-        for reshaped in &self.providers {
-            let provider = &reshaped.provider;
-            let (_, actual) = known
-                .get(provider)
-                .ok_or_else(|| ReplaceError::NoSuchInventoryProvider(provider.clone()))?;
-            if *actual != reshaped.generation {
-                return Err(ReplaceError::ProviderGeneration {
-                    provider: provider.clone(),
-                    actual: *actual,
-                    given: reshaped.generation,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn check_consumers(&self, known: &BTreeMap<String, ConsumerRow>) -> Result<(), ReplaceError> {
-        for wanting in &self.consumers {
-            let actual = known.get(&wanting.consumer).map(|row| row.generation);
-            let (matches, got) = match wanting.generation {
-                ExpectedGeneration::Any => (true, String::new()),
-                ExpectedGeneration::Absent => (actual.is_none(), "None".to_owned()),
-                ExpectedGeneration::At(given) => (actual == Some(given), given.to_string()),
-            };
-            if !matches {
-                let expected = actual.map_or("null".to_owned(), |actual| actual.to_string());
-                return Err(ReplaceError::ConsumerGeneration { expected, got });
-            }
-        }
-        Ok(())
-    }
-
-    async fn read_classes(
-        &self,
-        tx: &mut Transaction,
-    ) -> Result<BTreeMap<String, ClassId>, ReplaceError> {
-        let named: BTreeSet<&String> = self
-            .providers
-            .iter()
-            .flat_map(|reshaped| reshaped.inventories.keys())
-            .chain(self.consumers.iter().flat_map(Wanting::classes))
-            .collect();
-        let keys: Vec<String> = named.into_iter().cloned().collect();
-        let known = resource_classes::ids(tx, &keys).await?;
-        match keys.iter().find(|name| !known.contains_key(*name)) {
-            Some(missing) => Err(ReplaceError::NoSuchClass(missing.clone())),
-            None => Ok(known),
-        }
-    }
-
-    /// What the consumers hold, and the generations of providers of those that give all back.
-    async fn read_held(
-        &self,
-        tx: &mut Transaction,
-        consumers: &[String],
-    ) -> Result<(Vec<(String, Slot, i64)>, BTreeMap<ProviderId, i64>), SqlError> {
-        let head = Statement::new(
-            "SELECT a.consumer_id, a.resource_provider_id, a.resource_class_id, a.used, \
-             rp.generation FROM allocations a \
-             JOIN resource_providers rp ON rp.id = a.resource_provider_id \
-             WHERE a.consumer_id IN",
-        );
-        let giving_back: BTreeSet<&str> = self
-            .consumers
-            .iter()
-            .filter(|wanting| wanting.allocations.is_empty())
-            .map(|wanting| wanting.consumer.as_str())
-            .collect();
-        let (mut held, mut emptied) = (Vec::new(), BTreeMap::new());
-        for row in tx.rows_in(&head, consumers, "").await? {
-            let consumer = row.text(0)?;
-            let provider = row.int(1)?;
-            if giving_back.contains(consumer.as_str()) {
-                emptied.insert(provider, row.opt_int(4)?.unwrap_or_default());
-            }
-            held.push((consumer, (provider, row.int(2)?), row.int(3)?));
-        }
-        Ok((held, emptied))
-    }
-
-    async fn ledger(&self, tx: &mut Transaction, read: &Read) -> Result<Ledger, SqlError> {
-        let mut ledger = Ledger::default();
-        for reshaped in &self.providers {
-            let inventories = reshaped
-                .inventories
-                .iter()
-                .map(|(class, inventory)| (read.class(class), *inventory));
-            let provider = read.provider(&reshaped.provider);
-            ledger.reshaped.insert(provider, inventories.collect());
-        }
-        for wanting in &self.consumers {
-            for (provider, resources) in &wanting.allocations {
-                for (class, amount) in resources {
-                    ledger.wanted.push(Wanted {
-                        slot: (read.provider(provider), read.class(class)),
-                        amount: *amount,
-                    });
-                }
-            }
-        }
-        for (_, slot, used) in &read.held {
-            *ledger.released.entry(*slot).or_default() += used;
-        }
-        let touched: Vec<ProviderId> = read.providers.values().map(|(id, _)| *id).collect();
-        read_inventories(tx, &touched, &mut ledger).await?;
-        read_usage(tx, &touched, &mut ledger).await?;
-        Ok(ledger)
-    }
-
     async fn write_consumers(&self, tx: &mut Transaction, read: &Read) -> Result<(), ReplaceError> {
         let staying = || {
             self.consumers
@@ -433,103 +257,6 @@ impl Wanting {
             .iter()
             .flat_map(|(_, resources)| resources.iter().map(|(class, _)| class))
     }
-}
-
-impl Read {
-    /// The id of a provider that was checked to be there.
-    fn provider(&self, uuid: &str) -> ProviderId {
-        self.providers
-            .get(uuid)
-            .map(|(id, _)| *id)
-            .unwrap_or_default()
-    }
-
-    /// The id of a class that was checked to be there.
-    fn class(&self, name: &str) -> ClassId {
-        self.classes.get(name).copied().unwrap_or_default()
-    }
-
-    /// The refusal with names for ids.
-    async fn explain(
-        &self,
-        tx: &mut Transaction,
-        ledger: &Ledger,
-        refusal: Refusal,
-    ) -> Result<ReplaceError, SqlError> {
-        let (provider, classes) = match &refusal {
-            Refusal::NoInventoryAtAll(provider) => {
-                let wanted = ledger.wanted.iter().map(|wanted| wanted.slot.1);
-                (*provider, wanted.collect::<BTreeSet<_>>())
-            }
-            Refusal::NoInventory(slot) | Refusal::Constraints(slot) | Refusal::Capacity(slot) => {
-                (slot.0, BTreeSet::from([slot.1]))
-            }
-            Refusal::InUse(provider, classes) => (*provider, classes.iter().copied().collect()),
-        };
-        let provider = self.provider_uuid(provider);
-        let classes = class_names(tx, classes).await?;
-        Ok(match refusal {
-            Refusal::NoInventoryAtAll(_) | Refusal::NoInventory(_) => {
-                ReplaceError::NoInventory { classes, provider }
-            }
-            Refusal::Constraints(_) => ReplaceError::Constraints {
-                class: classes,
-                provider,
-            },
-            Refusal::Capacity(_) => ReplaceError::Capacity {
-                class: classes,
-                provider,
-            },
-            Refusal::InUse(..) => ReplaceError::InUse { classes, provider },
-        })
-    }
-
-    fn provider_uuid(&self, id: ProviderId) -> String {
-        let known = self.providers.iter().find(|(_, (known, _))| *known == id);
-        known.map(|(uuid, _)| uuid.clone()).unwrap_or_default()
-    }
-}
-
-async fn class_names(tx: &mut Transaction, ids: BTreeSet<ClassId>) -> Result<String, SqlError> {
-    let ids: Vec<ClassId> = ids.into_iter().collect();
-    let head = Statement::new("SELECT name FROM resource_classes WHERE id IN");
-    let rows = tx.rows_in(&head, &ids, "ORDER BY id").await?;
-    let names: Result<Vec<String>, SqlError> = rows.iter().map(|row| row.text(0)).collect();
-    Ok(names?.join(", "))
-}
-
-async fn read_inventories(
-    tx: &mut Transaction,
-    providers: &[ProviderId],
-    ledger: &mut Ledger,
-) -> Result<(), SqlError> {
-    let sql = format!(
-        "SELECT i.resource_provider_id, i.resource_class_id, {} FROM inventories i \
-         WHERE i.resource_provider_id IN",
-        inventories::columns(tx.dialect())
-    );
-    for row in tx.rows_in(&Statement::new(sql), providers, "").await? {
-        let slot = (row.int(0)?, row.int(1)?);
-        let inventory = inventories::inventory_at(&row, 2)?;
-        ledger.inventories.insert(slot, inventory);
-    }
-    Ok(())
-}
-
-async fn read_usage(
-    tx: &mut Transaction,
-    providers: &[ProviderId],
-    ledger: &mut Ledger,
-) -> Result<(), SqlError> {
-    let head = Statement::new(
-        "SELECT resource_provider_id, resource_class_id, SUM(used) FROM allocations \
-         WHERE resource_provider_id IN",
-    );
-    let tail = "GROUP BY resource_provider_id, resource_class_id";
-    for row in tx.rows_in(&head, providers, tail).await? {
-        ledger.usage.insert((row.int(0)?, row.int(1)?), row.int(2)?);
-    }
-    Ok(())
 }
 
 async fn write_inventories(tx: &mut Transaction, ledger: &Ledger) -> Result<(), SqlError> {

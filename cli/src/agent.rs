@@ -168,7 +168,7 @@ pub async fn serve(
     })?;
     let mut agent = Agent::new(driver, placement, Arc::new(files));
     agent.live = live(loaded, rename)?;
-    agent.reload = reload(sources.clone(), rename);
+    agent.reload = Some(reload(sources.clone(), rename));
     agent.mode = match arguments.once {
         true => Mode::Once {
             deadline: arguments.deadline.unwrap_or(DEADLINE),

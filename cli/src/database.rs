@@ -8,13 +8,17 @@ use crate::failure::{ErrorCode, Failure};
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
-        let code = match &error {
-            OpenError::Held { .. } => ErrorCode::Held,
-            OpenError::UnsupportedUrl { .. } => ErrorCode::BadValue,
-            _ => ErrorCode::State,
-        };
-        Failure::caused(code, "the database cannot be opened", &error)
+        not_opened("the database cannot be opened".to_owned(), &error)
     }
+}
+
+fn not_opened(what: String, error: &OpenError) -> Failure {
+    let code = match error {
+        OpenError::Held { .. } => ErrorCode::Held,
+        OpenError::UnsupportedUrl { .. } => ErrorCode::BadValue,
+        _ => ErrorCode::State,
+    };
+    Failure::caused(code, what, error)
 }
 
 impl From<SchemaError> for Failure {
@@ -43,7 +47,16 @@ pub async fn open(url: &Secret) -> Result<SqlStore, Failure> {
             Failure::caused(ErrorCode::State, what, &error)
         })?;
     }
-    let store = SqlStore::open(&location, &SqlOptions::default()).await?;
-    prepare(&store).await?;
+    let named = match &location {
+        Location::SqliteFile(path) => format!("the database {}", path.display()),
+        _ => "the database".to_owned(),
+    };
+    let store = SqlStore::open(&location, &SqlOptions::default())
+        .await
+        .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    prepare(&store).await.map_err(|error| {
+        let what = format!("{named} is not Placement's as it should be");
+        Failure::caused(ErrorCode::State, what, &error)
+    })?;
     Ok(store)
 }

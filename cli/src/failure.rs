@@ -94,13 +94,13 @@ pub(crate) fn sentence(error: &(dyn Error + 'static)) -> String {
     chain(error).join(": ")
 }
 
-/// The texts of an error and of everything below it; a text that only repeats the one above is left out.
+/// The texts of an error and of everything below it; a text that the one above already says is left out.
 fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     let mut current = Some(error);
     while let Some(error) = current {
         let text = error.to_string();
-        if texts.last() != Some(&text) {
+        if texts.last().is_none_or(|above| !above.contains(&text)) {
             texts.push(text);
         }
         current = error.source();

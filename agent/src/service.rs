@@ -110,8 +110,8 @@ pub struct Agent<D> {
     pub files: Arc<dyn StateFiles>,
     /// Options that SIGHUP may change.
     pub live: LiveOptions,
-    /// What SIGHUP calls.
-    pub reload: Reload,
+    /// What SIGHUP calls; none: SIGHUP makes a pass that reads Placement anew, and changes nothing.
+    pub reload: Option<Reload>,
     /// How long to run.
     pub mode: Mode,
     /// The admin socket; none: nobody can ask, and nothing keeps a second agent away.
@@ -130,14 +130,12 @@ impl<D> Agent<D> {
     /// An agent with Nova's defaults that serves, without admin socket and service manager.
     #[must_use]
     pub fn new(driver: Arc<D>, placement: PlacementClient, files: Arc<dyn StateFiles>) -> Self {
-        let live = LiveOptions::default();
-        let unchanged = live.clone();
         Self {
             driver,
             placement,
             files,
-            live,
-            reload: Arc::new(move || Ok(unchanged.clone())),
+            live: LiveOptions::default(),
+            reload: None,
             mode: Mode::Serve,
             admin: None,
             metrics: Metrics::default(),

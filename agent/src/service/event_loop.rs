@@ -1,40 +1,37 @@
 //! The loop: it waits for the first of the stop, a time, a task that came back and a reason to look; it owns all state and
-//! never waits inside an arm for anything but the disk.
+//! never waits inside an arm for anything but the disk. Its rooms: `looking` (observations), `passes`, `reloading`,
+//! `stopping`.
+
+mod looking;
+mod passes;
+mod reloading;
+mod stopping;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use berth_client::Dice;
-use berth_model::{Disposition, NodeName};
 use berth_virt::{HostEvent, HostView, ObserveError, VirtDriver};
 use futures_util::StreamExt;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{LastFailure, PassError, ServiceError, sentence};
+use super::error::{LastFailure, ServiceError, sentence};
 use super::keepalive::{EXTEND_BY, Keepalive};
-use super::nodes::{Nodes, SILENCE, Seen, Standing};
-use super::pass::{self, Journey, Order, Progressed, Returned, Surroundings};
-use super::requests::{Request, TickOutcome, Waiting};
-use super::state::{AgentState, NodeState, PassResult, Phase};
-use super::{Agent, LiveOptions, Mode, Reload, Sources, States, findings};
+use super::nodes::{Nodes, SILENCE, Standing};
+use super::pass::{Returned, Surroundings};
+use super::requests::{Request, Waiting};
+use super::state::{AgentState, Phase};
+use super::{Agent, LiveOptions, Mode, Reload, Sources, States};
 use crate::backoff::Backoff;
 use crate::disabled::{self, Disabled};
-use crate::health::{
-    CONFIG_RELOAD_FAILED, HOST_EVENTS_LOST, HYPERVISOR_AWAY, Health, NO_NODE, NO_PROGRESS,
-    STATE_FILES,
-};
+use crate::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS, STATE_FILES};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
-use crate::startup::StartupError;
-use crate::tick::TickError;
-use crate::triggers::{Causes, Interval, Trigger, Triggers, wake};
-
-/// What stays of the time to stop when passes under way were waited for.
-const TIDY_UP: Duration = Duration::from_secs(20);
+use crate::triggers::{Interval, Trigger, Triggers, wake};
 
 pub(super) struct EventLoop<D> {
     surroundings: Arc<Surroundings<D>>,
@@ -49,7 +46,7 @@ pub(super) struct EventLoop<D> {
     health: Health,
     disabled: Option<Disabled>,
     waiting: Waiting,
-    reload: Reload,
+    reload: Option<Reload>,
     reloading: Reloading,
     notifier: Notifier,
     keepalive: Keepalive,
@@ -343,25 +340,6 @@ impl<D: VirtDriver> EventLoop<D> {
         }
     }
 
-    fn observe(&mut self, causes: &Causes, now: Instant) {
-        self.observation.sequence += 1;
-        let sequence = self.observation.sequence;
-        tracing::debug!(%causes, sequence, "looking at the host");
-        let driver = Arc::clone(&self.surroundings.driver);
-        let task = self.work.spawn_local(async move {
-            Done::Observed {
-                sequence,
-                view: driver.observe().await,
-            }
-        });
-        let breaks_backoff = causes.break_backoff();
-        self.observation.running = Some(Running {
-            task,
-            since: now,
-            breaks_backoff,
-        });
-    }
-
     fn done(&mut self, done: Result<Done<D>, JoinError>) -> Result<(), ServiceError> {
         match done {
             Ok(Done::Observed { sequence, view }) => self.observed(sequence, view),
@@ -385,185 +363,6 @@ impl<D: VirtDriver> EventLoop<D> {
         }
     }
 
-    fn observed(
-        &mut self,
-        sequence: u64,
-        view: Result<HostView, ObserveError>,
-    ) -> Result<(), ServiceError> {
-        let now = Instant::now();
-        let running = self.observation.running.take();
-        self.triggers.finish();
-        let view = match view {
-            Ok(view) => view,
-            Err(error)
-                if self.phase == Phase::Starting && error.disposition() == Disposition::Fatal =>
-            {
-                return Err(ServiceError::Observe(error));
-            }
-            Err(error) => {
-                self.unobserved(sequence, error, now);
-                return Ok(());
-            }
-        };
-        if self.observation.failure.take().is_some() {
-            tracing::info!("the hypervisor answers again");
-        }
-        self.observation.backoff.worked();
-        self.observation.retry_at = None;
-        self.health.clear(&HYPERVISOR_AWAY, "");
-        self.see_nodes(&view, now);
-        let breaks_backoff = running.is_some_and(|running| running.breaks_backoff);
-        let seen = Seen {
-            view: Arc::new(view),
-            sequence,
-            breaks_backoff,
-        };
-        for (progressed, order) in self.nodes.begin(&seen, &self.standing, now) {
-            self.begin_pass(progressed, order);
-        }
-        self.answer_waiting();
-        Ok(())
-    }
-
-    fn unobserved(&mut self, sequence: u64, error: ObserveError, now: Instant) {
-        let text = sentence(&error);
-        if self.observation.failure.as_deref() != Some(&text) {
-            tracing::warn!(error = %text, "the hypervisor cannot be observed; trying again");
-        }
-        self.observation.retry_at = Some(now + self.observation.backoff.failed());
-        self.health
-            .set(HYPERVISOR_AWAY.found().with("error", text.clone()), now);
-        let outcome = TickOutcome {
-            at: SystemTime::now(),
-            unobserved: Some(text.clone()),
-            nodes: Vec::new(),
-        };
-        self.waiting.answer(sequence, &outcome);
-        self.observation.failure = Some(text);
-        self.last_failure = LastFailure::Observe(error);
-    }
-
-    fn see_nodes(&mut self, view: &HostView, now: Instant) {
-        let journey = match self.phase {
-            Phase::Starting => Journey::Startup,
-            Phase::Running | Phase::Stopping => Journey::Tick,
-        };
-        let changes = self.nodes.see(view, journey);
-        for node in &changes.came {
-            findings::node_came(&mut self.health, node);
-            tracing::info!(%node, "the hypervisor shows a node");
-        }
-        for node in &changes.went {
-            findings::node_went(&mut self.health, node, now);
-            tracing::warn!(%node, "the hypervisor no longer shows a node; its provider stays as it is");
-        }
-        if view.nodes.is_empty() {
-            self.health.set(NO_NODE.found(), now);
-            self.observation.retry_at = Some(now + self.observation.backoff.failed());
-            self.last_failure = LastFailure::NoNode;
-        } else {
-            self.health.clear(&NO_NODE, "");
-        }
-    }
-
-    fn begin_pass(&mut self, progressed: Progressed<D>, order: Order) {
-        let surroundings = Arc::clone(&self.surroundings);
-        self.work.spawn_local(async move {
-            Done::Passed(Box::new(pass::run(surroundings, progressed, order).await))
-        });
-    }
-
-    fn passed(&mut self, returned: Returned<D>) -> Result<(), ServiceError> {
-        let now = Instant::now();
-        let (node, journey, took) = (returned.node.clone(), returned.journey, returned.took);
-        self.metrics.pass_took(took);
-        let before = self.nodes.state(&node).cloned();
-        let (next, error) = self.nodes.returned(returned, &self.standing, now);
-        findings::of_nodes(&mut self.health, self.nodes.states(), now);
-        self.log(&node, before.as_ref());
-        if let Some((progressed, order)) = next {
-            self.begin_pass(progressed, order);
-        }
-        self.answer_waiting();
-        match error {
-            None => Ok(()),
-            Some(error) => self.failed(node, journey, error),
-        }
-    }
-
-    /// Tries again, unless that cannot help.
-    fn failed(
-        &mut self,
-        node: NodeName,
-        journey: Journey,
-        source: PassError,
-    ) -> Result<(), ServiceError> {
-        if matches!(source, PassError::Startup(StartupError::Refused(_))) {
-            self.metrics.reshape_refused();
-        }
-        match source {
-            PassError::Tick(TickError::ReshapeNeeded(pending)) => {
-                Err(ServiceError::ReshapeNeeded { node, pending })
-            }
-            source if journey == Journey::Startup && source.disposition() == Disposition::Fatal => {
-                Err(ServiceError::Start { node, source })
-            }
-            source => {
-                self.last_failure = LastFailure::Pass { node, source };
-                Ok(())
-            }
-        }
-    }
-
-    /// One line where something changed; a failure that repeats is said again at every doubling only.
-    fn log(&self, node: &NodeName, before: Option<&NodeState>) {
-        let Some(state) = self.nodes.state(node) else {
-            return;
-        };
-        let Some(last) = &state.last else { return };
-        let took = last.took;
-        if last.result == PassResult::Failed {
-            let (failures, error) = (state.failures, &last.text);
-            if failures.is_power_of_two() {
-                tracing::warn!(%node, failures, %error, "the pass failed");
-            } else {
-                tracing::debug!(%node, failures, %error, "the pass failed");
-            }
-            return;
-        }
-        let was_well =
-            before.is_some_and(|before| before.last.is_some() && before.trouble.is_none());
-        if last.result == PassResult::InSync && was_well {
-            tracing::debug!(%node, ?took, "in sync");
-        } else {
-            tracing::info!(%node, ?took, result = last.result.as_str(), "{}", last.text);
-        }
-        if before.is_none_or(|before| before.held != state.held) {
-            for held in &state.held {
-                tracing::warn!(%node, "{held}");
-            }
-        }
-    }
-
-    fn answer_waiting(&mut self) {
-        while let Some(sequence) = self.waiting.first() {
-            let over = self.observation.running.is_none() || self.observation.sequence > sequence;
-            if sequence > self.observation.sequence || !over || !self.nodes.all_finished(sequence) {
-                return;
-            }
-            let nodes = self
-                .nodes
-                .states()
-                .filter_map(|(name, node)| Some((name.clone(), node.last.clone()?)));
-            let outcome = TickOutcome {
-                at: SystemTime::now(),
-                unobserved: None,
-                nodes: nodes.collect(),
-            };
-            self.waiting.answer(sequence, &outcome);
-        }
-    }
-
     fn event(&mut self, event: Option<HostEvent>) {
         let now = Instant::now();
         match event {
@@ -573,61 +372,6 @@ impl<D: VirtDriver> EventLoop<D> {
             }
             None => self.health.set(HOST_EVENTS_LOST.found(), now),
         }
-    }
-
-    fn hangup(&mut self) {
-        match self.reloading {
-            Reloading::No => self.begin_reload(),
-            Reloading::Yes | Reloading::AndAgain => self.reloading = Reloading::AndAgain,
-        }
-    }
-
-    fn begin_reload(&mut self) {
-        self.reloading = Reloading::Yes;
-        // Before the first READY=1 the manager waits for the start, not for a reload.
-        if self.phase == Phase::Running {
-            self.notifier.reloading();
-        }
-        let reload = Arc::clone(&self.reload);
-        self.work.spawn_local(async move {
-            let read = tokio::task::spawn_blocking(move || reload()).await;
-            Done::Reloaded(
-                read.unwrap_or_else(|error| Err(format!("reading it ended in a panic: {error}"))),
-            )
-        });
-    }
-
-    fn reloaded(&mut self, options: Result<LiveOptions, String>) {
-        let now = Instant::now();
-        match options {
-            Ok(options) => self.take_options(options, now),
-            Err(error) => {
-                tracing::error!(%error, "the new configuration is refused; the one before stays in force");
-                self.health
-                    .set(CONFIG_RELOAD_FAILED.found().with("error", error), now);
-            }
-        }
-        if self.reloading == Reloading::AndAgain {
-            self.begin_reload();
-            return;
-        }
-        self.reloading = Reloading::No;
-        if self.phase == Phase::Running {
-            self.notifier.ready();
-        }
-    }
-
-    fn take_options(&mut self, options: LiveOptions, now: Instant) {
-        self.health.clear(&CONFIG_RELOAD_FAILED, "");
-        if options.interval != self.live.interval && self.once.is_none() {
-            let fuzzy = options.periodic_fuzzy_delay.mul_f64(self.dice.fraction());
-            self.triggers.set_interval(options.interval, fuzzy, now);
-        }
-        self.standing.options = Arc::new(options.tracker.clone());
-        self.config = Arc::new(options.config.clone());
-        self.live = options;
-        self.triggers.note(Trigger::Reload, now);
-        tracing::info!("the configuration was read again");
     }
 
     async fn request(&mut self, request: Request) {
@@ -684,48 +428,6 @@ impl<D: VirtDriver> EventLoop<D> {
             health: self.health.clone(),
             config: Arc::clone(&self.config),
         }
-    }
-
-    /// Ends: nothing new begins, passes under way are finished, at most for `graceful_shutdown_timeout`.
-    async fn stop(&mut self, error: Option<&ServiceError>) {
-        let grace = self.live.graceful_shutdown_timeout;
-        self.phase = Phase::Stopping;
-        self.publish(Instant::now());
-        self.notifier.stopping();
-        self.notifier.extend_timeout(grace + TIDY_UP);
-        // Looking changes nothing and need not be waited for.
-        if let Some(running) = self.observation.running.take() {
-            running.task.abort();
-        }
-        self.nodes.drop_waiting();
-        let deadline = Instant::now() + grace;
-        while self.nodes.any_busy() {
-            match timeout_at(deadline, self.work.join_next()).await {
-                Ok(Some(Ok(Done::Passed(returned)))) => self.finished(*returned),
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(_) => {
-                    tracing::warn!(
-                        ?grace,
-                        "a pass did not end within graceful_shutdown_timeout and is cut off"
-                    );
-                    break;
-                }
-            }
-        }
-        self.work.shutdown().await;
-        if let Some(error) = error {
-            self.notifier.last_words(&sentence(error));
-        }
-    }
-
-    /// A pass that came back during the stop.
-    fn finished(&mut self, returned: Returned<D>) {
-        let (now, node) = (Instant::now(), returned.node.clone());
-        let before = self.nodes.state(&node).cloned();
-        self.nodes.returned(returned, &self.standing, now);
-        self.log(&node, before.as_ref());
-        self.publish(now);
     }
 }
 

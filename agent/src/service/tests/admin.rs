@@ -350,10 +350,10 @@ async fn a_real_sighup_reads_the_configuration_again() {
     agent.admin = Some(options.clone());
     let reads = Arc::new(AtomicUsize::new(0));
     let (counted, live) = (Arc::clone(&reads), agent.live.clone());
-    agent.reload = Arc::new(move || {
+    agent.reload = Some(Arc::new(move || {
         counted.fetch_add(1, Ordering::SeqCst);
         Ok(live.clone())
-    });
+    }));
     let (ended, ()) = beside(agent, &options.socket, async |client| {
         client.tick().await.unwrap();
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGHUP).unwrap();

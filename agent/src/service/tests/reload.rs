@@ -19,7 +19,7 @@ async fn a_good_configuration_is_in_force_at_once_and_a_bad_one_changes_nothing(
     let next: Arc<Mutex<Result<LiveOptions, String>>> =
         Arc::new(Mutex::new(Err("berth.toml:3: no".to_owned())));
     let read = Arc::clone(&next);
-    agent.reload = Arc::new(move || read.lock().unwrap().clone());
+    agent.reload = Some(Arc::new(move || read.lock().unwrap().clone()));
     let mut better = agent.live.clone();
     better.tracker.ratios.cpu = AllocationRatio::new(2.0).ok();
     better.interval = Interval::Off;

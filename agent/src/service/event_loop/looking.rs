@@ -1,0 +1,120 @@
+//! Looking at the host, and what follows from what is seen.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use berth_model::Disposition;
+use berth_virt::{HostView, ObserveError, VirtDriver};
+use tokio::time::Instant;
+
+use super::{Done, EventLoop, Running};
+use crate::health::{HYPERVISOR_AWAY, NO_NODE};
+use crate::service::error::{LastFailure, ServiceError, sentence};
+use crate::service::findings;
+use crate::service::nodes::Seen;
+use crate::service::pass::Journey;
+use crate::service::requests::TickOutcome;
+use crate::service::state::Phase;
+use crate::triggers::Causes;
+
+impl<D: VirtDriver> EventLoop<D> {
+    pub(super) fn observe(&mut self, causes: &Causes, now: Instant) {
+        self.observation.sequence += 1;
+        let sequence = self.observation.sequence;
+        tracing::debug!(%causes, sequence, "looking at the host");
+        let driver = Arc::clone(&self.surroundings.driver);
+        let task = self.work.spawn_local(async move {
+            Done::Observed {
+                sequence,
+                view: driver.observe().await,
+            }
+        });
+        let breaks_backoff = causes.break_backoff();
+        self.observation.running = Some(Running {
+            task,
+            since: now,
+            breaks_backoff,
+        });
+    }
+
+    pub(super) fn observed(
+        &mut self,
+        sequence: u64,
+        view: Result<HostView, ObserveError>,
+    ) -> Result<(), ServiceError> {
+        let now = Instant::now();
+        let running = self.observation.running.take();
+        self.triggers.finish();
+        let view = match view {
+            Ok(view) => view,
+            Err(error)
+                if self.phase == Phase::Starting && error.disposition() == Disposition::Fatal =>
+            {
+                return Err(ServiceError::Observe(error));
+            }
+            Err(error) => {
+                self.unobserved(sequence, error, now);
+                return Ok(());
+            }
+        };
+        if self.observation.failure.take().is_some() {
+            tracing::info!("the hypervisor answers again");
+        }
+        self.observation.backoff.worked();
+        self.observation.retry_at = None;
+        self.health.clear(&HYPERVISOR_AWAY, "");
+        self.see_nodes(&view, now);
+        let breaks_backoff = running.is_some_and(|running| running.breaks_backoff);
+        let seen = Seen {
+            view: Arc::new(view),
+            sequence,
+            breaks_backoff,
+        };
+        for (progressed, order) in self.nodes.begin(&seen, &self.standing, now) {
+            self.begin_pass(progressed, order);
+        }
+        self.answer_waiting();
+        Ok(())
+    }
+
+    pub(super) fn unobserved(&mut self, sequence: u64, error: ObserveError, now: Instant) {
+        let text = sentence(&error);
+        if self.observation.failure.as_deref() != Some(&text) {
+            tracing::warn!(error = %text, "the hypervisor cannot be observed; trying again");
+        }
+        self.observation.retry_at = Some(now + self.observation.backoff.failed());
+        self.health
+            .set(HYPERVISOR_AWAY.found().with("error", text.clone()), now);
+        let outcome = TickOutcome {
+            at: SystemTime::now(),
+            unobserved: Some(text.clone()),
+            nodes: Vec::new(),
+        };
+        self.waiting.answer(sequence, &outcome);
+        self.observation.failure = Some(text);
+        self.last_failure = LastFailure::Observe(error);
+    }
+
+    pub(super) fn see_nodes(&mut self, view: &HostView, now: Instant) {
+        let journey = match self.phase {
+            Phase::Starting => Journey::Startup,
+            Phase::Running | Phase::Stopping => Journey::Tick,
+        };
+        let changes = self.nodes.see(view, journey);
+        for node in &changes.came {
+            findings::node_came(&mut self.health, node);
+            tracing::info!(%node, "the hypervisor shows a node");
+        }
+        for node in &changes.went {
+            findings::node_went(&mut self.health, node, now);
+            tracing::warn!(%node, "the hypervisor no longer shows a node; its provider stays as it is");
+        }
+        if view.nodes.is_empty() {
+            self.health.set(NO_NODE.found(), now);
+            self.observation.retry_at = Some(now + self.observation.backoff.failed());
+            self.last_failure = LastFailure::NoNode;
+        } else {
+            self.health.clear(&NO_NODE, "");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! SIGHUP: the configuration is read again, checked whole, and taken or left.
+
+use std::sync::Arc;
+
+use berth_virt::VirtDriver;
+use tokio::time::Instant;
+
+use super::{Done, EventLoop, Reloading};
+use crate::health::CONFIG_RELOAD_FAILED;
+use crate::service::LiveOptions;
+use crate::service::state::Phase;
+use crate::triggers::Trigger;
+
+impl<D: VirtDriver> EventLoop<D> {
+    pub(super) fn hangup(&mut self) {
+        match self.reloading {
+            Reloading::No => self.begin_reload(),
+            Reloading::Yes | Reloading::AndAgain => self.reloading = Reloading::AndAgain,
+        }
+    }
+
+    pub(super) fn begin_reload(&mut self) {
+        self.reloading = Reloading::Yes;
+        // Before the first READY=1 the manager waits for the start, not for a reload.
+        if self.phase == Phase::Running {
+            self.notifier.reloading();
+        }
+        let Some(reload) = self.reload.clone() else {
+            self.reloaded(Ok(self.live.clone()));
+            return;
+        };
+        self.work.spawn_local(async move {
+            let read = tokio::task::spawn_blocking(move || reload()).await;
+            Done::Reloaded(
+                read.unwrap_or_else(|error| Err(format!("reading it ended in a panic: {error}"))),
+            )
+        });
+    }
+
+    pub(super) fn reloaded(&mut self, options: Result<LiveOptions, String>) {
+        let now = Instant::now();
+        match options {
+            Ok(options) => self.take_options(options, now),
+            Err(error) => {
+                tracing::error!(%error, "the new configuration is refused; the one before stays in force");
+                self.health
+                    .set(CONFIG_RELOAD_FAILED.found().with("error", error), now);
+            }
+        }
+        if self.reloading == Reloading::AndAgain {
+            self.begin_reload();
+            return;
+        }
+        self.reloading = Reloading::No;
+        if self.phase == Phase::Running {
+            self.notifier.ready();
+        }
+    }
+
+    pub(super) fn take_options(&mut self, options: LiveOptions, now: Instant) {
+        self.health.clear(&CONFIG_RELOAD_FAILED, "");
+        if options.interval != self.live.interval && self.once.is_none() {
+            let fuzzy = options.periodic_fuzzy_delay.mul_f64(self.dice.fraction());
+            self.triggers.set_interval(options.interval, fuzzy, now);
+        }
+        self.standing.options = Arc::new(options.tracker.clone());
+        self.config = Arc::new(options.config.clone());
+        self.live = options;
+        self.triggers.note(Trigger::Reload, now);
+        tracing::info!("the configuration was read again");
+    }
+}

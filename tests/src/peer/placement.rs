@@ -268,6 +268,12 @@ impl RealPlacement {
         }
     }
 
+    /// Its process group, by its leader's process id, where it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.service.pid()
+    }
+
     /// A graceful end. Connections are refused afterwards.
     pub fn stop(&mut self) {
         self.service.stop();

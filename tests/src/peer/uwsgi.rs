@@ -44,6 +44,11 @@ impl Uwsgi {
         self.port
     }
 
+    /// The master's process id, which is the process group's, where it runs.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::pid)
+    }
+
     pub(super) fn log(&self) -> &Path {
         &self.log
     }

@@ -1,0 +1,153 @@
+//! The Placement that is measured against: the real one, or the built-in one as a process of its own.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use berth_tests::berth::{BerthHome, RunningBerth};
+use berth_tests::exchange::{Answer, Ask};
+use berth_tests::peer::{PlacementSettings, RealPlacement};
+use berth_tests::process::free_port;
+use http::Method;
+use serde_json::Value;
+
+use crate::Outcome;
+use crate::meter::Meter;
+
+/// How long a service may take to come up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Requests to a Placement, as an operator's client makes them; not part of any measurement.
+#[derive(Debug, Clone)]
+pub(crate) struct Api {
+    pub(crate) url: String,
+}
+
+impl Api {
+    /// The JSON of a GET.
+    pub(crate) fn get(&self, path: &str) -> Outcome<Value> {
+        Ok(self.send(Method::GET, path, None)?.json())
+    }
+
+    /// A POST that is to succeed.
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Outcome<()> {
+        self.send(Method::POST, path, Some(body)).map(drop)
+    }
+
+    /// A DELETE that is to succeed.
+    pub(crate) fn delete(&self, path: &str) -> Outcome<()> {
+        self.send(Method::DELETE, path, None).map(drop)
+    }
+
+    fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Answer> {
+        let asked = format!("{method} {path}");
+        let mut ask = Ask::new(method, format!("{}{path}", self.url))
+            .header("x-auth-token", "admin")
+            .header("openstack-api-version", "placement 1.30");
+        if let Some(body) = body {
+            ask = ask.json(body);
+        }
+        let answer = ask.send()?;
+        if answer.status.is_success() {
+            Ok(answer)
+        } else {
+            Err(format!("{asked}: {} {}", answer.status, answer.text()).into())
+        }
+    }
+}
+
+/// A Placement whose rows can be put back to what they were.
+pub(crate) enum Placement {
+    /// OpenStack's, on SQLite.
+    Real {
+        service: Box<RealPlacement>,
+        kept: PathBuf,
+    },
+    /// `berth placement serve`.
+    BuiltIn {
+        _serving: RunningBerth,
+        pid: u32,
+        url: String,
+        _home: BerthHome,
+    },
+}
+
+impl Placement {
+    /// OpenStack's, empty.
+    pub(crate) fn real() -> Outcome<Self> {
+        let service = Box::new(RealPlacement::start(PlacementSettings::default())?);
+        let rows = service
+            .sqlite_path()
+            .ok_or("Placement was asked to be on SQLite")?;
+        let kept = rows.with_extension("kept");
+        Ok(Self::Real { service, kept })
+    }
+
+    /// The built-in one, empty.
+    pub(crate) fn built_in() -> Outcome<Self> {
+        let mut home = BerthHome::new()?;
+        home.configure("")?;
+        let listen = format!("127.0.0.1:{}", free_port()?);
+        let database = format!("sqlite:{}", home.path("placement.sqlite").display());
+        let config = home.config_file();
+        let config = config.to_str().ok_or("the home's path is text")?;
+        let args = [
+            "placement",
+            "serve",
+            "--config",
+            config,
+            "--database",
+            &database,
+            "--listen",
+            &listen,
+        ];
+        let mut serving = home.start(args)?;
+        let url = format!("http://{listen}");
+        serving.wait_until(PATIENCE, || Ask::get(&url).send().is_ok())?;
+        Ok(Self::BuiltIn {
+            pid: serving.pid(),
+            _serving: serving,
+            url,
+            _home: home,
+        })
+    }
+
+    /// What speaks to it.
+    pub(crate) fn api(&self) -> Api {
+        let url = match self {
+            Self::Real { service, .. } => service.url(),
+            Self::BuiltIn { url, .. } => url.clone(),
+        };
+        Api { url }
+    }
+
+    /// What it uses.
+    pub(crate) fn meter(&self) -> Meter {
+        match self {
+            Self::Real { service, .. } => service
+                .pid()
+                .map_or_else(|| Meter::of_group(0), Meter::of_group),
+            Self::BuiltIn { pid, .. } => Meter::of_process(*pid),
+        }
+    }
+
+    /// Keeps the rows as they are, for [`Placement::restore`].
+    pub(crate) fn keep(&mut self) -> Outcome<()> {
+        if let Self::Real { service, kept } = self {
+            service.stop();
+            fs::copy(service.sqlite_path().ok_or("on SQLite")?, kept)?;
+            service.restart()?;
+        }
+        Ok(())
+    }
+
+    /// Puts the rows back that were kept.
+    pub(crate) fn restore(&mut self) -> Outcome<()> {
+        if let Self::Real { service, kept } = self {
+            service.stop();
+            fs::copy(kept, service.sqlite_path().ok_or("on SQLite")?)?;
+            service.restart()?;
+        }
+        Ok(())
+    }
+}

@@ -2,7 +2,10 @@
 
 #![cfg(test)]
 
+mod exit_codes;
 mod hypervisor;
 mod keystone;
+mod notify;
+mod placement_api;
 mod service_manager;
 mod starts;

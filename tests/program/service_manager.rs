@@ -36,14 +36,6 @@ impl ServiceManager {
             .clone()
     }
 
-    /// Forgets what was said.
-    pub(crate) fn forget(&self) {
-        self.heard
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
-    }
-
     /// How often exactly this was said.
     pub(crate) fn count(&self, line: &str) -> usize {
         self.heard().iter().filter(|said| *said == line).count()

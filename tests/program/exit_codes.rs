@@ -1,0 +1,292 @@
+//! Every exit code that scripts and units branch on, from the program itself. 70, a bug, has no way to be made from
+//! outside: the panic hook has a test beside it.
+
+use std::time::Duration;
+
+use berth_tests::berth::{Outcome, program};
+use berth_tests::process::{Program, exit_code, free_port};
+use serde_json::json;
+
+use crate::hypervisor::{Hypervisor, PATIENCE};
+use crate::placement_api::{Api, way};
+
+/// The guest "single" of the machine with eight GPUs.
+const SINGLE: &str = "f2e3fac2-308a-5bb4-a8d7-292d9a96eb01";
+const STORAGE: &str = "5a0f1f5e-27a6-4a57-9f1c-0b1d8c1c7a01";
+
+#[track_caller]
+fn expect(outcome: &Outcome, code: i32, words: &[&str]) {
+    let Outcome { stdout, stderr, .. } = outcome;
+    assert_eq!(outcome.code, code, "{stdout}\n{stderr}");
+    for word in words {
+        assert!(stderr.contains(word), "{word}: {stderr}");
+    }
+    assert!(!stderr.contains("this is a bug"), "{stderr}");
+}
+
+/// `berth up` of a machine, on a port of its own, running and answering.
+fn up(machine: &str) -> (Hypervisor, berth_tests::berth::RunningBerth) {
+    let mut node = Hypervisor::new(machine, "node-1", "");
+    node.home
+        .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
+    let mut up = node.start(&["up"]);
+    let well = || node.ask("/healthz").is_some_and(|it| it.status == 200);
+    up.wait_until(PATIENCE, well).expect("it is well");
+    (node, up)
+}
+
+#[test]
+fn a_refusal_of_the_running_agent_is_1_and_an_agent_that_is_away_69() {
+    let (mut node, up) = up("pcpu");
+    let refused = node.run(&["agent", "disable", "--reason", "two\nlines"]);
+    expect(&refused, 1, &["reason"]);
+    expect(
+        &node.run(&["agent", "disable", "--reason", "x", "--dry-run"]),
+        0,
+        &[],
+    );
+    expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
+    let away = node.run(&["agent", "status"]);
+    expect(&away, 69, &["agent.sock", "mend:"]);
+    expect(&node.run(&["provider", "tree"]), 69, &["127.0.0.1:0"]);
+}
+
+#[test]
+fn a_plan_tells_by_its_code_what_is_pending_and_is_followed_to_the_letter_or_refused() {
+    let api = Api::lease();
+    let mut node = Hypervisor::new("eight-gpu-flat", "plan-1", &api.way());
+    let plan = ["reshape", "plan", "--detailed-exitcode"];
+    let nothing_yet = node.run(&plan);
+    expect(&nothing_yet, 2, &[]);
+    assert!(nothing_yet.stdout.contains("VGPU: none -> 64"));
+    expect(&node.once(), 0, &[]);
+    expect(&node.run(&plan), 0, &[]);
+    let root = node.root();
+    api.claim(SINGLE, &[(&root, "VGPU", 1), (&root, "VCPU", 8)]);
+    node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
+
+    let file = node.home.path("plan.json").display().to_string();
+    let reviewed = node.run(&["reshape", "plan", "--detailed-exitcode", "--out", &file]);
+    expect(&reviewed, 75, &[]);
+    assert!(reviewed.stdout.contains(SINGLE), "{}", reviewed.stdout);
+    assert_eq!(api.names(&root), ["plan-1"], "a plan changes nothing");
+
+    // One generation moves: an operator's trait.
+    api.add_trait(&root, "CUSTOM_RACK_7");
+    let follow = ["agent", "--once", "--expect-plan", &file];
+    let moved = node.run(&follow);
+    expect(&moved, 76, &["no longer holds", "reshape plan --out"]);
+    assert_eq!(api.names(&root), ["plan-1"]);
+    assert_eq!(api.held(SINGLE).len(), 2);
+
+    expect(&node.run(&["reshape", "plan", "--out", &file]), 0, &[]);
+    expect(&node.run(&follow), 0, &[]);
+    assert_eq!(api.names(&root).len(), 9);
+    let vgpu = ("plan-1_pci_0000_04_00_0".to_owned(), "VGPU".to_owned(), 1);
+    assert!(api.held(SINGLE).contains(&vgpu), "{:?}", api.held(SINGLE));
+    expect(&node.run(&plan), 0, &[]);
+    // Its facts are gone.
+    expect(&node.run(&follow), 76, &["no longer holds"]);
+}
+
+#[test]
+fn a_reshape_that_no_rule_allows_is_76_in_the_plan_and_at_the_start() {
+    let api = Api::lease();
+    let mut node = Hypervisor::new("eight-gpu-flat", "refused-1", &api.way());
+    expect(&node.once(), 0, &[]);
+    let root = node.root();
+    api.shared_storage(STORAGE, &root, 1000);
+    api.claim(SINGLE, &[(&root, "VGPU", 1), (STORAGE, "DISK_GB", 100)]);
+    // From now on Placement would not take the guest's disk again in one piece, whoever sends it.
+    api.storage_inventory(STORAGE, &json!({"total": 1000, "max_unit": 10}));
+    node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
+    let words = ["DISK_GB", SINGLE, "max_unit"];
+    for arguments in [
+        &["reshape", "plan"][..],
+        &["reshape", "plan", "--detailed-exitcode"],
+    ] {
+        expect(&node.run(arguments), 76, &words);
+    }
+    let agent = node.start(&["agent"]).wait(PATIENCE).expect("it ends");
+    expect(&agent, 76, &words);
+    assert_eq!(api.names(&root), ["refused-1"], "half-made children");
+    assert_eq!(api.held(SINGLE).len(), 2);
+}
+
+#[test]
+fn a_file_that_is_no_plan_is_refused_by_its_name() {
+    let mut node = Hypervisor::new("pcpu", "node-1", &way("http://127.0.0.1:9"));
+    let file = node.home.path("plan.json").display().to_string();
+    let follow = ["agent", "--once", "--expect-plan", &file];
+    expect(&node.run(&follow), 74, &[&file]);
+    let plan = |nodes: serde_json::Value| json!({"api": "v1", "nodes": nodes}).to_string();
+    let one = |generations: serde_json::Value| json!({"pending": "reshape", "text": "x", "generations": generations});
+    for text in [
+        String::new(),
+        "\u{0}".to_owned(),
+        "[]".to_owned(),
+        "{\"nodes\": 3}".to_owned(),
+        "[".repeat(100_000),
+        plan(json!({})),
+        plan(json!({"": one(json!({}))})),
+        plan(json!({"node-1": one(json!({"no-uuid": 1}))})),
+        plan(json!({"node-1": one(json!({"5a0f1f5e-27a6-4a57-9f1c-0b1d8c1c7a01": "1"}))})),
+        plan(json!({"node-1": one(json!({})), "node-2": one(json!({}))})),
+    ] {
+        node.home.write("plan.json", &text).expect("a file");
+        expect(&node.run(&follow), 78, &["plan"]);
+    }
+}
+
+#[test]
+fn what_another_process_holds_is_73_and_named() {
+    let (mut node, up) = up("pcpu");
+    let database = node.home.state_dir().join("placement.sqlite");
+    let database = database.display().to_string();
+    expect(&node.run(&["up"]), 73, &[&database]);
+    let url = format!("sqlite:{database}");
+    let serve = ["placement", "serve", "--database", &url];
+    expect(&node.run(&serve), 73, &[&database]);
+    for upgrade in [
+        &["placement", "migrate-compute-inventory"][..],
+        &["placement", "migrate-compute-inventory", "--dry-run"],
+    ] {
+        expect(&node.run(upgrade), 73, &[&database]);
+    }
+    // Another database, the same agent.
+    let endpoint = std::fs::read_to_string(node.home.state_dir().join("placement.endpoint"))
+        .expect("up says where its Placement is");
+    node.configure(&way(endpoint.trim()), "");
+    expect(&node.run(&["agent"]), 73, &["agent.sock"]);
+    let listen = endpoint.trim().trim_start_matches("http://");
+    let other = format!("sqlite:{}", node.home.path("other.sqlite").display());
+    let serve = [
+        "placement",
+        "serve",
+        "--database",
+        &other,
+        "--listen",
+        listen,
+    ];
+    expect(&node.run(&serve), 73, &[listen]);
+    expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
+}
+
+/// Runs `berth` where `state` is a file system of this size.
+fn on_a_small_disk(node: &Hypervisor, size: &str, arguments: &[&str]) -> Outcome {
+    let state = node.home.state_dir();
+    let mount = format!(
+        "mount -t tmpfs -o {size} none {} && exec \"$@\"",
+        state.display()
+    );
+    let (stdout, stderr) = (node.home.path("out"), node.home.path("err"));
+    let mut process = Program::new("unshare")
+        .args(["--mount", "sh", "-c", &mount, "sh"])
+        .arg(program().expect("berth is built"))
+        .args(["--config", &node.home.config_file().display().to_string()])
+        .args(arguments)
+        .start_with_outputs(&stdout, &stderr)
+        .expect("it starts");
+    let status = process.wait(PATIENCE).expect("it ends");
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    Outcome {
+        code: exit_code(status),
+        stdout: read(stdout),
+        stderr: read(stderr),
+    }
+}
+
+#[test]
+fn a_full_disk_is_74_and_says_what_could_not_be_written() {
+    let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
+    for size in ["size=8k", "size=64k", "size=200k"] {
+        let node = Hypervisor::new("pcpu", "node-1", listen);
+        let full = on_a_small_disk(&node, size, &["up"]);
+        expect(&full, 74, &[&node.home.state_dir().display().to_string()]);
+    }
+    let api = Api::lease();
+    let mut node = Hypervisor::new("pcpu", "full-1", &api.way());
+    // Room for the folder alone.
+    let full = on_a_small_disk(&node, "nr_inodes=1", &["agent", "--once"]);
+    expect(&full, 74, &["compute_id"]);
+    assert_eq!(
+        api.get("/resource_providers")["resource_providers"],
+        json!([])
+    );
+    // Room again, and it is as if nothing had been.
+    expect(&node.once(), 0, &[]);
+}
+
+#[test]
+fn a_state_folder_that_is_none_is_74() {
+    let mut node = Hypervisor::new("pcpu", "node-1", &way("http://127.0.0.1:9"));
+    node.home.write("file", "").expect("a file");
+    let inside = node.home.path("file").join("state").display().to_string();
+    for folder in [inside.as_str(), "/proc/berth"] {
+        let agent = ["--state-dir", folder, "agent", "--once", "--deadline", "1s"];
+        expect(&node.run(&agent), 74, &[folder]);
+        expect(&node.run(&["--state-dir", folder, "up"]), 74, &[folder]);
+    }
+}
+
+#[test]
+fn a_machine_edited_while_the_agent_runs_is_75_and_the_next_start_reshapes() {
+    let api = Api::lease();
+    let mut node = Hypervisor::new("eight-gpu-flat", "edited-1", &api.way());
+    let mut agent = node.start(&["agent"]);
+    let well = || node.ask("/healthz").is_some_and(|it| it.status == 200);
+    agent.wait_until(PATIENCE, well).expect("it is well");
+    let root = node.root();
+    api.claim(SINGLE, &[(&root, "VGPU", 1), (&root, "VCPU", 8)]);
+    node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
+    let ended = agent.wait(PATIENCE).expect("it ends by itself");
+    expect(&ended, 75, &["reshape", "edited-1", "next start"]);
+    assert_eq!(api.names(&root), ["edited-1"], "a tick does not reshape");
+    expect(&node.once(), 0, &[]);
+    assert_eq!(api.names(&root).len(), 9);
+    let (mut node, up) = up("eight-gpu-flat");
+    node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
+    expect(&up.wait(PATIENCE).expect("it ends"), 75, &["next start"]);
+    let again = node.start(&["up", "--once"]).wait(PATIENCE);
+    expect(&again.expect("it ends"), 0, &[]);
+}
+
+#[test]
+fn placement_away_past_the_deadline_is_69_and_says_who_is_away() {
+    let port = free_port().expect("a port");
+    let mut node = Hypervisor::new("pcpu", "node-1", &way(&format!("http://127.0.0.1:{port}")));
+    let started = std::time::Instant::now();
+    let once = node.run(&["agent", "--once", "--deadline", "1s"]);
+    expect(&once, 69, &[&port.to_string(), "refuses connections"]);
+    assert!(started.elapsed() >= Duration::from_secs(1));
+    for command in [&["provider", "tree"][..], &["reshape", "plan"]] {
+        expect(&node.run(command), 69, &[&port.to_string()]);
+    }
+}
+
+#[test]
+fn a_configuration_that_cannot_be_is_78_for_every_command() {
+    let mut node = Hypervisor::new("pcpu", "node-1", "");
+    // Nothing says where Placement is.
+    expect(
+        &node.run(&["agent", "--once"]),
+        78,
+        &["[placement]", "mend:"],
+    );
+    node.configure("auth_typo = \"none\"", "");
+    for command in [
+        &["agent"][..],
+        &["up"],
+        &["reshape", "plan"],
+        &["provider", "tree"],
+        &["placement", "serve"],
+        &["placement", "migrate-compute-inventory"],
+        &["config", "check"],
+    ] {
+        expect(
+            &node.run(command),
+            78,
+            &["berth.toml", "did you mean auth_type?"],
+        );
+    }
+}

@@ -1,2 +1,9 @@
-//! The startup against the real Placement: greenfield, restart and the reshapes, every unit checked through its API. Being
-//! written.
+//! The startup against the real Placement, with the fake driver: a first start, a restart, and the four reshapes, every unit
+//! checked through Placement's API.
+
+#![cfg(test)]
+
+mod agent;
+mod holdings;
+mod reshape;
+mod upgrade;

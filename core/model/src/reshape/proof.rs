@@ -162,7 +162,7 @@ impl Claim<'_> {
     }
 
     /// Per provider and class: all users together fit, or the class is held and its usage did not grow, or it was over
-    /// before, stays as it was and is not worse.
+    /// before, offers as much as it did and is not worse.
     fn everything_fits(&self) -> Result<(), ReshapeRefused> {
         let current = self.pending.current();
         let (before, after): (Usages, Usages) = (self.before.usages(), self.after.usages());
@@ -177,8 +177,11 @@ impl Claim<'_> {
             let capacity = inventory.map_or(0, Inventory::capacity);
             let grew = *used > before.get(place).copied().unwrap_or(0);
             let held = inventory.is_some_and(|i| i.is_held() && u64::from(i.total) == *used);
-            let unchanged = inventory.is_some() && inventory == current.inventory(*uuid, class);
-            if *used <= capacity || (held && !grew) || (unchanged && !grew) {
+            let was = current.inventory(*uuid, class);
+            let as_before = inventory
+                .zip(was)
+                .is_some_and(|(is, was)| offers_as(is, was));
+            if *used <= capacity || ((held || as_before) && !grew) {
                 continue;
             }
             let (provider, class, used) = (provider.name.clone(), class.clone(), *used);
@@ -241,6 +244,12 @@ impl Claim<'_> {
             None => self.pending.current().inventory(provider, class),
         }
     }
+}
+
+/// Whether as much is offered as before. Unit sizes say nothing about how much: they may be wider.
+fn offers_as(is: &Inventory, was: &Inventory) -> bool {
+    let offer = |i: &Inventory| (i.total, i.reserved, i.allocation_ratio);
+    offer(is) == offer(was)
 }
 
 /// Each class that a move turns into others, mapped to one name for all of them. Renamed units may also stay (held, or not

@@ -1,6 +1,6 @@
 //! The reshape over worlds nobody would think of: four moves at once (VGPU to its GPUs, VCPU parting into VCPU and PCPU, a
 //! class renamed, memory to NUMA cells), children too small, guests unknown or known in part, consumers that also hold
-//! elsewhere. Judged by what Placement would judge, not by how the placing works.
+//! elsewhere, and a class that does not move and that more is used of than there is. Judged by what Placement would judge, not by how the placing works.
 
 use std::collections::BTreeMap;
 
@@ -33,6 +33,8 @@ struct Guest {
     board: (u64, Answer),
     memory: (u64, Answer),
     disk: u64,
+    /// Of a class that does not move.
+    functions: u64,
     elsewhere: bool,
 }
 
@@ -62,16 +64,20 @@ fn guests() -> impl Strategy<Value = Guest> {
         held(2),
         held(600),
         0..40_u64,
+        0..6_u64,
         any::<bool>(),
     )
-        .prop_map(|(vgpu, vcpu, board, memory, disk, elsewhere)| Guest {
-            vgpu,
-            vcpu,
-            board,
-            memory,
-            disk,
-            elsewhere,
-        })
+        .prop_map(
+            |(vgpu, vcpu, board, memory, disk, functions, elsewhere)| Guest {
+                vgpu,
+                vcpu,
+                board,
+                memory,
+                disk,
+                functions,
+                elsewhere,
+            },
+        )
 }
 
 fn worlds() -> impl Strategy<Value = World> {
@@ -150,6 +156,7 @@ impl World {
                 (root_uuid(), "VCPU", guest.vcpu.0),
                 (root_uuid(), "CUSTOM_BOARD", guest.board.0),
                 (root_uuid(), "MEMORY_MB", guest.memory.0),
+                (root_uuid(), "SRIOV_NET_VF", guest.functions),
                 (uuid(SHARED), "DISK_GB", guest.disk),
                 (uuid(OTHER_HOST), "VGPU", elsewhere),
                 (uuid(OTHER_HOST), "VCPU", elsewhere),
@@ -291,7 +298,9 @@ proptest! {
             let was = used_before.get(&(*provider, class.clone())).copied().unwrap_or(0);
             let fits = *used <= inventory.capacity();
             let held = inventory.is_held() && u64::from(inventory.total) == *used && *used <= was;
-            let over = Some(inventory) == current.inventory(*provider, class) && *used <= was;
+            let total = |inventory: &Inventory| (inventory.total, inventory.reserved);
+            let before = current.inventory(*provider, class).map(total);
+            let over = before == Some(total(inventory)) && *used <= was;
             prop_assert!(fits || held || over, "{used} {class} in {inventory}\n{request}");
         }
     }

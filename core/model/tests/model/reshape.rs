@@ -166,6 +166,36 @@ fn what_a_consumer_of_the_call_holds_elsewhere_is_still_taken_at_once() {
 }
 
 #[test]
+fn memory_that_shrank_after_its_claim_does_not_refuse_a_reshape_of_something_else() {
+    let shrunk = [("MEMORY_MB", 512)];
+    let current = tree([root(&[("VGPU", 8), shrunk[0]])]);
+    for (amounts, wanted) in [([1024, 0], 512), ([400, 400], 512), ([1024, 0], 256)] {
+        let desired = tree([root(&[("MEMORY_MB", wanted)]), child("a", &[("VGPU", 8)])]);
+        let before: Allocations = (0x11..)
+            .zip(amounts)
+            .filter(|(_, amount)| *amount > 0)
+            .map(|(n, amount)| {
+                let held = [(root_uuid(), "VGPU", 1), (root_uuid(), "MEMORY_MB", amount)];
+                (consumer(n), holding(&held))
+            })
+            .collect();
+        let moves = [leaves(root_uuid(), "VGPU", &["VGPU"])];
+        let request = pending(&current, &desired, &moves)
+            .resolve(&before, |_, _| whole(child_uuid("a"), "VGPU", 1))
+            .unwrap();
+        let sent = request.tree().inventory(root_uuid(), &class("MEMORY_MB"));
+        let most = amounts[0].max(512);
+        let widened = Inventory {
+            max_unit: u32::try_from(most).unwrap(),
+            ..of(512)
+        };
+        assert_eq!(sent, Some(&widened), "{amounts:?}");
+        assert_eq!(request.moved().len(), before.len());
+        assert!(request.held().is_empty(), "{request}");
+    }
+}
+
+#[test]
 fn units_that_a_home_does_not_take_at_once_stay() {
     let current = tree([root(&[("VGPU", 8)])]);
     let mut gpu = child("a", &[("VGPU", 8)]);

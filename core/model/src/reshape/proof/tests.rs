@@ -357,6 +357,17 @@ fn a_hold_that_shrinks_and_an_overage_that_does_not_grow_are_lawful() {
         fat
     });
     assert_eq!(prove(&pending(), &over, &request()), Ok(()));
+    let vcpus = |inventory| offering(request(), ROOT, &ResourceClass::VCPU, Some(inventory));
+    let wider = Inventory {
+        max_unit: 40,
+        ..of(16)
+    };
+    assert_eq!(prove(&pending(), &over, &vcpus(wider)), Ok(()));
+    let worse = prove(&pending(), &over, &vcpus(of(15))).unwrap_err();
+    assert!(
+        matches!(worse, ReshapeRefused::OverCapacity { .. }),
+        "{worse}"
+    );
 }
 
 #[test]

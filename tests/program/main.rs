@@ -6,6 +6,7 @@ mod exit_codes;
 mod hypervisor;
 mod keystone;
 mod notify;
+mod offline_upgrade;
 mod placement_api;
 mod service_manager;
 mod starts;

@@ -1,0 +1,98 @@
+//! The documents keep their word: links lead somewhere, and the files and tests that the spec notes name exist.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent()
+        .expect("this package is a folder of the workspace")
+        .to_owned()
+}
+
+fn files_below(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            files_below(&path, ending, found);
+        } else if name.ends_with(ending) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_link_between_pages_leads_to_a_file() {
+    let root = root();
+    let mut pages = Vec::new();
+    files_below(&root, ".md", &mut pages);
+    let mut broken = Vec::new();
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let target = link.split('#').next().unwrap_or_default();
+            let outside = target.contains("://") || target.is_empty();
+            if !outside && !page.parent().unwrap().join(target).exists() {
+                broken.push(format!(
+                    "{} -> {link}",
+                    page.strip_prefix(&root).unwrap().display()
+                ));
+            }
+        }
+    }
+    assert!(pages.len() > 10, "only {} pages found", pages.len());
+    assert!(
+        broken.is_empty(),
+        "links that lead nowhere:\n{}",
+        broken.join("\n")
+    );
+}
+
+#[test]
+fn every_file_and_test_that_the_spec_notes_name_exists() {
+    let root = root();
+    let mut sources = Vec::new();
+    files_below(&root, ".rs", &mut sources);
+    let code: String = sources
+        .iter()
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect::<Vec<_>>()
+        .join("\n");
+    let mut notes = Vec::new();
+    files_below(&root.join("docs/spec-notes"), ".md", &mut notes);
+    let mut missing = Vec::new();
+    for note in &notes {
+        let text = fs::read_to_string(note).unwrap();
+        for row in text.lines().filter(|line| line.starts_with('|')) {
+            for word in row.split('`').skip(1).step_by(2) {
+                let is_path = word.contains('/') && !word.contains(' ');
+                let is_test = word.contains('_')
+                    && word
+                        .chars()
+                        .all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit());
+                let found = if is_path {
+                    root.join(word).exists()
+                } else {
+                    !is_test || code.contains(&format!("fn {word}("))
+                };
+                if !found {
+                    missing.push(format!(
+                        "{}: {word}",
+                        note.strip_prefix(&root).unwrap().display()
+                    ));
+                }
+            }
+        }
+    }
+    assert!(!notes.is_empty());
+    assert!(
+        missing.is_empty(),
+        "named but not there:\n{}",
+        missing.join("\n")
+    );
+}

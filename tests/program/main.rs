@@ -2,9 +2,11 @@
 
 #![cfg(test)]
 
+mod bad_input;
 mod exit_codes;
 mod hypervisor;
 mod keystone;
+mod libvirt;
 mod notify;
 mod offline_upgrade;
 mod placement_api;

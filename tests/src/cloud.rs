@@ -12,7 +12,8 @@ use berth_client::{
 use berth_placement::{Options, prepare, router};
 use berth_store::SqlStore;
 
-use crate::fault::HarnessClock;
+use crate::fault::{HarnessClock, busy};
+use crate::witness::Witness;
 use crate::worlds::{PlacementRows, Rows};
 
 pub use snapshot::Snapshot;
@@ -62,7 +63,7 @@ impl Cloud {
 
     /// The built-in Placement in this process, on a database as it was kept.
     pub async fn of(snapshot: Snapshot) -> Self {
-        Self::over(snapshot.restore().await)
+        Self::over(busy(snapshot.restore()).await)
     }
 
     fn over(store: SqlStore) -> Self {
@@ -105,6 +106,16 @@ impl Cloud {
             requests: Arc::default(),
             ..self.clone()
         }
+    }
+
+    /// The same Placement, the built-in one, with a witness directly before it.
+    ///
+    /// # Panics
+    /// It is not the built-in one.
+    #[must_use]
+    pub fn witnessed(&self, witness: &Witness) -> Self {
+        let store = self.store.as_ref().expect("a built-in Placement");
+        self.decorated(|http| witness.before(http, store))
     }
 
     /// The same Placement behind a small Keystone whose tokens last an hour of this clock.
@@ -163,6 +174,6 @@ impl Cloud {
     /// It is not the built-in one.
     pub async fn rows(&self) -> PlacementRows {
         let store = self.store.as_ref().expect("a built-in Placement");
-        Rows::BuiltIn(store).all().await
+        busy(Rows::BuiltIn(store).all()).await
     }
 }

@@ -21,5 +21,5 @@ pub use clock::HarnessClock;
 pub use driver::GatedDriver;
 pub use files::GatedFiles;
 pub use http::GatedHttp;
-pub use stage::Stage;
+pub use stage::{Stage, busy};
 pub use switched::SwitchedGate;

@@ -16,5 +16,6 @@ pub mod peer;
 pub mod process;
 pub mod scratch;
 pub mod unit;
+pub mod witness;
 pub mod workspace;
 pub mod worlds;

@@ -85,12 +85,34 @@ pub enum Rest {
 }
 
 /// What happened until a unit came to rest.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
     /// Each end of a process, in order: its code and reason, or what killed it.
     pub ends: Vec<String>,
-    /// The passes that failed, in order: when, and the reason.
-    pub failures: Vec<(Duration, String)>,
+    /// The passes, in order.
+    pub passes: Vec<Pass>,
+}
+
+/// One pass of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pass {
+    /// Of which process, counted from 1.
+    pub life: usize,
+    /// When it began, since the unit did.
+    pub began: Duration,
+    /// When it ended.
+    pub ended: Duration,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+}
+
+impl History {
+    /// Why passes failed, in order.
+    pub fn failures(&self) -> impl Iterator<Item = &str> {
+        self.passes
+            .iter()
+            .filter_map(|pass| pass.failure.as_deref())
+    }
 }
 
 /// A node's unit.
@@ -113,6 +135,7 @@ struct Process<'a, D> {
     backoff: Backoff,
     known: Option<(ResourceTracker<D>, Known)>,
     began: Instant,
+    life: usize,
 }
 
 impl<D: VirtDriver> Unit<D> {
@@ -133,11 +156,18 @@ impl<D: VirtDriver> Unit<D> {
             history.ends.push(text);
         };
         loop {
+            let life = history
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .ends
+                .len()
+                + 1;
             let mut process = Process {
                 unit: self,
                 backoff: Backoff::seeded(1),
                 known: None,
                 began,
+                life,
             };
             let ended = tokio::select! {
                 biased;
@@ -192,17 +222,18 @@ impl<D: VirtDriver> Process<'_, D> {
         history: &std::sync::Mutex<History>,
     ) -> Result<Vec<Held>, Ended> {
         let mut started = false;
-        let mut quiet = 0;
+        let (mut quiet, mut failed) = (0, false);
         loop {
+            let began = self.began.elapsed();
             let pass = tokio::time::timeout(WATCHDOG, self.pass(started));
-            let pause = match pass.await.map_err(|_| Ended::Watchdog)? {
+            let passed = pass.await.map_err(|_| Ended::Watchdog)?;
+            self.note(history, began, passed.as_ref().err());
+            let pause = match passed {
                 Ok(passed) => {
                     self.backoff.worked();
-                    quiet = if passed.changed || !started {
-                        0
-                    } else {
-                        quiet + 1
-                    };
+                    // The pass after a failure reads everything anew.
+                    let busy = passed.changed || !started || std::mem::replace(&mut failed, false);
+                    quiet = if busy { 0 } else { quiet + 1 };
                     if quiet >= QUIET {
                         return Ok(passed.held);
                     }
@@ -212,20 +243,33 @@ impl<D: VirtDriver> Process<'_, D> {
                     INTERVAL
                 }
                 Err(error) => {
-                    let at = self.began.elapsed();
-                    let mut history = history
-                        .lock()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner);
-                    history.failures.push((at, sentence(&error)));
                     if error.ends(started) {
                         return Err(Ended::Exit(error.exit(), sentence(&error)));
                     }
-                    quiet = 0;
+                    failed = true;
                     self.backoff.failed()
                 }
             };
             sleep(pause).await;
         }
+    }
+
+    fn note(
+        &self,
+        history: &std::sync::Mutex<History>,
+        began: Duration,
+        error: Option<&PassError>,
+    ) {
+        let pass = Pass {
+            life: self.life,
+            began,
+            ended: self.began.elapsed(),
+            failure: error.map(|error| sentence(error)),
+        };
+        let mut history = history
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        history.passes.push(pass);
     }
 
     async fn pass(&mut self, started: bool) -> Result<Passed, PassError> {
@@ -306,7 +350,7 @@ impl PassError {
         };
         match report.source.as_ref() {
             Cause::Placement(error) => refused(error),
-            Cause::Tree(_) => Exit::Bug,
+            Cause::Tree(_) | Cause::ChangedMeanwhile => Exit::Bug,
         }
     }
 }

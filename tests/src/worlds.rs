@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use berth_model::audit::{self, PlacementWorld};
+use berth_model::{AllocationRatio, Generation, Inventory, ProviderUuid};
 use berth_store::{SqlStore, Statement};
 use serde::Serialize;
 
@@ -202,4 +204,67 @@ impl fmt::Display for PlacementRows {
         }
         Ok(())
     }
+}
+
+impl From<&PlacementRows> for PlacementWorld {
+    /// As the audit takes it. A row that makes no sense there (a UUID that is none) is left out: the schema forbids it.
+    fn from(rows: &PlacementRows) -> Self {
+        let uuid = |name: &str| rows.providers.get(name)?.uuid.parse::<ProviderUuid>().ok();
+        let provider = |(name, row): (&String, &ProviderRow)| {
+            let audited = audit::ProviderRow {
+                name: name.clone(),
+                parent: row.parent.as_deref().and_then(uuid),
+                root: uuid(&row.root)?,
+                generation: Generation::answered(row.generation),
+                inventories: row
+                    .inventories
+                    .iter()
+                    .filter_map(|(class, text)| Some((class.parse().ok()?, inventory(text)?)))
+                    .collect(),
+                traits: row
+                    .traits
+                    .iter()
+                    .filter_map(|held| held.parse().ok())
+                    .collect(),
+                aggregates: row
+                    .aggregates
+                    .iter()
+                    .filter_map(|uuid| uuid.parse().ok())
+                    .collect(),
+            };
+            Some((uuid(name)?, audited))
+        };
+        let consumer = |(consumer, row): (&String, &ConsumerRow)| {
+            let place = |(place, amount): (&String, &u64)| {
+                let (provider, class) = place.rsplit_once(' ')?;
+                Some(((uuid(provider)?, class.parse().ok()?), *amount))
+            };
+            let audited = audit::ConsumerRow {
+                project_id: row.project.clone(),
+                user_id: row.user.clone(),
+                allocated: row.holds.iter().filter_map(place).collect(),
+            };
+            Some((consumer.parse().ok()?, audited))
+        };
+        Self {
+            providers: rows.providers.iter().filter_map(provider).collect(),
+            consumers: rows.consumers.iter().filter_map(consumer).collect(),
+        }
+    }
+}
+
+fn inventory(text: &str) -> Option<Inventory> {
+    let mut words = text.split(' ');
+    let mut number = || words.next()?.parse::<u32>().ok();
+    let [total, reserved, min_unit, max_unit, step_size] =
+        [number()?, number()?, number()?, number()?, number()?];
+    let allocation_ratio = AllocationRatio::new(words.next()?.parse().ok()?).ok()?;
+    Some(Inventory {
+        total,
+        reserved,
+        min_unit,
+        max_unit,
+        step_size,
+        allocation_ratio,
+    })
 }

@@ -1,0 +1,189 @@
+//! One run of a journey, failed at one point or at none, until its unit is at rest.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use berth_client::HttpService;
+use berth_model::Held;
+use berth_seam::{Crossing, Point, PointGate, RecordingGate, Standing, Trace, TurnGate};
+use berth_tests::cloud::Cloud;
+use berth_tests::fault::{GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage, SwitchedGate};
+use berth_tests::node::{MemoryFiles, Shown};
+use berth_tests::unit::{Exit, History, Rest, Unit};
+use berth_tests::witness::{Testimony, Witness};
+use berth_tests::worlds::PlacementRows;
+use tokio::time::timeout;
+
+use crate::journeys::{Begins, Situation};
+
+/// How long a fault that lasts is let last, and how long a healed unit may take to settle (virtual time).
+const FAULT_PHASE: Duration = Duration::from_mins(40);
+const HEALED_PHASE: Duration = Duration::from_mins(20);
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Case {
+    /// What crossed.
+    pub(crate) trace: Trace,
+    /// Where the fault struck.
+    pub(crate) struck: Option<Crossing>,
+    /// What had changed, and how, when the unit came to rest under the fault.
+    pub(crate) under_fault: UnderFault,
+    /// Placement when the fault phase was over.
+    pub(crate) then: PlacementRows,
+    /// Placement in the end.
+    pub(crate) end: PlacementRows,
+    /// The state files in the end.
+    pub(crate) files: BTreeMap<String, String>,
+    /// Ends of processes and failed passes, all of the run.
+    pub(crate) history: History,
+    /// Whether the unit settled in the end.
+    pub(crate) settled: bool,
+    /// What it reports as held.
+    pub(crate) held: Vec<Held>,
+    /// What was noted directly before Placement, all in all.
+    pub(crate) testimony: Testimony,
+    /// The same until the fault phase was over.
+    pub(crate) testimony_then: Testimony,
+    /// Writes to Placement that were done before the fault phase was over.
+    pub(crate) writes: usize,
+}
+
+/// How the unit stood when the fault phase was over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum UnderFault {
+    /// It had settled by itself.
+    Settled,
+    /// Its process ended and is not started again.
+    Stopped(Exit, String),
+    /// It was alive and tried on.
+    Trying,
+}
+
+type Gates = RecordingGate<SwitchedGate<PointGate>>;
+
+/// Runs it.
+pub(crate) fn run(situation: &Situation, point: Option<Point>) -> Case {
+    run_tampered(situation, point, |http| http)
+}
+
+/// The same with something on the way that spoils what the agent sends: a planted bug.
+pub(crate) fn run_tampered(
+    situation: &Situation,
+    point: Option<Point>,
+    tamper: impl Fn(HttpService) -> HttpService,
+) -> Case {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(run_in(situation, point, tamper))
+}
+
+async fn run_in(
+    situation: &Situation,
+    point: Option<Point>,
+    tamper: impl Fn(HttpService) -> HttpService,
+) -> Case {
+    let witness = Witness::default();
+    let clock = HarnessClock::begin();
+    let cloud = Cloud::of(situation.snapshot).await;
+    let points = SwitchedGate::on(PointGate::at(point));
+    let recorded = {
+        let clock = clock.clone();
+        RecordingGate::new(points, "", Arc::new(move || clock.elapsed()))
+    };
+    let armed: Arc<SwitchedGate<Gates>> = Arc::new(match situation.begins {
+        Begins::AtStart => SwitchedGate::on(recorded),
+        Begins::WhenReady => SwitchedGate::off(recorded),
+    });
+    let turns = TurnGate::seeded(1);
+    let journey = turns.journey(armed.clone());
+    let stage = Stage::with_clock(Arc::new(journey.clone()), clock.clone());
+    let files = Arc::new(MemoryFiles::default());
+    for (name, content) in &situation.files {
+        files.put(name, content);
+    }
+    let shown = Arc::new(Shown::new(match situation.begins {
+        Begins::AtStart => situation.is.view(),
+        Begins::WhenReady => situation.was.view(),
+    }));
+    let unit = Unit {
+        driver: Arc::new(GatedDriver::around(
+            Arc::clone(&shown),
+            &stage,
+            Some(situation.was.view()),
+        )),
+        name: situation.is.name().clone(),
+        options: situation.options.clone(),
+        files: Arc::new(GatedFiles::around(files.clone(), &stage)),
+        cloud: cloud
+            .witnessed(&witness)
+            .decorated(&tamper)
+            .behind_keystone(&clock)
+            .decorated(|http| GatedHttp::around(http, &stage)),
+    };
+    let history = Mutex::new(History::default());
+    let ready = || {
+        shown.show(&situation.is);
+        armed.switch_on();
+    };
+    let idle = || turns.standing() != Standing::Running;
+    let lives = || journey.run(unit.run(|| stage.killed(), &ready, &history));
+    let mut resting = pin!(stage.run(idle, lives()));
+    let rest = timeout(FAULT_PHASE, &mut resting).await;
+    if rest.is_ok() {
+        stage.settle_debts().await;
+    }
+    let (then, testimony_then) = (cloud.rows().await, witness.testimony());
+    let writes = acknowledged_writes(&armed.inner().trace());
+    armed.inner().inner().switch_off();
+    let (under_fault, rest) = match rest {
+        Ok(Rest::Settled { held }) => (UnderFault::Settled, Ok(Rest::Settled { held })),
+        Ok(Rest::Stopped { exit, reason }) => {
+            // The operator has mended it, and starts it again.
+            let rest = timeout(HEALED_PHASE, stage.run(idle, lives())).await;
+            (UnderFault::Stopped(exit, reason), rest)
+        }
+        Err(_) => {
+            let rest = timeout(HEALED_PHASE, &mut resting).await;
+            (UnderFault::Trying, rest)
+        }
+    };
+    let held = match rest {
+        Ok(Rest::Settled { held }) => Some(held),
+        _ => None,
+    };
+    stage.settle_debts().await;
+    let struck = armed.inner().inner().inner().struck();
+    let history = history.lock().unwrap().clone();
+    Case {
+        trace: armed.inner().trace(),
+        struck: struck.into_iter().next().map(|(_, crossing)| crossing),
+        under_fault,
+        then,
+        end: cloud.rows().await,
+        files: files.content(),
+        history,
+        settled: held.is_some(),
+        held: held.unwrap_or_default(),
+        testimony: witness.testimony(),
+        testimony_then,
+        writes,
+    }
+}
+
+fn acknowledged_writes(trace: &Trace) -> usize {
+    use berth_seam::{Effect, Outcome, Seam, TraceEvent};
+    let lines = trace.lines().iter();
+    lines
+        .filter(|line| {
+            line.crossing.seam == Seam::Http
+                && line.crossing.effect == Effect::Write
+                && matches!(line.event, TraceEvent::After(Outcome::Done(_), _))
+        })
+        .count()
+}

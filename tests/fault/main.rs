@@ -1,0 +1,14 @@
+//! Faults, tier T0: every journey of a node, failed once at each of its crossings in each way that makes sense there.
+//!
+//! A clean run of a [`journeys::Situation`] records the crossings; [`sweep`] runs it again for each point of that trace,
+//! lets the unit come to rest, and compares what it left with what [`rows`] says (written first, in `rows.toml`), with the
+//! world before and the world after a clean run, and with the audit. [`report`] writes `docs/faults.md`.
+
+#![cfg(test)]
+
+mod case;
+mod evidence;
+mod journeys;
+mod report;
+mod rows;
+mod sweep;

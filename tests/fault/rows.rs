@@ -1,0 +1,151 @@
+//! The outcomes that were written first, and what a run's outcome is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use berth_seam::{Crossing, Fault, Point, Repetition, Seam};
+
+use crate::case::{Case, UnderFault};
+use crate::journeys::{Journey, Situation};
+
+/// How a run ended under its fault. What `rows.toml` means by its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Outcome {
+    Done,
+    Undone,
+    Held,
+    Refused,
+}
+
+impl Outcome {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::Undone => "undone",
+            Outcome::Held => "held",
+            Outcome::Refused => "refused",
+        }
+    }
+
+    fn of(text: &str) -> Option<Self> {
+        [Self::Done, Self::Undone, Self::Held, Self::Refused]
+            .into_iter()
+            .find(|outcome| outcome.as_str() == text)
+    }
+
+    /// What a run shows.
+    pub(crate) fn seen(case: &Case, situation: &Situation) -> Self {
+        let as_before = case.then.essence() == situation.before.essence();
+        match (&case.under_fault, as_before, case.writes) {
+            (UnderFault::Settled, _, _) => Self::Done,
+            (UnderFault::Stopped(..), true, 0) => Self::Refused,
+            (UnderFault::Stopped(..), true, _) => Self::Undone,
+            (UnderFault::Stopped(..), false, _) | (UnderFault::Trying, ..) => Self::Held,
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a crossing does, as far as outcomes differ.
+pub(crate) fn kind(crossing: &Crossing) -> &'static str {
+    let operation = crossing.operation.as_ref();
+    match (crossing.seam, operation) {
+        (Seam::Driver, _) => "observe",
+        (Seam::Store, "read") => "file_read",
+        (Seam::Store | Seam::Sysfs, _) => "file_write",
+        (Seam::Http, "POST /v3/auth/tokens") => "login",
+        (Seam::Http, "POST /resource_providers") => "create",
+        (Seam::Http, "POST /reshaper") => "reshape",
+        (Seam::Http, "PUT /resource_providers/{uuid}") => "rename",
+        (Seam::Http, operation) if operation.starts_with("GET") => "read",
+        (Seam::Http, operation) if operation.starts_with("DELETE") => "remove",
+        (Seam::Http, _) => "write",
+    }
+}
+
+/// A fault as `rows.toml` names it.
+pub(crate) fn name(point: &Point) -> String {
+    let Point {
+        fault, repetition, ..
+    } = point;
+    match repetition {
+        Repetition::Once => format!("{} {fault}", fault.row()),
+        Repetition::ForEver => format!("{} {fault} for ever", fault.row()),
+    }
+}
+
+/// A cell of the table.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cell {
+    pub(crate) journey: Journey,
+    pub(crate) fault: String,
+    pub(crate) kind: String,
+}
+
+impl Cell {
+    pub(crate) fn of(journey: Journey, point: &Point, crossing: &Crossing) -> Self {
+        Self {
+            journey,
+            fault: name(point),
+            kind: kind(crossing).to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "[{}.\"{}\"] {}",
+            self.journey.as_str(),
+            self.fault,
+            self.kind
+        )
+    }
+}
+
+/// The table.
+pub(crate) type Rows = BTreeMap<Cell, BTreeSet<Outcome>>;
+
+/// Reads `rows.toml`: a table per journey, in it a table per fault, in it a word (or several) per kind of crossing.
+pub(crate) fn read() -> Rows {
+    let text = include_str!("rows.toml");
+    let table: BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>> =
+        toml::from_str(text).expect("rows.toml has journeys, faults and kinds");
+    let faults: BTreeSet<String> = Fault::ALL
+        .iter()
+        .flat_map(|fault| {
+            [
+                format!("{} {fault}", fault.row()),
+                format!("{} {fault} for ever", fault.row()),
+            ]
+        })
+        .collect();
+    let mut rows = Rows::new();
+    for (journey_name, by_fault) in table {
+        let journey = Journey::ALL
+            .into_iter()
+            .find(|journey| journey.as_str() == journey_name);
+        let journey = journey.unwrap_or_else(|| panic!("rows.toml: no journey {journey_name}"));
+        for (fault, by_kind) in by_fault {
+            assert!(faults.contains(&fault), "rows.toml: no fault {fault}");
+            for (kind, words) in by_kind {
+                let outcomes = words.split(" or ").map(|word| {
+                    Outcome::of(word).unwrap_or_else(|| panic!("rows.toml: no outcome {word}"))
+                });
+                let cell = Cell {
+                    journey,
+                    fault: fault.clone(),
+                    kind,
+                };
+                rows.insert(cell, outcomes.collect());
+            }
+        }
+    }
+    rows
+}

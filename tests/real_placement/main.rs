@@ -6,4 +6,6 @@
 mod agent;
 mod holdings;
 mod reshape;
+mod same_tree;
+mod starts;
 mod upgrade;

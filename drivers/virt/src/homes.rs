@@ -82,6 +82,14 @@ impl<'a> Asked<'a> {
         consumer::guest_of(self)
     }
 
+    /// What the consumer holds of a class on this node, by provider.
+    fn held(&self, class: &ResourceClass) -> impl Iterator<Item = (ProviderUuid, u64)> {
+        let held = self.all.of(&self.allocation.consumer).into_iter();
+        held.flat_map(|held| &held.resources)
+            .filter(move |((provider, held), _)| held == class && self.is_on_tree(*provider))
+            .map(|((provider, _), amount)| (*provider, *amount))
+    }
+
     /// The whole allocation in one place.
     fn whole(&self, provider: ProviderUuid, class: ResourceClass) -> Homes {
         at(

@@ -37,6 +37,18 @@ impl Share {
             Share::Memory => 0,
         }
     }
+
+    /// What the consumer has of it on a cell's provider already.
+    fn held_on(self, asked: &Asked<'_>, provider: ProviderUuid) -> u64 {
+        let classes = match self {
+            Share::Cpus { .. } => vec![ResourceClass::VCPU, ResourceClass::PCPU],
+            Share::Memory => vec![ResourceClass::MEMORY_MB],
+        };
+        let held = classes.iter().flat_map(|class| asked.held(class));
+        held.filter(|(place, _)| *place == provider)
+            .map(|(_, amount)| amount)
+            .sum()
+    }
 }
 
 /// The homes of `parts` on the cells of a guest.
@@ -111,8 +123,8 @@ fn one_cell_for_all(asked: &Asked<'_>, guest: &GuestView) -> Option<GuestCell> {
     })
 }
 
-/// Fills the cells in the guest's order; what its shares do not cover goes to its first cell. Shares of a cell that the
-/// host does not have stay where they are.
+/// Fills the cells in the guest's order, what is there already taken off their shares; what these do not cover goes to its
+/// first cell. Shares of a cell that the host does not have stay where they are.
 fn on_cells(asked: &Asked<'_>, cells: &[GuestCell], parts: Parts, share: Share) -> Homes {
     let providers = providers(asked);
     let provider = |cell: &GuestCell| providers.get(&cell.host_cell).map(|p| p.uuid());
@@ -120,8 +132,10 @@ fn on_cells(asked: &Asked<'_>, cells: &[GuestCell], parts: Parts, share: Share) 
     let mut taken = share.taken();
     let mut shares = Vec::new();
     for cell in cells {
-        let free = share.of(cell).saturating_sub(taken);
-        taken = taken.saturating_sub(share.of(cell));
+        let there = provider(cell).map_or(0, |provider| share.held_on(asked, provider));
+        let room = share.of(cell).saturating_sub(there);
+        let free = room.saturating_sub(taken);
+        taken = taken.saturating_sub(room);
         shares.extend(provider(cell).map(|provider| (provider, free)));
     }
     let (mut homes, left) = fill(&shares, parts);

@@ -33,12 +33,16 @@ fn place(asked: &Asked<'_>) -> Option<ProviderUuid> {
     }
 }
 
-/// The guest's CPUs, less those that its PCPU allocation beside this one stands for.
+/// The guest's CPUs, less those that a PCPU allocation which leaves beside this one stands for.
 fn share(asked: &Asked<'_>) -> cells::Share {
+    let cells = cells::providers(asked);
+    let is_on_cell = |provider| cells.values().any(|cell| cell.uuid() == provider);
     let taken = if asked.allocation.class == ResourceClass::PCPU {
         0
     } else {
-        held_as_pcpu(asked)
+        let pcpus = asked.held(&ResourceClass::PCPU);
+        let leaving = pcpus.filter(|(provider, _)| !is_on_cell(*provider));
+        leaving.map(|(_, amount)| amount).sum()
     };
     cells::Share::Cpus { taken }
 }
@@ -78,22 +82,44 @@ fn parts(asked: &Asked<'_>, guest: Option<&GuestView>) -> Parts {
     parts.into_iter().filter(|(_, part)| *part > 0).collect()
 }
 
-/// How many of the guest's CPUs are pinned and not held as PCPU already. Those of an unknown guest count as shared.
+/// How many of the allocation's units are pinned CPUs. Those of an unknown guest count as shared.
 fn pinned(asked: &Asked<'_>, guest: Option<&GuestView>) -> u64 {
-    match guest.map(|guest| guest.cpu_policy) {
-        None | Some(CpuPolicy::Shared) => 0,
-        Some(CpuPolicy::Dedicated) => u64::MAX,
-        Some(CpuPolicy::Mixed { dedicated }) => dedicated.saturating_sub(held_as_pcpu(asked)),
+    let Some(guest) = guest else {
+        return 0;
+    };
+    match guest.cpu_policy {
+        CpuPolicy::Shared => 0,
+        CpuPolicy::Dedicated => u64::MAX,
+        CpuPolicy::Mixed { dedicated } => {
+            let pcpus = asked.held(&ResourceClass::PCPU);
+            let as_pcpu: u64 = pcpus.map(|(_, amount)| amount).sum();
+            dealt_here(asked, guest, dedicated.saturating_sub(as_pcpu))
+        }
     }
 }
 
-fn held_as_pcpu(asked: &Asked<'_>) -> u64 {
-    let held = asked.all.of(&asked.allocation.consumer);
-    held.into_iter()
-        .flat_map(|held| &held.resources)
-        .filter(|((provider, class), _)| {
-            *class == ResourceClass::PCPU && asked.is_on_tree(*provider)
-        })
-        .map(|(_, amount)| amount)
-        .sum()
+/// This allocation's part of the pinned CPUs that the consumer holds as VCPU. They are dealt out to all its VCPU allocations
+/// in one order, whichever is asked for, so that no CPU counts twice: first what cannot stay VCPU where it is, then the
+/// guest's cells in its own order.
+fn dealt_here(asked: &Asked<'_>, guest: &GuestView, mut pinned: u64) -> u64 {
+    let vcpu = &ResourceClass::VCPU;
+    let cells = cells::providers(asked);
+    let position = |provider| {
+        let mut own = guest.cells.iter().map(|cell| cells.get(&cell.host_cell));
+        own.position(|cell| cell.is_some_and(|cell| cell.uuid() == provider))
+            .unwrap_or(usize::MAX)
+    };
+    let mut held: Vec<_> = asked.held(vcpu).collect();
+    held.sort_by_key(|(provider, _)| {
+        let stays = asked.tree.inventory(*provider, vcpu).is_some();
+        (stays, position(*provider), *provider)
+    });
+    for (provider, amount) in held {
+        let here = pinned.min(amount);
+        if provider == asked.allocation.provider {
+            return here;
+        }
+        pinned -= here;
+    }
+    0
 }

@@ -95,14 +95,7 @@ fn best_first(asked: &Asked<'_>, places: Vec<Place>) -> Vec<Place> {
     let (mut same, other): (Vec<_>, Vec<_>) = places
         .into_iter()
         .partition(|(_, class)| *class == asked.allocation.class);
-    let held = asked.all.of(&asked.allocation.consumer);
-    let is_held = |class: &ResourceClass| {
-        held.is_some_and(|held| {
-            held.resources
-                .keys()
-                .any(|(provider, held)| held == class && asked.is_on_tree(*provider))
-        })
-    };
+    let is_held = |class: &ResourceClass| asked.held(class).next().is_some();
     same.extend(other.into_iter().filter(|(_, class)| !is_held(class)));
     same
 }

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use berth_model::{HomelessReason, ResourceClass};
-use berth_virt::{CpuPolicy, NodeView, NumaModel, PcpuModel, ResourceModel, VgpuModel};
+use berth_model::{HomelessReason, Inventory, PendingReshape, ResourceClass};
+use berth_virt::{
+    CpuPolicy, NodeView, NumaModel, PcpuModel, ResourceModel, Resources, VgpuModel, provider_tree,
+};
 
 use crate::view::{
-    OLD, card, cell, consumer, custom, gpu, guest, mdevs, modelled, node, root_uuid, two_cells,
-    upgrade,
+    OLD, afterwards, bare, card, cell, consumer, custom, gpu, guest, held, holding, host, mdevs,
+    modelled, name, node, reported, resolved, root_uuid, two_cells, upgrade,
 };
 
 const PER_GPU: ResourceModel = ResourceModel {
@@ -385,6 +387,61 @@ fn cells_and_pinning_may_come_at_once_and_one_after_the_other() {
     assert!(done.request.homeless().is_empty());
     let back = upgrade(&modelled(&node, both), &node, []);
     assert_eq!(back.shown(consumer(1)), ["n1 MEMORY_MB 1024", "n1 VCPU 4"]);
+}
+
+#[test]
+fn pinned_cpus_are_dealt_out_to_a_guests_cells_once() {
+    let mut node = celled();
+    node.cpus.shared = Some("0-1,4-5".parse().unwrap());
+    node.cpus.dedicated = Some("2-3,6-7".parse().unwrap());
+    let both = ResourceModel {
+        numa: NumaModel::Cells,
+        ..PCPU
+    };
+    for (dedicated, order, landed) in [
+        (0, [0, 1], &["numa0 VCPU 2", "numa1 VCPU 2"][..]),
+        (1, [0, 1], &["numa0 PCPU 1", "numa0 VCPU 1", "numa1 VCPU 2"]),
+        (1, [1, 0], &["numa0 VCPU 2", "numa1 PCPU 1", "numa1 VCPU 1"]),
+        (3, [0, 1], &["numa0 PCPU 2", "numa1 PCPU 1", "numa1 VCPU 1"]),
+        (4, [1, 0], &["numa0 PCPU 2", "numa1 PCPU 2"]),
+        (9, [0, 1], &["numa0 PCPU 2", "numa1 PCPU 2"]),
+    ] {
+        let mut mixed = guest(4, 1024);
+        mixed.cpu_policy = CpuPolicy::Mixed { dedicated };
+        mixed.cells = order.map(|id| cell(id, 2, 512)).to_vec();
+        node.guests.insert(consumer(1), mixed);
+        for from in [OLD, CELLS, PCPU] {
+            let done = upgrade(&modelled(&node, from), &modelled(&node, both), []);
+            let cpus: Vec<_> = done.shown(consumer(1));
+            let cpus: Vec<_> = cpus.iter().filter(|line| line.contains("CPU")).collect();
+            assert_eq!(cpus, landed, "{dedicated} over {order:?} from {from:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_left_behind_follows_to_the_cell_that_lacks_it() {
+    let mut node = modelled(&celled(), CELLS);
+    let mut parted = guest(4, 1024);
+    parted.cells = vec![cell(0, 2, 512), cell(1, 2, 512)];
+    node.guests.insert(consumer(1), parted);
+    let tree = reported(&node, &bare());
+    let numa0 = tree.by_name(&"n1_numa0".parse().unwrap()).unwrap().uuid();
+    let mut current = tree.clone();
+    let mut all = Resources::new();
+    for (class, amount) in [(ResourceClass::VCPU, 2), (ResourceClass::MEMORY_MB, 512)] {
+        let hold = Inventory::holding(amount).unwrap();
+        current.root_mut().inventories.insert(class.clone(), hold);
+        all.insert((numa0, class.clone()), amount);
+        all.insert((root_uuid(), class), amount);
+    }
+    let all = [(consumer(1), holding(all))].into_iter().collect();
+    let desired = provider_tree(&host(node.clone()), &current, &name()).unwrap();
+    let pending = PendingReshape::rehoming(&current, &desired).unwrap();
+    let request = resolved(&node, pending, &all).unwrap();
+    let after = afterwards(&all, &request);
+    assert_eq!(after, held(&node, &tree));
+    assert_eq!(request.tree(), &tree);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod exit_codes;
+mod guide;
 mod hypervisor;
 mod keystone;
 mod libvirt;

@@ -13,7 +13,7 @@
 //! | allocation, consumer | [`Allocations`]: what consumers hold of a provider's class; a consumer is an instance or a migration |
 //! | generation | [`Generation`]: Placement's optimistic-lock counter; only an answer of Placement makes one |
 //! | reshape | [`PendingReshape`] resolved to a [`ReshapeRequest`]: inventory and its allocations moved in one call |
-//! | held | inventory with total = reserved = what is in use ([`Inventory::is_held`]): its units have no new home and nobody can claim more |
+//! | held | inventory with total = reserved = what is in use, marked by max_unit above it ([`Inventory::is_held`]): its units have no new home and nobody can claim more |
 //!
 //! The way of the data: facts (a driver's view, Placement's current tree) become a [`Desired`] tree; [`plan`] compares
 //! it with the current one and says [`Plan`]; a [`PendingReshape`] becomes lawful by [`PendingReshape::resolve`].

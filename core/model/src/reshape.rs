@@ -5,7 +5,8 @@
 //! it has proved lawful: per consumer and class (after renames) the amount is conserved; per provider and class all users
 //! together stay within capacity, or the class is held; nothing outside the moves changes.
 //!
-//! The way: [`placing`] gives allocations their homes, [`lawful_tree`] holds what stays, [`proof`] judges the outcome.
+//! The way: [`placing`] gives allocations their homes, [`lawful_tree`] holds what stays, [`proof`] judges the outcome;
+//! [`unreserved`] tells an operator what does not move along.
 
 mod home;
 mod lawful_tree;
@@ -13,6 +14,7 @@ mod placing;
 mod proof;
 mod refused;
 mod request;
+mod unreserved;
 
 use std::fmt;
 
@@ -73,7 +75,7 @@ impl PendingReshape {
     ) -> Result<ReshapeRequest, ReshapeRefused> {
         let placed = placing::place(&self, allocations, homes)?;
         let (tree, held) = lawful_tree::lawful_tree(&self, allocations, &placed.after)?;
-        let request = ReshapeRequest::new(&self.current, tree, allocations, placed, held);
+        let request = ReshapeRequest::new(&self, tree, allocations, placed, held);
         proof::prove(&self, allocations, &request)?;
         Ok(request)
     }

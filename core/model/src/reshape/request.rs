@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::HomelessReason;
 use super::placing::Placed;
+use super::unreserved::{Unreserved, unreserved};
+use super::{HomelessReason, PendingReshape};
 use crate::{
     Allocation, Allocations, ConsumerAllocations, ConsumerUuid, Held, Inventory, Provider,
     ProviderTree, ProviderUuid, ResourceClass, TreeDiff, diff,
@@ -37,16 +38,18 @@ pub struct ReshapeRequest {
     pub(super) moved: Vec<MovedUnits>,
     pub(super) homeless: Vec<(Allocation, HomelessReason)>,
     pub(super) held: Vec<Held>,
+    unreserved: Vec<Unreserved>,
 }
 
 impl ReshapeRequest {
     pub(super) fn new(
-        current: &ProviderTree,
+        pending: &PendingReshape,
         tree: ProviderTree,
         before: &Allocations,
         placed: Placed,
         held: Vec<Held>,
     ) -> Self {
+        let current = pending.current();
         let changed = |provider: &&Provider| {
             let known = current
                 .get(provider.uuid())
@@ -75,6 +78,7 @@ impl ReshapeRequest {
             .collect();
         Self {
             current: current.clone(),
+            unreserved: unreserved(pending, &tree),
             tree,
             inventories,
             allocations,
@@ -184,6 +188,9 @@ impl fmt::Display for ReshapeRequest {
                 allocation.consumer,
                 self.name(allocation.provider)
             )?;
+        }
+        for unreserved in &self.unreserved {
+            writeln!(f, "! {unreserved}")?;
         }
         Ok(())
     }

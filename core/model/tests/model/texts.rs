@@ -187,3 +187,38 @@ fn a_renamed_class_is_named_in_the_reshape() {
     > 1 CUSTOM_FPGA_BOARD of 00000000-0000-0000-0000-000000000011: gpu-01 -> gpu-01 as FPGA
     ");
 }
+
+#[test]
+fn a_reserve_that_does_not_move_along_is_told() {
+    let reserving = |mut tree: berth_model::ProviderTree, text, units| {
+        let inventories = &mut tree.root_mut().inventories;
+        let inventory = inventories[&class(text)].clone().reserving(units);
+        inventories.insert(class(text), inventory);
+        tree
+    };
+    let told = |current, desired, moves: &[_]| {
+        let request = pending(&current, &desired, moves)
+            .resolve(&Allocations::none(), |_, _| unreachable!())
+            .unwrap();
+        let text = request.to_string();
+        let told = text.lines().filter(|line| line.starts_with('!'));
+        told.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let leaves_the_root = [leaves(root_uuid(), "VGPU", &["VGPU"])];
+    assert_eq!(
+        told(reserving(flat(), "VGPU", 2), per_gpu(), &leaves_the_root),
+        ["! 2 VGPU reserved on gpu-01 are not reserved where they go"]
+    );
+    assert!(told(flat(), per_gpu(), &leaves_the_root).is_empty());
+
+    let parted = tree([root(&[("VCPU", 8), ("PCPU", 8)]), shared_storage(100)]);
+    let current = reserving(flat(), "VCPU", 2);
+    let parts = [leaves(root_uuid(), "VCPU", &["VCPU", "PCPU"])];
+    let kept = reserving(parted.clone(), "VCPU", 1);
+    assert_eq!(
+        told(current.clone(), kept, &parts),
+        ["! 1 VCPU reserved on gpu-01 are not reserved where they go"]
+    );
+    let kept = reserving(parted, "PCPU", 2);
+    assert!(told(current, kept, &parts).is_empty());
+}

@@ -400,7 +400,7 @@ fn a_bug_in_the_placing_cannot_hide() {
         homeless: Vec::new(),
     };
     let tree = pending().desired().tree.clone();
-    let wrong = ReshapeRequest::new(&current(), tree, &before(), placed, Vec::new());
+    let wrong = ReshapeRequest::new(&pending(), tree, &before(), placed, Vec::new());
     assert!(matches!(
         refusal(&wrong),
         ReshapeRefused::NotConserved { .. }

@@ -1,0 +1,59 @@
+//! What an operator reserved on inventory that moves. Which of several new providers should keep it back is not ours to
+//! guess, and reserving on a full one would leave its guests without a home: so it is told, not moved.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::PendingReshape;
+use crate::{Move, ProviderName, ProviderTree, ResourceClass};
+
+/// Units that are reserved where their inventory was, and no longer where it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unreserved {
+    provider: ProviderName,
+    class: ResourceClass,
+    units: u64,
+}
+
+impl fmt::Display for Unreserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (units, class, provider) = (self.units, &self.class, &self.provider);
+        write!(
+            f,
+            "{units} {class} reserved on {provider} are not reserved where they go"
+        )
+    }
+}
+
+/// One for each move whose reserve is nowhere in the tree afterwards.
+pub(super) fn unreserved(pending: &PendingReshape, tree: &ProviderTree) -> Vec<Unreserved> {
+    let current = pending.current();
+    let moves = pending.desired().moves.iter();
+    let left = moves.filter_map(|m| {
+        let inventory = current.inventory(m.provider, &m.class)?;
+        let classes = m.to.iter().chain([&m.class]).collect();
+        let fewer = reserved(current, &classes).saturating_sub(reserved(tree, &classes));
+        let units = fewer.min(u64::from(inventory.reserved));
+        (units > 0 && !inventory.is_held()).then(|| unreserved_by(current, m, units))
+    });
+    left.collect()
+}
+
+fn unreserved_by(current: &ProviderTree, m: &Move, units: u64) -> Unreserved {
+    let provider = current.get(m.provider).unwrap_or(current.root());
+    Unreserved {
+        provider: provider.name.clone(),
+        class: m.class.clone(),
+        units,
+    }
+}
+
+/// All that is reserved of these classes in the own tree, holds left out.
+fn reserved(tree: &ProviderTree, classes: &BTreeSet<&ResourceClass>) -> u64 {
+    tree.own()
+        .iter()
+        .flat_map(|provider| &provider.inventories)
+        .filter(|(class, inventory)| classes.contains(class) && !inventory.is_held())
+        .map(|(_, inventory)| u64::from(inventory.reserved))
+        .sum()
+}

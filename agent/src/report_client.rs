@@ -83,6 +83,8 @@ pub struct ReportClient {
     node: NodeName,
     root: ProviderUuid,
     cached: Option<Cached>,
+    /// Made by the reshape just sent, and not read since: they are in no aggregate.
+    new: BTreeSet<ProviderUuid>,
     classes: BTreeSet<ResourceClass>,
     traits: BTreeSet<Trait>,
     missing: BTreeSet<Trait>,
@@ -111,6 +113,7 @@ impl ReportClient {
             node,
             root,
             cached: None,
+            new: BTreeSet::new(),
             classes: BTreeSet::new(),
             traits: BTreeSet::new(),
             missing: BTreeSet::new(),
@@ -123,6 +126,7 @@ impl ReportClient {
     /// Forgets the tree: the next pass reads it anew (SIGHUP, or an error).
     pub fn forget(&mut self) {
         self.cached = None;
+        self.new.clear();
     }
 
     /// The tree as last known, without asking.

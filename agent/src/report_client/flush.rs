@@ -1,10 +1,19 @@
 //! Writes a difference: new providers from the top, then inventories, traits and aggregates, then removals from the bottom.
 //! Each write carries the generation that the last answer gave; the cache follows each answer, and a failure forgets it.
 
+use std::collections::BTreeSet;
+
 use berth_client::PlacementError;
 use berth_model::{Provider, ProviderChange, ProviderName, ProviderTree, ProviderUuid, TreeDiff};
 
 use super::{ReportClient, ReportError};
+
+/// When a provider that is there was made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    Now,
+    Before,
+}
 
 impl ReportClient {
     /// Makes Placement's tree like `desired`, of which `diff` is the difference to the known tree.
@@ -54,30 +63,37 @@ impl ReportClient {
             return Ok(());
         }
         let name = self.node.root_name().clone();
-        let made = self.make(&Provider::root(self.root, name)).await?;
+        let (made, _) = self.make(&Provider::root(self.root, name)).await?;
         self.patch(self.root, |root| root.generation = made.generation);
         Ok(())
     }
 
-    /// Makes the providers that are new, parents first, without inventory.
-    pub(super) async fn create(&mut self, created: &[Provider]) -> Result<(), ReportError> {
+    /// Makes the providers that are new, parents first, without inventory. Answers those that were not there before.
+    pub(super) async fn create(
+        &mut self,
+        created: &[Provider],
+    ) -> Result<BTreeSet<ProviderUuid>, ReportError> {
+        let mut new = BTreeSet::new();
         for provider in created {
-            let made = self.make(provider).await?;
+            let (made, when) = self.make(provider).await?;
+            if when == Made::Now {
+                new.insert(provider.uuid());
+            }
             if let Some(cached) = &mut self.cached {
                 // The cache may have it already: its answer was lost once.
                 let _ = cached.tree.insert(made.clone());
             }
             self.patch(provider.uuid(), |known| known.generation = made.generation);
         }
-        Ok(())
+        Ok(new)
     }
 
     /// Makes one provider. One that is there already under this UUID and name was made by a try whose answer was lost.
-    async fn make(&self, provider: &Provider) -> Result<Provider, ReportError> {
+    async fn make(&self, provider: &Provider) -> Result<(Provider, Made), ReportError> {
         let failed =
             |source| ReportError::new(format!("making provider {}", provider.name), source);
         let refused = match self.placement.create_provider(provider).await {
-            Ok(made) => return Ok(made),
+            Ok(made) => return Ok((made, Made::Now)),
             Err(source @ PlacementError::NameTaken(_)) => source,
             Err(source) => return Err(failed(source)),
         };
@@ -87,7 +103,7 @@ impl ReportClient {
             .await
             .map_err(failed)?
         {
-            Some(made) if made.name == provider.name => Ok(made),
+            Some(made) if made.name == provider.name => Ok((made, Made::Before)),
             _ => Err(failed(refused)),
         }
     }

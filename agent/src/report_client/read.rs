@@ -1,5 +1,7 @@
 //! Reads the tree: whole the first time, later only what changed.
 
+use berth_client::PlacementError;
+use berth_client::placement::Answered;
 use berth_model::{AggregateUuid, Provider, ProviderTree, ProviderUuid, Usages};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeSet;
@@ -25,6 +27,7 @@ impl ReportClient {
         }
         let before = self.cached.take().map(|cached| cached.tree);
         let tree = self.read_tree(before.as_ref()).await?;
+        self.new.clear();
         for provider in tree.all() {
             self.classes.extend(provider.inventories.keys().cloned());
             self.traits.extend(provider.traits.iter().cloned());
@@ -93,20 +96,34 @@ impl ReportClient {
         let (inventories, traits, aggregates) = futures_util::try_join!(
             self.placement.inventories(listed.uuid()),
             self.placement.traits(listed.uuid()),
-            self.placement.aggregates(listed.uuid()),
+            self.aggregates(listed.uuid()),
         )
         .map_err(failed)?;
         // Three reads are not one: the oldest generation is kept, so that a write after a change in between conflicts.
-        let generations = [
-            inventories.generation,
-            traits.generation,
-            aggregates.generation,
-        ];
-        provider.generation = listed.generation.into_iter().chain(generations).min();
+        let generations = [inventories.generation, traits.generation];
+        let aggregated = aggregates.as_ref().map(|found| found.generation);
+        provider.generation = listed
+            .generation
+            .into_iter()
+            .chain(generations)
+            .chain(aggregated)
+            .min();
         provider.inventories = inventories.value;
         provider.traits = traits.value;
-        provider.aggregates = aggregates.value;
+        provider.aggregates = aggregates.map(|found| found.value).unwrap_or_default();
         Ok(provider)
+    }
+
+    /// The aggregates of a provider. One that was made a moment ago is in none and not asked for: a request less for each
+    /// child of a reshape.
+    async fn aggregates(
+        &self,
+        uuid: ProviderUuid,
+    ) -> Result<Option<Answered<BTreeSet<AggregateUuid>>>, PlacementError> {
+        if self.new.contains(&uuid) {
+            return Ok(None);
+        }
+        self.placement.aggregates(uuid).await.map(Some)
     }
 
     async fn read_sharing(

@@ -1,6 +1,8 @@
 //! Sends a reshape, and clears away what a refused one leaves: POST /reshaper itself is atomic, but the providers it gives
 //! inventory to must exist before.
 
+use std::collections::BTreeSet;
+
 use berth_model::{Provider, ProviderUuid, ReshapeRequest};
 
 use super::{ReportClient, ReportError};
@@ -15,12 +17,17 @@ impl ReportClient {
         let sent = self.send(request).await;
         // The generations moved by more than one (facts of the peer), so a done reshape is read again as well.
         self.forget();
-        sent
+        self.new = sent?;
+        Ok(())
     }
 
-    async fn send(&mut self, request: &ReshapeRequest) -> Result<(), ReportError> {
+    /// Answers the providers that it made.
+    async fn send(
+        &mut self,
+        request: &ReshapeRequest,
+    ) -> Result<BTreeSet<ProviderUuid>, ReportError> {
         self.ensure_root().await?;
-        self.create(&request.diff().created).await?;
+        let new = self.create(&request.diff().created).await?;
         let classes = request
             .inventories()
             .values()
@@ -35,7 +42,8 @@ impl ReportClient {
         self.placement
             .reshape(request, &generations)
             .await
-            .map_err(|source| ReportError::new(doing(), source))
+            .map_err(|source| ReportError::new(doing(), source))?;
+        Ok(new)
     }
 
     /// Deletes the providers that were made for a reshape that Placement refused: those of the request's tree that have

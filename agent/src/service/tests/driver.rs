@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use berth_model::{NodeName, ResourceClass};
 use berth_virt::{
@@ -11,6 +12,9 @@ use berth_virt::{
 };
 use futures_util::{StreamExt, stream};
 use tokio::sync::{broadcast, watch};
+
+/// How long a look takes.
+pub(super) const LOOK: Duration = Duration::from_millis(1);
 
 /// What the next observation brings.
 #[derive(Debug, Clone)]
@@ -87,6 +91,8 @@ impl VirtDriver for ScriptedDriver {
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
         self.observed.fetch_add(1, Ordering::SeqCst);
+        // A look takes its time, so that a loop that looks without a pause is seen as one.
+        tokio::time::sleep(LOOK).await;
         let sight = self.sight.lock().unwrap().clone();
         self.open.subscribe().wait_for(|open| *open).await.unwrap();
         let target = "test:///default".to_owned();

@@ -8,7 +8,7 @@ use http::StatusCode;
 use tokio::time::{Instant, sleep};
 
 use super::bench::{Bench, Running};
-use super::driver::{Sight, host, node};
+use super::driver::{LOOK, Sight, host, node};
 use super::placement::Weather;
 use crate::metrics::PlanState;
 use crate::service::{ExitReason, PassResult, Phase};
@@ -282,7 +282,7 @@ async fn a_request_does_not_wait_for_the_pause_after_a_failure() {
             bench.placement.set(Weather::Fine);
             let before = Instant::now();
             assert_eq!(running.tick().await.nodes[0].1.result, PassResult::Updated);
-            assert_eq!(before.elapsed(), Duration::ZERO);
+            assert!(before.elapsed() <= LOOK * 2, "{:?}", before.elapsed());
         })
         .await;
     ended.unwrap();

@@ -189,8 +189,7 @@ impl Inventory {
     }
 
     /// Whether one consumer may have this amount (min_unit, max_unit and step_size; Placement judges each consumer's sum).
-    #[must_use]
-    pub fn takes_at_once(&self, amount: u64) -> bool {
+    pub(crate) fn takes_at_once(&self, amount: u64) -> bool {
         amount >= u64::from(self.min_unit)
             && amount <= u64::from(self.max_unit)
             && amount.is_multiple_of(u64::from(self.step_size.max(1)))

@@ -41,10 +41,7 @@ impl FakeDriver {
     /// The file cannot be read or describes no machine.
     pub fn from_file(path: &Path) -> Result<Self, MachineError> {
         read(path)?;
-        Ok(Self {
-            source: Source::File(path.to_owned()),
-            last: Mutex::new(None),
-        })
+        Ok(Self::of(Source::File(path.to_owned())))
     }
 
     /// The machine that this text describes. `name` stands for the file in what is said about it.
@@ -53,25 +50,27 @@ impl FakeDriver {
     /// The text describes no machine.
     pub fn from_text(name: &str, text: &str) -> Result<Self, MachineError> {
         Machine::from_text(name, text)?;
-        Ok(Self {
-            source: Source::Text(Arc::new(Mutex::new(Text {
-                name: name.to_owned(),
-                text: text.to_owned(),
-                replaced: 0,
-            }))),
-            last: Mutex::new(None),
-        })
+        Ok(Self::of_text(name, text.to_owned()))
     }
 
     /// This machine, in memory.
     #[must_use]
     pub fn from_machine(name: &str, machine: &Machine) -> Self {
+        Self::of_text(name, machine.to_toml())
+    }
+
+    fn of_text(name: &str, text: String) -> Self {
+        let text = Text {
+            name: name.to_owned(),
+            text,
+            replaced: 0,
+        };
+        Self::of(Source::Text(Arc::new(Mutex::new(text))))
+    }
+
+    fn of(source: Source) -> Self {
         Self {
-            source: Source::Text(Arc::new(Mutex::new(Text {
-                name: name.to_owned(),
-                text: machine.to_toml(),
-                replaced: 0,
-            }))),
+            source,
             last: Mutex::new(None),
         }
     }
@@ -81,14 +80,9 @@ impl FakeDriver {
     ///
     /// # Errors
     /// The machine is in a file, and the file cannot be written.
-    pub fn replace(&self, text: &str) -> Result<(), MachineError> {
+    pub fn replace(&self, text: &str) -> std::io::Result<()> {
         match &self.source {
-            Source::File(path) => {
-                std::fs::write(path, text).map_err(|source| MachineError::Unreadable {
-                    file: path.display().to_string(),
-                    source,
-                })
-            }
+            Source::File(path) => std::fs::write(path, text),
             Source::Text(machine) => {
                 let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
                 text.clone_into(&mut machine.text);

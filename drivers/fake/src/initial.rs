@@ -10,9 +10,9 @@ use berth_virt::{Disk, ProviderTreeError, Resources, guest_allocations, provider
 use crate::machine::{Guest, Machine, Node};
 
 /// The project that pays for the guests' allocations.
-pub const PROJECT_ID: &str = "fake-project";
+const PROJECT_ID: &str = "fake-project";
 /// The user who asked for the guests.
-pub const USER_ID: &str = "fake-user";
+const USER_ID: &str = "fake-user";
 
 /// The tree that a node reports under its machine's model when Placement has only its bare root.
 ///

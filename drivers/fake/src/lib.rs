@@ -31,7 +31,7 @@ mod watch;
 mod write;
 
 pub use driver::FakeDriver;
-pub use initial::{PROJECT_ID, USER_ID, initial_allocations, initial_tree};
+pub use initial::{initial_allocations, initial_tree};
 pub use machine::{Gpu, GpuHost, Guest, Machine, Migration, MigrationSight, Node};
 pub use problem::{MachineError, Problem};
 pub use shipped::machines;

@@ -32,7 +32,7 @@ test: ## Everything, the real Placement, Keystone, MariaDB and libvirtd included
 	$(say) "building berth"
 	@cargo build --workspace
 	$(say) "testing"
-	@cargo test --workspace --no-fail-fast
+	@cargo test --workspace --tests --no-fail-fast
 
 check: ## Format, lints, documentation, imports, licences
 	$(say) "what the build needs"

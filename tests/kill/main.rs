@@ -1,1 +1,189 @@
-//! SIGKILLs of the shipped binary at every request of its startup, against the real Placement. Being written.
+//! SIGKILLs of the shipped binary at the requests of its start, against the real Placement: an upgrade with a reshape, a
+//! first start, a renamed host. After each, the next start must leave everything as a start that nobody killed.
+//!
+//! `BERTH_KILLS` says how many seeds (50), `BERTH_KILL_SEED_FROM` the first (1), `BERTH_KILL_REPORT` a file for the table.
+
+#![cfg(test)]
+
+mod case;
+mod contents;
+mod journey;
+mod report;
+mod route;
+mod stand;
+
+use std::env;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use case::{Case, case, places};
+use journey::Journey;
+use report::Report;
+use stand::{Prepared, Stand};
+
+/// Each thread has a Placement of its own.
+const THREADS: usize = 2;
+
+fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("{name} must be a number, not {text}")))
+}
+
+/// Does the work's parts, each on a stand that is free.
+fn on_stands<T: Send>(
+    stands: &mut [Stand],
+    parts: usize,
+    work: impl Fn(&mut Stand, usize) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, T)>> = Mutex::default();
+    thread::scope(|scope| {
+        for stand in stands {
+            scope.spawn(|| {
+                loop {
+                    let part = next.fetch_add(1, Ordering::Relaxed);
+                    if part >= parts {
+                        break;
+                    }
+                    let value = work(stand, part);
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    done.push((part, value));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(part, _)| *part);
+    done.into_iter().map(|(_, value)| value).collect()
+}
+
+#[test]
+fn a_start_that_is_killed_anywhere_leaves_every_unit_in_its_place() {
+    let from = number("BERTH_KILL_SEED_FROM").or_else(|| number("BERTH_SEED_FROM"));
+    let first = from.unwrap_or(1);
+    let seeds = number("BERTH_KILLS").unwrap_or(50);
+    let mut stands: Vec<Stand> = (0..THREADS).map(|_| Stand::new()).collect();
+    let prepared = on_stands(&mut stands, Journey::ALL.len(), |stand, journey| {
+        stand.prepare(Journey::ALL[journey])
+    });
+    let places = places(&prepared);
+    let report = Mutex::new(Report::default());
+    let parts = usize::try_from(seeds).expect("a number of seeds");
+    on_stands(&mut stands, parts, |stand, part| {
+        let seed = first + part as u64;
+        let case = case(seed, &places, &prepared);
+        let struck = strike(stand, &prepared[case.journey], case);
+        let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+        for crossing in struck.kills {
+            report.killed(crossing, struck.violations.len());
+        }
+        if !struck.violations.is_empty() {
+            report.failed(
+                seed,
+                &format!("{case:?}\n    {}", struck.violations.join("\n    ")),
+            );
+        }
+    });
+    let report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
+    report.publish(first, first + seeds.saturating_sub(1));
+    assert!(
+        report.failures().is_empty(),
+        "{}",
+        report.failures().join("\n")
+    );
+}
+
+/// What a case came to.
+struct Struck {
+    /// Where a process was killed.
+    kills: Vec<String>,
+    violations: Vec<String>,
+}
+
+fn strike(stand: &mut Stand, prepared: &Prepared, case: Case) -> Struck {
+    let mut struck = Struck {
+        kills: Vec::new(),
+        violations: Vec::new(),
+    };
+    let mut compute_id = None;
+    stand.put(prepared);
+    let starts = [Some(case.kill), case.recovery.kill()];
+    for attempt in 0..3 {
+        let ended = stand.start(prepared.journey, |sword| match attempt {
+            0 => vec![case.kill.rule(sword)],
+            1 => case.recovery.rules(sword),
+            _ => Vec::new(),
+        });
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                struck.violations.push(error);
+                return struck;
+            }
+        };
+        compute_id = compute_id.or_else(|| stand.compute_id());
+        if ended.outcome.code == 0 {
+            break;
+        }
+        match starts.get(attempt).copied().flatten() {
+            Some(kill) if ended.was_killed() => {
+                let crossing = ended.crossings.get(kill.request - 1);
+                let crossing = crossing.map_or("?", String::as_str);
+                let journey = prepared.journey.as_str();
+                let moment = kill.moment;
+                struck.kills.push(format!("{journey} {crossing} {moment}"));
+            }
+            _ => {
+                let (code, log) = (ended.outcome.code, &ended.outcome.stderr);
+                struck
+                    .violations
+                    .push(format!("start {attempt} ended with {code}: {log}"));
+                return struck;
+            }
+        }
+    }
+    struck.violations = stand.violations(prepared, compute_id.as_deref());
+    struck
+}
+
+#[test]
+fn a_unit_that_is_lost_doubled_or_left_and_a_file_that_stays_are_seen() {
+    let mut stand = Stand::new();
+    let journey = Journey::ALL[0];
+    let prepared = stand.prepare(journey);
+    let id = stand.compute_id();
+    let check = |stand: &Stand| stand.violations(&prepared, id.as_deref());
+    assert_eq!(check(&stand), Vec::<String>::new());
+    for damage in [
+        "delete from allocations where id = (select min(id) from allocations)",
+        "update allocations set used = used + 1 where id = (select max(id) from allocations)",
+        "insert into allocations (resource_provider_id, consumer_id, resource_class_id, used) \
+         select resource_provider_id, consumer_id, resource_class_id, used from allocations limit 1",
+        "insert into resource_providers (uuid, name, generation, root_provider_id, parent_provider_id) \
+         select 'x', 'half-made', 0, id, id from resource_providers where name = 'gpu-01'",
+        "update inventories set reserved = 0 where reserved = total",
+        "insert into consumers (uuid, project_id, user_id, generation) \
+         select 'x', project_id, user_id, 0 from consumers limit 1",
+    ] {
+        stand.put(&prepared);
+        let ended = stand.start(journey, |_| Vec::new()).expect("it ends");
+        assert_eq!(ended.outcome.code, 0, "{}", ended.outcome.stderr);
+        assert_eq!(check(&stand), Vec::<String>::new());
+        stand
+            .placement
+            .query(damage)
+            .expect("the database takes it");
+        assert_ne!(check(&stand), Vec::<String>::new(), "{damage}");
+    }
+    stand.put(&prepared);
+    let ended = stand.start(journey, |_| Vec::new()).expect("it ends");
+    assert_eq!(ended.outcome.code, 0, "{}", ended.outcome.stderr);
+    stand.leave("compute_id");
+    assert_eq!(check(&stand).len(), 1);
+    stand.put(&prepared);
+    stand.start(journey, |_| Vec::new()).expect("it ends");
+    stand.leave(".tmp123");
+    assert_eq!(check(&stand).len(), 1);
+}

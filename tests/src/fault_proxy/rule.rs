@@ -83,6 +83,8 @@ pub enum Fault {
     Garbage,
     /// The service does it; the answer's body never ends (F11).
     Endless,
+    /// The closure runs, then the connection is cut; the service sees nothing (F7: kill before the request is out).
+    Instead(Arc<dyn Fn() + Send + Sync>),
     /// The closure runs, then the request is forwarded (F7: kill before the effect).
     Before(Arc<dyn Fn() + Send + Sync>),
     /// The request is forwarded, then the closure runs, then the answer goes out (F7: kill after the effect).
@@ -90,6 +92,11 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Runs `act` in place of the request, which the service never sees.
+    pub fn instead(act: impl Fn() + Send + Sync + 'static) -> Self {
+        Self::Instead(Arc::new(act))
+    }
+
     /// Runs `act` before the service sees the request.
     pub fn before(act: impl Fn() + Send + Sync + 'static) -> Self {
         Self::Before(Arc::new(act))
@@ -113,6 +120,7 @@ impl Fault {
             Self::Truncate => "truncate",
             Self::Garbage => "garbage",
             Self::Endless => "endless",
+            Self::Instead(_) => "instead",
             Self::Before(_) => "before",
             Self::After(_) => "after",
         }

@@ -31,6 +31,10 @@ pub(super) async fn answer(
     match fault {
         Fault::Answer(spoilt) => return Ok(error(spoilt).map(whole)),
         Fault::DropBefore => return Err(Cut),
+        Fault::Instead(ref act) => {
+            act_apart(act).await;
+            return Err(Cut);
+        }
         Fault::Twice => drop(forward(upstream, request.clone()).await?),
         Fault::DelayBefore(pause) => tokio::time::sleep(pause).await,
         Fault::Before(ref act) => act_apart(act).await,

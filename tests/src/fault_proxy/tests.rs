@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -113,6 +114,20 @@ fn closures_run_before_and_after_the_service_has_seen_the_request() {
         ask(&proxy).expect("an answer");
         assert_eq!(*seen.lock().expect("no panic"), Some(after));
     }
+}
+
+#[test]
+fn a_closure_may_run_instead_of_the_request() {
+    let (proxy, service) = pair();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let act = {
+        let runs = Arc::clone(&runs);
+        move || drop(runs.fetch_add(1, Ordering::SeqCst))
+    };
+    proxy.spoil(Rule::new(Fault::instead(act)));
+    ask(&proxy).expect_err("no answer");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    assert_eq!(service.count("*", "*"), 0);
 }
 
 #[test]

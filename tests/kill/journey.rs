@@ -1,0 +1,339 @@
+//! The starts that are killed, and the machines and claims they begin with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_client::Dice;
+use berth_fake::{Gpu, Guest, Machine, Migration, MigrationSight, Node};
+use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass};
+use berth_tests::claims::{Claim, Neighbours};
+use berth_virt::{
+    CpuPolicy, CpuSet, Cpus, CustomResource, Disk, GuestMdev, GuestView, Hypervisor, PowerState,
+    ResourceModel, VgpuModel,
+};
+use uuid::Uuid;
+
+/// A start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Journey {
+    /// The upgrade: virtual GPUs of so many consumers go from the root to so many GPUs.
+    Reshape { consumers: u32, gpus: u8 },
+    /// A host that was never reported.
+    Greenfield,
+    /// The host has a new name, and the operator accepts it.
+    Rename,
+}
+
+/// Virtual GPUs that one GPU offers.
+const UNITS: u64 = 40;
+
+impl Journey {
+    pub(crate) const ALL: [Journey; 5] = [
+        Journey::Reshape {
+            consumers: 6,
+            gpus: 2,
+        },
+        Journey::Greenfield,
+        Journey::Rename,
+        Journey::Reshape {
+            consumers: 9,
+            gpus: 3,
+        },
+        Journey::Reshape {
+            consumers: 12,
+            gpus: 3,
+        },
+    ];
+
+    /// Its name in the table of crossings.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Journey::Reshape { .. } => "reshape",
+            Journey::Greenfield => "greenfield",
+            Journey::Rename => "rename",
+        }
+    }
+
+    /// The agent's arguments beside those of every start.
+    pub(crate) const fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Journey::Rename => &["--accept-risk", "rename-host"],
+            Journey::Reshape { .. } | Journey::Greenfield => &[],
+        }
+    }
+
+    /// The machine as Placement knows it already; none that was never reported.
+    pub(crate) fn machine_before(self) -> Option<Machine> {
+        match self {
+            Journey::Reshape { .. } => Some(self.machine_of("gpu-01", VgpuModel::Root)),
+            Journey::Greenfield => None,
+            Journey::Rename => Some(self.machine_of("gpu-01", VgpuModel::PerGpu)),
+        }
+    }
+
+    /// The machine that the start finds.
+    pub(crate) fn machine(self) -> Machine {
+        match self {
+            Journey::Reshape { .. } => self.machine_of("gpu-01", VgpuModel::PerGpu),
+            Journey::Greenfield => unreported(self.machine_of("gpu-01", VgpuModel::PerGpu)),
+            Journey::Rename => self.machine_of("gpu-02", VgpuModel::PerGpu),
+        }
+    }
+
+    fn gpus(self) -> u8 {
+        match self {
+            Journey::Reshape { gpus, .. } => gpus,
+            Journey::Greenfield | Journey::Rename => 2,
+        }
+    }
+
+    fn machine_of(self, name: &str, vgpu: VgpuModel) -> Machine {
+        let guests = self.tenants().iter().filter_map(Tenant::guest).collect();
+        let node = Node {
+            name: NodeName::new(name).expect("a node's name"),
+            uuid: None,
+            model: ResourceModel {
+                vgpu,
+                ..ResourceModel::default()
+            },
+            cpus: Cpus {
+                online: CpuSet::first(64),
+                shared: None,
+                dedicated: None,
+            },
+            memory_mib: 65_536,
+            disk: Disk::Shared,
+            cells: Vec::new(),
+            gpus: (0..self.gpus()).map(gpu).collect(),
+            nics: Vec::new(),
+            customs: Vec::new(),
+            traits: vec!["HW_CPU_X86_AVX2".parse().expect("a trait")],
+            guests,
+        };
+        Machine {
+            hypervisor: Hypervisor {
+                kind: "fake".to_owned(),
+                version: "1.0".to_owned(),
+                hostname: name.to_owned(),
+            },
+            nodes: vec![node],
+        }
+    }
+
+    /// Who is on the host.
+    fn tenants(self) -> Vec<Tenant> {
+        match self {
+            Journey::Reshape { consumers, gpus } => (0..consumers)
+                .map(|n| Tenant::of_reshape(n, consumers, gpus))
+                .collect(),
+            Journey::Rename => (0..3)
+                .map(|n| Tenant::plain(n, vec![(n % 2) as u8]))
+                .collect(),
+            Journey::Greenfield => Vec::new(),
+        }
+    }
+
+    /// What its consumers hold before.
+    pub(crate) fn claims(self, root: ProviderUuid, neighbours: &Neighbours) -> Vec<Claim> {
+        let before = self.machine_before();
+        let node = before.as_ref().and_then(|machine| machine.nodes.first());
+        let place = |gpu: u8| match node {
+            Some(node) if node.model.vgpu == VgpuModel::PerGpu => {
+                let name = node.name.child_name(&address(gpu).nodedev_name());
+                root.child(&name.expect("room for the address"))
+            }
+            _ => root,
+        };
+        let tenants = self.tenants();
+        tenants
+            .iter()
+            .map(|tenant| tenant.claim(root, neighbours, place))
+            .collect()
+    }
+
+    /// What its consumers hold afterwards, by hand: lines as [`crate::contents::held`] gives them.
+    pub(crate) fn holdings(self) -> BTreeSet<String> {
+        let machine = self.machine();
+        let node = &machine.nodes[0].name;
+        let tenants = self.tenants();
+        tenants
+            .iter()
+            .flat_map(|tenant| tenant.holdings(node))
+            .collect()
+    }
+}
+
+/// A consumer and the guest behind it.
+struct Tenant {
+    n: u32,
+    kind: Kind,
+    /// The GPU of each of its units.
+    gpus: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    /// It holds a share of the storage and of another host as well.
+    Wide,
+    /// Its guest is not there.
+    Orphan,
+    /// A migration holds its resources.
+    Migrating(MigrationSight),
+    /// It holds nothing but virtual GPUs.
+    Bare,
+}
+
+impl Tenant {
+    fn plain(n: u32, gpus: Vec<u8>) -> Self {
+        Self {
+            n,
+            kind: Kind::Plain,
+            gpus,
+        }
+    }
+
+    /// The first six are one of each kind; where the others' units are is drawn.
+    fn of_reshape(n: u32, consumers: u32, gpus: u8) -> Self {
+        let dice = Dice::seeded(u64::from(n) << 32 | u64::from(consumers));
+        let any = || (dice.next() % u64::from(gpus)) as u8;
+        let (kind, gpus) = match n {
+            0 => (Kind::Wide, vec![1]),
+            1 => (Kind::Plain, vec![0, 1]),
+            2 => (Kind::Orphan, vec![0]),
+            3 => (Kind::Migrating(MigrationSight::Known), vec![1, 1]),
+            4 => (Kind::Bare, vec![0]),
+            5 => (Kind::Migrating(MigrationSight::Unknown), vec![any()]),
+            _ => (
+                Kind::Plain,
+                (0..1 + dice.next() % 3).map(|_| any()).collect(),
+            ),
+        };
+        Self { n, kind, gpus }
+    }
+
+    fn instance(&self) -> ConsumerUuid {
+        Uuid::from_u128(0xc0_0000 + u128::from(self.n)).into()
+    }
+
+    fn consumer(&self) -> ConsumerUuid {
+        match self.kind {
+            Kind::Migrating(_) => Uuid::from_u128(0xd0_0000 + u128::from(self.n)).into(),
+            _ => self.instance(),
+        }
+    }
+
+    /// No two have as much.
+    fn memory_mib(&self) -> u64 {
+        256 + u64::from(self.n)
+    }
+
+    fn guest(&self) -> Option<Guest> {
+        if self.kind == Kind::Orphan {
+            return None;
+        }
+        let mdev = |(unit, gpu): (u128, &u8)| GuestMdev {
+            uuid: Uuid::from_u128(0xe0_0000 + (u128::from(self.n) << 8) + unit),
+            parent: Some(address(*gpu)),
+        };
+        Some(Guest {
+            uuid: self.instance(),
+            seen: GuestView {
+                name: format!("instance-{:08x}", self.n),
+                power: PowerState::Running,
+                also: BTreeSet::new(),
+                cpu_policy: CpuPolicy::Shared,
+                vcpus: 1,
+                memory_mib: self.memory_mib(),
+                cells: Vec::new(),
+                mdevs: (0u128..).zip(&self.gpus).map(mdev).collect(),
+                functions: BTreeSet::new(),
+            },
+            disk_gib: 0,
+            customs: BTreeMap::new(),
+            migration: match self.kind {
+                Kind::Migrating(sight) => Some(Migration {
+                    consumer: self.consumer(),
+                    sight,
+                }),
+                _ => None,
+            },
+        })
+    }
+
+    fn claim(
+        &self,
+        root: ProviderUuid,
+        neighbours: &Neighbours,
+        place: impl Fn(u8) -> ProviderUuid,
+    ) -> Claim {
+        let mut claim = Claim::of(self.consumer());
+        if self.kind != Kind::Bare {
+            claim = claim.and(root, &ResourceClass::VCPU, 1);
+            claim = claim.and(root, &ResourceClass::MEMORY_MB, self.memory_mib());
+        }
+        if self.kind == Kind::Wide {
+            claim = claim.and(neighbours.storage, &ResourceClass::DISK_GB, 20);
+            claim = claim.and(neighbours.other, &ResourceClass::VCPU, 1);
+        }
+        if let Kind::Migrating(_) = self.kind {
+            claim = claim.migrating();
+        }
+        for gpu in &self.gpus {
+            let unit = (place(*gpu), ResourceClass::VGPU);
+            *claim.resources.entry(unit).or_insert(0) += 1;
+        }
+        claim
+    }
+
+    fn holdings(&self, node: &NodeName) -> Vec<String> {
+        let mut held: BTreeMap<String, u64> = BTreeMap::new();
+        if self.kind != Kind::Bare {
+            held.insert(format!("VCPU on {node}"), 1);
+            held.insert(format!("MEMORY_MB on {node}"), self.memory_mib());
+        }
+        if self.kind == Kind::Wide {
+            held.insert("DISK_GB on storage".to_owned(), 20);
+            held.insert("VCPU on other-01".to_owned(), 1);
+        }
+        for gpu in &self.gpus {
+            let place = match self.kind {
+                Kind::Orphan => node.to_string(),
+                _ => format!("{node}_{}", address(*gpu).nodedev_name()),
+            };
+            *held.entry(format!("VGPU on {place}")).or_insert(0) += 1;
+        }
+        let consumer = self.consumer();
+        held.into_iter()
+            .map(|(place, amount)| format!("{consumer} holds {amount} {place}"))
+            .collect()
+    }
+}
+
+/// With things that Placement does not know yet.
+fn unreported(mut machine: Machine) -> Machine {
+    for node in &mut machine.nodes {
+        node.traits.push("CUSTOM_RACK_7".parse().expect("a trait"));
+        node.customs.push(CustomResource {
+            class: "CUSTOM_TPM".parse().expect("a class"),
+            formerly: BTreeSet::new(),
+            total: 4,
+        });
+    }
+    machine
+}
+
+fn address(number: u8) -> PciAddress {
+    format!("0000:{:02x}:00.0", 0x40 + number)
+        .parse()
+        .expect("a PCI address")
+}
+
+fn gpu(number: u8) -> Gpu {
+    Gpu {
+        address: address(number),
+        numa_node: None,
+        types: BTreeMap::from([("nvidia-558".to_owned(), UNITS)]),
+        enabled: Some("nvidia-558".to_owned()),
+        class: ResourceClass::VGPU,
+    }
+}

@@ -1,0 +1,270 @@
+//! A test stand: a Placement, a proxy before it, a machine with `berth` installed. One for each thread.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use berth_fake::Machine;
+use berth_model::{ProviderUuid, Trait};
+use berth_tests::berth::{BerthHome, Outcome, RunningBerth};
+use berth_tests::claims::{add, claim, join, neighbours};
+use berth_tests::cloud::Cloud;
+use berth_tests::fault_proxy::{FaultProxy, Rule};
+use berth_tests::node::COMPUTE_ID;
+use berth_tests::peer::{Lease, PlacementSettings, RealPlacement};
+use uuid::Uuid;
+
+use crate::contents::{difference, held, lines, statements};
+use crate::journey::Journey;
+use crate::route::route;
+
+/// No start takes this long, not even on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+pub(crate) struct Stand {
+    pub(crate) placement: Lease,
+    proxy: FaultProxy,
+    home: BerthHome,
+}
+
+/// A journey ready to be started as often as wanted, and what it comes to when nothing happens.
+pub(crate) struct Prepared {
+    pub(crate) journey: Journey,
+    /// The requests of an undisturbed start, by their routes.
+    pub(crate) crossings: Vec<String>,
+    statements: String,
+    compute_id: Option<String>,
+    expected: BTreeSet<String>,
+    files: BTreeSet<String>,
+}
+
+/// A process that a closure may kill.
+type Victim = Arc<Mutex<Option<RunningBerth>>>;
+
+fn locked(victim: &Victim) -> MutexGuard<'_, Option<RunningBerth>> {
+    victim.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a rule needs to kill.
+#[derive(Clone)]
+pub(crate) struct Sword(Victim);
+
+impl Sword {
+    /// SIGKILL.
+    pub(crate) fn strike(&self) {
+        if let Some(berth) = locked(&self.0).as_mut() {
+            berth.kill();
+        }
+    }
+}
+
+/// How a start ended.
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    /// The requests it sent, by their routes.
+    pub(crate) crossings: Vec<String>,
+}
+
+impl Ended {
+    pub(crate) fn was_killed(&self) -> bool {
+        self.outcome.code == 128 + 9
+    }
+}
+
+impl Stand {
+    pub(crate) fn new() -> Self {
+        let placement =
+            RealPlacement::lease(PlacementSettings::default()).expect("Placement starts");
+        let proxy = FaultProxy::start(&placement.url()).expect("a proxy");
+        let home = BerthHome::new().expect("a home");
+        let way = format!(
+            "auth_type = \"admin_token\"\nendpoint = \"{}\"\ntoken = \"admin\"",
+            proxy.url()
+        );
+        home.configure(&format!(
+            "compute_driver = \"fake\"\nstate_path = \"@HOME@/state\"\n\
+             [agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
+             [fake]\nmachine = \"@HOME@/machine.toml\"\n[placement]\n{way}\n"
+        ))
+        .expect("a configuration");
+        Self {
+            placement,
+            proxy,
+            home,
+        }
+    }
+
+    /// Makes a journey's world, and goes it once undisturbed.
+    pub(crate) fn prepare(&mut self, journey: Journey) -> Prepared {
+        self.placement.reset().expect("an empty Placement");
+        self.clear_state();
+        self.seed(journey);
+        let mut prepared = Prepared {
+            journey,
+            crossings: Vec::new(),
+            statements: statements(&self.placement),
+            compute_id: self.compute_id(),
+            expected: BTreeSet::new(),
+            files: BTreeSet::new(),
+        };
+        self.put(&prepared);
+        let ended = self.start(journey, |_| Vec::new()).expect("it ends");
+        assert_eq!(ended.outcome.code, 0, "{}", ended.outcome.stderr);
+        prepared.crossings = ended.crossings;
+        prepared.expected = lines(&self.placement);
+        prepared.files = self.files();
+        let wrong = difference(&held(&prepared.expected), &journey.holdings());
+        assert_eq!(wrong, Vec::<String>::new(), "{journey:?}");
+        let again = self.start(journey, |_| Vec::new()).expect("it ends");
+        let writes = again
+            .crossings
+            .iter()
+            .filter(|route| !route.starts_with("GET "));
+        assert_eq!(writes.count(), 0, "{:?}", again.crossings);
+        prepared
+    }
+
+    fn seed(&mut self, journey: Journey) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.expect("a runtime");
+        let placement = Cloud::at(&self.placement.url()).placement();
+        let neighbours = runtime.block_on(neighbours(&placement));
+        let Some(machine) = journey.machine_before() else {
+            return;
+        };
+        self.show(&machine);
+        let ended = self
+            .start(Journey::Greenfield, |_| Vec::new())
+            .expect("it ends");
+        assert_eq!(ended.outcome.code, 0, "{}", ended.outcome.stderr);
+        let root = self.compute_id().expect("a node that was reported");
+        let root: ProviderUuid = root.parse().expect("a UUID");
+        let claims = journey.claims(root, &neighbours);
+        runtime.block_on(async {
+            join(&placement, root, neighbours.aggregate).await;
+            let fpga = [("FPGA".parse().expect("a class"), 2)];
+            let uuid = Uuid::from_u128(0xacc).into();
+            add(
+                &placement,
+                uuid,
+                "cyborgs-fpga",
+                Some(root),
+                &fpga,
+                &[Trait::OWNER_CYBORG],
+            )
+            .await;
+            claim(&placement, claims).await;
+        });
+    }
+
+    /// The world as it is before the journey.
+    pub(crate) fn put(&mut self, prepared: &Prepared) {
+        self.placement.reset().expect("an empty Placement");
+        self.placement
+            .query(&prepared.statements)
+            .expect("rows that fit");
+        self.clear_state();
+        if let Some(root) = &prepared.compute_id {
+            let file = self.home.state_dir().join(COMPUTE_ID);
+            fs::write(file, format!("{root}\n")).expect("room on the disk");
+        }
+        self.show(&prepared.journey.machine());
+    }
+
+    fn show(&self, machine: &Machine) {
+        self.home
+            .write("machine.toml", &machine.to_toml())
+            .expect("room on the disk");
+    }
+
+    /// Starts `berth agent --once` with these rules on its way to Placement, until it ends by itself or by one of them.
+    pub(crate) fn start(
+        &mut self,
+        journey: Journey,
+        rules: impl FnOnce(Sword) -> Vec<Rule>,
+    ) -> Result<Ended, String> {
+        let victim = Victim::default();
+        self.proxy.heal();
+        self.proxy.forget();
+        for rule in rules(Sword(Arc::clone(&victim))) {
+            self.proxy.spoil(rule);
+        }
+        let config = self.home.config_file().display().to_string();
+        let arguments = ["--config", &config, "agent", "--once", "--deadline", "120s"];
+        {
+            // A rule that wants to kill waits until there is a process.
+            let mut slot = locked(&victim);
+            let arguments = arguments.iter().chain(journey.arguments());
+            let berth = self
+                .home
+                .start(arguments)
+                .map_err(|error| error.to_string())?;
+            *slot = Some(berth);
+        }
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if locked(&victim).as_mut().is_none_or(RunningBerth::has_ended) {
+                break;
+            }
+            sleep(Duration::from_millis(3));
+        }
+        let berth = locked(&victim).take().ok_or("nothing was started")?;
+        let outcome = berth
+            .wait(Duration::ZERO)
+            .map_err(|error| error.to_string())?;
+        let trace = self.proxy.trace();
+        let crossings = trace
+            .iter()
+            .map(|crossing| route(&crossing.method, &crossing.path));
+        Ok(Ended {
+            outcome,
+            crossings: crossings.collect(),
+        })
+    }
+
+    /// What is not as an undisturbed start leaves it.
+    pub(crate) fn violations(&self, prepared: &Prepared, compute_id: Option<&str>) -> Vec<String> {
+        let mut violations = difference(&lines(&self.placement), &prepared.expected);
+        let files = self.files();
+        if files != prepared.files {
+            violations.push(format!(
+                "the state folder holds {files:?}, not {:?}",
+                prepared.files
+            ));
+        }
+        let now = self.compute_id();
+        if compute_id.is_some_and(|then| now.as_deref() != Some(then)) {
+            violations.push(format!("compute_id was {compute_id:?} and is {now:?}"));
+        }
+        violations
+    }
+
+    pub(crate) fn compute_id(&self) -> Option<String> {
+        let content = fs::read_to_string(self.home.state_dir().join(COMPUTE_ID)).ok()?;
+        Some(content.trim().to_owned())
+    }
+
+    /// The names of the state folder's files.
+    fn files(&self) -> BTreeSet<String> {
+        let entries = fs::read_dir(self.home.state_dir()).expect("a state folder");
+        let names = entries.flatten().map(|entry| entry.file_name());
+        names
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    fn clear_state(&self) {
+        let folder = self.home.state_dir();
+        fs::remove_dir_all(&folder).expect("a state folder");
+        fs::create_dir(&folder).expect("a state folder");
+    }
+
+    /// For a test of the checks: something that a kill must not leave.
+    pub(crate) fn leave(&self, file: &str) {
+        fs::write(self.home.state_dir().join(file), "x").expect("room on the disk");
+    }
+}

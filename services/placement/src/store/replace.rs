@@ -183,10 +183,11 @@ impl Replace {
                 .flat_map(|(_, resources)| resources);
             amounts.map(|_| &wanting.consumer)
         });
+        let created_at = now();
         // `wanted` was made from the consumers in this same order.
         let rows = owners.zip(&ledger.wanted).map(|(consumer, wanted)| {
             [
-                now(),
+                created_at.clone(),
                 Value::from(wanted.slot.0),
                 Value::from(consumer),
                 Value::from(wanted.slot.1),

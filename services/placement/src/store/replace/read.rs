@@ -14,8 +14,8 @@ pub(super) struct Read {
     pub(super) providers: BTreeMap<String, (ProviderId, i64)>,
     classes: BTreeMap<String, ClassId>,
     pub(super) consumers: BTreeMap<String, ConsumerRow>,
-    /// What the named consumers hold: consumer, slot, amount.
-    held: Vec<(String, Slot, i64)>,
+    /// What the named consumers hold together.
+    released: BTreeMap<Slot, i64>,
     /// Generations of providers that are touched only because a consumer gives all back.
     pub(super) emptied: BTreeMap<ProviderId, i64>,
 }
@@ -40,12 +40,13 @@ impl Replace {
         }
         let classes = self.read_classes(tx).await?;
         let existing: Vec<String> = consumers.keys().cloned().collect();
-        let (held, emptied) = self.read_held(tx, &existing).await?;
+        let released = read_released(tx, &existing).await?;
+        let emptied = self.read_emptied(tx).await?;
         Ok(Read {
             providers,
             classes,
             consumers,
-            held,
+            released,
             emptied,
         })
     }
@@ -130,34 +131,26 @@ impl Replace {
         }
     }
 
-    /// What the consumers hold, and the generations of providers of those that give all back.
-    async fn read_held(
+    /// The generations of the providers of those consumers that give all back.
+    async fn read_emptied(
         &self,
         tx: &mut Transaction,
-        consumers: &[String],
-    ) -> Result<(Vec<(String, Slot, i64)>, BTreeMap<ProviderId, i64>), SqlError> {
-        let head = Statement::new(
-            "SELECT a.consumer_id, a.resource_provider_id, a.resource_class_id, a.used, \
-             rp.generation FROM allocations a \
-             JOIN resource_providers rp ON rp.id = a.resource_provider_id \
-             WHERE a.consumer_id IN",
-        );
-        let giving_back: BTreeSet<&str> = self
+    ) -> Result<BTreeMap<ProviderId, i64>, SqlError> {
+        let giving_back: Vec<&str> = self
             .consumers
             .iter()
             .filter(|wanting| wanting.allocations.is_empty())
             .map(|wanting| wanting.consumer.as_str())
             .collect();
-        let (mut held, mut emptied) = (Vec::new(), BTreeMap::new());
-        for row in tx.rows_in(&head, consumers, "").await? {
-            let consumer = row.text(0)?;
-            let provider = row.int(1)?;
-            if giving_back.contains(consumer.as_str()) {
-                emptied.insert(provider, row.opt_int(4)?.unwrap_or_default());
-            }
-            held.push((consumer, (provider, row.int(2)?), row.int(3)?));
-        }
-        Ok((held, emptied))
+        let head = Statement::new(
+            "SELECT DISTINCT rp.id, rp.generation FROM allocations a \
+             JOIN resource_providers rp ON rp.id = a.resource_provider_id \
+             WHERE a.consumer_id IN",
+        );
+        let rows = tx.rows_in(&head, &giving_back, "").await?;
+        rows.iter()
+            .map(|row| Ok((row.int(0)?, row.opt_int(1)?.unwrap_or_default())))
+            .collect()
     }
 
     pub(super) async fn ledger(
@@ -165,7 +158,10 @@ impl Replace {
         tx: &mut Transaction,
         read: &Read,
     ) -> Result<Ledger, SqlError> {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger {
+            released: read.released.clone(),
+            ..Ledger::default()
+        };
         for reshaped in &self.providers {
             let inventories = reshaped
                 .inventories
@@ -183,9 +179,6 @@ impl Replace {
                     });
                 }
             }
-        }
-        for (_, slot, used) in &read.held {
-            *ledger.released.entry(*slot).or_default() += used;
         }
         let touched: Vec<ProviderId> = read.providers.values().map(|(id, _)| *id).collect();
         read_inventories(tx, &touched, &mut ledger).await?;
@@ -255,6 +248,23 @@ async fn class_names(tx: &mut Transaction, ids: BTreeSet<ClassId>) -> Result<Str
     let rows = tx.rows_in(&head, &ids, "ORDER BY id").await?;
     let names: Result<Vec<String>, SqlError> = rows.iter().map(|row| row.text(0)).collect();
     Ok(names?.join(", "))
+}
+
+/// Added up by the database: the rows themselves are many, and nobody looks at one.
+async fn read_released(
+    tx: &mut Transaction,
+    consumers: &[String],
+) -> Result<BTreeMap<Slot, i64>, SqlError> {
+    let head = Statement::new(
+        "SELECT resource_provider_id, resource_class_id, SUM(used) FROM allocations \
+         WHERE consumer_id IN",
+    );
+    let tail = "GROUP BY resource_provider_id, resource_class_id";
+    let mut released = BTreeMap::new();
+    for row in tx.rows_in(&head, consumers, tail).await? {
+        *released.entry((row.int(0)?, row.int(1)?)).or_default() += row.int(2)?;
+    }
+    Ok(released)
 }
 
 async fn read_inventories(

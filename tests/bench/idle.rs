@@ -70,9 +70,10 @@ pub(crate) fn measure(nova: Option<&NovaPeer>) -> Outcome<Section> {
     });
     Ok(Section {
         title: "Idle memory, start",
-        note: "Resident memory of the shipped binary 12 s after its start, and the time from before its process is there until its \
-               first report has landed. The peer is a whole nova-compute with its fake driver, without message bus and \
-               libvirt; its start does not count its imports, which are the row after it.",
+        note: "Resident memory of the shipped binary 12 s after its start, and the time from before its process is there \
+               until its first report has landed in OpenStack's Placement (`berth up`: in its own, on an empty \
+               database). The peer is a whole nova-compute with its fake driver, one provider, without message bus and \
+               libvirt.",
         rows,
     })
 }
@@ -113,35 +114,39 @@ fn memory_with_libvirt(
 }
 
 fn starts(placement: &Placement, nova: Option<&NovaService>) -> Outcome<Vec<Row>> {
-    let mut real = Vec::new();
-    let mut built_in = Vec::new();
+    let [mut one, mut nine, mut built_in] = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..STARTS {
-        let mut home = agent::home_reporting_to(&placement.api().url)?;
-        host::write_machine(&home, 0, VgpuModel::PerGpu)?;
-        real.push(start(&mut home, "agent")?);
-        forget(placement, &home)?;
+        for (vgpu, times) in [(VgpuModel::Root, &mut one), (VgpuModel::PerGpu, &mut nine)] {
+            let mut home = agent::home_reporting_to(&placement.api().url)?;
+            host::write_machine(&home, 0, vgpu)?;
+            times.push(start(&mut home, "agent")?);
+            forget(placement, &home)?;
+        }
         let mut home = agent::home_with_placement("127.0.0.1:0")?;
         host::write_machine(&home, 0, VgpuModel::PerGpu)?;
         built_in.push(start(&mut home, "up")?);
     }
-    let row = |what: &str, peer: Option<Figure>, ours: Vec<Duration>| Row {
+    let row = |what: &str, peer: Option<Figure>, ours: Vec<Duration>, goal: Option<f64>| Row {
         what: format!("start to first report: {what}"),
         peer,
         ours: Figure::Ms(middle(ours)),
-        goal: Some(Goal::AtMost(Figure::Ms(200.0))),
+        goal: goal.map(|most| Goal::AtMost(Figure::Ms(most))),
     };
     let started = nova.map(|nova| Figure::Ms(nova.start.wall_ms));
     let imported = nova.map(|nova| Figure::Ms(nova.start.wall_ms + nova.import.wall_ms));
     Ok(vec![
         row(
-            "`berth agent`, OpenStack's Placement, a host with eight GPUs it never saw",
+            "new host of one provider (the peer without its imports)",
             started,
-            real,
+            one,
+            Some(200.0),
         ),
+        row("new host of nine providers", None, nine, None),
         row(
-            "`berth up`, an empty database (the peer with its imports)",
+            "`berth up`, nine providers (the peer with its imports)",
             imported,
             built_in,
+            Some(200.0),
         ),
     ])
 }

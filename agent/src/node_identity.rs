@@ -5,6 +5,7 @@
 use berth_client::{PlacementClient, PlacementError};
 use berth_model::{Disposition, NodeName, ProviderName, ProviderUuid};
 use berth_store::state_dir::{StateFileError, StateFiles};
+use berth_virt::HostView;
 
 use crate::options::Rename;
 
@@ -144,6 +145,35 @@ pub enum UuidSource {
     Hypervisor(ProviderUuid),
     /// A file in the state folder.
     File(String),
+}
+
+impl UuidSource {
+    /// Where the UUID of a node of this view comes from: the hypervisor, where it knows one, else the file `compute_id`
+    /// (Nova's name) for a host's only node; a host with several has one file for each.
+    #[must_use]
+    pub fn of(view: &HostView, node: &NodeName) -> Self {
+        if let Some(uuid) = view.nodes.get(node).and_then(|seen| seen.uuid) {
+            return Self::Hypervisor(uuid);
+        }
+        let without = view.nodes.values().filter(|seen| seen.uuid.is_none());
+        Self::File(match without.count() {
+            1 => "compute_id".to_owned(),
+            _ => format!("compute_id.{}", file_name(node)),
+        })
+    }
+}
+
+/// The name with what has no place in a file's name written as its bytes.
+fn file_name(node: &NodeName) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let written = |byte: u8| {
+        if plain(byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02x}")
+        }
+    };
+    node.as_str().bytes().map(written).collect()
 }
 
 /// Finds out who the node is; for a node that was never reported, gives it a UUID and keeps it before anything is sent.

@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::compose::{DEADLINE, Driver, placement_over_network, tracker_options};
-use crate::config::{Loaded, Sources, UpdateInterval};
+use crate::config::{Loaded, Public, Sources, UpdateInterval, after_reload};
 use crate::context::Context;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure, sentence};
@@ -167,8 +167,8 @@ pub async fn serve(
         Failure::caused(ErrorCode::State, "the state folder (state_path)", &error)
     })?;
     let mut agent = Agent::new(driver, placement, Arc::new(files));
-    agent.live = live(loaded, rename)?;
-    agent.reload = Some(reload(sources.clone(), rename));
+    agent.live = live(loaded, loaded.public(), rename)?;
+    agent.reload = Some(reload(sources.clone(), loaded.public(), rename));
     agent.mode = match arguments.once {
         true => Mode::Once {
             deadline: arguments.deadline.unwrap_or(DEADLINE),
@@ -202,9 +202,9 @@ fn rename(arguments: &RunArguments) -> Rename {
     }
 }
 
-fn live(loaded: &Loaded, rename: Rename) -> Result<LiveOptions, Failure> {
+fn live(loaded: &Loaded, shown: Public, rename: Rename) -> Result<LiveOptions, Failure> {
     let config = &loaded.config;
-    let config_shown = serde_json::to_value(loaded.public()).map_err(|error| {
+    let config_shown = serde_json::to_value(shown).map_err(|error| {
         Failure::caused(ErrorCode::Bug, "the configuration cannot be shown", &error)
     })?;
     Ok(LiveOptions {
@@ -220,10 +220,11 @@ fn live(loaded: &Loaded, rename: Rename) -> Result<LiveOptions, Failure> {
 }
 
 /// What SIGHUP does: the configuration is read and checked whole before any of it is taken.
-fn reload(sources: Sources, rename: Rename) -> service::Reload {
+fn reload(sources: Sources, started: Public, rename: Rename) -> service::Reload {
     Arc::new(move || {
         let loaded = crate::config::load(&sources).map_err(|error| sentence(&error))?;
-        live(&loaded, rename).map_err(|failure| failure.explain())
+        let shown = after_reload(&started, &loaded.public());
+        live(&loaded, shown, rename).map_err(|failure| failure.explain())
     })
 }
 

@@ -36,7 +36,7 @@ pub use sections::{
     Agent, Compute, ComputeDriver, Config, Devices, Fake, Libvirt, MdevType, Model,
     PlacementService, UpdateInterval, VirtType,
 };
-pub use view::{Change, Effective, Public, changes};
+pub use view::{Change, Effective, Public, after_reload, changes};
 
 use crate::context::Context;
 use crate::exit::ExitCode;

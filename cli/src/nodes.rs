@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use berth_agent::complete::Service;
+use berth_agent::disabled;
 use berth_agent::node_identity::{Known, NodeIdentity, UuidSource, foresee, identify};
 use berth_agent::options::{Rename, TrackerOptions};
 use berth_agent::propose::ResourceTracker;
@@ -28,17 +30,10 @@ pub enum Intent {
 pub struct Host {
     /// What was seen.
     pub view: HostView,
+    /// Whether an operator lets it take guests.
+    pub service: Service,
     /// Each node with who it is and its tracker.
     pub nodes: Vec<(NodeIdentity, ResourceTracker<Driver>)>,
-}
-
-/// Where the UUID of a node comes from: the hypervisor, or the file `compute_id` (with several nodes, one file each).
-fn uuid_source(view: &HostView, node: &NodeName) -> UuidSource {
-    match view.nodes.get(node).and_then(|seen| seen.uuid) {
-        Some(uuid) => UuidSource::Hypervisor(uuid),
-        None if view.nodes.len() == 1 => UuidSource::File("compute_id".to_owned()),
-        None => UuidSource::File(format!("compute_id.{node}")),
-    }
 }
 
 impl Host {
@@ -63,9 +58,12 @@ impl Host {
         let options = tracker_options(config, rename)?;
         let files = StateDir::open(&config.state_path)
             .map_err(|error| Failure::caused(ErrorCode::State, "the state folder", &error))?;
+        let disabled = disabled::read(&files).await.map_err(|error| {
+            Failure::caused(ErrorCode::State, "whether this host is disabled", &error)
+        })?;
         let mut nodes = Vec::new();
         for node in view.nodes.keys() {
-            let from = uuid_source(&view, node);
+            let from = UuidSource::of(&view, node);
             let identity = match intent {
                 Intent::Look => foresee(node, &from, &files, placement).await,
                 Intent::Act => identify(node, &from, &files, placement, rename).await,
@@ -80,7 +78,11 @@ impl Host {
             let tracker = tracker(&driver, placement, node, &identity, &options);
             nodes.push((identity, tracker));
         }
-        Ok(Self { view, nodes })
+        Ok(Self {
+            view,
+            service: disabled::service(disabled.as_ref()),
+            nodes,
+        })
     }
 
     /// The names a rename was accepted for.

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
-use berth_agent::complete::Service;
 use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview};
 use berth_placement::{Options, router, serve_tcp};
@@ -156,9 +155,9 @@ async fn migrate(
     for (identity, tracker) in &mut host.nodes {
         let bar = consumers(identity.node.as_str());
         let now = tokio::time::Instant::now();
-        let (node, view) = (&identity.node, &host.view);
+        let (node, view, service) = (&identity.node, &host.view, host.service);
         if upgrade == Upgrade::Show {
-            let previewed = startup::preview(tracker, view, Service::Enabled, now, &*bar).await;
+            let previewed = startup::preview(tracker, view, service, now, &*bar).await;
             let (preview, plan) = previewed.map_err(|error| failed(&error))?;
             let would = match preview {
                 Preview::InSync { .. } => "nothing to do",
@@ -168,7 +167,7 @@ async fn migrate(
             writeln!(out, "node {node}: {would}\n{}", plan.text)?;
             continue;
         }
-        let started = startup::reconcile(tracker, view, Service::Enabled, now, None, &*bar).await;
+        let started = startup::reconcile(tracker, view, service, now, None, &*bar).await;
         let started = started.map_err(|error| failed(&error))?;
         for reshape in &started.reshapes {
             writeln!(out, "node {node}: {reshape}")?;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use berth_agent::complete::Service;
 use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview, ReviewedPlan, StartupError};
 use berth_model::{Disposition, NodeName};
@@ -136,15 +135,14 @@ pub fn run(
     } = &arguments.command;
     let config = context.load()?.config;
     let placement = placement_for_commands(&config)?;
-    let planned = context.block_on(async {
+    let (plan, worst) = context.block_on(async {
         let mut host = Host::observe(&config, &placement, Rename::Refuse, Intent::Look).await?;
         let mut nodes = BTreeMap::new();
         let mut worst = ExitCode::Done;
         for (identity, tracker) in &mut host.nodes {
             let bar = consumers(identity.node.as_str());
             let now = tokio::time::Instant::now();
-            let previewed =
-                startup::preview(tracker, &host.view, Service::Enabled, now, &*bar).await;
+            let previewed = startup::preview(tracker, &host.view, host.service, now, &*bar).await;
             let (preview, reviewed) = previewed.map_err(|error| failed(&error))?;
             let (pending, code) = match preview {
                 Preview::InSync { .. } => ("in sync", ExitCode::Done),
@@ -171,13 +169,7 @@ pub fn run(
             },
             worst,
         ))
-    })?;
-    let (plan, worst) = match planned {
-        Err(failure) if failure.exit() == ExitCode::ReshapeFailed && !detailed_exitcode => {
-            return Err(failure);
-        }
-        planned => planned?,
-    };
+    })??;
     print(&plan, *format, out)?;
     if let Some(file) = file {
         write(&plan, file)?;

@@ -90,7 +90,7 @@ impl<D> Nodes<D> {
         self.known
             .retain(|_, node| node.shown || node.pulse.is_some());
         for name in view.nodes.keys() {
-            let uuid = uuid_source(view, name);
+            let uuid = UuidSource::of(view, name);
             if let Some(node) = self.known.get_mut(name) {
                 if !node.shown {
                     node.shown = true;
@@ -339,35 +339,4 @@ fn cut(text: &str) -> Arc<str> {
     }
     let end = text.floor_char_boundary(LONGEST_TEXT);
     format!("{}\n… and {} bytes more\n", &text[..end], text.len() - end).into()
-}
-
-/// Where a node's UUID is kept when the hypervisor does not know one: `compute_id` (Nova's name) for a host's only node;
-/// a host with several has one file for each.
-fn uuid_source(view: &HostView, name: &NodeName) -> UuidSource {
-    if let Some(uuid) = view.nodes.get(name).and_then(|node| node.uuid) {
-        return UuidSource::Hypervisor(uuid);
-    }
-    let file = match view
-        .nodes
-        .values()
-        .filter(|node| node.uuid.is_none())
-        .count()
-    {
-        1 => "compute_id".to_owned(),
-        _ => format!("compute_id.{}", file_name(name)),
-    };
-    UuidSource::File(file)
-}
-
-/// The name with what has no place in a file's name written as its bytes.
-fn file_name(name: &NodeName) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let written = |byte: u8| {
-        if plain(byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02x}")
-        }
-    };
-    name.as_str().bytes().map(written).collect()
 }

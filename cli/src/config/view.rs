@@ -125,6 +125,18 @@ pub fn changes(running: &Public, file: &Public) -> Vec<Change> {
         .collect()
 }
 
+/// What a running service has in force after it read `file` again: what needs a restart is as it was.
+#[must_use]
+pub fn after_reload(running: &Public, file: &Public) -> Public {
+    let mut shown = file.clone();
+    for change in changes(running, file) {
+        if change.effect == Effect::Restart {
+            shown.insert(change.name, change.running);
+        }
+    }
+    shown
+}
+
 /// An option this version does not know (the running agent is another one) needs a restart.
 fn effect_of(name: &str) -> Effect {
     let (section, key) = name.rsplit_once('.').unwrap_or(("", name));

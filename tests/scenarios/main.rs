@@ -1,4 +1,7 @@
 //! Scenarios: the agent's journeys over all services in one process, each named by the sentence it shows.
+//!
+//! By noun: `refusals` (a startup that is disturbed or refused), `holds` (units without a home), `identity` (name and UUID),
+//! `quiet` (ticks and restarts that send next to nothing), `foreign` (what others own), `reshape` (the upgrade).
 
 #![cfg(test)]
 

@@ -6,9 +6,11 @@
 
 #![cfg(test)]
 
+mod canaries;
 mod case;
 mod evidence;
 mod journeys;
 mod report;
 mod rows;
+mod swarm;
 mod sweep;

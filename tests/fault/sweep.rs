@@ -25,7 +25,7 @@ pub(crate) struct Swept {
 }
 
 impl Swept {
-    fn of(journey: Journey) -> Self {
+    pub(crate) fn of(journey: Journey) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

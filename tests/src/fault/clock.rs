@@ -1,7 +1,8 @@
 //! The wall clock of a run: virtual time since the run began, and the hours it was made to jump.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::future::Future;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
@@ -14,6 +15,14 @@ const BEGIN: u64 = 1_795_194_000;
 pub struct HarnessClock {
     began: Instant,
     jumped: Arc<AtomicI64>,
+    stillness: Arc<Stillness>,
+}
+
+/// While somebody holds the sender, a blocking task runs, and the runtime does not move its paused clock by itself.
+#[derive(Debug, Default)]
+struct Stillness {
+    held: Mutex<Option<mpsc::Sender<()>>>,
+    under_way: AtomicUsize,
 }
 
 impl HarnessClock {
@@ -23,6 +32,7 @@ impl HarnessClock {
         Self {
             began: Instant::now(),
             jumped: Arc::default(),
+            stillness: Arc::default(),
         }
     }
 
@@ -56,5 +66,37 @@ impl HarnessClock {
     pub fn wall(&self) -> berth_client::Clock {
         let clock = self.clone();
         Arc::new(move || clock.now())
+    }
+
+    /// An effect during which the clock stands still, and after which it goes on standing until
+    /// [`HarnessClock::let_time_pass`]: an answer from another thread must not be taken for one that never comes.
+    pub(super) async fn standing_still<T>(&self, effect: impl Future<Output = T>) -> T {
+        struct UnderWay<'a>(&'a AtomicUsize);
+        impl Drop for UnderWay<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        {
+            let held = self.stillness.held.lock();
+            let mut held = held.unwrap_or_else(PoisonError::into_inner);
+            held.get_or_insert_with(|| {
+                let (ends, end) = mpsc::channel::<()>();
+                drop(tokio::task::spawn_blocking(move || end.recv()));
+                ends
+            });
+        }
+        let under_way = &self.stillness.under_way;
+        under_way.fetch_add(1, Ordering::SeqCst);
+        let _under_way = UnderWay(under_way);
+        effect.await
+    }
+
+    /// Lets the clock go on, unless an effect is under way.
+    pub(super) fn let_time_pass(&self) {
+        if self.stillness.under_way.load(Ordering::SeqCst) == 0 {
+            let held = self.stillness.held.lock();
+            drop(held.unwrap_or_else(PoisonError::into_inner).take());
+        }
     }
 }

@@ -24,8 +24,6 @@ struct Shared {
     names: Names,
     kills: AtomicUsize,
     killed: Notify,
-    still: Mutex<Option<mpsc::Sender<()>>>,
-    under_way: AtomicUsize,
     owed: Mutex<BTreeMap<Seam, Vec<Owed>>>,
 }
 
@@ -68,8 +66,6 @@ impl Stage {
             names: Names::default(),
             kills: AtomicUsize::new(0),
             killed: Notify::new(),
-            still: Mutex::default(),
-            under_way: AtomicUsize::new(0),
             owed: Mutex::default(),
         }))
     }
@@ -96,7 +92,7 @@ impl Stage {
         for seam in Seam::ALL {
             self.pay(seam).await;
         }
-        self.let_time_pass();
+        self.0.clock.let_time_pass();
     }
 
     /// Runs a node's future. Its clock stands still from the first effect on, until `idle` says that nothing can go on
@@ -105,42 +101,12 @@ impl Stage {
         let mut node = std::pin::pin!(node);
         let run = std::future::poll_fn(|context| {
             let polled = node.as_mut().poll(context);
-            let waits = idle() && self.0.under_way.load(Ordering::SeqCst) == 0;
-            if polled.is_ready() || waits {
-                self.let_time_pass();
+            if polled.is_ready() || idle() {
+                self.0.clock.let_time_pass();
             }
             polled
         });
         run.await
-    }
-
-    fn stand_still(&self) {
-        let mut still = self.0.still.lock().unwrap_or_else(PoisonError::into_inner);
-        // The runtime moves a paused clock by itself when it has nothing to do, but not while a blocking task runs.
-        still.get_or_insert_with(|| {
-            let (ends, end) = mpsc::channel::<()>();
-            drop(tokio::task::spawn_blocking(move || end.recv()));
-            ends
-        });
-    }
-
-    /// An effect that nobody may take for one that never comes.
-    async fn effect<T>(&self, effect: impl Future<Output = T>) -> T {
-        struct UnderWay<'a>(&'a AtomicUsize);
-        impl Drop for UnderWay<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::SeqCst);
-            }
-        }
-        self.stand_still();
-        self.0.under_way.fetch_add(1, Ordering::SeqCst);
-        let _under_way = UnderWay(&self.0.under_way);
-        effect.await
-    }
-
-    fn let_time_pass(&self) {
-        let mut still = self.0.still.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(still.take());
     }
 
     pub(super) fn names(&self) -> &Names {
@@ -156,7 +122,7 @@ impl Stage {
                 Fault::Hang => pending().await,
                 Fault::ClockForward => self.0.clock.jump(HOUR),
                 Fault::ClockBackward => self.0.clock.jump(-HOUR),
-                Fault::Twice => drop(self.effect(act.perform()).await),
+                Fault::Twice => drop(self.0.clock.standing_still(act.perform()).await),
                 Fault::Late => {
                     let mut owed = self.0.owed.lock().unwrap_or_else(PoisonError::into_inner);
                     owed.entry(crossing.seam).or_default().push(act.later());
@@ -165,7 +131,7 @@ impl Stage {
                 other => return act.instead(other),
             }
         }
-        let value = self.effect(act.perform()).await;
+        let value = self.0.clock.standing_still(act.perform()).await;
         match self.0.gate.after(crossing, &act.outcome(&value)).await {
             Release::Proceed => value,
             Release::Fault(Fault::Kill | Fault::PowerCut) => self.die().await,
@@ -180,7 +146,7 @@ impl Stage {
             owed.remove(&seam)
         };
         for effect in owed.into_iter().flatten() {
-            self.effect(effect).await;
+            self.0.clock.standing_still(effect).await;
         }
     }
 

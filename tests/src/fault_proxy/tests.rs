@@ -122,7 +122,9 @@ fn a_closure_may_run_instead_of_the_request() {
     let runs = Arc::new(AtomicUsize::new(0));
     let act = {
         let runs = Arc::clone(&runs);
-        move || drop(runs.fetch_add(1, Ordering::SeqCst))
+        move || {
+            runs.fetch_add(1, Ordering::SeqCst);
+        }
     };
     proxy.spoil(Rule::new(Fault::instead(act)));
     ask(&proxy).expect_err("no answer");

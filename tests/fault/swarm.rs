@@ -1,0 +1,201 @@
+//! Several nodes at once in one cloud, one crossing at a time by a seed, each with a handful of faults: the same seed twice
+//! gives the same trace, and every unit is where it belongs.
+
+use std::future::ready;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use berth_model::{ProviderUuid, ResourceClass};
+use berth_seam::{
+    Crossing, Fault, Gate, Moment, Outcome, RecordingGate, Release, Released, Seeded, Standing,
+    Trace, TurnGate,
+};
+use berth_tests::claims::{Claim, claim, neighbours};
+use berth_tests::cloud::{Cloud, Snapshot};
+use berth_tests::fault::{GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage};
+use berth_tests::host::{Host, consumer};
+use berth_tests::node::{COMPUTE_ID, MemoryFiles, Node, Shown};
+use berth_tests::unit::{History, Rest, Unit};
+use berth_tests::worlds::PlacementRows;
+use berth_virt::VgpuModel;
+use futures_util::future::join_all;
+
+const NODES: u32 = 3;
+const SEEDS: u64 = 12;
+
+struct Cast {
+    snapshot: Snapshot,
+    hosts: Vec<(Host, ProviderUuid)>,
+}
+
+/// Three hosts of the old model, with two guests each; the first has the new one already.
+async fn cast() -> Cast {
+    let cloud = Cloud::in_process().await;
+    let placement = cloud.placement();
+    neighbours(&placement).await;
+    let mut hosts = Vec::new();
+    for n in 0..NODES {
+        let host = Host::new(&format!("gpu-{n}")).gpu(4).gpu(4);
+        let host = host.guest(10 * n, &[0]).guest(10 * n + 1, &[1]);
+        let old = host.clone().modelled(|model| model.vgpu = VgpuModel::Root);
+        let node = Node::with_files(&old, Arc::new(MemoryFiles::default()));
+        node.start(&cloud).await.unwrap();
+        let root = node.root().await;
+        let claims = [10 * n, 10 * n + 1].map(|n| {
+            Claim::of(consumer(n))
+                .and_a_guest(root)
+                .and(root, &ResourceClass::VGPU, 1)
+        });
+        claim(&placement, claims.into()).await;
+        hosts.push((host, root));
+    }
+    Cast {
+        snapshot: Snapshot::take(cloud.store().unwrap()).await,
+        hosts,
+    }
+}
+
+/// Runs all of them at once.
+fn run(cast: &Cast, seed: u64) -> (Trace, PlacementRows) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let clock = HarnessClock::begin();
+        let cloud = Cloud::of(cast.snapshot).await.behind_keystone(&clock);
+        let (turns, mut seeded) = (TurnGate::seeded(seed), Seeded::new(seed));
+        let first = {
+            let clock = clock.clone();
+            RecordingGate::new(
+                Handful::of(seeded.draw()),
+                "",
+                Arc::new(move || clock.elapsed()),
+            )
+        };
+        let mut acts = Vec::new();
+        for (n, (host, root)) in cast.hosts.iter().enumerate() {
+            let recorded = first.beside(Handful::of(seeded.draw()), &format!("node {n}"));
+            let journey = turns.journey(Arc::new(recorded) as Arc<dyn Gate>);
+            let stage = Stage::with_clock(Arc::new(journey.clone()), clock.clone());
+            let files = MemoryFiles::default();
+            files.put(COMPUTE_ID, &root.to_string());
+            let unit = Unit {
+                driver: Arc::new(GatedDriver::around(
+                    Arc::new(Shown::new(host.view())),
+                    &stage,
+                    None,
+                )),
+                name: host.name().clone(),
+                options: Default::default(),
+                files: Arc::new(GatedFiles::around(Arc::new(files), &stage)),
+                cloud: cloud.decorated(|http| GatedHttp::around(http, &stage)),
+            };
+            acts.push((unit, stage, journey, Mutex::new(History::default())));
+        }
+        let runs = acts.iter().map(|(unit, stage, journey, history)| {
+            let lives = unit.run(|| stage.killed(), &|| {}, history);
+            stage.run(|| turns.standing() != Standing::Running, journey.run(lives))
+        });
+        let all = pin!(join_all(runs));
+        let rests = tokio::time::timeout(Duration::from_mins(90), all)
+            .await
+            .unwrap();
+        assert!(
+            rests
+                .iter()
+                .all(|rest| matches!(rest, Rest::Settled { .. })),
+            "{rests:?}"
+        );
+        (first.trace(), cloud.rows().await)
+    })
+}
+
+/// Faults that pass by themselves.
+const PASSING: [Fault; 10] = [
+    Fault::InternalError,
+    Fault::ConnectionRefused,
+    Fault::AnswerLost,
+    Fault::Twice,
+    Fault::Late,
+    Fault::Conflict,
+    Fault::Kill,
+    Fault::Hang,
+    Fault::Stale,
+    Fault::TokenExpired,
+];
+
+/// Fails some crossings, a handful at most, as the seed decides.
+struct Handful(Mutex<(Seeded, usize)>);
+
+impl Handful {
+    fn of(seed: u64) -> Self {
+        Self(Mutex::new((Seeded::new(seed), 4)))
+    }
+
+    fn decide(&self, crossing: &Crossing, moment: Moment) -> Release {
+        let mut state = self.0.lock().unwrap();
+        let (seeded, left) = &mut *state;
+        let fault = PASSING[seeded.below(PASSING.len())];
+        let is_login = crossing.operation.ends_with("/auth/tokens");
+        if *left > 0 && !is_login && seeded.below(12) == 0 && fault.applies(crossing, moment) {
+            *left -= 1;
+            return Release::Fault(fault);
+        }
+        Release::Proceed
+    }
+}
+
+impl Gate for Handful {
+    fn before<'a>(&'a self, crossing: &'a Crossing) -> Released<'a> {
+        Box::pin(ready(self.decide(crossing, Moment::Before)))
+    }
+
+    fn after<'a>(&'a self, crossing: &'a Crossing, _: &'a Outcome) -> Released<'a> {
+        Box::pin(ready(self.decide(crossing, Moment::After)))
+    }
+}
+
+#[test]
+fn the_same_seed_twice_gives_the_same_trace_and_every_unit_is_where_it_belongs() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let cast = runtime.block_on(cast());
+    let mut struck = 0;
+    let mut fingerprints = std::collections::BTreeSet::new();
+    for seed in 0..SEEDS {
+        let (trace, rows) = run(&cast, seed);
+        let (again, _) = run(&cast, seed);
+        assert_eq!(trace.to_string(), again.to_string(), "seed {seed}");
+        struck += trace
+            .lines()
+            .iter()
+            .filter(|line| line.event.release() != Release::Proceed)
+            .count();
+        fingerprints.insert(trace.fingerprint());
+        for (n, (host, _)) in (0..).zip(&cast.hosts) {
+            for (guest, gpu) in [(10 * n, 0), (10 * n + 1, 1)] {
+                let expected = [
+                    (format!("{} MEMORY_MB", host.name()), 256),
+                    (format!("{} VCPU", host.name()), 1),
+                    (format!("{} VGPU", host.gpu_provider(gpu)), 1),
+                ];
+                assert_eq!(
+                    rows.held_by(consumer(guest)),
+                    expected.into(),
+                    "seed {seed}"
+                );
+            }
+        }
+    }
+    assert!(struck > 40, "{struck} faults are too few to show anything");
+    assert_eq!(
+        fingerprints.len() as u64,
+        SEEDS,
+        "different seeds take different turns"
+    );
+}

@@ -26,13 +26,34 @@ pub(crate) struct Kill {
 }
 
 impl Kill {
-    pub(crate) fn rule(self, sword: Sword) -> Rule {
-        let fault = match self.moment {
+    fn fault(self, sword: Sword) -> Fault {
+        match self.moment {
             Moment::Before => Fault::instead(move || sword.strike()),
             Moment::After => Fault::after(move || sword.strike()),
-        };
-        Rule::new(fault).nth(self.request)
+        }
     }
+
+    /// At the so manyth request of any kind.
+    fn rule(self, sword: Sword) -> Rule {
+        Rule::new(self.fault(sword)).nth(self.request)
+    }
+
+    /// At the request that this one is in an undisturbed start. Some are sent side by side and arrive in any order, so it
+    /// counts among those of its route.
+    pub(crate) fn rule_among(self, crossings: &[String], sword: Sword) -> Rule {
+        let (method, template) = among(&crossings[self.request - 1]);
+        let before = crossings[..self.request].iter();
+        let nth = before
+            .filter(|route| among(route) == (method, template))
+            .count();
+        Rule::new(self.fault(sword)).on(method, template).nth(nth)
+    }
+}
+
+/// A route's method and path.
+fn among(route: &str) -> (&str, &str) {
+    let (method, path) = route.split_once(' ').unwrap_or((route, "/"));
+    (method, path.split('?').next().unwrap_or(path))
 }
 
 /// What happens to the first start after the kill.

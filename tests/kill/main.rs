@@ -87,7 +87,7 @@ fn a_start_that_is_killed_anywhere_leaves_every_unit_in_its_place() {
         }
     });
     let report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
-    report.publish(first, first + seeds.saturating_sub(1));
+    report.publish(places.len(), first, first + seeds.saturating_sub(1));
     assert!(
         report.failures().is_empty(),
         "{}",
@@ -112,7 +112,7 @@ fn strike(stand: &mut Stand, prepared: &Prepared, case: Case) -> Struck {
     let starts = [Some(case.kill), case.recovery.kill()];
     for attempt in 0..3 {
         let ended = stand.start(prepared.journey, |sword| match attempt {
-            0 => vec![case.kill.rule(sword)],
+            0 => vec![case.kill.rule_among(&prepared.crossings, sword)],
             1 => case.recovery.rules(sword),
             _ => Vec::new(),
         });
@@ -129,8 +129,11 @@ fn strike(stand: &mut Stand, prepared: &Prepared, case: Case) -> Struck {
         }
         match starts.get(attempt).copied().flatten() {
             Some(kill) if ended.was_killed() => {
-                let crossing = ended.crossings.get(kill.request - 1);
-                let crossing = crossing.map_or("?", String::as_str);
+                let seen = match attempt {
+                    0 => &prepared.crossings,
+                    _ => &ended.crossings,
+                };
+                let crossing = seen.get(kill.request - 1).map_or("?", String::as_str);
                 let journey = prepared.journey.as_str();
                 let moment = kill.moment;
                 struck.kills.push(format!("{journey} {crossing} {moment}"));
@@ -144,7 +147,12 @@ fn strike(stand: &mut Stand, prepared: &Prepared, case: Case) -> Struck {
             }
         }
     }
-    struck.violations = stand.violations(prepared, compute_id.as_deref());
+    if struck.kills.is_empty() {
+        struck.violations.push("nothing was killed".to_owned());
+    }
+    struck
+        .violations
+        .extend(stand.violations(prepared, compute_id.as_deref()));
     struck
 }
 

@@ -32,16 +32,17 @@ impl Report {
     }
 
     /// The table, the summary, and the file that `make soak` reads. Printed past the capturing of passing tests' output.
-    pub(crate) fn publish(&self, first: u64, last: u64) {
-        let (mut kills, mut violations) = (0, 0);
+    pub(crate) fn publish(&self, places: usize, first: u64, last: u64) {
+        let mut kills = 0;
+        let violations = self.failures.len();
         let (mut table, mut lines) = (String::new(), String::new());
         for (crossing, (times, bad)) in &self.crossings {
             kills += times;
-            violations += bad;
             // Writing to a String cannot fail.
             let _ = writeln!(table, "{times:>6}  {crossing}");
             let _ = writeln!(lines, "{crossing}\t{times}\t{bad}");
         }
+        let _ = writeln!(table, "the journeys have {places} places to strike at");
         let _ = writeln!(
             table,
             "kills: seeds {first}..{last} kills {kills} violations {violations}"

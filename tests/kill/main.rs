@@ -11,6 +11,7 @@ mod journey;
 mod report;
 mod route;
 mod stand;
+mod tenant;
 
 use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};

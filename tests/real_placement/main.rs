@@ -5,6 +5,7 @@
 
 mod agent;
 mod holdings;
+mod needs;
 mod reshape;
 mod same_tree;
 mod starts;

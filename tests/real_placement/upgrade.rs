@@ -6,9 +6,11 @@ use berth_fake::{Gpu, Guest, Machine, Migration, MigrationSight, Node};
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ResourceClass};
 use berth_virt::{
     CpuPolicy, CpuSet, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, Hypervisor,
-    NumaCell, NumaModel, PcpuModel, PowerState, ResourceModel, VgpuModel, VirtualFunctions,
+    NumaModel, PcpuModel, PowerState, ResourceModel, VgpuModel, VirtualFunctions,
 };
 use uuid::Uuid;
+
+use crate::needs::Needs;
 
 /// What the new version models differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,52 +267,4 @@ fn nics() -> Vec<VirtualFunctions> {
             class: "SRIOV_NET_VF".parse().expect("a resource class"),
         })
         .collect()
-}
-
-/// What all guests need, by where they are.
-struct Needs {
-    vcpus: u32,
-    /// MiB on each cell, and of guests that are on none.
-    placed: [u64; 2],
-    free: u64,
-}
-
-impl Needs {
-    fn of(guests: &[Guest]) -> Self {
-        let vcpus: u64 = guests.iter().map(|guest| guest.seen.vcpus).sum();
-        let on = |cell| {
-            let cells = guests.iter().flat_map(|guest| &guest.seen.cells);
-            let there = cells.filter(|share: &&GuestCell| share.host_cell == cell);
-            there.map(|share| share.memory_mib).sum()
-        };
-        let free = guests.iter().filter(|guest| guest.seen.cells.is_empty());
-        Self {
-            // And a few for those who are no guests.
-            vcpus: u32::try_from(vcpus).expect("few CPUs") + 8,
-            placed: [on(0), on(1)],
-            free: free.map(|guest| guest.seen.memory_mib).sum(),
-        }
-    }
-
-    /// The first cell has room for half of the guests that are on none.
-    fn cells(&self) -> Vec<NumaCell> {
-        let cpus = [
-            format!("0-{}", self.vcpus - 1),
-            format!("{}-{}", self.vcpus, 2 * self.vcpus - 1),
-        ];
-        let rooms = [self.free / 2, self.free + 4096];
-        (0..2u32)
-            .zip(cpus)
-            .zip(self.placed.iter().zip(rooms))
-            .map(|((id, cpus), (placed, room))| NumaCell {
-                id,
-                cpus: cpus.parse().expect("a CPU set"),
-                memory_mib: placed + room,
-            })
-            .collect()
-    }
-
-    fn memory_mib(&self) -> u64 {
-        self.cells().iter().map(|cell| cell.memory_mib).sum()
-    }
 }

@@ -30,8 +30,7 @@ fn up(machine: &str) -> (Hypervisor, berth_tests::berth::RunningBerth) {
     node.home
         .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
     let mut up = node.start(&["up"]);
-    let well = || node.ask("/healthz").is_some_and(|it| it.status == 200);
-    up.wait_until(PATIENCE, well).expect("it is well");
+    node.wait_until_well(&mut up);
     (node, up)
 }
 
@@ -234,8 +233,7 @@ fn a_machine_edited_while_the_agent_runs_is_75_and_the_next_start_reshapes() {
     let api = Api::lease();
     let mut node = Hypervisor::new("eight-gpu-flat", "edited-1", &api.way());
     let mut agent = node.start(&["agent"]);
-    let well = || node.ask("/healthz").is_some_and(|it| it.status == 200);
-    agent.wait_until(PATIENCE, well).expect("it is well");
+    node.wait_until_well(&mut agent);
     let root = node.root();
     api.claim(SINGLE, &[(&root, "VGPU", 1), (&root, "VCPU", 8)]);
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");

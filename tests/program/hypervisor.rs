@@ -102,6 +102,12 @@ impl Hypervisor {
             .ok()
     }
 
+    /// Waits until its health is good.
+    pub(crate) fn wait_until_well(&self, agent: &mut RunningBerth) {
+        let well = || self.ask("/healthz").is_some_and(|it| it.status == 200);
+        agent.wait_until(PATIENCE, well).expect("it is well");
+    }
+
     /// The value of a metric without labels, or of the first series that begins so.
     pub(crate) fn metric(&self, series: &str) -> Option<f64> {
         let text = self.ask("/metrics")?.text();

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod bad_input;
+mod commands;
 mod exit_codes;
 mod guide;
 mod hypervisor;
@@ -13,3 +14,4 @@ mod offline_upgrade;
 mod placement_api;
 mod service_manager;
 mod starts;
+mod tls;

@@ -46,7 +46,10 @@ pub enum TransportError {
         reason: String,
     },
     /// TLS could not be set up with the service.
-    #[error("no TLS connection to {peer}: {reason}")]
+    #[error(
+        "no TLS connection to {peer}: {reason}; the authority that signed its certificate is to be in cafile, else known \
+         to this system"
+    )]
     Tls {
         /// Host and port.
         peer: String,

@@ -14,4 +14,5 @@ esac
 cargo build --release -p berth-cli
 # It measures other processes, so it may be a debug build, which the tests have made already.
 cargo build -p berth-tests --bin berth-bench
-BERTH_PROGRAM=$PWD/${CARGO_TARGET_DIR:-target}/release/berth exec "${CARGO_TARGET_DIR:-target}/debug/berth-bench"
+TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+BERTH_PROGRAM=$TARGET/release/berth exec "$TARGET/debug/berth-bench"

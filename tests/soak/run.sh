@@ -15,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 KILLS=${SOAK_KILLS:-2000}
 FROM=${SOAK_SEED_FROM:-1}
 BATCH=${SOAK_BATCH:-100}
-TARGET=${CARGO_TARGET_DIR:-target}
+TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 STATE=$TARGET/soak
 BATCHES=$STATE/batches.tsv      # date commit program first-seed seeds kills violations seconds
 CROSSINGS=$STATE/crossings.tsv  # date commit first-seed crossing kills violations
@@ -63,7 +63,7 @@ batch() {
     report=$STATE/$name-$seed.tsv
     rm -f "$report"
     say "$name: $seeds from seed $seed"
-    if ! BERTH_KILLS=$seeds BERTH_SEED_FROM=$seed BERTH_KILL_REPORT=$PWD/$report "$@" >"$log" 2>&1; then
+    if ! BERTH_KILLS=$seeds BERTH_SEED_FROM=$seed BERTH_KILL_REPORT=$report "$@" >"$log" 2>&1; then
         violations=1
         say "FAILED, see $log:"
         tail -n 20 "$log"
@@ -86,7 +86,7 @@ COMMIT=$(commit)
 FAILED=0
 cargo build --release -p berth-cli
 cargo test -p berth-tests --test kill --test fault --no-run
-export BERTH_PROGRAM=$PWD/$TARGET/release/berth
+export BERTH_PROGRAM=$TARGET/release/berth
 
 batch sweep 0 1 cargo test -q -p berth-tests --test fault
 for ((seed = FROM; seed < FROM + KILLS; seed += BATCH)); do

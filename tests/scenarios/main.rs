@@ -1,8 +1,12 @@
 //! Scenarios: the agent's journeys over all services in one process, each named by the sentence it shows.
 //!
 //! By noun: `refusals` (a startup that is disturbed or refused), `holds` (units without a home), `identity` (name and UUID),
-//! `quiet` (ticks and restarts that send next to nothing), `foreign` (what others own), `reshape` (the upgrade).
+//! `quiet` (ticks and restarts that send next to nothing), `foreign` (what others own), `reshape` (the upgrade). They
+//! share `mishaps` (what goes wrong on the way to Placement) and `upgrading` (a node on the eve of its upgrade).
 
 #![cfg(test)]
 
+mod mishaps;
+mod refusals;
 mod reshape;
+mod upgrading;

@@ -1,0 +1,183 @@
+//! A startup that is disturbed goes on by itself; one that is refused ends with the reason and leaves nothing half made.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use berth_agent::tick::TickError;
+use berth_model::{Disposition, ResourceClass};
+use berth_tests::claims::{Claim, claim};
+use berth_tests::host::{Host, consumer};
+use berth_tests::unit::{Exit, History, Rest};
+use tokio::time::timeout;
+
+use crate::mishaps::{ALWAYS, Mishap, mishap};
+use crate::upgrading::{Upgrading, flat, guest_claim, places, two_gpus};
+
+const RESHAPE: &str = "POST /reshaper";
+
+fn count(requests: &[String], line: &str) -> usize {
+    requests.iter().filter(|request| *request == line).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn reshape_is_refused_outside_startup() {
+    let upgrading = Upgrading::two_gpus().await;
+    let (node, cloud) = (&upgrading.node, &upgrading.cloud);
+    node.driver.show(&flat(&two_gpus()));
+    let mut life = node.start(cloud).await.unwrap();
+    node.driver.show(&two_gpus());
+    let before = upgrading.rows().await;
+    let _ = cloud.take_requests();
+
+    let refused = life.tick(node).await.unwrap_err();
+    assert!(matches!(refused, TickError::ReshapeNeeded(_)), "{refused}");
+    assert_eq!(refused.disposition(), Disposition::Fatal);
+    assert_eq!(cloud.take_requests(), Vec::<String>::new());
+    assert_eq!(upgrading.rows().await.difference(&before), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reshape_that_one_server_error_meets_is_done_by_the_same_process() {
+    let upgrading = Upgrading::two_gpus().await;
+    let server_error = Mishap::Refused(500, "placement.undefined_code");
+    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..1, &server_error);
+    let (rest, history) = upgrading.run(&cloud).await;
+    assert_eq!(rest, Rest::Settled { held: vec![] });
+    assert_eq!(history.ends, Vec::<String>::new());
+    assert_eq!(count(&cloud.take_requests(), RESHAPE), 2);
+    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reshape_whose_answer_is_lost_is_not_sent_again() {
+    let upgrading = Upgrading::two_gpus().await;
+    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..1, &Mishap::AnswerLost);
+    let (rest, history) = upgrading.run(&cloud).await;
+    assert_eq!(rest, Rest::Settled { held: vec![] });
+    assert_eq!(history.ends, Vec::<String>::new());
+    let reshapes = upgrading.cloud.take_requests();
+    assert_eq!(count(&reshapes, RESHAPE), 0, "{reshapes:?}");
+    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reshape_that_does_not_arrive_is_sent_again() {
+    let upgrading = Upgrading::two_gpus().await;
+    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..3, &Mishap::Unreachable);
+    let (rest, history) = upgrading.run(&cloud).await;
+    assert_eq!(rest, Rest::Settled { held: vec![] });
+    assert_eq!(history.ends, Vec::<String>::new());
+    assert_eq!(history.failures().count(), 3, "{history:#?}");
+    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_for_ever_is_met_with_growing_pauses_by_a_process_that_lives() {
+    let upgrading = Upgrading::two_gpus().await;
+    let before = upgrading.rows().await;
+    let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &Mishap::CONFLICT);
+    let history = Mutex::new(History::default());
+    let hour = Duration::from_hours(1);
+    let running = timeout(hour, upgrading.run_into(&cloud, &history)).await;
+    assert!(running.is_err(), "{running:?}");
+    let history = history.into_inner().unwrap();
+    assert_eq!(history.ends, Vec::<String>::new());
+    let pauses: Vec<_> = history
+        .passes
+        .windows(2)
+        .map(|passes| passes[1].began.saturating_sub(passes[0].ended))
+        .collect();
+    // Sixty at most, one a minute, once they have grown.
+    assert!((50..150).contains(&pauses.len()), "{pauses:?}");
+    assert!(pauses[0] < Duration::from_secs(1), "{pauses:?}");
+    assert!(pauses[20..].iter().all(|pause| *pause >= Duration::from_secs(30)));
+    assert!(history.failures().all(|why| why.contains("409")));
+    // No unit moved meanwhile; the children that are waiting for theirs are filled as soon as the conflict is over.
+    let meanwhile = upgrading.rows().await;
+    assert_eq!(meanwhile.consumers, before.consumers);
+    assert_eq!(
+        meanwhile.providers["gpu-01"].inventories,
+        before.providers["gpu-01"].inventories
+    );
+
+    let (rest, _) = upgrading.run(&upgrading.cloud).await;
+    assert_eq!(rest, Rest::Settled { held: vec![] });
+    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_changes_between_the_reading_and_the_reshape_is_read_again() {
+    let upgrading = Upgrading::two_gpus().await;
+    let (placement, root) = (upgrading.cloud.placement(), upgrading.root);
+    let freed = Mishap::meanwhile(move || {
+        let placement = placement.clone();
+        async move {
+            placement.delete_allocations(consumer(5)).await.unwrap();
+            claim(&placement, vec![guest_claim(5, root, 1)]).await;
+        }
+    });
+    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..1, &freed);
+    let life = upgrading.node.start(&cloud).await.unwrap();
+    assert_eq!(life.started.reshapes.len(), 1);
+    assert_eq!(count(&cloud.take_requests(), RESHAPE), 2);
+    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reshape_that_is_forbidden_names_the_role_and_leaves_no_children() {
+    let upgrading = Upgrading::two_gpus().await;
+    let before = upgrading.rows().await;
+    let forbidden = Mishap::Refused(403, "placement.undefined_code");
+    let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &forbidden);
+    let (rest, _) = upgrading.run(&cloud).await;
+    let Rest::Stopped { exit, reason } = rest else {
+        panic!("{rest:?}");
+    };
+    assert_eq!(exit, Exit::ReshapeFailed);
+    for said in ["ReshapeFailed", "POST /reshaper needs the role service", "openstack role add"] {
+        assert!(reason.contains(said), "{reason}");
+    }
+    assert_eq!(upgrading.rows().await.difference(&before), "");
+
+    let (rest, _) = upgrading.run(&upgrading.cloud).await;
+    assert_eq!(rest, Rest::Settled { held: vec![] });
+    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trait_conflict_just_after_the_reshape_does_not_reshape_again() {
+    let upgrading = Upgrading::two_gpus().await;
+    let traits = "PUT /resource_providers/{uuid}/traits";
+    let cloud = mishap(&upgrading.cloud, traits, 0..1, &Mishap::CONFLICT);
+    let life = upgrading.node.start(&cloud).await.unwrap();
+    assert_eq!(life.started.reshapes.len(), 1);
+    assert_eq!(count(&cloud.take_requests(), RESHAPE), 1);
+    let rows = upgrading.rows().await;
+    Upgrading::assert_each_on_its_gpu(&rows);
+    assert!(rows.providers.values().all(|row| row.traits.contains("OWNER_NOVA")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_holds_nothing_but_a_virtual_gpu_moves_too() {
+    let host = Host::new("gpu-01").gpu(4).guest(0, &[0]);
+    let only = |root| vec![Claim::of(consumer(0)).and(root, &ResourceClass::VGPU, 1)];
+    let upgrading = Upgrading::of(&flat(&host), &host, only).await;
+    let life = upgrading.node.start(&upgrading.cloud).await.unwrap();
+    assert_eq!(life.started.held, []);
+    let gpu = format!("{} VGPU", host.gpu_provider(0));
+    assert_eq!(upgrading.rows().await.held_by(consumer(0)), places(&[(&gpu, 1)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_placement_does_not_know_yet_may_be_where_units_go() {
+    let old = Host::new("node").custom("CUSTOM_CARD", &[], 4).guest(0, &[]);
+    let new = Host::new("node").custom("CUSTOM_NEW_CARD", &["CUSTOM_CARD"], 4);
+    let new = new.guest(0, &[]);
+    let card: ResourceClass = "CUSTOM_CARD".parse().unwrap();
+    let claims = |root| vec![Claim::of(consumer(0)).and(root, &card, 3)];
+    let upgrading = Upgrading::of(&old, &new, claims).await;
+    upgrading.node.start(&upgrading.cloud).await.unwrap();
+    let rows = upgrading.rows().await;
+    assert_eq!(rows.held_by(consumer(0)), places(&[("node CUSTOM_NEW_CARD", 3)]));
+    assert!(!rows.providers["node"].inventories.contains_key("CUSTOM_CARD"));
+}

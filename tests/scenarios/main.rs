@@ -6,6 +6,8 @@
 
 #![cfg(test)]
 
+mod holds;
+mod identity;
 mod mishaps;
 mod refusals;
 mod reshape;

@@ -27,8 +27,7 @@ pub(crate) enum Mishap {
 }
 
 /// What happens meanwhile.
-pub(crate) type Meanwhile =
-    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+pub(crate) type Meanwhile = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 impl Mishap {
     /// This happens just before the request arrives.
@@ -57,13 +56,18 @@ pub(crate) async fn placement() -> Cloud {
 }
 
 /// The same Placement, with this mishap for the requests `METHOD route` of these numbers, counted from 0.
-pub(crate) fn mishap(cloud: &Cloud, line: &'static str, which: Range<usize>, how: &Mishap) -> Cloud {
+pub(crate) fn mishap(
+    cloud: &Cloud,
+    line: &'static str,
+    which: Range<usize>,
+    how: &Mishap,
+) -> Cloud {
     let (count, how) = (Arc::new(AtomicUsize::new(0)), how.clone());
     cloud.decorated(|http| {
         HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
             let (http, how) = (http.clone(), how.clone());
-            let struck = matches(&request, line)
-                && which.contains(&count.fetch_add(1, Ordering::SeqCst));
+            let struck =
+                matches(&request, line) && which.contains(&count.fetch_add(1, Ordering::SeqCst));
             async move {
                 if struck {
                     befall(&http, request, how).await

@@ -90,7 +90,11 @@ async fn a_conflict_for_ever_is_met_with_growing_pauses_by_a_process_that_lives(
     // Sixty at most, one a minute, once they have grown.
     assert!((50..150).contains(&pauses.len()), "{pauses:?}");
     assert!(pauses[0] < Duration::from_secs(1), "{pauses:?}");
-    assert!(pauses[20..].iter().all(|pause| *pause >= Duration::from_secs(30)));
+    assert!(
+        pauses[20..]
+            .iter()
+            .all(|pause| *pause >= Duration::from_secs(30))
+    );
     assert!(history.failures().all(|why| why.contains("409")));
     // No unit moved meanwhile; the children that are waiting for theirs are filled as soon as the conflict is over.
     let meanwhile = upgrading.rows().await;
@@ -134,7 +138,11 @@ async fn a_reshape_that_is_forbidden_names_the_role_and_leaves_no_children() {
         panic!("{rest:?}");
     };
     assert_eq!(exit, Exit::ReshapeFailed);
-    for said in ["ReshapeFailed", "POST /reshaper needs the role service", "openstack role add"] {
+    for said in [
+        "ReshapeFailed",
+        "POST /reshaper needs the role service",
+        "openstack role add",
+    ] {
         assert!(reason.contains(said), "{reason}");
     }
     assert_eq!(upgrading.rows().await.difference(&before), "");
@@ -154,7 +162,11 @@ async fn a_trait_conflict_just_after_the_reshape_does_not_reshape_again() {
     assert_eq!(count(&cloud.take_requests(), RESHAPE), 1);
     let rows = upgrading.rows().await;
     Upgrading::assert_each_on_its_gpu(&rows);
-    assert!(rows.providers.values().all(|row| row.traits.contains("OWNER_NOVA")));
+    assert!(
+        rows.providers
+            .values()
+            .all(|row| row.traits.contains("OWNER_NOVA"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,12 +177,17 @@ async fn a_consumer_that_holds_nothing_but_a_virtual_gpu_moves_too() {
     let life = upgrading.node.start(&upgrading.cloud).await.unwrap();
     assert_eq!(life.started.held, []);
     let gpu = format!("{} VGPU", host.gpu_provider(0));
-    assert_eq!(upgrading.rows().await.held_by(consumer(0)), places(&[(&gpu, 1)]));
+    assert_eq!(
+        upgrading.rows().await.held_by(consumer(0)),
+        places(&[(&gpu, 1)])
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_class_that_placement_does_not_know_yet_may_be_where_units_go() {
-    let old = Host::new("node").custom("CUSTOM_CARD", &[], 4).guest(0, &[]);
+    let old = Host::new("node")
+        .custom("CUSTOM_CARD", &[], 4)
+        .guest(0, &[]);
     let new = Host::new("node").custom("CUSTOM_NEW_CARD", &["CUSTOM_CARD"], 4);
     let new = new.guest(0, &[]);
     let card: ResourceClass = "CUSTOM_CARD".parse().unwrap();
@@ -178,6 +195,13 @@ async fn a_class_that_placement_does_not_know_yet_may_be_where_units_go() {
     let upgrading = Upgrading::of(&old, &new, claims).await;
     upgrading.node.start(&upgrading.cloud).await.unwrap();
     let rows = upgrading.rows().await;
-    assert_eq!(rows.held_by(consumer(0)), places(&[("node CUSTOM_NEW_CARD", 3)]));
-    assert!(!rows.providers["node"].inventories.contains_key("CUSTOM_CARD"));
+    assert_eq!(
+        rows.held_by(consumer(0)),
+        places(&[("node CUSTOM_NEW_CARD", 3)])
+    );
+    assert!(
+        !rows.providers["node"]
+            .inventories
+            .contains_key("CUSTOM_CARD")
+    );
 }

@@ -18,10 +18,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::ConnectOptions;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
+    SqliteSynchronous,
 };
+use sqlx::{ConnectOptions, Connection as _};
 
 pub use dialect::Dialect;
 pub use error::{Disposition, OpenError, Retryable, SqlError};
@@ -139,6 +140,7 @@ impl SqlStore {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal);
         let writer = pool(1, options)
+            .after_release(|connection, _| Box::pin(is_usable(connection)))
             .connect_with(connect.clone())
             .await
             .map_err(SqlError::from)?;
@@ -203,6 +205,18 @@ impl SqlStore {
     pub async fn read(&self) -> Result<Transaction, SqlError> {
         let tx = self.inner.readers.begin().await?;
         Ok(Transaction::sqlite(tx))
+    }
+
+    /// All rows of the answer to one statement that reads. It sees one state of the database without a transaction around
+    /// it, which would cost two more hops to the database's thread.
+    ///
+    /// # Errors
+    /// [`SqlError`] when no connection can be had or the statement is refused.
+    pub async fn rows(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
+        let rows = transaction::query(statement)
+            .fetch_all(&self.inner.readers)
+            .await?;
+        Ok(rows.into_iter().map(Row::sqlite).collect())
     }
 
     /// Runs `work` in one writing transaction and commits it; runs the whole of it again, a
@@ -275,6 +289,16 @@ fn pool(size: u32, options: &SqlOptions) -> SqlitePoolOptions {
         .idle_timeout(None)
         .test_before_acquire(false)
         .acquire_timeout(options.busy_timeout.max(Duration::from_secs(30)))
+}
+
+/// SQLite ends a transaction by itself where the disk is full or fails; the driver's own rollback then finds none, and from
+/// then on it takes the connection to be inside one. Such a connection is closed, and the pool opens another.
+async fn is_usable(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    if connection.is_in_transaction() {
+        // A rollback may still be on its way to the driver's thread.
+        connection.ping().await?;
+    }
+    Ok(!connection.is_in_transaction())
 }
 
 /// 2 ms, 4 ms, ... at most 256 ms. No jitter: within one process the writer pool already queues.

@@ -164,7 +164,8 @@ impl Transaction {
 /// Rows per INSERT. Parsing a text grows faster than linearly past some size in every database.
 const MAX_ROWS_PER_INSERT: usize = 500;
 
-fn query(statement: Statement) -> Query<'static, Sqlite, SqliteArguments> {
+/// The driver's form of a statement.
+pub(super) fn query(statement: Statement) -> Query<'static, Sqlite, SqliteArguments> {
     let fixed = matches!(statement.sql, Cow::Borrowed(_));
     let mut query = sqlx::query::<Sqlite>(AssertSqlSafe(statement.sql)).persistent(fixed);
     for value in statement.values {

@@ -6,9 +6,11 @@
 
 #![cfg(test)]
 
+mod foreign;
 mod holds;
 mod identity;
 mod mishaps;
+mod quiet;
 mod refusals;
 mod reshape;
 mod upgrading;

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use berth_agent::tick::TickError;
 use berth_model::{Disposition, ResourceClass};
-use berth_tests::claims::{Claim, claim};
+use berth_tests::claims::{Claim, add, claim};
 use berth_tests::host::{Host, consumer};
 use berth_tests::unit::{Exit, History, Rest};
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use crate::mishaps::{ALWAYS, Mishap, mishap};
 use crate::upgrading::{Upgrading, flat, guest_claim, places, two_gpus};
@@ -204,4 +205,71 @@ async fn a_class_that_placement_does_not_know_yet_may_be_where_units_go() {
             .inventories
             .contains_key("CUSTOM_CARD")
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_s_name_that_is_taken_elsewhere_refuses_the_reshape_and_leaves_no_children() {
+    let upgrading = Upgrading::two_gpus().await;
+    // The second child's: the first is made before.
+    let taken = two_gpus().gpu_provider(1);
+    let squatter = Uuid::from_u128(0x59).into();
+    let placement = upgrading.cloud.placement();
+    add(&placement, squatter, taken.as_str(), None, &[], &[]).await;
+    let before = upgrading.rows().await;
+    let (rest, _) = upgrading.run(&upgrading.cloud).await;
+    let Rest::Stopped { exit, reason } = rest else {
+        panic!("{rest:?}");
+    };
+    assert_eq!(exit, Exit::ReshapeFailed);
+    assert!(reason.contains(taken.as_str()), "{reason}");
+    assert!(reason.contains("409"), "{reason}");
+    assert_eq!(upgrading.rows().await.difference(&before), "");
+
+    placement.delete_provider(squatter).await.unwrap();
+    let (rest, _) = upgrading.run(&upgrading.cloud).await;
+    assert_eq!(rest, Rest::Settled { held: vec![] });
+    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_leaves_children_alone_that_were_there_before() {
+    let upgrading = Upgrading::two_gpus().await;
+    let gpu = two_gpus().gpu_provider(0);
+    let child = upgrading.root.child(&gpu);
+    let inventory = [(ResourceClass::VGPU, 4)];
+    let (placement, root) = (upgrading.cloud.placement(), Some(upgrading.root));
+    add(&placement, child, gpu.as_str(), root, &inventory, &[]).await;
+    let before = upgrading.rows().await;
+    let malformed = Mishap::Refused(400, "placement.undefined_code");
+    let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &malformed);
+    let (rest, _) = upgrading.run(&cloud).await;
+    assert!(
+        matches!(
+            rest,
+            Rest::Stopped {
+                exit: Exit::ReshapeFailed,
+                ..
+            }
+        ),
+        "{rest:?}"
+    );
+    assert_eq!(upgrading.rows().await.difference(&before), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_is_forbidden_is_tried_again_and_not_fatal_to_the_process() {
+    let host = two_gpus();
+    let upgrading = Upgrading::of(&host, &host, |_| Vec::new()).await;
+    let forbidden = Mishap::Refused(403, "placement.undefined_code");
+    let traits = "PUT /resource_providers/{uuid}/traits";
+    let cloud = mishap(&upgrading.cloud, traits, 0..2, &forbidden);
+    let mut life = upgrading.node.start(&cloud).await.unwrap();
+    upgrading.node.driver.show(&host.quality("CUSTOM_FAST"));
+    for _ in 0..2 {
+        let error = life.tick(&upgrading.node).await.unwrap_err();
+        assert!(!matches!(error, TickError::ReshapeNeeded(_)), "{error}");
+    }
+    life.tick(&upgrading.node).await.unwrap();
+    let rows = upgrading.rows().await;
+    assert!(rows.providers["gpu-01"].traits.contains("CUSTOM_FAST"));
 }

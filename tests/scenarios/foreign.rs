@@ -302,3 +302,23 @@ async fn children_that_go_are_removed_from_the_bottom() {
     assert_eq!(life.started.changed.removed.len(), 2);
     assert_eq!(cloud.rows().await.providers.len(), 1);
 }
+
+#[tokio::test]
+async fn a_tick_that_meets_an_operator_s_change_reads_again_and_keeps_it() {
+    let cloud = Cloud::in_process().await;
+    let node = Node::new(&two_gpus());
+    let mut life = node.start(&cloud).await.unwrap();
+    let root = node.root().await;
+    mark(&cloud, root, "CUSTOM_RACK_7").await;
+    node.driver.show(&two_gpus().quality("CUSTOM_FAST"));
+    let _ = cloud.take_requests();
+    life.tick(&node).await.unwrap();
+    let requests = cloud.take_requests();
+    let put = "PUT /resource_providers/{uuid}/traits";
+    let writes = requests.iter().filter(|request| *request == put);
+    assert_eq!(writes.count(), 2, "{requests:?}");
+    let traits = &cloud.rows().await.providers["gpu-01"].traits;
+    for name in ["CUSTOM_RACK_7", "CUSTOM_FAST", "COMPUTE_NODE"] {
+        assert!(traits.contains(name), "{traits:?}");
+    }
+}

@@ -56,8 +56,7 @@ async fn a_reshape_whose_answer_is_lost_is_not_sent_again() {
     let (rest, history) = upgrading.run(&cloud).await;
     assert_eq!(rest, Rest::Settled { held: vec![] });
     assert_eq!(history.ends, Vec::<String>::new());
-    let reshapes = upgrading.cloud.take_requests();
-    assert_eq!(count(&reshapes, RESHAPE), 0, "{reshapes:?}");
+    assert_eq!(count(&cloud.take_requests(), RESHAPE), 1);
     Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
 }
 
@@ -272,4 +271,54 @@ async fn a_tick_that_is_forbidden_is_tried_again_and_not_fatal_to_the_process() 
     life.tick(&upgrading.node).await.unwrap();
     let rows = upgrading.rows().await;
     assert!(rows.providers["gpu-01"].traits.contains("CUSTOM_FAST"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_is_freed_while_it_is_read_is_not_brought_back() {
+    for line in ["GET /allocations/{consumer}", RESHAPE] {
+        let upgrading = Upgrading::two_gpus().await;
+        let placement = upgrading.cloud.placement();
+        let freed = Mishap::meanwhile(move || {
+            let placement = placement.clone();
+            async move { placement.delete_allocations(consumer(5)).await.unwrap() }
+        });
+        let cloud = mishap(&upgrading.cloud, line, 0..1, &freed);
+        let (rest, history) = upgrading.run(&cloud).await;
+        assert_eq!(rest, Rest::Settled { held: vec![] });
+        assert_eq!(history.ends, Vec::<String>::new());
+        let rows = upgrading.rows().await;
+        assert_eq!(rows.held_by(consumer(5)), places(&[]));
+        let gpu = format!("{} VGPU", two_gpus().gpu_provider(0));
+        assert_eq!(rows.held_by(consumer(4)).get(&gpu), Some(&1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_arrives_between_the_reading_and_the_reshape_is_not_lost() {
+    let upgrading = Upgrading::two_gpus().await;
+    let (placement, root) = (upgrading.cloud.placement(), upgrading.root);
+    let arrival = Mishap::meanwhile(move || {
+        let placement = placement.clone();
+        async move { claim(&placement, vec![guest_claim(6, root, 1)]).await }
+    });
+    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..1, &arrival);
+    let late = two_gpus().guest(6, &[1]);
+    upgrading.node.driver.show(&late);
+    let life = upgrading.node.start(&cloud).await.unwrap();
+    assert_eq!(life.started.held, []);
+    let rows = upgrading.rows().await;
+    Upgrading::assert_each_on_its_gpu(&rows);
+    let gpu = format!("{} VGPU", late.gpu_provider(1));
+    assert_eq!(rows.held_by(consumer(6)).get(&gpu), Some(&1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_starts_of_one_node_side_by_side_lose_and_double_nothing() {
+    let upgrading = Upgrading::two_gpus().await;
+    let run = || upgrading.run(&upgrading.cloud);
+    let (one, other) = tokio::join!(run(), run());
+    for (rest, history) in [one, other] {
+        assert_eq!(rest, Rest::Settled { held: vec![] }, "{history:#?}");
+    }
+    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
 }

@@ -40,7 +40,7 @@ fn swept() -> Swept {
 
 /// Runs the reshape with a bug on the way.
 fn with_bug(swept: &Swept, tamper: fn(Request<Bytes>) -> Tampered) -> (Case, Vec<InvariantId>) {
-    let case = run_tampered(&swept.situation, None, |http| tampering(http, tamper));
+    let case = run_tampered(&swept.situation, &[], |http| tampering(http, tamper));
     let worlds = evidence::worlds(&swept.situation, &case, &swept.clean.end);
     let broken = audit_at_rest(&worlds)
         .iter()
@@ -205,7 +205,7 @@ fn a_loop_that_tries_again_at_once_is_caught() {
     let swept = swept();
     let mut case = crate::case::run(
         &swept.situation,
-        Some("crossing:3:before:internal_error".parse().unwrap()),
+        &["crossing:3:before:internal_error".parse().unwrap()],
     );
     let caught = |case: &Case| {
         let worlds = evidence::worlds(&swept.situation, case, &swept.clean.end);

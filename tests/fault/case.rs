@@ -1,4 +1,4 @@
-//! One run of a journey, failed at one point or at none, until its unit is at rest.
+//! One run of a journey, failed at one point, at several or at none, until its unit is at rest.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -27,8 +27,8 @@ const HEALED_PHASE: Duration = Duration::from_mins(20);
 pub(crate) struct Case {
     /// What crossed.
     pub(crate) trace: Trace,
-    /// Where the fault struck.
-    pub(crate) struck: Option<Crossing>,
+    /// Where the faults struck, in order.
+    pub(crate) struck: Vec<Crossing>,
     /// What had changed, and how, when the unit came to rest under the fault.
     pub(crate) under_fault: UnderFault,
     /// Placement when the fault phase was over.
@@ -65,14 +65,14 @@ pub(crate) enum UnderFault {
 type Gates = RecordingGate<SwitchedGate<PointGate>>;
 
 /// Runs it.
-pub(crate) fn run(situation: &Situation, point: Option<Point>) -> Case {
-    run_tampered(situation, point, |http| http)
+pub(crate) fn run(situation: &Situation, points: &[Point]) -> Case {
+    run_tampered(situation, points, |http| http)
 }
 
 /// The same with something on the way that spoils what the agent sends: a planted bug.
 pub(crate) fn run_tampered(
     situation: &Situation,
-    point: Option<Point>,
+    points: &[Point],
     tamper: impl Fn(HttpService) -> HttpService,
 ) -> Case {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -80,18 +80,18 @@ pub(crate) fn run_tampered(
         .start_paused(true)
         .build()
         .unwrap();
-    runtime.block_on(run_in(situation, point, tamper))
+    runtime.block_on(run_in(situation, points, tamper))
 }
 
 async fn run_in(
     situation: &Situation,
-    point: Option<Point>,
+    points: &[Point],
     tamper: impl Fn(HttpService) -> HttpService,
 ) -> Case {
     let witness = Witness::default();
     let clock = HarnessClock::begin();
     let cloud = Cloud::of(situation.snapshot).await;
-    let points = SwitchedGate::on(PointGate::at(point));
+    let points = SwitchedGate::on(PointGate::at(points.iter().copied()));
     let recorded = {
         let clock = clock.clone();
         RecordingGate::new(points, "", Arc::new(move || clock.elapsed()))
@@ -162,7 +162,7 @@ async fn run_in(
     let history = history.lock().unwrap().clone();
     Case {
         trace: armed.inner().trace(),
-        struck: struck.into_iter().next().map(|(_, crossing)| crossing),
+        struck: struck.into_iter().map(|(_, crossing)| crossing).collect(),
         under_fault,
         then,
         end: cloud.rows().await,

@@ -2,7 +2,8 @@
 //!
 //! A clean run of a [`journeys::Situation`] records the crossings; [`sweep`] runs it again for each point of that trace,
 //! lets the unit come to rest, and compares what it left with what [`rows`] says (written first, in `rows.toml`), with the
-//! world before and the world after a clean run, and with the audit. [`report`] writes `docs/faults.md`.
+//! world before and the world after a clean run, and with the audit ([`judge`], on [`evidence`]). [`canaries`] plant
+//! bugs that must be caught, [`swarm`] runs several nodes at once by a seed. [`report`] writes `docs/faults.md`.
 
 #![cfg(test)]
 
@@ -10,6 +11,7 @@ mod canaries;
 mod case;
 mod evidence;
 mod journeys;
+mod judge;
 mod report;
 mod rows;
 mod swarm;

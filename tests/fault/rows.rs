@@ -68,8 +68,14 @@ pub(crate) fn kind(crossing: &Crossing) -> &'static str {
     }
 }
 
+/// A second kill, during the recovery from the first.
+const KILLED_AGAIN: &str = "F8 kill, and again";
+
 /// A fault as `rows.toml` names it.
-pub(crate) fn name(point: &Point) -> String {
+fn name(points: &[Point]) -> String {
+    let [point] = points else {
+        return KILLED_AGAIN.to_owned();
+    };
     let Point {
         fault, repetition, ..
     } = point;
@@ -88,10 +94,10 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    pub(crate) fn of(journey: Journey, point: &Point, crossing: &Crossing) -> Self {
+    pub(crate) fn of(journey: Journey, points: &[Point], crossing: &Crossing) -> Self {
         Self {
             journey,
-            fault: name(point),
+            fault: name(points),
             kind: kind(crossing).to_owned(),
         }
     }
@@ -126,6 +132,7 @@ pub(crate) fn read() -> Rows {
             ]
         })
         .collect();
+    let is_fault = |fault: &String| faults.contains(fault) || fault == KILLED_AGAIN;
     let mut rows = Rows::new();
     for (journey_name, by_fault) in table {
         let journey = Journey::ALL
@@ -133,7 +140,7 @@ pub(crate) fn read() -> Rows {
             .find(|journey| journey.as_str() == journey_name);
         let journey = journey.unwrap_or_else(|| panic!("rows.toml: no journey {journey_name}"));
         for (fault, by_kind) in by_fault {
-            assert!(faults.contains(&fault), "rows.toml: no fault {fault}");
+            assert!(is_fault(&fault), "rows.toml: no fault {fault}");
             for (kind, words) in by_kind {
                 let outcomes = words.split(" or ").map(|word| {
                     Outcome::of(word).unwrap_or_else(|| panic!("rows.toml: no outcome {word}"))

@@ -1,19 +1,16 @@
-//! One run per journey, crossing, side and fault.
+//! One run per journey, crossing, side and fault; and a second kill during the recovery from each kill.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use berth_model::audit::{Histories, Worlds, audit, audit_at_rest};
-use berth_seam::{Crossing, Point};
-use berth_tests::host::consumer;
+use berth_seam::{Crossing, Fault, Moment, Point, Release, Repetition, Seeded, Trace};
 
-use crate::case::{Case, UnderFault, run};
-use crate::evidence;
+use crate::case::{Case, run};
 use crate::journeys::{Journey, Situation};
-use crate::rows::{self, Cell, Outcome, Rows};
+use crate::judge;
+use crate::rows::{self, Cell, Outcome};
 
 /// How many cases of each cell ended how.
 pub(crate) type Tally = BTreeMap<Cell, BTreeMap<Outcome, usize>>;
@@ -31,245 +28,177 @@ impl Swept {
             .build()
             .unwrap();
         let situation = runtime.block_on(Situation::of(journey));
-        let clean = run(&situation, None);
+        let clean = run(&situation, &[]);
         Self { situation, clean }
     }
 
     /// The crossing that a point of the clean run's trace is at.
-    fn crossing(&self, point: &Point) -> &Crossing {
-        let lines = self.clean.trace.lines().iter();
-        &lines
-            .clone()
-            .find(|line| line.number == point.number)
-            .unwrap()
-            .crossing
+    pub(crate) fn crossing(&self, point: &Point) -> &Crossing {
+        let mut lines = self.clean.trace.lines().iter();
+        let line = lines.find(|line| line.number == point.number);
+        &line.expect("points come from this trace").crossing
     }
 }
 
-/// What is wrong with a clean run.
-fn judge_clean(swept: &Swept) -> Vec<String> {
-    let Swept { situation, clean } = swept;
-    let mut wrong = Vec::new();
-    if clean.under_fault != UnderFault::Settled || clean.history.failures().count() > 0 {
-        wrong.push(format!(
-            "the clean run did not settle: {:?} {:?}",
-            clean.under_fault, clean.history
-        ));
-    }
-    for (n, expected) in &situation.expected {
-        let held = clean.end.held_by(consumer(*n));
-        if held != *expected {
-            wrong.push(format!(
-                "consumer {n} holds {held:?} instead of {expected:?}"
-            ));
+/// Which pairs of faults are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pairs {
+    /// After each kill one more, somewhere in the recovery.
+    SampledKills,
+    /// After each kill one at every crossing of the recovery (`BERTH_FAULT_PAIRS=kill`).
+    EveryKill,
+    /// After each fault every fault at every later crossing (`BERTH_FAULT_PAIRS=all`): for a night.
+    Everything,
+}
+
+impl Pairs {
+    fn asked_for() -> Self {
+        match std::env::var("BERTH_FAULT_PAIRS").as_deref() {
+            Err(_) => Self::SampledKills,
+            Ok("kill") => Self::EveryKill,
+            Ok("all") => Self::Everything,
+            Ok(other) => panic!("BERTH_FAULT_PAIRS is kill or all, not {other}"),
         }
     }
-    wrong.extend(audited(swept, clean));
-    wrong
-}
 
-/// What is wrong with a failed run.
-fn judge(swept: &Swept, rows: &Rows, point: &Point, case: &Case) -> Vec<String> {
-    let Swept { situation, clean } = swept;
-    let mut wrong = Vec::new();
-    let meant = swept.crossing(point);
-    match &case.struck {
-        None => wrong.push("the fault did not strike".to_owned()),
-        Some(struck) if struck != meant => {
-            wrong.push(format!("it struck {struck}, not {meant}"));
-        }
-        Some(_) => {}
-    }
-    if !case.settled {
-        wrong.push("the unit did not settle when all was healed".to_owned());
-    }
-    let difference = clean.end.essence().difference(&case.end.essence());
-    if !difference.is_empty() {
-        wrong.push(format!(
-            "Placement is not as after a clean run:\n{difference}"
-        ));
-    }
-    for (n, expected) in &situation.expected {
-        let held = case.end.held_by(consumer(*n));
-        if held != *expected {
-            wrong.push(format!(
-                "consumer {n} holds {held:?} instead of {expected:?}"
-            ));
+    /// The second points after a run that failed at the first.
+    fn after(self, first: Point, case: &Case) -> Vec<Point> {
+        let is_kill =
+            |point: &Point| point.fault == Fault::Kill && point.repetition == Repetition::Once;
+        // Crossings that ran side by side with the first may have come to the gate before it struck.
+        let mut recovery = Trace::default();
+        let lines = case.trace.lines().iter();
+        let since = lines.skip_while(|line| line.event.release() == Release::Proceed);
+        since.skip(1).cloned().for_each(|line| recovery.push(line));
+        let later = recovery.points();
+        match self {
+            Self::Everything => later,
+            _ if !is_kill(&first) => Vec::new(),
+            Self::EveryKill => later.into_iter().filter(is_kill).collect(),
+            Self::SampledKills => {
+                let later: Vec<Point> = later.into_iter().filter(is_kill).collect();
+                let side = u64::from(first.moment == Moment::After);
+                let seed = u64::try_from(first.number).unwrap_or(0) * 2 + side;
+                let drawn = Seeded::new(seed).below(later.len());
+                later.get(drawn).copied().into_iter().collect()
+            }
         }
     }
-    wrong.extend(audited(swept, case));
-    let cell = Cell::of(situation.journey, point, meant);
-    let seen = Outcome::seen(case, situation);
-    match rows.get(&cell) {
-        None => wrong.push(format!(
-            "rows.toml does not say what {cell} is; it was {seen}"
-        )),
-        Some(allowed) if !allowed.contains(&seen) => {
-            wrong.push(format!("{cell} was {seen}"));
-        }
-        Some(_) => {}
+}
+
+/// What all cases came to.
+#[derive(Default)]
+struct Findings {
+    tally: Tally,
+    cases: usize,
+    failed: Vec<(Journey, Vec<Point>, String)>,
+}
+
+/// Runs a case, judges it, and counts it.
+fn case(swept: &Swept, points: &[Point], rows: &rows::Rows, findings: &Mutex<Findings>) -> Case {
+    let journey = swept.situation.journey;
+    let case = run(&swept.situation, points);
+    let crossing = swept.crossing(&points[0]);
+    let cell = Cell::of(journey, points, crossing);
+    let seen = Outcome::seen(&case, &swept.situation);
+    let wrong = judge::failed(swept, rows, points, &case);
+    if !wrong.is_empty() || asked_for().is_some() {
+        judge::keep(swept, points, &case, &wrong);
     }
-    wrong
-}
-
-/// What the audit finds.
-fn audited(swept: &Swept, case: &Case) -> Vec<String> {
-    let worlds = evidence::worlds(&swept.situation, case, &swept.clean.end);
-    let mut found: Vec<String> = audit_at_rest(&worlds)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    // What had to hold then and there, before anything was mended.
-    let histories = Histories {
-        requests: case.testimony_then.writes.clone(),
-        reshapes: case.testimony_then.reshapes.clone(),
-        ..worlds.histories
-    };
-    let then = Worlds {
-        placement: (&case.then).into(),
-        histories,
-        ..worlds
-    };
-    found.extend(
-        audit(&then)
-            .iter()
-            .map(|violation| format!("under the fault: {violation}")),
-    );
-    found
-}
-
-/// A line that repeats the case, what is wrong, and where the rest is.
-fn explain(swept: &Swept, point: &Point, case: &Case, wrong: &[String]) -> String {
-    let journey = swept.situation.journey.as_str();
-    let mut text =
-        format!("BERTH_FAULT_AT={journey}:{point} cargo test -p berth-tests --test fault\n");
-    let _ = writeln!(
-        text,
-        "  at {} ({:?})",
-        swept.crossing(point),
-        case.under_fault
-    );
-    for line in wrong {
-        let _ = writeln!(text, "  {}", line.replace('\n', "\n    "));
+    let mut findings = findings.lock().unwrap();
+    findings.cases += 1;
+    *findings
+        .tally
+        .entry(cell)
+        .or_default()
+        .entry(seen)
+        .or_default() += 1;
+    if !wrong.is_empty() {
+        let text = judge::explain(swept, points, &case, &wrong);
+        findings.failed.push((journey, points.to_vec(), text));
     }
-    text
+    drop(findings);
+    case
 }
 
-/// Writes all of a case where a person, or a later audit, can read it.
-fn keep(swept: &Swept, point: &Point, case: &Case, wrong: &[String]) {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults");
-    std::fs::create_dir_all(&folder).unwrap();
-    let journey = swept.situation.journey.as_str();
-    let trace: Vec<String> = case.trace.lines().iter().map(ToString::to_string).collect();
-    let kept = serde_json::json!({
-        "point": point.to_string(), "wrong": wrong, "ends": case.history.ends,
-        "failures": case.history.failures().collect::<Vec<_>>(),
-        "trace": trace, "files": case.files,
-        "placement": {"before": swept.situation.before, "then": case.then, "end": case.end},
-    });
-    let name = format!("{journey}-{}.json", point.to_string().replace(':', "-"));
-    std::fs::write(
-        folder.join(name),
-        serde_json::to_string_pretty(&kept).unwrap(),
-    )
-    .unwrap();
-}
-
-/// Runs every case on every processor.
-fn all<T: Send>(cases: &[T], work: impl Fn(&T) + Sync)
-where
-    T: Sync,
-{
+/// Runs every item on every processor.
+fn on_all_processors<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(2, NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    work(case);
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(item);
                 }
             });
         }
     });
 }
 
-fn asked_for() -> Option<(Journey, Point)> {
+/// `BERTH_FAULT_AT=JOURNEY:POINT[,POINT…]`: that case alone.
+fn asked_for() -> Option<(Journey, Vec<Point>)> {
     let text = std::env::var("BERTH_FAULT_AT").ok()?;
-    let (journey, point) = text.split_once(':').expect("JOURNEY:crossing:NUMBER:...");
+    let (name, points) = text.split_once(':').expect("JOURNEY:crossing:NUMBER:...");
     let journey = Journey::ALL
         .into_iter()
-        .find(|known| known.as_str() == journey);
-    Some((
-        journey.expect("a journey's name"),
-        point.parse().expect("a point"),
-    ))
+        .find(|known| known.as_str() == name);
+    let points = points
+        .split(',')
+        .map(|point| point.parse().expect("a point"));
+    Some((journey.expect("a journey's name"), points.collect()))
 }
 
 #[test]
 fn every_journey_fails_well_at_every_crossing() {
-    let asked = asked_for();
-    let rows = rows::read();
+    let (asked, pairs, rows) = (asked_for(), Pairs::asked_for(), rows::read());
     let swept: Vec<Swept> = Journey::ALL.into_iter().map(Swept::of).collect();
-    let mut cases = Vec::new();
-    let mut findings: Vec<String> = Vec::new();
-    for swept in &swept {
-        let wrong = judge_clean(swept);
-        if !wrong.is_empty() {
-            findings.push(format!(
-                "{}: {wrong:#?}\n{}",
-                swept.situation.journey.as_str(),
-                swept.clean.trace
-            ));
-        }
-        for point in swept.clean.trace.points() {
-            if asked.is_none_or(|asked| asked == (swept.situation.journey, point)) {
-                cases.push((swept, point));
+    let mut wrong: Vec<String> = swept.iter().flat_map(judge::clean).collect();
+    let findings = Mutex::new(Findings::default());
+    if let Some((journey, points)) = &asked {
+        let swept = swept
+            .iter()
+            .find(|swept| swept.situation.journey == *journey)
+            .unwrap();
+        let case = case(swept, points, &rows, &findings);
+        println!("{}\n{:#?}", case.trace, case.history);
+    } else {
+        let points = |swept: &Swept| swept.clean.trace.points();
+        let firsts: Vec<(&Swept, Point)> = swept
+            .iter()
+            .flat_map(|swept| points(swept).into_iter().map(move |point| (swept, point)))
+            .collect();
+        on_all_processors(&firsts, |(swept, first)| {
+            let single = case(swept, &[*first], &rows, &findings);
+            for second in pairs.after(*first, &single) {
+                case(swept, &[*first, second], &rows, &findings);
             }
-        }
+        });
     }
-    let (tally, failed) = (Mutex::new(Tally::new()), Mutex::new(Vec::new()));
-    all(&cases, |(swept, point)| {
-        let case = run(&swept.situation, Some(*point));
-        let cell = Cell::of(swept.situation.journey, point, swept.crossing(point));
-        let seen = Outcome::seen(&case, &swept.situation);
-        *tally
-            .lock()
-            .unwrap()
-            .entry(cell)
-            .or_default()
-            .entry(seen)
-            .or_default() += 1;
-        let wrong = judge(swept, &rows, point, &case);
-        if !wrong.is_empty() || asked.is_some() {
-            keep(swept, point, &case, &wrong);
-        }
-        if !wrong.is_empty() {
-            let text = explain(swept, point, &case, &wrong);
-            failed
-                .lock()
-                .unwrap()
-                .push((swept.situation.journey, *point, text));
-        }
-    });
-    let mut failed = failed.into_inner().unwrap();
-    failed.sort();
-    let count = failed.len();
-    findings.extend(failed.into_iter().take(30).map(|(_, _, text)| text));
-    let tally = tally.into_inner().unwrap();
-    if asked.is_none() {
-        findings.extend(crate::report::never_exercised(&rows, &tally));
+    let mut findings = findings.into_inner().unwrap();
+    findings.failed.sort();
+    let (count, cases) = (findings.failed.len(), findings.cases);
+    wrong.extend(
+        findings
+            .failed
+            .into_iter()
+            .take(30)
+            .map(|(_, _, text)| text),
+    );
+    let is_whole = asked.is_none() && pairs == Pairs::SampledKills;
+    if is_whole {
+        wrong.extend(crate::report::never_exercised(&rows, &findings.tally));
     }
-    println!("{} cases", cases.len());
+    println!("{cases} cases");
     if std::env::var_os("BERTH_FAULT_TALLY").is_some() {
-        println!("{}", crate::report::as_rows(&tally));
+        println!("{}", crate::report::as_rows(&findings.tally));
     }
     assert!(
-        findings.is_empty(),
-        "{count} of {} cases failed\n{}",
-        cases.len(),
-        findings.join("\n")
+        wrong.is_empty(),
+        "{count} of {cases} cases failed\n{}",
+        wrong.join("\n")
     );
-    if asked.is_none() {
-        crate::report::compare(&swept, &tally);
+    if is_whole {
+        crate::report::compare(&swept, &findings.tally);
     }
 }

@@ -9,12 +9,11 @@ use berth_agent::backoff::Backoff;
 use berth_agent::complete::Service;
 use berth_agent::node_identity::{self, IdentityError, Known, UuidSource};
 use berth_agent::options::TrackerOptions;
-use berth_agent::propose::{ProposeError, ResourceTracker};
-use berth_agent::rename;
-use berth_agent::report_client::{Cause, ReportClient, ReportError};
-use berth_agent::startup::{self, StartupError};
+use berth_agent::propose::ResourceTracker;
+use berth_agent::report_client::ReportClient;
+use berth_agent::service::{PassError, ServiceError};
 use berth_agent::tick::{self, TickError};
-use berth_client::PlacementError;
+use berth_agent::{rename, startup};
 use berth_model::{Disposition, Held, NodeName};
 use berth_store::state_dir::StateFiles;
 use berth_virt::{ObserveError, VirtDriver};
@@ -22,6 +21,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::cloud::Cloud;
 use crate::node::COMPUTE_ID;
+
+pub use berth_agent::service::ExitReason as Exit;
 
 /// How long a process may be silent before its watchdog kills it.
 const WATCHDOG: Duration = Duration::from_mins(15);
@@ -32,39 +33,23 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Ticks without a change after which a node is settled.
 const QUIET: u32 = 2;
 
-/// How a process ended by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Exit {
-    /// 70.
-    Bug,
-    /// 74.
-    Disk,
-    /// 75.
-    ReshapeNeeded,
-    /// 76.
-    ReshapeFailed,
-    /// 78.
-    Configuration,
+/// The number that the program gives an exit reason.
+#[must_use]
+pub const fn code(exit: Exit) -> u8 {
+    match exit {
+        Exit::DependencyGone => 69,
+        Exit::Bug => 70,
+        Exit::HeldByAnother => 73,
+        Exit::Disk => 74,
+        Exit::ReshapeNeeded => 75,
+        Exit::ReshapeFailed => 76,
+        Exit::Configuration => 78,
+    }
 }
 
-impl Exit {
-    /// The number.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self {
-            Exit::Bug => 70,
-            Exit::Disk => 74,
-            Exit::ReshapeNeeded => 75,
-            Exit::ReshapeFailed => 76,
-            Exit::Configuration => 78,
-        }
-    }
-
-    /// Whether the unit starts it again by itself (`RestartPreventExitStatus=64 76 78`).
-    #[must_use]
-    pub const fn restarts(self) -> bool {
-        !matches!(self, Exit::ReshapeFailed | Exit::Configuration)
-    }
+/// Whether the unit starts it again by itself (`RestartPreventExitStatus=64 76 78`).
+const fn restarts(exit: Exit) -> bool {
+    !matches!(exit, Exit::ReshapeFailed | Exit::Configuration)
 }
 
 /// How a unit came to rest.
@@ -179,8 +164,8 @@ impl<D: VirtDriver> Unit<D> {
                 Some(Err(Ended::Watchdog)) => note("killed by its watchdog".to_owned()),
                 Some(Ok(held)) => return Rest::Settled { held },
                 Some(Err(Ended::Exit(exit, reason))) => {
-                    note(format!("{}: {reason}", exit.code()));
-                    if !exit.restarts() {
+                    note(format!("{}: {reason}", code(exit)));
+                    if !restarts(exit) {
                         return Rest::Stopped { exit, reason };
                     }
                 }
@@ -195,19 +180,13 @@ enum Ended {
     Watchdog,
 }
 
-/// A pass that failed.
+/// A look or a pass that failed.
 #[derive(Debug, thiserror::Error)]
-enum PassError {
+enum Failed {
     #[error(transparent)]
     Observe(#[from] ObserveError),
     #[error(transparent)]
-    Identity(#[from] IdentityError),
-    #[error("the providers of a renamed host")]
-    Rename(#[source] ReportError),
-    #[error(transparent)]
-    Startup(#[from] StartupError),
-    #[error(transparent)]
-    Tick(#[from] TickError),
+    Pass(#[from] PassError),
 }
 
 struct Passed {
@@ -243,8 +222,8 @@ impl<D: VirtDriver> Process<'_, D> {
                     INTERVAL
                 }
                 Err(error) => {
-                    if error.ends(started) {
-                        return Err(Ended::Exit(error.exit(), sentence(&error)));
+                    if let Some(end) = self.unit.end(error, started) {
+                        return Err(Ended::Exit(end.reason(), sentence(&end)));
                     }
                     failed = true;
                     self.backoff.failed()
@@ -254,12 +233,7 @@ impl<D: VirtDriver> Process<'_, D> {
         }
     }
 
-    fn note(
-        &self,
-        history: &std::sync::Mutex<History>,
-        began: Duration,
-        error: Option<&PassError>,
-    ) {
+    fn note(&self, history: &std::sync::Mutex<History>, began: Duration, error: Option<&Failed>) {
         let pass = Pass {
             life: self.life,
             began,
@@ -272,12 +246,12 @@ impl<D: VirtDriver> Process<'_, D> {
         history.passes.push(pass);
     }
 
-    async fn pass(&mut self, started: bool) -> Result<Passed, PassError> {
+    async fn pass(&mut self, started: bool) -> Result<Passed, Failed> {
         let unit = self.unit;
         let view = unit.driver.observe().await?;
         let (tracker, known) = match &mut self.known {
             Some(known) => known,
-            none => none.insert(identify(unit).await?),
+            none => none.insert(identify(unit).await.map_err(PassError::from)?),
         };
         if let Known::Renamed { from } = known {
             let renamed = rename::reconcile(tracker, from, Instant::now()).await;
@@ -286,15 +260,18 @@ impl<D: VirtDriver> Process<'_, D> {
         }
         let now = Instant::now();
         if started {
-            let ticked = tick::reconcile(tracker, &view, Service::Enabled, now).await?;
+            let ticked = tick::reconcile(tracker, &view, Service::Enabled, now)
+                .await
+                .map_err(PassError::from)?;
             let changed = !ticked.changed.is_empty();
             return Ok(Passed {
                 held: ticked.held,
                 changed,
             });
         }
-        let started =
-            startup::reconcile(tracker, &view, Service::Enabled, now, None, &|_, _| {}).await?;
+        let started = startup::reconcile(tracker, &view, Service::Enabled, now, None, &|_, _| {})
+            .await
+            .map_err(PassError::from)?;
         Ok(Passed {
             held: started.held,
             changed: true,
@@ -316,51 +293,22 @@ async fn identify<D: VirtDriver>(
     Ok((tracker, identity.known))
 }
 
-impl PassError {
-    /// Whether it ends the process: at a start what waiting does not help, later a reshape alone.
-    fn ends(&self, started: bool) -> bool {
-        match self {
-            PassError::Tick(TickError::ReshapeNeeded(_)) => true,
-            _ => !started && self.disposition() == Disposition::Fatal,
+impl<D> Unit<D> {
+    /// What ends the process, by the service's rule: at a start what waiting does not help, later a reshape alone.
+    fn end(&self, failed: Failed, started: bool) -> Option<ServiceError> {
+        let node = self.name.clone();
+        match failed {
+            Failed::Pass(PassError::Tick(TickError::ReshapeNeeded(pending))) => {
+                Some(ServiceError::ReshapeNeeded { node, pending })
+            }
+            Failed::Pass(source) if !started && source.disposition() == Disposition::Fatal => {
+                Some(ServiceError::Start { node, source })
+            }
+            Failed::Observe(error) if !started && error.disposition() == Disposition::Fatal => {
+                Some(ServiceError::Observe(error))
+            }
+            _ => None,
         }
-    }
-
-    fn disposition(&self) -> Disposition {
-        match self {
-            PassError::Observe(error) => error.disposition(),
-            PassError::Identity(error) => error.disposition(),
-            PassError::Rename(error) => error.disposition(),
-            PassError::Startup(error) => error.disposition(),
-            PassError::Tick(error) => error.disposition(),
-        }
-    }
-
-    fn exit(&self) -> Exit {
-        let report = match self {
-            PassError::Startup(error) if error.is_reshape_failed() => return Exit::ReshapeFailed,
-            PassError::Tick(TickError::ReshapeNeeded(_)) => return Exit::ReshapeNeeded,
-            PassError::Identity(IdentityError::File { .. }) => return Exit::Disk,
-            PassError::Identity(IdentityError::Placement { source, .. }) => return refused(source),
-            PassError::Identity(_) | PassError::Observe(_) => return Exit::Configuration,
-            PassError::Rename(report)
-            | PassError::Startup(
-                StartupError::Report(report) | StartupError::Propose(ProposeError::Report(report)),
-            ) => report,
-            PassError::Startup(_) | PassError::Tick(_) => return Exit::Bug,
-        };
-        match report.source.as_ref() {
-            Cause::Placement(error) => refused(error),
-            Cause::Tree(_) | Cause::ChangedMeanwhile => Exit::Bug,
-        }
-    }
-}
-
-fn refused(error: &PlacementError) -> Exit {
-    match error {
-        PlacementError::Refused(refusal) if refusal.status == http::StatusCode::BAD_REQUEST => {
-            Exit::Bug
-        }
-        _ => Exit::Configuration,
     }
 }
 

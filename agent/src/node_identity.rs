@@ -200,7 +200,15 @@ pub async fn foresee(
     files: &dyn StateFiles,
     placement: &PlacementClient,
 ) -> Result<NodeIdentity, IdentityError> {
-    tell(node, from, files, placement, Rename::Refuse, FirstUuid::Forget).await
+    tell(
+        node,
+        from,
+        files,
+        placement,
+        Rename::Refuse,
+        FirstUuid::Forget,
+    )
+    .await
 }
 
 /// What becomes of the UUID that a node is given which was never reported.

@@ -95,7 +95,10 @@ impl<D: VirtDriver> ResourceTracker<D> {
     /// Placement does not answer.
     pub async fn look(&mut self, now: Instant) -> Result<(ProviderTree, Usages), ReportError> {
         let tree = self.report.current_tree(now).await?;
-        let known = tree.all().into_iter().filter(|provider| provider.generation.is_some());
+        let known = tree
+            .all()
+            .into_iter()
+            .filter(|provider| provider.generation.is_some());
         let providers = known.map(berth_model::Provider::uuid).collect();
         let usages = self.report.usages(&providers).await?;
         Ok((tree, usages))

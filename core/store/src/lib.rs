@@ -2,7 +2,7 @@
 //!
 //! Two rooms. [`sql`] opens a database the way a service may own it: one writer, several
 //! readers, whole transactions that are run again when another writer was in the way.
-//! [`state_dir`] keeps the few small files of a node (its uuid, its journals' heads) so that a
+//! [`state_dir`] keeps the few small files of a node (its uuid, whether it is disabled) so that a
 //! kill at any moment leaves the old content or the new, never a mixture.
 //!
 //! Callers: `services/placement` and the other built-in services for [`sql`], `agent` for

@@ -132,6 +132,14 @@ impl StateDir {
         })
     }
 
+    /// The folder for one who only reads: nothing is made, nothing is removed. A folder that is not there has no files.
+    #[must_use]
+    pub fn look(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+        }
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -253,6 +261,20 @@ mod tests {
         let files = StateDir::open(folder.path()).unwrap();
         assert!(!folder.path().join(".berth-half").exists());
         assert_eq!(files.read_now("compute_id").unwrap().unwrap(), b"kept");
+    }
+
+    #[test]
+    fn a_look_neither_makes_the_folder_nor_tidies_it() {
+        let (folder, files) = opened();
+        files.write_now("compute_id", b"kept").unwrap();
+        fs::write(folder.path().join(".berth-half"), b"ha").unwrap();
+        let look = StateDir::look(folder.path());
+        assert_eq!(look.read_now("compute_id").unwrap().unwrap(), b"kept");
+        assert!(folder.path().join(".berth-half").exists());
+        let missing = folder.path().join("missing");
+        let look = StateDir::look(&missing);
+        assert_eq!(look.read_now("compute_id").unwrap(), None);
+        assert!(!missing.exists());
     }
 
     #[test]

@@ -41,8 +41,7 @@ struct OfConsumer<'a> {
 pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::ALLOCATIONS_LIST)?;
-    let mut tx = read(&placement.store).await?;
-    let consumer = allocations::of_consumer(&mut tx, call.path("consumer_uuid")?)
+    let consumer = allocations::of_consumer(&placement.store, call.path("consumer_uuid")?)
         .await
         .map_err(database)?;
     let held = consumer.as_ref().map_or(&[][..], |consumer| &consumer.held);

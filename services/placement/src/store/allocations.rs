@@ -1,7 +1,7 @@
 //! What consumers hold: reads, and the removal of all a consumer holds. Writing is in `replace`.
 
 use berth_http::Timestamp;
-use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Work};
+use berth_store::{Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work};
 
 use super::moment;
 
@@ -28,7 +28,7 @@ pub(crate) struct Consumer {
 
 /// What a consumer holds; `None` when it holds nothing.
 pub(crate) async fn of_consumer(
-    tx: &mut Transaction,
+    store: &SqlStore,
     uuid: &str,
 ) -> Result<Option<Consumer>, SqlError> {
     let sql = "SELECT rp.uuid, rp.generation, c.name, a.used, \
@@ -42,7 +42,7 @@ pub(crate) async fn of_consumer(
                JOIN users u ON u.id = k.user_id \
                LEFT JOIN consumer_types t ON t.id = k.consumer_type_id \
                WHERE a.consumer_id = ? ORDER BY a.id";
-    let rows = tx.rows(Statement::new(sql).bind(uuid)).await?;
+    let rows = store.rows(Statement::new(sql).bind(uuid)).await?;
     let Some(first) = rows.first() else {
         return Ok(None);
     };

@@ -24,7 +24,11 @@ say() { printf 'soak: %s\n' "$*"; }
 
 commit() { git describe --always --dirty --abbrev=12; }
 
-is_done() { awk -F'\t' -v c="$2" -v p="$1" -v s="$3" '$2==c && $3==p && $4==s && $7==0 {found=1} END {exit !found}' "$BATCHES"; }
+# Whether this commit has passed this program from this seed over so many.
+is_done() {
+    awk -F'\t' -v c="$COMMIT" -v p="$1" -v s="$2" -v n="$3" \
+        '$2==c && $3==p && $4==s && $5==n && $7==0 {found=1} END {exit !found}' "$BATCHES"
+}
 
 # The machine's paragraph, as the benchmark has it.
 machine() {
@@ -55,7 +59,7 @@ page() {
 batch() {
     local name=$1 seeds=$2 seed=$3 began=$SECONDS kills=0 violations=0 log report
     shift 3
-    if is_done "$name" "$COMMIT" "$seed"; then
+    if is_done "$name" "$seed" "$seeds"; then
         say "$name from seed $seed: done before"
         return
     fi

@@ -280,7 +280,9 @@ async fn a_consumer_that_is_freed_while_it_is_read_is_not_brought_back() {
         let placement = upgrading.cloud.placement();
         let freed = Mishap::meanwhile(move || {
             let placement = placement.clone();
-            async move { placement.delete_allocations(consumer(5)).await.unwrap() }
+            async move {
+                placement.delete_allocations(consumer(5)).await.unwrap();
+            }
         });
         let cloud = mishap(&upgrading.cloud, line, 0..1, &freed);
         let (rest, history) = upgrading.run(&cloud).await;

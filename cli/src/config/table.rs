@@ -1,6 +1,6 @@
 //! Every option berth reads: the one list from which checks, defaults, the reference page and the default file come.
 //!
-//! A new option is a row here and a field in [`sections`](super::sections); a test holds the two together.
+//! A new option is a row here and a field in `sections`; a test holds the two together.
 
 use berth_client::AuthType;
 
@@ -83,7 +83,7 @@ pub const OPTIONS: &[OptionRow] = &[
         "Name of this compute node. It is the name of the root resource provider too, so changing it on a host with \
          guests is refused at start.").example("\"node-17\""),
     row("", "state_path", Kind::Path, Default::Text("/var/lib/berth"),
-        "Directory of what must survive a restart: `compute_id`, the journal, the SQLite file of the built-in services."),
+        "Directory of what must survive a restart: `compute_id`, the SQLite file of the built-in services."),
     row("", "instances_path", Kind::Path, Default::Derived("`instances` below `state_path`"),
         "Directory of the guests' disks; its file system's size is the DISK_GB inventory.")
         .example("\"/var/lib/berth/instances\""),

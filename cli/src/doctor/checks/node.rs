@@ -9,7 +9,7 @@ use crate::config::ComputeDriver;
 use crate::doctor::facts::FileKind;
 use crate::doctor::finding::{Check, Host, Seen};
 
-/// Room the journal and SQLite files need at least.
+/// Room the SQLite files of the built-in services need at least.
 const STATE_SPACE: u64 = 100 << 20;
 
 pub(super) const CHECKS: &[Check] = &[

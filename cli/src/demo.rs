@@ -54,16 +54,19 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let config = context.load()?.config;
-    let folder = std::env::temp_dir().join(format!("berth-demo-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|error| file_failure(&folder, &error))?;
+    // A name that nobody can guess, for this user alone: what stands in it is believed.
+    let folder = tempfile::Builder::new()
+        .prefix("berth-demo-")
+        .tempdir()
+        .map_err(|error| file_failure(&std::env::temp_dir(), &error))?;
     let shown = context.block_on(async {
         if !arguments.skip_host {
-            show_host(&config, &folder.join("host"), out).await?;
+            show_host(&config, &folder.path().join("host"), out).await?;
         }
-        show_upgrade(&config, &folder.join("upgrade"), out).await
+        show_upgrade(&config, &folder.path().join("upgrade"), out).await
     });
     // What the show leaves behind is of no use to anybody.
-    let _ = std::fs::remove_dir_all(&folder);
+    drop(folder);
     shown??;
     if arguments.once || arguments.skip_host {
         return Ok(ExitCode::Done);

@@ -56,8 +56,12 @@ impl Host {
             Failure::caused(code, "this host cannot be observed", &error)
         })?;
         let options = tracker_options(config, rename)?;
-        let files = StateDir::open(&config.state_path)
-            .map_err(|error| Failure::caused(ErrorCode::State, "the state folder", &error))?;
+        let files = match intent {
+            // A running agent may be writing there.
+            Intent::Look => StateDir::look(&config.state_path),
+            Intent::Act => StateDir::open(&config.state_path)
+                .map_err(|error| Failure::caused(ErrorCode::State, "the state folder", &error))?,
+        };
         let disabled = disabled::read(&files).await.map_err(|error| {
             Failure::caused(ErrorCode::State, "whether this host is disabled", &error)
         })?;

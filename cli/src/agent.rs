@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent::admin::AdminOptions;
 use berth_agent::admin::client::{AdminClient, AdminClientError};
+use berth_agent::admin::{AdminError, AdminOptions, SocketLock};
 use berth_agent::metrics::Metrics;
 use berth_agent::notify::Notifier;
 use berth_agent::options::Rename;
@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::compose::{DEADLINE, Driver, placement_over_network, tracker_options};
-use crate::config::{Loaded, Public, Sources, UpdateInterval, after_reload};
+use crate::config::{Config, Loaded, Public, Sources, UpdateInterval, after_reload};
 use crate::context::Context;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure, sentence};
@@ -163,6 +163,8 @@ pub async fn serve(
     let config = &loaded.config;
     let rename = rename(arguments);
     let driver = Arc::new(Driver::of(config)?);
+    // One that serves takes it with its socket.
+    let _alone = arguments.once.then(|| alone(config)).transpose()?;
     let files = StateDir::open(&config.state_path).map_err(|error| {
         Failure::caused(ErrorCode::State, "the state folder (state_path)", &error)
     })?;
@@ -192,6 +194,33 @@ pub async fn serve(
     service::run(agent, shutdown)
         .await
         .map_err(|error| failed(&error))
+}
+
+/// Keeps agents away for as long as the lock lives: for commands that act on the node without serving.
+///
+/// # Errors
+/// An agent runs, or the lock's file cannot be made.
+pub(crate) fn alone(config: &Config) -> Result<SocketLock, Failure> {
+    let socket = &config.agent.admin_socket;
+    SocketLock::take(socket).map_err(|error| match &error {
+        AdminError::Held { .. } => Failure::new(
+            ErrorCode::Held,
+            format!(
+                "an agent of this node runs (it holds {}.lock)",
+                socket.display()
+            ),
+        )
+        .mend("stop it first: systemctl stop berth-agent"),
+        _ => Failure::caused(
+            ErrorCode::File,
+            format!(
+                "the lock {}.lock, which keeps a second agent away, cannot be taken",
+                socket.display()
+            ),
+            &error,
+        )
+        .mend("run it as the agent's user (root), or set [agent] admin_socket"),
+    })
 }
 
 fn rename(arguments: &RunArguments) -> Rename {

@@ -8,6 +8,7 @@ use berth_agent::startup::{self, Preview};
 use berth_placement::{Options, router, serve_tcp};
 use tokio::net::TcpListener;
 
+use crate::agent::alone;
 use crate::compose::placement_in_process;
 use crate::config::{Config, Secret};
 use crate::context::Context;
@@ -146,10 +147,10 @@ async fn migrate(
 ) -> Result<(), Failure> {
     let store = database::open(url).await?;
     let placement = placement_in_process(store.clone(), None)?;
-    let intent = if upgrade == Upgrade::Do {
-        Intent::Act
-    } else {
-        Intent::Look
+    // An agent on another Placement would go by the state folder this writes.
+    let (intent, _alone) = match upgrade {
+        Upgrade::Do => (Intent::Act, Some(alone(config)?)),
+        Upgrade::Show => (Intent::Look, None),
     };
     let mut host = Host::observe(config, &placement, Rename::Refuse, intent).await?;
     for (identity, tracker) in &mut host.nodes {

@@ -280,9 +280,25 @@ async fn tell(
         }
         Some(provider) if provider.name == *node.root_name() => Known::ByName,
         Some(provider) => match rename {
-            Rename::Accept => Known::Renamed {
-                from: provider.name,
-            },
+            Rename::Accept => {
+                // Asked before anything is renamed: the root is renamed last, and would find the name taken only then.
+                let taken = placement
+                    .provider_by_name(node.root_name())
+                    .await
+                    .map_err(failed)?;
+                if let Some(taken) = taken.filter(|taken| taken.uuid() != root) {
+                    let (node, other) = (node.clone(), taken.uuid());
+                    return Err(IdentityError::NameTaken {
+                        file,
+                        node,
+                        root,
+                        other,
+                    });
+                }
+                Known::Renamed {
+                    from: provider.name,
+                }
+            }
             Rename::Refuse => {
                 let (node, from) = (node.clone(), provider.name);
                 return Err(IdentityError::Renamed {

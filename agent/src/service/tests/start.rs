@@ -216,6 +216,24 @@ async fn a_renamed_host_is_refused_or_accepted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rename_to_a_name_that_another_has_renames_nothing() {
+    let bench = Bench::with(host(&["old"]));
+    bench.run_to_end(bench.once(MINUTE)).await.unwrap();
+    bench.placement.plant("new");
+    bench.driver.show(Sight::View(host(&["new"])));
+    let mut agent = bench.once(MINUTE);
+    agent.live.tracker.rename = Rename::Accept;
+    let before = bench.placement.requests().len();
+    let error = bench.run_to_end(agent).await.unwrap_err();
+    assert_eq!(error.reason(), ExitReason::Configuration);
+    let requests = bench.placement.requests().split_off(before);
+    assert!(
+        requests.iter().all(|line| line.starts_with("GET ")),
+        "{requests:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_that_wait_do_not_hurry_a_hypervisor_that_is_away() {
     let bench = Bench::with(host(&["a"]));
     bench.placement.set(Weather::Refused);

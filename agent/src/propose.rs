@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use berth_model::{
-    Desired, Disposition, NodeName, Plan, ProviderTree, Trait, Usages, plan, usages_to_probe,
+    Desired, Disposition, NodeName, Plan, ProviderTree, ReshapeRequest, Trait, Usages, plan,
+    usages_to_probe,
 };
 use berth_virt::{HostView, ProviderTreeError, VirtDriver};
 use tokio::time::Instant;
@@ -20,6 +21,20 @@ pub struct ResourceTracker<D> {
     pub(crate) node: NodeName,
     pub(crate) report: ReportClient,
     pub(crate) options: TrackerOptions,
+    /// What this process began of a plan that was reviewed.
+    pub(crate) begun: Option<Begun>,
+}
+
+/// A reviewed plan that was found to hold and whose writing began: from here on Placement's generations are moved by this
+/// process itself, so that a retry cannot be compared with them again.
+#[derive(Debug, Clone)]
+pub(crate) enum Begun {
+    /// A plain update, as any tick makes it.
+    Update,
+    /// A reshape, whose answer is not known yet.
+    Reshape(Box<ReshapeRequest>),
+    /// A reshape that was carried out: what follows it follows from it.
+    Reshaped,
 }
 
 impl<D: VirtDriver> ResourceTracker<D> {
@@ -36,6 +51,7 @@ impl<D: VirtDriver> ResourceTracker<D> {
             node,
             report,
             options,
+            begun: None,
         }
     }
 

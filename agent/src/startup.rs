@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 
 use berth_model::{
-    Disposition, Held, PendingReshape, Plan, ProviderUuid, ReshapeRefused, ReshapeRequest, TreeDiff,
+    Disposition, Held, PendingReshape, Plan, ProviderTree, ProviderUuid, ReshapeRefused,
+    ReshapeRequest, TreeDiff,
 };
 use berth_virt::{HostView, VirtDriver};
 use tokio::time::Instant;
 
 use crate::complete::Service;
-use crate::propose::{Proposal, ProposeError, ResourceTracker};
+use crate::propose::{Begun, Proposal, ProposeError, ResourceTracker};
 use crate::report_client::ReportError;
 use crate::tick::REFRESHES;
 
@@ -180,11 +181,17 @@ async fn step<D: VirtDriver>(
 ) -> Result<Step, StartupError> {
     let proposal = tracker.propose(view, service, now).await?;
     if let Some(request) = resolve(tracker, view, &proposal, held, progress).await? {
-        check_reviewed(reviewed, &request.to_string(), &proposal)?;
+        review_reshape(tracker, reviewed, &request, &proposal, now).await?;
         send(tracker, &request, now).await?;
+        if reviewed.is_some() {
+            tracker.begun = Some(Begun::Reshaped);
+        }
         return Ok(Step::Reshaped(Box::new(request)));
     }
-    check_reviewed(reviewed, &proposal.plan.to_string(), &proposal)?;
+    if reviewed.is_some() && tracker.begun.is_none() {
+        check_reviewed(reviewed, &proposal.plan.to_string(), &proposal)?;
+        tracker.begun = Some(Begun::Update);
+    }
     match proposal.plan {
         Plan::Update { diff, held } => {
             let desired = diff.apply(&proposal.current).map_err(|source| {
@@ -314,6 +321,53 @@ fn generations(proposal: &Proposal) -> BTreeMap<ProviderUuid, i64> {
         .into_iter()
         .filter_map(generation)
         .collect()
+}
+
+/// Compares a reshape with the plan that was reviewed, or with what was begun of it: after that only this process's own
+/// writes may differ. What was made for a reshape that is no longer the one to make is cleared away.
+async fn review_reshape<D: VirtDriver>(
+    tracker: &mut ResourceTracker<D>,
+    reviewed: Option<&ReviewedPlan>,
+    request: &ReshapeRequest,
+    proposal: &Proposal,
+    now: Instant,
+) -> Result<(), StartupError> {
+    if reviewed.is_none() {
+        return Ok(());
+    }
+    let begun = match &tracker.begun {
+        None => {
+            check_reviewed(reviewed, &request.to_string(), proposal)?;
+            tracker.begun = Some(Begun::Reshape(Box::new(request.clone())));
+            return Ok(());
+        }
+        Some(Begun::Reshape(begun)) if sends_the_same(begun, request) => return Ok(()),
+        Some(Begun::Reshaped) => return Ok(()),
+        Some(Begun::Reshape(begun)) if is_done(begun, &proposal.current) => {
+            tracker.begun = Some(Begun::Reshaped);
+            return Ok(());
+        }
+        Some(Begun::Reshape(begun)) => Some(begun.clone()),
+        Some(Begun::Update) => None,
+    };
+    if let Some(begun) = begun {
+        tracker.report.clear_half_made(&begun, now).await?;
+    }
+    let reason = "what it moves changed while it was carried out".to_owned();
+    Err(StartupError::PlanMoved { reason })
+}
+
+/// Whether the tree has the inventories that a reshape gives it: it was carried out, though its answer was lost.
+fn is_done(begun: &ReshapeRequest, current: &ProviderTree) -> bool {
+    begun.inventories().iter().all(|(uuid, wanted)| {
+        current
+            .get(*uuid)
+            .map_or(wanted.is_empty(), |known| known.inventories == *wanted)
+    })
+}
+
+fn sends_the_same(begun: &ReshapeRequest, request: &ReshapeRequest) -> bool {
+    begun.inventories() == request.inventories() && begun.allocations() == request.allocations()
 }
 
 fn check_reviewed(

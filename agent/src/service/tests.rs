@@ -5,6 +5,7 @@ mod bench;
 mod driver;
 mod placement;
 mod reload;
+mod reviewed;
 mod start;
 mod stop;
 mod ticks;

@@ -1,0 +1,87 @@
+//! A start that is given a reviewed plan.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_model::{NodeName, ProviderUuid};
+use berth_virt::VgpuModel;
+use http::StatusCode;
+use tokio::time::{Instant, sleep};
+
+use super::bench::Bench;
+use super::driver::host;
+use super::placement::Weather;
+use crate::complete::Service;
+use crate::options::TrackerOptions;
+use crate::propose::ResourceTracker;
+use crate::report_client::ReportClient;
+use crate::service::{ExitReason, Phase};
+use crate::startup::{ReviewedPlan, preview};
+
+/// A host whose next start reshapes, and the plan of that.
+async fn reviewed(bench: &Bench) -> ReviewedPlan {
+    bench
+        .run_to_end(bench.once(Duration::from_mins(1)))
+        .await
+        .unwrap();
+    let mut view = host(&["a"]);
+    let per_gpu = |view: &mut berth_virt::HostView| {
+        view.nodes
+            .values_mut()
+            .for_each(|node| node.model.vgpu = VgpuModel::PerGpu);
+    };
+    per_gpu(&mut view);
+    bench.driver.change(per_gpu);
+    let node: NodeName = view.nodes.keys().next().unwrap().clone();
+    let root: ProviderUuid = bench.placement.uuid("a").unwrap().parse().unwrap();
+    let options = TrackerOptions::default();
+    let placement = bench.placement.client(&bench.metrics);
+    let report = ReportClient::new(placement, node.clone(), root, &options);
+    let mut tracker = ResourceTracker::new(Arc::clone(&bench.driver), node, report, options);
+    let now = Instant::now();
+    let (_, reviewed) = preview(&mut tracker, &view, Service::Enabled, now, &|_, _| ())
+        .await
+        .unwrap();
+    assert!(!bench.placement.has("a_pci_0000_84_00_0"));
+    reviewed
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reviewed_reshape_that_was_begun_is_retried_to_its_end() {
+    let bench = Bench::with(host(&["a"]));
+    let mut agent = bench.agent();
+    agent.reviewed = Some(reviewed(&bench).await);
+    let away = StatusCode::SERVICE_UNAVAILABLE;
+    bench.placement.set(Weather::Status("/reshaper", away));
+    let (ended, ()) = bench
+        .run(agent, async |running| {
+            sleep(Duration::from_mins(5)).await;
+            assert!(bench.placement.has("a_pci_0000_84_00_0"), "it was begun");
+            bench.placement.set(Weather::Fine);
+            running
+                .until("running", |state| state.phase == Phase::Running)
+                .await;
+        })
+        .await;
+    ended.unwrap();
+    assert_eq!(
+        bench
+            .placement
+            .inventory("a_pci_0000_84_00_0", "VGPU", "total"),
+        4
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reviewed_plan_that_moved_before_it_was_begun_is_refused() {
+    let bench = Bench::with(host(&["a"]));
+    let mut agent = bench.agent();
+    let mut plan = reviewed(&bench).await;
+    for generation in plan.generations.values_mut() {
+        *generation += 1;
+    }
+    agent.reviewed = Some(plan);
+    let error = bench.run_to_end(agent).await.unwrap_err();
+    assert_eq!(error.reason(), ExitReason::ReshapeFailed);
+    assert!(!bench.placement.has("a_pci_0000_84_00_0"));
+}

@@ -2,7 +2,7 @@
 //! may hold or fail it.
 //!
 //! Berth touches the world at four seams and nowhere else: [`Seam::Http`], [`Seam::Driver`], [`Seam::Sysfs`] and
-//! [`Seam::Store`]. A decorator sits on each (it lives with the tests, and in `cli` behind the feature `faults`; a
+//! [`Seam::Store`]. A decorator sits on each (it lives with the tests, as ADR 0007 decides; a
 //! package has none). For every single effect it does four things:
 //!
 //! 1. builds a [`Crossing`]: which seam, which operation, on what, and whether it reads or writes;

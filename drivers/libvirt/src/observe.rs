@@ -260,7 +260,7 @@ fn functions(
     options: &LibvirtOptions,
 ) -> Result<Vec<VirtualFunctions>, ObserveError> {
     let refuse = |reason: String| ObserveError::Configuration {
-        option: "[pci] device_spec".to_owned(),
+        option: "the network functions to offer".to_owned(),
         reason,
     };
     let mut offered = Vec::new();

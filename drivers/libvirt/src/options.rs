@@ -35,8 +35,8 @@ pub struct LibvirtOptions {
     pub cpu_dedicated_set: Option<CpuSet>,
     /// `[devices] enabled_mdev_types` and the `[mdev_TYPE]` sections.
     pub mdev_types: MdevTypes,
-    /// `[pci] device_spec`: the physical functions whose virtual functions are offered, and as what, usually SRIOV_NET_VF. A
-    /// card that is not there (any more) offers nothing.
+    /// The physical functions whose virtual functions are offered, and as what, usually SRIOV_NET_VF. A card that is not there
+    /// (any more) offers nothing.
     pub network_functions: BTreeMap<PciAddress, ResourceClass>,
     /// Further resources of the root that the operator declares, which no hypervisor shows.
     pub customs: Vec<CustomResource>,

@@ -167,6 +167,13 @@ fn read(path: &Path) -> io::Result<(Document, u32)> {
     if metadata.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
+    if !metadata.is_file() {
+        // A pipe or a device would be read for ever.
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        ));
+    }
     if metadata.len() > LARGEST_FILE {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

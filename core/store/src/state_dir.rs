@@ -157,6 +157,11 @@ impl StateDir {
                     bytes: metadata.len(),
                 });
             }
+            Ok(metadata) if !metadata.is_file() => {
+                // A pipe or a device would be read for ever.
+                let reason = "it is not a regular file";
+                return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, reason)));
+            }
             Ok(_) => {}
         }
         fs::read(&path).map(Some).map_err(failed)
@@ -275,6 +280,15 @@ mod tests {
         let look = StateDir::look(&missing);
         assert_eq!(look.read_now("compute_id").unwrap(), None);
         assert!(!missing.exists());
+    }
+
+    #[test]
+    fn a_device_in_the_place_of_a_state_file_is_refused_and_not_read_for_ever() {
+        let (folder, files) = opened();
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("compute_id")).unwrap();
+        let error = files.read_now("compute_id").unwrap_err();
+        let said = std::error::Error::source(&error).unwrap().to_string();
+        assert!(said.contains("not a regular file"), "{error}: {said}");
     }
 
     #[test]

@@ -145,7 +145,16 @@ fn read(path: &Path) -> Result<Machine, MachineError> {
         file: file.clone(),
         source,
     };
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() && !metadata.is_dir() {
+        // A pipe or a device would be read for ever.
+        let reason = "it is not a regular file";
+        return Err(unreadable(std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            reason,
+        )));
+    }
+    let size = metadata.len();
     if size > LIMIT {
         let limit = LIMIT;
         return Err(MachineError::TooLarge { file, size, limit });

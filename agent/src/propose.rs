@@ -74,8 +74,8 @@ impl<D: VirtDriver> ResourceTracker<D> {
 
     /// Takes other options from the next pass on (SIGHUP).
     pub fn set_options(&mut self, options: TrackerOptions) {
+        self.report.set_options(&options);
         self.options = options;
-        self.report.forget();
     }
 
     /// Compares what is seen with what Placement has.

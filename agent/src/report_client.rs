@@ -123,6 +123,17 @@ impl ReportClient {
         }
     }
 
+    /// Takes other options from the next request on, and reads the tree anew (SIGHUP).
+    pub fn set_options(&mut self, options: &TrackerOptions) {
+        self.placement = self
+            .placement
+            .clone()
+            .with_uuids_per_request(options.aggregates_per_request);
+        self.readers = options.readers.max(1);
+        self.association_refresh = options.association_refresh;
+        self.forget();
+    }
+
     /// Forgets the tree: the next pass reads it anew (SIGHUP, or an error).
     pub fn forget(&mut self) {
         self.cached = None;

@@ -112,3 +112,31 @@ async fn a_reload_reads_placement_anew() {
         .await;
     ended.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_changes_how_often_the_tree_is_compared() {
+    let bench = Bench::with(host(&["a"]));
+    let mut agent = bench.agent();
+    agent.live.tracker.association_refresh = None;
+    let mut often = agent.live.clone();
+    often.tracker.association_refresh = Some(Duration::from_mins(5));
+    agent.reload = Some(Arc::new(move || Ok(often.clone())));
+    let (ended, ()) = bench
+        .run(agent, async |running| {
+            running
+                .until("running", |state| state.phase == Phase::Running)
+                .await;
+            let compared_in_an_hour = async || {
+                sleep(Duration::from_secs(1)).await;
+                let before = bench.placement.requests().len();
+                sleep(Duration::from_hours(1)).await;
+                let requests = bench.placement.requests().split_off(before);
+                requests.iter().any(|line| line.contains("in_tree="))
+            };
+            assert!(!compared_in_an_hour().await);
+            running.hang_up().await;
+            assert!(compared_in_an_hour().await);
+        })
+        .await;
+    ended.unwrap();
+}

@@ -131,21 +131,12 @@ pub async fn reconcile<D: VirtDriver>(
     let mut reviewed = reviewed;
     let mut refreshes = 0;
     loop {
-        let held = if reshapes.is_empty() {
-            Homeless::MayHaveHomes
-        } else {
-            Homeless::HaveNone
-        };
-        match step(tracker, view, service, now, reviewed, held, progress).await {
+        let sent = reshapes.len();
+        match step(tracker, view, service, now, reviewed, sent, progress).await {
             Ok(Step::Reshaped(request)) => {
                 reshapes.push(*request);
                 // The reviewed plan was this one; what follows it follows from it.
                 reviewed = None;
-                if reshapes.len() >= RESHAPES {
-                    return Err(StartupError::Endless {
-                        times: reshapes.len(),
-                    });
-                }
             }
             Ok(Step::Settled { changed, held }) => {
                 return Ok(Started {
@@ -176,11 +167,21 @@ async fn step<D: VirtDriver>(
     service: Service,
     now: Instant,
     reviewed: Option<&ReviewedPlan>,
-    held: Homeless,
+    sent: usize,
     progress: Progress<'_>,
 ) -> Result<Step, StartupError> {
+    let held = match sent {
+        0 => Homeless::MayHaveHomes,
+        _ => Homeless::HaveNone,
+    };
     let proposal = tracker.propose(view, service, now).await?;
     if let Some(request) = resolve(tracker, view, &proposal, held, progress).await? {
+        if request.is_empty() {
+            return settle_plainly(tracker, reviewed, &request, &proposal).await;
+        }
+        if sent >= RESHAPES {
+            return Err(StartupError::Endless { times: sent });
+        }
         review_reshape(tracker, reviewed, &request, &proposal, now).await?;
         send(tracker, &request, now).await?;
         if reviewed.is_some() {
@@ -194,10 +195,7 @@ async fn step<D: VirtDriver>(
     }
     match proposal.plan {
         Plan::Update { diff, held } => {
-            let desired = diff.apply(&proposal.current).map_err(|source| {
-                ReportError::no_tree(format!("planning the tree of {}", tracker.node), source)
-            })?;
-            tracker.report.flush(&diff, &desired).await?;
+            write(tracker, &diff, &proposal.current).await?;
             Ok(Step::Settled {
                 changed: diff,
                 held,
@@ -212,6 +210,36 @@ async fn step<D: VirtDriver>(
             held: vec![],
         }),
     }
+}
+
+/// Writes what remains of a reshape that moves nothing: a POST would be empty, but the rest of the tree may differ.
+async fn settle_plainly<D: VirtDriver>(
+    tracker: &mut ResourceTracker<D>,
+    reviewed: Option<&ReviewedPlan>,
+    request: &ReshapeRequest,
+    proposal: &Proposal,
+) -> Result<Step, StartupError> {
+    if reviewed.is_some() && tracker.begun.is_none() {
+        check_reviewed(reviewed, &request.to_string(), proposal)?;
+        tracker.begun = Some(Begun::Update);
+    }
+    let changed = request.diff();
+    write(tracker, &changed, &proposal.current).await?;
+    Ok(Step::Settled {
+        changed,
+        held: request.held().to_vec(),
+    })
+}
+
+async fn write<D: VirtDriver>(
+    tracker: &mut ResourceTracker<D>,
+    diff: &TreeDiff,
+    current: &ProviderTree,
+) -> Result<(), ReportError> {
+    let desired = diff.apply(current).map_err(|source| {
+        ReportError::no_tree(format!("planning the tree of {}", tracker.node), source)
+    })?;
+    tracker.report.flush(diff, &desired).await
 }
 
 /// What a start would do, without doing it.
@@ -236,6 +264,10 @@ pub async fn preview<D: VirtDriver>(
         generations: generations(&proposal),
     };
     let preview = match (request, proposal.plan) {
+        (Some(request), _) if request.is_empty() => Preview::Update {
+            diff: request.diff(),
+            held: request.held().to_vec(),
+        },
         (Some(request), _) => Preview::Reshape(Box::new(request)),
         (None, Plan::Update { diff, held }) => Preview::Update { diff, held },
         (None, Plan::InSync { held }) => Preview::InSync { held },
@@ -253,7 +285,8 @@ enum Homeless {
     HaveNone,
 }
 
-/// The lawful reshape, if one is needed: for inventory that moved, or for held units that have found a home since.
+/// The lawful reshape, if one is needed: for inventory that moved, or for held units that have found a home since. It is
+/// empty where nothing is to be moved after all.
 async fn resolve<D: VirtDriver>(
     tracker: &ResourceTracker<D>,
     view: &HostView,
@@ -291,7 +324,7 @@ async fn resolve<D: VirtDriver>(
         return Err(StartupError::Report(ReportError::changed_meanwhile(doing)));
     }
     let needed = matches!(proposal.plan, Plan::ReshapeNeeded(_)) || !request.moved().is_empty();
-    Ok(Some(request).filter(|request| needed && !request.is_empty()))
+    Ok(Some(request).filter(|_| needed))
 }
 
 async fn send<D: VirtDriver>(

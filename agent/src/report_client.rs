@@ -85,6 +85,8 @@ pub struct ReportClient {
     cached: Option<Cached>,
     /// Made by the reshape just sent, and not read since: they are in no aggregate.
     new: BTreeSet<ProviderUuid>,
+    /// All that this process made.
+    made: BTreeSet<ProviderUuid>,
     classes: BTreeSet<ResourceClass>,
     traits: BTreeSet<Trait>,
     missing: BTreeSet<Trait>,
@@ -114,6 +116,7 @@ impl ReportClient {
             root,
             cached: None,
             new: BTreeSet::new(),
+            made: BTreeSet::new(),
             classes: BTreeSet::new(),
             traits: BTreeSet::new(),
             missing: BTreeSet::new(),

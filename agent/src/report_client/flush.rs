@@ -78,6 +78,7 @@ impl ReportClient {
             let (made, when) = self.make(provider).await?;
             if when == Made::Now {
                 new.insert(provider.uuid());
+                self.made.insert(provider.uuid());
             }
             if let Some(cached) = &mut self.cached {
                 // The cache may have it already: its answer was lost once.

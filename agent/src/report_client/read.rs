@@ -26,8 +26,10 @@ impl ReportClient {
             }
         }
         let before = self.cached.take().map(|cached| cached.tree);
-        let tree = self.read_tree(before.as_ref()).await?;
+        let read = self.read_tree(before.as_ref()).await;
+        // Young for one attempt only: by the next, somebody may have put them into an aggregate.
         self.new.clear();
+        let tree = read?;
         for provider in tree.all() {
             self.classes.extend(provider.inventories.keys().cloned());
             self.traits.extend(provider.traits.iter().cloned());

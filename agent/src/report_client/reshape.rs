@@ -47,7 +47,7 @@ impl ReportClient {
     }
 
     /// Deletes the providers that were made for a reshape that Placement refused: those of the request's tree that have
-    /// no inventory in Placement.
+    /// no inventory in Placement, and that this process made or nobody has given traits or aggregates.
     ///
     /// # Errors
     /// Placement does not answer.
@@ -62,6 +62,10 @@ impl ReportClient {
             .into_iter()
             .filter(|provider| provider.parent().is_some() && provider.inventories.is_empty())
             .filter(|provider| tree.is_ours(provider.uuid()))
+            .filter(|provider| {
+                let bare = provider.traits.is_empty() && provider.aggregates.is_empty();
+                bare || self.made.contains(&provider.uuid())
+            })
             .filter(|provider| request.inventories().contains_key(&provider.uuid()))
             .cloned()
             .collect();

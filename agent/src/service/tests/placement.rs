@@ -96,6 +96,16 @@ impl FakePlacement {
             .create(&json!({"uuid": uuid, "name": name}));
     }
 
+    /// A child that somebody made and gave a trait, under the UUID that the agent would give it.
+    pub(super) fn plant_child(&self, parent: &str, name: &str, given: &str) {
+        let parent = self.uuid(parent).unwrap();
+        let root: berth_model::ProviderUuid = parent.parse().unwrap();
+        let uuid = root.child(&name.parse().unwrap()).to_string();
+        let mut world = self.world.lock().unwrap();
+        world.create(&json!({"uuid": uuid, "name": name, "parent_provider_uuid": parent}));
+        world.providers.get_mut(&uuid).unwrap().traits = json!([given]);
+    }
+
     pub(super) fn remove(&self, name: &str) {
         self.world
             .lock()

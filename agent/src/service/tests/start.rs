@@ -299,6 +299,24 @@ async fn a_start_reshapes_and_a_refused_reshape_ends_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_reshape_leaves_a_child_that_somebody_else_made_and_marked() {
+    let bench = Bench::with(host(&["a"]));
+    bench.run_to_end(bench.once(MINUTE)).await.unwrap();
+    bench.driver.change(|view| {
+        view.nodes
+            .values_mut()
+            .for_each(|node| node.model.vgpu = VgpuModel::PerGpu)
+    });
+    let child = "a_pci_0000_84_00_0";
+    bench.placement.plant_child("a", child, "CUSTOM_THEIRS");
+    let forbidden = StatusCode::FORBIDDEN;
+    bench.placement.set(Weather::Status("/reshaper", forbidden));
+    let error = bench.run_to_end(bench.once(MINUTE)).await.unwrap_err();
+    assert_eq!(error.reason(), ExitReason::ReshapeFailed);
+    assert!(bench.placement.has_trait(child, "CUSTOM_THEIRS"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn once_is_a_start_and_a_tick() {
     let bench = Bench::with(host(&["a"]));
     bench.run_to_end(bench.once(MINUTE)).await.unwrap();

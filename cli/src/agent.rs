@@ -119,12 +119,13 @@ pub fn run(
         None => {
             let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
             context.block_on(async {
+                let end = signals::end();
                 let observer = Arc::new(metrics.clone());
                 let placement = placement_over_network(&loaded.config, Some(observer))?;
                 let shutdown = CancellationToken::new();
                 let stop = shutdown.clone();
                 let waiting = tokio::spawn(async move {
-                    signals::end().await;
+                    end.await;
                     stop.cancel();
                 });
                 let ended = serve(

@@ -120,13 +120,14 @@ pub(crate) async fn listen_on(address: SocketAddr) -> Result<TcpListener, Failur
 }
 
 async fn serve(url: &Secret, address: SocketAddr, out: &mut dyn Write) -> Result<(), Failure> {
+    let end = signals::end();
     let store = database::open(url).await?;
     let listener = listen_on(address).await?;
     let address = listener.local_addr().unwrap_or(address);
     writeln!(out, "Placement at http://{address}")?;
     out.flush()?;
     let api = router(store.clone(), Options::default());
-    let served = serve_tcp(listener, api, signals::end()).await;
+    let served = serve_tcp(listener, api, end).await;
     store.close().await;
     served.map_err(|error| Failure::caused(ErrorCode::Unavailable, "serving Placement", &error))
 }

@@ -48,6 +48,7 @@ async fn everything(
     loaded: &Loaded,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    let end = signals::end();
     let config = &loaded.config;
     let store = database::open(&config.placement_database()).await?;
     let listener = listen_on(config.placement_service.listen).await?;
@@ -79,7 +80,7 @@ async fn everything(
     let serving = tokio::spawn(serve_tcp(listener, api, shutdown.clone().cancelled_owned()));
     let stop = shutdown.clone();
     let waiting = tokio::spawn(async move {
-        signals::end().await;
+        end.await;
         stop.cancel();
     });
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));

@@ -285,7 +285,10 @@ async fn virtual_functions_are_offered_where_the_operator_says_so() {
     );
     options.network_functions = [(plain, ResourceClass::SRIOV_NET_VF)].into();
     let error = LibvirtDriver::new(options).observe().await.unwrap_err();
-    assert!(error.to_string().contains("the network functions to offer"), "{error}");
+    assert!(
+        error.to_string().contains("the network functions to offer"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use http::header::HeaderName;
 use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::call::{Link, Outgoing, Repeat, request_id};
+use crate::foreign;
 use crate::keystone::Renewal;
 use crate::{Auth, CallError, Dice, HttpService, RequestLine, RequestObserver, RetryPolicy};
 
@@ -151,7 +152,7 @@ impl Adapter {
                 renewals += 1;
                 continue;
             }
-            return Ok(answered(line, answer));
+            return Ok(answered(line, answer, access.token.as_ref()));
         }
     }
 
@@ -171,12 +172,18 @@ fn lost(line: RequestLine, reason: crate::TransportError) -> CallError {
     }
 }
 
-fn answered(request: RequestLine, answer: Response<Bytes>) -> Answer {
-    let request_id = request_id(&answer);
+/// The answer, whose text goes into messages where it refuses: a service that repeats the token must not make it known.
+fn answered(request: RequestLine, answer: Response<Bytes>, token: Option<&HeaderValue>) -> Answer {
+    let (request_id, status) = (request_id(&answer), answer.status());
+    let body = answer.into_body();
+    let body = match token {
+        Some(token) if !status.is_success() => foreign::without(body, token.as_bytes()),
+        _ => body,
+    };
     Answer {
         request,
-        status: answer.status(),
+        status,
         request_id,
-        body: answer.into_body(),
+        body,
     }
 }

@@ -13,6 +13,7 @@
 mod adapter;
 mod call;
 mod dice;
+mod foreign;
 pub mod keystone;
 mod observer;
 pub mod placement;

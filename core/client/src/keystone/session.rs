@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use super::target::BaseUrl;
 use super::{AuthError, AuthOptions, AuthType, Secret};
 use crate::call::{Link, Outgoing, Repeat, request_id};
+use crate::foreign::shown;
 
 /// The wall clock, given in so that a test can move it.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
@@ -153,7 +154,12 @@ impl Session {
                 request_id: request_id(&answer),
                 message: document.map_or_else(
                     |_| "no reason given".to_owned(),
-                    |d| d.error.message.trim_end_matches('.').to_owned(),
+                    |d| {
+                        shown(
+                            d.error.message.trim_end_matches('.'),
+                            secrets(&self.options),
+                        )
+                    },
                 ),
                 mend: mend(status, &self.options),
                 url,
@@ -301,6 +307,17 @@ fn account(options: &AuthOptions) -> String {
         (None, Some(_)) => format!("{who} for the system"),
         (None, None) => who,
     }
+}
+
+/// The secrets that a login may send.
+fn secrets(options: &AuthOptions) -> impl Iterator<Item = &Secret> {
+    [
+        &options.password,
+        &options.application_credential_secret,
+        &options.token,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 fn mend(status: StatusCode, options: &AuthOptions) -> &'static str {

@@ -91,8 +91,7 @@ struct BareMessage {
 
 fn one_line(message: &str) -> String {
     let words: Vec<_> = message.split_whitespace().collect();
-    words
-        .join(" ")
+    crate::foreign::printable(&words.join(" "))
         .trim_end_matches('.')
         .chars()
         .take(MESSAGE)

@@ -1,0 +1,55 @@
+//! What another service says, made fit to be shown: secrets it repeats are masked, and control characters, which could
+//! paint over a terminal or a log, are replaced.
+
+use bytes::Bytes;
+
+use crate::Secret;
+
+/// What stands for a secret.
+const MASK: &str = "***";
+
+/// The text without the secrets and without control characters.
+pub(crate) fn shown<'a>(text: &str, secrets: impl IntoIterator<Item = &'a Secret>) -> String {
+    let masked = secrets
+        .into_iter()
+        .map(Secret::reveal)
+        .filter(|secret| !secret.is_empty())
+        .fold(text.to_owned(), |text, secret| text.replace(secret, MASK));
+    printable(&masked)
+}
+
+/// The text with control characters replaced.
+pub(crate) fn printable(text: &str) -> String {
+    let replace = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(replace).collect()
+}
+
+/// The body with the token masked that was sent for it.
+pub(crate) fn without(body: Bytes, token: &[u8]) -> Bytes {
+    let text = String::from_utf8_lossy(&body);
+    match std::str::from_utf8(token) {
+        Ok(token) if !token.is_empty() && text.contains(token) => text.replace(token, MASK).into(),
+        _ => body,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_a_service_repeats_is_masked_and_escapes_lose_their_power() {
+        let password = Secret::from("hunter2");
+        let said = "wrong password hunter2\u{1b}[31m for berth";
+        let shown = shown(said, [&password]);
+        assert_eq!(shown, "wrong password ***\u{fffd}[31m for berth");
+    }
+
+    #[test]
+    fn a_body_that_repeats_the_token_is_masked_and_another_stays_as_it_is() {
+        let masked = without(Bytes::from_static(b"token gAAAA is bad"), b"gAAAA");
+        assert_eq!(masked, "token *** is bad");
+        let other = Bytes::from_static(b"\xffno token");
+        assert_eq!(without(other.clone(), b"gAAAA"), other);
+    }
+}

@@ -361,12 +361,8 @@ fn a_secret_of_the_configuration_is_in_nothing_that_is_said_or_kept() {
             said.push_str(&String::from_utf8_lossy(&content));
         }
         let own = [said, ended.stdout, ended.stderr, manager.heard().join("\n")].concat();
-        // What the server itself made public is not the program's secret any more.
-        let own = own.replace(
-            "no user with planted-password, planted-token, planted-credential",
-            "",
-        );
-        for secret in SECRETS {
+        // The server repeats the secrets; those that the program has are masked, the others it cannot know.
+        for secret in SECRETS.iter().filter(|secret| way.contains(**secret)) {
             assert!(!own.contains(secret), "{way}: {own}");
         }
         no_panic(&own);

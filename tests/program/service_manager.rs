@@ -1,39 +1,71 @@
 //! What systemd is to a unit of `Type=notify`: a socket that the program tells how it is.
 
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
+
+/// What the reader is told in its own words, to know that it has read all that was said before.
+const ASKED: &[u8] = b"\0asked";
 
 /// A socket and everything that was said on it, line by line.
 #[derive(Debug)]
 pub(crate) struct ServiceManager {
-    heard: Arc<Mutex<Vec<String>>>,
+    path: PathBuf,
+    log: Arc<Log>,
+}
+
+/// What was heard, and how many questions the reader came past.
+#[derive(Debug, Default)]
+struct Log {
+    heard: Mutex<(Vec<String>, usize)>,
+    asked: Condvar,
 }
 
 impl ServiceManager {
     /// Listens at this path until the test process ends.
     pub(crate) fn listen(path: &Path) -> Self {
         let socket = UnixDatagram::bind(path).expect("a socket");
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&heard);
+        let log = Arc::new(Log::default());
+        let kept = Arc::clone(&log);
         thread::spawn(move || {
             let mut buffer = [0; 8192];
             while let Ok(length) = socket.recv(&mut buffer) {
-                let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.extend(text.lines().map(str::to_owned));
+                let said = &buffer[..length];
+                let mut heard = kept.heard.lock().unwrap_or_else(PoisonError::into_inner);
+                if said == ASKED {
+                    heard.1 += 1;
+                    kept.asked.notify_all();
+                } else {
+                    let text = String::from_utf8_lossy(said);
+                    heard.0.extend(text.lines().map(str::to_owned));
+                }
             }
         });
-        Self { heard }
+        let path = path.to_owned();
+        Self { path, log }
     }
 
-    /// Everything that was said so far.
+    /// Everything that was said before this call: a datagram of our own comes behind all of it.
     pub(crate) fn heard(&self) -> Vec<String> {
-        self.heard
+        let heard = |log: &Log| log.heard.lock().unwrap_or_else(PoisonError::into_inner).1;
+        let before = heard(&self.log);
+        let question = UnixDatagram::unbound().expect("a socket");
+        question
+            .send_to(ASKED, &self.path)
+            .expect("the reader lives");
+        let held = self
+            .log
+            .heard
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (held, _) = self
+            .log
+            .asked
+            .wait_timeout_while(held, Duration::from_secs(60), |heard| heard.1 <= before)
+            .unwrap_or_else(PoisonError::into_inner);
+        held.0.clone()
     }
 
     /// How often exactly this was said.

@@ -310,12 +310,15 @@ async fn resolve<D: VirtDriver>(
         .report
         .allocations(&proposal.current, progress)
         .await?;
-    let tree = proposal.desired.tree.clone();
+    let trees = Trees {
+        current: &proposal.current,
+        desired: &proposal.desired.tree,
+    };
     let request = pending
         .resolve(&allocations, |allocation, all| {
             tracker
                 .driver
-                .homes(view, &tracker.node, &tree, allocation, all)
+                .homes(view, &tracker.node, trees, allocation, all)
         })
         .map_err(|refused| StartupError::Refused(Box::new(refused)))?;
     // Units that leave change the inventory they leave; if nothing does, they were not there any more.

@@ -110,14 +110,14 @@ impl VirtDriver for Driver {
         &self,
         view: &HostView,
         node: &NodeName,
-        tree: &ProviderTree,
+        trees: Trees<'_>,
         allocation: &Allocation,
         all: &Allocations,
     ) -> Homes {
         match self {
-            Driver::Fake(driver) => driver.homes(view, node, tree, allocation, all),
+            Driver::Fake(driver) => driver.homes(view, node, trees, allocation, all),
             #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.homes(view, node, tree, allocation, all),
+            Driver::Libvirt(driver) => driver.homes(view, node, trees, allocation, all),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use berth_model::{Allocation, Allocations, Desired, Homes, NodeName, ProviderTree};
 use futures_core::Stream;
 
-use crate::{HostView, ObserveError, ProviderTreeError};
+use crate::{HostView, ObserveError, ProviderTreeError, Trees};
 
 /// Something changed on the host; the agent answers with a tick. What exactly is for the next `observe` to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +53,10 @@ pub trait VirtDriver: Send + Sync + 'static {
         &self,
         view: &HostView,
         node: &NodeName,
-        tree: &ProviderTree,
+        trees: Trees<'_>,
         allocation: &Allocation,
         all: &Allocations,
     ) -> Homes {
-        crate::homes(view, node, tree, allocation, all)
+        crate::homes(view, node, trees, allocation, all)
     }
 }

@@ -11,25 +11,21 @@ mod functions;
 mod mdevs;
 mod memory;
 
-use std::cell::OnceCell;
-use std::collections::BTreeSet;
-
 use berth_model::{
     Allocation, Allocations, Home, HomelessReason, Homes, NodeName, ProviderTree, ProviderUuid,
     ResourceClass,
 };
 
-use crate::provider_tree::{cell_name, named};
 use crate::resource_kind::ResourceKind;
-use crate::{GuestView, HostView, NodeView};
+use crate::{GuestView, HostView, NodeView, Trees};
 
-/// The homes of one allocation under the node's model. `tree` is the desired tree, `all` the allocations of every consumer
-/// of the current one.
+/// The homes of one allocation under the node's model. `all` are the allocations of every consumer of the current
+/// tree.
 #[must_use]
 pub fn homes(
     view: &HostView,
     node: &NodeName,
-    tree: &ProviderTree,
+    trees: Trees<'_>,
     allocation: &Allocation,
     all: &Allocations,
 ) -> Homes {
@@ -39,10 +35,10 @@ pub fn homes(
     let asked = Asked {
         seen,
         node,
-        tree,
+        trees,
+        tree: trees.desired,
         allocation,
         all,
-        other_models: OnceCell::new(),
     };
     if let Some(class) = asked.new_name() {
         return asked.whole(asked.root(), class);
@@ -62,10 +58,11 @@ pub fn homes(
 struct Asked<'a> {
     seen: &'a NodeView,
     node: &'a NodeName,
+    trees: Trees<'a>,
+    /// The wanted one.
     tree: &'a ProviderTree,
     allocation: &'a Allocation,
     all: &'a Allocations,
-    other_models: OnceCell<BTreeSet<ProviderUuid>>,
 }
 
 impl<'a> Asked<'a> {
@@ -118,27 +115,9 @@ impl<'a> Asked<'a> {
             .map(|custom| custom.class.clone())
     }
 
-    /// Whether a provider is of this node: the one that is left, one of the wanted tree, or one that another model has.
+    /// Whether a provider is of this node: the one that is left, or one that either tree has.
     fn is_on_tree(&self, provider: ProviderUuid) -> bool {
-        provider == self.allocation.provider
-            || self.tree.is_own(provider)
-            || self
-                .other_models
-                .get_or_init(|| self.childrens_uuids())
-                .contains(&provider)
-    }
-
-    /// The UUIDs that cells and GPUs have where they are providers.
-    fn childrens_uuids(&self) -> BTreeSet<ProviderUuid> {
-        let cells = self.seen.cells.iter();
-        let cells = cells.map(|cell| cell_name(self.node, cell.id));
-        let gpus = self.seen.gpus.iter();
-        let gpus = gpus.map(|gpu| named(self.node, &gpu.address.nodedev_name()));
-        cells
-            .chain(gpus)
-            .flatten()
-            .map(|name| self.root().child(&name))
-            .collect()
+        provider == self.allocation.provider || self.trees.is_own(provider)
     }
 }
 

@@ -15,6 +15,7 @@ mod observe_error;
 mod provider_tree;
 mod resource_kind;
 mod resource_model;
+mod trees;
 
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
@@ -27,3 +28,4 @@ pub use host_view::{
 pub use observe_error::ObserveError;
 pub use provider_tree::{ProviderTreeError, provider_tree};
 pub use resource_model::{NumaModel, PcpuModel, ResourceModel, VgpuModel};
+pub use trees::Trees;

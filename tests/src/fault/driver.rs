@@ -59,11 +59,11 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
         &self,
         view: &HostView,
         node: &NodeName,
-        tree: &ProviderTree,
+        trees: Trees<'_>,
         allocation: &Allocation,
         all: &Allocations,
     ) -> Homes {
-        self.inner.homes(view, node, tree, allocation, all)
+        self.inner.homes(view, node, trees, allocation, all)
     }
 }
 

@@ -65,9 +65,13 @@ fn reshape(
     let Plan::ReshapeNeeded(pending) = plan(tree, desired, &held.usages()) else {
         panic!("the upgrade of {node} is no reshape");
     };
+    let trees = Trees {
+        current: tree,
+        desired: &wanted,
+    };
     pending
         .resolve(held, |allocation, all| {
-            homes(&view, node, &wanted, allocation, all)
+            homes(&view, node, trees, allocation, all)
         })
         .unwrap()
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{Promise, Violation, broken, changed, trees};
 use crate::{
-    HostView, NumaModel, PcpuModel, ResourceModel, Resources, VgpuModel, VirtDriver,
+    HostView, NumaModel, PcpuModel, ResourceModel, Resources, Trees, VgpuModel, VirtDriver,
     guest_allocations,
 };
 
@@ -55,10 +55,14 @@ fn change(
     let Plan::ReshapeNeeded(pending) = plan(&current, desired, &held.usages()) else {
         return Ok(());
     };
-    let tree = pending.desired().tree.clone();
+    let wanted = pending.desired().tree.clone();
+    let trees = Trees {
+        current: &current,
+        desired: &wanted,
+    };
     let request = pending
         .resolve(&held, |allocation, all| {
-            driver.homes(&after, node, &tree, allocation, all)
+            driver.homes(&after, node, trees, allocation, all)
         })
         .map_err(|refused| fails(refused.to_string()))?;
     if let Some(detail) = lost(&held, &request) {

@@ -36,13 +36,12 @@ fn place_without_guest(asked: &Asked<'_>) -> Option<Place> {
     }
 }
 
-/// The GPU that a provider stands for: by its name, or, where it is not in the wanted tree, by the UUID it was given.
+/// The GPU that a provider stands for, by its name.
 pub(super) fn gpu_of<'a>(asked: &Asked<'a>, provider: ProviderUuid) -> Option<&'a PhysicalGpu> {
-    let name = asked.tree.get(provider).map(|provider| &provider.name);
-    asked.seen.gpus.iter().find(|gpu| {
-        named(asked.node, &gpu.address.nodedev_name()).is_ok_and(|gpu| {
-            name.map_or_else(|| asked.root().child(&gpu) == provider, |name| *name == gpu)
-        })
+    let name = &asked.trees.get(provider)?.name;
+    let mut gpus = asked.seen.gpus.iter();
+    gpus.find(|gpu| {
+        named(asked.node, &gpu.address.nodedev_name()).is_ok_and(|of_gpu| of_gpu == *name)
     })
 }
 

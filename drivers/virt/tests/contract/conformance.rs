@@ -147,11 +147,11 @@ impl VirtDriver for Planted {
         &self,
         view: &HostView,
         node: &NodeName,
-        tree: &ProviderTree,
+        trees: Trees<'_>,
         allocation: &Allocation,
         all: &Allocations,
     ) -> Homes {
-        homes(view, node, tree, allocation, all)
+        homes(view, node, trees, allocation, all)
     }
 }
 

@@ -9,7 +9,7 @@ use berth_model::{
 use berth_virt::{
     CpuPolicy, CpuSet, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView,
     Hypervisor, NodeView, NumaCell, NumaModel, OfferedMdevs, PcpuModel, PhysicalGpu, PowerState,
-    ResourceModel, Resources, VgpuModel, VirtualFunctions, guest_allocations, homes, provider_tree,
+    ResourceModel, Resources, Trees, VgpuModel, VirtualFunctions, guest_allocations, homes, provider_tree,
 };
 use uuid::Uuid;
 
@@ -203,9 +203,13 @@ pub(crate) fn resolved(
     held: &Allocations,
 ) -> Result<ReshapeRequest, ReshapeRefused> {
     let view = host(node.clone());
-    let tree = pending.desired().tree.clone();
+    let (current, desired) = (pending.current().clone(), pending.desired().tree.clone());
+    let trees = Trees {
+        current: &current,
+        desired: &desired,
+    };
     pending.resolve(held, |allocation, all| {
-        homes(&view, &name(), &tree, allocation, all)
+        homes(&view, &name(), trees, allocation, all)
     })
 }
 

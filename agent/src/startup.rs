@@ -8,7 +8,7 @@ use berth_model::{
     Disposition, Held, PendingReshape, Plan, ProviderTree, ProviderUuid, ReshapeRefused,
     ReshapeRequest, TreeDiff,
 };
-use berth_virt::{HostView, VirtDriver};
+use berth_virt::{HostView, Trees, VirtDriver};
 use tokio::time::Instant;
 
 use crate::complete::Service;

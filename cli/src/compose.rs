@@ -15,7 +15,7 @@ use berth_model::{
 };
 use berth_placement::{Options as PlacementOptions, router};
 use berth_store::SqlStore;
-use berth_virt::{HostEvents, HostView, ObserveError, ProviderTreeError, VirtDriver};
+use berth_virt::{HostEvents, HostView, ObserveError, ProviderTreeError, Trees, VirtDriver};
 
 use crate::config::{ComputeDriver, Config};
 use crate::failure::{ErrorCode, Failure};

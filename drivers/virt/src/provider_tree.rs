@@ -90,7 +90,21 @@ pub fn provider_tree(
         .get(node)
         .ok_or_else(|| ProviderTreeError::UnknownNode { node: node.clone() })?;
     let wanted = wanted::wanted(seen, node)?;
-    let moves = moves::moves(seen, current, node, &wanted);
+    let unmarked = names::unmarked(current, node);
+    let marked = marked(current, &unmarked);
+    let moves = moves::moves(seen, &marked, node, &wanted);
+    let goes = |child: &ProviderUuid| {
+        let name = current.get(*child).map(|child| &child.name);
+        name.is_some_and(|name| !wanted.children.contains_key(name))
+    };
+    if !unmarked.is_empty() && (!moves.is_empty() || unmarked.iter().any(goes)) {
+        // Nobody takes from a child that does not say whose it is: first it says so, the rest is for the next look.
+        return Ok(Desired {
+            tree: marked,
+            moves: Vec::new(),
+        });
+    }
+    let current = &marked;
     let writing = Writing {
         seen,
         current,
@@ -103,6 +117,17 @@ pub fn provider_tree(
     writing.children_that_go(&mut tree, &wanted);
     writing.children_that_stay(&mut tree, &wanted)?;
     Ok(Desired { tree, moves })
+}
+
+/// The tree in which children that a nova-compute left unmarked (before 34.0.0 it marked none) say whose they are.
+fn marked(current: &ProviderTree, unmarked: &[ProviderUuid]) -> ProviderTree {
+    let mut marked = current.clone();
+    for child in unmarked {
+        if let Some(child) = marked.get_mut(*child) {
+            child.traits.insert(Trait::OWNER_NOVA);
+        }
+    }
+    marked
 }
 
 /// The classes this node's reports may contain under any model: inventory of such a class that is not wanted goes;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use berth_model::{Allocation, Allocations, Desired, Homes, NodeName, ProviderTree};
 use berth_seam::{Crossing, Fault, Outcome, Seam};
-use berth_virt::{HostEvents, HostView, ObserveError, ProviderTreeError, VirtDriver};
+use berth_virt::{HostEvents, HostView, ObserveError, ProviderTreeError, Trees, VirtDriver};
 
 use super::Stage;
 use super::stage::{Act, Owed};

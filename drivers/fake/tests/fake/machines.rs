@@ -7,7 +7,7 @@ use berth_model::{
     Allocations, ConsumerUuid, Inventory, NodeName, Plan, Provider, ProviderTree, ProviderUuid,
     ReshapeRequest, ResourceClass, Trait, plan,
 };
-use berth_virt::{ResourceModel, VgpuModel, homes, provider_tree};
+use berth_virt::{ResourceModel, Trees, VgpuModel, homes, provider_tree};
 use uuid::Uuid;
 
 fn shipped(name: &str) -> &'static str {

@@ -1,6 +1,8 @@
 //! The names a driver gives its child providers: Nova's pattern `<node>_<device>`.
 
-use berth_model::{NodeName, PciAddress, Provider, ProviderName, ProviderTree, Trait};
+use berth_model::{
+    NodeName, PciAddress, Provider, ProviderName, ProviderTree, ProviderUuid, Trait,
+};
 
 use super::ProviderTreeError;
 
@@ -32,6 +34,19 @@ pub(crate) fn is_the_drivers(current: &ProviderTree, node: &NodeName, provider: 
         && current.is_ours(provider.uuid())
         && named_for(node, &provider.name).is_some()
         && !provider.traits.contains(&PCI_TRACKERS)
+}
+
+/// Children right below the root that have a name this driver gives and carry nobody's mark.
+pub(super) fn unmarked(current: &ProviderTree, node: &NodeName) -> Vec<ProviderUuid> {
+    let is_unmarked = |child: &&Provider| {
+        !current.is_ours(child.uuid())
+            && named_for(node, &child.name).is_some()
+            && ![PCI_TRACKERS, Trait::OWNER_CYBORG]
+                .iter()
+                .any(|theirs| child.traits.contains(theirs))
+    };
+    let children = current.children(current.root().uuid()).into_iter();
+    children.filter(is_unmarked).map(Provider::uuid).collect()
 }
 
 /// Nova's PCI tracker marks its providers so; their names are other (upper-case addresses), but a name is no proof.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use berth_model::{Allocation, Allocations, Desired, Homes, NodeName, ProviderTree, Trait};
 use berth_virt::conformance::{Promise, Violation, check, check_recovery, check_watch};
 use berth_virt::{
-    HostEvent, HostEvents, HostView, ObserveError, ProviderTreeError, VirtDriver, homes,
+    HostEvent, HostEvents, HostView, ObserveError, ProviderTreeError, Trees, VirtDriver, homes,
     provider_tree,
 };
 

@@ -1,6 +1,8 @@
 //! The contract's pure half: provider trees and homes, on views built by hand and at random.
 
 #[cfg(test)]
+mod adopted;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod homes;

@@ -9,7 +9,8 @@ use berth_model::{
 use berth_virt::{
     CpuPolicy, CpuSet, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView,
     Hypervisor, NodeView, NumaCell, NumaModel, OfferedMdevs, PcpuModel, PhysicalGpu, PowerState,
-    ResourceModel, Resources, Trees, VgpuModel, VirtualFunctions, guest_allocations, homes, provider_tree,
+    ResourceModel, Resources, Trees, VgpuModel, VirtualFunctions, guest_allocations, homes,
+    provider_tree,
 };
 use uuid::Uuid;
 

@@ -9,6 +9,7 @@ pub mod conformance;
 mod cpu_set;
 mod driver;
 mod guest_allocations;
+pub mod guest_spec;
 mod homes;
 mod host_view;
 mod observe_error;

@@ -1,0 +1,61 @@
+//! Names, ids and paths: texts that a hypervisor's document and the host's file system both take.
+
+use super::text::checked_text;
+
+/// What XML 1.0 can carry and a line can show. Everything that is markup there is carried too, escaped.
+fn is_plain(character: char) -> bool {
+    !character.is_control()
+        // Line and paragraph separators break a line wherever it is shown, and the last two are no characters.
+        && !matches!(character, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
+}
+
+fn is_line(text: &str, longest: usize) -> bool {
+    (1..=longest).contains(&text.len()) && text.chars().all(is_plain) && text.trim() == text
+}
+
+checked_text!(
+    /// A guest's name on the hypervisor. libvirt keeps `NAME.xml.new` and `NAME.log` in directories of its own, so it must be
+    /// a file's name of at most 240 bytes; any printable character but `/` may be in it.
+    GuestName,
+    "name",
+    "1 to 240 bytes of printable characters without / are a guest's name, with no blanks at its ends, and not . or ..",
+    |text| is_line(text, 240) && !text.contains('/') && text != "." && text != ".."
+);
+
+checked_text!(
+    /// A project's id, as the identity service gives it.
+    ProjectId,
+    "owner.project",
+    "1 to 255 bytes of printable characters, with no blanks at the ends, are a project's id",
+    |text| is_line(text, 255)
+);
+
+checked_text!(
+    /// A file on the host: absolute, without `.` and `..` and without control characters.
+    HostPath,
+    "path",
+    "an absolute path without . and .. parts, of at most 4095 bytes of printable characters, is expected",
+    |text| {
+        is_line(text, 4095)
+            && text.len() > 1
+            && text.strip_prefix('/').is_some_and(|rest| {
+                rest.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+            })
+    }
+);
+
+checked_text!(
+    /// A kernel's command line. It is shown in the hypervisor's documents: no place for a secret.
+    KernelCommandLine,
+    "boot.command_line",
+    "at most 2047 bytes of printable characters, with no blanks at the ends, are a kernel's command line",
+    |text| text.is_empty() || is_line(text, 2047)
+);
+
+impl HostPath {
+    /// The path as the file system takes it.
+    #[must_use]
+    pub fn as_path(&self) -> &std::path::Path {
+        std::path::Path::new(self.as_str())
+    }
+}

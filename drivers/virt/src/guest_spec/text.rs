@@ -1,0 +1,72 @@
+//! Nouns that travel in a journal as their text.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serializer};
+
+pub(super) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
+pub(super) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    let text = String::deserialize(from)?;
+    text.parse().map_err(serde::de::Error::custom)
+}
+
+/// A checked text: reads, shows and journals as what it holds.
+macro_rules! checked_text {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $expected:literal, $fits:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// Checks the text.
+            ///
+            /// # Errors
+            /// It does not fit; the error says what would.
+            pub fn new(text: &str) -> Result<Self, $crate::guest_spec::GuestSpecError> {
+                let fits: fn(&str) -> bool = $fits;
+                if fits(text) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err($crate::guest_spec::GuestSpecError::text($field, text, $expected))
+                }
+            }
+
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = $crate::guest_spec::GuestSpecError;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                Self::new(&text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(text: $name) -> Self {
+                text.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+    };
+}
+
+pub(super) use checked_text;

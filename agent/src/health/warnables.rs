@@ -93,9 +93,19 @@ pub static HELD_UNITS: Warnable = Warnable {
     code: "held-units",
     severity: Severity::Warning,
     title: "Units are held without a home",
-    text: "{units}: no guest can be found for them or their device is gone, so nothing new can be claimed there; they go \
+    text: "{units}: no guest can be found or read for them or their device is gone, so nothing new can be claimed there; they go \
            when their consumer's allocations are removed",
     depends_on: &[],
+    time_to_visible: Duration::ZERO,
+};
+
+/// The hypervisor's description of some guests cannot be read.
+pub static UNREADABLE_GUESTS: Warnable = Warnable {
+    code: "unreadable-guests",
+    severity: Severity::Warning,
+    title: "Guests cannot be read",
+    text: "{guests} on {subject}: what they hold in Placement stays where it is, also in a reshape; all else is reported",
+    depends_on: &[&HYPERVISOR_AWAY],
     time_to_visible: Duration::ZERO,
 };
 
@@ -170,6 +180,7 @@ pub static WARNABLES: &[&Warnable] = &[
     &RESHAPE_NEEDED,
     &RESHAPE_FAILED,
     &HELD_UNITS,
+    &UNREADABLE_GUESTS,
     &STATE_FILES,
     &CONFIG_RELOAD_FAILED,
     &HOST_EVENTS_LOST,

@@ -2,13 +2,14 @@
 //! not hide another one's trouble.
 
 use berth_model::NodeName;
+use berth_virt::HostView;
 use tokio::time::Instant;
 
 use super::error::Trouble;
 use super::state::NodeState;
 use crate::health::{
     HELD_UNITS, Health, IDENTITY, NODE_GONE, NOT_IN_SYNC, PLACEMENT_AWAY, PLACEMENT_REFUSES,
-    RESHAPE_FAILED, RESHAPE_NEEDED, Warnable,
+    RESHAPE_FAILED, RESHAPE_NEEDED, UNREADABLE_GUESTS, Warnable,
 };
 
 /// Findings that are about the agent's peers, whichever node met them.
@@ -80,6 +81,30 @@ fn of_node(health: &mut Health, name: &NodeName, node: &NodeState, now: Instant)
     }
 }
 
+/// Guests named in one sentence.
+const NAMED: usize = 5;
+
+/// Sets and clears what follows from a look by itself: which guests cannot be read.
+pub(super) fn of_view(health: &mut Health, view: &HostView, now: Instant) {
+    for (name, node) in &view.nodes {
+        if node.unreadable.is_empty() {
+            health.clear(&UNREADABLE_GUESTS, name.as_str());
+            continue;
+        }
+        let guests = node.unreadable.iter().take(NAMED).map(|(uuid, guest)| {
+            let (name, reason) = (&guest.name, &guest.reason);
+            format!("{name} ({uuid}): {reason}")
+        });
+        let mut guests: Vec<String> = guests.collect();
+        match node.unreadable.len().saturating_sub(NAMED) {
+            0 => {}
+            more => guests.push(format!("{more} more")),
+        }
+        let found = UNREADABLE_GUESTS.found().of(name.to_string());
+        health.set(found.with("guests", guests.join("; ")), now);
+    }
+}
+
 /// A node is shown (again): nothing that was said about its absence holds.
 pub(super) fn node_came(health: &mut Health, name: &NodeName) {
     health.clear(&NODE_GONE, name.as_str());
@@ -93,6 +118,7 @@ pub(super) fn node_went(health: &mut Health, name: &NodeName, now: Instant) {
         &RESHAPE_FAILED,
         &NOT_IN_SYNC,
         &HELD_UNITS,
+        &UNREADABLE_GUESTS,
     ] {
         health.clear(warnable, name.as_str());
     }

@@ -1,6 +1,6 @@
 //! From a machine to what a driver sees of it. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::ConsumerUuid;
 use berth_virt::{GuestView, HostView, NodeView, OfferedMdevs, PhysicalGpu};
@@ -34,6 +34,7 @@ impl Node {
             customs: self.customs.clone(),
             traits: self.traits.iter().cloned().collect(),
             guests: self.guests.iter().map(Guest::view).collect(),
+            unreadable: BTreeMap::new(),
             model: self.model,
         }
     }

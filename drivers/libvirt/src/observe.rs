@@ -4,13 +4,17 @@
 mod error;
 mod view;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use berth_model::PciAddress;
 use berth_sysfs::{Sriov, Sysfs};
-use berth_virt::{CpuSet, Disk, HostView, NumaCell, ObserveError, VirtualFunctions};
+use berth_virt::{
+    CpuSet, Disk, HostView, NumaCell, ObserveError, UnreadableGuest, VirtualFunctions,
+};
+use uuid::Uuid;
 use virt::connect::{Connect, NodeInfo};
+use virt::domain::Domain;
 use virt::error::{Error, ErrorNumber};
 use virt_sys as sys;
 
@@ -53,6 +57,7 @@ struct Facts {
     mdevs: Vec<Mdev>,
     functions: Vec<VirtualFunctions>,
     guests: Vec<Guest>,
+    unreadable: BTreeMap<Uuid, UnreadableGuest>,
 }
 
 /// One look. Blocks; called on the connection's thread.
@@ -80,7 +85,7 @@ fn facts(session: &Session, options: &LibvirtOptions) -> Result<Facts, ObserveEr
     let NodeInfo { cpus, memory, .. } = connect.node_info().map_err(refused("virNodeGetInfo"))?;
     let sysfs = options.sysfs.as_ref().map(Sysfs::at);
     // Before the mediated devices: those that a guest holds stay as long as it does.
-    let guests = guests(connect)?;
+    let (guests, unreadable) = guests(connect)?;
     let (parents, mdevs) = mediated_devices(connect, &steady.kind, sysfs.as_ref())?;
     Ok(Facts {
         hostname: connect
@@ -93,6 +98,7 @@ fn facts(session: &Session, options: &LibvirtOptions) -> Result<Facts, ObserveEr
         disk: disk(&options.disk)?,
         functions: functions(sysfs.as_ref(), options)?,
         guests,
+        unreadable,
         steady,
         capabilities,
         parents,
@@ -309,20 +315,42 @@ fn disk(placement: &DiskPlacement) -> Result<Disk, ObserveError> {
     Ok(Disk::Local { gib: bytes >> 30 })
 }
 
-fn guests(connect: &Connect) -> Result<Vec<Guest>, ObserveError> {
+/// The guests, and those that cannot be read: one guest's document must not hide the whole host.
+fn guests(
+    connect: &Connect,
+) -> Result<(Vec<Guest>, BTreeMap<Uuid, UnreadableGuest>), ObserveError> {
     let domains = connect
         .list_all_domains(0)
         .map_err(refused("virConnectListAllDomains"))?;
     let mut guests = Vec::with_capacity(domains.len());
+    let mut unreadable = BTreeMap::new();
     for domain in domains {
-        match domain.xml_desc(0) {
-            Ok(text) => guests.push(Guest::read(&text).map_err(malformed)?),
+        let reason = match domain.xml_desc(0) {
+            Ok(text) => match Guest::read(&text).map_err(malformed) {
+                Ok(guest) => {
+                    guests.push(guest);
+                    continue;
+                }
+                Err(error) => error.to_string(),
+            },
             // It went away since it was listed.
-            Err(error) if is(&error, ErrorNumber::NoDomain) => {}
-            Err(error) => return Err(refused("virDomainGetXMLDesc")(error)),
-        }
+            Err(error) if is(&error, ErrorNumber::NoDomain) => continue,
+            Err(error) if !connect.is_alive().unwrap_or(false) => {
+                return Err(refused("virDomainGetXMLDesc")(error));
+            }
+            Err(error) => refused("virDomainGetXMLDesc")(error).to_string(),
+        };
+        let (uuid, guest) = named(&domain, reason)?;
+        unreadable.insert(uuid, guest);
     }
-    Ok(guests)
+    Ok((guests, unreadable))
+}
+
+/// A guest's UUID and name, which libvirt has from the listing.
+fn named(domain: &Domain, reason: String) -> Result<(Uuid, UnreadableGuest), ObserveError> {
+    let uuid = domain.uuid().map_err(refused("virDomainGetUUID"))?;
+    let name = domain.name().map_err(refused("virDomainGetName"))?;
+    Ok((uuid, UnreadableGuest { name, reason }))
 }
 
 fn is(error: &Error, number: ErrorNumber) -> bool {

@@ -203,6 +203,8 @@ const REQUIRED: &[&str] = &[
     "virConnectDomainEventRegisterAny",
     "virConnectNodeDeviceEventRegisterAny",
     "virConnectRegisterCloseCallback",
+    "virDomainGetName",
+    "virDomainGetUUID",
     "virDomainGetXMLDesc",
     "virEventRegisterDefaultImpl",
     "virEventRunDefaultImpl",

@@ -67,6 +67,8 @@ pub struct TestGuest {
     pub vcpus: u32,
     /// Its memory in MiB.
     pub memory_mib: u64,
+    /// What a management application left in its metadata, as XML.
+    pub metadata: String,
     /// The host CPUs (`4-7`) that each of its first virtual CPUs is pinned to.
     pub pins: Vec<String>,
     /// Its own NUMA cells: virtual CPUs (`0-1`), memory in MiB, and the host's cell they are on.
@@ -87,6 +89,7 @@ impl TestGuest {
             power: PowerState::Running,
             vcpus: 2,
             memory_mib: 2048,
+            metadata: String::new(),
             pins: Vec::new(),
             cells: Vec::new(),
             mdevs: Vec::new(),
@@ -247,8 +250,9 @@ impl TestGuest {
         format!(
             "<domain type='test' xmlns:test='http://libvirt.org/schemas/domain/test/1.0'>\
              <name>{name}</name><uuid>{uuid}</uuid><memory unit='MiB'>{memory}</memory>\
-             <vcpu>{vcpus}</vcpu><os><type>hvm</type></os>{placement}<devices>{devices}</devices>\
+             <vcpu>{vcpus}</vcpu><metadata>{metadata}</metadata><os><type>hvm</type></os>{placement}<devices>{devices}</devices>\
              <test:runstate>{state}</test:runstate></domain>\n",
+            metadata = self.metadata,
             placement = self.placement(),
             devices = self.devices(),
         )

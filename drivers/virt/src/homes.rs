@@ -79,6 +79,15 @@ impl<'a> Asked<'a> {
         consumer::guest_of(self)
     }
 
+    /// Why an allocation without a guest has no home.
+    fn without_guest(&self) -> HomelessReason {
+        let unreadable = &self.seen.unreadable;
+        match unreadable.contains_key(&self.allocation.consumer) {
+            true => HomelessReason::UnreadableGuest,
+            false => HomelessReason::NoGuest,
+        }
+    }
+
     /// What the consumer holds of a class on this node, by provider.
     fn held(&self, class: &ResourceClass) -> impl Iterator<Item = (ProviderUuid, u64)> {
         let held = self.all.of(&self.allocation.consumer).into_iter();

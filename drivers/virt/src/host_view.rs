@@ -50,6 +50,8 @@ pub struct NodeView {
     pub traits: BTreeSet<Trait>,
     /// Its guests, running or not, by the consumer UUID that Placement knows them by (the instance's UUID).
     pub guests: BTreeMap<ConsumerUuid, GuestView>,
+    /// Guests that are there and cannot be read, by the same UUID. What they hold stays where it is.
+    pub unreadable: BTreeMap<ConsumerUuid, UnreadableGuest>,
     /// How its resources are modelled.
     pub model: ResourceModel,
 }
@@ -201,6 +203,15 @@ pub struct GuestView {
     pub mdevs: Vec<GuestMdev>,
     /// The PCI functions it was given.
     pub functions: BTreeSet<PciAddress>,
+}
+
+/// A guest of which nothing is known but that it is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadableGuest {
+    /// Its name on the hypervisor.
+    pub name: String,
+    /// Why it cannot be read.
+    pub reason: String,
 }
 
 /// A guest's share of a host's NUMA cell.

@@ -24,7 +24,7 @@ pub use guest_allocations::{Resources, guest_allocations};
 pub use homes::homes;
 pub use host_view::{
     CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView, Hypervisor,
-    NodeView, NumaCell, OfferedMdevs, PhysicalGpu, PowerState, VirtualFunctions,
+    NodeView, NumaCell, OfferedMdevs, PhysicalGpu, PowerState, UnreadableGuest, VirtualFunctions,
 };
 pub use observe_error::ObserveError;
 pub use provider_tree::{ProviderTreeError, provider_tree};

@@ -109,6 +109,7 @@ impl<D: VirtDriver> EventLoop<D> {
             findings::node_went(&mut self.health, node, now);
             tracing::warn!(%node, "the hypervisor no longer shows a node; its provider stays as it is");
         }
+        findings::of_view(&mut self.health, view, now);
         if view.nodes.is_empty() {
             self.health.set(NO_NODE.found(), now);
             self.observation.retry_at = Some(now + self.observation.backoff.failed());

@@ -161,6 +161,7 @@ pub(super) fn node() -> NodeView {
         customs: Vec::new(),
         traits: BTreeSet::new(),
         guests: BTreeMap::new(),
+        unreadable: BTreeMap::new(),
         model: ResourceModel {
             vgpu: VgpuModel::Root,
             ..ResourceModel::default()

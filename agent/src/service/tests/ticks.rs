@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_store::state_dir::{Answer, StateFileError, StateFiles};
-use berth_virt::VgpuModel;
+use berth_virt::{UnreadableGuest, VgpuModel};
 use http::StatusCode;
 use tokio::time::{Instant, sleep};
 
@@ -66,6 +66,41 @@ async fn a_burst_of_events_gives_one_pass_and_an_event_during_it_one_more() {
                 before + 2,
                 "one for what came meanwhile"
             );
+        })
+        .await;
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_cannot_be_read_is_named_until_it_can_be() {
+    let bench = Bench::with(host(&["a"]));
+    let (ended, ()) = bench
+        .run(bench.agent(), async |running| {
+            started(running).await;
+            let odd = UnreadableGuest {
+                name: "instance-7".to_owned(),
+                reason: "a guest is not XML".to_owned(),
+            };
+            bench.driver.change(|view| {
+                let uuid = uuid::Uuid::from_u128(7).into();
+                let node = view.nodes.values_mut().next().unwrap();
+                node.unreadable.insert(uuid, odd);
+                node.memory_mib = 20_000;
+            });
+            running.tick().await;
+            assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 20_000);
+            assert_eq!(running.codes(), ["unreadable-guests"]);
+            let sentence = running.state().sentence(Instant::now());
+            for word in ["in sync", "instance-7", "a guest is not XML"] {
+                assert!(sentence.contains(word), "{sentence}");
+            }
+            bench.driver.change(|view| {
+                view.nodes
+                    .values_mut()
+                    .for_each(|node| node.unreadable.clear());
+            });
+            running.tick().await;
+            assert!(running.codes().is_empty());
         })
         .await;
     ended.unwrap();

@@ -20,6 +20,8 @@ pub struct Home {
 pub enum HomelessReason {
     /// The consumer has no guest on this node: an orphan, or a migration whose guest is unknown.
     NoGuest,
+    /// The consumer's guest is there, but the hypervisor's description of it cannot be read.
+    UnreadableGuest,
     /// The device the guest uses is gone or not configured any more.
     DeviceGone {
         /// The device, by the name its provider would have.
@@ -43,6 +45,7 @@ impl fmt::Display for HomelessReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HomelessReason::NoGuest => f.write_str("no guest of this node is the consumer"),
+            HomelessReason::UnreadableGuest => f.write_str("its guest cannot be read"),
             HomelessReason::DeviceGone { device } => {
                 write!(f, "its device {device} is gone or not configured")
             }

@@ -154,6 +154,35 @@ async fn a_guest_is_seen_with_what_it_holds_and_where_it_is() {
     assert_eq!(off.mdevs[0].parent, None);
 }
 
+/// XML that libvirt takes, keeps and shows, and that is none: nobody said what `y` stands for.
+const ODD: &str = "<x:a xmlns:x='http://example.com/x'><y:b/></x:a>";
+
+#[tokio::test]
+async fn a_guest_that_cannot_be_read_does_not_hide_the_host() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut node = node();
+    node.guests[0].metadata = ODD.to_owned();
+    let mut options = options(&directory);
+    options.connection_uri = node.write(directory.path()).unwrap().connection_uri;
+    let seen = observed(options).await;
+    let known: Vec<_> = seen.guests.keys().copied().collect();
+    assert_eq!(known, [guest(2), guest(3)]);
+    let unreadable = &seen.unreadable[&guest(1)];
+    assert_eq!(unreadable.name, "accelerated");
+    assert!(
+        unreadable.reason.contains("a guest is not XML") && unreadable.reason.contains("y"),
+        "{unreadable:?}"
+    );
+    assert_eq!(seen.unreadable.len(), 1);
+    // What it holds is still counted.
+    let totals: Vec<_> = seen
+        .gpus
+        .iter()
+        .map(|gpu| gpu.offered.as_ref().unwrap().total)
+        .collect();
+    assert_eq!(totals, [16, 16]);
+}
+
 #[tokio::test]
 async fn without_enabled_types_a_gpu_offers_nothing() {
     let directory = tempfile::tempdir().unwrap();

@@ -60,6 +60,8 @@ fn node_view(facts: Facts, options: &LibvirtOptions) -> Result<NodeView, Observe
             guest_view(guest, &cells, &dedicated, parent),
         )
     });
+    let unreadable = facts.unreadable.into_iter();
+    let unreadable = unreadable.map(|(uuid, guest)| (ConsumerUuid::from(uuid), guest));
     Ok(NodeView {
         uuid: None,
         memory_mib: facts.memory_kib / 1024,
@@ -73,6 +75,7 @@ fn node_view(facts: Facts, options: &LibvirtOptions) -> Result<NodeView, Observe
             &facts.steady.domain,
         ),
         guests: guests.collect(),
+        unreadable: unreadable.collect(),
         model: options.model,
         cpus,
         cells,

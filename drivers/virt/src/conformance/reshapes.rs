@@ -71,6 +71,16 @@ fn change(
     let again = driver
         .update_provider_tree(&after, request.tree(), node)
         .map_err(|error| fails(error.to_string()))?;
+    let still = again.moves.iter().find(|m| {
+        let inventory = request.tree().inventory(m.provider, &m.class);
+        inventory.is_some_and(|inventory| !inventory.is_held())
+    });
+    if let Some(still) = still {
+        let (class, provider) = (&still.class, still.provider);
+        return Err(fails(format!(
+            "{class} of {provider} moved and is still offered there"
+        )));
+    }
     let usages = afterwards(&held, &request).usages();
     match plan(request.tree(), again, &usages) {
         Plan::ReshapeNeeded(pending) => Err(fails(format!("asked for again: {pending}"))),

@@ -11,9 +11,13 @@ use crate::{GuestView, NodeView, resource_kind::ResourceKind};
 /// Units by what they count.
 type Amounts = BTreeMap<ResourceKind, u64>;
 
-/// The guest by the consumer's UUID, by another consumer it is known to have, or the only one that fits.
+/// The guest by the consumer's UUID, by another consumer it is known to have, or the only one that fits; none where the
+/// guest of the consumer's own UUID cannot be read.
 pub(super) fn guest_of<'a>(asked: &Asked<'a>) -> Option<&'a GuestView> {
     let consumer = asked.allocation.consumer;
+    if asked.seen.unreadable.contains_key(&consumer) {
+        return None;
+    }
     named(asked.seen, consumer).or_else(|| inferred(asked, consumer))
 }
 
@@ -33,6 +37,9 @@ fn inferred<'a>(asked: &Asked<'a>, consumer: ConsumerUuid) -> Option<&'a GuestVi
     if wanted.is_empty() {
         return None;
     }
+    if may_be_unreadable(asked, &wanted) {
+        return None;
+    }
     let mut fitting = asked
         .seen
         .guests
@@ -48,6 +55,7 @@ fn inferred<'a>(asked: &Asked<'a>, consumer: ConsumerUuid) -> Option<&'a GuestVi
             && shares_a_kind(&held, &wanted)
             && uses(asked.seen, guest, &held)
             && named(asked.seen, *other).is_none()
+            && !asked.seen.unreadable.contains_key(other)
     });
     (fitting.next().is_none() && !contested).then_some(guest)
 }
@@ -98,6 +106,14 @@ fn is_unclaimed(
         .chain(&guest.also)
         .filter_map(|consumer| asked.all.of(consumer))
         .all(|held| !shares_a_kind(&amounts(asked, held), wanted))
+}
+
+/// Whether a guest that cannot be read may be the one that is looked for: nothing of these kinds is held under its own name.
+fn may_be_unreadable(asked: &Asked<'_>, wanted: &Amounts) -> bool {
+    asked.seen.unreadable.keys().any(|uuid| {
+        let held = asked.all.of(uuid);
+        !held.is_some_and(|held| shares_a_kind(&amounts(asked, held), wanted))
+    })
 }
 
 fn shares_a_kind(one: &Amounts, other: &Amounts) -> bool {

@@ -12,11 +12,11 @@ pub(super) fn homes(asked: &Asked<'_>) -> Homes {
     let parts = parts(asked, guest);
     match (place(asked), guest) {
         (Some(provider), None) if stays_unoffered(asked, provider, &parts) => {
-            Homes::Nowhere(HomelessReason::NoGuest)
+            Homes::Nowhere(asked.without_guest())
         }
         (Some(provider), _) => at(in_one_place(provider, parts), HomelessReason::Unknown),
         (None, Some(guest)) => cells::spread(asked, guest, parts, share(asked)),
-        (None, None) => Homes::Nowhere(HomelessReason::NoGuest),
+        (None, None) => Homes::Nowhere(asked.without_guest()),
     }
 }
 

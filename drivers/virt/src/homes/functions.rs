@@ -13,7 +13,7 @@ pub(super) fn homes(asked: &Asked<'_>) -> Homes {
         return asked.whole(asked.root(), asked.allocation.class.clone());
     }
     let Some(guest) = asked.guest() else {
-        return Homes::Nowhere(HomelessReason::NoGuest);
+        return Homes::Nowhere(asked.without_guest());
     };
     let mut homes: BTreeMap<ProviderUuid, u64> = BTreeMap::new();
     for cell in cells_of(asked, guest) {

@@ -16,7 +16,7 @@ pub(super) fn homes(asked: &Asked<'_>) -> Homes {
     }
     match asked.guest() {
         Some(guest) => on_the_guests_gpus(asked, guest),
-        None => Homes::Nowhere(HomelessReason::NoGuest),
+        None => Homes::Nowhere(asked.without_guest()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Homes of memory: the root, or the guest's cells.
 
-use berth_model::{HomelessReason, Homes};
+use berth_model::Homes;
 
 use super::{Asked, cells};
 use crate::provider_tree::cells_are_modelled;
@@ -11,7 +11,7 @@ pub(super) fn homes(asked: &Asked<'_>) -> Homes {
         return asked.whole(asked.root(), class);
     }
     let Some(guest) = asked.guest() else {
-        return Homes::Nowhere(HomelessReason::NoGuest);
+        return Homes::Nowhere(asked.without_guest());
     };
     let parts = vec![(class, asked.allocation.amount)];
     cells::spread(asked, guest, parts, cells::Share::Memory)

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use berth_model::{HomelessReason, Inventory, PendingReshape, ResourceClass};
 use berth_virt::{
-    CpuPolicy, NodeView, NumaModel, PcpuModel, ResourceModel, Resources, VgpuModel, provider_tree,
+    CpuPolicy, NodeView, NumaModel, PcpuModel, ResourceModel, Resources, UnreadableGuest,
+    VgpuModel, provider_tree,
 };
 
 use crate::view::{
     OLD, afterwards, bare, card, cell, consumer, custom, gpu, guest, held, holding, host, mdevs,
-    modelled, name, node, reported, resolved, root_uuid, two_cells, upgrade,
+    modelled, name, node, pending, reported, resolved, root_uuid, two_cells, upgrade,
 };
 
 const PER_GPU: ResourceModel = ResourceModel {
@@ -29,6 +30,65 @@ fn gpus() -> NodeView {
     let mut node = node();
     node.gpus = vec![gpu(1, "VGPU", 4), gpu(2, "VGPU", 4)];
     node
+}
+
+fn unreadable() -> UnreadableGuest {
+    UnreadableGuest {
+        name: "odd".to_owned(),
+        reason: "a guest is not XML".to_owned(),
+    }
+}
+
+#[test]
+fn what_a_guest_that_cannot_be_read_holds_stays_and_the_rest_moves() {
+    let mut node = gpus();
+    with_mdevs(&mut node, 1, &[1]);
+    with_mdevs(&mut node, 2, &[2]);
+    let mut after = modelled(&node, PER_GPU);
+    let mut odd = after.guests.remove(&consumer(2)).unwrap();
+    odd.also.clear();
+    after.unreadable.insert(consumer(2), unreadable());
+    let done = upgrade(&node, &after, []);
+    assert_eq!(done.shown(consumer(1))[2], "pci_0000_01_00_0 VGPU 1");
+    assert_eq!(
+        done.shown(consumer(2)),
+        ["n1 MEMORY_MB 512", "n1 VCPU 1", "n1 VGPU 1"]
+    );
+    let [(_, reason)] = done.request.homeless() else {
+        panic!("{}", done.request);
+    };
+    assert_eq!(*reason, HomelessReason::UnreadableGuest);
+    assert_eq!(done.request.held().len(), 1);
+}
+
+#[test]
+fn no_guest_is_inferred_while_one_that_cannot_be_read_may_be_the_one() {
+    let mut node = gpus();
+    with_mdevs(&mut node, 1, &[1]);
+    let mut after = modelled(&node, PER_GPU);
+    let root = root_uuid();
+    let units = |vcpus| -> Resources {
+        [
+            ((root, ResourceClass::VGPU), 1),
+            ((root, ResourceClass::VCPU), vcpus),
+        ]
+        .into()
+    };
+    // A migration holds what the guest uses. Of the two that nobody reads, one holds its own, so it is not the migration's.
+    let unknown = |consumer, resources| (consumer, holding(resources));
+    let current = reported(&node, &bare());
+    for (claims, moves) in [(units(2), true), (Resources::new(), false)] {
+        after.unreadable = [(consumer(2), unreadable())].into();
+        let held = [unknown(consumer(9), units(1)), unknown(consumer(2), claims)];
+        let held = held
+            .into_iter()
+            .filter(|(_, held)| !held.resources.is_empty())
+            .collect();
+        let pending = pending(&after, &current).unwrap();
+        let request = resolved(&after, pending, &held).unwrap();
+        let moved = request.allocations().contains_key(&consumer(9));
+        assert_eq!(moved, moves, "{request}");
+    }
 }
 
 fn with_mdevs(node: &mut NodeView, n: u128, buses: &[u8]) {

@@ -70,6 +70,7 @@ pub(crate) fn node() -> NodeView {
         customs: Vec::new(),
         traits: BTreeSet::new(),
         guests: BTreeMap::new(),
+        unreadable: BTreeMap::new(),
         model: OLD,
     }
 }

@@ -129,26 +129,34 @@ pub(crate) async fn update(
     tx: &mut Transaction,
     consumers: &[(ConsumerRow, Owner)],
 ) -> Result<bool, SqlError> {
-    // Consumers of one call mostly share generation and owner: a few statements do.
-    let mut alike: BTreeMap<(i64, Owner), Vec<i64>> = BTreeMap::new();
+    // Consumers of one call mostly share the generation: a few statements do. An owner that stays is not written, for the
+    // indexes it is in.
+    let mut alike: BTreeMap<(i64, Option<Owner>), Vec<i64>> = BTreeMap::new();
     for (row, owner) in consumers {
+        let new_owner = Some(*owner).filter(|owner| *owner != row.owner);
         alike
-            .entry((row.generation, *owner))
+            .entry((row.generation, new_owner))
             .or_default()
             .push(row.id);
     }
-    for ((generation, owner), ids) in alike {
-        let head = Statement::new(
-            "UPDATE consumers SET updated_at = ?, generation = ?, project_id = ?, user_id = ?, \
-             consumer_type_id = ? WHERE generation = ? AND id IN",
-        )
-        .bind(now())
-        .bind(generation + 1)
-        .bind(owner.project)
-        .bind(owner.user)
-        .bind(owner.consumer_type)
-        .bind(generation);
-        let changed = tx.execute_in(&head, &ids).await?;
+    for ((generation, new_owner), ids) in alike {
+        let head = match new_owner {
+            None => Statement::new(
+                "UPDATE consumers SET updated_at = ?, generation = ? WHERE generation = ? AND id IN",
+            )
+            .bind(now())
+            .bind(generation + 1),
+            Some(owner) => Statement::new(
+                "UPDATE consumers SET updated_at = ?, generation = ?, project_id = ?, user_id = ?, \
+                 consumer_type_id = ? WHERE generation = ? AND id IN",
+            )
+            .bind(now())
+            .bind(generation + 1)
+            .bind(owner.project)
+            .bind(owner.user)
+            .bind(owner.consumer_type),
+        };
+        let changed = tx.execute_in(&head.bind(generation), &ids).await?;
         if changed != u64::try_from(ids.len()).unwrap_or(u64::MAX) {
             return Ok(false);
         }

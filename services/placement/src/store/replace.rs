@@ -1,9 +1,10 @@
 //! The write of allocations: PUT and POST /allocations, and POST /reshaper.
 //!
 //! One transaction for everything. It reads all that is named in a few statements, decides in
-//! memory (`ledger`), and writes in batches. Projects, users, types and consumers are made in it
+//! memory (`ledger`), and writes what differs (`changes`) in batches. Projects, users, types and consumers are made in it
 //! too, so a refused call leaves no row behind.
 
+mod changes;
 mod read;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use super::consumers::{self, Owner, Registry};
 use super::{inventories, now};
 use crate::inventory::Inventory;
 use crate::ledger::{ClassId, Ledger, ProviderId};
+use changes::Changes;
 use read::Read;
 
 /// The generation of a consumer that a caller expects.
@@ -172,24 +174,24 @@ impl Replace {
         tx: &mut Transaction,
         read: &Read,
         ledger: &Ledger,
-    ) -> Result<(), SqlError> {
-        let existing: Vec<String> = read.consumers.keys().cloned().collect();
-        let head = Statement::new("DELETE FROM allocations WHERE consumer_id IN");
-        tx.execute_in(&head, &existing).await?;
-        let owners = self.consumers.iter().flat_map(|wanting| {
-            let amounts = wanting
-                .allocations
-                .iter()
-                .flat_map(|(_, resources)| resources);
-            amounts.map(|_| &wanting.consumer)
-        });
+    ) -> Result<(), ReplaceError> {
+        let changes = self.changes(read, ledger);
+        for (provider, ids) in &changes.moved {
+            let head = Statement::new(
+                "UPDATE allocations SET updated_at = ?, resource_provider_id = ? WHERE id IN",
+            );
+            let head = head.bind(now()).bind(*provider);
+            all_of(ids, tx.execute_in(&head, ids).await?)?;
+        }
+        let head = Statement::new("DELETE FROM allocations WHERE id IN");
+        let gone = tx.execute_in(&head, &changes.dropped).await?;
+        all_of(&changes.dropped, gone)?;
         let created_at = now();
-        // `wanted` was made from the consumers in this same order.
-        let rows = owners.zip(&ledger.wanted).map(|(consumer, wanted)| {
+        let rows = changes.added.iter().map(|(consumer, wanted)| {
             [
                 created_at.clone(),
                 Value::from(wanted.slot.0),
-                Value::from(consumer),
+                Value::from(*consumer),
                 Value::from(wanted.slot.1),
                 Value::from(wanted.amount),
             ]
@@ -204,7 +206,19 @@ impl Replace {
             .filter_map(|wanting| read.consumers.get(&wanting.consumer))
             .map(|row| row.id)
             .collect();
-        consumers::delete(tx, &gone).await
+        Ok(consumers::delete(tx, &gone).await?)
+    }
+
+    fn changes(&self, read: &Read, ledger: &Ledger) -> Changes<'_> {
+        let mut changes = Changes::default();
+        // `wanted` was made from the consumers in this same order.
+        let mut wanted = ledger.wanted.as_slice();
+        for wanting in &self.consumers {
+            let (own, rest) = wanted.split_at(wanting.classes().count());
+            changes.add(&wanting.consumer, read.held_by(&wanting.consumer), own);
+            wanted = rest;
+        }
+        changes
     }
 
     /// Raises the generation of every touched provider, by as much as OpenStack's service does:
@@ -243,12 +257,18 @@ impl Replace {
             .bind(now())
             .bind(generation + step)
             .bind(generation);
-            let changed = tx.execute_in(&head, &ids).await?;
-            if changed != u64::try_from(ids.len()).unwrap_or(u64::MAX) {
-                return Err(ReplaceError::ConcurrentUpdate);
-            }
+            all_of(&ids, tx.execute_in(&head, &ids).await?)?;
         }
         Ok(())
+    }
+}
+
+/// Whether a statement found all its rows as they were read.
+fn all_of(ids: &[i64], found: u64) -> Result<(), ReplaceError> {
+    if u64::try_from(ids.len()) == Ok(found) {
+        Ok(())
+    } else {
+        Err(ReplaceError::ConcurrentUpdate)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_store::{SqlError, Statement, Transaction};
 
+use super::changes::HeldRow;
 use super::{ExpectedGeneration, Replace, ReplaceError, Wanting};
 use crate::ledger::{ClassId, Ledger, ProviderId, Refusal, Slot, Wanted};
 use crate::store::consumers::{self, ConsumerRow};
@@ -14,8 +15,8 @@ pub(super) struct Read {
     pub(super) providers: BTreeMap<String, (ProviderId, i64)>,
     classes: BTreeMap<String, ClassId>,
     pub(super) consumers: BTreeMap<String, ConsumerRow>,
-    /// What the named consumers hold together.
-    released: BTreeMap<Slot, i64>,
+    /// The rows of the named consumers.
+    held: BTreeMap<String, Vec<HeldRow>>,
     /// Generations of providers that are touched only because a consumer gives all back.
     pub(super) emptied: BTreeMap<ProviderId, i64>,
 }
@@ -40,13 +41,13 @@ impl Replace {
         }
         let classes = self.read_classes(tx).await?;
         let existing: Vec<String> = consumers.keys().cloned().collect();
-        let released = read_released(tx, &existing).await?;
-        let emptied = self.read_emptied(tx).await?;
+        let held = read_held(tx, &existing).await?;
+        let emptied = self.read_emptied(tx, &held).await?;
         Ok(Read {
             providers,
             classes,
             consumers,
-            released,
+            held,
             emptied,
         })
     }
@@ -135,19 +136,17 @@ impl Replace {
     async fn read_emptied(
         &self,
         tx: &mut Transaction,
+        held: &BTreeMap<String, Vec<HeldRow>>,
     ) -> Result<BTreeMap<ProviderId, i64>, SqlError> {
-        let giving_back: Vec<&str> = self
+        let giving_back = self
             .consumers
             .iter()
             .filter(|wanting| wanting.allocations.is_empty())
-            .map(|wanting| wanting.consumer.as_str())
-            .collect();
-        let head = Statement::new(
-            "SELECT DISTINCT rp.id, rp.generation FROM allocations a \
-             JOIN resource_providers rp ON rp.id = a.resource_provider_id \
-             WHERE a.consumer_id IN",
-        );
-        let rows = tx.rows_in(&head, &giving_back, "").await?;
+            .filter_map(|wanting| held.get(&wanting.consumer));
+        let emptied: BTreeSet<ProviderId> = giving_back.flatten().map(|row| row.slot.0).collect();
+        let emptied: Vec<ProviderId> = emptied.into_iter().collect();
+        let head = Statement::new("SELECT id, generation FROM resource_providers WHERE id IN");
+        let rows = tx.rows_in(&head, &emptied, "").await?;
         rows.iter()
             .map(|row| Ok((row.int(0)?, row.opt_int(1)?.unwrap_or_default())))
             .collect()
@@ -159,7 +158,7 @@ impl Replace {
         read: &Read,
     ) -> Result<Ledger, SqlError> {
         let mut ledger = Ledger {
-            released: read.released.clone(),
+            released: read.released(),
             ..Ledger::default()
         };
         for reshaped in &self.providers {
@@ -194,6 +193,20 @@ impl Read {
             .get(uuid)
             .map(|(id, _)| *id)
             .unwrap_or_default()
+    }
+
+    /// What a named consumer holds as it is.
+    pub(super) fn held_by(&self, consumer: &str) -> &[HeldRow] {
+        self.held.get(consumer).map_or(&[], Vec::as_slice)
+    }
+
+    /// What the named consumers hold together.
+    fn released(&self) -> BTreeMap<Slot, i64> {
+        let mut released = BTreeMap::new();
+        for row in self.held.values().flatten() {
+            *released.entry(row.slot).or_default() += row.used;
+        }
+        released
     }
 
     /// The id of a class that was checked to be there.
@@ -250,21 +263,23 @@ async fn class_names(tx: &mut Transaction, ids: BTreeSet<ClassId>) -> Result<Str
     Ok(names?.join(", "))
 }
 
-/// Added up by the database: the rows themselves are many, and nobody looks at one.
-async fn read_released(
+async fn read_held(
     tx: &mut Transaction,
     consumers: &[String],
-) -> Result<BTreeMap<Slot, i64>, SqlError> {
+) -> Result<BTreeMap<String, Vec<HeldRow>>, SqlError> {
     let head = Statement::new(
-        "SELECT resource_provider_id, resource_class_id, SUM(used) FROM allocations \
-         WHERE consumer_id IN",
+        "SELECT consumer_id, id, resource_provider_id, resource_class_id, used \
+         FROM allocations WHERE consumer_id IN",
     );
-    let tail = "GROUP BY resource_provider_id, resource_class_id";
-    let mut released = BTreeMap::new();
-    for row in tx.rows_in(&head, consumers, tail).await? {
-        *released.entry((row.int(0)?, row.int(1)?)).or_default() += row.int(2)?;
+    let mut held: BTreeMap<String, Vec<HeldRow>> = BTreeMap::new();
+    for row in tx.rows_in(&head, consumers, "").await? {
+        held.entry(row.text(0)?).or_default().push(HeldRow {
+            id: row.int(1)?,
+            slot: (row.int(2)?, row.int(3)?),
+            used: row.int(4)?,
+        });
     }
-    Ok(released)
+    Ok(held)
 }
 
 async fn read_inventories(

@@ -60,6 +60,14 @@ uuid_kind!(
     ConsumerUuid
 );
 uuid_kind!(
+    /// An accelerator request's UUID.
+    ArqUuid
+);
+uuid_kind!(
+    /// An attach handle's UUID; a mediated device's own.
+    AttachHandleUuid
+);
+uuid_kind!(
     /// A Placement aggregate's UUID.
     AggregateUuid
 );

@@ -13,6 +13,8 @@
 //! | allocation, consumer | [`Allocations`]: what consumers hold of a provider's class; a consumer is an instance or a migration |
 //! | generation | [`Generation`]: Placement's optimistic-lock counter; only an answer of Placement makes one |
 //! | reshape | [`PendingReshape`] resolved to a [`ReshapeRequest`]: inventory and its allocations moved in one call |
+//! | device profile | [`DeviceProfileGroups`] under a [`DeviceProfileName`]: what an operator offers of accelerators |
+//! | accelerator request, ARQ | [`Arq`]: one unit of one group, on its way to a guest; an [`AttachHandle`] only when bound |
 //! | held | inventory with total = reserved = what is in use, marked by max_unit above it ([`Inventory::is_held`]): its units have no new home and nobody can claim more |
 //!
 //! The way of the data: facts (a driver's view, Placement's current tree) become a [`Desired`] tree; [`plan`] compares
@@ -20,7 +22,10 @@
 //! Callers: the agent (startup, tick), the drivers (they build trees), the audit (tests, doctor).
 
 mod allocation;
+mod arq;
+mod attach_handle;
 pub mod audit;
+mod device_profile;
 mod disposition;
 mod ids;
 mod inventory;
@@ -33,10 +38,16 @@ mod traits;
 mod tree_diff;
 
 pub use allocation::{Allocation, Allocations, ConsumerAllocations};
+pub use arq::{Arq, ArqPhase, ArqState, AttachHandle, Binding, Transition, TransitionRefused};
+pub use attach_handle::{AttachHandleInfo, AttachHandleType};
+pub use device_profile::{
+    DeviceProfileError, DeviceProfileGroup, DeviceProfileGroups, DeviceProfileName, MOST_REQUESTS,
+    TraitDemand,
+};
 pub use disposition::Disposition;
 pub use ids::{
-    AggregateUuid, ConsumerUuid, Generation, NodeName, NodeNameError, ProviderName,
-    ProviderNameError, ProviderUuid, UuidError,
+    AggregateUuid, ArqUuid, AttachHandleUuid, ConsumerUuid, Generation, NodeName, NodeNameError,
+    ProviderName, ProviderNameError, ProviderUuid, UuidError,
 };
 pub use inventory::{AllocationRatio, Inventory, InventoryError};
 pub use pci_address::{PciAddress, PciAddressError};

@@ -102,6 +102,9 @@ pub fn usages_to_probe(current: &ProviderTree, desired: &Desired) -> BTreeSet<Pr
 
 /// Compares the tree Placement has with the tree the driver wants. `usages` must cover [`usages_to_probe`]; a usage that
 /// is missing counts as "in use to the last unit", so that nothing is dropped unseen.
+///
+/// A needed reshape always changes inventory, so that the start that does it leaves nothing a later tick would end for: a
+/// move by which nothing leaves and nothing finds more room is none, whatever else changes in the tree.
 pub fn plan(current: &ProviderTree, desired: Desired, usages: &Usages) -> Plan {
     let moves = open_moves(current, &desired);
     if !moves.is_empty() {
@@ -119,9 +122,28 @@ pub fn plan(current: &ProviderTree, desired: Desired, usages: &Usages) -> Plan {
     }
 }
 
-/// The moves whose inventory is there and not merely held.
+/// The moves whose inventory is there and not merely held, and whose units have a reason to go: it is to be another one or
+/// none, or there is more room for them elsewhere.
 fn open_moves(current: &ProviderTree, desired: &Desired) -> Vec<Move> {
-    moves_where(current, desired, |inventory| !inventory.is_held())
+    let mut moves = moves_where(current, desired, |inventory| !inventory.is_held());
+    moves.retain(|m| {
+        let place = |tree: &ProviderTree| tree.inventory(m.provider, &m.class).cloned();
+        place(current) != place(&desired.tree) || finds_room(m, current, &desired.tree)
+    });
+    moves
+}
+
+/// Whether inventory that the units may go to comes or grows.
+fn finds_room(m: &Move, current: &ProviderTree, desired: &ProviderTree) -> bool {
+    let room = |tree: &ProviderTree, provider, class| {
+        tree.inventory(provider, class)
+            .map_or(0, Inventory::capacity)
+    };
+    desired.own().into_iter().any(|provider| {
+        let uuid = provider.uuid();
+        m.to.iter()
+            .any(|class| room(desired, uuid, class) > room(current, uuid, class))
+    })
 }
 
 /// The moves whose inventory is there and answers the question with yes; in order, each once.

@@ -17,6 +17,10 @@ use crate::schema::Schema;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimit(pub(crate) usize);
 
+/// The service that passes the request on, if its token says so. The door sets it.
+#[derive(Debug, Clone)]
+pub(crate) struct ServiceCaller(pub(crate) Option<Caller>);
+
 /// One request, ready for its handler.
 #[derive(Debug)]
 pub struct Call {
@@ -24,6 +28,8 @@ pub struct Call {
     pub version: Microversion,
     /// Who calls. Paths that need no token have an anonymous caller without roles.
     pub caller: Caller,
+    /// The service that passes the caller's request on, where it showed a token of its own (`X-Service-Token`).
+    pub service: Option<Caller>,
     /// The decoded query string.
     pub query: Query,
     headers: HeaderMap,
@@ -102,6 +108,15 @@ impl Call {
             .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))
     }
 
+    /// The body as a typed value, where no schema stands before it.
+    ///
+    /// # Errors
+    /// A 400 that names the first offending field.
+    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        berth_wire::decode(&self.body)
+            .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))
+    }
+
     /// Refuses a query string that is not of the schema's shape.
     ///
     /// # Errors
@@ -113,7 +128,8 @@ impl Call {
     }
 
     /// A path as a URL, when the request names its host; else the path.
-    pub(crate) fn absolute(&self, path: &str) -> String {
+    #[must_use]
+    pub fn absolute(&self, path: &str) -> String {
         let text = |name: &str| {
             self.headers
                 .get(name)
@@ -145,10 +161,12 @@ impl<S: Send + Sync> FromRequest<S> for Call {
         let behind = |thing: &str| Fault::internal(format!("no {thing}: the router has no door"));
         let version = extensions.remove().ok_or_else(|| behind("microversion"))?;
         let caller = extensions.remove().ok_or_else(|| behind("caller"))?;
+        let ServiceCaller(service) = extensions.remove().ok_or_else(|| behind("service"))?;
         let BodyLimit(limit) = extensions.remove().ok_or_else(|| behind("body limit"))?;
         Ok(Self {
             version,
             caller,
+            service,
             query: Query::parse(parts.uri.query().unwrap_or_default())?,
             body: read(body, limit).await?,
             headers: parts.headers,

@@ -1,7 +1,10 @@
 //! Dates as OpenStack's tables and HTTP's headers write them. UTC, no leap seconds.
 
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The last moment of the year 9999: later years would not sort as text.
+const LAST: i64 = 253_402_300_799_999_999;
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] = [
@@ -47,6 +50,33 @@ impl Timestamp {
             seconds % 60,
             self.0.rem_euclid(1_000_000),
         )
+    }
+
+    /// `YYYY-MM-DDTHH:MM:SS+00:00`, what Cyborg's documents hold.
+    #[must_use]
+    pub fn to_iso(self) -> String {
+        let (date, seconds) = self.split();
+        let (year, month, day) = date_from_days(date);
+        format!(
+            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}+00:00",
+            seconds / 3_600,
+            seconds / 60 % 60,
+            seconds % 60,
+        )
+    }
+
+    /// The moment this long before.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_sub(micros))
+    }
+
+    /// The moment this long after.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(micros).min(LAST))
     }
 
     /// Days since 1970-01-01 and seconds of that day.

@@ -13,14 +13,17 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::auth::{Caller, Scope, TOKEN_HEADER, TokenError, TokenRequest, ValidateToken};
-use crate::call::BodyLimit;
+use crate::call::{BodyLimit, ServiceCaller};
 use crate::fault::{self, Asked, ErrorCodes, Fault};
+use crate::manners::{Manners, SERVICE_TOKEN_HEADER};
 use crate::microversion::{self, Microversion, MicroversionRange};
 use crate::request_id::{self, RequestId};
 
 /// How a service receives its callers.
 #[derive(Clone)]
 pub struct Door {
+    /// Whose manners it has.
+    pub manners: Manners,
     /// The versions it speaks.
     pub versions: MicroversionRange,
     /// Who believes tokens.
@@ -29,7 +32,7 @@ pub struct Door {
     pub body_limit: usize,
 }
 
-/// Puts the door before a router. Every path but `/` needs a token.
+/// Puts the door before a router. Every path needs a token, but for those that the [`Manners`] leave open.
 pub fn door(router: Router, door: Door) -> Router {
     router.layer(from_fn_with_state(door, enter))
 }
@@ -37,6 +40,7 @@ pub fn door(router: Router, door: Door) -> Router {
 async fn enter(State(door): State<Door>, request: Request, next: Next) -> Response {
     let request_id = RequestId::take_or_make(request.headers());
     let asked = Asked::of(request.method(), request.headers());
+    let path = request.uri().path().to_owned();
     let (version, mut response) = match door.admit(request, &request_id).await {
         Err(Turned::Away(response)) => (None, *response),
         Err(Turned::Fault(version, fault)) => (version, fault.into_response()),
@@ -47,9 +51,14 @@ async fn enter(State(door): State<Door>, request: Request, next: Next) -> Respon
             Some(version) if version.has(door.versions.error_codes_since) => ErrorCodes::Shown,
             _ => ErrorCodes::Hidden,
         };
-        response = fault.render(&asked, &request_id, codes);
+        response = match door.manners {
+            Manners::Placement => fault.render(&asked, &request_id, codes),
+            Manners::Cyborg => fault.render_wsme(),
+        };
     }
     door.stamp(response.headers_mut(), version, &request_id);
+    door.manners
+        .stamp(&path, &door.versions, response.headers_mut());
     response
 }
 
@@ -69,35 +78,58 @@ impl Door {
     ) -> Result<(Microversion, Request), Turned> {
         let (mut parts, body) = request.into_parts();
         let caller = self.caller(parts.uri.path(), &parts.headers).await?;
-        let version = self
-            .versions
-            .negotiate(&parts.headers)
-            .map_err(|fault| Turned::Fault(None, fault))?;
+        let service = self.service(parts.uri.path(), &parts.headers).await?;
+        let version = match self.manners {
+            Manners::Placement => self.versions.negotiate(&parts.headers),
+            Manners::Cyborg => self.versions.negotiate_bare(&parts.headers),
+        }
+        .map_err(|fault| Turned::Fault(None, fault))?;
         check_content_headers(&parts.headers)
             .map_err(|fault| Turned::Fault(Some(version), fault))?;
         parts.extensions.insert(version);
         parts.extensions.insert(caller);
+        parts.extensions.insert(ServiceCaller(service));
         parts.extensions.insert(request_id.clone());
         parts.extensions.insert(BodyLimit(self.body_limit));
         Ok((version, Request::from_parts(parts, body)))
     }
 
     async fn caller(&self, path: &str, headers: &HeaderMap) -> Result<Caller, Turned> {
-        if matches!(path, "/" | "") {
+        if self.manners.is_open(path) {
             return Ok(Caller {
                 user_id: String::new(),
                 scope: Scope::Unscoped,
                 roles: Vec::new(),
             });
         }
-        let away = || Turned::Away(Box::new(fault::unauthorized()));
         let token = headers
             .get(TOKEN_HEADER)
             .and_then(|token| token.to_str().ok());
-        let token = token.filter(|token| !token.is_empty()).ok_or_else(away)?;
-        match self.tokens.validate(TokenRequest { token, headers }).await {
+        let token = token.filter(|token| !token.is_empty());
+        let token = token.ok_or_else(|| self.turned_away())?;
+        self.believe(TokenRequest { token, headers }).await
+    }
+
+    /// The service that passes its caller's request on, where it says so by a token of its own.
+    async fn service(&self, path: &str, headers: &HeaderMap) -> Result<Option<Caller>, Turned> {
+        let token = headers
+            .get(SERVICE_TOKEN_HEADER)
+            .filter(|_| self.manners == Manners::Cyborg && !self.manners.is_open(path));
+        let Some(token) = token else {
+            return Ok(None);
+        };
+        let token = token.to_str().map_err(|_| self.turned_away())?;
+        // The other headers are about the caller.
+        let headers = &HeaderMap::new();
+        self.believe(TokenRequest { token, headers })
+            .await
+            .map(Some)
+    }
+
+    async fn believe(&self, request: TokenRequest<'_>) -> Result<Caller, Turned> {
+        match self.tokens.validate(request).await {
             Ok(caller) => Ok(caller),
-            Err(TokenError::Refused) => Err(away()),
+            Err(TokenError::Refused) => Err(self.turned_away()),
             Err(error @ TokenError::Unavailable(_)) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
@@ -107,6 +139,13 @@ impl Door {
                 Err(Turned::Fault(None, fault))
             }
         }
+    }
+
+    fn turned_away(&self) -> Turned {
+        Turned::Away(Box::new(match self.manners {
+            Manners::Placement => fault::unauthorized(),
+            Manners::Cyborg => fault::unauthorized_by_keystone(),
+        }))
     }
 
     fn stamp(

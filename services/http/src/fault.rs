@@ -4,6 +4,7 @@
 //! request id, the microversion and what the caller accepts.
 
 use axum::response::{IntoResponse, Response};
+use berth_wire::keystone::{IdentityError, IdentityErrorDocument};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde::Serialize;
 
@@ -196,6 +197,60 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// The response in the shape of Cyborg's: a document as text inside a document. No version of it has codes.
+    pub(crate) fn render_wsme(&self) -> Response {
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Inner<'a> {
+            Wsme {
+                faultcode: &'static str,
+                faultstring: &'a str,
+                debuginfo: Option<&'a str>,
+            },
+            Webob {
+                code: u16,
+                title: &'a str,
+                description: &'a str,
+            },
+        }
+        #[derive(Serialize)]
+        struct Outer {
+            error_message: String,
+        }
+        let title = self.status.canonical_reason().unwrap_or_default();
+        let inner = if self.status == StatusCode::NOT_ACCEPTABLE {
+            Inner::Webob {
+                code: self.status.as_u16(),
+                title,
+                description: &self.message,
+            }
+        } else {
+            Inner::Wsme {
+                faultcode: if self.status.is_server_error() {
+                    "Server"
+                } else {
+                    "Client"
+                },
+                faultstring: if self.message.is_empty() {
+                    title
+                } else {
+                    &self.message
+                },
+                debuginfo: None,
+            }
+        };
+        // Texts and numbers always serialise.
+        let error_message = serde_json::to_string(&inner).unwrap_or_default();
+        let mut response = json_response(self.status, &Outer { error_message });
+        if let Some(allow) = self.allow {
+            let value = HeaderValue::from_static(allow);
+            response.headers_mut().insert(header::ALLOW, value);
+        }
+        response
+    }
+}
+
 /// Until the door renders it, a fault travels inside an empty response.
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
@@ -334,6 +389,23 @@ pub(crate) fn unauthorized() -> Response {
         title: "Unauthorized",
     };
     json_response(StatusCode::UNAUTHORIZED, &body)
+}
+
+/// The 401 as Keystone's middleware gives it.
+pub(crate) fn unauthorized_by_keystone() -> Response {
+    let document = IdentityErrorDocument {
+        error: IdentityError {
+            code: 401,
+            message: "The request you have made requires authentication.".to_owned(),
+            title: "Unauthorized".to_owned(),
+        },
+    };
+    let mut response = json_response(StatusCode::UNAUTHORIZED, &document);
+    let scheme = HeaderValue::from_static("Keystone");
+    response
+        .headers_mut()
+        .insert(header::WWW_AUTHENTICATE, scheme);
+    response
 }
 
 fn json_response(status: StatusCode, document: &impl Serialize) -> Response {

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 
 use crate::fault::Fault;
 
@@ -54,6 +54,14 @@ pub struct MicroversionRange {
     pub error_codes_since: Microversion,
 }
 
+/// What the header says about this service.
+enum Asked {
+    Nothing,
+    Version(String),
+    /// A value without the service's name in it (Cyborg's manners only).
+    Malformed,
+}
+
 impl MicroversionRange {
     /// The version a request asks for.
     ///
@@ -66,6 +74,55 @@ impl MicroversionRange {
             None => Ok(self.min),
             Some("latest") => Ok(self.max),
             Some(text) => self.within(text),
+        }
+    }
+
+    /// The same by Cyborg's rules: a number may stand without the service's name, and what is no version is a 406 as well.
+    ///
+    /// # Errors
+    /// A 406.
+    pub fn negotiate_bare(&self, headers: &HeaderMap) -> Result<Microversion, Fault> {
+        let malformed = || {
+            Fault::new(
+                StatusCode::NOT_ACCEPTABLE,
+                "Invalid value for OpenStack-API-Version header",
+            )
+        };
+        match self.asked_bare(headers) {
+            Asked::Nothing => Ok(self.min),
+            Asked::Malformed => Err(malformed()),
+            Asked::Version(text) if text == "latest" => Ok(self.max),
+            Asked::Version(text) => match self.within(&text) {
+                Err(fault) if fault.status() == StatusCode::BAD_REQUEST => Err(malformed()),
+                Err(_) => Err(Fault::not_acceptable_version(
+                    format!(
+                        "Version {text} was requested but the minor version is not supported by this service. The \
+                         supported version range is: [{}, {}].",
+                        self.min, self.max
+                    ),
+                    *self,
+                )),
+                known => known,
+            },
+        }
+    }
+
+    fn asked_bare(&self, headers: &HeaderMap) -> Asked {
+        if let Some(version) = self.asked(headers) {
+            return Asked::Version(version);
+        }
+        let mut values = headers
+            .get_all(HEADER)
+            .iter()
+            .flat_map(|value| value.to_str().unwrap_or("?").split(','));
+        match values.next_back().map(str::trim) {
+            None => Asked::Nothing,
+            Some(bare) if bare == "latest" || bare.starts_with(|c: char| c.is_ascii_digit()) => {
+                Asked::Version(bare.to_owned())
+            }
+            // A version of another service is nothing to this one.
+            Some(other) if other.contains(char::is_whitespace) => Asked::Nothing,
+            Some(_) => Asked::Malformed,
         }
     }
 

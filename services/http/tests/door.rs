@@ -9,8 +9,8 @@ use axum::body::Body;
 use axum::routing::get;
 use berth_http::auth::Validation;
 use berth_http::{
-    Answer, Call, Door, Fault, Microversion, MicroversionRange, NoAuth2, TokenError, TokenRequest,
-    ValidateToken, door,
+    Answer, Call, Door, Fault, Manners, Microversion, MicroversionRange, NoAuth2, TokenError,
+    TokenRequest, ValidateToken, door,
 };
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
@@ -25,6 +25,7 @@ const RANGE: MicroversionRange = MicroversionRange {
 
 fn entrance(tokens: impl ValidateToken + 'static) -> Door {
     Door {
+        manners: Manners::Placement,
         versions: RANGE,
         tokens: Arc::new(tokens),
         body_limit: 1024,
@@ -100,4 +101,79 @@ fn a_token_is_never_shown() {
         headers: &headers,
     };
     assert!(!format!("{request:?}").contains("secret"));
+}
+
+const CYBORG: MicroversionRange = MicroversionRange {
+    service: "accelerator",
+    min: Microversion::new(2, 0),
+    max: Microversion::new(2, 3),
+    error_codes_since: Microversion::new(2, 99),
+};
+
+async fn version(call: Call) -> Result<Answer, Fault> {
+    let service = call.service.map(|service| service.user_id);
+    Answer::ok(&(call.version.to_string(), service))
+}
+
+async fn asked(headers: &[(&str, &str)], path: &str) -> (StatusCode, http::HeaderMap, String) {
+    let routes = Router::new()
+        .route("/v2", get(version))
+        .route("/v2/devices", get(version));
+    let entrance = Door {
+        manners: Manners::Cyborg,
+        versions: CYBORG,
+        tokens: Arc::new(NoAuth2::default()),
+        body_limit: 1024,
+    };
+    let mut request = Request::get(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::empty()).unwrap();
+    let response = door(routes, entrance).oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    (parts.status, parts.headers, text)
+}
+
+#[tokio::test]
+async fn cyborgs_versions_may_stand_alone_and_what_is_none_is_a_406() {
+    let token = ("x-auth-token", "alice");
+    for (header, answer) in [
+        ("accelerator 2.2", "[\"2.2\",null]"),
+        ("accelerator latest", "[\"2.3\",null]"),
+        ("2.1", "[\"2.1\",null]"),
+        ("latest", "[\"2.3\",null]"),
+        ("compute 2.82", "[\"2.0\",null]"),
+    ] {
+        let given = [token, ("openstack-api-version", header)];
+        let (status, headers, body) = asked(&given, "/v2/devices").await;
+        assert_eq!((status.as_u16(), body.as_str()), (200, answer), "{header}");
+        assert_eq!(headers["openstack-api-minimum-version"], "2.0");
+        assert_eq!(headers["openstack-api-maximum-version"], "2.3");
+    }
+    for header in ["accelerator 2.99", "accelerator bogus", "bogus", "3.0", "2"] {
+        let given = [token, ("openstack-api-version", header)];
+        let (status, _, body) = asked(&given, "/v2/devices").await;
+        assert_eq!(status, 406, "{header}");
+        let outer: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let inner: serde_json::Value =
+            serde_json::from_str(outer["error_message"].as_str().unwrap()).unwrap();
+        assert_eq!(inner["code"], 406, "{header}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn cyborgs_root_is_open_the_rest_is_not_and_a_service_token_is_looked_at() {
+    assert_eq!(asked(&[], "/v2").await.0, 200);
+    let (status, headers, body) = asked(&[], "/v2/devices").await;
+    assert_eq!(status, 401);
+    assert!(body.starts_with("{\"error\":{\"code\":401"), "{body}");
+    assert!(headers.contains_key("www-authenticate"));
+    let both = [("x-auth-token", "alice"), ("x-service-token", "nova")];
+    let (_, _, body) = asked(&both, "/v2/devices").await;
+    assert_eq!(body, "[\"2.0\",\"nova\"]");
+    let empty = [("x-auth-token", "alice"), ("x-service-token", "")];
+    assert_eq!(asked(&empty, "/v2/devices").await.0, 401);
 }

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::handler::Handler;
-use axum::routing::{MethodFilter, MethodRouter, on};
 use berth_http::policy::{DeprecatedDefaults, Policy};
-use berth_http::{Call, Door, Fault, NoAuth2, ValidateToken, door};
+use berth_http::{Call, Door, Fault, Manners, Methods, NoAuth2, ValidateToken, door};
 use berth_store::SqlStore;
 
 use crate::handlers::{
@@ -62,6 +60,7 @@ impl Placement {
 /// The Placement API over a prepared database ([`crate::prepare`]).
 pub fn router(store: SqlStore, options: Options) -> Router {
     let entrance = Door {
+        manners: Manners::Placement,
         versions: microversions::RANGE,
         tokens: Arc::clone(&options.tokens),
         body_limit: options.body_limit,
@@ -71,7 +70,7 @@ pub fn router(store: SqlStore, options: Options) -> Router {
         options: Arc::new(options),
     };
     let routes = Router::new()
-        .route("/", Path::new("GET").get(root::show).done())
+        .route("/", Methods::new("GET").get(root::show).done())
         .merge(provider_routes())
         .merge(name_routes())
         .merge(allocation_routes())
@@ -85,11 +84,14 @@ fn provider_routes() -> Router<Placement> {
     Router::new()
         .route(
             "/resource_providers",
-            Path::new("GET, POST").get(rp::list).post(rp::create).done(),
+            Methods::new("GET, POST")
+                .get(rp::list)
+                .post(rp::create)
+                .done(),
         )
         .route(
             "/resource_providers/{uuid}",
-            Path::new("GET, DELETE, PUT")
+            Methods::new("GET, DELETE, PUT")
                 .get(rp::show)
                 .delete(rp::delete)
                 .put(rp::update)
@@ -97,7 +99,7 @@ fn provider_routes() -> Router<Placement> {
         )
         .route(
             "/resource_providers/{uuid}/inventories",
-            Path::new("GET, POST, PUT, DELETE")
+            Methods::new("GET, POST, PUT, DELETE")
                 .get(inv::list)
                 .post(inv::create)
                 .put(inv::set)
@@ -106,7 +108,7 @@ fn provider_routes() -> Router<Placement> {
         )
         .route(
             "/resource_providers/{uuid}/inventories/{resource_class}",
-            Path::new("GET, PUT, DELETE")
+            Methods::new("GET, PUT, DELETE")
                 .get(inv::show)
                 .put(inv::update)
                 .delete(inv::delete)
@@ -114,19 +116,19 @@ fn provider_routes() -> Router<Placement> {
         )
         .route(
             "/resource_providers/{uuid}/usages",
-            Path::new("GET").get(usages::of_provider).done(),
+            Methods::new("GET").get(usages::of_provider).done(),
         )
         .route(
             "/resource_providers/{uuid}/aggregates",
-            Path::new("GET, PUT").get(agg::show).put(agg::set).done(),
+            Methods::new("GET, PUT").get(agg::show).put(agg::set).done(),
         )
         .route(
             "/resource_providers/{uuid}/allocations",
-            Path::new("GET").get(allocations::of_provider).done(),
+            Methods::new("GET").get(allocations::of_provider).done(),
         )
         .route(
             "/resource_providers/{uuid}/traits",
-            Path::new("GET, PUT, DELETE")
+            Methods::new("GET, PUT, DELETE")
                 .get(traits::of_provider)
                 .put(traits::set_of_provider)
                 .delete(traits::delete_of_provider)
@@ -139,20 +141,23 @@ fn name_routes() -> Router<Placement> {
     Router::new()
         .route(
             "/resource_classes",
-            Path::new("GET, POST").get(rc::list).post(rc::create).done(),
+            Methods::new("GET, POST")
+                .get(rc::list)
+                .post(rc::create)
+                .done(),
         )
         .route(
             "/resource_classes/{name}",
-            Path::new("GET, PUT, DELETE")
+            Methods::new("GET, PUT, DELETE")
                 .get(rc::show)
                 .put(rc::update)
                 .delete(rc::delete)
                 .done(),
         )
-        .route("/traits", Path::new("GET").get(traits::list).done())
+        .route("/traits", Methods::new("GET").get(traits::list).done())
         .route(
             "/traits/{name}",
-            Path::new("GET, PUT, DELETE")
+            Methods::new("GET, PUT, DELETE")
                 .get(traits::show)
                 .put(traits::update)
                 .delete(traits::delete)
@@ -164,62 +169,23 @@ fn allocation_routes() -> Router<Placement> {
     Router::new()
         .route(
             "/allocations",
-            Path::new("POST").post(allocations::post).done(),
+            Methods::new("POST").post(allocations::post).done(),
         )
         .route(
             "/allocations/{consumer_uuid}",
-            Path::new("GET, PUT, DELETE")
+            Methods::new("GET, PUT, DELETE")
                 .get(allocations::show)
                 .put(allocations::put)
                 .delete(allocations::delete)
                 .done(),
         )
-        .route("/usages", Path::new("GET").get(usages::total).done())
+        .route("/usages", Methods::new("GET").get(usages::total).done())
         .route(
             "/reshaper",
-            Path::new("POST").post(reshaper::reshape).done(),
+            Methods::new("POST").post(reshaper::reshape).done(),
         )
 }
 
 async fn no_such_route() -> Fault {
     Fault::no_such_route()
-}
-
-/// The methods of one path. Others, HEAD among them, are told which there are.
-struct Path {
-    methods: MethodRouter<Placement>,
-    allow: &'static str,
-}
-
-macro_rules! methods {
-    ($($name:ident = $filter:ident),*) => {
-        $(
-            fn $name<H, T>(mut self, handler: H) -> Self
-            where
-                H: Handler<T, Placement>,
-                T: 'static,
-            {
-                self.methods = self.methods.on(MethodFilter::$filter, handler);
-                self
-            }
-        )*
-    };
-}
-
-impl Path {
-    fn new(allow: &'static str) -> Self {
-        let refused = move || async move { Fault::method_not_allowed(allow) };
-        Self {
-            methods: on(MethodFilter::HEAD, refused),
-            allow,
-        }
-    }
-
-    methods!(get = GET, post = POST, put = PUT, delete = DELETE);
-
-    fn done(self) -> MethodRouter<Placement> {
-        let allow = self.allow;
-        self.methods
-            .fallback(move || async move { Fault::method_not_allowed(allow) })
-    }
 }

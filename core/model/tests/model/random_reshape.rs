@@ -259,6 +259,21 @@ fn counts_as(text: &str) -> &str {
     }
 }
 
+/// Moves of whatever there is or may be, whether it goes or stays.
+fn named_moves() -> impl Strategy<Value = Vec<Move>> {
+    let all = vec![
+        leaves(root_uuid(), "VGPU", &["VGPU"]),
+        leaves(root_uuid(), "VCPU", &["VCPU", "PCPU"]),
+        leaves(root_uuid(), "CUSTOM_BOARD", &["FPGA"]),
+        leaves(root_uuid(), "MEMORY_MB", &["MEMORY_MB"]),
+        leaves(root_uuid(), "SRIOV_NET_VF", &["SRIOV_NET_VF"]),
+        leaves(root_uuid(), "PCPU", &["PCPU"]),
+        leaves(child_uuid("gpu0"), "VGPU", &["VGPU"]),
+    ];
+    let most = all.len();
+    prop::sample::subsequence(all, 0..=most)
+}
+
 proptest! {
     #![proptest_config(unsaved())]
 
@@ -380,5 +395,30 @@ proptest! {
                 Plan::ReshapeNeeded(again) => prop_assert!(false, "asked for again:\n{again}"),
             }
         }
+    }
+
+    #[test]
+    fn a_start_leaves_nothing_that_a_tick_would_end_for(world in worlds(), named in named_moves()) {
+        // A driver that names the same moves whatever Placement has, sensible or not.
+        let desired = || Desired { tree: world.desired(), moves: named.clone() };
+        let (mut tree, mut held_by) = (world.current(), world.allocations());
+        for round in 0.. {
+            let request = match plan(&tree, desired(), &usages(&tree, &held_by)) {
+                Plan::ReshapeNeeded(pending) => pending.resolve(&held_by, |allocation, _| world.homes(allocation)),
+                Plan::Update { diff, .. } => {
+                    tree = diff.apply(&tree).unwrap();
+                    break;
+                }
+                Plan::InSync { .. } => break,
+            };
+            // A refusal ends the process for good, with an exit code that systemd does not restart after.
+            let Ok(request) = request else { return Ok(()) };
+            prop_assert!(!request.inventories().is_empty(), "nothing changes:\n{request}");
+            held_by = after(&held_by, &request);
+            tree = request.diff().apply(&tree).unwrap();
+            prop_assert!(round < 6, "the start never ends:\n{request}");
+        }
+        let ticked = plan(&tree, desired(), &usages(&tree, &held_by));
+        prop_assert!(!matches!(ticked, Plan::ReshapeNeeded(_)), "asked for again:\n{ticked}");
     }
 }

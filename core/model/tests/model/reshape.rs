@@ -372,14 +372,40 @@ fn two_places_that_exchange_their_units_hold_what_cannot_move() {
         };
         whole(child_uuid(other), "VGPU", 2)
     };
-    let request = pending(&current, &current, &moves)
+    let desired = tree([
+        root(&[]),
+        child("a", &[("VGPU", 3)]),
+        child("b", &[("VGPU", 2)]),
+    ]);
+    let request = pending(&current, &desired, &moves)
         .resolve(&before, homes)
         .unwrap();
     assert!(
-        request.is_empty(),
+        request.moved().is_empty(),
         "neither has room while the other is there: {request}"
     );
     assert_eq!(request.homeless().len(), 2);
+}
+
+#[test]
+fn moves_that_change_no_inventory_need_no_reshape() {
+    let current = tree([root(&[("VGPU", 2)]), child("a", &[("VGPU", 2)])]);
+    let named = |tree: &berth_model::ProviderTree| Desired {
+        tree: tree.clone(),
+        moves: vec![leaves(root_uuid(), "VGPU", &["VGPU"])],
+    };
+    let in_sync = plan(&current, named(&current), &Usages::new());
+    assert!(
+        matches!(in_sync, Plan::InSync { .. }),
+        "a start would find it again: {in_sync}"
+    );
+    let mut more = current.clone();
+    more.root_mut().inventories.insert(class("PCPU"), of(4));
+    let plain = plan(&current, named(&more), &Usages::new());
+    assert!(matches!(plain, Plan::Update { .. }), "{plain}");
+    let room = tree([root(&[("VGPU", 2)]), child("a", &[("VGPU", 4)])]);
+    let needed = plan(&current, named(&room), &Usages::new());
+    assert!(matches!(needed, Plan::ReshapeNeeded(_)), "{needed}");
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! Where OpenStack's services differ at the door: which paths are open, what a fault looks like, what a version header
+//! may say. A service names its [`Manners`] in its [`crate::Door`].
+
+use http::{HeaderMap, HeaderValue};
+
+use crate::microversion::{self, Microversion, MicroversionRange};
+
+/// The header with a service's own token beside its caller's.
+pub const SERVICE_TOKEN_HEADER: &str = "x-service-token";
+
+/// Whose manners a service has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manners {
+    /// Placement's: `{"errors": [...]}`, only `/` is open, a malformed version is a 400.
+    Placement,
+    /// Cyborg's: `{"error_message": "a document as text"}`, `/v2` is open too, a malformed version is a 406, a version may
+    /// stand without the service's name, every versioned answer names the range, and a service token is looked at.
+    Cyborg,
+}
+
+impl Manners {
+    /// Whether a path needs no token.
+    pub(crate) fn is_open(self, path: &str) -> bool {
+        match path {
+            "/" | "" => true,
+            "/v2" | "/v2/" => self == Self::Cyborg,
+            _ => false,
+        }
+    }
+
+    /// The range of versions, on answers to requests for a versioned path.
+    pub(crate) fn stamp(self, path: &str, range: &MicroversionRange, headers: &mut HeaderMap) {
+        if self == Self::Placement || matches!(path, "/" | "") {
+            return;
+        }
+        let mut set = |name: &'static str, version: Microversion| {
+            // Digits and a dot are header text.
+            if let Ok(value) = HeaderValue::from_str(&version.to_string()) {
+                headers.insert(name, value);
+            }
+        };
+        set("openstack-api-minimum-version", range.min);
+        set("openstack-api-maximum-version", range.max);
+        headers.insert("vary", HeaderValue::from_static(microversion::HEADER));
+    }
+}

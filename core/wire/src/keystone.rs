@@ -6,8 +6,10 @@ mod catalog;
 mod errors;
 mod expiry;
 mod request;
+mod validated;
 
 pub use catalog::{CatalogEndpoint, CatalogService, Role, TokenBody, TokenDocument};
 pub use errors::{IdentityError, IdentityErrorDocument};
 pub use expiry::{ExpiryError, parse_expiry};
 pub use request::{AuthRequest, DomainRef, Login, ProjectRef, Scope, UserRef};
+pub use validated::{IdOf, SystemScope, ValidatedToken, ValidatedTokenDocument};

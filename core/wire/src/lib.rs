@@ -6,7 +6,9 @@
 //!
 //! Callers: `core/client` (the asking side) and the services (the answering side). No I/O, no clock.
 
+pub mod accelerator;
 mod body;
+pub mod compute;
 pub mod keystone;
 pub mod placement;
 

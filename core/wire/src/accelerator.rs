@@ -1,0 +1,34 @@
+//! The accelerator API's bodies: Cyborg v2, microversions 2.0 to 2.3, and the agent's report of its devices.
+//!
+//! Quirks that clients count on are kept: `attributes_list` and `std_board_info` are texts that hold JSON, a single device
+//! profile is wrapped and every other single document is bare, and what is not bound yet is `null`, `""` or `{}`.
+
+mod arqs;
+mod attach_handles;
+mod attributes;
+mod deployables;
+mod device_profiles;
+mod devices;
+mod errors;
+mod host_devices;
+mod link;
+mod version;
+
+pub use arqs::{
+    ArqBody, ArqList, BindField, BindPatch, CreateArqs, PatchOp, PatchStep, read_patch,
+};
+pub use attach_handles::AttachHandleInfoBody;
+pub use attributes::{AttributeBody, AttributeList, CreateAttribute};
+pub use deployables::{DeployableBody, DeployableList};
+pub use device_profiles::{
+    CreateDeviceProfile, CreateDeviceProfileError, DeviceProfileBody, DeviceProfileDocument,
+    DeviceProfileList, GroupBody,
+};
+pub use devices::{DeviceBody, DeviceList};
+pub use errors::AcceleratorError;
+pub use host_devices::{
+    Health, HostAttachHandle, HostDeployable, HostDevice, HostDevices, KnownAttachHandle,
+    KnownDeployable, KnownDevice, KnownDevices,
+};
+pub use link::Link;
+pub use version::{RootDocument, VersionBody};

@@ -1,0 +1,180 @@
+//! Device profiles.
+
+use std::fmt;
+
+use berth_model::{DeviceProfileError, DeviceProfileGroup, DeviceProfileGroups, DeviceProfileName};
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
+
+use super::Link;
+
+/// One group: an object of texts, in the order of the document.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GroupBody(pub Vec<(String, String)>);
+
+impl From<&DeviceProfileGroup> for GroupBody {
+    fn from(group: &DeviceProfileGroup) -> Self {
+        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        Self(group.entries().map(owned).collect())
+    }
+}
+
+impl GroupBody {
+    /// The group, checked.
+    ///
+    /// # Errors
+    /// A key or a value is not as it should be.
+    pub fn into_group(self) -> Result<DeviceProfileGroup, DeviceProfileError> {
+        DeviceProfileGroup::new(self.0.iter().map(|(k, v)| (k.as_str(), v.as_str())))
+    }
+}
+
+impl Serialize for GroupBody {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in &self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for GroupBody {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = GroupBody;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of texts")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<GroupBody, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(GroupBody(pairs))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+/// The element of the list that POST /v2/device_profiles takes. What is missing is told in Cyborg's words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateDeviceProfile {
+    /// The name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The UUID it shall have; without one it gets one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<Uuid>,
+    /// A sentence about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The groups.
+    #[serde(default)]
+    pub groups: Option<Vec<GroupBody>>,
+}
+
+/// A profile's name and groups that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CreateDeviceProfileError {
+    /// There is no name.
+    #[error("DeviceProfile name needed.")]
+    NoName,
+    /// Name or groups are not as they should be.
+    #[error(transparent)]
+    Profile(#[from] DeviceProfileError),
+}
+
+impl CreateDeviceProfile {
+    /// Name and groups, checked.
+    ///
+    /// # Errors
+    /// One of them is missing or not as it should be.
+    pub fn into_profile(
+        self,
+    ) -> Result<(DeviceProfileName, DeviceProfileGroups), CreateDeviceProfileError> {
+        let name = self.name.ok_or(CreateDeviceProfileError::NoName)?;
+        let name = DeviceProfileName::new(&name)?;
+        let groups = self.groups.unwrap_or_default().into_iter();
+        let groups = groups
+            .map(GroupBody::into_group)
+            .collect::<Result<_, _>>()?;
+        Ok((name, DeviceProfileGroups::new(groups)?))
+    }
+}
+
+/// A profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceProfileBody {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its name.
+    pub name: String,
+    /// A sentence about it.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// Its groups.
+    pub groups: Vec<GroupBody>,
+    /// When it was made.
+    #[serde(default)]
+    pub created_at: Option<String>,
+    /// When it was changed last.
+    #[serde(default)]
+    pub updated_at: Option<String>,
+    /// Where it is.
+    #[serde(default)]
+    pub links: Vec<Link>,
+}
+
+/// All profiles, or those of a filter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceProfileList {
+    /// The profiles.
+    pub device_profiles: Vec<DeviceProfileBody>,
+}
+
+/// One profile: the only single document that is wrapped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceProfileDocument {
+    /// The profile.
+    pub device_profile: DeviceProfileBody,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{decode, encode};
+
+    #[test]
+    fn groups_keep_their_order_on_the_way_in_and_out() {
+        let text = br#"[{"name":"a","groups":[{"trait:CUSTOM_Z":"required","resources:FPGA":"2","accel:a":"x"}]}]"#;
+        let list: Vec<CreateDeviceProfile> = decode(text).unwrap();
+        assert_eq!(encode(&list), text);
+        let (name, groups) = list[0].clone().into_profile().unwrap();
+        assert_eq!(name.as_str(), "a");
+        let back = GroupBody::from(&groups.as_slice()[0]);
+        assert_eq!(list[0].groups.as_ref().unwrap()[0], back);
+    }
+
+    #[test]
+    fn what_is_missing_is_told_in_a_sentence() {
+        for (text, sentence) in [
+            (&br#"{"groups": []}"#[..], "DeviceProfile name needed."),
+            (br#"{"name": "a"}"#, "DeviceProfile needs groups field."),
+            (br#"{"name": "a b", "groups": [{}]}"#, "must be of the form"),
+        ] {
+            let body: CreateDeviceProfile = decode(text).unwrap();
+            let refused = body.into_profile().unwrap_err().to_string();
+            assert!(refused.contains(sentence), "{refused}");
+        }
+        let wrong =
+            decode::<CreateDeviceProfile>(br#"{"name": "a", "groups": [{"resources:FPGA": 1}]}"#);
+        assert!(wrong.unwrap_err().to_string().starts_with("groups[0]"));
+    }
+}

@@ -1,0 +1,55 @@
+//! The error document: a document as text inside a document.
+
+use serde::{Deserialize, Serialize};
+
+/// `{"error_message": "{\"faultcode\": ..., \"faultstring\": ..., \"debuginfo\": null}"}`; a 406 has `code`, `title` and
+/// `description` inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceleratorError {
+    /// The inner document, as text.
+    pub error_message: String,
+}
+
+#[derive(Deserialize)]
+struct Inner {
+    #[serde(default)]
+    faultstring: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+}
+
+impl AcceleratorError {
+    /// What it says; the whole text where that is no document.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let inner = serde_json::from_str::<Inner>(&self.error_message).ok();
+        inner
+            .and_then(|inner| inner.faultstring.or(inner.description))
+            .unwrap_or_else(|| self.error_message.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_inner_forms_and_plain_text_are_understood() {
+        for (text, message) in [
+            (
+                r#"{"faultcode": "Client", "faultstring": "no such thing", "debuginfo": null}"#,
+                "no such thing",
+            ),
+            (
+                r#"{"code": 406, "title": "Not Acceptable", "description": "too new"}"#,
+                "too new",
+            ),
+            ("gone", "gone"),
+        ] {
+            let error = AcceleratorError {
+                error_message: text.to_owned(),
+            };
+            assert_eq!(error.message(), message);
+        }
+    }
+}

@@ -374,8 +374,9 @@ fn two_places_that_exchange_their_units_hold_what_cannot_move() {
     };
     let desired = tree([
         root(&[]),
-        child("a", &[("VGPU", 3)]),
+        child("a", &[("VGPU", 2)]),
         child("b", &[("VGPU", 2)]),
+        child("c", &[("VGPU", 1)]),
     ]);
     let request = pending(&current, &desired, &moves)
         .resolve(&before, homes)

@@ -4,6 +4,7 @@
 //! (JSON Schema's words: type, required, additionalProperties, pattern, ...), because clients and
 //! test-suites look for them. Of several violations the one nearest the root is told.
 
+mod admit;
 mod python;
 mod violation;
 
@@ -114,6 +115,16 @@ pub enum Format {
     Uuid,
     /// A UUID with its four dashes in place.
     DashedUuid,
+}
+
+impl Format {
+    fn admits(self, text: &str) -> bool {
+        let dashed = |at: usize| text.as_bytes().get(at) == Some(&b'-');
+        match self {
+            Self::Uuid => is_uuid_like(text),
+            Self::DashedUuid => is_uuid_like(text) && [8, 13, 18, 23].into_iter().all(dashed),
+        }
+    }
 }
 
 /// A regular expression as it is shown, and the function that decides it.
@@ -343,15 +354,7 @@ impl Text {
                 format!("{} does not match '{}'", shown(), pattern.shown),
             );
         }
-        let formatted = match self.format {
-            None => true,
-            Some(Format::Uuid) => is_uuid_like(text),
-            Some(Format::DashedUuid) => {
-                let dashed = |at: usize| text.as_bytes().get(at) == Some(&b'-');
-                is_uuid_like(text) && [8, 13, 18, 23].into_iter().all(dashed)
-            }
-        };
-        if !formatted {
+        if self.format.is_some_and(|format| !format.admits(text)) {
             refuse("format", format!("{} is not a 'uuid'", shown()));
         }
     }

@@ -84,11 +84,12 @@ impl<'de> Deserialize<'de> for Allocations {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Allocations, A::Error> {
-                let mut all = Vec::with_capacity(map.size_hint().unwrap_or_default());
+                // Of a key that comes twice the last counts, as everywhere in JSON.
+                let mut all = BTreeMap::new();
                 while let Some((uuid, at)) = map.next_entry::<String, AtProvider>()? {
-                    all.push((uuid, at.resources.0));
+                    all.insert(uuid, at.resources.0);
                 }
-                Ok(Allocations(all))
+                Ok(Allocations(all.into_iter().collect()))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Allocations, A::Error> {
@@ -117,11 +118,11 @@ impl<'de> Deserialize<'de> for Resources {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Resources, A::Error> {
-                let mut all = Vec::with_capacity(map.size_hint().unwrap_or_default());
+                let mut all = BTreeMap::new();
                 while let Some((class, amount)) = map.next_entry::<String, Value>()? {
-                    all.push((class, whole(&amount)));
+                    all.insert(class, whole(&amount));
                 }
-                Ok(Resources(all))
+                Ok(Resources(all.into_iter().collect()))
             }
         }
 

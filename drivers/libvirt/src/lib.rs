@@ -13,6 +13,8 @@ mod domain_capabilities;
 mod driver;
 mod gpus;
 mod guest;
+mod guest_metadata;
+mod guest_xml;
 mod node_device;
 mod observe;
 mod options;
@@ -24,4 +26,5 @@ mod watch;
 mod xml;
 
 pub use driver::LibvirtDriver;
+pub use guest_xml::{DiskCache, GuestXmlOptions, Virtualisation, guest_xml};
 pub use options::{DiskPlacement, LibvirtOptions, MdevType, MdevTypes, MdevTypesError};

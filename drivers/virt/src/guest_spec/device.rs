@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use berth_model::PciAddress;
+use berth_model::{ArqUuid, PciAddress};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -51,7 +51,7 @@ pub enum GuestDevice {
 #[serde(rename_all = "snake_case")]
 pub enum DeviceOrigin {
     /// The accelerator request (ARQ) of this UUID, which is bound to it.
-    Arq(#[serde(with = "text")] Uuid),
+    Arq(#[serde(with = "text")] ArqUuid),
     /// A resource of the flavor itself (`resources:VGPU`), which has no request.
     Flavor,
 }
@@ -74,7 +74,7 @@ impl AttachedDevice {
     #[must_use]
     pub fn alias(&self) -> String {
         match (self.origin, self.device) {
-            (DeviceOrigin::Arq(uuid), _) => format!("{ALIAS}arq-{}", uuid.hyphenated()),
+            (DeviceOrigin::Arq(uuid), _) => format!("{ALIAS}arq-{uuid}"),
             (DeviceOrigin::Flavor, GuestDevice::Mdev { uuid }) => {
                 format!("{ALIAS}mdev-{}", uuid.hyphenated())
             }
@@ -87,9 +87,9 @@ impl AttachedDevice {
 
     /// The ARQ that an alias names; none for another's alias and for a device without a request.
     #[must_use]
-    pub fn arq_of_alias(alias: &str) -> Option<Uuid> {
+    pub fn arq_of_alias(alias: &str) -> Option<ArqUuid> {
         let uuid = alias.strip_prefix(ALIAS)?.strip_prefix("arq-")?;
-        Uuid::parse_str(uuid).ok()
+        uuid.parse().ok()
     }
 }
 

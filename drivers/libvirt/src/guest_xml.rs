@@ -1,0 +1,253 @@
+//! From a wanted guest to libvirt's document of it (the domain XML). Pure: the same spec and options make the same text.
+//!
+//! The document is made of typed elements (`domain`, `devices`), never pasted together, so no name or path can end an
+//! element, and every shape of it is held against libvirt's own schema in the tests. What no option can change: the machine
+//! is `q35` with ACPI (a newer QEMU refuses one without), a disk's backing chain is written out to its end, so that no image
+//! file can name another one, and every device carries the alias and the metadata it is told by again.
+//!
+//! Called by the driver's `spawn`. What is read back from libvirt is `guest`'s and `guest_metadata`'s.
+
+mod devices;
+mod domain;
+
+use std::path::PathBuf;
+
+use berth_virt::guest_spec::{CpuModel, GuestBoot, GuestSpec, GuestTopology, MemoryPages, VcpuPin};
+
+use crate::guest_metadata::GuestMetadata;
+use domain::{
+    CellElement, Clock, CpuElement, CpuModelElement, CpuTune, Domain, Features, HugePages, Memory,
+    MemoryBacking, MemoryNode, MemoryPlacement, Metadata, Named, NumaElement, NumaTune, Os, OsType,
+    Page, Pin, SetElement, Timer, Vcpu,
+};
+
+/// A domain's `type`: how the guest runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Virtualisation {
+    /// With the processor's help.
+    Kvm,
+    /// Emulated: anywhere, slowly.
+    Qemu,
+    /// libvirt's test driver, which runs nothing.
+    Test,
+}
+
+/// How a host caches guests' disks: Nova's `[libvirt] disk_cachemodes` for files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskCache {
+    /// Past the host's page cache (`none`); the file system must know O_DIRECT.
+    Bypassed,
+    /// Through it (`writeback`); a guest's flushes are kept.
+    Writeback,
+}
+
+/// What is the same for all guests of a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestXmlOptions {
+    /// How guests run.
+    pub virtualisation: Virtualisation,
+    /// How their disks are cached.
+    pub disk_cache: DiskCache,
+    /// The emulator; none for the one libvirt picks.
+    pub emulator: Option<PathBuf>,
+}
+
+impl Default for GuestXmlOptions {
+    /// Nova's defaults: KVM, disks past the page cache, libvirt's emulator.
+    fn default() -> Self {
+        Self {
+            virtualisation: Virtualisation::Kvm,
+            disk_cache: DiskCache::Bypassed,
+            emulator: None,
+        }
+    }
+}
+
+/// The guest's document.
+#[must_use]
+pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
+    let topology = &spec.topology;
+    let domain = Domain {
+        kind: match options.virtualisation {
+            Virtualisation::Kvm => "kvm",
+            Virtualisation::Qemu => "qemu",
+            Virtualisation::Test => "test",
+        },
+        name: spec.name.as_str(),
+        uuid: spec.uuid.to_string(),
+        metadata: Metadata {
+            guest: GuestMetadata::of(spec).element(),
+        },
+        memory: Memory {
+            unit: "MiB",
+            amount: topology.memory_mib(),
+        },
+        memory_backing: memory_backing(topology.pages()),
+        vcpu: Vcpu {
+            placement: "static",
+            cpuset: topology.cpu_set().map(ToString::to_string),
+            count: topology.vcpus(),
+        },
+        cputune: cpu_tune(topology),
+        numatune: numa_tune(topology),
+        os: os(&spec.boot, options.virtualisation),
+        features: Features { acpi: (), apic: () },
+        cpu: cpu(&spec.cpu_model, topology),
+        clock: clock(),
+        on_poweroff: "destroy",
+        on_reboot: "restart",
+        on_crash: "destroy",
+        devices: devices::devices(spec, options),
+    };
+    let mut text = String::new();
+    let mut serializer = quick_xml::se::Serializer::new(&mut text);
+    serializer.indent(' ', 2);
+    serde::Serialize::serialize(&domain, serializer)
+        .expect("elements of fixed names and plain texts always make a document");
+    text
+}
+
+fn memory_backing(pages: MemoryPages) -> Option<MemoryBacking> {
+    match pages {
+        MemoryPages::Small => None,
+        MemoryPages::Huge { size_kib } => Some(MemoryBacking {
+            hugepages: HugePages {
+                page: Page {
+                    size: size_kib,
+                    unit: "KiB",
+                },
+            },
+        }),
+    }
+}
+
+fn cpu_tune(topology: &GuestTopology) -> Option<CpuTune> {
+    let pinning = topology.pinning()?;
+    let pins = (0..).zip(pinning.pins());
+    Some(CpuTune {
+        vcpupin: pins
+            .map(|(vcpu, pin)| Pin {
+                vcpu,
+                cpuset: match pin {
+                    VcpuPin::Dedicated(cpu) => cpu.to_string(),
+                    VcpuPin::Shared(cpus) => cpus.to_string(),
+                },
+            })
+            .collect(),
+        emulatorpin: SetElement {
+            cpuset: pinning.emulator().to_string(),
+        },
+    })
+}
+
+fn numa_tune(topology: &GuestTopology) -> Option<NumaTune> {
+    let cells = topology.cells();
+    if cells.is_empty() {
+        return None;
+    }
+    let all: berth_virt::CpuSet = cells.iter().map(|cell| cell.host_cell).collect();
+    Some(NumaTune {
+        memory: MemoryPlacement {
+            mode: "strict",
+            nodeset: all.to_string(),
+        },
+        memnode: (0..)
+            .zip(cells)
+            .map(|(cellid, cell)| MemoryNode {
+                cellid,
+                mode: "strict",
+                nodeset: cell.host_cell,
+            })
+            .collect(),
+    })
+}
+
+fn os(boot: &GuestBoot, virtualisation: Virtualisation) -> Os<'_> {
+    let (kernel, initrd, cmdline) = match boot {
+        GuestBoot::Disk => (None, None, None),
+        GuestBoot::Kernel {
+            kernel,
+            ramdisk,
+            command_line,
+        } => (
+            Some(kernel.as_str()),
+            ramdisk.as_ref().map(|path| path.as_str()),
+            Some(command_line.as_str()).filter(|line| !line.is_empty()),
+        ),
+    };
+    Os {
+        os_type: match virtualisation {
+            Virtualisation::Kvm | Virtualisation::Qemu => OsType {
+                arch: Some("x86_64"),
+                machine: Some("q35"),
+                kind: "hvm",
+            },
+            // The test driver has one machine only.
+            Virtualisation::Test => OsType {
+                arch: None,
+                machine: None,
+                kind: "hvm",
+            },
+        },
+        kernel,
+        initrd,
+        cmdline,
+        boot: kernel.is_none().then_some(domain::Boot { dev: "hd" }),
+    }
+}
+
+fn cpu<'a>(model: &'a CpuModel, topology: &GuestTopology) -> Option<CpuElement<'a>> {
+    let numa = (!topology.cells().is_empty()).then(|| NumaElement {
+        cell: (0..)
+            .zip(topology.cells())
+            .map(|(id, cell)| CellElement {
+                id,
+                // A cell of memory alone has none.
+                cpus: Some(cell.vcpus.to_string()).filter(|cpus| !cpus.is_empty()),
+                memory: cell.memory_mib,
+                unit: "MiB",
+            })
+            .collect(),
+    });
+    let (mode, named) = match model {
+        CpuModel::Default => (None, None),
+        CpuModel::HostModel => (Some("host-model"), None),
+        CpuModel::HostPassthrough => (Some("host-passthrough"), None),
+        CpuModel::Maximum => (Some("maximum"), None),
+        CpuModel::Named(name) => (Some("custom"), Some(name.as_str())),
+    };
+    (mode.is_some() || numa.is_some()).then_some(CpuElement {
+        mode,
+        matching: named.map(|_| "exact"),
+        model: named.map(|name| CpuModelElement {
+            fallback: "forbid",
+            name,
+        }),
+        numa,
+    })
+}
+
+/// As Nova sets it: a guest's clock that was held up catches up.
+fn clock() -> Clock {
+    let timer = |name, tickpolicy, present| Timer {
+        name,
+        tickpolicy,
+        present,
+    };
+    Clock {
+        offset: "utc",
+        timer: vec![
+            timer("pit", Some("delay"), None),
+            timer("rtc", Some("catchup"), None),
+            timer("hpet", None, Some("no")),
+        ],
+    }
+}
+
+/// An element that only has a type.
+fn of_type(kind: &'static str) -> Named {
+    Named { kind }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,392 @@
+//! The document's devices: disks, interfaces, the console, and what was bound for the guest.
+
+use berth_model::PciAddress;
+use berth_virt::guest_spec::{
+    AttachedDevice, DiskFormat, GuestDevice, GuestInterface, GuestSpec, HostPath, InterfaceSource,
+    PciManagement, QcowDisk,
+};
+use serde::Serialize;
+
+use super::domain::Named;
+use super::{DiskCache, GuestXmlOptions, Virtualisation, of_type};
+
+#[derive(Serialize)]
+pub(super) struct Devices<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    emulator: Option<String>,
+    disk: Vec<Disk<'a>>,
+    interface: Vec<Interface<'a>>,
+    serial: Serial<'a>,
+    console: Console,
+    hostdev: Vec<HostDevice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rng: Option<Rng>,
+    memballoon: Balloon,
+}
+
+/// The devices of a guest.
+pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Devices<'a> {
+    let host_devices = spec.devices.as_slice();
+    Devices {
+        emulator: options
+            .emulator
+            .as_ref()
+            .map(|path| path.display().to_string()),
+        disk: disks(spec, options),
+        interface: spec.interfaces.as_slice().iter().map(interface).collect(),
+        serial: Serial {
+            kind: "pty",
+            log: Log {
+                file: spec.console_log.as_str(),
+                append: "off",
+            },
+            target: SerialTarget { port: 0 },
+        },
+        console: Console {
+            kind: "pty",
+            target: ConsoleTarget {
+                kind: "serial",
+                port: 0,
+            },
+        },
+        hostdev: host_devices.iter().map(host_device).collect(),
+        rng: (options.virtualisation != Virtualisation::Test).then_some(Rng {
+            model: "virtio",
+            backend: Backend {
+                model: "random",
+                device: "/dev/urandom",
+            },
+        }),
+        // A device reads and writes all of the guest's memory, so none of it can be given back.
+        memballoon: Balloon {
+            model: if host_devices.is_empty() {
+                "virtio"
+            } else {
+                "none"
+            },
+        },
+    }
+}
+
+#[derive(Serialize)]
+struct Disk<'a> {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    #[serde(rename = "@device")]
+    device: &'static str,
+    driver: DiskDriver,
+    source: File<'a>,
+    #[serde(rename = "backingStore", skip_serializing_if = "Option::is_none")]
+    backing_store: Option<BackingStore<'a>>,
+    target: DiskTarget,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    readonly: Option<()>,
+}
+
+#[derive(Serialize)]
+struct DiskDriver {
+    #[serde(rename = "@name")]
+    name: &'static str,
+    #[serde(rename = "@type")]
+    format: &'static str,
+    #[serde(rename = "@cache", skip_serializing_if = "Option::is_none")]
+    cache: Option<&'static str>,
+    #[serde(rename = "@discard", skip_serializing_if = "Option::is_none")]
+    discard: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    #[serde(rename = "@file")]
+    file: &'a str,
+}
+
+/// What a disk lies over. One without anything in it ends the chain: nothing is looked for in the file's own header.
+#[derive(Serialize)]
+struct BackingStore<'a> {
+    #[serde(rename = "@type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Named>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<File<'a>>,
+    #[serde(rename = "backingStore", skip_serializing_if = "Option::is_none")]
+    backing_store: Option<Box<BackingStore<'a>>>,
+}
+
+const END: BackingStore<'static> = BackingStore {
+    kind: None,
+    format: None,
+    source: None,
+    backing_store: None,
+};
+
+#[derive(Serialize)]
+struct DiskTarget {
+    #[serde(rename = "@dev")]
+    dev: String,
+    #[serde(rename = "@bus")]
+    bus: &'static str,
+}
+
+fn disks<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Vec<Disk<'a>> {
+    let wanted = &spec.disks;
+    // Ephemeral disks keep their names where there is no root disk.
+    let root = wanted.root().map(|disk| ('a', disk));
+    let letters = root.into_iter().chain(('b'..='z').zip(wanted.ephemeral()));
+    let mut disks: Vec<Disk<'a>> = letters
+        .map(|(letter, disk)| qcow(letter, disk, options.disk_cache))
+        .collect();
+    disks.extend(wanted.config_drive().map(config_drive));
+    disks
+}
+
+fn qcow(letter: char, disk: &QcowDisk, cache: DiskCache) -> Disk<'_> {
+    Disk {
+        kind: "file",
+        device: "disk",
+        driver: DiskDriver {
+            name: "qemu",
+            format: "qcow2",
+            cache: Some(match cache {
+                DiskCache::Bypassed => "none",
+                DiskCache::Writeback => "writeback",
+            }),
+            discard: Some("unmap"),
+        },
+        source: File {
+            file: disk.path.as_str(),
+        },
+        backing_store: Some(disk.base.as_ref().map_or(END, |base| BackingStore {
+            kind: Some("file"),
+            format: Some(of_type(match base.format {
+                DiskFormat::Raw => "raw",
+                DiskFormat::Qcow2 => "qcow2",
+            })),
+            source: Some(File {
+                file: base.path.as_str(),
+            }),
+            backing_store: Some(Box::new(END)),
+        })),
+        target: DiskTarget {
+            dev: format!("vd{letter}"),
+            bus: "virtio",
+        },
+        readonly: None,
+    }
+}
+
+fn config_drive(path: &HostPath) -> Disk<'_> {
+    Disk {
+        kind: "file",
+        device: "cdrom",
+        driver: DiskDriver {
+            name: "qemu",
+            format: "raw",
+            cache: None,
+            discard: None,
+        },
+        source: File {
+            file: path.as_str(),
+        },
+        backing_store: None,
+        target: DiskTarget {
+            dev: "sda".to_owned(),
+            bus: "sata",
+        },
+        readonly: Some(()),
+    }
+}
+
+#[derive(Serialize)]
+struct Interface<'a> {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    mac: Mac,
+    source: LinkSource<'a>,
+    model: Named,
+}
+
+#[derive(Serialize)]
+struct Mac {
+    #[serde(rename = "@address")]
+    address: String,
+}
+
+#[derive(Serialize)]
+struct LinkSource<'a> {
+    #[serde(rename = "@network", skip_serializing_if = "Option::is_none")]
+    network: Option<&'a str>,
+    #[serde(rename = "@bridge", skip_serializing_if = "Option::is_none")]
+    bridge: Option<&'a str>,
+}
+
+fn interface(interface: &GuestInterface) -> Interface<'_> {
+    let (kind, network, bridge) = match &interface.source {
+        InterfaceSource::Network(name) => ("network", Some(name.as_str()), None),
+        InterfaceSource::Bridge(name) => ("bridge", None, Some(name.as_str())),
+    };
+    Interface {
+        kind,
+        mac: Mac {
+            address: interface.mac.to_string(),
+        },
+        source: LinkSource { network, bridge },
+        model: of_type("virtio"),
+    }
+}
+
+#[derive(Serialize)]
+struct Serial<'a> {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    log: Log<'a>,
+    target: SerialTarget,
+}
+
+#[derive(Serialize)]
+struct Log<'a> {
+    #[serde(rename = "@file")]
+    file: &'a str,
+    #[serde(rename = "@append")]
+    append: &'static str,
+}
+
+#[derive(Serialize)]
+struct SerialTarget {
+    #[serde(rename = "@port")]
+    port: u32,
+}
+
+#[derive(Serialize)]
+struct Console {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    target: ConsoleTarget,
+}
+
+#[derive(Serialize)]
+struct ConsoleTarget {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    #[serde(rename = "@port")]
+    port: u32,
+}
+
+#[derive(Serialize)]
+struct HostDevice {
+    #[serde(rename = "@mode")]
+    mode: &'static str,
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    #[serde(rename = "@managed")]
+    managed: &'static str,
+    #[serde(rename = "@model", skip_serializing_if = "Option::is_none")]
+    model: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    driver: Option<NameOf>,
+    source: HostSource,
+    alias: Alias,
+}
+
+#[derive(Serialize)]
+struct NameOf {
+    #[serde(rename = "@name")]
+    name: &'static str,
+}
+
+#[derive(Serialize)]
+struct Alias {
+    #[serde(rename = "@name")]
+    name: String,
+}
+
+#[derive(Serialize)]
+struct HostSource {
+    address: HostAddress,
+}
+
+#[derive(Serialize, Default)]
+struct HostAddress {
+    #[serde(rename = "@uuid", skip_serializing_if = "Option::is_none")]
+    uuid: Option<String>,
+    #[serde(rename = "@domain", skip_serializing_if = "Option::is_none")]
+    domain: Option<String>,
+    #[serde(rename = "@bus", skip_serializing_if = "Option::is_none")]
+    bus: Option<String>,
+    #[serde(rename = "@slot", skip_serializing_if = "Option::is_none")]
+    slot: Option<String>,
+    #[serde(rename = "@function", skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+}
+
+fn host_device(attached: &AttachedDevice) -> HostDevice {
+    let alias = Alias {
+        name: attached.alias(),
+    };
+    match attached.device {
+        GuestDevice::Pci { address, managed } => {
+            let managed = match managed {
+                PciManagement::Hypervisor => "yes",
+                PciManagement::Prepared => "no",
+            };
+            function(address, managed, alias)
+        }
+        GuestDevice::VendorVfio { address } => function(address, "no", alias),
+        GuestDevice::Mdev { uuid } => HostDevice {
+            mode: "subsystem",
+            kind: "mdev",
+            managed: "no",
+            model: Some("vfio-pci"),
+            driver: None,
+            source: HostSource {
+                address: HostAddress {
+                    uuid: Some(uuid.hyphenated().to_string()),
+                    ..HostAddress::default()
+                },
+            },
+            alias,
+        },
+    }
+}
+
+fn function(address: PciAddress, managed: &'static str, alias: Alias) -> HostDevice {
+    HostDevice {
+        mode: "subsystem",
+        kind: "pci",
+        managed,
+        model: None,
+        driver: Some(NameOf { name: "vfio" }),
+        source: HostSource {
+            address: HostAddress {
+                uuid: None,
+                domain: Some(format!("0x{:04x}", address.domain())),
+                bus: Some(format!("0x{:02x}", address.bus())),
+                slot: Some(format!("0x{:02x}", address.slot())),
+                function: Some(format!("0x{:x}", address.function())),
+            },
+        },
+        alias,
+    }
+}
+
+#[derive(Serialize)]
+struct Rng {
+    #[serde(rename = "@model")]
+    model: &'static str,
+    backend: Backend,
+}
+
+#[derive(Serialize)]
+struct Backend {
+    #[serde(rename = "@model")]
+    model: &'static str,
+    #[serde(rename = "$text")]
+    device: &'static str,
+}
+
+#[derive(Serialize)]
+struct Balloon {
+    #[serde(rename = "@model")]
+    model: &'static str,
+}

@@ -1,0 +1,215 @@
+//! The document's elements but its devices, as libvirt's schema names them. Fields in `@` are attributes.
+
+use serde::Serialize;
+
+use super::devices::Devices;
+use crate::guest_metadata::MetadataElement;
+
+#[derive(Serialize)]
+#[serde(rename = "domain")]
+pub(super) struct Domain<'a> {
+    #[serde(rename = "@type")]
+    pub(super) kind: &'static str,
+    pub(super) name: &'a str,
+    pub(super) uuid: String,
+    pub(super) metadata: Metadata,
+    pub(super) memory: Memory,
+    #[serde(rename = "memoryBacking", skip_serializing_if = "Option::is_none")]
+    pub(super) memory_backing: Option<MemoryBacking>,
+    pub(super) vcpu: Vcpu,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cputune: Option<CpuTune>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) numatune: Option<NumaTune>,
+    pub(super) os: Os<'a>,
+    pub(super) features: Features,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpu: Option<CpuElement<'a>>,
+    pub(super) clock: Clock,
+    pub(super) on_poweroff: &'static str,
+    pub(super) on_reboot: &'static str,
+    pub(super) on_crash: &'static str,
+    pub(super) devices: Devices<'a>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Metadata {
+    #[serde(rename = "berth:guest")]
+    pub(super) guest: MetadataElement,
+}
+
+#[derive(Serialize)]
+pub(super) struct Memory {
+    #[serde(rename = "@unit")]
+    pub(super) unit: &'static str,
+    #[serde(rename = "$text")]
+    pub(super) amount: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct MemoryBacking {
+    pub(super) hugepages: HugePages,
+}
+
+#[derive(Serialize)]
+pub(super) struct HugePages {
+    pub(super) page: Page,
+}
+
+#[derive(Serialize)]
+pub(super) struct Page {
+    #[serde(rename = "@size")]
+    pub(super) size: u64,
+    #[serde(rename = "@unit")]
+    pub(super) unit: &'static str,
+}
+
+#[derive(Serialize)]
+pub(super) struct Vcpu {
+    #[serde(rename = "@placement")]
+    pub(super) placement: &'static str,
+    #[serde(rename = "@cpuset", skip_serializing_if = "Option::is_none")]
+    pub(super) cpuset: Option<String>,
+    #[serde(rename = "$text")]
+    pub(super) count: u32,
+}
+
+#[derive(Serialize)]
+pub(super) struct CpuTune {
+    pub(super) vcpupin: Vec<Pin>,
+    pub(super) emulatorpin: SetElement,
+}
+
+#[derive(Serialize)]
+pub(super) struct Pin {
+    #[serde(rename = "@vcpu")]
+    pub(super) vcpu: u32,
+    #[serde(rename = "@cpuset")]
+    pub(super) cpuset: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct SetElement {
+    #[serde(rename = "@cpuset")]
+    pub(super) cpuset: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct NumaTune {
+    pub(super) memory: MemoryPlacement,
+    pub(super) memnode: Vec<MemoryNode>,
+}
+
+#[derive(Serialize)]
+pub(super) struct MemoryPlacement {
+    #[serde(rename = "@mode")]
+    pub(super) mode: &'static str,
+    #[serde(rename = "@nodeset")]
+    pub(super) nodeset: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct MemoryNode {
+    #[serde(rename = "@cellid")]
+    pub(super) cellid: u32,
+    #[serde(rename = "@mode")]
+    pub(super) mode: &'static str,
+    #[serde(rename = "@nodeset")]
+    pub(super) nodeset: u32,
+}
+
+#[derive(Serialize)]
+pub(super) struct Os<'a> {
+    #[serde(rename = "type")]
+    pub(super) os_type: OsType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kernel: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) initrd: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cmdline: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) boot: Option<Boot>,
+}
+
+#[derive(Serialize)]
+pub(super) struct OsType {
+    #[serde(rename = "@arch", skip_serializing_if = "Option::is_none")]
+    pub(super) arch: Option<&'static str>,
+    #[serde(rename = "@machine", skip_serializing_if = "Option::is_none")]
+    pub(super) machine: Option<&'static str>,
+    #[serde(rename = "$text")]
+    pub(super) kind: &'static str,
+}
+
+#[derive(Serialize)]
+pub(super) struct Boot {
+    #[serde(rename = "@dev")]
+    pub(super) dev: &'static str,
+}
+
+#[derive(Serialize)]
+pub(super) struct Features {
+    pub(super) acpi: (),
+    pub(super) apic: (),
+}
+
+#[derive(Serialize)]
+pub(super) struct CpuElement<'a> {
+    #[serde(rename = "@mode", skip_serializing_if = "Option::is_none")]
+    pub(super) mode: Option<&'static str>,
+    #[serde(rename = "@match", skip_serializing_if = "Option::is_none")]
+    pub(super) matching: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) model: Option<CpuModelElement<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) numa: Option<NumaElement>,
+}
+
+#[derive(Serialize)]
+pub(super) struct CpuModelElement<'a> {
+    #[serde(rename = "@fallback")]
+    pub(super) fallback: &'static str,
+    #[serde(rename = "$text")]
+    pub(super) name: &'a str,
+}
+
+#[derive(Serialize)]
+pub(super) struct NumaElement {
+    pub(super) cell: Vec<CellElement>,
+}
+
+#[derive(Serialize)]
+pub(super) struct CellElement {
+    #[serde(rename = "@id")]
+    pub(super) id: u32,
+    #[serde(rename = "@cpus", skip_serializing_if = "Option::is_none")]
+    pub(super) cpus: Option<String>,
+    #[serde(rename = "@memory")]
+    pub(super) memory: u64,
+    #[serde(rename = "@unit")]
+    pub(super) unit: &'static str,
+}
+
+#[derive(Serialize)]
+pub(super) struct Clock {
+    #[serde(rename = "@offset")]
+    pub(super) offset: &'static str,
+    pub(super) timer: Vec<Timer>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Timer {
+    #[serde(rename = "@name")]
+    pub(super) name: &'static str,
+    #[serde(rename = "@tickpolicy", skip_serializing_if = "Option::is_none")]
+    pub(super) tickpolicy: Option<&'static str>,
+    #[serde(rename = "@present", skip_serializing_if = "Option::is_none")]
+    pub(super) present: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Named {
+    #[serde(rename = "@type")]
+    pub(super) kind: &'static str,
+}

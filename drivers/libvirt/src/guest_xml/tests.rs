@@ -1,0 +1,377 @@
+use std::io::Write as _;
+use std::process::Command;
+
+use berth_model::ArqUuid;
+use berth_virt::CpuSet;
+use berth_virt::guest_spec::{
+    AttachedDevice, BaseImage, CpuModelName, DesiredPower, DeviceOrigin, DiskFormat, GuestDevice,
+    GuestDevices, GuestDisks, GuestInterface, GuestInterfaces, GuestName, GuestNumaCell,
+    GuestOwner, HostPath, InterfaceSource, KernelCommandLine, LinkName, PciManagement, Pinning,
+    ProjectId, QcowDisk,
+};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+use crate::guest::Guest;
+use crate::xml::Reader;
+
+const UUID: &str = "11111111-2222-4333-8444-555555555555";
+
+fn path(text: &str) -> HostPath {
+    HostPath::new(text).unwrap()
+}
+
+fn cpus(text: &str) -> CpuSet {
+    text.parse().unwrap()
+}
+
+fn mdev(number: u128) -> Uuid {
+    Uuid::from_u128(0xaaaa << 112 | number)
+}
+
+fn request(number: u128) -> ArqUuid {
+    mdev(number).into()
+}
+
+/// The least a guest can be.
+fn plain() -> GuestSpec {
+    GuestSpec {
+        uuid: UUID.parse().unwrap(),
+        name: GuestName::new("instance-00000001").unwrap(),
+        owner: GuestOwner {
+            project: ProjectId::new("0f1e2d").unwrap(),
+            consumer: UUID.parse().unwrap(),
+        },
+        topology: GuestTopology::plain(1, 256).unwrap(),
+        cpu_model: CpuModel::Default,
+        boot: GuestBoot::Disk,
+        disks: GuestDisks::default(),
+        interfaces: GuestInterfaces::default(),
+        console_log: path("/instances/1/console.log"),
+        devices: GuestDevices::default(),
+        power: DesiredPower::Running,
+    }
+}
+
+fn disk(text: &str, base: Option<(&str, DiskFormat)>) -> QcowDisk {
+    QcowDisk {
+        path: path(text),
+        base: base.map(|(base, format)| BaseImage {
+            path: path(base),
+            format,
+        }),
+    }
+}
+
+fn with_disks() -> GuestSpec {
+    GuestSpec {
+        disks: GuestDisks::new(
+            Some(disk(
+                "/instances/1/disk",
+                Some(("/instances/_base/abc", DiskFormat::Raw)),
+            )),
+            vec![
+                disk("/instances/1/disk.eph0", None),
+                disk(
+                    "/instances/1/disk.eph1",
+                    Some(("/instances/_base/eph", DiskFormat::Qcow2)),
+                ),
+            ],
+            Some(path("/instances/1/disk.config")),
+        )
+        .unwrap(),
+        ..plain()
+    }
+}
+
+fn with_networks() -> GuestSpec {
+    let interface = |mac: &str, source| GuestInterface {
+        mac: mac.parse().unwrap(),
+        source,
+    };
+    let interfaces = vec![
+        interface(
+            "52:54:00:12:34:56",
+            InterfaceSource::Bridge(LinkName::new("br-ex").unwrap()),
+        ),
+        interface(
+            "52:54:00:12:34:57",
+            InterfaceSource::Network(LinkName::new("default").unwrap()),
+        ),
+    ];
+    GuestSpec {
+        interfaces: GuestInterfaces::new(interfaces).unwrap(),
+        ..plain()
+    }
+}
+
+fn with_devices() -> GuestSpec {
+    let attached = |device, origin| AttachedDevice { device, origin };
+    let function = |address: &str, managed| GuestDevice::Pci {
+        address: address.parse().unwrap(),
+        managed,
+    };
+    let devices = vec![
+        attached(
+            function("0000:84:00.0", PciManagement::Hypervisor),
+            DeviceOrigin::Arq(request(1)),
+        ),
+        attached(
+            function("10000:01:1f.7", PciManagement::Prepared),
+            DeviceOrigin::Flavor,
+        ),
+        attached(
+            GuestDevice::VendorVfio {
+                address: "85:00.4".parse().unwrap(),
+            },
+            DeviceOrigin::Arq(request(2)),
+        ),
+        attached(
+            GuestDevice::Mdev { uuid: mdev(7) },
+            DeviceOrigin::Arq(request(3)),
+        ),
+    ];
+    GuestSpec {
+        devices: GuestDevices::new(devices).unwrap(),
+        ..plain()
+    }
+}
+
+fn placed() -> GuestSpec {
+    let cell = |vcpus, host_cell| GuestNumaCell {
+        vcpus: cpus(vcpus),
+        memory_mib: 1024,
+        host_cell,
+    };
+    let pins = vec![
+        VcpuPin::Dedicated(4),
+        VcpuPin::Dedicated(5),
+        VcpuPin::Shared(cpus("0-3,8")),
+    ];
+    let topology = GuestTopology::plain(3, 3072)
+        .and_then(|it| it.pinned(Pinning::new(pins, cpus("0-1"))?))
+        .and_then(|it| it.on_cells(vec![cell("0,2", 1), cell("1", 0), cell("", 0)]))
+        .and_then(|it| it.with_pages(MemoryPages::Huge { size_kib: 1 << 20 }));
+    GuestSpec {
+        topology: topology.unwrap(),
+        cpu_model: CpuModel::Named(CpuModelName::new("Haswell-noTSX").unwrap()),
+        ..plain()
+    }
+}
+
+fn from_a_kernel() -> GuestSpec {
+    GuestSpec {
+        boot: GuestBoot::Kernel {
+            kernel: path("/boot/vmlinuz"),
+            ramdisk: Some(path("/boot/initrd.img")),
+            command_line: KernelCommandLine::new("console=ttyS0 x='<&>'").unwrap(),
+        },
+        topology: GuestTopology::plain(2, 512)
+            .and_then(|it| it.floating_on(cpus("0-3,^2")))
+            .unwrap(),
+        ..plain()
+    }
+}
+
+/// One of each shape the document can have.
+fn shapes() -> Vec<(&'static str, String)> {
+    let options = GuestXmlOptions::default();
+    let mut shapes: Vec<_> = [
+        ("plain", plain()),
+        ("disks", with_disks()),
+        ("networks", with_networks()),
+        ("devices", with_devices()),
+        ("placed", placed()),
+        ("kernel", from_a_kernel()),
+    ]
+    .map(|(name, spec)| (name, guest_xml(&spec, &options)))
+    .into();
+    for (name, cpu_model) in [
+        ("host_model", CpuModel::HostModel),
+        ("host_passthrough", CpuModel::HostPassthrough),
+        ("maximum", CpuModel::Maximum),
+    ] {
+        let spec = GuestSpec {
+            cpu_model,
+            ..plain()
+        };
+        shapes.push((name, guest_xml(&spec, &options)));
+    }
+    for (name, virtualisation) in [
+        ("emulated", Virtualisation::Qemu),
+        ("test", Virtualisation::Test),
+    ] {
+        let options = GuestXmlOptions {
+            virtualisation,
+            disk_cache: DiskCache::Writeback,
+            emulator: (virtualisation == Virtualisation::Qemu).then(|| "/usr/bin/<qemu>".into()),
+        };
+        shapes.push((name, guest_xml(&with_disks(), &options)));
+    }
+    shapes
+}
+
+/// libvirt's own schema, by xmllint: empty where all documents keep to it, else what it says.
+fn against_the_schema(documents: &[(&str, String)]) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let files = documents.iter().map(|(name, text)| {
+        let file = directory.path().join(name);
+        std::fs::File::create(&file)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .unwrap();
+        file
+    });
+    let ran = Command::new("xmllint")
+        .args([
+            "--noout",
+            "--relaxng",
+            "/usr/share/libvirt/schemas/domain.rng",
+        ])
+        .args(files)
+        .output()
+        .expect("xmllint is installed (packaging/scripts/need.sh node)");
+    if ran.status.success() {
+        return String::new();
+    }
+    String::from_utf8_lossy(&ran.stderr).into_owned()
+}
+
+#[test]
+fn every_shape_of_the_document_is_libvirts() {
+    assert_eq!(against_the_schema(&shapes()), "");
+}
+
+#[test]
+fn a_document_that_is_not_libvirts_is_told_apart() {
+    let spoilt = guest_xml(&plain(), &GuestXmlOptions::default()).replace("on_crash", "on_smash");
+    assert!(against_the_schema(&[("spoilt", spoilt)]).contains("on_smash"));
+}
+
+#[test]
+fn the_documents_are_as_they_were() {
+    // The others differ from these by a word.
+    for (name, text) in shapes().into_iter().take(6) {
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+#[test]
+fn every_guest_has_acpi_and_a_q35() {
+    for (name, text) in shapes() {
+        let document = roxmltree::Document::parse(&text).unwrap();
+        let domain = document.root_element();
+        assert!(
+            crate::xml::find(domain, &["features", "acpi"]).is_some(),
+            "{name}"
+        );
+        let machine = crate::xml::find(domain, &["os", "type"]).unwrap();
+        let expected = (name != "test").then_some("q35");
+        assert_eq!(machine.attribute("machine"), expected, "{name}");
+    }
+}
+
+#[test]
+fn every_disk_says_where_its_chain_ends() {
+    let text = guest_xml(&with_disks(), &GuestXmlOptions::default());
+    let document = roxmltree::Document::parse(&text).unwrap();
+    let disks = crate::xml::find(document.root_element(), &["devices"]).unwrap();
+    let written =
+        crate::xml::children(disks, "disk").filter(|disk| disk.attribute("device") == Some("disk"));
+    let mut ends = 0;
+    for disk in written {
+        let mut at = disk;
+        while let Some(under) = crate::xml::find(at, &["backingStore"]) {
+            at = under;
+        }
+        assert!(at != disk && at.attribute("type").is_none(), "{text}");
+        ends += 1;
+    }
+    assert_eq!(ends, 3);
+}
+
+#[test]
+fn whose_a_guest_is_is_read_back() {
+    let spec = with_devices();
+    let text = guest_xml(&spec, &GuestXmlOptions::default());
+    let reader = Reader::new("a guest", "domain", &text).unwrap();
+    let read = GuestMetadata::read(&reader, reader.root()).unwrap();
+    assert_eq!(read, Some(GuestMetadata::of(&spec)));
+    let others = "<domain><metadata><guest xmlns='urn:other'/></metadata></domain>";
+    let reader = Reader::new("a guest", "domain", others).unwrap();
+    assert_eq!(GuestMetadata::read(&reader, reader.root()), Ok(None));
+    let spoilt = text.replacen(UUID, "x", 3);
+    let reader = Reader::new("a guest", "domain", &spoilt).unwrap();
+    assert!(GuestMetadata::read(&reader, reader.root()).is_err());
+}
+
+#[test]
+fn what_the_observing_side_reads_is_what_was_asked_for() {
+    let read =
+        |spec: &GuestSpec| Guest::read(&guest_xml(spec, &GuestXmlOptions::default())).unwrap();
+    let devices = read(&with_devices());
+    assert_eq!(devices.mdevs, [mdev(7)]);
+    let functions: Vec<_> = devices.functions.iter().map(ToString::to_string).collect();
+    assert_eq!(functions, ["0000:84:00.0", "0000:85:00.4", "10000:01:1f.7"]);
+    let placed = read(&placed());
+    assert_eq!(placed.pins[&2], cpus("0-3,8"));
+    assert_eq!(placed.cells[&0], (cpus("0,2"), 1024));
+    assert_eq!(placed.cell_nodes[&0], cpus("1"));
+    assert_eq!((placed.vcpus, placed.memory_mib), (3, 3072));
+}
+
+fn hostile_name() -> impl Strategy<Value = GuestName> {
+    let pieces = prop_oneof![
+        any::<String>(),
+        Just("</name><devices>".to_owned()),
+        Just("]]>".to_owned()),
+        Just("<!--".to_owned()),
+        Just("&lt;&#0;&amp;".to_owned()),
+        Just("\"'".to_owned()),
+        Just("a  b".to_owned()),
+    ];
+    proptest::collection::vec(pieces, 1..4)
+        .prop_filter_map("no name", |pieces| GuestName::new(&pieces.concat()).ok())
+}
+
+proptest! {
+    #[test]
+    fn a_hostile_name_stays_a_name(name in hostile_name()) {
+        let path = HostPath::new(&format!("/i/{name}")).unwrap();
+        let spec = GuestSpec {
+            owner: GuestOwner {
+                project: ProjectId::new(name.as_str()).unwrap(),
+                consumer: UUID.parse().unwrap(),
+            },
+            console_log: path.clone(),
+            disks: GuestDisks::new(Some(QcowDisk { path: path.clone(), base: None }), vec![], None).unwrap(),
+            name,
+            ..with_devices()
+        };
+        let text = guest_xml(&spec, &GuestXmlOptions::default());
+        let read = Guest::read(&text).unwrap();
+        prop_assert_eq!(&read.name, spec.name.as_str());
+        prop_assert_eq!(read.uuid, *spec.uuid.as_uuid());
+        prop_assert_eq!(read.mdevs.len(), 1);
+        let reader = Reader::new("a guest", "domain", &text).unwrap();
+        let metadata = GuestMetadata::read(&reader, reader.root()).unwrap();
+        prop_assert_eq!(metadata, Some(GuestMetadata::of(&spec)));
+        let devices = crate::xml::find(reader.root(), &["devices"]).unwrap();
+        let file = crate::xml::find(devices, &["disk", "source"]).unwrap().attribute("file");
+        prop_assert_eq!(file, Some(path.as_str()));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn a_document_with_hostile_names_is_still_libvirts(
+        names in proptest::collection::vec(hostile_name(), 8)
+    ) {
+        let documents: Vec<_> = names.into_iter().enumerate().map(|(number, name)| {
+            let text = guest_xml(&GuestSpec { name, ..with_devices() }, &GuestXmlOptions::default());
+            (["0", "1", "2", "3", "4", "5", "6", "7"][number], text)
+        }).collect();
+        prop_assert_eq!(against_the_schema(&documents), "");
+    }
+}

@@ -13,6 +13,7 @@ use crate::keystone::Renewal;
 use crate::{Auth, CallError, Dice, HttpService, RequestLine, RequestObserver, RetryPolicy};
 
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+static SUBJECT_TOKEN: HeaderName = HeaderName::from_static("x-subject-token");
 static API_VERSION: HeaderName = HeaderName::from_static("openstack-api-version");
 
 /// What is put around each request.
@@ -69,7 +70,7 @@ pub(crate) struct Call {
     pub(crate) route: &'static str,
     /// The path below the endpoint, with its query.
     pub(crate) path: String,
-    /// The minor number of microversion 1.x; none sends no version.
+    /// The minor number of the microversion; none sends no version.
     pub(crate) minor: Option<u16>,
     pub(crate) body: Option<Vec<u8>>,
     pub(crate) repeat: Repeat,
@@ -100,11 +101,18 @@ impl Adapter {
         }
     }
 
-    /// The same, with somebody who counts its requests (logins are counted by the options given to [`Auth`]).
+    /// The same, with one more who counts its requests (logins are counted by the options given to [`Auth`]).
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn RequestObserver>) -> Self {
         self.link.observing(observer);
         self
+    }
+
+    /// The longest that observers may hear nothing of a call of this patience: an exchange, the pause before the next, and
+    /// `logins` logins in a row, of which they are not told.
+    pub(crate) fn longest_quiet(&self, patience: u32, logins: u32) -> Duration {
+        let login = self.link.longest_request().saturating_mul(logins);
+        self.link.longest_quiet(patience).saturating_add(login)
     }
 
     pub(crate) fn auth(&self) -> &Auth {
@@ -113,6 +121,15 @@ impl Adapter {
 
     /// Sends a call; after a 401 once more with a new token, if there can be one.
     pub(crate) async fn call(&self, call: Call) -> Result<Answer, CallError> {
+        self.call_about(call, None).await
+    }
+
+    /// The same, with the token that the question is about (`X-Subject-Token`).
+    pub(crate) async fn call_about(
+        &self,
+        call: Call,
+        subject: Option<HeaderValue>,
+    ) -> Result<Answer, CallError> {
         let body = call.body.map(Bytes::from);
         let line = RequestLine {
             service: self.service_type,
@@ -133,6 +150,7 @@ impl Adapter {
                     .map(|token| (AUTH_TOKEN.clone(), token)),
             );
             headers.extend(call.minor.and_then(|minor| self.version(minor)));
+            headers.extend(subject.clone().map(|token| (SUBJECT_TOKEN.clone(), token)));
             let outgoing = Outgoing {
                 method: line.method.clone(),
                 route: line.route,
@@ -157,7 +175,10 @@ impl Adapter {
     }
 
     fn version(&self, minor: u16) -> Option<(HeaderName, HeaderValue)> {
-        let value = HeaderValue::from_str(&format!("{} 1.{minor}", self.service_type)).ok()?;
+        let service = self.service_type;
+        // Placement's API is at 1, those of Compute and accelerators at 2.
+        let major = if service == "placement" { 1 } else { 2 };
+        let value = HeaderValue::from_str(&format!("{service} {major}.{minor}")).ok()?;
         Some((API_VERSION.clone(), value))
     }
 }

@@ -5,6 +5,8 @@
 //! | [`HttpService`] | where requests go: TCP and TLS, a unix socket, or a tower service in this process |
 //! | [`Auth`] | who asks, and where the service is: Keystone's session, a fixed token, or nobody |
 //! | [`Adapter`] | keystoneauth's word: one service behind an [`HttpService`], with auth, retries, request ids |
+//! | [`ComputeClient`] | external events, told to Nova or an agent |
+//! | [`IdentityClient`] | Keystone, asked whose a token is |
 //! | [`PlacementClient`] | Placement's calls, each pinned to the microversion it needs, in model types |
 //!
 //! Callers: the agent, the services that call each other, `berth`'s commands, the tests. Nothing else in the house knows
@@ -12,8 +14,10 @@
 
 mod adapter;
 mod call;
+pub mod compute;
 mod dice;
 mod foreign;
+pub mod identity;
 pub mod keystone;
 mod observer;
 pub mod placement;
@@ -23,7 +27,9 @@ mod transport;
 pub use adapter::{Adapter, AdapterOptions};
 pub use berth_model::Disposition;
 pub use call::{CallError, Repeat, RequestLine, Route};
+pub use compute::{ComputeClient, EventsError};
 pub use dice::Dice;
+pub use identity::{IdentityClient, ValidateError};
 pub use keystone::{Auth, AuthError, AuthOptions, AuthType, Clock, OptionsError, Secret};
 pub use observer::{Exchange, Outcome, RequestObserver};
 pub use placement::{ConnectError, PlacementClient, PlacementError};

@@ -1,0 +1,96 @@
+//! The Compute API as far as services tell it what happened: POST /os-server-external-events.
+
+use berth_wire::compute::{ServerExternalEvent, ServerExternalEvents};
+use berth_wire::encode;
+use http::{Method, StatusCode};
+
+use crate::adapter::Call;
+use crate::call::Repeat;
+use crate::{Adapter, AdapterOptions, Auth, CallError, Disposition, HttpService};
+
+/// The microversion from which accelerator requests' events are known: 2.82.
+const EVENTS: u16 = 82;
+
+/// Events that were not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EventsError {
+    /// There was no answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The receiver refuses them.
+    #[error("the receiver of events answers {} ({request_id})", status.as_u16())]
+    Refused {
+        /// The status.
+        status: StatusCode,
+        /// The answer's request id, `-` where it has none.
+        request_id: String,
+    },
+}
+
+impl EventsError {
+    /// What a loop does about it. Telling the same twice harms nobody.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            Self::Call(error) => match error.disposition() {
+                Disposition::Fatal => Disposition::Fatal,
+                Disposition::Retry | Disposition::Refresh => Disposition::Retry,
+            },
+            // A guest that is not there yet may be there later.
+            Self::Refused { status, .. }
+                if status.is_server_error()
+                    || matches!(
+                        *status,
+                        StatusCode::NOT_FOUND | StatusCode::TOO_MANY_REQUESTS
+                    ) =>
+            {
+                Disposition::Retry
+            }
+            Self::Refused { .. } => Disposition::Fatal,
+        }
+    }
+}
+
+/// The Compute API of Nova, or of an agent. Clones share connections and session.
+#[derive(Clone)]
+pub struct ComputeClient {
+    adapter: Adapter,
+}
+
+impl ComputeClient {
+    /// The Compute API through `http`; the endpoint of `auth` is its root, `/v2.1` included.
+    #[must_use]
+    pub fn new(http: HttpService, auth: Auth, options: &AdapterOptions) -> Self {
+        Self {
+            adapter: Adapter::new("compute", http, auth, options),
+        }
+    }
+
+    /// Tells what happened. An answer of 207 is fine whatever codes it holds: 422 says that a guest has no host yet, and
+    /// then it will ask when it has one.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn external_events(
+        &self,
+        events: Vec<ServerExternalEvent>,
+    ) -> Result<(), EventsError> {
+        let call = Call {
+            method: Method::POST,
+            route: "/os-server-external-events",
+            path: "/os-server-external-events".to_owned(),
+            minor: Some(EVENTS),
+            body: Some(encode(&ServerExternalEvents { events })),
+            repeat: Repeat::Safe,
+            patience: 1,
+        };
+        let answer = self.adapter.call(call).await?;
+        if answer.status.is_success() {
+            return Ok(());
+        }
+        Err(EventsError::Refused {
+            status: answer.status,
+            request_id: answer.request_id,
+        })
+    }
+}

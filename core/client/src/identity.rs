@@ -1,0 +1,97 @@
+//! Keystone as a service asks it about the tokens it is shown: GET /v3/auth/tokens, with a token of the service's own.
+
+use berth_wire::keystone::{ValidatedToken, ValidatedTokenDocument};
+use berth_wire::{BodyError, decode};
+use http::{HeaderValue, Method, StatusCode};
+
+use crate::adapter::Call;
+use crate::call::Repeat;
+use crate::{
+    Adapter, AdapterOptions, Auth, AuthOptions, CallError, Clock, HttpService, OptionsError,
+};
+
+/// A token that could not be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ValidateError {
+    /// There was no answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// Keystone does not tell: this service's own account may not ask.
+    #[error("Keystone answers {} ({request_id}) to the question whose a token is", status.as_u16())]
+    Refused {
+        /// The status.
+        status: StatusCode,
+        /// The answer's request id, `-` where it has none.
+        request_id: String,
+    },
+    /// The answer is not a token's description.
+    #[error("Keystone's answer describes no token: {reason}")]
+    Malformed {
+        /// What is wrong with it.
+        reason: BodyError,
+    },
+}
+
+/// Keystone. Clones share connections and session.
+#[derive(Clone)]
+pub struct IdentityClient {
+    adapter: Adapter,
+}
+
+impl IdentityClient {
+    /// Keystone by the options of the account that asks (`[keystone_authtoken]`): its `auth_url` is where tokens are
+    /// validated.
+    ///
+    /// # Errors
+    /// Options are missing or contradictory.
+    pub fn from_options(
+        http: HttpService,
+        options: &AuthOptions,
+        clock: Clock,
+    ) -> Result<Self, OptionsError> {
+        let adapter = AdapterOptions::from(options);
+        let auth = Auth::from_options(options, &http, clock, &adapter)?;
+        let url = options.auth_url.as_deref().unwrap_or_default();
+        let url = url.trim().trim_end_matches('/');
+        let url = url.strip_suffix("/v3").unwrap_or(url);
+        let here = AuthOptions {
+            endpoint_override: Some(url.to_owned()),
+            ..options.clone()
+        };
+        let auth = auth.for_service(&here);
+        Ok(Self {
+            adapter: Adapter::new("identity", http, auth, &adapter),
+        })
+    }
+
+    /// Whose the token is; nobody's where Keystone does not know it (any more).
+    ///
+    /// # Errors
+    /// Keystone does not answer, or not what it promises.
+    pub async fn validate(&self, token: &str) -> Result<Option<ValidatedToken>, ValidateError> {
+        let Ok(mut subject) = HeaderValue::from_str(token) else {
+            return Ok(None);
+        };
+        subject.set_sensitive(true);
+        let call = Call {
+            method: Method::GET,
+            route: "/v3/auth/tokens",
+            path: "/v3/auth/tokens?nocatalog".to_owned(),
+            minor: None,
+            body: None,
+            repeat: Repeat::Safe,
+            patience: 1,
+        };
+        let answer = self.adapter.call_about(call, Some(subject)).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => decode::<ValidatedTokenDocument>(&answer.body)
+                .map(|document| Some(document.token))
+                .map_err(|reason| ValidateError::Malformed { reason }),
+            status => Err(ValidateError::Refused {
+                status,
+                request_id: answer.request_id,
+            }),
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! The driver: reads the machine again on each look.
+//! The driver: looks at the machine again each time, and reads it where it changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +8,7 @@ use berth_virt::{HostEvents, HostView, ObserveError, VirtDriver};
 
 use crate::machine::Machine;
 use crate::problem::MachineError;
+use crate::seen::{Keep, Seen};
 use crate::watch::{Changes, Stamp};
 
 /// The largest machine file taken, in bytes: tens of thousands of guests.
@@ -17,8 +18,8 @@ const LIMIT: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct FakeDriver {
     source: Source,
-    /// What was read last, with the state it was read from.
-    last: Mutex<Option<(Stamp, HostView)>>,
+    /// What was read last.
+    last: Mutex<Option<Seen>>,
 }
 
 #[derive(Debug)]
@@ -40,8 +41,7 @@ impl FakeDriver {
     /// # Errors
     /// The file cannot be read or describes no machine.
     pub fn from_file(path: &Path) -> Result<Self, MachineError> {
-        read(path)?;
-        Ok(Self::of(Source::File(path.to_owned())))
+        Self::of(Source::File(path.to_owned()))
     }
 
     /// The machine that this text describes. `name` stands for the file in what is said about it.
@@ -49,30 +49,26 @@ impl FakeDriver {
     /// # Errors
     /// The text describes no machine.
     pub fn from_text(name: &str, text: &str) -> Result<Self, MachineError> {
-        Machine::from_text(name, text)?;
-        Ok(Self::of_text(name, text.to_owned()))
+        Self::of(Source::text(name, text.to_owned()))
     }
 
     /// This machine, in memory.
     #[must_use]
     pub fn from_machine(name: &str, machine: &Machine) -> Self {
-        Self::of_text(name, machine.to_toml())
-    }
-
-    fn of_text(name: &str, text: String) -> Self {
-        let text = Text {
-            name: name.to_owned(),
-            text,
-            replaced: 0,
-        };
-        Self::of(Source::Text(Arc::new(Mutex::new(text))))
-    }
-
-    fn of(source: Source) -> Self {
         Self {
-            source,
+            source: Source::text(name, machine.to_toml()),
             last: Mutex::new(None),
         }
+    }
+
+    /// Reads the machine; the first look finds it read.
+    fn of(source: Source) -> Result<Self, MachineError> {
+        let driver = Self {
+            source,
+            last: Mutex::new(None),
+        };
+        driver.read()?;
+        Ok(driver)
     }
 
     /// Replaces the machine's text as an editor would, right or wrong: the next look tells. A machine in a file is changed
@@ -92,31 +88,40 @@ impl FakeDriver {
         }
     }
 
-    fn stamp(&self) -> Stamp {
-        self.source.look()()
-    }
-
     fn read(&self) -> Result<HostView, MachineError> {
-        let stamp = self.stamp();
+        let stamp = self.source.look()();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, view)) = &*last
-            && *known == stamp
-        {
+        if let Some(view) = last.as_ref().and_then(|last| last.at(&stamp)) {
             return Ok(view.clone());
         }
-        let view = self.source.machine()?.view();
-        *last = (!stamp.is_fresh(SystemTime::now())).then(|| (stamp, view.clone()));
-        Ok(view)
+        let (name, text) = self.source.read()?;
+        let keep = match stamp.is_fresh(SystemTime::now()) {
+            true => Keep::Text,
+            false => Keep::Nothing,
+        };
+        let seen = Seen::of(last.take(), stamp, text, keep, |text| {
+            Ok(Machine::from_text(&name, text)?.view())
+        })?;
+        Ok(last.insert(seen).view().clone())
     }
 }
 
 impl Source {
-    fn machine(&self) -> Result<Machine, MachineError> {
+    fn text(name: &str, text: String) -> Self {
+        Source::Text(Arc::new(Mutex::new(Text {
+            name: name.to_owned(),
+            text,
+            replaced: 0,
+        })))
+    }
+
+    /// What it is called, and its text.
+    fn read(&self) -> Result<(String, String), MachineError> {
         match self {
             Source::File(path) => read(path),
             Source::Text(machine) => {
                 let machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
-                Machine::from_text(&machine.name, &machine.text)
+                Ok((machine.name.clone(), machine.text.clone()))
             }
         }
     }
@@ -139,7 +144,7 @@ impl Source {
     }
 }
 
-fn read(path: &Path) -> Result<Machine, MachineError> {
+fn read(path: &Path) -> Result<(String, String), MachineError> {
     let file = path.display().to_string();
     let unreadable = |source| MachineError::Unreadable {
         file: file.clone(),
@@ -160,7 +165,7 @@ fn read(path: &Path) -> Result<Machine, MachineError> {
         return Err(MachineError::TooLarge { file, size, limit });
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    Machine::from_text(&file, &text)
+    Ok((file, text))
 }
 
 impl VirtDriver for FakeDriver {

@@ -26,6 +26,7 @@ mod machine;
 mod observe;
 mod problem;
 mod read;
+mod seen;
 mod shipped;
 mod watch;
 mod write;

@@ -6,3 +6,4 @@ mod driver;
 mod machines;
 #[cfg(test)]
 mod reading;
+#[cfg(test)]

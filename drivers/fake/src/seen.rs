@@ -1,0 +1,90 @@
+//! What was read last of a machine, so that a text that did not change is not read again: a machine of a thousand guests takes
+//! as long to read as all the rest of a start.
+
+use berth_virt::HostView;
+
+use crate::watch::Stamp;
+
+/// What is kept beside the view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// The text: the state is so new that the next one may look the same.
+    Text,
+    /// Nothing: the state tells.
+    Nothing,
+}
+
+/// A view, with the state it was read from.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    stamp: Stamp,
+    /// What was read, where the state does not tell whether that is still so.
+    text: Option<String>,
+    view: HostView,
+}
+
+impl Seen {
+    /// The view, if it is for certain that of this state.
+    pub(crate) fn at(&self, stamp: &Stamp) -> Option<&HostView> {
+        (self.text.is_none() && self.stamp == *stamp).then_some(&self.view)
+    }
+
+    /// What the text shows: what was seen before, where it is the same text, else what `parse` makes of it.
+    pub(crate) fn of<E>(
+        before: Option<Self>,
+        stamp: Stamp,
+        text: String,
+        keep: Keep,
+        parse: impl FnOnce(&str) -> Result<HostView, E>,
+    ) -> Result<Self, E> {
+        let view = match before {
+            Some(before) if before.text.as_ref() == Some(&text) => before.view,
+            _ => parse(&text)?,
+        };
+        Ok(Self {
+            stamp,
+            text: (keep == Keep::Text).then_some(text),
+            view,
+        })
+    }
+
+    /// The view.
+    pub(crate) fn view(&self) -> &HostView {
+        &self.view
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::machine::Machine;
+    use crate::machines;
+
+    #[test]
+    fn a_text_is_read_once_however_new_it_is() {
+        let (name, text) = machines()[0];
+        let read = Cell::new(0);
+        let look = |before, text: &str, keep| {
+            Seen::of(before, Stamp::File(None), text.to_owned(), keep, |text| {
+                read.set(read.get() + 1);
+                Ok::<_, Infallible>(Machine::from_text(name, text).unwrap().view())
+            })
+            .unwrap()
+        };
+        let first = look(None, text, Keep::Text);
+        assert_eq!(first.at(&Stamp::File(None)), None);
+        let second = look(Some(first), text, Keep::Nothing);
+        assert_eq!(read.get(), 1);
+        assert!(second.at(&Stamp::File(None)).is_some());
+        assert_eq!(second.at(&Stamp::Text(1)), None);
+        let edited = text.replace("disk = 7000", "disk = 60");
+        let third = look(Some(second), &edited, Keep::Text);
+        assert_eq!(read.get(), 2);
+        let view = third.view().clone();
+        assert_ne!(*look(Some(third), text, Keep::Text).view(), view);
+        assert_eq!(read.get(), 3);
+    }
+}

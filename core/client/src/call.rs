@@ -158,7 +158,7 @@ impl Link {
                     unconnected += 1;
                     let safe = request.repeat == Repeat::Safe || error.sent() == Sent::No;
                     let pause = self.retry.after_connect(unconnected, &self.dice);
-                    match pause.filter(|_| safe && error.is_passing()) {
+                    match pause.filter(|_| safe && error.is_repeatable()) {
                         Some(pause) => pause,
                         None => return Err(error),
                     }

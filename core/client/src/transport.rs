@@ -109,10 +109,13 @@ impl TransportError {
     /// Whether the same request may get an answer another time.
     #[must_use]
     pub fn is_passing(&self) -> bool {
-        !matches!(
-            self,
-            Self::TooLarge { .. } | Self::File { .. } | Self::Unsendable { .. }
-        )
+        !matches!(self, Self::File { .. } | Self::Unsendable { .. })
+    }
+
+    /// Whether to send the same request again at once. An answer that is too large is what something before the service
+    /// makes up; the next is asked for with the caller's pauses, not a few times in a row.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.is_passing() && !matches!(self, Self::TooLarge { .. })
     }
 
     /// One word for metrics.

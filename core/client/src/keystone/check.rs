@@ -226,7 +226,8 @@ impl Check<'_> {
         {
             self.wrong(
                 option,
-                format!("{url:?} is not a URL; http://HOST[:PORT][/PATH] or https://… is expected"),
+                "is not a URL that paths can be appended to; http://HOST[:PORT][/PATH] or https://… is expected, \
+                 without user, query and fragment",
             );
         }
     }

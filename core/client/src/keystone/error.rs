@@ -64,7 +64,7 @@ pub enum AuthError {
     },
     /// The catalog's endpoint is no URL.
     #[error(
-        "the catalog's endpoint of {service_type} is {url:?}, which is no http URL; set endpoint_override"
+        "the catalog's endpoint of {service_type} is {url:?}, which is no URL that paths can be appended to; set endpoint_override"
     )]
     BadEndpoint {
         /// The service's type.

@@ -4,7 +4,8 @@ use berth_wire::keystone::CatalogService;
 
 use super::{AuthError, AuthOptions, Interface};
 
-/// A URL to which paths are appended: `http` or `https`, a host, perhaps a prefix; no slash at the end, no query.
+/// A URL to which paths are appended: `http` or `https`, a host, perhaps a prefix; no slash at the end. It has no user and
+/// password, no query and no fragment: paths could not be appended, and what may be a secret would be shown with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BaseUrl(String);
 
@@ -14,7 +15,9 @@ impl BaseUrl {
         let parsed: http::Uri = url.parse().ok()?;
         let host = parsed.host().is_some_and(|host| !host.is_empty());
         let scheme = matches!(parsed.scheme_str(), Some("http" | "https"));
-        (host && scheme && parsed.query().is_none()).then(|| Self(url.to_owned()))
+        let authority = parsed.authority()?.as_str();
+        let bare = !authority.contains('@') && !url.contains(['?', '#']);
+        (host && scheme && bare).then(|| Self(url.to_owned()))
     }
 
     /// Keystone's v3 API under an `auth_url` that may or may not name the version.
@@ -27,6 +30,21 @@ impl BaseUrl {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// A URL that is refused, as it may be shown: user, password, query and fragment may be secrets.
+fn shown(url: &str) -> String {
+    let (bare, hidden) = match url.find(['?', '#']) {
+        Some(end) => (&url[..end], "***"),
+        None => (url, ""),
+    };
+    let start = bare.find("://").map_or(0, |at| at + 3);
+    let bare = match bare.rfind('@') {
+        Some(at) if at >= start => format!("{}***{}", &bare[..start], &bare[at..]),
+        _ => bare.to_owned(),
+    };
+    let bare: String = bare.chars().take(200).collect();
+    crate::foreign::printable(&(bare + hidden))
 }
 
 /// Which endpoint of the catalog is meant.
@@ -64,7 +82,7 @@ impl Target {
         let url = url.ok_or_else(|| self.absent(catalog))?;
         BaseUrl::new(url).ok_or_else(|| AuthError::BadEndpoint {
             service_type: self.service_type.clone(),
-            url: url.chars().take(200).collect(),
+            url: shown(url),
         })
     }
 
@@ -217,7 +235,21 @@ mod tests {
         let error = find(|o| o.valid_interfaces = vec![Interface::Admin])
             .unwrap_err()
             .to_string();
-        insta::assert_snapshot!(error, @r#"the catalog's endpoint of placement is "not a url", which is no http URL; set endpoint_override"#);
+        insta::assert_snapshot!(error, @r#"the catalog's endpoint of placement is "not a url", which is no URL that paths can be appended to; set endpoint_override"#);
+    }
+
+    #[test]
+    fn a_refused_url_is_shown_without_what_may_be_secret() {
+        for (url, seen) in [
+            ("not a url", "not a url"),
+            ("http://berth:hunter2@host/p", "http://***@host/p"),
+            ("http://host/p?token=hunter2", "http://host/p***"),
+            ("http://host/p#hunter2", "http://host/p***"),
+            ("berth:hunter2@host", "***@host"),
+            ("http://host/p?a=@b", "http://host/p***"),
+        ] {
+            assert_eq!(shown(url), seen);
+        }
     }
 
     #[test]
@@ -231,6 +263,8 @@ mod tests {
             ("/v3", None),
             ("http://", None),
             ("http://host?x=1", None),
+            ("http://host/#x", None),
+            ("http://user:secret@host", None),
             ("", None),
         ] {
             assert_eq!(

@@ -95,7 +95,8 @@ pub enum PlacementError {
     Unauthorized(Box<Refusal>),
     /// Placement does not speak the microversion that this call needs.
     #[error(
-        "{refusal}; it speaks microversions {min_version} to {max_version}, which this call is not among"
+        "{refusal}; it speaks microversions {min_version} to {max_version}, which this call is not among: berth needs \
+         Placement of Rocky (1.30) or later"
     )]
     TooOld {
         /// The refusal.
@@ -196,7 +197,10 @@ fn roles(refusal: &Refusal, account: &Account) -> String {
     } else {
         "it needs the role service or admin"
     };
-    format!("{needs}: openstack role add --user {user} --project {project} service")
+    format!(
+        "{needs}: openstack role add --user {user} --project {project} service; where the account has it, Placement's \
+         policy.yaml asks for more"
+    )
 }
 
 fn hint(refusal: &Refusal) -> &'static str {
@@ -204,9 +208,17 @@ fn hint(refusal: &Refusal) -> &'static str {
         StatusCode::PAYLOAD_TOO_LARGE => {
             "; a proxy before Placement limits the size of requests (LimitRequestBody, client_max_body_size): raise it"
         }
+        StatusCode::BAD_REQUEST => {
+            "; Placement does not accept this request as berth makes it: its log says more under that request id, \
+             berth doctor compares versions"
+        }
         status if status.is_redirection() => {
             "; redirects are not followed: set endpoint_override to where it points"
         }
-        _ => "",
+        StatusCode::CONFLICT => "",
+        _ => {
+            "; Placement itself does not answer so: look what is at that URL (openstack endpoint list --service \
+             placement, endpoint_override) and what stands before it"
+        }
     }
 }

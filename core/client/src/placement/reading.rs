@@ -118,7 +118,10 @@ fn sort(refusal: Box<Refusal>, range: Option<(String, String)>) -> PlacementErro
         StatusCode::BAD_REQUEST if refusal.has(&ErrorCode::ProviderNotFound) => {
             PlacementError::NotFound(refusal)
         }
-        StatusCode::TOO_MANY_REQUESTS => PlacementError::Unavailable(refusal),
+        // A front end's words for "not now".
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+            PlacementError::Unavailable(refusal)
+        }
         status if status.is_server_error() => PlacementError::Unavailable(refusal),
         _ => PlacementError::Refused(refusal),
     }

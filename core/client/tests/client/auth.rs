@@ -379,7 +379,7 @@ async fn a_missing_role_is_named_with_the_account_that_needs_it() {
         .providers_in_tree(root())
         .await
         .unwrap_err();
-    insta::assert_snapshot!(error, @"Placement answers GET /resource_providers with 403 placement.undefined_code (req-answer): Access was denied to this resource; it needs the role service or admin: openstack role add --user nova --project service service");
+    insta::assert_snapshot!(error, @"Placement answers GET /resource_providers with 403 placement.undefined_code (req-answer): Access was denied to this resource; it needs the role service or admin: openstack role add --user nova --project service service; where the account has it, Placement's policy.yaml asks for more");
 }
 
 type Change = fn(&mut AuthOptions);
@@ -445,8 +445,8 @@ nothing but the type: auth_url: is not set; auth_type password needs it; usernam
 no domains: user_domain_name: is not set; username needs user_domain_name or user_domain_id; project_domain_name: is not set; project_name needs project_domain_name or project_domain_id
 system and project: system_scope: contradicts the project: a token is for the system or for one project
 odd system: system_scope: is "half"; only all is known
-no URL: auth_url: "keystone:5000" is not a URL; http://HOST[:PORT][/PATH] or https://… is expected
-odd endpoint: endpoint_override: "unix:/run/x" is not a URL; http://HOST[:PORT][/PATH] or https://… is expected
+no URL: auth_url: is not a URL that paths can be appended to; http://HOST[:PORT][/PATH] or https://… is expected, without user, query and fragment
+odd endpoint: endpoint_override: is not a URL that paths can be appended to; http://HOST[:PORT][/PATH] or https://… is expected, without user, query and fragment
 key alone: certfile: is not set; keyfile is the key of the certificate in it
 odd numbers: retriable_status_codes: 200 is not a status of an error, 400 to 599; timeout: is 0; it must be longer, or left out for the default
 no interface: valid_interfaces: is empty; name internal, public or admin

@@ -61,6 +61,7 @@ async fn codes_tell_conflicts_apart() {
         (403, "placement.undefined_code", "Forbidden", Fatal),
         (406, "placement.undefined_code", "Refused", Fatal),
         (413, "placement.undefined_code", "Refused", Fatal),
+        (408, "placement.undefined_code", "Unavailable", Retry),
         (429, "placement.undefined_code", "Unavailable", Retry),
         (500, "placement.undefined_code", "Unavailable", Retry),
         (503, "placement.undefined_code", "Unavailable", Retry),
@@ -99,12 +100,14 @@ async fn over_capacity_on_allocations_is_no_conflict() {
 #[tokio::test]
 async fn sentences_say_what_was_asked_what_came_back_and_what_to_do() {
     insta::assert_snapshot!(put(refusal(409, "placement.concurrent_update", "resource provider generation conflict")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 409 placement.concurrent_update (req-answer): resource provider generation conflict; it was changed by somebody else meanwhile and has to be read again");
-    insta::assert_snapshot!(put(refusal(403, "placement.undefined_code", "Access was denied")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 403 placement.undefined_code (req-answer): Access was denied; it needs the role service or admin: openstack role add --user USER --project PROJECT service");
+    insta::assert_snapshot!(put(refusal(403, "placement.undefined_code", "Access was denied")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 403 placement.undefined_code (req-answer): Access was denied; it needs the role service or admin: openstack role add --user USER --project PROJECT service; where the account has it, Placement's policy.yaml asks for more");
     insta::assert_snapshot!(put(refusal(503, "placement.undefined_code", "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 503 placement.undefined_code (req-answer); its log says more under that request id");
     insta::assert_snapshot!(put(answer(413, "<html>Request Entity\nToo Large</html>")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 413 (req-answer): <html>Request Entity Too Large</html>; a proxy before Placement limits the size of requests (LimitRequestBody, client_max_body_size): raise it");
     insta::assert_snapshot!(put(answer(302, "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 302 (req-answer); redirects are not followed: set endpoint_override to where it points");
     insta::assert_snapshot!(put(answer(401, r#"{"message": "The request you have made requires authentication.", "code": "401 Unauthorized", "title": "Unauthorized"}"#)).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 401 (req-answer): The request you have made requires authentication; check the auth options, and that Placement asks the same Keystone");
-    insta::assert_snapshot!(put(answer(406, r#"{"errors": [{"status": 406, "title": "Not Acceptable", "detail": "s\n\n Unacceptable version header: 1.26", "request_id": "r", "max_version": "1.10", "min_version": "1.0"}]}"#.replace('\n', "\\n"))).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 406 (req-answer): Unacceptable version header: 1.26; it speaks microversions 1.0 to 1.10, which this call is not among");
+    insta::assert_snapshot!(put(answer(406, r#"{"errors": [{"status": 406, "title": "Not Acceptable", "detail": "s\n\n Unacceptable version header: 1.26", "request_id": "r", "max_version": "1.10", "min_version": "1.0"}]}"#.replace('\n', "\\n"))).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 406 (req-answer): Unacceptable version header: 1.26; it speaks microversions 1.0 to 1.10, which this call is not among: berth needs Placement of Rocky (1.30) or later");
+    insta::assert_snapshot!(put(refusal(400, "placement.undefined_code", "JSON does not validate")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 400 placement.undefined_code (req-answer): JSON does not validate; Placement does not accept this request as berth makes it: its log says more under that request id, berth doctor compares versions");
+    insta::assert_snapshot!(put(answer(405, "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 405 (req-answer); Placement itself does not answer so: look what is at that URL (openstack endpoint list --service placement, endpoint_override) and what stands before it");
     let taken = Script::of(vec![refusal(
         409,
         "placement.duplicate_name",

@@ -184,7 +184,8 @@ async fn a_service_that_never_answers_is_given_up_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn what_can_never_succeed_is_not_repeated() {
-    let script = Script::of(vec![Err(TransportError::TooLarge { limit: 10 })]);
+    let unsendable = TransportError::Unsendable { reason: "x".into() };
+    let script = Script::of(vec![Err(unsendable)]);
     let error = script
         .placement_with(&patient(5, 5))
         .providers_in_tree(root())
@@ -192,6 +193,18 @@ async fn what_can_never_succeed_is_not_repeated() {
         .unwrap_err();
     assert_eq!(script.seen().len(), 1);
     assert_eq!(error.disposition(), Disposition::Fatal);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_too_large_is_asked_for_again_but_not_at_once() {
+    let script = Script::of(vec![Err(TransportError::TooLarge { limit: 10 })]);
+    let error = script
+        .placement_with(&patient(5, 5))
+        .providers_in_tree(root())
+        .await
+        .unwrap_err();
+    assert_eq!(script.seen().len(), 1);
+    assert_eq!(error.disposition(), Disposition::Retry);
 }
 
 #[derive(Default)]

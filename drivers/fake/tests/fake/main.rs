@@ -6,4 +6,3 @@ mod driver;
 mod machines;
 #[cfg(test)]
 mod reading;
-#[cfg(test)]

@@ -124,10 +124,10 @@ impl VirtDriver for Driver {
 
 #[cfg(feature = "libvirt")]
 mod libvirt {
-    use berth_libvirt::{DiskPlacement, LibvirtOptions, MdevType, MdevTypes};
+    use berth_libvirt::{DiskPlacement, LibvirtOptions, MdevType, MdevTypes, VirtType};
     use berth_model::{NodeName, ResourceClass};
 
-    use crate::config::Config;
+    use crate::config::{self, Config};
     use crate::failure::{ErrorCode, Failure};
 
     pub(super) fn options(config: &Config) -> Result<LibvirtOptions, Failure> {
@@ -137,6 +137,10 @@ mod libvirt {
             let node = NodeName::new(host).map_err(|error| wrong(format!("host: {error}")))?;
             options.node = Some(node);
         }
+        options.virt_type = match config.libvirt.virt_type {
+            config::VirtType::Kvm => VirtType::Kvm,
+            config::VirtType::Qemu => VirtType::Qemu,
+        };
         options.disk = DiskPlacement::Local(config.instances_path());
         options
             .cpu_shared_set

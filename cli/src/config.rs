@@ -21,7 +21,7 @@ pub mod table;
 mod view;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
@@ -136,6 +136,8 @@ fn check(
         if !missing.is_empty() {
             return Err(Refused::new(missing).into());
         }
+        let kvm = rules::without_kvm(&loaded, Path::new("/dev/kvm"));
+        loaded.warnings.extend(kvm);
     }
     loaded.warnings.sort();
     if deny_warnings && !loaded.warnings.is_empty() {

@@ -101,17 +101,17 @@ fn a_refused_configuration_ends_with_78_and_every_error_on_standard_error() {
 
 #[test]
 fn a_good_configuration_is_said_to_be_good() {
-    let (_directory, path) = file("host = \"a\"\n");
+    let (_directory, path) = file("host = \"a\"\n[libvirt]\nvirt_type = \"qemu\"\n");
     let output = berth(&["config", "check", "--config", &path]);
     assert_eq!(
         (code(&output), out(&output).as_str()),
-        (0, "the configuration is good: 1 options set, 0 warnings\n")
+        (0, "the configuration is good: 2 options set, 0 warnings\n")
     );
 }
 
 #[test]
 fn warnings_are_refused_only_when_asked() {
-    let (_directory, path) = file("[mdev_a]\nmax_instances = 1\n");
+    let (_directory, path) = file("[libvirt]\nvirt_type = \"qemu\"\n[mdev_a]\nmax_instances = 1\n");
     let output = berth(&["config", "check", "--config", &path]);
     assert_eq!(code(&output), 0);
     assert!(out(&output).contains("warning: ") && out(&output).contains("1 warnings"));

@@ -3,9 +3,10 @@
 //! A rule keeps silent about an option that already has a problem of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::problem::Problem;
-use super::sections::{ComputeDriver, Config};
+use super::sections::{ComputeDriver, Config, VirtType};
 use super::view::Effective;
 use crate::failure::ErrorCode;
 
@@ -313,6 +314,30 @@ pub(super) fn exposed_secrets(
         .collect()
 }
 
+/// Guests are to run on KVM and this host has none: they cannot start, and the traits of such guests are missing.
+pub(super) fn without_kvm(loaded: &super::Loaded, device: &Path) -> Option<Problem> {
+    let libvirt = &loaded.config.libvirt;
+    let wanted = loaded.config.compute_driver == ComputeDriver::Libvirt
+        && libvirt.virt_type == VirtType::Kvm
+        && libvirt.connection_uri().starts_with("qemu");
+    if !wanted || device.exists() {
+        return None;
+    }
+    let mut all = loaded.effective.iter();
+    let option = all.find(|each| each.name == "libvirt.virt_type");
+    Some(Problem {
+        at: option.map_or("default", |each| &each.origin).to_owned(),
+        key: "libvirt.virt_type".to_owned(),
+        wrong: format!(
+            "guests are to run on KVM, but this host has no {}",
+            device.display()
+        ),
+        right: "modprobe kvm_intel or kvm_amd; without hardware: virt_type = \"qemu\" in [libvirt]"
+            .to_owned(),
+        code: ErrorCode::Doubtful,
+    })
+}
+
 /// What the configuration names on this host and the host does not have.
 pub(super) fn on_this_host(loaded: &super::Loaded) -> Vec<Problem> {
     let files = [
@@ -341,4 +366,47 @@ pub(super) fn on_this_host(loaded: &super::Loaded) -> Vec<Problem> {
         }
     }
     problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Document, resolve};
+
+    #[test]
+    fn a_host_without_kvm_is_told_where_guests_are_to_run_on_it() {
+        let here = Path::new("/");
+        let nowhere = Path::new("/no/such/kvm");
+        for (text, device, told) in [
+            ("", nowhere, true),
+            ("", here, false),
+            ("[libvirt]\nvirt_type = \"kvm\"\n", nowhere, true),
+            ("[libvirt]\nvirt_type = \"qemu\"\n", nowhere, false),
+            (
+                "[libvirt]\nconnection_uri = \"test:///default\"\n",
+                nowhere,
+                false,
+            ),
+            (
+                "compute_driver = \"fake\"\n[fake]\nmachine = \"m\"\n",
+                nowhere,
+                false,
+            ),
+        ] {
+            let document = Document {
+                name: "berth.toml".to_owned(),
+                text: text.to_owned(),
+            };
+            let loaded = resolve(&[document], &[]).unwrap();
+            let problem = without_kvm(&loaded, device);
+            assert_eq!(problem.is_some(), told, "{text}");
+            let says = problem
+                .map(|problem| problem.to_string())
+                .unwrap_or_default();
+            assert!(
+                !told || says.contains("/no/such/kvm") && says.contains("qemu"),
+                "{says}"
+            );
+        }
+    }
 }

@@ -128,7 +128,8 @@ pub const OPTIONS: &[OptionRow] = &[
     row("libvirt", "connection_uri", Kind::LibvirtUri, Default::Derived("`qemu:///system`"),
         "The libvirt connection.").example("\"qemu:///system\""),
     row("libvirt", "virt_type", Kind::Choice(&["kvm", "qemu"]), Default::Text("kvm"),
-        "How guests run: `kvm`, or `qemu` for emulation without hardware support."),
+        "How guests run: `kvm`, or `qemu` for emulation without hardware support. The `COMPUTE_*` traits are those of such \
+         guests; a host that cannot run them has none that libvirt tells."),
 
     row("devices", "enabled_mdev_types", Kind::MdevTypes, Default::List(&[]),
         "Mediated device types this host offers. With more than one, each needs `device_addresses` in its own section."),
@@ -143,7 +144,7 @@ pub const OPTIONS: &[OptionRow] = &[
     row("model", "vgpu", Kind::Choice(&["root", "per-gpu"]), Default::Text("per-gpu"),
         "Where VGPU stands: `root` (one flat inventory) or `per-gpu` (a child provider for each physical GPU)."),
     row("model", "numa", Kind::Choice(&["flat", "cells"]), Default::Text("flat"),
-        "Where CPUs, memory and network functions stand: `flat` (root) or `cells` (a child provider for each NUMA cell)."),
+        "Where CPUs and memory stand: `flat` (root) or `cells` (a child provider for each NUMA cell)."),
     row("model", "pcpu", Kind::Choice(&["vcpu", "pcpu"]), Default::Text("pcpu"),
         "What the CPUs of `cpu_dedicated_set` are reported as: `vcpu` (Nova before Train) or `pcpu`."),
 

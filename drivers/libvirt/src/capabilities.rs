@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use berth_virt::{CpuSet, NumaCell};
 use roxmltree::Node;
 
+use crate::options::VirtType;
 use crate::xml::{self, Reader, XmlError};
 
 /// What `virConnectGetCapabilities` says, as far as it is used.
@@ -62,12 +63,10 @@ impl Capabilities {
         })
     }
 
-    /// The fastest domain type the host has for guests of its own architecture.
-    pub(crate) fn domain_type(&self) -> Option<&str> {
-        let own = self.guests.iter().find(|kind| kind.arch == self.arch)?;
-        ["kvm", "qemu"]
-            .into_iter()
-            .find(|kind| own.domain_types.contains(*kind))
+    /// Whether the host runs guests of its own architecture so.
+    pub(crate) fn runs(&self, virt_type: VirtType) -> bool {
+        let mut own = self.guests.iter().filter(|kind| kind.arch == self.arch);
+        own.any(|kind| kind.domain_types.contains(virt_type.as_str()))
     }
 }
 
@@ -162,7 +161,9 @@ mod tests {
         assert_eq!(read.arch, "x86_64");
         assert_eq!(read.cpu_features, ["svm".to_owned()].into());
         assert!(read.hyperthreading);
-        assert_eq!(read.domain_type(), Some("kvm"));
+        assert!(read.runs(VirtType::Kvm) && read.runs(VirtType::Qemu));
+        let emulating = Capabilities::read(&TWO_CELLS.replace("<domain type='kvm'/>", "")).unwrap();
+        assert!(!emulating.runs(VirtType::Kvm) && emulating.runs(VirtType::Qemu));
         let cells: Vec<_> = read
             .cells
             .iter()
@@ -180,7 +181,7 @@ mod tests {
     fn a_driver_that_shows_little_is_read_too() {
         let read = Capabilities::read("<capabilities><host/></capabilities>").unwrap();
         assert_eq!(read, Capabilities::default());
-        assert_eq!(read.domain_type(), None);
+        assert!(!read.runs(VirtType::Qemu));
     }
 
     #[test]

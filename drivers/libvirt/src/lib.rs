@@ -27,4 +27,4 @@ mod xml;
 
 pub use driver::LibvirtDriver;
 pub use guest_xml::{DiskCache, GuestXmlOptions, Virtualisation, guest_xml};
-pub use options::{DiskPlacement, LibvirtOptions, MdevType, MdevTypes, MdevTypesError};
+pub use options::{DiskPlacement, LibvirtOptions, MdevType, MdevTypes, MdevTypesError, VirtType};

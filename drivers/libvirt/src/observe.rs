@@ -8,10 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use berth_model::PciAddress;
-use berth_sysfs::{Sriov, Sysfs};
-use berth_virt::{
-    CpuSet, Disk, HostView, NumaCell, ObserveError, UnreadableGuest, VirtualFunctions,
-};
+use berth_sysfs::Sysfs;
+use berth_virt::{CpuSet, Disk, HostView, NumaCell, ObserveError, UnreadableGuest};
 use uuid::Uuid;
 use virt::connect::{Connect, NodeInfo};
 use virt::domain::Domain;
@@ -23,7 +21,7 @@ use crate::connection::Session;
 use crate::domain_capabilities::DomainCapabilities;
 use crate::guest::Guest;
 use crate::node_device::{Mdev, MdevParent, NodeDevice};
-use crate::options::{DiskPlacement, LibvirtOptions};
+use crate::options::{DiskPlacement, LibvirtOptions, VirtType};
 use error::{malformed, unreadable};
 
 /// What cannot change while a connection lives: it is costly to ask, and another answer needs another libvirtd.
@@ -55,7 +53,6 @@ struct Facts {
     disk: Disk,
     parents: Vec<MdevParent>,
     mdevs: Vec<Mdev>,
-    functions: Vec<VirtualFunctions>,
     guests: Vec<Guest>,
     unreadable: BTreeMap<Uuid, UnreadableGuest>,
 }
@@ -78,7 +75,7 @@ fn facts(session: &Session, options: &LibvirtOptions) -> Result<Facts, ObserveEr
     let steady = match session.steady().get() {
         Some(steady) => steady.clone(),
         None => {
-            let read = steady_facts(connect, &capabilities)?;
+            let read = steady_facts(connect, &capabilities, options.virt_type)?;
             session.steady().get_or_init(|| read).clone()
         }
     };
@@ -96,7 +93,6 @@ fn facts(session: &Session, options: &LibvirtOptions) -> Result<Facts, ObserveEr
         active_cpus: cpus,
         memory_kib: memory,
         disk: disk(&options.disk)?,
-        functions: functions(sysfs.as_ref(), options)?,
         guests,
         unreadable,
         steady,
@@ -109,6 +105,7 @@ fn facts(session: &Session, options: &LibvirtOptions) -> Result<Facts, ObserveEr
 fn steady_facts(
     connect: &Connect,
     capabilities: &Capabilities,
+    virt_type: VirtType,
 ) -> Result<SteadyFacts, ObserveError> {
     let version = connect
         .hyp_version()
@@ -124,7 +121,7 @@ fn steady_facts(
             version % 1_000
         ),
         features: features(connect, capabilities)?,
-        domain: domain_capabilities(connect, capabilities)?,
+        domain: domain_capabilities(connect, capabilities, virt_type)?,
     })
 }
 
@@ -144,20 +141,22 @@ fn features(
     Ok(features)
 }
 
-/// What guests can have on any of the usual machine types; nothing where the driver does not tell (libvirt's test driver) or
-/// has no emulator for this host's own architecture.
+/// What guests that run as `virt_type` can have on any of the usual machine types; nothing where the driver does not tell
+/// (libvirt's test driver) or cannot run such guests of this host's own architecture.
 fn domain_capabilities(
     connect: &Connect,
     capabilities: &Capabilities,
+    virt_type: VirtType,
 ) -> Result<DomainCapabilities, ObserveError> {
     let machines: &[Option<&str>] = match capabilities.arch.as_str() {
         "x86_64" => &[Some("pc"), Some("q35")],
         _ => &[None],
     };
     let mut all = DomainCapabilities::default();
-    let Some(kind) = capabilities.domain_type() else {
+    if !capabilities.runs(virt_type) {
         return Ok(all);
-    };
+    }
+    let kind = virt_type.as_str();
     for machine in machines {
         let arch = Some(capabilities.arch.as_str());
         match connect.domain_capabilities(None, arch, *machine, Some(kind), 0) {
@@ -258,42 +257,6 @@ fn numa_cells(sysfs: Option<&Sysfs>) -> Result<Vec<NumaCell>, ObserveError> {
         memory_mib: cell.memory_kib / 1024,
     });
     Ok(cells.collect())
-}
-
-/// The virtual functions of the cards that the operator offers.
-fn functions(
-    sysfs: Option<&Sysfs>,
-    options: &LibvirtOptions,
-) -> Result<Vec<VirtualFunctions>, ObserveError> {
-    let refuse = |reason: String| ObserveError::Configuration {
-        option: "the network functions to offer".to_owned(),
-        reason,
-    };
-    let mut offered = Vec::new();
-    for (physical, class) in &options.network_functions {
-        let Some(sysfs) = sysfs else {
-            return Err(refuse(format!(
-                "{physical}: the device tree of this host cannot be seen from here"
-            )));
-        };
-        let Some(function) = sysfs.pci_function(*physical).map_err(unreadable)? else {
-            continue;
-        };
-        let Sriov::Physical { functions, .. } = function.sriov else {
-            return Err(refuse(format!(
-                "{physical} is no physical function that can have virtual ones"
-            )));
-        };
-        if !functions.is_empty() {
-            offered.push(VirtualFunctions {
-                physical: *physical,
-                addresses: functions.into_iter().collect(),
-                numa_node: function.numa_node,
-                class: class.clone(),
-            });
-        }
-    }
-    Ok(offered)
 }
 
 /// The size of the file system that a path is, or will be, on.

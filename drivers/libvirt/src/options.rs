@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_model::{NodeName, PciAddress, ResourceClass};
-use berth_virt::{CpuSet, CustomResource, ResourceModel};
+use berth_virt::{CpuSet, ResourceModel};
 
 /// Where guests' disks are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,11 +16,33 @@ pub enum DiskPlacement {
     Shared,
 }
 
+/// `[libvirt] virt_type`: how guests of the host's own architecture run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VirtType {
+    /// With hardware support.
+    #[default]
+    Kvm,
+    /// Emulated.
+    Qemu,
+}
+
+impl VirtType {
+    /// libvirt's word, a domain's `type`.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            VirtType::Kvm => "kvm",
+            VirtType::Qemu => "qemu",
+        }
+    }
+}
+
 /// What the driver is told.
 #[derive(Debug, Clone)]
 pub struct LibvirtOptions {
     /// `[libvirt] connection_uri`.
     pub connection_uri: String,
+    /// `[libvirt] virt_type`: for such guests the host's abilities (`COMPUTE_*` traits) are asked.
+    pub virt_type: VirtType,
     /// The most one look at the host may take.
     pub call_timeout: Duration,
     /// The node's name; none for the hostname that libvirt gives.
@@ -35,23 +57,18 @@ pub struct LibvirtOptions {
     pub cpu_dedicated_set: Option<CpuSet>,
     /// `[devices] enabled_mdev_types` and the `[mdev_TYPE]` sections.
     pub mdev_types: MdevTypes,
-    /// The physical functions whose virtual functions are offered, and as what, usually SRIOV_NET_VF. A card that is not there
-    /// (any more) offers nothing.
-    pub network_functions: BTreeMap<PciAddress, ResourceClass>,
-    /// Further resources of the root that the operator declares, which no hypervisor shows.
-    pub customs: Vec<CustomResource>,
     /// How the resources are modelled in Placement.
     pub model: ResourceModel,
 }
 
 impl LibvirtOptions {
-    /// The defaults for a connection: 60 seconds for a call, the node named by libvirt, this host's device tree (for
-    /// libvirt's test driver, whose host is not this one, the directory `sys` beside the node's file, where there is one), disks under Nova's default path, no CPU sets, no devices, nothing
-    /// declared, the newest resource model.
+    /// The defaults for a connection: KVM, 60 seconds for a call, the node named by libvirt, this host's device tree (for
+    /// libvirt's test driver, whose host is not this one, the directory `sys` beside the node's file, where there is one), disks under Nova's default path, no CPU sets, no devices, the newest resource model.
     #[must_use]
     pub fn new(connection_uri: &str) -> Self {
         Self {
             connection_uri: connection_uri.to_owned(),
+            virt_type: VirtType::default(),
             call_timeout: Duration::from_secs(60),
             node: None,
             sysfs: device_tree(connection_uri),
@@ -59,8 +76,6 @@ impl LibvirtOptions {
             cpu_shared_set: None,
             cpu_dedicated_set: None,
             mdev_types: MdevTypes::default(),
-            network_functions: BTreeMap::new(),
-            customs: Vec::new(),
             model: ResourceModel::default(),
         }
     }

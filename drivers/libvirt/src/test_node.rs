@@ -5,7 +5,6 @@
 //! written as a device tree in `sys` beside it, where the driver looks for them.
 
 use std::fmt::Write as _;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::{fs, io};
 
@@ -136,44 +135,6 @@ impl TestNode {
                 format!("{cell}/meminfo"),
                 format!("Node {id} MemTotal:       {memory} kB\n"),
             )?;
-        }
-        Ok(())
-    }
-
-    /// Adds a card to the device tree under `tree`: a physical function with virtual ones.
-    ///
-    /// # Errors
-    /// A file cannot be written.
-    pub fn write_card(
-        tree: &Path,
-        physical: PciAddress,
-        numa_node: Option<u32>,
-        functions: &[PciAddress],
-    ) -> io::Result<()> {
-        let devices = tree.join("bus/pci/devices");
-        let at = devices.join(physical.to_string());
-        for address in functions.iter().chain([&physical]) {
-            let at = devices.join(address.to_string());
-            fs::create_dir_all(&at)?;
-            let node = numa_node.map_or_else(|| "-1".to_owned(), |node| node.to_string());
-            for (file, content) in [
-                ("vendor", "0x8086"),
-                ("device", "0x10c9"),
-                ("class", "0x020000"),
-                ("numa_node", &node),
-            ] {
-                fs::write(at.join(file), content)?;
-            }
-        }
-        let count = functions.len().to_string();
-        fs::write(at.join("sriov_totalvfs"), &count)?;
-        fs::write(at.join("sriov_numvfs"), &count)?;
-        for (number, address) in functions.iter().enumerate() {
-            symlink(
-                devices.join(address.to_string()),
-                at.join(format!("virtfn{number}")),
-            )?;
-            symlink(&at, devices.join(address.to_string()).join("physfn"))?;
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ResourceClass};
 use berth_virt::{
-    CpuPolicy, CustomResource, Disk, GuestCell, HostEvent, NodeView, OfferedMdevs, PowerState,
-    VgpuModel, VirtualFunctions, conformance,
+    CpuPolicy, Disk, GuestCell, HostEvent, NodeView, OfferedMdevs, PowerState, VgpuModel,
+    conformance,
 };
 use futures_core::Stream as _;
 use tempfile::TempDir;
@@ -291,53 +291,10 @@ async fn cpus_in_both_sets_are_a_configuration_error() {
 }
 
 #[tokio::test]
-async fn virtual_functions_are_offered_where_the_operator_says_so() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut options = options(&directory);
-    let (card, gone, plain) = (address(0x90), address(0x91), address(0x92));
-    let tree = options.sysfs.clone().unwrap();
-    TestNode::write_card(&tree, card, Some(1), &[address(0x93), address(0x94)]).unwrap();
-    TestNode::write_card(&tree, plain, None, &[]).unwrap();
-    std::fs::remove_file(tree.join(format!("bus/pci/devices/{plain}/sriov_totalvfs"))).unwrap();
-    options.network_functions = [card, gone]
-        .map(|function| (function, ResourceClass::SRIOV_NET_VF))
-        .into();
-    let seen = observed(options.clone()).await;
-    assert_eq!(
-        seen.functions,
-        [VirtualFunctions {
-            physical: card,
-            addresses: [address(0x93), address(0x94)].into(),
-            numa_node: Some(1),
-            class: ResourceClass::SRIOV_NET_VF,
-        }]
-    );
-    options.network_functions = [(plain, ResourceClass::SRIOV_NET_VF)].into();
-    let error = LibvirtDriver::new(options).observe().await.unwrap_err();
-    assert!(
-        error.to_string().contains("the network functions to offer"),
-        "{error}"
-    );
-}
-
-#[tokio::test]
 async fn the_driver_keeps_every_promise_of_the_contract() {
     let directory = tempfile::tempdir().unwrap();
-    let mut options = options(&directory);
+    let options = options(&directory);
     let tree = options.sysfs.clone().unwrap();
-    TestNode::write_card(
-        &tree,
-        address(0x90),
-        Some(1),
-        &[address(0x93), address(0x94)],
-    )
-    .unwrap();
-    options.network_functions = [(address(0x90), ResourceClass::SRIOV_NET_VF)].into();
-    options.customs = vec![CustomResource {
-        class: ResourceClass::PGPU,
-        formerly: [ResourceClass::new("CUSTOM_GPU").unwrap()].into(),
-        total: 2,
-    }];
     let driver = LibvirtDriver::new(options);
     assert_eq!(conformance::check(&driver).await, []);
     let starts = async {

@@ -67,8 +67,8 @@ fn node_view(facts: Facts, options: &LibvirtOptions) -> Result<NodeView, Observe
         memory_mib: facts.memory_kib / 1024,
         disk: facts.disk,
         gpus: physical_gpus(&facts.parents, &facts.mdevs, &options.mdev_types),
-        functions: facts.functions,
-        customs: options.customs.clone(),
+        functions: Vec::new(),
+        customs: Vec::new(),
         traits: traits(
             &facts.capabilities,
             &facts.steady.features,

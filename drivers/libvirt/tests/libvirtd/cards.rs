@@ -8,10 +8,6 @@ use std::path::{Path, PathBuf};
 
 /// A GPU with one type of mediated device, of which one exists, in the tree's only PCI domain.
 pub(crate) const GPU: &str = "0000:81:00.0";
-/// A network card.
-pub(crate) const NETWORK_CARD: &str = "0000:82:00.0";
-/// Its virtual functions.
-pub(crate) const FUNCTIONS: [&str; 2] = ["0000:82:00.4", "0000:82:00.5"];
 /// The mediated device that exists.
 pub(crate) const MDEV: &str = "4b20d080-1b54-4048-85b3-a6a62d165c01";
 /// Its type.
@@ -39,13 +35,6 @@ pub(crate) fn write(root: &Path) {
     link(&mdev.join("iommu_group"), &group(root, 30));
     link(&root.join("bus/mdev/devices").join(MDEV), &mdev);
 
-    let card = function(root, NETWORK_CARD, "8086", "10c9", "020000", 20);
-    write_all(&card, &[("sriov_totalvfs", "7"), ("sriov_numvfs", "2")]);
-    for (number, address) in (0..).zip(FUNCTIONS) {
-        let part = function(root, address, "8086", "10ca", "020000", 21 + number);
-        link(&part.join("physfn"), &card);
-        link(&card.join(format!("virtfn{number}")), &part);
-    }
     // Where the host's own CPUs are shown through.
     directory(&root.join("devices/system"));
 }

@@ -34,6 +34,7 @@ mod plan;
 mod provider_tree;
 mod reshape;
 mod resource_class;
+mod symbol;
 mod traits;
 mod tree_diff;
 

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::symbol::{Symbol, shortened};
+
 /// A text that cannot name a resource class.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a resource class: {reason}")]
@@ -15,7 +17,7 @@ pub struct ResourceClassError {
 /// A resource class: upper-case letters, digits and underscores, at most 255; either one of Placement's 21 standard
 /// names or one that starts with `CUSTOM_`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceClass(Cow<'static, str>);
+pub struct ResourceClass(Symbol);
 
 impl ResourceClass {
     /// Standard classes in the order of their ids in Placement's table, 0 to 20.
@@ -43,45 +45,36 @@ impl ResourceClass {
         "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
     ];
     /// Shared host CPUs.
-    pub const VCPU: ResourceClass = ResourceClass(Cow::Borrowed("VCPU"));
+    pub const VCPU: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("VCPU")));
     /// Dedicated host CPUs.
-    pub const PCPU: ResourceClass = ResourceClass(Cow::Borrowed("PCPU"));
+    pub const PCPU: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("PCPU")));
     /// Memory in MiB.
-    pub const MEMORY_MB: ResourceClass = ResourceClass(Cow::Borrowed("MEMORY_MB"));
+    pub const MEMORY_MB: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("MEMORY_MB")));
     /// Disk in GiB.
-    pub const DISK_GB: ResourceClass = ResourceClass(Cow::Borrowed("DISK_GB"));
+    pub const DISK_GB: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("DISK_GB")));
     /// Virtual GPUs (mediated devices).
-    pub const VGPU: ResourceClass = ResourceClass(Cow::Borrowed("VGPU"));
+    pub const VGPU: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("VGPU")));
     /// Whole physical GPUs.
-    pub const PGPU: ResourceClass = ResourceClass(Cow::Borrowed("PGPU"));
+    pub const PGPU: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("PGPU")));
     /// SR-IOV virtual functions of network cards.
-    pub const SRIOV_NET_VF: ResourceClass = ResourceClass(Cow::Borrowed("SRIOV_NET_VF"));
+    pub const SRIOV_NET_VF: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("SRIOV_NET_VF")));
 
     /// Checks the name.
     ///
     /// # Errors
     /// The name has other characters than `A-Z`, `0-9`, `_`, is longer than 255, or is neither standard nor `CUSTOM_`.
     pub fn new(name: &str) -> Result<Self, ResourceClassError> {
-        let refuse = |reason| {
-            let name = name.chars().take(80).collect();
-            Err(ResourceClassError { name, reason })
-        };
         if let Some(standard) = Self::STANDARD.iter().find(|s| **s == name) {
-            return Ok(Self(Cow::Borrowed(standard)));
+            return Ok(Self(Symbol::known(standard)));
         }
-        if name.is_empty() || name.len() > 255 {
-            return refuse("1 to 255 characters are allowed");
+        let class = Self::answered(name)?;
+        if class.is_custom() {
+            return Ok(class);
         }
-        if !name
-            .bytes()
-            .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
-        {
-            return refuse("only A-Z, 0-9 and _ are allowed");
-        }
-        if !name.starts_with("CUSTOM_") {
-            return refuse("it is no standard class; a class of one's own starts with CUSTOM_");
-        }
-        Ok(Self(Cow::Owned(name.to_owned())))
+        Err(refused(
+            name,
+            "it is no standard class; a class of one's own starts with CUSTOM_",
+        ))
     }
 
     /// The class as Placement answered it: a newer Placement may know standard classes that this list does not.
@@ -89,36 +82,32 @@ impl ResourceClass {
     /// # Errors
     /// The characters or the length are not a resource class's.
     pub fn answered(name: &str) -> Result<Self, ResourceClassError> {
-        let plain = name.len() <= 255
-            && !name.is_empty()
-            && name
-                .bytes()
-                .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
-        Self::new(name).or_else(|error| {
-            if plain {
-                Ok(Self(Cow::Owned(name.to_owned())))
-            } else {
-                Err(error)
-            }
-        })
+        Symbol::new(name)
+            .map(Self)
+            .map_err(|reason| refused(name, reason))
     }
 
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 
     /// Whether the class starts with `CUSTOM_` and so must be made in Placement before its first use.
     #[must_use]
     pub fn is_custom(&self) -> bool {
-        self.0.starts_with("CUSTOM_")
+        self.0.is_custom()
     }
+}
+
+fn refused(name: &str, reason: &'static str) -> ResourceClassError {
+    let name = shortened(name);
+    ResourceClassError { name, reason }
 }
 
 impl fmt::Display for ResourceClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        self.0.fmt(f)
     }
 }
 

@@ -219,6 +219,22 @@ impl SqlStore {
         Ok(rows.into_iter().map(Row::sqlite).collect())
     }
 
+    /// As [`Transaction::rows_in`], without a transaction around its one statement.
+    ///
+    /// # Errors
+    /// [`SqlError`] when no connection can be had or the statement is refused.
+    pub async fn rows_in<V: Into<Value> + Clone>(
+        &self,
+        head: &Statement,
+        keys: &[V],
+        tail: &str,
+    ) -> Result<Vec<Row>, SqlError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.rows(head.with_list(self.dialect(), keys, tail)).await
+    }
+
     /// Runs `work` in one writing transaction and commits it; runs the whole of it again, a
     /// bounded number of times, when it failed in a way that may pass
     /// ([`Disposition::Retry`]). A failed run leaves no row behind.
@@ -275,6 +291,8 @@ fn connect_options(options: &SqlOptions) -> SqliteConnectOptions {
         .synchronous(synchronous)
         .busy_timeout(options.busy_timeout)
         .foreign_keys(true)
+        // A statement that changes many rows keeps what it may have to undo. In a file that would cost as much as the change.
+        .pragma("temp_store", "memory")
         .row_buffer_size(ROW_BUFFER)
         .disable_statement_logging()
 }

@@ -163,7 +163,7 @@ async fn a_whole_number_in_a_numeric_column_is_read_as_a_double_when_cast() {
 }
 
 #[tokio::test]
-async fn lists_longer_than_one_statement_takes_are_split() {
+async fn lists_may_be_longer_than_a_statement_has_variables() {
     let store = memory().await;
     struct Many;
     impl Work for Many {
@@ -190,6 +190,48 @@ async fn lists_longer_than_one_statement_takes_are_split() {
             .unwrap()
             .is_empty()
     );
+}
+
+#[tokio::test]
+async fn packed_rows_come_over_as_one_value() {
+    let store = memory().await;
+    let names = ["it's", "\"two\"", "ä\n"];
+    for name in names {
+        store.write(&Name(Value::from(name))).await.unwrap();
+    }
+    store.write(&Name(Value::Null)).await.unwrap();
+    let head = |filter: &str| {
+        let packed = store.dialect().packed("id, name");
+        Statement::new(format!("SELECT {packed} FROM things {filter}"))
+    };
+    let rows = store.rows(head("")).await.unwrap();
+    let mut all: Vec<(i64, Option<String>)> = rows[0].unpack(0).unwrap();
+    all.sort();
+    let expected = names.map(|name| Some(name.to_owned()));
+    let found: Vec<_> = all.iter().map(|(_, name)| name.clone()).collect();
+    assert_eq!(found[..3], expected);
+    assert_eq!(all[3], (4, None));
+    let rows = store.rows_in(&head("WHERE name IN"), &names, "").await;
+    let named: Vec<(i64, String)> = rows.unwrap()[0].unpack(0).unwrap();
+    assert_eq!(named.len(), 3);
+    let rows = store.rows(head("WHERE id > 9")).await.unwrap();
+    assert_eq!(rows[0].unpack::<(i64, String)>(0).unwrap(), []);
+    let rows = store.rows(head("")).await.unwrap();
+    let error = rows[0].unpack::<(i64, String)>(0).unwrap_err();
+    assert!(matches!(error, SqlError::Column { column: 0, .. }));
+}
+
+struct Name(Value);
+
+impl Work for Name {
+    type Output = ();
+    type Error = CountError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), CountError> {
+        let statement = Statement::new("INSERT INTO things (name) VALUES (?)");
+        tx.execute(statement.bind_all([self.0.clone()])).await?;
+        Ok(())
+    }
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use crate::handlers::{
 };
 use crate::microversions;
 use crate::policies::default_policy;
+use crate::store::allocations::ConsumerReader;
 
 /// How the service behaves.
 #[derive(Clone)]
@@ -47,6 +48,7 @@ impl Default for Options {
 #[derive(Clone)]
 pub(crate) struct Placement {
     pub(crate) store: SqlStore,
+    pub(crate) consumers: Arc<ConsumerReader>,
     pub(crate) options: Arc<Options>,
 }
 
@@ -66,6 +68,7 @@ pub fn router(store: SqlStore, options: Options) -> Router {
         body_limit: options.body_limit,
     };
     let placement = Placement {
+        consumers: Arc::new(ConsumerReader::new(store.clone())),
         store,
         options: Arc::new(options),
     };

@@ -48,3 +48,20 @@ pub(crate) fn retry(error: &SqlError) -> Disposition {
         other => other.disposition(),
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use berth_store::{SqlError, Transaction, Work};
+
+    /// Statements without values, for a test's rows.
+    pub(crate) struct Sql(pub(crate) &'static str);
+
+    impl Work for Sql {
+        type Output = ();
+        type Error = SqlError;
+
+        async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+            tx.script(self.0).await
+        }
+    }
+}

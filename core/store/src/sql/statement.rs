@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use serde::de::DeserializeOwned;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
-use super::SqlError;
+use super::{Dialect, SqlError};
 
 /// A value bound to a `?`.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,21 +59,33 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 
 /// SQL with `?` for its values.
 ///
-/// A text known at compile time is prepared once per connection and kept; one made at run time
-/// (a list of unknown length) is not.
+/// A text known at compile time is prepared once per connection and kept; one made at run time is not.
 #[derive(Debug, Clone)]
 pub struct Statement {
     pub(super) sql: Cow<'static, str>,
     pub(super) values: Vec<Value>,
+    /// Whether the text is one of few: then it is prepared once per connection.
+    pub(super) recurring: bool,
 }
 
 impl Statement {
     /// A statement without values yet. The text must not contain data: bind it.
     #[must_use]
     pub fn new(sql: impl Into<Cow<'static, str>>) -> Self {
+        let sql = sql.into();
         Self {
-            sql: sql.into(),
+            recurring: matches!(sql, Cow::Borrowed(_)),
+            sql,
             values: Vec::new(),
+        }
+    }
+
+    /// A statement whose text is made at run time but is one of few: it is prepared once per connection, too.
+    #[must_use]
+    pub fn recurring(sql: String) -> Self {
+        Self {
+            recurring: true,
+            ..Self::new(sql)
         }
     }
 
@@ -90,13 +103,30 @@ impl Statement {
         self
     }
 
-    /// This statement followed by a list of bound keys and by `tail`.
-    pub(super) fn with_list<V: Into<Value> + Clone>(&self, keys: &[V], tail: &str) -> Self {
+    /// This statement followed by a list of keys and by `tail`. The keys are bound as one value, so that the text is the same
+    /// for any number of them.
+    pub(super) fn with_list<V: Into<Value> + Clone>(
+        &self,
+        dialect: Dialect,
+        keys: &[V],
+        tail: &str,
+    ) -> Self {
+        let keys = keys.iter().cloned().map(|key| json(key.into())).collect();
         Self {
-            sql: format!("{} ({}) {tail}", self.sql, placeholders(keys.len())).into(),
+            sql: format!("{} ({}) {tail}", self.sql, dialect.list()).into(),
             values: self.values.clone(),
+            recurring: self.recurring,
         }
-        .bind_all(keys.iter().cloned())
+        .bind(serde_json::Value::Array(keys).to_string())
+    }
+}
+
+fn json(value: Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Int(number) => number.into(),
+        Value::Double(number) => number.into(),
+        Value::Text(text) => text.into(),
     }
 }
 
@@ -158,6 +188,20 @@ impl Row {
     /// [`SqlError::Column`] when the column holds something else.
     pub fn opt_text(&self, column: usize) -> Result<Option<String>, SqlError> {
         self.get(column, "text or NULL")
+    }
+
+    /// The many short rows that [`super::Dialect::packed`] brought over as one value.
+    ///
+    /// # Errors
+    /// [`SqlError::Column`] when one of them is no `T`.
+    pub fn unpack<T: DeserializeOwned>(&self, column: usize) -> Result<Vec<T>, SqlError> {
+        let expected = "packed rows";
+        let text: &str = self.get(column, expected)?;
+        serde_json::from_str(text).map_err(|error| SqlError::Column {
+            column,
+            expected,
+            source: sqlx::Error::Decode(error.into()),
+        })
     }
 
     fn get<'r, T>(&'r self, column: usize, expected: &'static str) -> Result<T, SqlError>

@@ -3,7 +3,6 @@
 use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Sqlite};
-use std::borrow::Cow;
 use std::future::Future;
 
 use super::statement::placeholders;
@@ -89,43 +88,37 @@ impl Transaction {
         Ok(())
     }
 
-    /// All rows of `head (?, ?, ...) tail` for any number of `keys`, in as few statements as the
-    /// database allows. `head` may have bound values of its own. No statement without keys.
+    /// All rows of `head (KEY, KEY, ...) tail` for any number of `keys`. `head` may have bound values of its own. No
+    /// statement without keys.
     ///
     /// # Errors
-    /// [`SqlError`] when a statement is refused.
+    /// [`SqlError`] when the statement is refused.
     pub async fn rows_in<V: Into<Value> + Clone>(
         &mut self,
         head: &Statement,
         keys: &[V],
         tail: &str,
     ) -> Result<Vec<Row>, SqlError> {
-        let mut all = Vec::new();
-        for chunk in keys.chunks(self.room_beside(head)) {
-            all.extend(self.rows(head.with_list(chunk, tail)).await?);
+        if keys.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(all)
+        self.rows(head.with_list(self.dialect(), keys, tail)).await
     }
 
-    /// Runs `head (?, ?, ...)` for any number of `keys`; the number of rows affected.
+    /// Runs `head (KEY, KEY, ...)` for any number of `keys`; the number of rows affected.
     ///
     /// # Errors
-    /// [`SqlError`] when a statement is refused.
+    /// [`SqlError`] when the statement is refused.
     pub async fn execute_in<V: Into<Value> + Clone>(
         &mut self,
         head: &Statement,
         keys: &[V],
     ) -> Result<u64, SqlError> {
-        let mut affected = 0;
-        for chunk in keys.chunks(self.room_beside(head)) {
-            let done = self.execute(head.with_list(chunk, "")).await?;
-            affected += done.rows_affected;
+        if keys.is_empty() {
+            return Ok(0);
         }
-        Ok(affected)
-    }
-
-    fn room_beside(&self, head: &Statement) -> usize {
-        (self.dialect().max_variables() - head.values.len()).max(1)
+        let statement = head.with_list(self.dialect(), keys, "");
+        Ok(self.execute(statement).await?.rows_affected)
     }
 
     /// `head (?, ..), (?, ..), ... tail` for any number of `rows`, all of the same width.
@@ -166,8 +159,8 @@ const MAX_ROWS_PER_INSERT: usize = 500;
 
 /// The driver's form of a statement.
 pub(super) fn query(statement: Statement) -> Query<'static, Sqlite, SqliteArguments> {
-    let fixed = matches!(statement.sql, Cow::Borrowed(_));
-    let mut query = sqlx::query::<Sqlite>(AssertSqlSafe(statement.sql)).persistent(fixed);
+    let mut query =
+        sqlx::query::<Sqlite>(AssertSqlSafe(statement.sql)).persistent(statement.recurring);
     for value in statement.values {
         query = match value {
             Value::Null => query.bind(None::<i64>),

@@ -41,11 +41,13 @@ struct OfConsumer<'a> {
 pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::ALLOCATIONS_LIST)?;
-    let consumer = allocations::of_consumer(&placement.store, call.path("consumer_uuid")?)
+    let consumer = placement
+        .consumers
+        .read(call.path("consumer_uuid")?)
         .await
         .map_err(database)?;
     let held = consumer.as_ref().map_or(&[][..], |consumer| &consumer.held);
-    let answer = Answer::ok(&of_consumer(&call, consumer.as_ref(), held))?;
+    let answer = Answer::ok(&of_consumer(&call, consumer.as_deref(), held))?;
     let newest = held.iter().filter_map(|one| one.modified).max();
     Ok(modified(answer, &call, newest))
 }

@@ -1,9 +1,14 @@
 //! What consumers hold: reads, and the removal of all a consumer holds. Writing is in `replace`.
 
+mod together;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use berth_http::Timestamp;
 use berth_store::{Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work};
 
-use super::moment;
+pub(crate) use together::ConsumerReader;
 
 /// One allocation of a consumer.
 #[derive(Debug, Clone)]
@@ -26,43 +31,48 @@ pub(crate) struct Consumer {
     pub(crate) held: Vec<Held>,
 }
 
-/// What a consumer holds; `None` when it holds nothing.
-pub(crate) async fn of_consumer(
+/// What consumers hold, by uuid; those that hold nothing are left out.
+async fn of_consumers(
     store: &SqlStore,
-    uuid: &str,
-) -> Result<Option<Consumer>, SqlError> {
-    let sql = "SELECT rp.uuid, rp.generation, c.name, a.used, \
-               COALESCE(a.updated_at, a.created_at), p.external_id, u.external_id, \
-               k.generation, t.name \
-               FROM allocations a \
-               JOIN resource_providers rp ON rp.id = a.resource_provider_id \
-               JOIN resource_classes c ON c.id = a.resource_class_id \
-               JOIN consumers k ON k.uuid = a.consumer_id \
-               JOIN projects p ON p.id = k.project_id \
-               JOIN users u ON u.id = k.user_id \
-               LEFT JOIN consumer_types t ON t.id = k.consumer_type_id \
-               WHERE a.consumer_id = ? ORDER BY a.id";
-    let rows = store.rows(Statement::new(sql).bind(uuid)).await?;
-    let Some(first) = rows.first() else {
-        return Ok(None);
-    };
-    let mut consumer = Consumer {
-        project: first.text(5)?,
-        user: first.text(6)?,
-        generation: first.int(7)?,
-        consumer_type: first.opt_text(8)?,
-        held: Vec::with_capacity(rows.len()),
-    };
-    for row in &rows {
-        consumer.held.push(Held {
-            provider_uuid: row.text(0)?,
-            provider_generation: row.opt_int(1)?.unwrap_or_default(),
-            class: row.text(2)?,
-            used: row.int(3)?,
-            modified: moment(row, 4)?,
-        });
+    uuids: &[&str],
+) -> Result<BTreeMap<String, Arc<Consumer>>, SqlError> {
+    let columns = "a.consumer_id, rp.uuid, rp.generation, c.name, a.used, \
+                   COALESCE(a.updated_at, a.created_at), p.external_id, u.external_id, \
+                   k.generation, t.name";
+    let head = Statement::recurring(format!(
+        "SELECT {} FROM allocations a \
+         JOIN resource_providers rp ON rp.id = a.resource_provider_id \
+         JOIN resource_classes c ON c.id = a.resource_class_id \
+         JOIN consumers k ON k.uuid = a.consumer_id \
+         JOIN projects p ON p.id = k.project_id \
+         JOIN users u ON u.id = k.user_id \
+         LEFT JOIN consumer_types t ON t.id = k.consumer_type_id \
+         WHERE a.consumer_id IN",
+        store.dialect().packed(columns)
+    ));
+    let mut consumers: BTreeMap<String, Consumer> = BTreeMap::new();
+    for rows in store.rows_in(&head, uuids, "").await? {
+        for row in rows.unpack::<(_, _, Option<i64>, _, _, Option<String>, _, _, _, _)>(0)? {
+            let (uuid, provider_uuid, provider_generation, class, used, modified, ..) = row;
+            let (.., project, user, generation, consumer_type) = row;
+            let consumer = consumers.entry(uuid).or_insert_with(|| Consumer {
+                project,
+                user,
+                generation,
+                consumer_type,
+                held: Vec::new(),
+            });
+            consumer.held.push(Held {
+                provider_uuid,
+                provider_generation: provider_generation.unwrap_or_default(),
+                class,
+                used,
+                modified: modified.as_deref().and_then(Timestamp::parse),
+            });
+        }
     }
-    Ok(Some(consumer))
+    let shared = consumers.into_iter();
+    Ok(shared.map(|(uuid, one)| (uuid, Arc::new(one))).collect())
 }
 
 /// One allocation at a provider.
@@ -80,23 +90,28 @@ pub(crate) async fn of_provider(
     tx: &mut Transaction,
     provider: i64,
 ) -> Result<Vec<Holding>, SqlError> {
-    let sql = "SELECT k.uuid, k.generation, c.name, a.used, COALESCE(a.updated_at, a.created_at) \
-               FROM allocations a \
-               JOIN consumers k ON k.uuid = a.consumer_id \
-               JOIN resource_classes c ON c.id = a.resource_class_id \
-               WHERE a.resource_provider_id = ? ORDER BY a.id";
-    let rows = tx.rows(Statement::new(sql).bind(provider)).await?;
-    rows.iter()
-        .map(|row| {
-            Ok(Holding {
-                consumer_uuid: row.text(0)?,
-                consumer_generation: row.int(1)?,
-                class: row.text(2)?,
-                used: row.int(3)?,
-                modified: moment(row, 4)?,
-            })
-        })
-        .collect()
+    let columns = "k.uuid, k.generation, c.name, a.used, COALESCE(a.updated_at, a.created_at)";
+    let sql = format!(
+        "SELECT {} FROM allocations a \
+         JOIN consumers k ON k.uuid = a.consumer_id \
+         JOIN resource_classes c ON c.id = a.resource_class_id \
+         WHERE a.resource_provider_id = ?",
+        tx.dialect().packed(columns)
+    );
+    let mut holdings = Vec::new();
+    for rows in tx.rows(Statement::recurring(sql).bind(provider)).await? {
+        for row in rows.unpack::<(_, _, _, _, Option<String>)>(0)? {
+            let (consumer_uuid, consumer_generation, class, used, modified) = row;
+            holdings.push(Holding {
+                consumer_uuid,
+                consumer_generation,
+                class,
+                used,
+                modified: modified.as_deref().and_then(Timestamp::parse),
+            });
+        }
+    }
+    Ok(holdings)
 }
 
 /// Why a consumer's allocations could not be removed.

@@ -27,26 +27,27 @@ pub(crate) async fn find(
     tx: &mut Transaction,
     uuids: &[String],
 ) -> Result<BTreeMap<String, ConsumerRow>, SqlError> {
-    let head = Statement::new(
-        "SELECT uuid, id, generation, project_id, user_id, consumer_type_id \
-         FROM consumers WHERE uuid IN",
-    );
+    let columns = "uuid, id, generation, project_id, user_id, consumer_type_id";
+    let packed = tx.dialect().packed(columns);
+    let head = Statement::recurring(format!("SELECT {packed} FROM consumers WHERE uuid IN"));
     let rows = tx.rows_in(&head, uuids, "").await?;
-    rows.iter()
-        .map(|row| {
+    let mut found = BTreeMap::new();
+    for row in &rows {
+        for (uuid, id, generation, project, user, consumer_type) in row.unpack(0)? {
             let owner = Owner {
-                project: row.int(3)?,
-                user: row.int(4)?,
-                consumer_type: row.opt_int(5)?,
+                project,
+                user,
+                consumer_type,
             };
             let consumer = ConsumerRow {
-                id: row.int(1)?,
-                generation: row.int(2)?,
+                id,
+                generation,
                 owner,
             };
-            Ok((row.text(0)?, consumer))
-        })
-        .collect()
+            found.insert(uuid, consumer);
+        }
+    }
+    Ok(found)
 }
 
 /// A table of names that are made when they are first used.

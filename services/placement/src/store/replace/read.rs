@@ -267,17 +267,20 @@ async fn read_held(
     tx: &mut Transaction,
     consumers: &[String],
 ) -> Result<BTreeMap<String, Vec<HeldRow>>, SqlError> {
-    let head = Statement::new(
-        "SELECT consumer_id, id, resource_provider_id, resource_class_id, used \
-         FROM allocations WHERE consumer_id IN",
-    );
+    let columns = "consumer_id, id, resource_provider_id, resource_class_id, used";
+    let packed = tx.dialect().packed(columns);
+    let head = Statement::recurring(format!(
+        "SELECT {packed} FROM allocations WHERE consumer_id IN"
+    ));
     let mut held: BTreeMap<String, Vec<HeldRow>> = BTreeMap::new();
-    for row in tx.rows_in(&head, consumers, "").await? {
-        held.entry(row.text(0)?).or_default().push(HeldRow {
-            id: row.int(1)?,
-            slot: (row.int(2)?, row.int(3)?),
-            used: row.int(4)?,
-        });
+    for rows in tx.rows_in(&head, consumers, "").await? {
+        for (consumer, id, provider, class, used) in rows.unpack::<(String, _, _, _, _)>(0)? {
+            held.entry(consumer).or_default().push(HeldRow {
+                id,
+                slot: (provider, class),
+                used,
+            });
+        }
     }
     Ok(held)
 }
@@ -292,7 +295,10 @@ async fn read_inventories(
          WHERE i.resource_provider_id IN",
         inventories::columns(tx.dialect())
     );
-    for row in tx.rows_in(&Statement::new(sql), providers, "").await? {
+    for row in tx
+        .rows_in(&Statement::recurring(sql), providers, "")
+        .await?
+    {
         let slot = (row.int(0)?, row.int(1)?);
         let inventory = inventories::inventory_at(&row, 2)?;
         ledger.inventories.insert(slot, inventory);

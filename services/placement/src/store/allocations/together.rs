@@ -1,0 +1,170 @@
+//! Reads of several callers in one statement. A reshape asks for a thousand consumers, many at a time, and each question by
+//! itself is a trip to the database's thread and back.
+//!
+//! The first to ask waits until all who are about to ask have done so, asks for all of them, and tells each. Nobody is told
+//! what was read before he asked.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use berth_store::{SqlError, SqlStore};
+use tokio::sync::oneshot;
+
+use super::{Consumer, of_consumers};
+
+/// Reads consumers for all callers of one service.
+#[derive(Debug)]
+pub(crate) struct ConsumerReader {
+    store: SqlStore,
+    /// Those for whom nobody has asked yet. The first of them will.
+    waiting: Mutex<Vec<Waiting>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    consumer: String,
+    told: oneshot::Sender<Option<Arc<Consumer>>>,
+}
+
+impl ConsumerReader {
+    pub(crate) fn new(store: SqlStore) -> Self {
+        Self {
+            store,
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// What a consumer holds; `None` when it holds nothing.
+    pub(crate) async fn read(&self, uuid: &str) -> Result<Option<Arc<Consumer>>, SqlError> {
+        let (told, answer) = oneshot::channel();
+        let is_first = self.with_waiting(|waiting| {
+            waiting.push(Waiting {
+                consumer: uuid.to_owned(),
+                told,
+            });
+            waiting.len() == 1
+        });
+        if is_first {
+            let mut first = First {
+                reader: self,
+                on_duty: true,
+            };
+            tokio::task::yield_now().await;
+            let all = first.relieve();
+            self.ask_for(all).await?;
+        }
+        match answer.await {
+            Ok(consumer) => Ok(consumer),
+            // The first went away or met an error: who waited for it asks for himself.
+            Err(_) => Ok(of_consumers(&self.store, &[uuid]).await?.remove(uuid)),
+        }
+    }
+
+    async fn ask_for(&self, all: Vec<Waiting>) -> Result<(), SqlError> {
+        let mut uuids: Vec<&str> = all.iter().map(|one| one.consumer.as_str()).collect();
+        uuids.sort_unstable();
+        uuids.dedup();
+        let found = of_consumers(&self.store, &uuids).await?;
+        for one in all {
+            let consumer = found.get(&one.consumer).cloned();
+            // Who does not wait any more need not be told.
+            let _ = one.told.send(consumer);
+        }
+        Ok(())
+    }
+
+    fn with_waiting<T>(&self, act: impl FnOnce(&mut Vec<Waiting>) -> T) -> T {
+        // The list is whole whatever panicked.
+        act(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The duty to ask. Dropped with it, it sends away those who wait.
+struct First<'a> {
+    reader: &'a ConsumerReader,
+    on_duty: bool,
+}
+
+impl First<'_> {
+    /// From here on the next to ask is a first one again.
+    fn relieve(&mut self) -> Vec<Waiting> {
+        self.on_duty = false;
+        self.reader.with_waiting(std::mem::take)
+    }
+}
+
+impl Drop for First<'_> {
+    fn drop(&mut self) {
+        if self.on_duty {
+            self.relieve();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
+
+    use super::*;
+    use crate::store::replace::{ExpectedGeneration, Replace, Wanting};
+
+    async fn reader(consumers: usize) -> ConsumerReader {
+        let store = SqlStore::in_memory().await.unwrap();
+        crate::prepare(&store).await.unwrap();
+        for sql in [
+            "INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id) VALUES (1, 'p', 'p', 0, 1)",
+            "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit, step_size, \
+             allocation_ratio) VALUES (1, 0, 1000, 0, 1, 1000, 1, 1.0)",
+        ] {
+            store.write(&crate::store::tests::Sql(sql)).await.unwrap();
+        }
+        let wanting = |n: usize| Wanting {
+            consumer: format!("c{n}"),
+            project: "project".into(),
+            user: "user".into(),
+            generation: ExpectedGeneration::Absent,
+            consumer_type: None,
+            allocations: vec![(
+                "p".into(),
+                vec![("VCPU".into(), i64::try_from(n).unwrap() + 1)],
+            )],
+        };
+        let replace = Replace {
+            providers: Vec::new(),
+            consumers: (0..consumers).map(wanting).collect(),
+        };
+        store.write(&replace).await.unwrap();
+        ConsumerReader::new(store)
+    }
+
+    fn used(consumer: Option<Arc<Consumer>>) -> Option<i64> {
+        consumer.map(|consumer| consumer.held[0].used)
+    }
+
+    #[tokio::test]
+    async fn each_of_many_is_told_his_own() {
+        let reader = reader(20).await;
+        let names: Vec<String> = (0..25).map(|n| format!("c{}", n % 22)).collect();
+        let told = join_all(names.iter().map(|name| reader.read(name))).await;
+        for (n, told) in told.into_iter().enumerate() {
+            let expected = i64::try_from(n % 22).unwrap() + 1;
+            assert_eq!(
+                used(told.unwrap()),
+                (n % 22 < 20).then_some(expected),
+                "{n}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_one_that_goes_away_is_told_all_the_same() {
+        let reader = reader(2).await;
+        let mut first = Box::pin(reader.read("c0"));
+        assert!(first.as_mut().now_or_never().is_none());
+        let mut second = Box::pin(reader.read("c1"));
+        assert!(second.as_mut().now_or_never().is_none());
+        drop(first);
+        assert_eq!(used(second.await.unwrap()), Some(2));
+        assert_eq!(used(reader.read("c0").await.unwrap()), Some(1));
+    }
+}

@@ -3,10 +3,12 @@
 //!
 //! No UUID of a consumer, guest or request is ever a label, so the number of series does not grow with them.
 
+mod plan_state;
 mod process;
+mod reshape_result;
+mod rows;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,172 +21,18 @@ use metrics_exporter_prometheus::{
 };
 
 use crate::health::{Message, Severity};
-
-/// What a metric is to Prometheus.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Only grows.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Observations in buckets.
-    Histogram,
-}
-
-/// One metric.
-#[derive(Debug, Clone, Copy)]
-pub struct MetricRow {
-    /// Its name, with its unit.
-    pub name: &'static str,
-    /// What it is.
-    pub kind: Kind,
-    /// Its labels.
-    pub labels: &'static [&'static str],
-    /// What it says.
-    pub help: &'static str,
-}
-
-const PLAN_STATE: &str = "berth_plan_state";
-const TICK_DURATION: &str = "berth_tick_duration_seconds";
-const PLACEMENT_REQUESTS: &str = "berth_placement_requests_total";
-const GENERATION_CONFLICTS: &str = "berth_generation_conflicts_total";
-const RESHAPES: &str = "berth_reshapes_total";
-const HELD_UNITS: &str = "berth_held_units";
-const HEALTH_MESSAGES: &str = "berth_health_messages";
-const BUILD_INFO: &str = "berth_build_info";
-
-/// Every metric of the agent.
-pub const METRICS: &[MetricRow] = &[
-    MetricRow {
-        name: PLAN_STATE,
-        kind: Kind::Gauge,
-        labels: &["state"],
-        help: "Nodes by the outcome of their last pass: in_sync, update (Placement did not take a change), reshape_needed, unknown (no plan could be made yet, or at present).",
-    },
-    MetricRow {
-        name: TICK_DURATION,
-        kind: Kind::Histogram,
-        labels: &[],
-        help: "How long a pass over one node took, the first one of a process included.",
-    },
-    MetricRow {
-        name: PLACEMENT_REQUESTS,
-        kind: Kind::Counter,
-        labels: &["method", "route", "code"],
-        help: "Requests to Placement, repetitions included; route is a template, code the status or the kind of failure (refused, unreachable, tls, timeout, closed, too_large, unsendable).",
-    },
-    MetricRow {
-        name: GENERATION_CONFLICTS,
-        kind: Kind::Counter,
-        labels: &[],
-        help: "Writes that Placement answered with 409: somebody else changed the provider, or claimed on it, since it was read.",
-    },
-    MetricRow {
-        name: RESHAPES,
-        kind: Kind::Counter,
-        labels: &["result"],
-        help: "Reshapes by result: done, refused (not lawful, nothing sent), failed (Placement refused), interrupted (no answer or a conflict; planned anew).",
-    },
-    MetricRow {
-        name: HELD_UNITS,
-        kind: Kind::Gauge,
-        labels: &["resource_class"],
-        help: "Units without a home, held on inventory that nobody else can claim.",
-    },
-    MetricRow {
-        name: HEALTH_MESSAGES,
-        kind: Kind::Gauge,
-        labels: &["severity"],
-        help: "Health findings shown at present.",
-    },
-    MetricRow {
-        name: BUILD_INFO,
-        kind: Kind::Gauge,
-        labels: &["version"],
-        help: "Always 1; the version is the label.",
-    },
-];
+pub use plan_state::PlanState;
+use reshape_result::ReshapeResult;
+use rows::{
+    BUILD_INFO, GENERATION_CONFLICTS, HEALTH_MESSAGES, HELD_UNITS, PLACEMENT_REQUESTS, PLAN_STATE,
+    RESHAPES, TICK_DURATION,
+};
+pub use rows::{Kind, METRICS, MetricRow, metrics_page};
 
 /// Bounds of the buckets of a pass, in seconds: from a steady tick to a reshape of thousands of consumers.
 const PASS_BUCKETS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0,
 ];
-
-/// How a node's last pass ended, as `berth_plan_state` says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PlanState {
-    /// Placement has what is seen.
-    InSync,
-    /// It differs, and Placement did not take the change.
-    Update,
-    /// A reshape is needed.
-    ReshapeNeeded,
-    /// No plan could be made yet, or at present.
-    Unknown,
-}
-
-impl PlanState {
-    /// All of them.
-    pub const ALL: [PlanState; 4] = [
-        PlanState::InSync,
-        PlanState::Update,
-        PlanState::ReshapeNeeded,
-        PlanState::Unknown,
-    ];
-
-    /// The label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            PlanState::InSync => "in_sync",
-            PlanState::Update => "update",
-            PlanState::ReshapeNeeded => "reshape_needed",
-            PlanState::Unknown => "unknown",
-        }
-    }
-}
-
-/// What came of a reshape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReshapeResult {
-    /// Inventory and allocations moved.
-    Done,
-    /// It would not have been lawful; nothing was sent.
-    Refused,
-    /// Placement refused it.
-    Failed,
-    /// It got no answer, or something was changed meanwhile; it is planned anew.
-    Interrupted,
-}
-
-impl ReshapeResult {
-    const ALL: [ReshapeResult; 4] = [
-        ReshapeResult::Done,
-        ReshapeResult::Refused,
-        ReshapeResult::Failed,
-        ReshapeResult::Interrupted,
-    ];
-
-    /// What the answer to POST /reshaper means.
-    fn of(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Answered(status) if status.is_success() => ReshapeResult::Done,
-            Outcome::Answered(StatusCode::CONFLICT | StatusCode::UNAUTHORIZED)
-            | Outcome::Failed(_) => ReshapeResult::Interrupted,
-            Outcome::Answered(status) if status.is_server_error() => ReshapeResult::Interrupted,
-            Outcome::Answered(_) => ReshapeResult::Failed,
-        }
-    }
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            ReshapeResult::Done => "done",
-            ReshapeResult::Refused => "refused",
-            ReshapeResult::Failed => "failed",
-            ReshapeResult::Interrupted => "interrupted",
-        }
-    }
-}
 
 /// The agent's metrics. Clones count into the same registry; there is no global one.
 #[derive(Clone)]
@@ -364,40 +212,6 @@ impl RequestObserver for Metrics {
                 .increment(1);
         }
     }
-}
-
-/// `docs/guide/reference/metrics.md`.
-#[must_use]
-pub fn metrics_page() -> String {
-    let mut page = String::from(
-        "# Metrics\n\n\
-         Written from the code; do not edit.\n\n\
-         `GET /metrics` on the agent's admin socket, and on the loopback address of `[agent] metrics_listen` where that is\n\
-         set, answers in Prometheus' text format. Nothing is asked of Placement or of the hypervisor for it. No label holds\n\
-         the UUID of a guest, consumer or request.\n\n\
-         | metric | type | labels | what it says |\n| --- | --- | --- | --- |\n",
-    );
-    let own = METRICS
-        .iter()
-        .map(|row| (row.name, row.kind, row.labels, row.help));
-    let process = process::ROWS
-        .iter()
-        .map(|row| (row.name, row.kind, row.labels, row.help));
-    for (name, kind, labels, help) in own.chain(process) {
-        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            page,
-            "| `{name}` | {kind} | {} | {help} |",
-            labels.join(", ")
-        );
-    }
-    page
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
-//! Who this node is to Placement: the UUID of its root provider, kept in the file `compute_id` of the state folder, and the
-//! name. A lost file, a renamed host and a name that somebody else has are told apart and explained; none is guessed away,
+//! Who this node is to Placement: the UUID of its root provider, kept in a file of the state folder (`uuid_file` says in
+//! which), and the name. A lost file, a renamed host and a name that somebody else has are told apart and explained; none is guessed away,
 //! because a wrong guess reports one machine's inventory as another's.
+
+mod uuid_file;
 
 use berth_client::{PlacementClient, PlacementError};
 use berth_model::{Disposition, NodeName, ProviderName, ProviderUuid};
 use berth_store::state_dir::{StateFileError, StateFiles};
-use berth_virt::HostView;
 
 use crate::options::Rename;
+pub use uuid_file::UuidSource;
+use uuid_file::{FirstUuid, UuidFiles};
 
 /// A node whose identity is clear.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +97,24 @@ pub enum IdentityError {
         /// The node's UUID.
         root: ProviderUuid,
     },
+    /// The host had one node and has several, and none of them has the name of that one.
+    #[error(
+        "{file} holds {root}, which Placement knows as {from}, and none of the hypervisor's nodes has that name; if \
+         {node} is that node under a new name, rename {file} to {own} and start once with --accept-risk rename-host; if \
+         {from} is gone, remove {file}"
+    )]
+    Unclaimed {
+        /// The file of the time when there was one node.
+        file: String,
+        /// The node without a UUID of its own.
+        node: NodeName,
+        /// That node's file.
+        own: String,
+        /// The UUID.
+        root: ProviderUuid,
+        /// The name in Placement.
+        from: ProviderName,
+    },
     /// The UUID is that of a provider below another one.
     #[error(
         "{root} ({file}) is not a root resource provider but {name}, a child of another one; write the UUID of the \
@@ -138,44 +159,6 @@ impl IdentityError {
     }
 }
 
-/// Where the node's UUID comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UuidSource {
-    /// The hypervisor itself knows it (clusters).
-    Hypervisor(ProviderUuid),
-    /// A file in the state folder.
-    File(String),
-}
-
-impl UuidSource {
-    /// Where the UUID of a node of this view comes from: the hypervisor, where it knows one, else the file `compute_id`
-    /// (Nova's name) for a host's only node; a host with several has one file for each.
-    #[must_use]
-    pub fn of(view: &HostView, node: &NodeName) -> Self {
-        if let Some(uuid) = view.nodes.get(node).and_then(|seen| seen.uuid) {
-            return Self::Hypervisor(uuid);
-        }
-        let without = view.nodes.values().filter(|seen| seen.uuid.is_none());
-        Self::File(match without.count() {
-            1 => "compute_id".to_owned(),
-            _ => format!("compute_id.{}", file_name(node)),
-        })
-    }
-}
-
-/// The name with what has no place in a file's name written as its bytes.
-fn file_name(node: &NodeName) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let written = |byte: u8| {
-        if plain(byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02x}")
-        }
-    };
-    node.as_str().bytes().map(written).collect()
-}
-
 /// Finds out who the node is; for a node that was never reported, gives it a UUID and keeps it before anything is sent.
 ///
 /// # Errors
@@ -211,13 +194,6 @@ pub async fn foresee(
     .await
 }
 
-/// What becomes of the UUID that a node is given which was never reported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FirstUuid {
-    Keep,
-    Forget,
-}
-
 async fn tell(
     node: &NodeName,
     from: &UuidSource,
@@ -226,19 +202,18 @@ async fn tell(
     rename: Rename,
     first: FirstUuid,
 ) -> Result<NodeIdentity, IdentityError> {
-    let file = match from {
-        UuidSource::Hypervisor(_) => "the hypervisor".to_owned(),
-        UuidSource::File(name) => files.path(name),
-    };
     let failed = |source: PlacementError| IdentityError::Placement {
         node: node.clone(),
         source: Box::new(source),
     };
-    let kept = match from {
-        UuidSource::Hypervisor(uuid) => Some(*uuid),
-        UuidSource::File(name) => read(node, name, &file, files).await?,
+    let kept = UuidFiles {
+        node,
+        files,
+        placement,
+        first,
     };
-    let Some(root) = kept else {
+    let (file, root) = kept.find(from).await?;
+    let Some(root) = root else {
         let taken = placement
             .provider_by_name(node.root_name())
             .await
@@ -247,7 +222,7 @@ async fn tell(
             let (node, root) = (node.clone(), provider.uuid());
             return Err(IdentityError::Lost { file, node, root });
         }
-        let root = first_uuid(from, files, &file, first).await?;
+        let root = kept.give(from, &file).await?;
         return Ok(NodeIdentity {
             node: node.clone(),
             root,
@@ -315,50 +290,4 @@ async fn tell(
         root,
         known,
     })
-}
-
-async fn read(
-    node: &NodeName,
-    name: &str,
-    file: &str,
-    files: &dyn StateFiles,
-) -> Result<Option<ProviderUuid>, IdentityError> {
-    let content = files
-        .read(name)
-        .await
-        .map_err(|source| IdentityError::File {
-            file: file.to_owned(),
-            source,
-        })?;
-    let Some(content) = content else {
-        return Ok(None);
-    };
-    let text = String::from_utf8_lossy(&content);
-    text.trim()
-        .parse()
-        .map(Some)
-        .map_err(|_| IdentityError::Corrupt {
-            file: file.to_owned(),
-            content: text.trim().chars().take(60).collect(),
-            node: node.clone(),
-        })
-}
-
-async fn first_uuid(
-    from: &UuidSource,
-    files: &dyn StateFiles,
-    file: &str,
-    first: FirstUuid,
-) -> Result<ProviderUuid, IdentityError> {
-    let root = ProviderUuid::from(uuid::Uuid::new_v4());
-    if let (UuidSource::File(name), FirstUuid::Keep) = (from, first) {
-        files
-            .create(name, format!("{root}\n").as_bytes())
-            .await
-            .map_err(|source| IdentityError::File {
-                file: file.to_owned(),
-                source,
-            })?;
-    }
-    Ok(root)
 }

@@ -6,6 +6,7 @@
 //! | `event_loop` | waits for a reason to look, observes, begins passes, tells the world |
 //! | `nodes` | which node has a pass under way, waits after a failure, has a newer view waiting |
 //! | `pass` | one pass over one node, as a task that nobody cancels |
+//! | `pulse` | whether a pass goes on or hangs |
 //! | `state` | what the admin API and `STATUS=` show |
 //! | `findings` | what the nodes' passes mean for health |
 //! | `error` | what ends the service and what makes it try again |
@@ -16,6 +17,7 @@ mod findings;
 mod keepalive;
 mod nodes;
 mod pass;
+mod pulse;
 mod requests;
 mod state;
 

@@ -21,8 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{LastFailure, ServiceError, sentence};
 use super::keepalive::{EXTEND_BY, Keepalive};
-use super::nodes::{Nodes, SILENCE, Standing};
+use super::nodes::{Nodes, Standing};
 use super::pass::{Returned, Surroundings};
+use super::pulse::{LONGEST_LOOK, MARGIN};
 use super::requests::{Request, Waiting};
 use super::state::{AgentState, Phase};
 use super::{Agent, LiveOptions, Mode, Reload, Sources, States};
@@ -100,6 +101,16 @@ enum Reloading {
     Yes,
     AndAgain,
 }
+
+/// Something that is to end by itself, and how long it has shown no sign of life.
+struct UnderWay {
+    subject: String,
+    silence: Duration,
+    may_be_silent: Duration,
+}
+
+/// A time that a timer can still be set to, however much the configuration allows.
+const LONGEST_TIMER: Duration = Duration::from_hours(24 * 365);
 
 /// Whether everything under way has shown a sign of life lately.
 #[derive(PartialEq, Eq)]
@@ -251,17 +262,36 @@ impl<D: VirtDriver> EventLoop<D> {
             self.keepalive.wake_at(),
             self.health.next_change(now),
             self.once.as_ref().map(|once| once.deadline),
-            self.nodes
-                .silences(now)
-                .map(|(_, silence)| now + SILENCE.saturating_sub(silence))
+            self.under_way(now)
+                .map(|work| now + work.may_be_silent.saturating_sub(work.silence))
                 .filter(|at| *at > now)
                 .min(),
-            self.observation
-                .running
-                .as_ref()
-                .map(|running| running.since + SILENCE)
-                .filter(|at| *at > now),
         ])
+    }
+
+    /// Everything that is to end by itself.
+    fn under_way(&self, now: Instant) -> impl Iterator<Item = UnderWay> {
+        let nodes = u32::try_from(self.nodes.count()).unwrap_or(u32::MAX);
+        let may_be_silent = self
+            .surroundings
+            .placement
+            .longest_quiet(nodes)
+            .saturating_add(MARGIN)
+            .min(LONGEST_TIMER);
+        let observing = self.observation.running.as_ref().map(|running| UnderWay {
+            subject: "the hypervisor".to_owned(),
+            silence: now.duration_since(running.since),
+            may_be_silent: LONGEST_LOOK,
+        });
+        let passes = self
+            .nodes
+            .silences(now)
+            .map(move |(node, silence)| UnderWay {
+                subject: node.to_string(),
+                silence,
+                may_be_silent,
+            });
+        passes.chain(observing)
     }
 
     fn check_deadline(&mut self, now: Instant) -> Result<(), ServiceError> {
@@ -307,19 +337,10 @@ impl<D: VirtDriver> EventLoop<D> {
 
     /// Looks for passes and observations that neither end nor go on.
     fn check_progress(&mut self, now: Instant) -> Progress {
-        let observing = self
-            .observation
-            .running
-            .as_ref()
-            .map(|running| now.duration_since(running.since));
-        let observing = observing.map(|silence| ("the hypervisor".to_owned(), silence));
-        let passes = self
-            .nodes
-            .silences(now)
-            .map(|(node, silence)| (node.to_string(), silence));
-        let silent: BTreeMap<String, Duration> = passes
-            .chain(observing)
-            .filter(|(_, silence)| *silence >= SILENCE)
+        let silent: BTreeMap<String, Duration> = self
+            .under_way(now)
+            .filter(|work| work.silence >= work.may_be_silent)
+            .map(|work| (work.subject, work.silence))
             .collect();
         self.health
             .clear_others(&NO_PROGRESS, &silent.keys().cloned().collect());

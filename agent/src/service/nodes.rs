@@ -11,7 +11,8 @@ use berth_virt::HostView;
 use tokio::time::Instant;
 
 use super::error::{PassError, Trouble, sentence};
-use super::pass::{Journey, Order, Passed, Progressed, Pulse, Returned};
+use super::pass::{Journey, Order, Passed, Progressed, Returned};
+use super::pulse::Pulse;
 use super::state::{LastPass, NodeState, PassResult, Phase, Touched};
 use crate::backoff::Backoff;
 use crate::complete;
@@ -19,9 +20,6 @@ use crate::metrics::PlanState;
 use crate::node_identity::UuidSource;
 use crate::options::TrackerOptions;
 use crate::startup::ReviewedPlan;
-
-/// How long a pass may go on without a sign: longer than the longest single request (a reshape has ten minutes).
-pub(super) const SILENCE: Duration = Duration::from_mins(15);
 
 /// The longest plan that is kept for the admin API, in bytes.
 const LONGEST_TEXT: usize = 256 << 10;
@@ -51,7 +49,9 @@ pub(super) struct Nodes<D> {
 
 struct Node<D> {
     progressed: Progressed<D>,
-    pulse: Option<Arc<Pulse>>,
+    /// Whether a pass is under way.
+    busy: bool,
+    pulse: Arc<Pulse>,
     waiting: Option<Seen>,
     journey: Journey,
     uuid: UuidSource,
@@ -87,8 +87,7 @@ impl<D> Nodes<D> {
             }
         }
         // A node whose pass is under way goes when that has come back.
-        self.known
-            .retain(|_, node| node.shown || node.pulse.is_some());
+        self.known.retain(|_, node| node.shown || node.busy);
         for name in view.nodes.keys() {
             let uuid = UuidSource::of(view, name);
             if let Some(node) = self.known.get_mut(name) {
@@ -114,7 +113,7 @@ impl<D> Nodes<D> {
     ) -> Vec<(Progressed<D>, Order)> {
         let mut begun = Vec::new();
         for (name, node) in self.known.iter_mut().filter(|(_, node)| node.shown) {
-            if node.pulse.is_some() {
+            if node.busy {
                 node.keep_waiting(seen);
             } else if seen.breaks_backoff || node.state.retry_at.is_none_or(|at| at <= now) {
                 begun.push(node.begin(name, seen, standing, now));
@@ -133,7 +132,7 @@ impl<D> Nodes<D> {
         let Some(node) = self.known.get_mut(&returned.node) else {
             return (None, None);
         };
-        node.pulse = None;
+        node.busy = false;
         node.finished = returned.sequence;
         node.progressed = returned.progressed;
         node.state.root = returned.root.or(node.state.root);
@@ -199,31 +198,33 @@ impl<D> Nodes<D> {
 
     /// Whether a pass is under way.
     pub(super) fn any_busy(&self) -> bool {
-        self.known.values().any(|node| node.pulse.is_some())
+        self.known.values().any(|node| node.busy)
     }
 
     /// When the next node that waits after a failure is due.
     pub(super) fn retry_at(&self) -> Option<Instant> {
-        let idle = self
-            .known
-            .values()
-            .filter(|node| node.shown && node.pulse.is_none());
+        let idle = self.known.values().filter(|node| node.shown && !node.busy);
         idle.filter_map(|node| node.state.retry_at).min()
     }
 
     /// Passes under way, with how long each has been silent.
     pub(super) fn silences(&self, now: Instant) -> impl Iterator<Item = (&NodeName, Duration)> {
-        self.known
-            .iter()
-            .filter_map(move |(name, node)| Some((name, node.pulse.as_ref()?.silence(now))))
+        self.busy()
+            .map(move |(name, node)| (name, node.pulse.silence(now)))
+    }
+
+    /// How many nodes may wait for Placement at once.
+    pub(super) fn count(&self) -> usize {
+        self.known.len()
+    }
+
+    fn busy(&self) -> impl Iterator<Item = (&NodeName, &Node<D>)> {
+        self.known.iter().filter(|(_, node)| node.busy)
     }
 
     /// Consumers read for a reshape, of how many, over all nodes.
     pub(super) fn consumers(&self) -> Option<(usize, usize)> {
-        let reading = self
-            .known
-            .values()
-            .filter_map(|node| node.pulse.as_ref()?.consumers());
+        let reading = self.busy().filter_map(|(_, node)| node.pulse.consumers());
         reading.reduce(|(read, all), (more_read, more)| (read + more_read, all + more))
     }
 }
@@ -232,7 +233,8 @@ impl<D> Node<D> {
     fn new(journey: Journey, uuid: UuidSource, seed: u64) -> Self {
         Self {
             progressed: None,
-            pulse: None,
+            busy: false,
+            pulse: Arc::new(Pulse::new(Instant::now())),
             waiting: None,
             journey,
             uuid,
@@ -261,8 +263,8 @@ impl<D> Node<D> {
         standing: &Standing,
         now: Instant,
     ) -> (Progressed<D>, Order) {
-        let pulse = Arc::new(Pulse::new(now));
-        self.pulse = Some(Arc::clone(&pulse));
+        self.busy = true;
+        self.pulse.begin(now);
         let order = Order {
             node: name.clone(),
             uuid: self.uuid.clone(),
@@ -276,7 +278,7 @@ impl<D> Node<D> {
                 .clone()
                 .filter(|_| self.journey == Journey::Startup),
             shown: self.state.tree.clone(),
-            pulse,
+            pulse: Arc::clone(&self.pulse),
         };
         (self.progressed.take(), order)
     }

@@ -2,7 +2,6 @@
 //! trigger and no stop can cancel it half-way, and nodes wait for each other nowhere.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use berth_client::PlacementClient;
@@ -12,6 +11,7 @@ use berth_virt::{HostView, VirtDriver};
 use tokio::time::Instant;
 
 use super::error::PassError;
+use super::pulse::Pulse;
 use crate::complete;
 use crate::node_identity::{Known, UuidSource, identify};
 use crate::options::TrackerOptions;
@@ -82,51 +82,6 @@ pub(super) struct Returned<D> {
     pub(super) root: Option<ProviderUuid>,
     pub(super) tree: Option<Arc<ProviderTree>>,
     pub(super) took: Duration,
-}
-
-/// Whether a pass goes on: told at its start and for every consumer that was read.
-pub(super) struct Pulse {
-    origin: Instant,
-    last: AtomicU64,
-    read: AtomicUsize,
-    all: AtomicUsize,
-}
-
-impl Pulse {
-    pub(super) fn new(now: Instant) -> Self {
-        Self {
-            origin: now,
-            last: AtomicU64::new(0),
-            read: AtomicUsize::new(0),
-            all: AtomicUsize::new(0),
-        }
-    }
-
-    pub(super) fn beat(&self, now: Instant) {
-        let millis = u64::try_from(now.duration_since(self.origin).as_millis()).unwrap_or(u64::MAX);
-        self.last.store(millis, Ordering::Relaxed);
-    }
-
-    fn read(&self, read: usize, all: usize, now: Instant) {
-        self.read.store(read, Ordering::Relaxed);
-        self.all.store(all, Ordering::Relaxed);
-        self.beat(now);
-    }
-
-    /// How long it has been silent.
-    pub(super) fn silence(&self, now: Instant) -> Duration {
-        let last = self.origin + Duration::from_millis(self.last.load(Ordering::Relaxed));
-        now.duration_since(last)
-    }
-
-    /// Consumers read, of how many; none unless allocations are being read.
-    pub(super) fn consumers(&self) -> Option<(usize, usize)> {
-        let (read, all) = (
-            self.read.load(Ordering::Relaxed),
-            self.all.load(Ordering::Relaxed),
-        );
-        (all > 0).then_some((read, all))
-    }
 }
 
 /// Makes the pass.
@@ -208,7 +163,11 @@ async fn identify_new<D: VirtDriver>(
     surroundings: &Surroundings<D>,
     order: &Order,
 ) -> Result<Identified<D>, PassError> {
-    let (files, placement) = (surroundings.files.as_ref(), &surroundings.placement);
+    let files = surroundings.files.as_ref();
+    let placement = &surroundings
+        .placement
+        .clone()
+        .with_observer(Arc::clone(&order.pulse) as _);
     let identity = identify(
         &order.node,
         &order.uuid,

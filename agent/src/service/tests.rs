@@ -3,7 +3,9 @@
 mod admin;
 mod bench;
 mod driver;
+mod nodes;
 mod placement;
+mod progress;
 mod reload;
 mod reviewed;
 mod start;

@@ -113,7 +113,7 @@ pub(crate) struct Link {
     service: Arc<str>,
     http: HttpService,
     dice: Arc<Dice>,
-    observer: Option<Arc<dyn RequestObserver>>,
+    observers: Vec<Arc<dyn RequestObserver>>,
     retry: RetryPolicy,
     timeout: Duration,
 }
@@ -124,14 +124,27 @@ impl Link {
             service: service.into(),
             http,
             dice: Arc::clone(&options.dice),
-            observer: options.observer.clone(),
+            observers: options.observer.iter().cloned().collect(),
             retry: options.retry.clone(),
             timeout: options.timeout,
         }
     }
 
     pub(crate) fn observing(&mut self, observer: Arc<dyn RequestObserver>) {
-        self.observer = Some(observer);
+        self.observers.push(observer);
+    }
+
+    /// The longest that observers may hear nothing of one request under way: an exchange of this patience, and the pause
+    /// before the next.
+    pub(crate) fn longest_quiet(&self, patience: u32) -> Duration {
+        self.timeout
+            .saturating_mul(patience)
+            .saturating_add(self.retry.longest_pause())
+    }
+
+    /// The longest that one request may take with all its repetitions.
+    pub(crate) fn longest_request(&self) -> Duration {
+        self.longest_quiet(1).saturating_mul(self.retry.attempts())
     }
 
     pub(crate) fn new_id(&self) -> String {
@@ -203,7 +216,7 @@ impl Link {
                 (Outcome::Failed(error.kind()), 0)
             }
         };
-        if let Some(observer) = &self.observer {
+        for observer in &self.observers {
             observer.observed(&Exchange {
                 service,
                 method,

@@ -18,6 +18,7 @@ mod reading;
 mod reshape;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_model::Generation;
 use berth_wire::BodyError;
@@ -150,13 +151,21 @@ impl PlacementClient {
         Ok(Self::new(http, auth, &adapter))
     }
 
-    /// The same, with somebody who counts its requests.
+    /// The same, with one more who counts its requests.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn RequestObserver>) -> Self {
         Self {
             adapter: self.adapter.with_observer(observer),
             ..self
         }
+    }
+
+    /// The longest that an observer of this client may lawfully hear nothing while one of its calls is under way, by
+    /// `timeout` and the retry options: that of a reshape, where `logins` logins are waited for in a row (each client that
+    /// shares the session may make one).
+    #[must_use]
+    pub fn longest_quiet(&self, logins: u32) -> Duration {
+        self.adapter.longest_quiet(reshape::PATIENCE, logins)
     }
 
     /// The same, naming at most this many aggregates per request (at least 1).

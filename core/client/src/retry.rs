@@ -64,6 +64,24 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// How often a request is sent at most.
+    pub(crate) fn attempts(&self) -> u32 {
+        self.connect_retries
+            .saturating_add(self.status_code_retries)
+            .saturating_add(1)
+    }
+
+    /// The longest pause before a repetition.
+    pub(crate) fn longest_pause(&self) -> Duration {
+        let delays = [self.connect_retry_delay, self.status_code_retry_delay];
+        let fixed = delays.map(|delay| match delay {
+            Delay::Exponential => Duration::ZERO,
+            Delay::Fixed(pause) => pause,
+        });
+        // `Retry-After` and the exponential delay go up to the same.
+        fixed[0].max(fixed[1]).max(LONGEST)
+    }
+
     /// The pause before repeating after a connection failed; none when it is enough.
     pub(crate) fn after_connect(&self, failed: u32, dice: &Dice) -> Option<Duration> {
         (failed <= self.connect_retries).then(|| self.connect_retry_delay.after(failed, dice))

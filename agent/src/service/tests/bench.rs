@@ -4,6 +4,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_client::AdapterOptions;
 use berth_store::state_dir::StateDir;
 use berth_virt::{HostView, VirtDriver};
 use futures_util::{StreamExt, stream};
@@ -12,15 +13,16 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::driver::ScriptedDriver;
+use super::driver::{ScriptedDriver, host};
 use super::placement::FakePlacement;
 use crate::disabled::{self, Disabled, DisabledError};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::service::event_loop::EventLoop;
 use crate::service::{
-    Agent, AgentState, Mode, Request, ServiceError, Sources, States, TickOutcome,
+    Agent, AgentState, Mode, Phase, Request, ServiceError, Sources, States, TickOutcome,
 };
+use crate::triggers::Interval;
 
 pub(super) struct Bench {
     pub(super) driver: Arc<ScriptedDriver>,
@@ -54,8 +56,10 @@ impl Bench {
 
     /// An agent that serves, with a watchdog of a minute.
     pub(super) fn agent(&self) -> Agent<ScriptedDriver> {
-        let files = StateDir::open(&self.folder.path().join("state")).unwrap();
-        let placement = self.placement.client(&self.metrics);
+        let files = self.files();
+        let placement = self
+            .placement
+            .client(&self.metrics, AdapterOptions::DEFAULT_TIMEOUT);
         let mut agent = Agent::new(Arc::clone(&self.driver), placement, Arc::new(files));
         let socket = self.folder.path().join("notify").into_os_string();
         agent.notifier = Notifier::to(&socket, Some(Duration::from_mins(1))).unwrap();
@@ -63,6 +67,10 @@ impl Bench {
         agent.live.periodic_fuzzy_delay = Duration::ZERO;
         agent.seed = 7;
         agent
+    }
+
+    fn files(&self) -> StateDir {
+        StateDir::open(&self.folder.path().join("state")).unwrap()
     }
 
     pub(super) fn file(&self, name: &str) -> std::path::PathBuf {
@@ -79,7 +87,7 @@ impl Bench {
         agent: Agent<ScriptedDriver>,
         script: impl AsyncFnOnce(&mut Running) -> T,
     ) -> (Result<(), ServiceError>, T) {
-        let disabled = disabled::read(agent.files.as_ref()).await.unwrap();
+        let disabled = disabled::read(&self.files()).await.unwrap();
         let shutdown = CancellationToken::new();
         let events = agent.driver.watch();
         let (event_loop, states) = EventLoop::new(agent, disabled);
@@ -160,6 +168,32 @@ impl Bench {
     }
 }
 
+/// Plays a script beside an agent that has started on these nodes; the agent must end well when the script is over.
+pub(super) async fn stage(
+    nodes: &[&str],
+    prepare: impl FnOnce(&mut Agent<ScriptedDriver>),
+    script: impl AsyncFnOnce(&Bench, &mut Running),
+) {
+    let bench = Bench::with(host(nodes));
+    let mut agent = bench.agent();
+    prepare(&mut agent);
+    let (ended, ()) = bench
+        .run(agent, async |running| {
+            running.started().await;
+            script(&bench, running).await;
+        })
+        .await;
+    ended.unwrap();
+}
+
+/// Nothing special about the agent.
+pub(super) fn usual(_: &mut Agent<ScriptedDriver>) {}
+
+/// Only events and requests make it look.
+pub(super) fn without_timer(agent: &mut Agent<ScriptedDriver>) {
+    agent.live.interval = Interval::Off;
+}
+
 impl Running {
     /// Waits for a state, for at most a day.
     pub(super) async fn until(
@@ -181,6 +215,20 @@ impl Running {
                 self.state().sentence(Instant::now())
             ),
         }
+    }
+
+    /// Waits until all nodes are reported.
+    pub(super) async fn started(&self) {
+        self.until("running", |state| state.phase == Phase::Running)
+            .await;
+    }
+
+    /// Waits until no node's last pass failed.
+    pub(super) async fn healed(&self) {
+        self.until("healed", |state| {
+            state.nodes.values().all(|node| node.failures == 0)
+        })
+        .await;
     }
 
     pub(super) fn state(&self) -> Arc<AgentState> {

@@ -56,6 +56,15 @@ impl ScriptedDriver {
         }
     }
 
+    /// Gives every node this much memory, in MiB.
+    pub(super) fn set_memory(&self, mib: u64) {
+        self.change(|view| {
+            for node in view.nodes.values_mut() {
+                node.memory_mib = mib;
+            }
+        });
+    }
+
     pub(super) fn event(&self) {
         self.events
             .lock()

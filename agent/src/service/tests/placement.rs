@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use berth_client::{AdapterOptions, Auth, HttpService, PlacementClient, TransportError};
 use bytes::Bytes;
@@ -21,6 +22,8 @@ pub(super) enum Weather {
     Status(&'static str, StatusCode),
     /// Requests whose method and path contain this text wait until it is fine again, and are then done.
     Held(String),
+    /// Every answer takes this long.
+    Slow(Duration),
 }
 
 #[derive(Debug, Clone)]
@@ -56,12 +59,13 @@ impl FakePlacement {
         self.weather.send_replace(weather);
     }
 
-    pub(super) fn client(&self, metrics: &Metrics) -> PlacementClient {
+    pub(super) fn client(&self, metrics: &Metrics, timeout: Duration) -> PlacementClient {
         let this = self.clone();
         let http = HttpService::new(tower::service_fn(move |request| {
             this.clone().serve(request)
         }));
         let options = AdapterOptions {
+            timeout,
             observer: Some(Arc::new(metrics.clone())),
             ..AdapterOptions::default()
         };
@@ -158,6 +162,7 @@ impl FakePlacement {
                 let fine = |weather: &Weather| *weather == Weather::Fine;
                 self.weather.subscribe().wait_for(fine).await.unwrap();
             }
+            Weather::Slow(time) => tokio::time::sleep(time).await,
             _ => {}
         }
         Ok(self.world.lock().unwrap().answer(&request))

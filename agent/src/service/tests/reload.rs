@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::bench::Bench;
 use super::driver::host;
 use super::placement::Weather;
-use crate::service::{LiveOptions, Phase};
+use crate::service::LiveOptions;
 use crate::triggers::Interval;
 
 #[tokio::test(start_paused = true)]
@@ -26,9 +26,7 @@ async fn a_good_configuration_is_in_force_at_once_and_a_bad_one_changes_nothing(
     better.config = serde_json::json!({"cpu_allocation_ratio": 2.0});
     let (ended, ()) = bench
         .run(agent, async |running| {
-            running
-                .until("running", |state| state.phase == Phase::Running)
-                .await;
+            running.started().await;
             bench.messages();
             running.hang_up().await;
             sleep(Duration::from_secs(1)).await;
@@ -95,9 +93,7 @@ async fn a_reload_reads_placement_anew() {
     agent.live.tracker.association_refresh = None;
     let (ended, ()) = bench
         .run(agent, async |running| {
-            running
-                .until("running", |state| state.phase == Phase::Running)
-                .await;
+            running.started().await;
             let before = bench.placement.requests().len();
             running.hang_up().await;
             sleep(Duration::from_secs(1)).await;
@@ -123,9 +119,7 @@ async fn a_reload_changes_how_often_the_tree_is_compared() {
     agent.reload = Some(Arc::new(move || Ok(often.clone())));
     let (ended, ()) = bench
         .run(agent, async |running| {
-            running
-                .until("running", |state| state.phase == Phase::Running)
-                .await;
+            running.started().await;
             let compared_in_an_hour = async || {
                 sleep(Duration::from_secs(1)).await;
                 let before = bench.placement.requests().len();

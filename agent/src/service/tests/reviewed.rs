@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_client::AdapterOptions;
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::VgpuModel;
 use http::StatusCode;
@@ -15,7 +16,7 @@ use crate::complete::Service;
 use crate::options::TrackerOptions;
 use crate::propose::ResourceTracker;
 use crate::report_client::ReportClient;
-use crate::service::{ExitReason, Phase};
+use crate::service::ExitReason;
 use crate::startup::{ReviewedPlan, preview};
 
 /// A host whose next start reshapes, and the plan of that.
@@ -35,7 +36,9 @@ async fn reviewed(bench: &Bench) -> ReviewedPlan {
     let node: NodeName = view.nodes.keys().next().unwrap().clone();
     let root: ProviderUuid = bench.placement.uuid("a").unwrap().parse().unwrap();
     let options = TrackerOptions::default();
-    let placement = bench.placement.client(&bench.metrics);
+    let placement = bench
+        .placement
+        .client(&bench.metrics, AdapterOptions::DEFAULT_TIMEOUT);
     let report = ReportClient::new(placement, node.clone(), root, &options);
     let mut tracker = ResourceTracker::new(Arc::clone(&bench.driver), node, report, options);
     let now = Instant::now();
@@ -58,9 +61,7 @@ async fn a_reviewed_reshape_that_was_begun_is_retried_to_its_end() {
             sleep(Duration::from_mins(5)).await;
             assert!(bench.placement.has("a_pci_0000_84_00_0"), "it was begun");
             bench.placement.set(Weather::Fine);
-            running
-                .until("running", |state| state.phase == Phase::Running)
-                .await;
+            running.started().await;
         })
         .await;
     ended.unwrap();

@@ -39,9 +39,7 @@ async fn ready_is_said_after_the_first_inventory_landed_and_not_before() {
             );
             assert!(!told.contains(&"READY=1".to_owned()), "{told:?}");
             bench.placement.set(Weather::Fine);
-            running
-                .until("running", |state| state.phase == Phase::Running)
-                .await;
+            running.started().await;
             let told = bench.messages();
             assert_eq!(
                 told[told.len() - 2..],
@@ -90,9 +88,7 @@ async fn placement_away_at_the_start_is_waited_for_and_said_once() {
             let requests = bench.placement.requests().len();
             assert!((60..600).contains(&requests), "{requests}");
             bench.placement.set(Weather::Fine);
-            running
-                .until("running", |state| state.phase == Phase::Running)
-                .await;
+            running.started().await;
             assert!(running.codes().is_empty());
             assert!(nodes.iter().all(|node| bench.placement.has(node)));
             assert!(bench.told().contains(&"READY=1".to_owned()));
@@ -117,9 +113,7 @@ async fn the_hypervisor_away_at_the_start_is_waited_for() {
             );
             assert!(bench.placement.requests().is_empty());
             bench.driver.show(Sight::View(host(&["a"])));
-            running
-                .until("running", |state| state.phase == Phase::Running)
-                .await;
+            running.started().await;
         })
         .await;
     ended.unwrap();
@@ -134,9 +128,7 @@ async fn a_hypervisor_without_a_node_is_not_ready() {
             assert_eq!(running.codes(), ["no-node"]);
             assert!(!bench.told().contains(&"READY=1".to_owned()));
             bench.driver.show(Sight::View(host(&["a"])));
-            running
-                .until("running", |state| state.phase == Phase::Running)
-                .await;
+            running.started().await;
             assert!(running.codes().is_empty());
         })
         .await;
@@ -158,7 +150,7 @@ async fn what_waiting_cannot_mend_ends_the_start_with_its_reason() {
         ),
         (
             Weather::Status("PUT ", StatusCode::BAD_REQUEST),
-            ExitReason::Bug,
+            ExitReason::DependencyGone,
             "400",
         ),
     ];

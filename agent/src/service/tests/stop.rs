@@ -14,17 +14,11 @@ async fn a_stop_finishes_the_flush_under_way() {
     let bench = Bench::with(host(&["a"]));
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
-            running
-                .until("running", |state| state.phase == Phase::Running)
-                .await;
+            running.started().await;
             bench
                 .placement
                 .set(Weather::Held("/inventories".to_owned()));
-            bench.driver.change(|view| {
-                view.nodes
-                    .values_mut()
-                    .for_each(|node| node.memory_mib = 20_000)
-            });
+            bench.driver.set_memory(20_000);
             bench.driver.event();
             sleep(Duration::from_secs(2)).await;
             running.shutdown.cancel();
@@ -50,17 +44,11 @@ async fn a_stop_waits_no_longer_than_it_may() {
     agent.live.graceful_shutdown_timeout = Duration::from_secs(7);
     let (ended, asked) = bench
         .run(agent, async |running| {
-            running
-                .until("running", |state| state.phase == Phase::Running)
-                .await;
+            running.started().await;
             bench
                 .placement
                 .set(Weather::Held("/inventories".to_owned()));
-            bench.driver.change(|view| {
-                view.nodes
-                    .values_mut()
-                    .for_each(|node| node.memory_mib = 20_000)
-            });
+            bench.driver.set_memory(20_000);
             bench.driver.event();
             sleep(Duration::from_secs(2)).await;
             Instant::now()
@@ -75,9 +63,7 @@ async fn a_stop_does_not_wait_for_a_look_at_the_hypervisor() {
     let bench = Bench::with(host(&["a"]));
     let (ended, asked) = bench
         .run(bench.agent(), async |running| {
-            running
-                .until("running", |state| state.phase == Phase::Running)
-                .await;
+            running.started().await;
             bench.driver.show(Sight::Hang);
             sleep(Duration::from_mins(2)).await;
             Instant::now()

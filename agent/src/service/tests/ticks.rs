@@ -1,5 +1,6 @@
 //! Passes after the start.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_store::state_dir::{Answer, StateFileError, StateFiles};
@@ -7,254 +8,199 @@ use berth_virt::{UnreadableGuest, VgpuModel};
 use http::StatusCode;
 use tokio::time::{Instant, sleep};
 
-use super::bench::{Bench, Running};
-use super::driver::{LOOK, Sight, host, node};
+use super::bench::{Bench, stage, usual, without_timer};
+use super::driver::{LOOK, Sight, host};
 use super::placement::Weather;
 use crate::metrics::PlanState;
 use crate::service::{ExitReason, PassResult, Phase};
-use crate::triggers::Interval;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-async fn started(running: &mut Running) {
-    running
-        .until("running", |state| state.phase == Phase::Running)
-        .await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_steady_tick_sends_nothing() {
-    let bench = Bench::with(host(&["a"]));
-    let mut agent = bench.agent();
-    agent.live.tracker.association_refresh = None;
-    let (ended, ()) = bench
-        .run(agent, async |running| {
-            started(running).await;
+    stage(
+        &["a"],
+        |agent| agent.live.tracker.association_refresh = None,
+        async |bench, _| {
             let (requests, observed) = (bench.placement.requests().len(), bench.driver.observed());
             sleep(MINUTE * 10 + MINUTE / 2).await;
             assert_eq!(bench.placement.requests().len(), requests);
             assert_eq!(bench.driver.observed(), observed + 10, "the timer's passes");
-        })
-        .await;
-    ended.unwrap();
+        },
+    )
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_burst_of_events_gives_one_pass_and_an_event_during_it_one_more() {
-    let bench = Bench::with(host(&["a"]));
-    let mut agent = bench.agent();
-    agent.live.interval = Interval::Off;
-    let (ended, ()) = bench
-        .run(agent, async |running| {
-            started(running).await;
-            let before = bench.driver.observed();
-            for _ in 0..100 {
-                bench.driver.event();
-            }
-            bench.driver.hold();
-            sleep(MINUTE).await;
-            assert_eq!(bench.driver.observed(), before + 1, "one for the burst");
-            for _ in 0..100 {
-                bench.driver.event();
-            }
-            sleep(MINUTE).await;
-            assert_eq!(bench.driver.observed(), before + 1, "one at a time");
-            bench.driver.release();
-            sleep(MINUTE).await;
-            assert_eq!(
-                bench.driver.observed(),
-                before + 2,
-                "one for what came meanwhile"
-            );
-        })
-        .await;
-    ended.unwrap();
+    stage(&["a"], without_timer, async |bench, _| {
+        let before = bench.driver.observed();
+        for _ in 0..100 {
+            bench.driver.event();
+        }
+        bench.driver.hold();
+        sleep(MINUTE).await;
+        assert_eq!(bench.driver.observed(), before + 1, "one for the burst");
+        for _ in 0..100 {
+            bench.driver.event();
+        }
+        sleep(MINUTE).await;
+        assert_eq!(bench.driver.observed(), before + 1, "one at a time");
+        bench.driver.release();
+        sleep(MINUTE).await;
+        assert_eq!(
+            bench.driver.observed(),
+            before + 2,
+            "one for what came meanwhile"
+        );
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_guest_that_cannot_be_read_is_named_until_it_can_be() {
-    let bench = Bench::with(host(&["a"]));
-    let (ended, ()) = bench
-        .run(bench.agent(), async |running| {
-            started(running).await;
-            let odd = UnreadableGuest {
-                name: "instance-7".to_owned(),
-                reason: "a guest is not XML".to_owned(),
-            };
-            bench.driver.change(|view| {
-                let uuid = uuid::Uuid::from_u128(7).into();
-                let node = view.nodes.values_mut().next().unwrap();
-                node.unreadable.insert(uuid, odd);
-                node.memory_mib = 20_000;
-            });
-            running.tick().await;
-            assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 20_000);
-            assert_eq!(running.codes(), ["unreadable-guests"]);
-            let sentence = running.state().sentence(Instant::now());
-            for word in ["in sync", "instance-7", "a guest is not XML"] {
-                assert!(sentence.contains(word), "{sentence}");
-            }
-            bench.driver.change(|view| {
-                view.nodes
-                    .values_mut()
-                    .for_each(|node| node.unreadable.clear());
-            });
-            running.tick().await;
-            assert!(running.codes().is_empty());
-        })
-        .await;
-    ended.unwrap();
+    stage(&["a"], usual, async |bench, running| {
+        let odd = UnreadableGuest {
+            name: "instance-7".to_owned(),
+            reason: "a guest is not XML".to_owned(),
+        };
+        bench.driver.change(|view| {
+            let uuid = uuid::Uuid::from_u128(7).into();
+            let node = view.nodes.values_mut().next().unwrap();
+            node.unreadable.insert(uuid, odd);
+            node.memory_mib = 20_000;
+        });
+        running.tick().await;
+        assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 20_000);
+        assert_eq!(running.codes(), ["unreadable-guests"]);
+        let sentence = running.state().sentence(Instant::now());
+        for word in ["in sync", "instance-7", "a guest is not XML"] {
+            assert!(sentence.contains(word), "{sentence}");
+        }
+        bench.driver.change(|view| {
+            view.nodes
+                .values_mut()
+                .for_each(|node| node.unreadable.clear());
+        });
+        running.tick().await;
+        assert!(running.codes().is_empty());
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_changed_is_reported_and_the_plan_is_kept_for_readers() {
-    let bench = Bench::with(host(&["a"]));
-    let (ended, ()) = bench
-        .run(bench.agent(), async |running| {
-            started(running).await;
-            bench.driver.change(|view| {
-                view.nodes
-                    .values_mut()
-                    .for_each(|node| node.memory_mib = 20_000)
-            });
-            let outcome = running.tick().await;
-            assert_eq!(outcome.nodes[0].1.result, PassResult::Updated);
-            assert!(
-                outcome.nodes[0].1.text.contains("MEMORY_MB"),
-                "{}",
-                outcome.nodes[0].1.text
-            );
-            assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 20_000);
-            let outcome = running.tick().await;
-            assert_eq!(outcome.nodes[0].1.result, PassResult::InSync);
-            let state = running.state();
-            let change = state
-                .nodes
-                .values()
-                .next()
-                .unwrap()
-                .last_change
-                .clone()
-                .unwrap();
-            assert_eq!(change.touched.changed, ["a"]);
-        })
-        .await;
-    ended.unwrap();
+    stage(&["a"], usual, async |bench, running| {
+        bench.driver.set_memory(20_000);
+        let outcome = running.tick().await;
+        assert_eq!(outcome.nodes[0].1.result, PassResult::Updated);
+        assert!(
+            outcome.nodes[0].1.text.contains("MEMORY_MB"),
+            "{}",
+            outcome.nodes[0].1.text
+        );
+        assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 20_000);
+        let outcome = running.tick().await;
+        assert_eq!(outcome.nodes[0].1.result, PassResult::InSync);
+        let state = running.state();
+        let change = state
+            .nodes
+            .values()
+            .next()
+            .unwrap()
+            .last_change
+            .clone()
+            .unwrap();
+        assert_eq!(change.touched.changed, ["a"]);
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn placement_away_later_leaves_the_service_ready_and_shows_one_finding() {
-    let bench = Bench::with(host(&["a", "b", "c"]));
-    let (ended, ()) = bench
-        .run(bench.agent(), async |running| {
-            started(running).await;
-            bench.messages();
-            bench.placement.set(Weather::Refused);
-            bench.driver.change(|view| {
-                view.nodes
-                    .values_mut()
-                    .for_each(|node| node.memory_mib = 20_000)
-            });
-            sleep(MINUTE * 10).await;
-            assert_eq!(running.codes(), ["placement-away"]);
-            let state = running.state();
-            assert_eq!(state.phase, Phase::Running);
-            assert!(
-                state
-                    .sentence(Instant::now())
-                    .starts_with("Placement does not answer: ")
-            );
-            let plans: Vec<_> = state.nodes.values().map(|node| node.plan).collect();
-            assert_eq!(
-                plans,
-                [PlanState::Unknown; 3],
-                "what Placement has is not known"
-            );
-            assert!(
-                bench
-                    .messages()
-                    .iter()
-                    .any(|line| line.starts_with("STATUS=Placement does not answer: "))
-            );
-            bench.placement.set(Weather::Fine);
-            running
-                .until("healed", |state| {
-                    state.nodes.values().all(|node| node.failures == 0)
-                })
-                .await;
-            assert!(running.codes().is_empty());
-            assert_eq!(bench.placement.inventory("c", "MEMORY_MB", "total"), 20_000);
-            assert!(
-                bench
-                    .messages()
-                    .last()
-                    .is_some_and(|line| line.as_str() == "STATUS=in sync: 3 nodes")
-            );
-        })
-        .await;
-    ended.unwrap();
+    stage(&["a", "b", "c"], usual, async |bench, running| {
+        bench.messages();
+        bench.placement.set(Weather::Refused);
+        bench.driver.set_memory(20_000);
+        sleep(MINUTE * 10).await;
+        assert_eq!(running.codes(), ["placement-away"]);
+        let state = running.state();
+        assert_eq!(state.phase, Phase::Running);
+        assert!(
+            state
+                .sentence(Instant::now())
+                .starts_with("Placement does not answer: ")
+        );
+        let plans: Vec<_> = state.nodes.values().map(|node| node.plan).collect();
+        assert_eq!(
+            plans,
+            [PlanState::Unknown; 3],
+            "what Placement has is not known"
+        );
+        assert!(
+            bench
+                .messages()
+                .iter()
+                .any(|line| line.starts_with("STATUS=Placement does not answer: "))
+        );
+        bench.placement.set(Weather::Fine);
+        running.healed().await;
+        assert!(running.codes().is_empty());
+        assert_eq!(bench.placement.inventory("c", "MEMORY_MB", "total"), 20_000);
+        assert!(
+            bench
+                .messages()
+                .last()
+                .is_some_and(|line| line.as_str() == "STATUS=in sync: 3 nodes")
+        );
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_role_taken_away_later_is_named_and_tried_again() {
-    let bench = Bench::with(host(&["a"]));
-    let (ended, ()) = bench
-        .run(bench.agent(), async |running| {
-            started(running).await;
+    stage(&["a"], usual, async |bench, running| {
+        bench
+            .placement
+            .set(Weather::Status("PUT ", StatusCode::FORBIDDEN));
+        bench.driver.set_memory(20_000);
+        sleep(MINUTE * 5).await;
+        assert_eq!(running.codes(), ["placement-refuses"]);
+        assert!(
             bench
-                .placement
-                .set(Weather::Status("PUT ", StatusCode::FORBIDDEN));
-            bench.driver.change(|view| {
-                view.nodes
-                    .values_mut()
-                    .for_each(|node| node.memory_mib = 20_000)
-            });
-            sleep(MINUTE * 5).await;
-            assert_eq!(running.codes(), ["placement-refuses"]);
-            assert!(
-                bench
-                    .metrics
-                    .render()
-                    .contains("berth_plan_state{state=\"update\"} 1")
-            );
-            assert!(
-                running
-                    .state()
-                    .sentence(Instant::now())
-                    .contains("role add")
-            );
-            bench.placement.set(Weather::Fine);
+                .metrics
+                .render()
+                .contains("berth_plan_state{state=\"update\"} 1")
+        );
+        assert!(
             running
-                .until("healed", |state| {
-                    state.nodes.values().all(|node| node.failures == 0)
-                })
-                .await;
-            assert!(running.codes().is_empty());
-        })
-        .await;
-    ended.unwrap();
+                .state()
+                .sentence(Instant::now())
+                .contains("role add")
+        );
+        bench.placement.set(Weather::Fine);
+        running.healed().await;
+        assert!(running.codes().is_empty());
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_hypervisor_away_later_leaves_everything_as_it_is() {
-    let bench = Bench::with(host(&["a"]));
-    let (ended, ()) = bench
-        .run(bench.agent(), async |running| {
-            started(running).await;
-            for sight in [Sight::Away, Sight::Misconfigured] {
-                bench.driver.show(sight);
-                sleep(MINUTE * 10).await;
-                assert_eq!(running.codes(), ["hypervisor-away"]);
-                assert_eq!(running.state().phase, Phase::Running);
-                assert!(running.tick().await.unobserved.is_some());
-            }
-            assert_eq!(bench.placement.inventory("a", "VCPU", "total"), 8);
-            bench.driver.show(Sight::View(host(&["a"])));
-            assert!(running.tick().await.unobserved.is_none());
-            assert!(running.codes().is_empty());
-        })
-        .await;
-    ended.unwrap();
+    stage(&["a"], usual, async |bench, running| {
+        for sight in [Sight::Away, Sight::Misconfigured] {
+            bench.driver.show(sight);
+            sleep(MINUTE * 10).await;
+            assert_eq!(running.codes(), ["hypervisor-away"]);
+            assert_eq!(running.state().phase, Phase::Running);
+            assert!(running.tick().await.unobserved.is_some());
+        }
+        assert_eq!(bench.placement.inventory("a", "VCPU", "total"), 8);
+        bench.driver.show(Sight::View(host(&["a"])));
+        assert!(running.tick().await.unobserved.is_none());
+        assert!(running.codes().is_empty());
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,7 +208,7 @@ async fn a_needed_reshape_ends_the_service() {
     let bench = Bench::with(host(&["a"]));
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
-            started(running).await;
+            running.started().await;
             bench.driver.change(|view| {
                 view.nodes
                     .values_mut()
@@ -296,115 +242,29 @@ async fn a_needed_reshape_ends_the_service() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_does_not_wait_for_the_pause_after_a_failure() {
-    let bench = Bench::with(host(&["a"]));
-    let mut agent = bench.agent();
-    agent.live.interval = Interval::Off;
-    let (ended, ()) = bench
-        .run(agent, async |running| {
-            started(running).await;
-            bench.placement.set(Weather::Refused);
-            bench.driver.change(|view| {
-                view.nodes
-                    .values_mut()
-                    .for_each(|node| node.memory_mib = 20_000)
-            });
-            bench.driver.event();
-            running
-                .until("five failures", |state| {
-                    state.nodes.values().any(|node| node.failures >= 5)
-                })
-                .await;
-            bench.placement.set(Weather::Fine);
-            let before = Instant::now();
-            assert_eq!(running.tick().await.nodes[0].1.result, PassResult::Updated);
-            assert!(before.elapsed() <= LOOK * 2, "{:?}", before.elapsed());
-        })
-        .await;
-    ended.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn nodes_come_and_go_and_nothing_of_a_gone_one_is_deleted() {
-    let bench = Bench::with(host(&["a", "b"]));
-    let (ended, ()) = bench
-        .run(bench.agent(), async |running| {
-            started(running).await;
-            bench.driver.change(|view| {
-                view.nodes.remove(&"b".parse().unwrap());
-                view.nodes.insert("c".parse().unwrap(), node());
-            });
-            running.tick().await;
-            assert!(bench.placement.has("c"), "a node that comes is reported");
-            assert!(
-                bench.placement.has("b"),
-                "a node that goes stays in Placement"
-            );
-            sleep(MINUTE).await;
-            assert_eq!(running.codes(), ["node-gone"]);
-            assert!(
-                running
-                    .state()
-                    .sentence(Instant::now())
-                    .starts_with("in sync: 2 nodes; warning: ")
-            );
-            bench
-                .driver
-                .change(|view| drop(view.nodes.insert("b".parse().unwrap(), node())));
-            let outcome = running.tick().await;
-            assert_eq!(outcome.nodes.len(), 3);
-            assert!(
-                outcome
-                    .nodes
-                    .iter()
-                    .all(|(_, pass)| pass.result != PassResult::Failed),
-                "{outcome:?}"
-            );
-            assert!(running.codes().is_empty());
-        })
-        .await;
-    ended.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_comes_with_somebody_elses_name_is_left_alone_and_the_others_go_on() {
-    let bench = Bench::with(host(&["a"]));
-    bench.placement.plant("b");
-    let theirs = bench.placement.uuid("b");
-    let (ended, ()) = bench
-        .run(bench.agent(), async |running| {
-            started(running).await;
-            bench.driver.change(|view| {
-                view.nodes.insert("b".parse().unwrap(), node());
-                view.nodes
-                    .get_mut(&"a".parse().unwrap())
-                    .unwrap()
-                    .memory_mib = 20_000;
-            });
-            sleep(MINUTE * 5).await;
-            assert_eq!(running.codes(), ["identity"]);
-            assert_eq!(bench.placement.uuid("b"), theirs);
-            assert_eq!(
-                bench.placement.inventory("b", "VCPU", "total"),
-                serde_json::Value::Null
-            );
-            assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 20_000);
-            bench.placement.remove("b");
-            running.tick().await;
-            assert!(running.codes().is_empty());
-            assert_eq!(bench.placement.inventory("b", "VCPU", "total"), 8);
-        })
-        .await;
-    ended.unwrap();
+    stage(&["a"], without_timer, async |bench, running| {
+        bench.placement.set(Weather::Refused);
+        bench.driver.set_memory(20_000);
+        bench.driver.event();
+        running
+            .until("five failures", |state| {
+                state.nodes.values().any(|node| node.failures >= 5)
+            })
+            .await;
+        bench.placement.set(Weather::Fine);
+        let before = Instant::now();
+        assert_eq!(running.tick().await.nodes[0].1.result, PassResult::Updated);
+        assert!(before.elapsed() <= LOOK * 2, "{:?}", before.elapsed());
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_is_said_and_changes_nothing() {
-    let bench = Bench::with(host(&["a"]));
-    let mut agent = bench.agent();
-    agent.files = std::sync::Arc::new(Full(agent.files));
-    let (ended, ()) = bench
-        .run(agent, async |running| {
-            started(running).await;
+    stage(
+        &["a"],
+        |agent| agent.files = Arc::new(Full(Arc::clone(&agent.files))),
+        async |bench, running| {
             let error = running.try_disable("new GPU").await.unwrap_err();
             assert!(
                 crate::service::sentence(&error).contains("disabled.json is full"),
@@ -413,13 +273,13 @@ async fn a_full_disk_is_said_and_changes_nothing() {
             assert_eq!(running.codes(), ["state-files"]);
             assert!(running.state().disabled.is_none());
             assert!(!bench.placement.has_trait("a", "COMPUTE_STATUS_DISABLED"));
-        })
-        .await;
-    ended.unwrap();
+        },
+    )
+    .await;
 }
 
 /// State files on a disk that has room for the node's UUID and no more.
-struct Full(std::sync::Arc<dyn StateFiles>);
+struct Full(Arc<dyn StateFiles>);
 
 impl StateFiles for Full {
     fn path(&self, name: &str) -> String {
@@ -441,63 +301,15 @@ impl StateFiles for Full {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_node_holds_no_other_up_and_gets_one_more_pass_with_the_newest_view() {
-    let bench = Bench::with(host(&["a", "b"]));
-    let mut agent = bench.agent();
-    agent.live.interval = Interval::Off;
-    let (ended, ()) = bench
-        .run(agent, async |running| {
-            started(running).await;
-            let slow = bench.placement.uuid("a").unwrap();
-            bench
-                .placement
-                .set(Weather::Held(format!("PUT /resource_providers/{slow}")));
-            for memory in [20_000, 21_000, 22_000] {
-                bench.driver.change(|view| {
-                    view.nodes
-                        .values_mut()
-                        .for_each(|node| node.memory_mib = memory)
-                });
-                bench.driver.event();
-                sleep(Duration::from_secs(10)).await;
-                assert_eq!(
-                    bench.placement.inventory("b", "MEMORY_MB", "total"),
-                    memory,
-                    "b goes on"
-                );
-                assert_eq!(
-                    bench.placement.inventory("a", "MEMORY_MB", "total"),
-                    16_384,
-                    "a waits"
-                );
-            }
-            bench.placement.set(Weather::Fine);
-            sleep(Duration::from_secs(10)).await;
-            assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 22_000);
-            let writes = bench.placement.requests();
-            let writes = writes
-                .iter()
-                .filter(|line| line.starts_with(&format!("PUT /resource_providers/{slow}/inv")));
-            assert_eq!(writes.count(), 3, "the start's, the held one, and one more");
-        })
-        .await;
-    ended.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_ended_stream_of_events_is_said_and_the_timer_goes_on() {
-    let bench = Bench::with(host(&["a"]));
-    let (ended, ()) = bench
-        .run(bench.agent(), async |running| {
-            started(running).await;
-            bench.driver.end_events();
-            let observed = bench.driver.observed();
-            sleep(MINUTE * 2 + MINUTE / 2).await;
-            assert_eq!(running.codes(), ["host-events-lost"]);
-            assert_eq!(bench.driver.observed(), observed + 2);
-        })
-        .await;
-    ended.unwrap();
+    stage(&["a"], usual, async |bench, running| {
+        bench.driver.end_events();
+        let observed = bench.driver.observed();
+        sleep(MINUTE * 2 + MINUTE / 2).await;
+        assert_eq!(running.codes(), ["host-events-lost"]);
+        assert_eq!(bench.driver.observed(), observed + 2);
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -506,7 +318,7 @@ async fn disabling_is_reported_at_once_and_survives_a_restart() {
     let bench = Bench::with(host(&["a"]));
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
-            started(running).await;
+            running.started().await;
             running.set_disabled(Some("new GPU")).await;
             assert!(bench.placement.has_trait("a", DISABLED));
             assert!(
@@ -520,7 +332,7 @@ async fn disabling_is_reported_at_once_and_survives_a_restart() {
     ended.unwrap();
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
-            started(running).await;
+            running.started().await;
             assert_eq!(running.state().disabled.as_ref().unwrap().reason, "new GPU");
             assert!(bench.placement.has_trait("a", DISABLED));
             running.set_disabled(None).await;
@@ -529,24 +341,4 @@ async fn disabling_is_reported_at_once_and_survives_a_restart() {
         .await;
     ended.unwrap();
     assert!(!bench.state_file("disabled.json").exists());
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_watchdog_is_petted_while_there_is_progress_and_only_then() {
-    let bench = Bench::with(host(&["a"]));
-    let (ended, ()) = bench
-        .run(bench.agent(), async |running| {
-            started(running).await;
-            bench.messages();
-            let heard = bench.hear(MINUTE * 10).await;
-            let pets = heard.iter().filter(|line| *line == "WATCHDOG=1").count();
-            assert!((19..=21).contains(&pets), "twice a minute: {pets}");
-            bench.driver.show(Sight::Hang);
-            bench.hear(MINUTE * 20).await;
-            assert_eq!(running.codes(), ["no-progress"]);
-            let heard = bench.hear(MINUTE * 10).await;
-            assert!(!heard.contains(&"WATCHDOG=1".to_owned()), "{heard:?}");
-        })
-        .await;
-    ended.unwrap();
 }

@@ -13,7 +13,7 @@ use crate::call::Repeat;
 
 const ROUTE: &str = "/reshaper";
 /// The real Placement takes some 10 ms per consumer.
-const PATIENCE: u32 = 10;
+pub(super) const PATIENCE: u32 = 10;
 
 impl PlacementClient {
     /// Carries out a reshape. `generations` are those of all providers whose inventory it sets, as last answered (created

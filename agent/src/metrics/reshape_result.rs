@@ -1,0 +1,46 @@
+//! What `berth_reshapes_total` says of a reshape.
+
+use berth_client::Outcome;
+use http::StatusCode;
+
+/// What came of a reshape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReshapeResult {
+    /// Inventory and allocations moved.
+    Done,
+    /// It would not have been lawful; nothing was sent.
+    Refused,
+    /// Placement refused it.
+    Failed,
+    /// It got no answer, or something was changed meanwhile; it is planned anew.
+    Interrupted,
+}
+
+impl ReshapeResult {
+    pub(super) const ALL: [ReshapeResult; 4] = [
+        ReshapeResult::Done,
+        ReshapeResult::Refused,
+        ReshapeResult::Failed,
+        ReshapeResult::Interrupted,
+    ];
+
+    /// What the answer to POST /reshaper means.
+    pub(super) fn of(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Answered(status) if status.is_success() => ReshapeResult::Done,
+            Outcome::Answered(StatusCode::CONFLICT | StatusCode::UNAUTHORIZED)
+            | Outcome::Failed(_) => ReshapeResult::Interrupted,
+            Outcome::Answered(status) if status.is_server_error() => ReshapeResult::Interrupted,
+            Outcome::Answered(_) => ReshapeResult::Failed,
+        }
+    }
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            ReshapeResult::Done => "done",
+            ReshapeResult::Refused => "refused",
+            ReshapeResult::Failed => "failed",
+            ReshapeResult::Interrupted => "interrupted",
+        }
+    }
+}

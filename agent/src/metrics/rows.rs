@@ -1,0 +1,124 @@
+//! Every metric as a row, and the page that is written from the rows.
+
+use std::fmt::Write as _;
+
+use super::process;
+
+/// What a metric is to Prometheus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Observations in buckets.
+    Histogram,
+}
+
+/// One metric.
+#[derive(Debug, Clone, Copy)]
+pub struct MetricRow {
+    /// Its name, with its unit.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+}
+
+pub(super) const PLAN_STATE: &str = "berth_plan_state";
+pub(super) const TICK_DURATION: &str = "berth_tick_duration_seconds";
+pub(super) const PLACEMENT_REQUESTS: &str = "berth_placement_requests_total";
+pub(super) const GENERATION_CONFLICTS: &str = "berth_generation_conflicts_total";
+pub(super) const RESHAPES: &str = "berth_reshapes_total";
+pub(super) const HELD_UNITS: &str = "berth_held_units";
+pub(super) const HEALTH_MESSAGES: &str = "berth_health_messages";
+pub(super) const BUILD_INFO: &str = "berth_build_info";
+
+/// Every metric of the agent.
+pub const METRICS: &[MetricRow] = &[
+    MetricRow {
+        name: PLAN_STATE,
+        kind: Kind::Gauge,
+        labels: &["state"],
+        help: "Nodes by the outcome of their last pass: in_sync, update (Placement did not take a change), reshape_needed, unknown (no plan could be made yet, or at present).",
+    },
+    MetricRow {
+        name: TICK_DURATION,
+        kind: Kind::Histogram,
+        labels: &[],
+        help: "How long a pass over one node took, the first one of a process included.",
+    },
+    MetricRow {
+        name: PLACEMENT_REQUESTS,
+        kind: Kind::Counter,
+        labels: &["method", "route", "code"],
+        help: "Requests to Placement, repetitions included; route is a template, code the status or the kind of failure (refused, unreachable, tls, timeout, closed, too_large, unsendable).",
+    },
+    MetricRow {
+        name: GENERATION_CONFLICTS,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Writes that Placement answered with 409: somebody else changed the provider, or claimed on it, since it was read.",
+    },
+    MetricRow {
+        name: RESHAPES,
+        kind: Kind::Counter,
+        labels: &["result"],
+        help: "Reshapes by result: done, refused (not lawful, nothing sent), failed (Placement refused), interrupted (no answer or a conflict; planned anew).",
+    },
+    MetricRow {
+        name: HELD_UNITS,
+        kind: Kind::Gauge,
+        labels: &["resource_class"],
+        help: "Units without a home, held on inventory that nobody else can claim.",
+    },
+    MetricRow {
+        name: HEALTH_MESSAGES,
+        kind: Kind::Gauge,
+        labels: &["severity"],
+        help: "Health findings shown at present.",
+    },
+    MetricRow {
+        name: BUILD_INFO,
+        kind: Kind::Gauge,
+        labels: &["version"],
+        help: "Always 1; the version is the label.",
+    },
+];
+
+/// `docs/guide/reference/metrics.md`.
+#[must_use]
+pub fn metrics_page() -> String {
+    let mut page = String::from(
+        "# Metrics\n\n\
+         Written from the code; do not edit.\n\n\
+         `GET /metrics` on the agent's admin socket, and on the loopback address of `[agent] metrics_listen` where that is\n\
+         set, answers in Prometheus' text format. Nothing is asked of Placement or of the hypervisor for it. No label holds\n\
+         the UUID of a guest, consumer or request.\n\n\
+         | metric | type | labels | what it says |\n| --- | --- | --- | --- |\n",
+    );
+    let own = METRICS
+        .iter()
+        .map(|row| (row.name, row.kind, row.labels, row.help));
+    let process = process::ROWS
+        .iter()
+        .map(|row| (row.name, row.kind, row.labels, row.help));
+    for (name, kind, labels, help) in own.chain(process) {
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            page,
+            "| `{name}` | {kind} | {} | {help} |",
+            labels.join(", ")
+        );
+    }
+    page
+}

@@ -1,0 +1,126 @@
+//! What is slow and what hangs are told apart by what the configuration allows one request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_store::state_dir::{Answer, StateFiles};
+use berth_virt::VgpuModel;
+use tokio::time::sleep;
+
+use super::bench::{Bench, stage, usual};
+use super::driver::{Sight, host};
+use super::placement::Weather;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+#[tokio::test(start_paused = true)]
+async fn the_watchdog_is_petted_while_there_is_progress_and_only_then() {
+    stage(&["a"], usual, async |bench, running| {
+        bench.messages();
+        let heard = bench.hear(MINUTE * 10).await;
+        let pets = heard.iter().filter(|line| *line == "WATCHDOG=1").count();
+        assert!((19..=21).contains(&pets), "twice a minute: {pets}");
+        bench.driver.show(Sight::Hang);
+        bench.hear(MINUTE * 20).await;
+        assert_eq!(running.codes(), ["no-progress"]);
+        let heard = bench.hear(MINUTE * 10).await;
+        assert!(!heard.contains(&"WATCHDOG=1".to_owned()), "{heard:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_may_take_an_hour_is_no_hang() {
+    let bench = Bench::with(host(&["a"]));
+    let mut agent = bench.agent();
+    agent.placement = bench.placement.client(&bench.metrics, MINUTE * 60);
+    let (ended, ()) = bench
+        .run(agent, async |running| {
+            running.started().await;
+            bench.placement.set(Weather::Held("PUT ".to_owned()));
+            bench.driver.set_memory(20_000);
+            sleep(MINUTE * 50).await;
+            assert!(!running.codes().contains(&"no-progress"));
+            bench.placement.set(Weather::Fine);
+            running.tick().await;
+            assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 20_000);
+        })
+        .await;
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_of_many_slow_requests_goes_on() {
+    let mut view = host(&["a"]);
+    let node = view.nodes.values_mut().next().unwrap();
+    node.model.vgpu = VgpuModel::PerGpu;
+    let gpu = node.gpus[0].clone();
+    node.gpus = (0..32)
+        .map(|slot| {
+            let mut gpu = gpu.clone();
+            gpu.address = format!("0000:84:{slot:02x}.0").parse().unwrap();
+            gpu
+        })
+        .collect();
+    let bench = Bench::with(view);
+    // Each may take a minute; three for each GPU are more than a request may be silent.
+    bench.placement.set(Weather::Slow(Duration::from_secs(50)));
+    let (ended, ()) = bench
+        .run(bench.agent(), async |running| {
+            let heard = bench.hear(MINUTE * 30).await;
+            let pets = heard.iter().filter(|line| *line == "WATCHDOG=1").count();
+            assert!((59..=61).contains(&pets), "twice a minute: {pets}");
+            assert!(running.codes().is_empty(), "{:?}", running.codes());
+            assert!(
+                running
+                    .state()
+                    .nodes
+                    .values()
+                    .all(|node| node.last.is_none()),
+                "the first pass is still under way"
+            );
+            running.started().await;
+        })
+        .await;
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_hangs_is_seen_soon_where_requests_are_short() {
+    let bench = Bench::with(host(&["a"]));
+    let mut agent = bench.agent();
+    agent.placement = bench
+        .placement
+        .client(&bench.metrics, Duration::from_secs(1));
+    agent.files = Arc::new(Stuck(agent.files));
+    let (ended, ()) = bench
+        .run(agent, async |running| {
+            bench.hear(MINUTE * 5).await;
+            assert_eq!(running.codes(), ["no-progress"]);
+            let heard = bench.hear(MINUTE * 5).await;
+            assert!(!heard.contains(&"WATCHDOG=1".to_owned()), "{heard:?}");
+        })
+        .await;
+    ended.unwrap();
+}
+
+/// State files on a disk that no longer answers.
+struct Stuck(Arc<dyn StateFiles>);
+
+impl StateFiles for Stuck {
+    fn path(&self, name: &str) -> String {
+        self.0.path(name)
+    }
+    fn read<'a>(&'a self, _name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        Box::pin(std::future::pending())
+    }
+    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+        self.0.write(name, content)
+    }
+    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+        self.0.create(name, content)
+    }
+    fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+        self.0.remove(name)
+    }
+}

@@ -55,6 +55,7 @@ impl Host {
             customs: Vec::new(),
             traits: BTreeSet::new(),
             guests: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             model: ResourceModel::default(),
         };
         Self {

@@ -388,7 +388,7 @@ mod tests {
                 false,
             ),
             (
-                "compute_driver = \"fake\"\n[fake]\nmachine = \"m\"\n",
+                "compute_driver = \"fake\"\n[fake]\nmachine = \"/m\"\n",
                 nowhere,
                 false,
             ),

@@ -41,3 +41,15 @@ pub struct ResourceModel {
     /// Dedicated CPUs.
     pub pcpu: PcpuModel,
 }
+
+impl ResourceModel {
+    /// All models there are, for whoever tries each: conformance and tests.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [VgpuModel::Root, VgpuModel::PerGpu]
+            .into_iter()
+            .flat_map(|vgpu| [NumaModel::Flat, NumaModel::Cells].map(|numa| (vgpu, numa)))
+            .flat_map(|(vgpu, numa)| {
+                [PcpuModel::Vcpu, PcpuModel::Pcpu].map(|pcpu| Self { vgpu, numa, pcpu })
+            })
+    }
+}

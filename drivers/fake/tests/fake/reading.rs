@@ -2,7 +2,7 @@
 
 use berth_fake::{GpuHost, Machine, machines};
 use berth_model::NodeName;
-use berth_virt::{NumaModel, PcpuModel, ResourceModel, VgpuModel};
+use berth_virt::ResourceModel;
 use proptest::prelude::*;
 
 const GOOD: &str = r#"[model]
@@ -292,23 +292,7 @@ fn a_text_full_of_mistakes_is_refused_without_counting_them_all() {
 }
 
 fn a_model() -> impl Strategy<Value = ResourceModel> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(vgpu, numa, pcpu)| ResourceModel {
-        vgpu: if vgpu {
-            VgpuModel::Root
-        } else {
-            VgpuModel::PerGpu
-        },
-        numa: if numa {
-            NumaModel::Flat
-        } else {
-            NumaModel::Cells
-        },
-        pcpu: if pcpu {
-            PcpuModel::Vcpu
-        } else {
-            PcpuModel::Pcpu
-        },
-    })
+    prop::sample::select(ResourceModel::all().collect::<Vec<_>>())
 }
 
 /// A shipped text with a piece of it replaced by another piece of it.

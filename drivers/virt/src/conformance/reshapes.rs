@@ -9,29 +9,16 @@ use berth_model::{
 use uuid::Uuid;
 
 use super::{Promise, Violation, broken, changed, trees};
-use crate::{
-    HostView, NumaModel, PcpuModel, ResourceModel, Resources, Trees, VgpuModel, VirtDriver,
-    guest_allocations,
-};
+use crate::{HostView, ResourceModel, Resources, Trees, VirtDriver, guest_allocations};
 
 pub(super) fn check(driver: &impl VirtDriver, view: &HostView, node: &NodeName) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for old in models() {
-        for new in models().filter(|new| *new != old) {
+    for old in ResourceModel::all() {
+        for new in ResourceModel::all().filter(|new| *new != old) {
             violations.extend(change(driver, view, node, old, new).err());
         }
     }
     violations
-}
-
-/// All models there are.
-fn models() -> impl Iterator<Item = ResourceModel> {
-    [VgpuModel::Root, VgpuModel::PerGpu]
-        .into_iter()
-        .flat_map(|vgpu| [NumaModel::Flat, NumaModel::Cells].map(|numa| (vgpu, numa)))
-        .flat_map(|(vgpu, numa)| {
-            [PcpuModel::Vcpu, PcpuModel::Pcpu].map(|pcpu| ResourceModel { vgpu, numa, pcpu })
-        })
 }
 
 fn change(

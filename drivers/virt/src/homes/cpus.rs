@@ -40,7 +40,8 @@ fn share(asked: &Asked<'_>) -> cells::Share {
     let taken = if asked.allocation.class == ResourceClass::PCPU {
         0
     } else {
-        let pcpus = asked.held(&ResourceClass::PCPU);
+        let pcpu = ResourceClass::PCPU;
+        let pcpus = asked.held(&pcpu);
         let leaving = pcpus.filter(|(provider, _)| !is_on_cell(*provider));
         leaving.map(|(_, amount)| amount).sum()
     };
@@ -91,7 +92,8 @@ fn pinned(asked: &Asked<'_>, guest: Option<&GuestView>) -> u64 {
         CpuPolicy::Shared => 0,
         CpuPolicy::Dedicated => u64::MAX,
         CpuPolicy::Mixed { dedicated } => {
-            let pcpus = asked.held(&ResourceClass::PCPU);
+            let pcpu = ResourceClass::PCPU;
+            let pcpus = asked.held(&pcpu);
             let as_pcpu: u64 = pcpus.map(|(_, amount)| amount).sum();
             dealt_here(asked, guest, dedicated.saturating_sub(as_pcpu))
         }

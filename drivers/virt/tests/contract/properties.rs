@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_model::{Allocations, Inventory, Plan, Provider, ProviderTree, Trait, Usages, plan};
 use berth_virt::{
-    CpuPolicy, CpuSet, Disk, GuestView, NodeView, NumaCell, NumaModel, PcpuModel, ResourceModel,
-    VgpuModel, provider_tree,
+    CpuPolicy, CpuSet, Disk, GuestView, NodeView, NumaCell, ResourceModel, provider_tree,
 };
 use proptest::collection::{btree_set, vec};
 use proptest::option;
@@ -18,23 +17,7 @@ use crate::view::{
 };
 
 fn a_model() -> impl Strategy<Value = ResourceModel> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(vgpu, numa, pcpu)| ResourceModel {
-        vgpu: if vgpu {
-            VgpuModel::Root
-        } else {
-            VgpuModel::PerGpu
-        },
-        numa: if numa {
-            NumaModel::Flat
-        } else {
-            NumaModel::Cells
-        },
-        pcpu: if pcpu {
-            PcpuModel::Vcpu
-        } else {
-            PcpuModel::Pcpu
-        },
-    })
+    prop::sample::select(ResourceModel::all().collect::<Vec<_>>())
 }
 
 fn a_guest() -> impl Strategy<Value = GuestView> {

@@ -219,7 +219,8 @@ impl Fault {
             error_message: String,
         }
         let title = self.status.canonical_reason().unwrap_or_default();
-        let inner = if self.status == StatusCode::NOT_ACCEPTABLE {
+        // A version that is not spoken is refused before the API is reached.
+        let inner = if self.range.is_some() {
             Inner::Webob {
                 code: self.status.as_u16(),
                 title,

@@ -83,10 +83,8 @@ impl MicroversionRange {
     /// A 406.
     pub fn negotiate_bare(&self, headers: &HeaderMap) -> Result<Microversion, Fault> {
         let malformed = || {
-            Fault::new(
-                StatusCode::NOT_ACCEPTABLE,
-                "Invalid value for OpenStack-API-Version header",
-            )
+            let message = "Invalid value for OpenStack-API-Version header";
+            Fault::not_acceptable_version(message, *self)
         };
         match self.asked_bare(headers) {
             Asked::Nothing => Ok(self.min),

@@ -1,0 +1,237 @@
+//! /v2/accelerator_requests
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use berth_model::{ArqUuid, ConsumerUuid};
+use berth_wire::accelerator::{ArqBody, ArqList, BindPatch, CreateArqs, PatchStep, read_patch};
+use http::StatusCode;
+
+use super::{database, link, read, require};
+use crate::handlers::device_profiles;
+use crate::router::Accelerator;
+use crate::store::arqs::{self, ArqError, ArqRow, Create, Delete, Doomed, Filters, Scope, Vouched};
+use crate::store::bind::{BindRefused, Patch, Patched};
+use crate::{microversions, policies};
+
+fn fault(error: ArqError) -> Fault {
+    match error {
+        ArqError::NotFound(_) => Fault::not_found(error.to_string()),
+        ArqError::BoundToInstance { .. } => Fault::forbidden(error.to_string()),
+        ArqError::InstanceHasRequests(_) | ArqError::Transition { .. } => {
+            Fault::bad_request(error.to_string())
+        }
+        ArqError::Raced => Fault::conflict(error.to_string()),
+        ArqError::Profile(error) => device_profiles::fault(error),
+        ArqError::Read(error) => database(error),
+    }
+}
+
+fn refused(refused: &BindRefused) -> Fault {
+    let message = refused.to_string();
+    match refused {
+        BindRefused::UnknownProvider(_) => Fault::not_found(message),
+        BindRefused::WrongHost { .. }
+        | BindRefused::WrongClass { .. }
+        | BindRefused::Programming { .. } => Fault::bad_request(message),
+        BindRefused::Disabled(_)
+        | BindRefused::Vanished(_)
+        | BindRefused::Sick { .. }
+        | BindRefused::Exhausted { .. } => Fault::conflict(message),
+    }
+}
+
+fn body(call: &Call, row: &ArqRow) -> ArqBody {
+    ArqBody {
+        links: vec![link(call, "accelerator_requests", row.arq.uuid)],
+        created_at: row.created_at.clone(),
+        updated_at: row.updated_at.clone(),
+        ..ArqBody::from(&row.arq)
+    }
+}
+
+fn listing(call: &Call, rows: &[ArqRow]) -> ArqList {
+    ArqList {
+        arqs: rows.iter().map(|row| body(call, row)).collect(),
+    }
+}
+
+/// Whose requests the caller sees.
+fn scope(call: &Call) -> Scope {
+    if call.caller.has_role("admin") || call.caller.has_role("service") {
+        return Scope::All;
+    }
+    Scope::Project(call.caller.project_id().unwrap_or_default().to_owned())
+}
+
+fn bad_instance(text: &str) -> Fault {
+    Fault::bad_request(format!("{text:?} is no UUID of an instance"))
+}
+
+pub(crate) async fn create(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::ARQ_CREATE)?;
+    let body: CreateArqs = call.typed()?;
+    let profile = body
+        .device_profile_name
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| Fault::bad_request("DeviceProfile name needed."))?;
+    let create = Create {
+        profile,
+        project_id: call.caller.project_id().unwrap_or_default().to_owned(),
+    };
+    let made = accelerator.store.write(&create).await.map_err(fault)?;
+    Answer::with_body(StatusCode::CREATED, &listing(&call, &made))
+}
+
+/// Which requests a list waits for.
+fn wants_resolved(call: &Call) -> Result<bool, Fault> {
+    match call.query.last("bind_state") {
+        None => Ok(false),
+        Some("resolved") => Ok(true),
+        Some(other) => Err(Fault::bad_request(format!(
+            "Accelerator Requests cannot be requested with bind_state {other}."
+        ))),
+    }
+}
+
+pub(crate) async fn list(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::ARQ_GET_ALL)?;
+    let resolved = wants_resolved(&call)?;
+    let instance = call
+        .query
+        .last("instance")
+        .map(|text| text.parse::<ConsumerUuid>().map_err(|_| bad_instance(text)))
+        .transpose()?;
+    let mut tx = read(&accelerator.store).await?;
+    let mut rows = arqs::find(&mut tx, &scope(&call), Filters { instance })
+        .await
+        .map_err(database)?;
+    if resolved {
+        let all = rows.len();
+        rows.retain(|row| row.arq.state.phase().is_resolved());
+        if instance.is_some() && rows.len() < all {
+            return Ok(Answer::empty(StatusCode::LOCKED));
+        }
+    }
+    Answer::ok(&listing(&call, &rows))
+}
+
+pub(crate) async fn show(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::ARQ_GET_ONE)?;
+    let uuid = ArqUuid::from(super::uuid(&call, "ExtArq")?);
+    let mut tx = read(&accelerator.store).await?;
+    let rows = arqs::of_uuids(&mut tx, &scope(&call), &[uuid])
+        .await
+        .map_err(database)?;
+    match rows.first() {
+        Some(row) => Answer::ok(&body(&call, row)),
+        None => Err(fault(ArqError::NotFound(vec![uuid]))),
+    }
+}
+
+pub(crate) async fn patch(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::ARQ_UPDATE)?;
+    let steps: BTreeMap<String, Vec<PatchStep>> = call.typed()?;
+    let patches = read_patch(&steps)
+        .map_err(|error| Fault::bad_request(format!("Couldn't apply patch. Reason: {error}")))?;
+    if patches.is_empty() {
+        return Err(Fault::bad_request(
+            "Couldn't apply patch. Reason: it names no accelerator request.",
+        ));
+    }
+    let names_project = |patch: &BindPatch| {
+        matches!(
+            patch,
+            BindPatch::Bind {
+                project_id: Some(_),
+                ..
+            }
+        )
+    };
+    if patches.values().any(names_project) {
+        require(&call, microversions::BIND_PROJECT)?;
+        if !call.caller.has_role("admin") {
+            return Err(Fault::forbidden(
+                "Only an administrator names the project of an accelerator request.",
+            ));
+        }
+    }
+    if accelerator.vouched(&call) == Vouched::No {
+        return Err(no_service_token());
+    }
+    let patch = Patch {
+        patches,
+        scope: scope(&call),
+    };
+    let outcome = accelerator.store.write(&patch).await.map_err(fault)?;
+    accelerator.ring();
+    match outcome {
+        Patched::Done => Ok(Answer::empty(StatusCode::ACCEPTED)),
+        Patched::Refused(reason) => Err(refused(&reason)),
+    }
+}
+
+fn no_service_token() -> Fault {
+    Fault::forbidden(
+        "This operation requires a service token. Use the Compute API to manage instance \
+         accelerators.",
+    )
+}
+
+pub(crate) async fn delete(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::ARQ_DELETE)?;
+    let vouched = accelerator.vouched(&call);
+    let doomed = match (call.query.last("arqs"), call.query.last("instance")) {
+        (Some(arqs), None) => Doomed::Uuids(uuids(arqs)?),
+        (None, Some(_)) if vouched == Vouched::No => return Err(no_service_token()),
+        (None, Some(text)) => Doomed::Instance(text.parse().map_err(|_| bad_instance(text))?),
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(Fault::bad_request(
+                "Provide either an ARQ uuid list or an instance UUID",
+            ));
+        }
+    };
+    let delete = Delete {
+        doomed,
+        scope: scope(&call),
+        vouched,
+    };
+    let missing = accelerator.store.write(&delete).await.map_err(fault)?;
+    if missing.is_empty() {
+        return Ok(Answer::no_content());
+    }
+    Err(fault(ArqError::NotFound(missing)))
+}
+
+/// The UUIDs of a list, each once.
+fn uuids(list: &str) -> Result<Vec<ArqUuid>, Fault> {
+    let uuids: BTreeSet<ArqUuid> = list
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            part.parse()
+                .map_err(|_| Fault::bad_request(format!("{part:?} is no UUID of an ARQ")))
+        })
+        .collect::<Result<_, _>>()?;
+    if uuids.is_empty() {
+        return Err(Fault::bad_request("The list of ARQs is empty"));
+    }
+    Ok(uuids.into_iter().collect())
+}

@@ -1,0 +1,94 @@
+//! /v2/attributes
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use berth_wire::accelerator::{AttributeBody, AttributeList, CreateAttribute};
+use http::StatusCode;
+
+use super::{database, link, read, uuid};
+use crate::policies;
+use crate::router::Accelerator;
+use crate::store::attributes::{self, AttributeError, Create, Delete};
+
+fn fault(error: AttributeError) -> Fault {
+    match error {
+        AttributeError::NotFound(_) => Fault::not_found(error.to_string()),
+        AttributeError::NoDeployable(_) => Fault::bad_request(error.to_string()),
+        AttributeError::Reported(_) => Fault::conflict(error.to_string()),
+        AttributeError::Read(error) => database(error),
+    }
+}
+
+fn body(call: &Call, attribute: AttributeBody) -> AttributeBody {
+    AttributeBody {
+        links: vec![link(call, "attributes", attribute.uuid)],
+        ..attribute
+    }
+}
+
+pub(crate) async fn list(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::ATTRIBUTE_GET_ALL)?;
+    let deployable = call
+        .query
+        .last("deployable_id")
+        .map(|text| {
+            text.parse::<i64>()
+                .map_err(|_| Fault::bad_request(format!("{text:?} is no number of a deployable")))
+        })
+        .transpose()?;
+    let mut tx = read(&accelerator.store).await?;
+    let found = attributes::list(&mut tx, deployable, call.query.last("key"))
+        .await
+        .map_err(database)?;
+    let attributes = found.into_iter().map(|each| body(&call, each)).collect();
+    Answer::ok(&AttributeList { attributes })
+}
+
+pub(crate) async fn show(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::ATTRIBUTE_GET_ONE)?;
+    let uuid = uuid(&call, "Attribute")?;
+    let mut tx = read(&accelerator.store).await?;
+    let found = attributes::get(&mut tx, uuid).await.map_err(fault)?;
+    Answer::ok(&body(&call, found))
+}
+
+pub(crate) async fn create(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::ATTRIBUTE_CREATE)?;
+    let wanted: CreateAttribute = call.typed()?;
+    for (name, text) in [("key", &wanted.key), ("value", &wanted.value)] {
+        if text.is_empty() || text.chars().count() > 255 {
+            return Err(Fault::bad_request(format!(
+                "{name}: 1 to 255 characters are allowed"
+            )));
+        }
+    }
+    let made = accelerator
+        .store
+        .write(&Create(wanted))
+        .await
+        .map_err(fault)?;
+    Answer::with_body(StatusCode::CREATED, &body(&call, made))
+}
+
+pub(crate) async fn delete(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::ATTRIBUTE_DELETE)?;
+    let uuid = uuid(&call, "Attribute")?;
+    accelerator
+        .store
+        .write(&Delete(uuid))
+        .await
+        .map_err(fault)?;
+    Ok(Answer::no_content())
+}

@@ -1,0 +1,147 @@
+//! /v2/device_profiles
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use berth_wire::accelerator::{
+    CreateDeviceProfile, DeviceProfileBody, DeviceProfileDocument, DeviceProfileList,
+};
+use http::StatusCode;
+
+use super::{database, link, read, require};
+use crate::router::Accelerator;
+use crate::store::device_profiles::{self, Create, Delete, Key, Profile, ProfileError};
+use crate::{microversions, policies};
+
+/// The longest sentence about a profile, in characters.
+const LONGEST_DESCRIPTION: usize = 4096;
+
+pub(crate) fn fault(error: ProfileError) -> Fault {
+    match error {
+        ProfileError::NotFound(_) => Fault::not_found(error.to_string()),
+        ProfileError::NameTaken(_) | ProfileError::UuidTaken(_) | ProfileError::InUse { .. } => {
+            Fault::conflict(error.to_string())
+        }
+        ProfileError::Read(error) => database(error),
+    }
+}
+
+fn body(call: &Call, profile: Profile) -> DeviceProfileBody {
+    let links = vec![link(call, "device_profiles", profile.body.uuid)];
+    DeviceProfileBody {
+        links,
+        ..profile.body
+    }
+}
+
+/// The parts of a list between commas.
+fn listed(text: &str) -> Vec<String> {
+    let mut parts: Vec<String> = text
+        .split(',')
+        .map(|part| part.trim().to_owned())
+        .filter(|part| !part.is_empty())
+        .collect();
+    parts.sort();
+    parts.dedup();
+    parts
+}
+
+pub(crate) async fn list(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::PROFILE_GET_ALL)?;
+    let names = call.query.last("name").map(listed);
+    let mut tx = read(&accelerator.store).await?;
+    let found = device_profiles::list(&mut tx, names.as_deref())
+        .await
+        .map_err(database)?;
+    let device_profiles = found
+        .into_iter()
+        .map(|profile| body(&call, profile))
+        .collect();
+    Answer::ok(&DeviceProfileList { device_profiles })
+}
+
+pub(crate) async fn create(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::PROFILE_CREATE)?;
+    let mut wanted: Vec<CreateDeviceProfile> = call.typed()?;
+    let (Some(wanted), true) = (wanted.pop(), wanted.is_empty()) else {
+        return Err(Fault::bad_request(
+            "Only one device profile allowed per POST request for now.",
+        ));
+    };
+    let uuid = wanted.uuid;
+    let description = wanted.description.clone();
+    if description
+        .as_ref()
+        .is_some_and(|text| text.chars().count() > LONGEST_DESCRIPTION)
+    {
+        return Err(Fault::bad_request(format!(
+            "A description has at most {LONGEST_DESCRIPTION} characters."
+        )));
+    }
+    let (name, groups) = wanted
+        .into_profile()
+        .map_err(|error| Fault::bad_request(error.to_string()))?;
+    let create = Create {
+        uuid,
+        name,
+        description,
+        groups,
+    };
+    let made = accelerator.store.write(&create).await.map_err(fault)?;
+    Answer::with_body(StatusCode::CREATED, &body(&call, made))
+}
+
+pub(crate) async fn show(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::PROFILE_GET_ONE)?;
+    let key = Key::of(call.path("uuid")?);
+    if matches!(key, Key::Name(_)) {
+        require(&call, microversions::PROFILE_BY_NAME)?;
+    }
+    let mut tx = read(&accelerator.store).await?;
+    let found = device_profiles::get(&mut tx, &key).await.map_err(fault)?;
+    Answer::ok(&DeviceProfileDocument {
+        device_profile: body(&call, found),
+    })
+}
+
+pub(crate) async fn delete_one(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::PROFILE_DELETE)?;
+    let keys = vec![Key::of(call.path("uuid")?)];
+    accelerator
+        .store
+        .write(&Delete { keys })
+        .await
+        .map_err(fault)?;
+    Ok(Answer::no_content())
+}
+
+pub(crate) async fn delete_several(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::PROFILE_DELETE)?;
+    let value = call.query.last("value").unwrap_or_default();
+    let keys: Vec<Key> = listed(value).iter().map(|text| Key::of(text)).collect();
+    if keys.is_empty() {
+        return Err(Fault::bad_request(
+            "Name the device profiles to delete: ?value=NAME,NAME",
+        ));
+    }
+    accelerator
+        .store
+        .write(&Delete { keys })
+        .await
+        .map_err(fault)?;
+    Ok(Answer::no_content())
+}

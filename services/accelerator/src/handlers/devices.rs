@@ -1,0 +1,86 @@
+//! /v2/devices
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use berth_wire::accelerator::{DeviceBody, DeviceList};
+
+use super::{database, link, read, uuid};
+use crate::router::Accelerator;
+use crate::store::devices::{self, DeviceError, ENABLED, Filters, MAINTAINING, SetStatus};
+use crate::{microversions, policies};
+
+fn fault(error: DeviceError) -> Fault {
+    match error {
+        DeviceError::NotFound(_) => Fault::not_found(error.to_string()),
+        DeviceError::Read(error) => database(error),
+    }
+}
+
+fn body(call: &Call, device: DeviceBody) -> DeviceBody {
+    let status = device
+        .status
+        .filter(|_| call.version.has(microversions::DEVICE_STATUS));
+    DeviceBody {
+        links: vec![link(call, "devices", device.uuid)],
+        status,
+        ..device
+    }
+}
+
+pub(crate) async fn list(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::DEVICE_GET_ALL)?;
+    let filter = |name| call.query.last(name).map(str::to_owned);
+    let filters = Filters {
+        device_type: filter("type"),
+        vendor: filter("vendor"),
+        hostname: filter("hostname"),
+    };
+    let mut tx = read(&accelerator.store).await?;
+    let found = devices::list(&mut tx, &filters).await.map_err(database)?;
+    let devices = found
+        .into_iter()
+        .map(|device| body(&call, device))
+        .collect();
+    Answer::ok(&DeviceList { devices })
+}
+
+pub(crate) async fn show(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::DEVICE_GET_ONE)?;
+    let uuid = uuid(&call, "Device")?;
+    let mut tx = read(&accelerator.store).await?;
+    let found = devices::get(&mut tx, uuid).await.map_err(fault)?;
+    Answer::ok(&body(&call, found))
+}
+
+pub(crate) async fn disable(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::DEVICE_DISABLE)?;
+    set_status(&accelerator, &call, MAINTAINING).await
+}
+
+pub(crate) async fn enable(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::DEVICE_ENABLE)?;
+    set_status(&accelerator, &call, ENABLED).await
+}
+
+async fn set_status(
+    accelerator: &Accelerator,
+    call: &Call,
+    status: &'static str,
+) -> Result<Answer, Fault> {
+    let uuid = uuid(call, "Device")?;
+    let set = SetStatus { uuid, status };
+    accelerator.store.write(&set).await.map_err(fault)?;
+    Ok(Answer::no_content())
+}

@@ -1,0 +1,26 @@
+//! The accelerator API (Cyborg v2, microversions 2.0 to 2.3) as one router: device profiles, accelerator requests (ARQs) and
+//! their binding, devices, deployables, attributes.
+//!
+//! [`prepare`] brings a database to the schema, [`router()`] makes the API over it, [`deliver_events`] tells a compute API
+//! what came of binds. A request passes the door (`berth_http`), a handler (`handlers/<noun>`) and the tables
+//! (`store/<noun>`). Each change of state is one transaction: a bind takes all its handles or none, and the event that says
+//! so is written in the same transaction, so that a crash between the two cannot be.
+//!
+//! Devices come from the agents, whole per host (`PUT /internal/v1/hosts/{host}/devices`); their providers in Placement are
+//! the agents' to write, never this service's. What a request holds is never taken away by a report.
+//!
+//! Callers: `cli` (served or in process), `tests`.
+
+mod events;
+mod handlers;
+mod microversions;
+mod policies;
+mod report;
+mod router;
+mod store;
+
+pub use berth_http::{serve_tcp, serve_unix};
+pub use events::{EventsBell, deliver_events};
+pub use policies::default_policy;
+pub use router::{Options, ServiceTokens, router};
+pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};

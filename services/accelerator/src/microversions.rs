@@ -1,0 +1,22 @@
+//! Which microversion brought what. Handlers compare with these and with nothing else.
+
+use berth_http::{Microversion, MicroversionRange};
+
+const fn v(minor: u16) -> Microversion {
+    Microversion::new(2, minor)
+}
+
+/// `/project_id` in a bind.
+pub(crate) const BIND_PROJECT: Microversion = v(1);
+/// A device profile by its name in the path.
+pub(crate) const PROFILE_BY_NAME: Microversion = v(2);
+/// `status` in devices.
+pub(crate) const DEVICE_STATUS: Microversion = v(3);
+
+/// What this service speaks. Its errors have no codes in any version.
+pub(crate) const RANGE: MicroversionRange = MicroversionRange {
+    service: "accelerator",
+    min: v(0),
+    max: v(3),
+    error_codes_since: v(u16::MAX),
+};

@@ -1,0 +1,348 @@
+//! Accelerator requests: read, made, deleted. Binding is in `bind`.
+
+use std::collections::BTreeSet;
+
+use berth_http::request_id::random_uuid;
+use berth_model::{
+    Arq, ArqPhase, ArqState, ArqUuid, AttachHandle, Binding, ConsumerUuid, DeviceProfileName,
+    Transition, TransitionRefused,
+};
+use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
+
+use super::device_profiles::{self, Key, ProfileError};
+use super::{ReadError, events, foreign, handles, moment, now, typed};
+
+const TABLE: &str = "accelerator_requests";
+
+/// Whose requests a caller sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Everybody's.
+    All,
+    /// One project's.
+    Project(String),
+}
+
+/// One request as the tables have it.
+#[derive(Debug, Clone)]
+pub(crate) struct ArqRow {
+    pub(crate) id: i64,
+    pub(crate) profile_id: i64,
+    pub(crate) arq: Arq,
+    pub(crate) created_at: Option<String>,
+    pub(crate) updated_at: Option<String>,
+}
+
+/// Why requests could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArqError {
+    #[error("ExtArq not found with uuid={}", list(.0))]
+    NotFound(Vec<ArqUuid>),
+    #[error(
+        "ARQ {arq} is bound to instance {instance}. Use the Compute API to manage instance accelerators."
+    )]
+    BoundToInstance {
+        arq: ArqUuid,
+        instance: ConsumerUuid,
+    },
+    #[error(
+        "Couldn't apply patch. Reason: Instance {0} already has accelerator requests. Cannot bind additional ARQs."
+    )]
+    InstanceHasRequests(ConsumerUuid),
+    #[error("Couldn't apply patch. Reason: ARQ {arq}: {reason}")]
+    Transition {
+        arq: ArqUuid,
+        reason: TransitionRefused,
+    },
+    #[error("another writer changed the request meanwhile")]
+    Raced,
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+fn list(uuids: &[ArqUuid]) -> String {
+    let texts: Vec<String> = uuids.iter().map(ToString::to_string).collect();
+    texts.join(",")
+}
+
+impl From<SqlError> for ArqError {
+    fn from(error: SqlError) -> Self {
+        Self::Read(error.into())
+    }
+}
+
+impl Retryable for ArqError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            Self::Read(error) => error.disposition(),
+            Self::Profile(error) => error.disposition(),
+            Self::Raced => Disposition::Retry,
+            _ => Disposition::Fatal,
+        }
+    }
+}
+
+pub(crate) const SELECT: &str = "SELECT a.id, a.uuid, a.state, p.name, a.device_profile_group_id, \
+     a.project_id, a.hostname, a.device_rp_uuid, a.instance_uuid, h.uuid, h.attach_type, \
+     h.attach_info, a.created_at, a.updated_at, a.device_profile_id \
+     FROM accelerator_requests a \
+     JOIN device_profiles p ON p.id = a.device_profile_id \
+     LEFT JOIN attach_handles h ON h.arq_id = a.id";
+
+fn arq(row: &Row) -> Result<ArqRow, ReadError> {
+    let name = row.text(3)?;
+    let group = row.int(4)?;
+    Ok(ArqRow {
+        id: row.int(0)?,
+        profile_id: row.int(14)?,
+        arq: Arq {
+            uuid: typed(&row.text(1)?, TABLE, "uuid")?,
+            state: state(row)?,
+            device_profile: DeviceProfileName::new(&name)
+                .map_err(|_| foreign(&name, "device_profiles", "name"))?,
+            group_id: u32::try_from(group)
+                .map_err(|_| foreign(&group.to_string(), TABLE, "device_profile_group_id"))?,
+            project_id: row.text(5)?,
+        },
+        created_at: moment(row, 12)?,
+        updated_at: moment(row, 13)?,
+    })
+}
+
+fn state(row: &Row) -> Result<ArqState, ReadError> {
+    let word = row.text(2)?;
+    let phase = ArqPhase::of_word(&word).ok_or_else(|| foreign(&word, TABLE, "state"))?;
+    let needed = |column: usize, name: &'static str| {
+        row.opt_text(column)?
+            .ok_or_else(|| foreign("", TABLE, name))
+    };
+    let binding = || {
+        Ok::<_, ReadError>(Binding {
+            hostname: needed(6, "hostname")?,
+            device_rp: typed(&needed(7, "device_rp_uuid")?, TABLE, "device_rp_uuid")?,
+            instance: typed(&needed(8, "instance_uuid")?, TABLE, "instance_uuid")?,
+        })
+    };
+    Ok(match phase {
+        ArqPhase::Initial => ArqState::Initial,
+        ArqPhase::Unbound => ArqState::Unbound,
+        ArqPhase::Deleting => ArqState::Deleting,
+        ArqPhase::BindStarted => ArqState::BindStarted(binding()?),
+        ArqPhase::BindFailed => ArqState::BindFailed(binding()?),
+        ArqPhase::UnbindFailed => ArqState::UnbindFailed(binding()?),
+        ArqPhase::Bound => {
+            let info = needed(11, "attach_info")?;
+            let handle = AttachHandle {
+                uuid: typed(&needed(9, "attach_handle")?, "attach_handles", "uuid")?,
+                info: handles::read_info(&needed(10, "attach_type")?, &info)?,
+            };
+            ArqState::Bound(binding()?, handle)
+        }
+    })
+}
+
+/// Which requests a list names.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Filters {
+    pub(crate) instance: Option<ConsumerUuid>,
+}
+
+/// The text of a list, and its values.
+pub(crate) fn list_sql(scope: &Scope, filters: Filters) -> (String, Vec<Value>) {
+    let mut sql = format!("{SELECT} WHERE 1 = 1");
+    let mut values: Vec<Value> = Vec::new();
+    if let Some(instance) = filters.instance {
+        sql.push_str(" AND a.instance_uuid = ?");
+        values.push(instance.to_string().into());
+    }
+    if let Scope::Project(project) = scope {
+        // The plus keeps the planner from the project's index where the guest's is better.
+        sql.push_str(match filters.instance {
+            Some(_) => " AND (a.project_id || '') = ?",
+            None => " AND a.project_id = ?",
+        });
+        values.push(project.into());
+    }
+    sql.push_str(" ORDER BY a.id");
+    (sql, values)
+}
+
+/// The requests that a caller sees and the filters name, in the order in which they were made.
+pub(crate) async fn find(
+    tx: &mut Transaction,
+    scope: &Scope,
+    filters: Filters,
+) -> Result<Vec<ArqRow>, ReadError> {
+    let (sql, values) = list_sql(scope, filters);
+    let rows = tx.rows(Statement::new(sql).bind_all(values)).await?;
+    rows.iter().map(arq).collect()
+}
+
+/// The requests of these UUIDs that a caller sees; those that he does not see are missing from the answer.
+pub(crate) async fn of_uuids(
+    tx: &mut Transaction,
+    scope: &Scope,
+    uuids: &[ArqUuid],
+) -> Result<Vec<ArqRow>, ReadError> {
+    let keys: Vec<String> = uuids.iter().map(ToString::to_string).collect();
+    let head = Statement::new(format!("{SELECT} WHERE a.uuid IN"));
+    let rows = tx.rows_in(&head, &keys, "ORDER BY a.id").await?;
+    let rows: Vec<ArqRow> = rows.iter().map(arq).collect::<Result<_, _>>()?;
+    let seen = |row: &ArqRow| match scope {
+        Scope::All => true,
+        Scope::Project(project) => row.arq.project_id == *project,
+    };
+    Ok(rows.into_iter().filter(seen).collect())
+}
+
+/// The UUIDs that are not among the rows.
+pub(crate) fn missing(uuids: &[ArqUuid], rows: &[ArqRow]) -> Vec<ArqUuid> {
+    let found: BTreeSet<ArqUuid> = rows.iter().map(|row| row.arq.uuid).collect();
+    let absent = |uuid: &&ArqUuid| !found.contains(uuid);
+    uuids.iter().filter(absent).copied().collect()
+}
+
+/// Makes the requests of a profile: one for each unit of each group.
+pub(crate) struct Create {
+    pub(crate) profile: String,
+    pub(crate) project_id: String,
+}
+
+impl Work for Create {
+    type Output = Vec<ArqRow>;
+    type Error = ArqError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Vec<ArqRow>, ArqError> {
+        let profile = device_profiles::get(tx, &Key::Name(self.profile.clone())).await?;
+        let mut uuids = Vec::new();
+        let mut rows: Vec<[Value; 6]> = Vec::new();
+        for group in profile.groups()?.requests() {
+            let uuid = random_uuid();
+            uuids.push(ArqUuid::from(uuid));
+            rows.push([
+                uuid.to_string().into(),
+                ArqPhase::Initial.as_str().into(),
+                profile.id.into(),
+                i64::try_from(group).unwrap_or(i64::MAX).into(),
+                self.project_id.as_str().into(),
+                now(),
+            ]);
+        }
+        let head = "INSERT INTO accelerator_requests \
+                    (uuid, state, device_profile_id, device_profile_group_id, project_id, created_at) VALUES";
+        tx.insert_rows(head, rows, "").await?;
+        Ok(of_uuids(tx, &Scope::All, &uuids).await?)
+    }
+}
+
+/// The steps of a request from its state to another, each allowed by the table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Steps {
+    from: ArqPhase,
+    to: ArqPhase,
+}
+
+impl Steps {
+    /// From a request's state through all of `phases`.
+    pub(crate) fn through(row: &ArqRow, phases: &[ArqPhase]) -> Result<Self, ArqError> {
+        let from = row.arq.state.phase();
+        let mut to = from;
+        for next in phases {
+            let step: Transition = to.to(*next).map_err(|reason| ArqError::Transition {
+                arq: row.arq.uuid,
+                reason,
+            })?;
+            to = step.to();
+        }
+        Ok(Self { from, to })
+    }
+}
+
+/// Writes a request's new state and what belongs to it.
+pub(crate) async fn write_state(
+    tx: &mut Transaction,
+    row: &ArqRow,
+    steps: Steps,
+    binding: Option<&Binding>,
+    project_id: &str,
+) -> Result<(), ArqError> {
+    let sql = "UPDATE accelerator_requests SET state = ?, hostname = ?, device_rp_uuid = ?, \
+               instance_uuid = ?, project_id = ?, updated_at = ? WHERE id = ? AND state = ?";
+    let update = Statement::new(sql)
+        .bind(steps.to.as_str())
+        .bind(binding.map(|binding| binding.hostname.as_str()))
+        .bind(binding.map(|binding| binding.device_rp.to_string()))
+        .bind(binding.map(|binding| binding.instance.to_string()))
+        .bind(project_id)
+        .bind(now())
+        .bind(row.id)
+        .bind(steps.from.as_str());
+    match tx.execute(update).await?.rows_affected {
+        1 => Ok(()),
+        _ => Err(ArqError::Raced),
+    }
+}
+
+/// Whether a service vouches for the caller: only then may a request be taken from a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Vouched {
+    Yes,
+    No,
+}
+
+/// Which requests a delete names.
+#[derive(Debug, Clone)]
+pub(crate) enum Doomed {
+    Uuids(Vec<ArqUuid>),
+    Instance(ConsumerUuid),
+}
+
+/// Deletes requests and gives their handles back. Those that exist go, whatever else was named; the others are the answer.
+pub(crate) struct Delete {
+    pub(crate) doomed: Doomed,
+    pub(crate) scope: Scope,
+    pub(crate) vouched: Vouched,
+}
+
+impl Work for Delete {
+    type Output = Vec<ArqUuid>;
+    type Error = ArqError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Vec<ArqUuid>, ArqError> {
+        let (rows, missing) = match &self.doomed {
+            Doomed::Uuids(uuids) => {
+                let rows = of_uuids(tx, &self.scope, uuids).await?;
+                let missing = missing(uuids, &rows);
+                (rows, missing)
+            }
+            Doomed::Instance(instance) => {
+                let filters = Filters {
+                    instance: Some(*instance),
+                };
+                (find(tx, &self.scope, filters).await?, Vec::new())
+            }
+        };
+        for row in &rows {
+            if let (ArqState::Bound(binding, _), Vouched::No) = (&row.arq.state, self.vouched) {
+                return Err(ArqError::BoundToInstance {
+                    arq: row.arq.uuid,
+                    instance: binding.instance,
+                });
+            }
+            Steps::through(row, &[ArqPhase::Deleting])?;
+        }
+        delete(tx, &rows).await?;
+        Ok(missing)
+    }
+}
+
+async fn delete(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), ArqError> {
+    handles::release(tx, rows).await?;
+    events::forget(tx, rows.iter().map(|row| row.arq.uuid)).await?;
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let head = Statement::new("DELETE FROM accelerator_requests WHERE id IN");
+    tx.execute_in(&head, &ids).await?;
+    Ok(())
+}

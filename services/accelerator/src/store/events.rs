@@ -1,0 +1,123 @@
+//! The outbox: events that are written with what they tell of, and sent afterwards.
+
+use std::time::Duration;
+
+use berth_http::Timestamp;
+use berth_model::{ArqUuid, ConsumerUuid};
+use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Value, Work};
+use berth_wire::compute::EventStatus;
+use uuid::Uuid;
+
+use super::{ReadError, foreign, now, typed};
+
+const TABLE: &str = "events";
+/// How many events are read at once.
+const BATCH: i64 = 512;
+
+/// One event that waits to be sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Pending {
+    pub(crate) id: i64,
+    pub(crate) instance: Uuid,
+    pub(crate) arq: Uuid,
+    pub(crate) status: EventStatus,
+    pub(crate) attempts: u32,
+    pub(crate) since: Timestamp,
+}
+
+/// Writes events about requests of one guest. What was still to be told of the same requests is not true any more.
+pub(crate) async fn tell(
+    tx: &mut Transaction,
+    events: &[(ConsumerUuid, ArqUuid)],
+    status: EventStatus,
+) -> Result<(), SqlError> {
+    forget(tx, events.iter().map(|(_, arq)| *arq)).await?;
+    let row = |(instance, arq): &(ConsumerUuid, ArqUuid)| {
+        [
+            Value::from(instance.to_string()),
+            Value::from(arq.to_string()),
+            Value::from(status.as_str()),
+            Value::from(0_i64),
+            now(),
+            now(),
+        ]
+    };
+    let head =
+        "INSERT INTO events (instance_uuid, arq_uuid, status, attempts, due_at, created_at) VALUES";
+    tx.insert_rows(head, events.iter().map(row).collect(), "")
+        .await?;
+    Ok(())
+}
+
+/// Drops what was still to be told of these requests.
+pub(crate) async fn forget(
+    tx: &mut Transaction,
+    arqs: impl Iterator<Item = ArqUuid>,
+) -> Result<(), SqlError> {
+    let keys: Vec<String> = arqs.map(|arq| arq.to_string()).collect();
+    let head = Statement::new("DELETE FROM events WHERE arq_uuid IN");
+    tx.execute_in(&head, &keys).await?;
+    Ok(())
+}
+
+/// The events that are due, oldest first.
+pub(crate) async fn due(tx: &mut Transaction) -> Result<Vec<Pending>, ReadError> {
+    let sql = "SELECT id, instance_uuid, arq_uuid, status, attempts, created_at FROM events \
+               WHERE due_at <= ? ORDER BY id LIMIT ?";
+    let rows = tx.rows(Statement::new(sql).bind(now()).bind(BATCH)).await?;
+    let pending = |row: &berth_store::Row| {
+        let (status, since) = (row.text(3)?, row.text(5)?);
+        Ok(Pending {
+            id: row.int(0)?,
+            instance: typed(&row.text(1)?, TABLE, "instance_uuid")?,
+            arq: typed(&row.text(2)?, TABLE, "arq_uuid")?,
+            status: EventStatus::of_word(&status)
+                .ok_or_else(|| foreign(&status, TABLE, "status"))?,
+            attempts: u32::try_from(row.int(4)?).unwrap_or(u32::MAX),
+            since: Timestamp::parse(&since).ok_or_else(|| foreign(&since, TABLE, "created_at"))?,
+        })
+    };
+    rows.iter().map(pending).collect()
+}
+
+/// What came of sending some events.
+pub(crate) struct Sent {
+    pub(crate) ids: Vec<i64>,
+    pub(crate) outcome: SentOutcome,
+}
+
+/// Whether they are sent again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SentOutcome {
+    Done,
+    Again { attempts: u32, after: Duration },
+}
+
+/// Why the outcome could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the outcome of events cannot be written")]
+pub(crate) struct SentError(#[from] SqlError);
+
+impl Retryable for SentError {
+    fn disposition(&self) -> Disposition {
+        super::retry(&self.0)
+    }
+}
+
+impl Work for Sent {
+    type Output = ();
+    type Error = SentError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SentError> {
+        let head = match self.outcome {
+            SentOutcome::Done => Statement::new("DELETE FROM events WHERE id IN"),
+            SentOutcome::Again { attempts, after } => {
+                Statement::new("UPDATE events SET attempts = ?, due_at = ? WHERE id IN")
+                    .bind(i64::from(attempts))
+                    .bind(Timestamp::now().after(after).to_sql())
+            }
+        };
+        tx.execute_in(&head, &self.ids).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Attach handles: taken, given back, and gone when their device is.
+
+use berth_model::{AttachHandleInfo, AttachHandleType};
+use berth_store::{SqlError, Statement, Transaction};
+use berth_wire::accelerator::AttachHandleInfoBody;
+use berth_wire::encode;
+
+use super::arqs::{ArqError, ArqRow};
+use super::{ReadError, foreign, now};
+
+const TABLE: &str = "attach_handles";
+
+/// A handle's place, as the columns have it.
+pub(crate) fn read_info(kind: &str, info: &str) -> Result<AttachHandleInfo, ReadError> {
+    let known =
+        AttachHandleType::of_word(kind).ok_or_else(|| foreign(kind, TABLE, "attach_type"))?;
+    serde_json::from_str::<AttachHandleInfoBody>(info)
+        .ok()
+        .and_then(|body| body.into_info(known).ok())
+        .ok_or_else(|| foreign(info, TABLE, "attach_info"))
+}
+
+/// A handle's place, as the column holds it.
+pub(crate) fn write_info(info: &AttachHandleInfo) -> String {
+    let body = encode(&AttachHandleInfoBody::from(info));
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+/// Free handles of a deployable, up to a number.
+pub(crate) const FREE: &str = "SELECT id FROM attach_handles WHERE deployable_id = ? AND arq_id IS NULL \
+     AND unavailable IS NULL AND vanished = 0 ORDER BY id LIMIT ?";
+
+/// Up to `count` free handles of a deployable.
+pub(crate) async fn free(
+    tx: &mut Transaction,
+    deployable: i64,
+    count: usize,
+) -> Result<Vec<i64>, SqlError> {
+    let search = Statement::new(FREE)
+        .bind(deployable)
+        .bind(i64::try_from(count).unwrap_or(i64::MAX));
+    let rows = tx.rows(search).await?;
+    rows.iter().map(|row| row.int(0)).collect()
+}
+
+/// Gives a free handle to a request.
+pub(crate) async fn take(tx: &mut Transaction, handle: i64, arq: i64) -> Result<(), ArqError> {
+    let sql =
+        "UPDATE attach_handles SET arq_id = ?, updated_at = ? WHERE id = ? AND arq_id IS NULL";
+    let update = Statement::new(sql).bind(arq).bind(now()).bind(handle);
+    match tx.execute(update).await?.rows_affected {
+        1 => Ok(()),
+        _ => Err(ArqError::Raced),
+    }
+}
+
+/// The deployables of what has vanished and requests hold.
+pub(crate) const VANISHED_OF: &str =
+    "SELECT DISTINCT deployable_id FROM attach_handles WHERE vanished = 1 AND arq_id IN";
+/// Requests hold their handles no more.
+pub(crate) const RELEASE: &str =
+    "UPDATE attach_handles SET arq_id = NULL, updated_at = ? WHERE arq_id IN";
+
+/// Gives back what the requests hold; what of it has vanished meanwhile goes now.
+pub(crate) async fn release(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), SqlError> {
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let head = Statement::new(VANISHED_OF);
+    let held = tx.rows_in(&head, &ids, "").await?;
+    let deployables: Vec<i64> = held
+        .iter()
+        .map(|row| row.int(0))
+        .collect::<Result<_, _>>()?;
+    let head = Statement::new(RELEASE);
+    tx.execute_in(&head.bind(now()), &ids).await?;
+    sweep(tx, &deployables).await
+}
+
+/// Removes of these deployables what has vanished and is free: handles, then the deployables without handles, then the
+/// devices without deployables.
+pub(crate) async fn sweep(tx: &mut Transaction, deployables: &[i64]) -> Result<(), SqlError> {
+    let mut devices = Vec::new();
+    for id in deployables {
+        let sql = "DELETE FROM attach_handles WHERE deployable_id = ? AND arq_id IS NULL AND vanished = 1";
+        tx.execute(Statement::new(sql).bind(*id)).await?;
+        let sql = "SELECT device_id FROM deployables WHERE id = ? AND vanished = 1 \
+                   AND NOT EXISTS (SELECT 1 FROM attach_handles WHERE deployable_id = ?)";
+        let gone = tx.row(Statement::new(sql).bind(*id).bind(*id)).await?;
+        let Some(row) = gone else { continue };
+        devices.push(row.int(0)?);
+        for sql in [
+            "DELETE FROM attributes WHERE deployable_id = ?",
+            "DELETE FROM deployables WHERE id = ?",
+        ] {
+            tx.execute(Statement::new(sql).bind(*id)).await?;
+        }
+    }
+    for id in devices {
+        let sql = "DELETE FROM devices WHERE id = ? AND vanished = 1 \
+                   AND NOT EXISTS (SELECT 1 FROM deployables WHERE device_id = ?)";
+        tx.execute(Statement::new(sql).bind(id).bind(id)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,468 @@
+//! A host's report, written: the whole list at once, in one transaction.
+//!
+//! What is not in the list has vanished. It goes at once where nobody holds a part of it; else it stays, marked, nothing of
+//! it is given out any more, and it goes with its last holder. Nothing about one device keeps the others from being written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use berth_http::Timestamp;
+use berth_model::{ArqUuid, AttachHandleInfo};
+use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Value, Work};
+use berth_wire::accelerator::KnownDevices;
+use uuid::Uuid;
+
+use super::arqs::{self, ArqError, Scope};
+use super::attributes::{self, Origin};
+use super::{ReadError, bind, devices, handles, known_devices, now, typed};
+use crate::report::{Deployable, Device, Handle, Report};
+
+/// Why a report could not be written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HostError {
+    #[error("resource provider {provider} is a device's of host {host}; a provider is on one host")]
+    ProviderElsewhere { provider: Uuid, host: String },
+    #[error("attach handle {0} is another provider's; a handle is of one device")]
+    HandleElsewhere(Uuid),
+    #[error(transparent)]
+    Arq(#[from] ArqError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl From<SqlError> for HostError {
+    fn from(error: SqlError) -> Self {
+        Self::Read(error.into())
+    }
+}
+
+impl Retryable for HostError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            Self::Read(error) => error.disposition(),
+            Self::Arq(error) => error.disposition(),
+            _ => Disposition::Fatal,
+        }
+    }
+}
+
+/// Writes a report; the answer is all that is known of the host afterwards.
+pub(crate) struct Write {
+    pub(crate) report: Report,
+    /// How long a request may be bound for a guest that the host does not know.
+    pub(crate) grace: Duration,
+}
+
+impl Work for Write {
+    type Output = KnownDevices;
+    type Error = HostError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<KnownDevices, HostError> {
+        let Self { report, grace } = self;
+        let mut host = Host::read(tx, &report.host).await?;
+        for device in &report.devices {
+            let id = host.device(tx, device).await?;
+            for deployable in &device.deployables {
+                let id = host.deployable(tx, id, deployable).await?;
+                for handle in &deployable.handles {
+                    host.handle(tx, id, handle).await?;
+                }
+            }
+        }
+        host.drop_the_rest(tx).await?;
+        if let Some(guests) = &report.guests {
+            unbind_strangers(tx, &report.host, guests, *grace).await?;
+        }
+        Ok(known_devices::of_host(tx, &report.host).await?)
+    }
+}
+
+/// A row as it is, for comparison with the report. What the report has not named in the end has vanished.
+struct Kept<T> {
+    id: i64,
+    is: T,
+    vanished: bool,
+    seen: bool,
+}
+
+impl<T: PartialEq> Kept<T> {
+    /// Whether the row has to be written to be as reported.
+    fn see(&mut self, reported: T) -> bool {
+        self.seen = true;
+        let changed = self.vanished || self.is != reported;
+        self.is = reported;
+        self.vanished = false;
+        changed
+    }
+}
+
+type DeviceRow = (
+    String,
+    String,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+);
+type DeployableRow = (
+    i64,
+    String,
+    String,
+    Option<String>,
+    Option<i64>,
+    String,
+    Option<String>,
+);
+
+/// A handle's row. Its place is not touched while somebody holds it.
+#[derive(PartialEq)]
+struct HandleRow {
+    deployable: i64,
+    place: String,
+    unavailable: Option<String>,
+}
+
+/// All rows of one host.
+struct Host {
+    name: String,
+    devices: BTreeMap<String, Kept<DeviceRow>>,
+    deployables: BTreeMap<String, Kept<DeployableRow>>,
+    handles: BTreeMap<String, (Kept<HandleRow>, bool)>,
+}
+
+impl Host {
+    async fn read(tx: &mut Transaction, name: &str) -> Result<Self, HostError> {
+        let mut host = Self {
+            name: name.to_owned(),
+            devices: BTreeMap::new(),
+            deployables: BTreeMap::new(),
+            handles: BTreeMap::new(),
+        };
+        host.read_devices(tx).await?;
+        host.read_deployables(tx).await?;
+        host.read_handles(tx).await?;
+        Ok(host)
+    }
+
+    async fn read_devices(&mut self, tx: &mut Transaction) -> Result<(), HostError> {
+        let sql = "SELECT id, name, device_type, vendor, model, std_board_info, vendor_board_info, vanished \
+                   FROM devices WHERE hostname = ?";
+        for row in tx.rows(Statement::new(sql).bind(&self.name)).await? {
+            let kept = Kept {
+                id: row.int(0)?,
+                is: (
+                    row.text(2)?,
+                    row.text(3)?,
+                    row.opt_text(4)?,
+                    row.opt_text(5)?,
+                    row.opt_text(6)?,
+                ),
+                vanished: row.int(7)? != 0,
+                seen: false,
+            };
+            self.devices.insert(row.text(1)?, kept);
+        }
+        Ok(())
+    }
+
+    async fn read_deployables(&mut self, tx: &mut Transaction) -> Result<(), HostError> {
+        let sql = "SELECT d.id, d.rp_uuid, d.device_id, d.name, d.resource_class, d.driver_name, d.numa_node, \
+                   d.health, d.health_reason, d.vanished FROM deployables d \
+                   JOIN devices v ON v.id = d.device_id WHERE v.hostname = ?";
+        for row in tx.rows(Statement::new(sql).bind(&self.name)).await? {
+            let kept = Kept {
+                id: row.int(0)?,
+                is: (
+                    row.int(2)?,
+                    row.text(3)?,
+                    row.text(4)?,
+                    row.opt_text(5)?,
+                    row.opt_int(6)?,
+                    row.text(7)?,
+                    row.opt_text(8)?,
+                ),
+                vanished: row.int(9)? != 0,
+                seen: false,
+            };
+            self.deployables.insert(row.text(1)?, kept);
+        }
+        Ok(())
+    }
+
+    async fn read_handles(&mut self, tx: &mut Transaction) -> Result<(), HostError> {
+        let sql = "SELECT h.id, h.uuid, h.deployable_id, h.attach_type, h.attach_info, h.unavailable, h.vanished, \
+                   h.arq_id FROM attach_handles h JOIN deployables d ON d.id = h.deployable_id \
+                   JOIN devices v ON v.id = d.device_id WHERE v.hostname = ?";
+        for row in tx.rows(Statement::new(sql).bind(&self.name)).await? {
+            let info = handles::read_info(&row.text(3)?, &row.text(4)?)?;
+            let kept = Kept {
+                id: row.int(0)?,
+                is: HandleRow {
+                    deployable: row.int(2)?,
+                    place: place(&info),
+                    unavailable: row.opt_text(5)?,
+                },
+                vanished: row.int(6)? != 0,
+                seen: false,
+            };
+            let held = row.opt_int(7)?.is_some();
+            self.handles.insert(row.text(1)?, (kept, held));
+        }
+        Ok(())
+    }
+
+    /// Writes one device; its id.
+    async fn device(&mut self, tx: &mut Transaction, device: &Device) -> Result<i64, HostError> {
+        let reported: DeviceRow = (
+            device.device_type.clone(),
+            device.vendor.clone(),
+            device.model.clone(),
+            device.std_board_info.clone(),
+            device.vendor_board_info.clone(),
+        );
+        let values = |(kind, vendor, model, std, board): DeviceRow| -> [Value; 5] {
+            [
+                kind.into(),
+                vendor.into(),
+                model.into(),
+                std.into(),
+                board.into(),
+            ]
+        };
+        if let Some(kept) = self.devices.get_mut(&device.name) {
+            if kept.see(reported.clone()) {
+                let sql = "UPDATE devices SET device_type = ?, vendor = ?, model = ?, std_board_info = ?, \
+                           vendor_board_info = ?, vanished = 0, updated_at = ? WHERE id = ?";
+                let update = Statement::new(sql).bind_all(values(reported));
+                tx.execute(update.bind(now()).bind(kept.id)).await?;
+            }
+            return Ok(kept.id);
+        }
+        // The same device gets the same UUID again, even if the database was lost.
+        let name = format!("{}/{}", self.name, device.name);
+        let uuid = Uuid::new_v5(&Uuid::NAMESPACE_DNS, name.as_bytes());
+        let sql = "INSERT INTO devices (uuid, hostname, name, device_type, vendor, model, std_board_info, \
+                   vendor_board_info, status, vanished, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)";
+        let insert = Statement::new(sql)
+            .bind(uuid.to_string())
+            .bind(&self.name)
+            .bind(&device.name)
+            .bind_all(values(reported))
+            .bind(devices::ENABLED)
+            .bind(now());
+        Ok(tx.execute(insert).await?.last_id)
+    }
+
+    /// Writes one deployable and its attributes; its id.
+    async fn deployable(
+        &mut self,
+        tx: &mut Transaction,
+        device: i64,
+        deployable: &Deployable,
+    ) -> Result<i64, HostError> {
+        let reported: DeployableRow = (
+            device,
+            deployable.name.clone(),
+            deployable.resource_class.clone(),
+            deployable.driver_name.clone(),
+            deployable.numa_node.map(i64::from),
+            deployable.health.as_str().to_owned(),
+            deployable.health_reason.clone(),
+        );
+        let values = |(device, name, class, driver, numa, health, reason): DeployableRow| {
+            let values: [Value; 7] = [
+                device.into(),
+                name.into(),
+                class.into(),
+                driver.into(),
+                numa.into(),
+                health.into(),
+                reason.into(),
+            ];
+            values
+        };
+        let provider = deployable.rp_uuid.to_string();
+        let id = if let Some(kept) = self.deployables.get_mut(&provider) {
+            if kept.see(reported.clone()) {
+                let sql = "UPDATE deployables SET device_id = ?, name = ?, resource_class = ?, driver_name = ?, \
+                           numa_node = ?, health = ?, health_reason = ?, vanished = 0, updated_at = ? WHERE id = ?";
+                let update = Statement::new(sql).bind_all(values(reported));
+                tx.execute(update.bind(now()).bind(kept.id)).await?;
+            }
+            kept.id
+        } else {
+            provider_is_nowhere(tx, deployable.rp_uuid).await?;
+            let uuid = Uuid::new_v5(&deployable.rp_uuid, b"deployable");
+            let sql = "INSERT INTO deployables (uuid, rp_uuid, device_id, name, resource_class, driver_name, \
+                       numa_node, health, health_reason, vanished, created_at) \
+                       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)";
+            let insert = Statement::new(sql)
+                .bind(uuid.to_string())
+                .bind(provider)
+                .bind_all(values(reported))
+                .bind(now());
+            tx.execute(insert).await?.last_id
+        };
+        write_attributes(tx, id, &deployable.attributes).await?;
+        Ok(id)
+    }
+
+    async fn handle(
+        &mut self,
+        tx: &mut Transaction,
+        deployable: i64,
+        handle: &Handle,
+    ) -> Result<(), HostError> {
+        let uuid = handle.uuid.to_string();
+        let reported = HandleRow {
+            deployable,
+            place: place(&handle.info),
+            unavailable: handle.unavailable.clone(),
+        };
+        let Some((kept, held)) = self.handles.get_mut(&uuid) else {
+            let sql = "SELECT 1 FROM attach_handles WHERE uuid = ?";
+            if tx.row(Statement::new(sql).bind(&uuid)).await?.is_some() {
+                return Err(HostError::HandleElsewhere(handle.uuid));
+            }
+            let sql = "INSERT INTO attach_handles (uuid, deployable_id, attach_type, attach_info, unavailable, \
+                       vanished, created_at) VALUES (?, ?, ?, ?, ?, 0, ?)";
+            let insert = Statement::new(sql)
+                .bind(uuid)
+                .bind(deployable)
+                .bind(handle.info.kind().as_str())
+                .bind(handles::write_info(&handle.info))
+                .bind(handle.unavailable.as_deref())
+                .bind(now());
+            tx.execute(insert).await?;
+            return Ok(());
+        };
+        if *held && (kept.is.place != reported.place || kept.is.deployable != deployable) {
+            // A guest has it by its old address: that one is not there any more.
+            return Ok(());
+        }
+        if kept.see(reported) {
+            let sql = "UPDATE attach_handles SET deployable_id = ?, attach_type = ?, attach_info = ?, \
+                       unavailable = ?, vanished = 0, updated_at = ? WHERE id = ?";
+            let update = Statement::new(sql)
+                .bind(deployable)
+                .bind(handle.info.kind().as_str())
+                .bind(handles::write_info(&handle.info))
+                .bind(handle.unavailable.as_deref())
+                .bind(now())
+                .bind(kept.id);
+            tx.execute(update).await?;
+        }
+        Ok(())
+    }
+
+    /// Marks what was not reported, and removes of it what nobody holds.
+    async fn drop_the_rest(self, tx: &mut Transaction) -> Result<(), HostError> {
+        let (handles, _): (Vec<_>, Vec<bool>) = self.handles.into_values().unzip();
+        let lost: Vec<&Kept<HandleRow>> = handles.iter().filter(|kept| !kept.seen).collect();
+        let mut touched: BTreeSet<i64> = lost.iter().map(|kept| kept.is.deployable).collect();
+        let fresh = |kept: &&&Kept<HandleRow>| !kept.vanished;
+        let ids: Vec<i64> = lost.iter().filter(fresh).map(|kept| kept.id).collect();
+        mark(tx, "attach_handles", &ids).await?;
+        let deployables = unseen(self.deployables);
+        touched.extend(&deployables);
+        mark(tx, "deployables", &deployables).await?;
+        let devices = unseen(self.devices);
+        mark(tx, "devices", &devices).await?;
+        handles::sweep(tx, &touched.into_iter().collect::<Vec<_>>()).await?;
+        for id in devices {
+            let sql = "DELETE FROM devices WHERE id = ? AND vanished = 1 \
+                       AND NOT EXISTS (SELECT 1 FROM deployables WHERE device_id = ?)";
+            tx.execute(Statement::new(sql).bind(id).bind(id)).await?;
+        }
+        Ok(())
+    }
+}
+
+fn unseen<T>(rows: BTreeMap<String, Kept<T>>) -> Vec<i64> {
+    let unseen = rows.into_values().filter(|kept| !kept.seen);
+    unseen.map(|kept| kept.id).collect()
+}
+
+async fn mark(tx: &mut Transaction, table: &'static str, ids: &[i64]) -> Result<(), SqlError> {
+    let sql =
+        format!("UPDATE {table} SET updated_at = ?, vanished = 1 WHERE vanished = 0 AND id IN");
+    tx.execute_in(&Statement::new(sql).bind(now()), ids).await?;
+    Ok(())
+}
+
+/// Type and place in one, for comparison.
+fn place(info: &AttachHandleInfo) -> String {
+    format!("{} {}", info.kind(), handles::write_info(info))
+}
+
+async fn provider_is_nowhere(tx: &mut Transaction, provider: Uuid) -> Result<(), HostError> {
+    let sql = "SELECT v.hostname FROM deployables d JOIN devices v ON v.id = d.device_id WHERE d.rp_uuid = ?";
+    let row = tx
+        .row(Statement::new(sql).bind(provider.to_string()))
+        .await?;
+    match row {
+        None => Ok(()),
+        Some(row) => Err(HostError::ProviderElsewhere {
+            provider,
+            host: row.text(0)?,
+        }),
+    }
+}
+
+async fn write_attributes(
+    tx: &mut Transaction,
+    deployable: i64,
+    reported: &[(String, String)],
+) -> Result<(), HostError> {
+    let sql =
+        "SELECT name, value FROM attributes WHERE deployable_id = ? AND reported = 1 ORDER BY id";
+    let rows = tx.rows(Statement::new(sql).bind(deployable)).await?;
+    let is: Vec<(String, String)> = rows
+        .iter()
+        .map(|row| Ok((row.text(0)?, row.text(1)?)))
+        .collect::<Result<_, SqlError>>()?;
+    if is == reported {
+        return Ok(());
+    }
+    let sql = "DELETE FROM attributes WHERE deployable_id = ? AND reported = 1";
+    tx.execute(Statement::new(sql).bind(deployable)).await?;
+    for (key, value) in reported {
+        attributes::insert(tx, deployable, (key, value), Origin::Host).await?;
+    }
+    Ok(())
+}
+
+/// Unbinds what has been bound here for long for guests that the host neither has nor builds: whoever bound it is gone.
+async fn unbind_strangers(
+    tx: &mut Transaction,
+    host: &str,
+    guests: &BTreeSet<Uuid>,
+    grace: Duration,
+) -> Result<(), HostError> {
+    let sql = "SELECT a.uuid, a.instance_uuid FROM devices v JOIN deployables d ON d.device_id = v.id \
+               JOIN attach_handles h ON h.deployable_id = d.id JOIN accelerator_requests a ON a.id = h.arq_id \
+               WHERE v.hostname = ? AND a.updated_at < ?";
+    let before = Timestamp::now().before(grace).to_sql();
+    let rows = tx.rows(Statement::new(sql).bind(host).bind(before)).await?;
+    let mut strangers: Vec<ArqUuid> = Vec::new();
+    for row in rows {
+        let instance: Uuid = typed(
+            &row.opt_text(1)?.unwrap_or_default(),
+            "accelerator_requests",
+            "instance_uuid",
+        )?;
+        if !guests.contains(&instance) {
+            strangers.push(typed(&row.text(0)?, "accelerator_requests", "uuid")?);
+        }
+    }
+    if strangers.is_empty() {
+        return Ok(());
+    }
+    tracing::warn!(
+        host,
+        requests = strangers.len(),
+        "unbinding requests of guests that the host does not know"
+    );
+    let rows = arqs::of_uuids(tx, &Scope::All, &strangers).await?;
+    bind::unbind(tx, &rows).await?;
+    Ok(())
+}

@@ -110,7 +110,7 @@ impl Sysfs {
         self.root().join("bus/pci/devices")
     }
 
-    fn pci_device(&self, address: PciAddress) -> PathBuf {
+    pub(crate) fn pci_device(&self, address: PciAddress) -> PathBuf {
         self.pci_devices().join(address.to_string())
     }
 }

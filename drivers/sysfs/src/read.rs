@@ -41,7 +41,7 @@ impl SysfsError {
 }
 
 /// Whether the error means "it is not there": never was, or went away with its device while we read.
-fn gone(error: &io::Error) -> bool {
+pub(crate) fn gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.kind() == io::ErrorKind::NotADirectory
         || error.raw_os_error() == Some(nix::libc::ENODEV)

@@ -1,0 +1,222 @@
+//! The devices that Berth may touch: `[pci] device_spec` or `[accelerators] device_spec` as a list that must say yes.
+//!
+//! A function that no entry means is the host's own, its disk or its network card perhaps, and is never taken from its
+//! driver. [`Allowed`] is made here alone, and everything that changes a function asks for one.
+
+use berth_model::PciAddress;
+use serde_json::Value;
+
+use crate::Sysfs;
+use crate::device_spec::{DeviceSpec, DeviceSpecError, DeviceTags};
+use crate::pci::PciFunction;
+use crate::read::SysfsError;
+
+/// The base class of bridges; nothing that a guest is given.
+const BRIDGE: u32 = 0x06;
+
+/// The entries, in their order: the first that means a device is the one that counts.
+#[derive(Debug, Clone, Default)]
+pub struct AllowList {
+    specs: Vec<DeviceSpec>,
+}
+
+/// A function that may be touched, as it was when the list said so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed {
+    function: PciFunction,
+    tags: DeviceTags,
+}
+
+impl Allowed {
+    /// The function.
+    #[must_use]
+    pub fn function(&self) -> &PciFunction {
+        &self.function
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn address(&self) -> PciAddress {
+        self.function.address
+    }
+
+    /// What the entry says of it.
+    #[must_use]
+    pub fn tags(&self) -> &DeviceTags {
+        &self.tags
+    }
+}
+
+/// Why a function may not be touched.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAllowed {
+    /// There is no such function.
+    #[error("there is no PCI function {address} on this host")]
+    NotThere {
+        /// Its address.
+        address: PciAddress,
+    },
+    /// No entry means it.
+    #[error(
+        "PCI function {address} ({vendor:04x}:{device:04x}) is in no device_spec, so it is the host's own; add an entry \
+         that means it if guests may have it"
+    )]
+    NotListed {
+        /// Its address.
+        address: PciAddress,
+        /// Its vendor id.
+        vendor: u16,
+        /// Its device id.
+        device: u16,
+    },
+    /// It is a bridge, whatever the entries say.
+    #[error("PCI function {address} is a bridge (class {class:06x}), which no guest is given")]
+    Bridge {
+        /// Its address.
+        address: PciAddress,
+        /// Its class code.
+        class: u32,
+    },
+    /// The tree could not be read.
+    #[error(transparent)]
+    Sysfs(#[from] SysfsError),
+}
+
+impl AllowList {
+    /// Reads the entries: tables, or Nova's JSON texts (each of one table or of a list of them).
+    ///
+    /// # Errors
+    /// [`DeviceSpecError`], naming the entry and the key.
+    pub fn read(entries: &[Value]) -> Result<Self, DeviceSpecError> {
+        let mut specs = Vec::new();
+        for (number, entry) in (1..).zip(entries) {
+            specs.extend(DeviceSpec::read(number, entry)?);
+        }
+        Ok(Self { specs })
+    }
+
+    /// Whether there is no entry, so that nothing may be touched.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.specs.is_empty()
+    }
+
+    /// Says yes or no to a function, whose network interfaces have these names. Pure.
+    ///
+    /// # Errors
+    /// [`NotAllowed`].
+    pub fn admit(&self, function: &PciFunction, names: &[String]) -> Result<Allowed, NotAllowed> {
+        if is_bridge(function) {
+            return Err(NotAllowed::Bridge {
+                address: function.address,
+                class: function.class,
+            });
+        }
+        let means = |spec: &&DeviceSpec| spec.means(function, names);
+        match self.specs.iter().find(means) {
+            Some(spec) => Ok(Allowed {
+                function: function.clone(),
+                tags: spec.tags().clone(),
+            }),
+            None => Err(NotAllowed::NotListed {
+                address: function.address,
+                vendor: function.vendor,
+                device: function.device,
+            }),
+        }
+    }
+}
+
+pub(crate) fn is_bridge(function: &PciFunction) -> bool {
+    function.class >> 16 == BRIDGE
+}
+
+impl Sysfs {
+    /// The function at this address, if the list says yes to it.
+    ///
+    /// # Errors
+    /// [`NotAllowed`].
+    pub fn allowed(&self, list: &AllowList, address: PciAddress) -> Result<Allowed, NotAllowed> {
+        let Some(function) = self.pci_function(address)? else {
+            return Err(NotAllowed::NotThere { address });
+        };
+        list.admit(&function, &self.network_names(address)?)
+    }
+
+    /// The names of a function's network interfaces.
+    fn network_names(&self, address: PciAddress) -> Result<Vec<String>, SysfsError> {
+        crate::read::names(&self.pci_device(address).join("net"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::{Card, Tree};
+    use serde_json::json;
+
+    fn list(entries: Value) -> AllowList {
+        AllowList::read(entries.as_array().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn only_a_listed_function_is_allowed_and_the_first_entry_counts() {
+        let tree = Tree::new();
+        tree.card(Card::gpu("0000:81:00.0", 1));
+        tree.card(Card::gpu("0000:82:00.0", 2));
+        let sysfs = tree.sysfs();
+        let allow = list(json!([
+            {"address": "0000:81:00.0", "managed": "no"},
+            {"address": "81:00.*", "managed": "yes"},
+        ]));
+        let allowed = sysfs.allowed(&allow, "81:00.0".parse().unwrap()).unwrap();
+        assert_eq!(allowed.tags().managed, Some(false));
+        let text = sysfs
+            .allowed(&allow, "82:00.0".parse().unwrap())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            text.contains("10de:1eb8") && text.contains("device_spec"),
+            "{text}"
+        );
+        let gone = sysfs.allowed(&allow, "83:00.0".parse().unwrap());
+        assert!(matches!(gone, Err(NotAllowed::NotThere { .. })));
+    }
+
+    #[test]
+    fn an_empty_list_allows_nothing() {
+        let tree = Tree::new();
+        tree.card(Card::gpu("0000:81:00.0", 1));
+        let none = AllowList::default();
+        assert!(none.is_empty());
+        assert!(
+            tree.sysfs()
+                .allowed(&none, "81:00.0".parse().unwrap())
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_bridge_is_never_allowed() {
+        let tree = Tree::new();
+        tree.card(Card {
+            class: 0x06_0400,
+            ..Card::gpu("0000:81:00.0", 1)
+        });
+        let allow = list(json!([{"vendor_id": "10de"}]));
+        let refused = tree.sysfs().allowed(&allow, "81:00.0".parse().unwrap());
+        assert!(matches!(refused, Err(NotAllowed::Bridge { .. })));
+    }
+
+    #[test]
+    fn a_card_is_found_by_the_name_of_its_interface() {
+        let tree = Tree::new();
+        tree.card(Card::gpu("0000:81:00.0", 1));
+        tree.write("bus/pci/devices/0000:81:00.0/net/eth7/mtu", "1500");
+        let address = "81:00.0".parse().unwrap();
+        let by_name = list(json!([{"devname": "eth7"}]));
+        assert!(tree.sysfs().allowed(&by_name, address).is_ok());
+        let other = list(json!([{"devname": "eth8"}]));
+        assert!(tree.sysfs().allowed(&other, address).is_err());
+    }
+}

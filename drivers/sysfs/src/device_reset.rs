@@ -1,0 +1,269 @@
+//! Resetting a function between two owners, and making sure that it came back.
+//!
+//! A reset that the kernel calls done may leave a dead card behind (all ones on the bus, a link trained down), and a dead card
+//! must not be handed on. So a reset counts only when the card answers again as it did. It may be repeated at will: a kill in
+//! the midst leaves a card that is reset once more.
+
+use berth_model::{Disposition, PciAddress};
+
+use crate::allow_list::Allowed;
+use crate::attribute::AttributeError;
+use crate::config_space::{ConfigSpace, Link};
+use crate::devices::Devices;
+use crate::read::{self, SysfsError};
+use crate::vfio::VfioError;
+
+/// How a function is reset: the kernel's words in `reset_method`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResetMethod {
+    /// What the vendor's quirk in the kernel does.
+    DeviceSpecific,
+    /// What the firmware offers.
+    Acpi,
+    /// The function alone, by its own register (FLR).
+    FunctionLevel,
+    /// The same for conventional PCI.
+    AdvancedFeatures,
+    /// Through its power states.
+    PowerManagement,
+    /// With all that is on its bus.
+    Bus,
+    /// Through the link of Compute Express Link.
+    CxlBus,
+}
+
+impl ResetMethod {
+    const ALL: [ResetMethod; 7] = [
+        ResetMethod::DeviceSpecific,
+        ResetMethod::Acpi,
+        ResetMethod::FunctionLevel,
+        ResetMethod::AdvancedFeatures,
+        ResetMethod::PowerManagement,
+        ResetMethod::Bus,
+        ResetMethod::CxlBus,
+    ];
+
+    /// The kernel's word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ResetMethod::DeviceSpecific => "device_specific",
+            ResetMethod::Acpi => "acpi",
+            ResetMethod::FunctionLevel => "flr",
+            ResetMethod::AdvancedFeatures => "af_flr",
+            ResetMethod::PowerManagement => "pm",
+            ResetMethod::Bus => "bus",
+            ResetMethod::CxlBus => "cxl_bus",
+        }
+    }
+}
+
+/// Which way a function is to be reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResetWay {
+    /// The first that the kernel offers.
+    Kernels,
+    /// This one and no other.
+    Only(ResetMethod),
+}
+
+/// A reset that was made and verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedReset {
+    /// The function.
+    pub address: PciAddress,
+    /// How it was asked for.
+    pub way: ResetWay,
+    /// The link afterwards, where there is one.
+    pub link: Option<Link>,
+}
+
+/// Why a function is not known to be clean.
+#[derive(Debug, thiserror::Error)]
+pub enum ResetError {
+    /// It is gone, or is another card.
+    #[error(transparent)]
+    NotTheSame(VfioError),
+    /// The kernel knows no way.
+    #[error(
+        "PCI function {address} cannot be reset: the kernel offers no way ({file} is not there)"
+    )]
+    NoWay {
+        /// The function.
+        address: PciAddress,
+        /// The file that is not there.
+        file: String,
+    },
+    /// The kernel does not know this way for it.
+    #[error("PCI function {address} cannot be reset by {}; the kernel offers: {offered}", wanted.as_str())]
+    NotOffered {
+        /// The function.
+        address: PciAddress,
+        /// What was asked.
+        wanted: ResetMethod,
+        /// What there is.
+        offered: String,
+    },
+    /// The kernel says it is done, but the card did not come back as it was.
+    #[error(
+        "PCI function {address} did not come back from its reset: {reason}; it is not to be given to anybody until the host \
+         was switched off and on"
+    )]
+    NotBack {
+        /// The function.
+        address: PciAddress,
+        /// What is seen instead.
+        reason: String,
+    },
+    /// The kernel refused.
+    #[error("PCI function {address} was not reset")]
+    Write {
+        /// The function.
+        address: PciAddress,
+        /// The write.
+        #[source]
+        source: AttributeError,
+    },
+    /// The tree could not be read.
+    #[error(transparent)]
+    Sysfs(#[from] SysfsError),
+}
+
+impl ResetError {
+    /// A card that did not come back, or that knows no way, is not reset again by itself.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            ResetError::NotTheSame(error) => error.disposition(),
+            ResetError::NoWay { .. }
+            | ResetError::NotOffered { .. }
+            | ResetError::NotBack { .. } => Disposition::Fatal,
+            ResetError::Write { .. } | ResetError::Sysfs(_) => Disposition::Retry,
+        }
+    }
+}
+
+impl Devices {
+    /// Resets a function that no guest has and verifies that it came back.
+    ///
+    /// # Errors
+    /// [`ResetError`]: whatever it is, the function is not known to be clean.
+    pub async fn reset(
+        &self,
+        allowed: &Allowed,
+        way: ResetWay,
+    ) -> Result<VerifiedReset, ResetError> {
+        let address = allowed.address();
+        self.unchanged(allowed).map_err(ResetError::NotTheSame)?;
+        let at = self.sysfs().pci_device(address);
+        if read::resolved(&at.join("reset"))?.is_none() {
+            let file = at.join("reset").display().to_string();
+            return Err(ResetError::NoWay { address, file });
+        }
+        let before = self.sysfs().link(address)?;
+        if let ResetWay::Only(method) = way {
+            self.choose(address, method).await?;
+        }
+        let done = self.trigger(address, "reset", "1").await;
+        if matches!(way, ResetWay::Only(_)) {
+            // The kernel's own order again, also where the reset failed.
+            let restored = self.trigger(address, "reset_method", "default").await;
+            done.and(restored)?;
+        } else {
+            done?;
+        }
+        self.verify(allowed, before).await?;
+        Ok(VerifiedReset {
+            address,
+            way,
+            link: self.sysfs().link(address)?,
+        })
+    }
+
+    async fn choose(&self, address: PciAddress, method: ResetMethod) -> Result<(), ResetError> {
+        // A kill may have left another choice standing.
+        let file = self.sysfs().pci_device(address).join("reset_method");
+        let refuse = |offered: String| ResetError::NotOffered {
+            address,
+            wanted: method,
+            offered,
+        };
+        let Some(mut offered) = read::text(&file)? else {
+            return Err(refuse("nothing to choose from".to_owned()));
+        };
+        if !offers(&offered, method) {
+            self.trigger(address, "reset_method", "default").await?;
+            offered = read::text(&file)?.unwrap_or_default();
+        }
+        if !offers(&offered, method) {
+            let known = ResetMethod::ALL.into_iter();
+            let known: Vec<_> = known
+                .filter(|method| offers(&offered, *method))
+                .map(ResetMethod::as_str)
+                .collect();
+            return Err(refuse(known.join(" ")));
+        }
+        self.trigger(address, "reset_method", method.as_str()).await
+    }
+
+    async fn trigger(
+        &self,
+        address: PciAddress,
+        file: &str,
+        content: &str,
+    ) -> Result<(), ResetError> {
+        let name = format!("bus/pci/devices/{address}/{file}");
+        self.write(&name, content)
+            .await
+            .map_err(|source| ResetError::Write { address, source })
+    }
+
+    /// Waits until the card answers as it did; some need a second after a reset.
+    async fn verify(&self, allowed: &Allowed, before: Option<Link>) -> Result<(), ResetError> {
+        let address = allowed.address();
+        let (vendor, device) = (allowed.function().vendor, allowed.function().device);
+        let mut seen = (ConfigSpace::NotThere, None);
+        let back = self
+            .until(|sysfs| {
+                seen = (sysfs.config_space(address)?, sysfs.link(address)?);
+                let link_is_back =
+                    before.is_none_or(|before| seen.1.is_some_and(|link| link.is_at_least(before)));
+                let well = seen.0.answers_as(vendor, device) && link_is_back;
+                Ok(well.then_some(()))
+            })
+            .await?;
+        if back.is_some() {
+            return Ok(());
+        }
+        let reason = match seen {
+            (ConfigSpace::NotThere, _) => "it is gone".to_owned(),
+            (ConfigSpace::AllOnes, _) => "its configuration space is all ones".to_owned(),
+            (
+                space @ ConfigSpace::Answers {
+                    vendor: v,
+                    device: d,
+                },
+                link,
+            ) => {
+                if space.answers_as(vendor, device) {
+                    let shown = |link: Option<Link>| {
+                        link.map_or("down".to_owned(), |link| link.to_string())
+                    };
+                    format!("its link is {}, and was {}", shown(link), shown(before))
+                } else {
+                    format!("it answers as {v:04x}:{d:04x} instead of {vendor:04x}:{device:04x}")
+                }
+            }
+        };
+        Err(ResetError::NotBack { address, reason })
+    }
+}
+
+fn offers(offered: &str, method: ResetMethod) -> bool {
+    offered
+        .split_whitespace()
+        .any(|word| word == method.as_str())
+}
+
+#[cfg(test)]
+mod tests;

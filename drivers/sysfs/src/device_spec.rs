@@ -1,0 +1,183 @@
+//! One entry of `device_spec`: which devices it means, and what it says of them. Nova's PciDeviceSpec syntax (2025.2).
+//!
+//! Read from a table or from Nova's JSON text. Where Nova takes any further key for a tag, a key that no Nova knows is
+//! refused here: a misspelt `address` would silently mean every device.
+
+mod address;
+mod tags;
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::pci::{PciFunction, Sriov};
+use address::AddressPattern;
+pub use tags::DeviceTags;
+
+/// An entry that cannot be taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("device_spec entry {entry}: {key}{}{reason}", if key.is_empty() { "" } else { ": " })]
+pub struct DeviceSpecError {
+    /// Which entry, counted from 1.
+    pub entry: usize,
+    /// The key; empty for the entry as a whole.
+    pub key: String,
+    /// What is wrong and what would be right.
+    pub reason: String,
+}
+
+/// What is wrong with one key.
+pub(crate) struct Flaw {
+    key: String,
+    reason: String,
+}
+
+impl Flaw {
+    pub(crate) fn new(key: &str, reason: impl fmt::Display) -> Self {
+        Self {
+            key: key.to_owned(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
+/// One entry.
+#[derive(Debug, Clone)]
+pub(crate) struct DeviceSpec {
+    vendor: Option<u16>,
+    product: Option<u16>,
+    place: Place,
+    tags: DeviceTags,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    Anywhere,
+    Address(AddressPattern),
+    /// The network interface of this name.
+    Named(String),
+}
+
+impl DeviceSpec {
+    /// Reads the `entry`th entry, which may be a JSON text that holds several.
+    pub(crate) fn read(entry: usize, value: &Value) -> Result<Vec<Self>, DeviceSpecError> {
+        let refuse = |flaw: Flaw| DeviceSpecError {
+            entry,
+            key: flaw.key,
+            reason: flaw.reason,
+        };
+        let parsed;
+        let value = match value {
+            Value::String(text) => {
+                parsed = serde_json::from_str::<Value>(text).map_err(|error| {
+                    refuse(Flaw::new("", format!("it is no JSON text: {error}")))
+                })?;
+                &parsed
+            }
+            other => other,
+        };
+        let tables = match value {
+            Value::Array(list) => list.iter().collect(),
+            one => vec![one],
+        };
+        let specs = tables.into_iter().map(|table| match table {
+            Value::Object(table) => Self::of_table(table).map_err(refuse),
+            _ => Err(refuse(Flaw::new(
+                "",
+                "a table of keys such as address and vendor_id is expected",
+            ))),
+        });
+        specs.collect()
+    }
+
+    fn of_table(table: &Map<String, Value>) -> Result<Self, Flaw> {
+        let text = |key: &str| match table.get(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.trim().to_owned())),
+            Some(_) => Err(Flaw::new(key, "a text in quotes is expected")),
+        };
+        let place = match (table.get("address"), text("devname")?) {
+            (Some(_), Some(_)) => {
+                return Err(Flaw::new(
+                    "devname",
+                    "an entry names a device by address or by devname, not by both",
+                ));
+            }
+            (Some(address), None) => Place::Address(AddressPattern::read(address)?),
+            (None, Some(name)) if name.is_empty() => {
+                return Err(Flaw::new("devname", "it is empty"));
+            }
+            (None, Some(name)) => Place::Named(name),
+            (None, None) => Place::Anywhere,
+        };
+        let spec = Self {
+            vendor: identifier("vendor_id", text("vendor_id")?)?,
+            product: identifier("product_id", text("product_id")?)?,
+            place,
+            tags: DeviceTags::read(table, &["address", "devname", "vendor_id", "product_id"])?,
+        };
+        if spec.means_everything() {
+            return Err(Flaw::new(
+                "",
+                "it means every device of the host, the host's own disk and network card among them; name an \
+                 address, a devname, a vendor_id or a product_id",
+            ));
+        }
+        Ok(spec)
+    }
+
+    fn means_everything(&self) -> bool {
+        let anywhere = match &self.place {
+            Place::Anywhere => true,
+            Place::Address(pattern) => pattern.is_anything(),
+            Place::Named(_) => false,
+        };
+        anywhere && self.vendor.is_none() && self.product.is_none()
+    }
+
+    /// Whether the entry means this function, whose network interfaces have these names. As in Nova, an entry with the
+    /// address of a physical function means its virtual functions too.
+    pub(crate) fn means(&self, function: &PciFunction, names: &[String]) -> bool {
+        let ids = self.vendor.is_none_or(|id| id == function.vendor)
+            && self.product.is_none_or(|id| id == function.device);
+        ids && match &self.place {
+            Place::Anywhere => true,
+            Place::Named(name) => names.contains(name),
+            Place::Address(pattern) => {
+                let of_physical = match function.sriov {
+                    Sriov::Virtual { physical } => pattern.single() == Some(physical),
+                    _ => false,
+                };
+                of_physical || pattern.matches(function.address)
+            }
+        }
+    }
+
+    /// What the entry says of its devices.
+    pub(crate) fn tags(&self) -> &DeviceTags {
+        &self.tags
+    }
+}
+
+/// `8086`, `0x8086`, or `*` for any.
+fn identifier(key: &str, text: Option<String>) -> Result<Option<u16>, Flaw> {
+    let Some(text) = text.filter(|text| text != "*") else {
+        return Ok(None);
+    };
+    let digits = text.strip_prefix("0x").unwrap_or(&text);
+    let plain = (1..=4).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    plain
+        .then(|| u16::from_str_radix(digits, 16).ok())
+        .flatten()
+        .map(Some)
+        .ok_or_else(|| {
+            let shown: String = text.chars().take(80).collect();
+            Flaw::new(
+                key,
+                format!("{shown:?} is no id; up to four hexadecimal digits, or *, are"),
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! What an entry says of its devices beyond which they are.
+
+use std::collections::BTreeSet;
+
+use berth_model::{ResourceClass, Trait};
+use serde_json::{Map, Value};
+
+use super::Flaw;
+
+/// An entry's tags. What was not said is `None`; Nova's defaults are in the comments.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeviceTags {
+    /// The network that a network card's function is on.
+    pub physical_network: Option<String>,
+    /// Whether guests may do what is dangerous to their neighbours (promiscuous mode); no.
+    pub trusted: Option<bool>,
+    /// Whether another processor (a SmartNIC's) plugs it; no.
+    pub remote_managed: Option<bool>,
+    /// Whether the hypervisor takes it from its driver and gives it back; yes.
+    pub managed: Option<bool>,
+    /// Whether a guest that has it can be moved while it runs; no.
+    pub live_migratable: Option<bool>,
+    /// Its resource class; none for one made of vendor and product.
+    pub resource_class: Option<ResourceClass>,
+    /// Its traits.
+    pub traits: BTreeSet<Trait>,
+    /// Whether it is reserved after one guest, until somebody frees it; no.
+    pub one_time_use: Option<bool>,
+}
+
+impl DeviceTags {
+    /// Reads all keys but `others`.
+    pub(super) fn read(table: &Map<String, Value>, others: &[&str]) -> Result<Self, Flaw> {
+        let mut tags = Self::default();
+        for (key, value) in table {
+            match key.as_str() {
+                "physical_network" => tags.physical_network = Some(text(key, value)?.to_owned()),
+                "trusted" => tags.trusted = Some(truth(key, value)?),
+                "remote_managed" => tags.remote_managed = Some(truth(key, value)?),
+                "managed" => tags.managed = Some(truth(key, value)?),
+                "live_migratable" => tags.live_migratable = Some(truth(key, value)?),
+                "one_time_use" => tags.one_time_use = Some(truth(key, value)?),
+                "resource_class" => tags.resource_class = Some(class(key, text(key, value)?)?),
+                "traits" => tags.traits = traits(key, value)?,
+                other if others.contains(&other) => {}
+                other => {
+                    let shown: String = other.chars().take(80).collect();
+                    return Err(Flaw::new(
+                        &shown,
+                        "unknown key; address, devname, vendor_id, product_id, physical_network, trusted, \
+                         remote_managed, managed, live_migratable, resource_class, traits and one_time_use are known",
+                    ));
+                }
+            }
+        }
+        Ok(tags)
+    }
+}
+
+fn text<'a>(key: &str, value: &'a Value) -> Result<&'a str, Flaw> {
+    value
+        .as_str()
+        .map(str::trim)
+        .ok_or_else(|| Flaw::new(key, "a text in quotes is expected"))
+}
+
+fn truth(key: &str, value: &Value) -> Result<bool, Flaw> {
+    let word = match value {
+        Value::Bool(word) => return Ok(*word),
+        Value::String(word) => word.trim().to_ascii_lowercase(),
+        _ => String::new(),
+    };
+    match word.as_str() {
+        "yes" | "true" | "on" | "1" | "y" | "t" => Ok(true),
+        "no" | "false" | "off" | "0" | "n" | "f" => Ok(false),
+        _ => Err(Flaw::new(key, "yes or no is expected")),
+    }
+}
+
+/// As Nova makes a name of what is written: upper case, other characters as `_`, `CUSTOM_` where it is no standard one.
+fn normal(written: &str) -> String {
+    let known = written
+        .chars()
+        .map(|c| c.to_ascii_uppercase())
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    known.collect()
+}
+
+fn class(key: &str, written: &str) -> Result<ResourceClass, Flaw> {
+    let name = normal(written);
+    if written.is_empty() {
+        return Err(Flaw::new(key, "it is empty"));
+    }
+    ResourceClass::new(&name)
+        .or_else(|_| ResourceClass::new(&format!("CUSTOM_{name}")))
+        .map_err(|error| Flaw::new(key, error))
+}
+
+/// A text with commas, or a list.
+fn traits(key: &str, value: &Value) -> Result<BTreeSet<Trait>, Flaw> {
+    let written: Vec<&str> = match value {
+        Value::Array(list) => list
+            .iter()
+            .map(|one| text(key, one))
+            .collect::<Result<_, _>>()?,
+        one => text(key, one)?.split(',').map(str::trim).collect(),
+    };
+    let named = written.into_iter().filter(|name| !name.is_empty());
+    named
+        .map(|written| {
+            let name = normal(written);
+            // Placement knows the standard ones; whatever starts as one of them is taken for one.
+            let standard = ["CUSTOM_", "HW_", "COMPUTE_", "MISC_", "STORAGE_", "OWNER_"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix));
+            let name = if standard {
+                name
+            } else {
+                format!("CUSTOM_{name}")
+            };
+            Trait::new(&name).map_err(|error| Flaw::new(key, error))
+        })
+        .collect()
+}

@@ -1,0 +1,151 @@
+//! Whether an IOMMU group can be handed over whole: what is in it shares the guest's view of memory.
+
+use berth_model::PciAddress;
+
+use crate::Sysfs;
+use crate::allow_list::{AllowList, Allowed, NotAllowed, is_bridge};
+use crate::read::SysfsError;
+
+/// An IOMMU group of which every endpoint may be touched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViableGroup {
+    id: u32,
+    endpoints: Vec<PciAddress>,
+}
+
+impl ViableGroup {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its functions but for bridges, the asked one among them.
+    #[must_use]
+    pub fn endpoints(&self) -> &[PciAddress] {
+        &self.endpoints
+    }
+}
+
+/// Why a group cannot be handed over.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// The host translates no addresses for the function.
+    #[error(
+        "PCI function {address} is in no IOMMU group; switch the IOMMU on in the firmware and the kernel \
+         (intel_iommu=on or amd_iommu=on)"
+    )]
+    NoGroup {
+        /// The function.
+        address: PciAddress,
+    },
+    /// Something in it may not be touched.
+    #[error(
+        "IOMMU group {group} of PCI function {address} cannot go to a guest whole, because of {member}: {reason}; put the \
+         card in another slot, or list that device too"
+    )]
+    NotWhole {
+        /// The asked function.
+        address: PciAddress,
+        /// The group.
+        group: u32,
+        /// The member in the way.
+        member: String,
+        /// Why it may not be touched.
+        reason: String,
+    },
+    /// The tree could not be read.
+    #[error(transparent)]
+    Sysfs(#[from] SysfsError),
+}
+
+impl Sysfs {
+    /// The function's IOMMU group, if each of its members is a bridge or in the list.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub fn viable_group(
+        &self,
+        allowed: &Allowed,
+        list: &AllowList,
+    ) -> Result<ViableGroup, GroupError> {
+        let address = allowed.address();
+        let group = self
+            .iommu_group_of(address)?
+            .ok_or(GroupError::NoGroup { address })?;
+        let mut endpoints = Vec::new();
+        for member in &group.members {
+            let in_the_way = |reason: String| GroupError::NotWhole {
+                address,
+                group: group.id,
+                member: member.clone(),
+                reason,
+            };
+            let Ok(other) = member.parse::<PciAddress>() else {
+                return Err(in_the_way("it is no PCI function".to_owned()));
+            };
+            match self.allowed(list, other) {
+                Ok(_) => endpoints.push(other),
+                // The kernel's own bridge driver may stay; it moves nothing of its own.
+                Err(NotAllowed::Bridge { .. }) => {}
+                Err(NotAllowed::Sysfs(error)) => return Err(error.into()),
+                Err(refused) => return Err(in_the_way(refused.to_string())),
+            }
+        }
+        if endpoints.contains(&address) && !is_bridge(allowed.function()) {
+            Ok(ViableGroup {
+                id: group.id,
+                endpoints,
+            })
+        } else {
+            Err(GroupError::NoGroup { address })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::{Card, Tree};
+    use serde_json::json;
+
+    #[test]
+    fn a_group_goes_whole_or_not_at_all() {
+        let tree = Tree::new();
+        tree.card(Card::gpu("0000:81:00.0", 12));
+        tree.card(Card::gpu("0000:81:00.1", 12));
+        tree.card(Card {
+            class: 0x06_0400,
+            ..Card::gpu("0000:80:01.0", 12)
+        });
+        let sysfs = tree.sysfs();
+        let of = |entries: serde_json::Value| {
+            let list = AllowList::read(entries.as_array().unwrap()).unwrap();
+            let allowed = sysfs.allowed(&list, "81:00.0".parse().unwrap()).unwrap();
+            sysfs.viable_group(&allowed, &list)
+        };
+        let whole = of(json!([{"address": "81:00.*"}])).unwrap();
+        assert_eq!((whole.id(), whole.endpoints().len()), (12, 2));
+        let text = of(json!([{"address": "81:00.0"}])).unwrap_err().to_string();
+        assert!(
+            text.contains("group 12") && text.contains("81:00.1"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn without_an_iommu_there_is_no_group() {
+        let tree = Tree::new();
+        tree.card(Card {
+            iommu_group: None,
+            ..Card::gpu("0000:81:00.0", 0)
+        });
+        let list = AllowList::read(&[json!({"vendor_id": "10de"})]).unwrap();
+        let allowed = tree
+            .sysfs()
+            .allowed(&list, "81:00.0".parse().unwrap())
+            .unwrap();
+        let refused = tree.sysfs().viable_group(&allowed, &list);
+        assert!(matches!(refused, Err(GroupError::NoGroup { .. })));
+    }
+}

@@ -1,0 +1,191 @@
+//! Whether a function is well: what can be read of it without touching it, and what that means beside an earlier look.
+
+use std::fmt;
+
+use berth_model::PciAddress;
+
+use crate::Sysfs;
+use crate::config_space::{ConfigSpace, Link};
+use crate::read::{self, SysfsError};
+
+/// Errors that the card or its port has reported since the host started (AER).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AerCounts {
+    /// That were mended by the hardware.
+    pub correctable: u64,
+    /// That lost a transaction.
+    pub nonfatal: u64,
+    /// That lost the link.
+    pub fatal: u64,
+}
+
+/// What one look at a function saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceHealth {
+    /// Whether it answers.
+    pub config: ConfigSpace,
+    /// Its link; none for a function without one, and while it is down.
+    pub link: Option<Link>,
+    /// What it reported; none for a function that reports nothing.
+    pub aer: Option<AerCounts>,
+    /// The driver that has it.
+    pub driver: Option<String>,
+    /// Its IOMMU group.
+    pub iommu_group: Option<u32>,
+}
+
+/// Something that is wrong with a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ailment {
+    /// It is gone.
+    Vanished,
+    /// Nothing answers on the bus.
+    AllOnes,
+    /// Another card answers.
+    AnotherCard,
+    /// Its link is slower or narrower than it was, or down.
+    Link {
+        /// As it was.
+        was: Link,
+        /// As it is.
+        is: Option<Link>,
+    },
+    /// It reported so many fatal errors since.
+    Fatal(u64),
+    /// It reported so many errors that lost a transaction since.
+    Nonfatal(u64),
+    /// Another driver has it.
+    Driver {
+        /// Which had it.
+        was: Option<String>,
+        /// Which has it.
+        is: Option<String>,
+    },
+    /// It is in another IOMMU group.
+    Group {
+        /// In which it was.
+        was: Option<u32>,
+        /// In which it is.
+        is: Option<u32>,
+    },
+}
+
+impl fmt::Display for Ailment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ailment::Vanished => f.write_str("it is gone"),
+            Ailment::AllOnes => f.write_str("its configuration space is all ones"),
+            Ailment::AnotherCard => f.write_str("another card answers in its place"),
+            Ailment::Link { was, is: Some(is) } => write!(f, "its link is {is}, and was {was}"),
+            Ailment::Link { was, is: None } => write!(f, "its link is down, and was {was}"),
+            Ailment::Fatal(count) => write!(f, "it reported {count} fatal errors"),
+            Ailment::Nonfatal(count) => write!(f, "it reported {count} errors that lost data"),
+            Ailment::Driver { was, is } => {
+                let shown = |driver: &Option<String>| {
+                    driver.clone().unwrap_or_else(|| "no driver".to_owned())
+                };
+                write!(f, "it is on {}, and was on {}", shown(is), shown(was))
+            }
+            Ailment::Group { was, is } => {
+                let shown = |group: &Option<u32>| {
+                    group.map_or("none".to_owned(), |group| group.to_string())
+                };
+                write!(
+                    f,
+                    "its IOMMU group is {}, and was {}",
+                    shown(is),
+                    shown(was)
+                )
+            }
+        }
+    }
+}
+
+impl DeviceHealth {
+    /// What is wrong with a function of these ids, beside an earlier look at it when it was well. Empty for nothing. A driver
+    /// that changed is not judged here where the change was ours: ask with `earlier.driver` set to what is wanted.
+    #[must_use]
+    pub fn ailments(&self, ids: (u16, u16), earlier: &DeviceHealth) -> Vec<Ailment> {
+        match self.config {
+            ConfigSpace::NotThere => return vec![Ailment::Vanished],
+            ConfigSpace::AllOnes => return vec![Ailment::AllOnes],
+            ConfigSpace::Answers { .. } => {}
+        }
+        let mut ailments = Vec::new();
+        if !self.config.answers_as(ids.0, ids.1) {
+            ailments.push(Ailment::AnotherCard);
+        }
+        if let Some(was) = earlier.link
+            && !self.link.is_some_and(|is| is.is_at_least(was))
+        {
+            ailments.push(Ailment::Link { was, is: self.link });
+        }
+        let (now, then) = (
+            self.aer.unwrap_or_default(),
+            earlier.aer.unwrap_or_default(),
+        );
+        // Counters that start anew (the card was plugged in again) count from 0.
+        let since = |now: u64, then: u64| if now >= then { now - then } else { now };
+        let fatal = since(now.fatal, then.fatal);
+        let nonfatal = since(now.nonfatal, then.nonfatal);
+        ailments.extend((fatal > 0).then_some(Ailment::Fatal(fatal)));
+        ailments.extend((nonfatal > 0).then_some(Ailment::Nonfatal(nonfatal)));
+        if self.driver != earlier.driver {
+            ailments.push(Ailment::Driver {
+                was: earlier.driver.clone(),
+                is: self.driver.clone(),
+            });
+        }
+        if self.iommu_group != earlier.iommu_group {
+            ailments.push(Ailment::Group {
+                was: earlier.iommu_group,
+                is: self.iommu_group,
+            });
+        }
+        ailments
+    }
+}
+
+impl Sysfs {
+    /// Looks at a function. Touches nothing; a function that is gone is [`ConfigSpace::NotThere`].
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file.
+    pub fn device_health(&self, address: PciAddress) -> Result<DeviceHealth, SysfsError> {
+        let function = self.pci_function(address)?;
+        Ok(DeviceHealth {
+            config: match function {
+                Some(_) => self.config_space(address)?,
+                None => ConfigSpace::NotThere,
+            },
+            link: self.link(address)?,
+            aer: self.aer_counts(address)?,
+            iommu_group: function.as_ref().and_then(|it| it.iommu_group),
+            driver: function.and_then(|it| it.driver),
+        })
+    }
+
+    fn aer_counts(&self, address: PciAddress) -> Result<Option<AerCounts>, SysfsError> {
+        let count = |file: &str, total: &'static str| {
+            let path = self.pci_device(address).join(file);
+            read::value(&path, "lines of a name and a count, with a total", |text| {
+                let line = text.lines().find_map(|line| line.strip_prefix(total))?;
+                read::decimal(line.trim())
+            })
+        };
+        let correctable = count("aer_dev_correctable", "TOTAL_ERR_COR")?;
+        let nonfatal = count("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL")?;
+        let fatal = count("aer_dev_fatal", "TOTAL_ERR_FATAL")?;
+        Ok(match (correctable, nonfatal, fatal) {
+            (None, None, None) => None,
+            _ => Some(AerCounts {
+                correctable: correctable.unwrap_or(0),
+                nonfatal: nonfatal.unwrap_or(0),
+                fatal: fatal.unwrap_or(0),
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

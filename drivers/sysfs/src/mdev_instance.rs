@@ -1,0 +1,202 @@
+//! Making and removing mediated devices.
+
+use berth_model::Disposition;
+use uuid::Uuid;
+
+use crate::attribute::AttributeError;
+use crate::devices::Devices;
+use crate::mdev::MdevDevice;
+use crate::read::SysfsError;
+
+/// What came of [`Devices::make_mdev`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MdevMade {
+    /// It was made.
+    Made,
+    /// It was there already, of the same type and parent.
+    AlreadyThere,
+}
+
+/// What came of [`Devices::remove_mdev`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MdevRemoved {
+    /// It was removed.
+    Removed,
+    /// There was none.
+    NotThere,
+}
+
+/// Why a mediated device is not as wanted.
+#[derive(Debug, thiserror::Error)]
+pub enum MdevError {
+    /// No driver offers mediated devices there.
+    #[error("{parent} offers no mediated devices; is its vendor's driver loaded?")]
+    NoParent {
+        /// The parent.
+        parent: String,
+    },
+    /// The parent knows no such type.
+    #[error("{parent} offers no mediated devices of type {type_id}; it offers: {offered}")]
+    NoType {
+        /// The parent.
+        parent: String,
+        /// The type.
+        type_id: String,
+        /// The types there are.
+        offered: String,
+    },
+    /// The parent has none left.
+    #[error("{parent} has no mediated device of type {type_id} left (available_instances is 0)")]
+    NoneLeft {
+        /// The parent.
+        parent: String,
+        /// The type.
+        type_id: String,
+    },
+    /// Another one has the UUID.
+    #[error(
+        "mediated device {uuid} exists as {found_type} of {found_parent}, wanted is {wanted_type} of {wanted_parent}"
+    )]
+    Another {
+        /// The UUID.
+        uuid: Uuid,
+        /// Its type.
+        found_type: String,
+        /// Its parent.
+        found_parent: String,
+        /// The type wanted.
+        wanted_type: String,
+        /// The parent wanted.
+        wanted_parent: String,
+    },
+    /// The kernel took the write and nothing came of it.
+    #[error("mediated device {uuid} is {}, though the kernel took the write; its log says why (dmesg)", if *.there { "still there" } else { "not there" })]
+    NotDone {
+        /// The UUID.
+        uuid: Uuid,
+        /// Whether it is there.
+        there: bool,
+    },
+    /// The kernel refused.
+    #[error("mediated device {uuid} was left as it was")]
+    Write {
+        /// The UUID.
+        uuid: Uuid,
+        /// The write.
+        #[source]
+        source: AttributeError,
+    },
+    /// The tree could not be read.
+    #[error(transparent)]
+    Sysfs(#[from] SysfsError),
+}
+
+impl MdevError {
+    /// What is the operator's to mend is not tried again; what is full now may be free at the next look.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            MdevError::NoParent { .. } | MdevError::NoType { .. } | MdevError::Another { .. } => {
+                Disposition::Fatal
+            }
+            MdevError::NoneLeft { .. } => Disposition::Refresh,
+            MdevError::NotDone { .. } | MdevError::Write { .. } | MdevError::Sysfs(_) => {
+                Disposition::Retry
+            }
+        }
+    }
+}
+
+impl Devices {
+    /// Makes a mediated device of a type of a parent (by the kernel's name, usually a PCI address).
+    ///
+    /// # Errors
+    /// [`MdevError`].
+    pub async fn make_mdev(
+        &self,
+        parent: &str,
+        type_id: &str,
+        uuid: Uuid,
+    ) -> Result<MdevMade, MdevError> {
+        if let Some(found) = self.mdev(uuid)? {
+            return same(&found, parent, type_id);
+        }
+        let parents = self.sysfs().mdev_parents()?;
+        // By comparing names, never by joining paths: what is asked for may come over the wire.
+        let Some(known) = parents.iter().find(|known| known.name == parent) else {
+            let parent = parent.chars().take(80).collect();
+            return Err(MdevError::NoParent { parent });
+        };
+        let Some(kind) = known.types.iter().find(|kind| kind.id == type_id) else {
+            let offered: Vec<_> = known.types.iter().map(|kind| kind.id.as_str()).collect();
+            return Err(MdevError::NoType {
+                parent: parent.to_owned(),
+                type_id: type_id.chars().take(80).collect(),
+                offered: offered.join(" "),
+            });
+        };
+        if kind.available_instances == 0 {
+            return Err(MdevError::NoneLeft {
+                parent: parent.to_owned(),
+                type_id: type_id.to_owned(),
+            });
+        }
+        let name = format!("class/mdev_bus/{parent}/mdev_supported_types/{type_id}/create");
+        self.write(&name, &uuid.hyphenated().to_string())
+            .await
+            .map_err(|source| MdevError::Write { uuid, source })?;
+        match self.until(|sysfs| mdev_of(sysfs, uuid)).await? {
+            Some(found) => same(&found, parent, type_id).map(|_| MdevMade::Made),
+            None => Err(MdevError::NotDone { uuid, there: false }),
+        }
+    }
+
+    /// Removes a mediated device that no guest has. (The kernel refuses while one has.)
+    ///
+    /// # Errors
+    /// [`MdevError`].
+    pub async fn remove_mdev(&self, uuid: Uuid) -> Result<MdevRemoved, MdevError> {
+        if self.mdev(uuid)?.is_none() {
+            return Ok(MdevRemoved::NotThere);
+        }
+        let name = format!("bus/mdev/devices/{}/remove", uuid.hyphenated());
+        match self.write(&name, "1").await {
+            Ok(()) => {}
+            // It went with its parent meanwhile.
+            Err(AttributeError::Missing { .. }) if self.mdev(uuid)?.is_none() => {
+                return Ok(MdevRemoved::NotThere);
+            }
+            Err(source) => return Err(MdevError::Write { uuid, source }),
+        }
+        let gone = |sysfs: &crate::Sysfs| Ok(mdev_of(sysfs, uuid)?.is_none().then_some(()));
+        match self.until(gone).await? {
+            Some(()) => Ok(MdevRemoved::Removed),
+            None => Err(MdevError::NotDone { uuid, there: true }),
+        }
+    }
+
+    fn mdev(&self, uuid: Uuid) -> Result<Option<MdevDevice>, SysfsError> {
+        mdev_of(self.sysfs(), uuid)
+    }
+}
+
+fn mdev_of(sysfs: &crate::Sysfs, uuid: Uuid) -> Result<Option<MdevDevice>, SysfsError> {
+    let mut devices = sysfs.mdev_devices()?.into_iter();
+    Ok(devices.find(|device| device.uuid == uuid))
+}
+
+fn same(found: &MdevDevice, parent: &str, type_id: &str) -> Result<MdevMade, MdevError> {
+    if found.parent == parent && found.type_id == type_id {
+        return Ok(MdevMade::AlreadyThere);
+    }
+    Err(MdevError::Another {
+        uuid: found.uuid,
+        found_type: found.type_id.clone(),
+        found_parent: found.parent.clone(),
+        wanted_type: type_id.chars().take(80).collect(),
+        wanted_parent: parent.chars().take(80).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! Making a physical function's virtual functions.
+
+use berth_model::{Disposition, PciAddress};
+
+use crate::allow_list::Allowed;
+use crate::attribute::AttributeError;
+use crate::devices::Devices;
+use crate::pci::Sriov;
+use crate::read::SysfsError;
+use crate::vfio::VfioError;
+
+/// What came of [`Devices::make_virtual_functions`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VirtualFunctionsMade {
+    /// They were made; these are they, by number.
+    Made(Vec<PciAddress>),
+    /// There were as many already.
+    AlreadyThere(Vec<PciAddress>),
+}
+
+/// Why there are not as many as wanted.
+#[derive(Debug, thiserror::Error)]
+pub enum SriovError {
+    /// It is gone, or is another card.
+    #[error(transparent)]
+    NotTheSame(VfioError),
+    /// It can have none.
+    #[error(
+        "PCI function {address} can have no virtual functions (it has no sriov_totalvfs); see the card's firmware settings"
+    )]
+    NotPhysical {
+        /// The function.
+        address: PciAddress,
+    },
+    /// It cannot have so many.
+    #[error(
+        "PCI function {address} can have {total} virtual functions (sriov_totalvfs), {wanted} are wanted"
+    )]
+    TooMany {
+        /// The function.
+        address: PciAddress,
+        /// The most it can have.
+        total: u32,
+        /// What was wanted.
+        wanted: u32,
+    },
+    /// Another number exists. The kernel would end them all to change that, whoever uses them.
+    #[error(
+        "PCI function {address} has {found} virtual functions, {wanted} are wanted; end its guests and write 0 to \
+         sriov_numvfs, or start the host again"
+    )]
+    OtherNumber {
+        /// The function.
+        address: PciAddress,
+        /// What there is.
+        found: u32,
+        /// What was wanted.
+        wanted: u32,
+    },
+    /// The kernel took the number and did not bring the functions.
+    #[error(
+        "PCI function {address} shows {found} virtual functions of {wanted}; the kernel's log says why (dmesg)"
+    )]
+    NotMade {
+        /// The function.
+        address: PciAddress,
+        /// What is seen.
+        found: usize,
+        /// What was wanted.
+        wanted: u32,
+    },
+    /// The kernel refused.
+    #[error("PCI function {address} was given no virtual functions")]
+    Write {
+        /// The function.
+        address: PciAddress,
+        /// The write.
+        #[source]
+        source: AttributeError,
+    },
+    /// The tree could not be read.
+    #[error(transparent)]
+    Sysfs(#[from] SysfsError),
+}
+
+impl SriovError {
+    /// What is the operator's to mend is not tried again.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            SriovError::NotTheSame(error) => error.disposition(),
+            SriovError::NotPhysical { .. }
+            | SriovError::TooMany { .. }
+            | SriovError::OtherNumber { .. } => Disposition::Fatal,
+            SriovError::NotMade { .. } | SriovError::Write { .. } | SriovError::Sysfs(_) => {
+                Disposition::Retry
+            }
+        }
+    }
+}
+
+impl Devices {
+    /// Sees to it that a physical function has `wanted` virtual functions. Never changes a number other than none: virtual
+    /// functions that exist may be a guest's.
+    ///
+    /// # Errors
+    /// [`SriovError`].
+    pub async fn make_virtual_functions(
+        &self,
+        allowed: &Allowed,
+        wanted: u32,
+    ) -> Result<VirtualFunctionsMade, SriovError> {
+        let address = allowed.address();
+        let now = self.unchanged(allowed).map_err(SriovError::NotTheSame)?;
+        let Sriov::Physical {
+            total,
+            enabled,
+            functions,
+        } = now.sriov
+        else {
+            return Err(SriovError::NotPhysical { address });
+        };
+        if wanted > total {
+            return Err(SriovError::TooMany {
+                address,
+                total,
+                wanted,
+            });
+        }
+        if enabled == wanted && functions.len() as u64 == u64::from(wanted) {
+            return Ok(VirtualFunctionsMade::AlreadyThere(functions));
+        }
+        if enabled != 0 && enabled != wanted {
+            return Err(SriovError::OtherNumber {
+                address,
+                found: enabled,
+                wanted,
+            });
+        }
+        if enabled == 0 {
+            let name = format!("bus/pci/devices/{address}/sriov_numvfs");
+            self.write(&name, &wanted.to_string())
+                .await
+                .map_err(|source| SriovError::Write { address, source })?;
+        }
+        self.await_functions(address, wanted).await
+    }
+
+    async fn await_functions(
+        &self,
+        address: PciAddress,
+        wanted: u32,
+    ) -> Result<VirtualFunctionsMade, SriovError> {
+        let mut found = 0;
+        let made = self
+            .until(|sysfs| {
+                let now = sysfs.pci_function(address)?;
+                let Some(Sriov::Physical { functions, .. }) = now.map(|now| now.sriov) else {
+                    return Ok(None);
+                };
+                found = functions.len();
+                // A function that is not listed yet cannot be used yet.
+                for function in &functions {
+                    if sysfs.pci_function(*function)?.is_none() {
+                        return Ok(None);
+                    }
+                }
+                Ok((found as u64 == u64::from(wanted)).then_some(functions))
+            })
+            .await?;
+        made.map(VirtualFunctionsMade::Made)
+            .ok_or(SriovError::NotMade {
+                address,
+                found,
+                wanted,
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests;

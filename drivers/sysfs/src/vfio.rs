@@ -1,0 +1,280 @@
+//! Taking a function from its driver for VFIO, and giving it back.
+//!
+//! Both are looks and single writes, each of which is left out where what it would bring is there already, so after a kill at
+//! any point the same call finishes the work. Which driver a function had is the caller's to remember before it calls
+//! [`Devices::bind_vfio`]: afterwards the tree does not say.
+
+use berth_model::{Disposition, PciAddress};
+
+use crate::allow_list::Allowed;
+use crate::attribute::AttributeError;
+use crate::devices::Devices;
+use crate::group_viability::ViableGroup;
+use crate::pci::PciFunction;
+use crate::read::{self, SysfsError};
+
+/// The kernel's driver that hands functions to guests.
+const VFIO: &str = "vfio-pci";
+
+/// What came of [`Devices::bind_vfio`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VfioBound {
+    /// The function went over.
+    Bound,
+    /// It was there already.
+    AlreadyBound,
+}
+
+/// What came of [`Devices::release_vfio`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VfioReleased {
+    /// The function is back on its driver, or without one where it had none.
+    Released,
+    /// It was already.
+    AlreadyReleased,
+    /// There is no such function any more.
+    NotThere,
+}
+
+/// Why a function did not change its driver.
+#[derive(Debug, thiserror::Error)]
+pub enum VfioError {
+    /// The kernel has no such driver at present.
+    #[error(
+        "the driver {driver} is not loaded (modprobe {driver}); PCI function {address} stays where it is"
+    )]
+    DriverMissing {
+        /// The function.
+        address: PciAddress,
+        /// The driver.
+        driver: String,
+    },
+    /// A name that no driver has.
+    #[error("{driver:?} is no driver's name")]
+    DriverName {
+        /// The name.
+        driver: String,
+    },
+    /// There is no such function any more.
+    #[error("PCI function {address} is gone")]
+    Gone {
+        /// The function.
+        address: PciAddress,
+    },
+    /// Another card is there now.
+    #[error("at {address} there is another card now than the one that device_spec allowed")]
+    Changed {
+        /// The function.
+        address: PciAddress,
+    },
+    /// It is not one of the group that was looked at.
+    #[error("PCI function {address} is not in IOMMU group {group}")]
+    OtherGroup {
+        /// The function.
+        address: PciAddress,
+        /// The group.
+        group: u32,
+    },
+    /// The kernel took the writes and did something else.
+    #[error(
+        "PCI function {address} should be on {wanted}, and is on {}; the kernel's log says why (dmesg)",
+        found.as_deref().unwrap_or("no driver")
+    )]
+    NotOn {
+        /// The function.
+        address: PciAddress,
+        /// The driver it should be on, or the words "no driver".
+        wanted: String,
+        /// The driver it is on.
+        found: Option<String>,
+    },
+    /// A write failed.
+    #[error("PCI function {address}: the driver was not changed")]
+    Write {
+        /// The function.
+        address: PciAddress,
+        /// The write.
+        #[source]
+        source: AttributeError,
+    },
+    /// The tree could not be read.
+    #[error(transparent)]
+    Sysfs(#[from] SysfsError),
+}
+
+impl VfioError {
+    /// What is the operator's to mend is not tried again; the rest is looked at afresh.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            VfioError::DriverMissing { .. } | VfioError::DriverName { .. } => Disposition::Fatal,
+            VfioError::Gone { .. } | VfioError::Changed { .. } | VfioError::OtherGroup { .. } => {
+                Disposition::Refresh
+            }
+            VfioError::NotOn { .. } | VfioError::Write { .. } | VfioError::Sysfs(_) => {
+                Disposition::Retry
+            }
+        }
+    }
+}
+
+impl Devices {
+    /// Puts a function on `vfio-pci`, so that a guest can be given it. Its group was found whole before.
+    ///
+    /// # Errors
+    /// [`VfioError`]; the function may be on no driver then, and the call may be repeated or undone by
+    /// [`Devices::release_vfio`].
+    pub async fn bind_vfio(
+        &self,
+        allowed: &Allowed,
+        group: &ViableGroup,
+    ) -> Result<VfioBound, VfioError> {
+        let address = allowed.address();
+        if !group.endpoints().contains(&address) {
+            let group = group.id();
+            return Err(VfioError::OtherGroup { address, group });
+        }
+        let now = self.unchanged(allowed)?;
+        if now.driver.as_deref() == Some(VFIO) {
+            return Ok(VfioBound::AlreadyBound);
+        }
+        self.driver_is_loaded(address, VFIO)?;
+        self.set_override(address, Some(VFIO)).await?;
+        if now.driver.is_some() {
+            self.unbind(address).await?;
+        }
+        self.change("bus/pci/drivers_probe", address).await?;
+        self.be_on(address, Some(VFIO)).await?;
+        Ok(VfioBound::Bound)
+    }
+
+    /// Gives a function back to the driver it had, or to none.
+    ///
+    /// # Errors
+    /// [`VfioError`].
+    pub async fn release_vfio(
+        &self,
+        allowed: &Allowed,
+        former: Option<&str>,
+    ) -> Result<VfioReleased, VfioError> {
+        let address = allowed.address();
+        let now = match self.unchanged(allowed) {
+            Err(VfioError::Gone { .. }) => return Ok(VfioReleased::NotThere),
+            other => other?,
+        };
+        if let Some(driver) = former {
+            let fits = |b: u8| b.is_ascii_alphanumeric() || b"_-.".contains(&b);
+            if driver.is_empty() || driver.starts_with('.') || !driver.bytes().all(fits) {
+                let driver = driver.chars().take(80).collect();
+                return Err(VfioError::DriverName { driver });
+            }
+        }
+        let overridden = self.override_of(address)?.is_some();
+        if !overridden && now.driver.as_deref() == former {
+            return Ok(VfioReleased::AlreadyReleased);
+        }
+        if let Some(driver) = former {
+            self.driver_is_loaded(address, driver)?;
+        }
+        if former != Some(VFIO) {
+            self.set_override(address, None).await?;
+        }
+        if now.driver.as_deref() == former {
+            return Ok(VfioReleased::Released);
+        }
+        if now.driver.is_some() {
+            self.unbind(address).await?;
+        }
+        if let Some(driver) = former {
+            self.change(&format!("bus/pci/drivers/{driver}/bind"), address)
+                .await?;
+        }
+        self.be_on(address, former).await?;
+        Ok(VfioReleased::Released)
+    }
+
+    /// The function as it is now, if it is still the card that was allowed.
+    pub(crate) fn unchanged(&self, allowed: &Allowed) -> Result<PciFunction, VfioError> {
+        let address = allowed.address();
+        let Some(now) = self.sysfs().pci_function(address)? else {
+            return Err(VfioError::Gone { address });
+        };
+        let then = allowed.function();
+        if (now.vendor, now.device, now.class) == (then.vendor, then.device, then.class) {
+            Ok(now)
+        } else {
+            Err(VfioError::Changed { address })
+        }
+    }
+
+    fn driver_is_loaded(&self, address: PciAddress, driver: &str) -> Result<(), VfioError> {
+        let at = self.sysfs().root().join("bus/pci/drivers").join(driver);
+        match read::resolved(&at)? {
+            Some(_) => Ok(()),
+            None => Err(VfioError::DriverMissing {
+                address,
+                driver: driver.to_owned(),
+            }),
+        }
+    }
+
+    /// The driver that the function is reserved for; the kernel writes `(null)` for none.
+    fn override_of(&self, address: PciAddress) -> Result<Option<String>, VfioError> {
+        let at = self.sysfs().pci_device(address).join("driver_override");
+        let text = read::text(&at)?;
+        Ok(text.filter(|text| !text.is_empty() && text != "(null)"))
+    }
+
+    async fn set_override(
+        &self,
+        address: PciAddress,
+        driver: Option<&str>,
+    ) -> Result<(), VfioError> {
+        if self.override_of(address)?.as_deref() == driver {
+            return Ok(());
+        }
+        let name = format!("bus/pci/devices/{address}/driver_override");
+        // A line end alone takes the reservation back.
+        let content = format!("{}\n", driver.unwrap_or_default());
+        self.write(&name, &content)
+            .await
+            .map_err(|source| VfioError::Write { address, source })
+    }
+
+    async fn unbind(&self, address: PciAddress) -> Result<(), VfioError> {
+        let name = format!("bus/pci/devices/{address}/driver/unbind");
+        match self.change(&name, address).await {
+            // It lost its driver by itself meanwhile.
+            Err(VfioError::Write {
+                source: AttributeError::Missing { .. },
+                ..
+            }) => {}
+            other => other?,
+        }
+        self.be_on(address, None).await
+    }
+
+    async fn change(&self, name: &str, address: PciAddress) -> Result<(), VfioError> {
+        self.write(name, &address.to_string())
+            .await
+            .map_err(|source| VfioError::Write { address, source })
+    }
+
+    async fn be_on(&self, address: PciAddress, wanted: Option<&str>) -> Result<(), VfioError> {
+        let link = self.sysfs().pci_device(address).join("driver");
+        let arrived = self
+            .until(|_| Ok((read::link_name(&link)?.as_deref() == wanted).then_some(())))
+            .await?;
+        match arrived {
+            Some(()) => Ok(()),
+            None => Err(VfioError::NotOn {
+                address,
+                wanted: wanted.unwrap_or("no driver").to_owned(),
+                found: read::link_name(&link)?,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

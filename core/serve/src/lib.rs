@@ -1,0 +1,130 @@
+//! Serves HTTP/1 to connections that others open, on TCP or a unix socket: how many at once, how long each may take to
+//! send a request, and how the end comes. Whoever holds connections open without asking anything is cut off, so that the
+//! others get their turn.
+//!
+//! Callers: the services' door (`services/http`) and the agent's admin API, which may not import each other.
+
+mod body;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+use axum::serve::Listener;
+use http::Request;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tower::{Service, ServiceExt};
+
+pub use body::{RequestBody, RequestBodyError};
+
+/// What a listener bears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections that are served at once; further ones wait in the kernel's queue until one ends.
+    pub connections: usize,
+    /// How long a connection may take until the head of its next request is whole, counted from its opening or from the
+    /// end of the last answer: an idle connection is closed after this, too.
+    pub head: Duration,
+    /// How long a request's body may take until it is whole, counted from the end of its head.
+    pub body: Duration,
+    /// How long requests under way may go on after the stop.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 512,
+            head: Duration::from_secs(30),
+            body: Duration::from_mins(1),
+            grace: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Serves until `stop` is ready, then lets requests under way end, at most [`Limits::grace`] long. `service` makes what
+/// answers on one connection, from its socket (an [`axum::Router`], say).
+pub async fn serve<L, S>(
+    mut listener: L,
+    limits: Limits,
+    service: impl Fn(&L::Io) -> S,
+    stop: impl Future<Output = ()>,
+) where
+    L: Listener,
+    S: Service<Request<RequestBody>, Response = Response, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+{
+    let slots = Arc::new(Semaphore::new(limits.connections));
+    let closing = CancellationToken::new();
+    let mut connections = JoinSet::new();
+    let mut stop = pin!(stop);
+    loop {
+        let next = async {
+            let slot = Arc::clone(&slots).acquire_owned().await;
+            (slot, listener.accept().await.0)
+        };
+        tokio::select! {
+            () = &mut stop => break,
+            Some(_) = connections.join_next() => {}
+            (slot, socket) = next => {
+                let service = service(&socket);
+                let closing = closing.clone();
+                connections.spawn(async move {
+                    connection(socket, limits, service, closing).await;
+                    drop(slot);
+                });
+            }
+        }
+    }
+    // Nobody new comes in; who is left is told.
+    drop(listener);
+    closing.cancel();
+    let all = async { while connections.join_next().await.is_some() {} };
+    if timeout(limits.grace, all).await.is_err() {
+        tracing::debug!("answers under way were cut off at the stop");
+    }
+}
+
+/// Serves one connection to its end.
+async fn connection<I, S>(socket: I, limits: Limits, service: S, closing: CancellationToken)
+where
+    I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<RequestBody>, Response = Response, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+{
+    let bounded = move |request: Request<hyper::body::Incoming>| {
+        request.map(|body| RequestBody::new(body, limits.body))
+    };
+    let service = TowerToHyperService::new(service.map_request(bounded));
+    let mut serving = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head)
+            .serve_connection(TokioIo::new(socket), service)
+    );
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = closing.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}

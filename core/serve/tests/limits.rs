@@ -1,0 +1,152 @@
+//! Connections that ask slowly, or not at all, are closed; too many wait their turn. Each test waits for what the server
+//! does, whenever that is.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::{get, post};
+use berth_serve::{Limits, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n";
+const SHORT: Duration = Duration::from_millis(50);
+/// Longer than any test.
+const LONG: Duration = Duration::from_hours(1);
+
+fn limits() -> Limits {
+    Limits {
+        connections: 8,
+        head: LONG,
+        body: LONG,
+        grace: SHORT,
+    }
+}
+
+struct Served {
+    address: std::net::SocketAddr,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<()>,
+}
+
+impl Served {
+    async fn with(limits: Limits) -> Self {
+        let router = Router::new()
+            .route("/", get(|| async { "hello" }))
+            .route("/", post(|body: Bytes| async move { body }))
+            .route("/never", get(std::future::pending::<()>));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async { stopped.await.unwrap_or_default() };
+        let ended = tokio::spawn(async move {
+            serve(listener, limits, |_| router.clone(), stopped).await;
+        });
+        Self {
+            address,
+            stop,
+            ended,
+        }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+}
+
+/// All that comes until the server closes.
+async fn to_the_close(mut stream: TcpStream) -> String {
+    let mut all = Vec::new();
+    // A reset is a close, too.
+    let _ = stream.read_to_end(&mut all).await;
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+async fn answered(stream: &mut TcpStream) {
+    stream.write_all(ASK).await.unwrap();
+    let mut answer = String::new();
+    while !answer.ends_with("hello") {
+        let mut some = [0; 512];
+        let length = stream.read(&mut some).await.unwrap();
+        assert!(length > 0, "closed after {answer}");
+        answer.push_str(&String::from_utf8_lossy(&some[..length]));
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_is_closed() {
+    let head = SHORT;
+    let served = Served::with(Limits { head, ..limits() }).await;
+    to_the_close(served.connect().await).await;
+}
+
+#[tokio::test]
+async fn a_head_that_comes_drop_by_drop_is_not_waited_for() {
+    let head = SHORT;
+    let served = Served::with(Limits { head, ..limits() }).await;
+    let (mut from, mut to) = served.connect().await.into_split();
+    let dropping = async {
+        to.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        while to.write_all(b"x: y\r\n").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let closed = async { while matches!(from.read(&mut [0; 64]).await, Ok(1..)) {} };
+    tokio::select! { () = dropping => {}, () = closed => {} }
+}
+
+#[tokio::test]
+async fn a_connection_that_stays_idle_after_an_answer_is_closed() {
+    let head = SHORT;
+    let served = Served::with(Limits { head, ..limits() }).await;
+    let mut stream = served.connect().await;
+    answered(&mut stream).await;
+    assert_eq!(to_the_close(stream).await, "");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_refused_and_the_connection_closed() {
+    let body = SHORT;
+    let served = Served::with(Limits { body, ..limits() }).await;
+    let mut stream = served.connect().await;
+    let head = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 100\r\n\r\nhalf";
+    stream.write_all(head).await.unwrap();
+    let answer = to_the_close(stream).await;
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_connection_too_many_waits_until_another_ends() {
+    let connections = 1;
+    let served = Served::with(Limits {
+        connections,
+        ..limits()
+    })
+    .await;
+    let mut first = served.connect().await;
+    answered(&mut first).await;
+    let mut second = served.connect().await;
+    let waiting = tokio::spawn(async move { answered(&mut second).await });
+    // Its request lies there while the first is served.
+    answered(&mut first).await;
+    assert!(!waiting.is_finished());
+    drop(first);
+    waiting.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_closes_idle_connections_and_cuts_off_what_does_not_end() {
+    let served = Served::with(limits()).await;
+    let mut idle = served.connect().await;
+    answered(&mut idle).await;
+    let mut endless = served.connect().await;
+    let head = b"GET /never HTTP/1.1\r\nhost: here\r\n\r\n";
+    endless.write_all(head).await.unwrap();
+    served.stop.send(()).unwrap();
+    served.ended.await.unwrap();
+    assert_eq!(to_the_close(idle).await, "");
+    assert_eq!(to_the_close(endless).await, "");
+}

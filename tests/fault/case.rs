@@ -177,13 +177,13 @@ async fn run_in(
 }
 
 fn acknowledged_writes(trace: &Trace) -> usize {
-    use berth_seam::{Effect, Outcome, Seam, TraceEvent};
+    use berth_seam::{Effect, EffectEnd, Seam, TraceEvent};
     let lines = trace.lines().iter();
     lines
         .filter(|line| {
             line.crossing.seam == Seam::Http
                 && line.crossing.effect == Effect::Write
-                && matches!(line.event, TraceEvent::After(Outcome::Done(_), _))
+                && matches!(line.event, TraceEvent::After(EffectEnd::Done(_), _))
         })
         .count()
 }

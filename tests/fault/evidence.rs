@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_model::audit::{
-    Device, Exit, Guest, Histories, Journal, Journey, JourneyEnd, Limits, Pass, PassEnd,
+    Device, Exit, Guest, Histories, Journal, JourneyEnd, JourneyRow, Limits, Pass, PassEnd,
     PlacementWorld, Refusal, Reported, Step, StepEffect, StepSeam, Text, Worlds,
 };
 use berth_model::{Provider, ProviderName, ProviderTree};
@@ -135,7 +135,7 @@ fn histories(situation: &Situation, case: &Case) -> Histories {
         generations: Vec::new(),
         reshapes: case.testimony.reshapes.clone(),
         refusals: refused.into_iter().collect(),
-        journeys: vec![Journey {
+        journeys: vec![JourneyRow {
             name: situation.journey.as_str().to_owned(),
             end: end(case),
         }],

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use berth_model::{ProviderUuid, ResourceClass};
 use berth_seam::{
-    Crossing, Fault, Gate, Moment, Outcome, RecordingGate, Release, Released, Seeded, Standing,
+    Crossing, EffectEnd, Fault, Gate, Moment, RecordingGate, Release, Released, Seeded, Standing,
     Trace, TurnGate,
 };
 use berth_tests::claims::{Claim, claim, neighbours};
@@ -153,7 +153,7 @@ impl Gate for Handful {
         Box::pin(ready(self.decide(crossing, Moment::Before)))
     }
 
-    fn after<'a>(&'a self, crossing: &'a Crossing, _: &'a Outcome) -> Released<'a> {
+    fn after<'a>(&'a self, crossing: &'a Crossing, _: &'a EffectEnd) -> Released<'a> {
         Box::pin(ready(self.decide(crossing, Moment::After)))
     }
 }

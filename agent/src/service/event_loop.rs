@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{LastFailure, ServiceError, sentence};
 use super::keepalive::{EXTEND_BY, Keepalive};
-use super::nodes::{Nodes, Standing};
+use super::nodes::{Nodes, Terms};
 use super::pass::{Returned, Surroundings};
 use super::pulse::{LONGEST_LOOK, MARGIN};
 use super::requests::{Request, Waiting};
@@ -41,7 +41,7 @@ pub(super) struct EventLoop<D> {
     triggers: Triggers,
     observation: Observation,
     live: LiveOptions,
-    standing: Standing,
+    terms: Terms,
     phase: Phase,
     once: Option<Once>,
     health: Health,
@@ -144,7 +144,7 @@ impl<D: VirtDriver> EventLoop<D> {
         let fuzzy = agent.live.periodic_fuzzy_delay.mul_f64(dice.fraction());
         let mut triggers = Triggers::new(interval, fuzzy, now);
         triggers.note(Trigger::Start, now);
-        let standing = Standing {
+        let terms = Terms {
             service: disabled::service(disabled.as_ref()),
             options: Arc::new(agent.live.tracker.clone()),
             reviewed: agent.reviewed.map(Arc::new),
@@ -175,7 +175,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 failure: None,
             },
             live: agent.live,
-            standing,
+            terms,
             phase: Phase::Starting,
             once,
             health: Health::default(),
@@ -312,7 +312,7 @@ impl<D: VirtDriver> EventLoop<D> {
         if self.phase == Phase::Starting && self.nodes.all_started() {
             self.phase = Phase::Running;
             self.keepalive.started();
-            self.standing.reviewed = None;
+            self.terms.reviewed = None;
             self.publish(now);
             self.notifier.ready();
             if let Some(once) = &mut self.once {
@@ -416,7 +416,7 @@ impl<D: VirtDriver> EventLoop<D> {
                     disabled = disabled.is_some(),
                     "an operator changed whether this host takes guests"
                 );
-                self.standing.service = disabled::service(disabled.as_ref());
+                self.terms.service = disabled::service(disabled.as_ref());
                 self.disabled = disabled;
                 self.waiting.for_disabled(sequence, reply);
             }

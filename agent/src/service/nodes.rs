@@ -26,7 +26,7 @@ const LONGEST_TEXT: usize = 256 << 10;
 
 /// What holds for every pass that begins now.
 #[derive(Clone)]
-pub(super) struct Standing {
+pub(super) struct Terms {
     pub(super) service: complete::Service,
     pub(super) options: Arc<TrackerOptions>,
     pub(super) reviewed: Option<Arc<ReviewedPlan>>,
@@ -108,7 +108,7 @@ impl<D> Nodes<D> {
     pub(super) fn begin(
         &mut self,
         seen: &Seen,
-        standing: &Standing,
+        terms: &Terms,
         now: Instant,
     ) -> Vec<(Progressed<D>, Order)> {
         let mut begun = Vec::new();
@@ -116,7 +116,7 @@ impl<D> Nodes<D> {
             if node.busy {
                 node.keep_waiting(seen);
             } else if seen.breaks_backoff || node.state.retry_at.is_none_or(|at| at <= now) {
-                begun.push(node.begin(name, seen, standing, now));
+                begun.push(node.begin(name, seen, terms, now));
             }
         }
         begun
@@ -126,7 +126,7 @@ impl<D> Nodes<D> {
     pub(super) fn returned(
         &mut self,
         returned: Returned<D>,
-        standing: &Standing,
+        terms: &Terms,
         now: Instant,
     ) -> (Option<(Progressed<D>, Order)>, Option<PassError>) {
         let Some(node) = self.known.get_mut(&returned.node) else {
@@ -157,7 +157,7 @@ impl<D> Nodes<D> {
             .take()
             .filter(|seen| error.is_none() || seen.breaks_backoff);
         (
-            next.map(|seen| node.begin(&returned.node, &seen, standing, now)),
+            next.map(|seen| node.begin(&returned.node, &seen, terms, now)),
             error,
         )
     }
@@ -260,7 +260,7 @@ impl<D> Node<D> {
         &mut self,
         name: &NodeName,
         seen: &Seen,
-        standing: &Standing,
+        terms: &Terms,
         now: Instant,
     ) -> (Progressed<D>, Order) {
         self.busy = true;
@@ -271,9 +271,9 @@ impl<D> Node<D> {
             view: Arc::clone(&seen.view),
             sequence: seen.sequence,
             journey: self.journey,
-            service: standing.service,
-            options: Arc::clone(&standing.options),
-            reviewed: standing
+            service: terms.service,
+            options: Arc::clone(&terms.options),
+            reviewed: terms
                 .reviewed
                 .clone()
                 .filter(|_| self.journey == Journey::Startup),

@@ -30,8 +30,8 @@ mod worlds;
 pub use conduct::EXIT_CODES;
 pub use invariant::{InvariantId, Violation};
 pub use worlds::{
-    Allocated, Answer, ConsumerRow, Device, Exit, Fact, Guest, Histories, Journal, Journey,
-    JourneyEnd, Limits, Pass, PassEnd, PlacementWorld, ProviderRow, Refusal, Reported, Request,
+    Allocated, Answer, ConsumerRow, Device, Exit, Fact, Guest, Histories, Journal, JourneyEnd,
+    JourneyRow, Limits, Pass, PassEnd, PlacementWorld, ProviderRow, Refusal, Reported, Request,
     Reshape, Step, StepEffect, StepSeam, Text, Worlds,
 };
 

@@ -122,18 +122,18 @@ impl fmt::Display for Moment {
 
 /// How an effect ended, in a few stable words. Never holds a secret or a whole body.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
+pub enum EffectEnd {
     /// The other side did it: `204`, `3 guests`.
     Done(String),
     /// The other side did not, or it is not known: `409 placement.concurrent_update`, `timed out`.
     Failed(String),
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for EffectEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Done(answer) => write!(f, "done {answer}"),
-            Outcome::Failed(reason) => write!(f, "failed {reason}"),
+            EffectEnd::Done(answer) => write!(f, "done {answer}"),
+            EffectEnd::Failed(reason) => write!(f, "failed {reason}"),
         }
     }
 }

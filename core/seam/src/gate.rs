@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 
-use crate::{Crossing, Fault, Outcome};
+use crate::{Crossing, EffectEnd, Fault};
 
 /// What a gate lets a crossing do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +47,7 @@ pub trait Gate: Send + Sync {
 
     /// The effect has happened (or failed by itself), the caller does not know it yet. Called once for each `before`
     /// whose release says that the effect follows.
-    fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a Outcome) -> Released<'a>;
+    fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a EffectEnd) -> Released<'a>;
 }
 
 impl<G: Gate + ?Sized> Gate for std::sync::Arc<G> {
@@ -55,7 +55,7 @@ impl<G: Gate + ?Sized> Gate for std::sync::Arc<G> {
         (**self).before(crossing)
     }
 
-    fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a Outcome) -> Released<'a> {
+    fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a EffectEnd) -> Released<'a> {
         (**self).after(crossing, outcome)
     }
 }
@@ -69,7 +69,7 @@ impl Gate for OpenGate {
         Box::pin(ready(Release::Proceed))
     }
 
-    fn after<'a>(&'a self, _: &'a Crossing, _: &'a Outcome) -> Released<'a> {
+    fn after<'a>(&'a self, _: &'a Crossing, _: &'a EffectEnd) -> Released<'a> {
         Box::pin(ready(Release::Proceed))
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! 1. builds a [`Crossing`]: which seam, which operation, on what, and whether it reads or writes;
 //! 2. awaits [`Gate::before`] and acts out the [`Release`]: goes on, or plays the [`Fault`];
-//! 3. performs the effect and sums its result up as an [`Outcome`];
+//! 3. performs the effect and sums its result up as an [`EffectEnd`];
 //! 4. awaits [`Gate::after`] and again acts out the release: hands the result on, or loses it.
 //!
 //! `after` is called exactly once for each `before` whose effect was performed ([`Release::effect_follows`]), whether it
@@ -56,14 +56,16 @@ mod seeded;
 mod trace;
 mod turns;
 
-pub use crossing::{Crossing, Effect, Moment, Outcome, Seam};
+/// What a loop does about an error: the model's word, for `core/store`, which imports nothing else of ours.
+pub use berth_model::Disposition;
+pub use crossing::{Crossing, Effect, EffectEnd, Moment, Seam};
 pub use fault::{Fault, FaultError, FaultRow};
 pub use gate::{Gate, OpenGate, Release, Released};
 pub use point::{Point, PointError, PointGate, Repetition};
 pub use recording::{Clock, RecordingGate};
 pub use seeded::Seeded;
 pub use trace::{Trace, TraceEvent, TraceLine};
-pub use turns::{Course, Journey, Standing, TurnGate};
+pub use turns::{Course, JourneyGate, Standing, TurnGate};
 
 #[cfg(test)]
 mod executor;

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{Crossing, Fault, FaultError, Gate, Moment, Outcome, Release, Released};
+use crate::{Crossing, EffectEnd, Fault, FaultError, Gate, Moment, Release, Released};
 
 /// How often a fault strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -156,7 +156,7 @@ impl Gate for PointGate {
         Box::pin(ready(release))
     }
 
-    fn after<'a>(&'a self, crossing: &'a Crossing, _: &'a Outcome) -> Released<'a> {
+    fn after<'a>(&'a self, crossing: &'a Crossing, _: &'a EffectEnd) -> Released<'a> {
         let mut counting = self.counting();
         let open = counting.open.iter().rposition(|(open, _)| open == crossing);
         let release = match open.map(|at| counting.open.swap_remove(at)) {
@@ -174,7 +174,7 @@ mod tests {
     use crate::executor::finish;
 
     fn cross(gate: &PointGate, crossing: &Crossing) -> (Release, Release) {
-        let outcome = Outcome::Done(String::new());
+        let outcome = EffectEnd::Done(String::new());
         (
             finish(gate.before(crossing)),
             finish(gate.after(crossing, &outcome)),
@@ -235,7 +235,7 @@ mod tests {
     fn overlapping_crossings_keep_their_numbers() {
         let gate = PointGate::at(["crossing:1:after:answer_lost".parse().unwrap()]);
         let [a, b] = ["a", "b"].map(|subject| Crossing::read(Seam::Http, "GET", subject));
-        let outcome = Outcome::Done(String::new());
+        let outcome = EffectEnd::Done(String::new());
         assert_eq!(finish(gate.before(&a)), Release::Proceed);
         assert_eq!(finish(gate.before(&b)), Release::Proceed);
         assert_eq!(finish(gate.after(&b, &outcome)), Release::Proceed);

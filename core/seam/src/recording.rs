@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::{Crossing, Gate, Outcome, Released, Trace, TraceEvent, TraceLine};
+use crate::{Crossing, EffectEnd, Gate, Released, Trace, TraceEvent, TraceLine};
 
 /// The harness's time since the run began; virtual where the trace shall be the same in each run.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
@@ -90,7 +90,7 @@ impl<G: Gate> Gate for RecordingGate<G> {
         })
     }
 
-    fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a Outcome) -> Released<'a> {
+    fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a EffectEnd) -> Released<'a> {
         Box::pin(async move {
             let release = self.inner.after(crossing, outcome).await;
             let mut record = self.record();
@@ -127,7 +127,7 @@ mod tests {
         let gate = RecordingGate::new(points, "", Arc::new(|| Duration::ZERO));
         let read = Crossing::read(Seam::Driver, "observe", "");
         let write = Crossing::write(Seam::Http, "POST /reshaper", "");
-        let done = Outcome::Done("1 node".into());
+        let done = EffectEnd::Done("1 node".into());
         assert_eq!(finish(gate.before(&read)), Release::Proceed);
         assert_eq!(finish(gate.after(&read, &done)), Release::Proceed);
         assert_eq!(finish(gate.before(&write)), Release::Fault(Fault::Kill));
@@ -143,7 +143,7 @@ mod tests {
         let tick = RecordingGate::new(crate::OpenGate, "tick", Arc::new(|| Duration::ZERO));
         let boot = tick.beside(crate::OpenGate, "boot");
         let read = Crossing::read(Seam::Driver, "observe", "");
-        let done = Outcome::Done(String::new());
+        let done = EffectEnd::Done(String::new());
         for release in [
             finish(tick.before(&read)),
             finish(boot.before(&read)),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use berth_model::audit::{Step, StepEffect, StepSeam};
 
-use crate::{Crossing, Effect, Fault, Moment, Outcome, Point, Release, Repetition, Seam};
+use crate::{Crossing, Effect, EffectEnd, Fault, Moment, Point, Release, Repetition, Seam};
 
 /// What happened at one side of a crossing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,7 +16,7 @@ pub enum TraceEvent {
     /// The effect was about to happen, and was released so.
     Before(Release),
     /// The effect ended so, and its outcome was released so.
-    After(Outcome, Release),
+    After(EffectEnd, Release),
 }
 
 impl TraceEvent {
@@ -118,7 +118,7 @@ impl Trace {
         let mut lines = self.lines.clone();
         for line in &mut lines {
             line.crossing.subject = alias(&line.crossing.subject, &mut aliases);
-            if let TraceEvent::After(Outcome::Done(text) | Outcome::Failed(text), _) =
+            if let TraceEvent::After(EffectEnd::Done(text) | EffectEnd::Failed(text), _) =
                 &mut line.event
             {
                 *text = alias(text, &mut aliases);
@@ -229,7 +229,7 @@ mod tests {
     fn a_line_reads_as_a_sentence() {
         let mut trace = Trace::default();
         trace.push(line(1, "gpu-01", TraceEvent::Before(Release::Proceed)));
-        let failed = Outcome::Failed("409".into());
+        let failed = EffectEnd::Failed("409".into());
         let event = TraceEvent::After(failed, Release::Fault(Fault::AnswerLost));
         trace.push(line(1, "gpu-01", event));
         assert_eq!(
@@ -269,7 +269,7 @@ mod tests {
     fn a_clean_run_tells_every_point_where_it_can_be_failed() {
         let mut trace = Trace::default();
         trace.push(line(1, "", TraceEvent::Before(Release::Proceed)));
-        let done = Outcome::Done("204".into());
+        let done = EffectEnd::Done("204".into());
         trace.push(line(1, "", TraceEvent::After(done, Release::Proceed)));
         let points = trace.points();
         assert_eq!(points.len(), 15 + 7 + 1);

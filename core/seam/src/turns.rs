@@ -1,6 +1,6 @@
 //! Several journeys at once, one crossing at a time: the gate that makes a swarm repeatable by its seed.
 //!
-//! Each journey gets a [`Journey`] (the gate its decorators ask) and runs its future through [`Journey::run`]. Every side
+//! Each journey gets a [`JourneyGate`] (the gate its decorators ask) and runs its future through [`JourneyGate::run`]. Every side
 //! of every crossing waits there. As soon as no journey can go on by itself (each one waits at the gate, waits for
 //! something else such as a timer, or is over) and no effect is under way, one of the waiting crossings is chosen by
 //! the seed and goes on alone, until its journey waits again. The choice depends on the seed and on which journeys wait
@@ -13,14 +13,18 @@
 //! - crossings from a task of its own (spawned, not polled by the journey's future) take turns too, but the gate cannot
 //!   see when such a task pauses elsewhere; keep those on one thread.
 
-use std::collections::BTreeMap;
+mod course;
+mod turn;
+
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-use crate::{Crossing, Gate, Outcome, Released, Seeded};
+use crate::{Crossing, EffectEnd, Gate, Released};
+pub use course::Course;
+use course::Membership;
+use turn::{Pace, Ticket, Turn, Turns};
 
 /// Lets one crossing of several journeys pass at a time, chosen by a seed.
 #[derive(Clone)]
@@ -41,81 +45,30 @@ pub enum Standing {
 
 /// One journey's gate.
 #[derive(Clone)]
-pub struct Journey {
+pub struct JourneyGate {
     id: usize,
     shared: Arc<Shared>,
     inner: Arc<dyn Gate>,
 }
 
-/// A journey under way: poll it (or drop it, which is what a kill does).
-#[must_use = "a journey goes on only when it is polled"]
-pub struct Course<F> {
-    // Dropped first, so that its crossings leave the gate before the journey is over.
-    future: Pin<Box<F>>,
-    membership: Membership,
-}
-
 struct Shared(Mutex<Turns>);
-
-struct Turns {
-    seeded: Seeded,
-    journeys: Vec<Pace>,
-    waiting: BTreeMap<Ticket, Option<Waker>>,
-    turn: Turn,
-    tickets: u64,
-}
-
-/// A side of a crossing that waits: by journey first, so that the choice does not depend on who came earlier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Ticket {
-    journey: usize,
-    number: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// Nobody's.
-    Free,
-    /// This ticket's, from the choice until it has been told its release.
-    Given(Ticket),
-    /// An effect of this journey is being performed.
-    InFlight(usize),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pace {
-    /// Not run yet, or over.
-    Still,
-    /// Started, not polled yet.
-    Started,
-    /// Being polled.
-    Polled,
-    /// Polled, waits.
-    Waits,
-}
 
 impl TurnGate {
     /// The order that this seed chooses.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self {
-            shared: Arc::new(Shared(Mutex::new(Turns {
-                seeded: Seeded::new(seed),
-                journeys: Vec::new(),
-                waiting: BTreeMap::new(),
-                turn: Turn::Free,
-                tickets: 0,
-            }))),
+            shared: Arc::new(Shared(Mutex::new(Turns::seeded(seed)))),
         }
     }
 
     /// A gate for one more journey. Once it is a crossing's turn, `inner` is asked (a recorder, faults); it should answer
     /// at once.
     #[must_use]
-    pub fn journey(&self, inner: Arc<dyn Gate>) -> Journey {
+    pub fn journey(&self, inner: Arc<dyn Gate>) -> JourneyGate {
         let mut turns = self.shared.lock();
         turns.journeys.push(Pace::Still);
-        Journey {
+        JourneyGate {
             id: turns.journeys.len() - 1,
             shared: Arc::clone(&self.shared),
             inner,
@@ -136,7 +89,7 @@ impl TurnGate {
     }
 }
 
-impl Journey {
+impl JourneyGate {
     /// Runs the journey. Nothing of any journey is released before each one that was started has been polled once, so
     /// start all of them before polling the first. A journey that is over (or was dropped) may be run again.
     pub fn run<F: Future>(&self, future: F) -> Course<F> {
@@ -161,7 +114,7 @@ impl Journey {
     }
 }
 
-impl Gate for Journey {
+impl Gate for JourneyGate {
     fn before<'a>(&'a self, crossing: &'a Crossing) -> Released<'a> {
         Box::pin(async move {
             let place = self.turn().await;
@@ -175,7 +128,7 @@ impl Gate for Journey {
         })
     }
 
-    fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a Outcome) -> Released<'a> {
+    fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a EffectEnd) -> Released<'a> {
         Box::pin(async move {
             let place = self.turn().await;
             let release = self.inner.after(crossing, outcome).await;
@@ -231,86 +184,6 @@ impl Shared {
     }
 }
 
-impl Turns {
-    fn wait_at_the_gate(&mut self, journey: usize) -> Ticket {
-        // The effect under way has ended, or its future was dropped and the journey went on.
-        if self.turn == Turn::InFlight(journey) {
-            self.turn = Turn::Free;
-        }
-        self.tickets += 1;
-        let ticket = Ticket {
-            journey,
-            number: self.tickets,
-        };
-        self.waiting.insert(ticket, None);
-        ticket
-    }
-
-    fn set(&mut self, journey: usize, pace: Pace) {
-        if let Some(here) = self.journeys.get_mut(journey) {
-            *here = pace;
-        }
-    }
-
-    /// Nobody can go on without a release.
-    fn is_quiet(&self) -> bool {
-        let moves = |pace: &Pace| matches!(pace, Pace::Started | Pace::Polled);
-        self.turn == Turn::Free && !self.journeys.iter().any(moves)
-    }
-
-    /// Gives the turn to one that waits, if it is nobody's.
-    fn choose(&mut self) {
-        if self.waiting.is_empty() || !self.is_quiet() {
-            return;
-        }
-        let chosen = self.seeded.below(self.waiting.len());
-        let Some(ticket) = self.waiting.keys().nth(chosen).copied() else {
-            return;
-        };
-        self.turn = Turn::Given(ticket);
-        if let Some(Some(waker)) = self.waiting.remove(&ticket) {
-            waker.wake();
-        }
-    }
-}
-
-struct Membership {
-    id: usize,
-    shared: Arc<Shared>,
-}
-
-impl Membership {
-    fn pace(&self, pace: Pace) {
-        let mut turns = self.shared.lock();
-        turns.set(self.id, pace);
-        if pace == Pace::Still && turns.turn == Turn::InFlight(self.id) {
-            turns.turn = Turn::Free;
-        }
-        turns.choose();
-    }
-}
-
-impl Drop for Membership {
-    fn drop(&mut self) {
-        self.pace(Pace::Still);
-    }
-}
-
-impl<F: Future> Future for Course<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        self.membership.pace(Pace::Polled);
-        let polled = self.future.as_mut().poll(context);
-        self.membership.pace(if polled.is_ready() {
-            Pace::Still
-        } else {
-            Pace::Waits
-        });
-        polled
-    }
-}
-
 impl fmt::Debug for TurnGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TurnGate")
@@ -319,18 +192,10 @@ impl fmt::Debug for TurnGate {
     }
 }
 
-impl fmt::Debug for Journey {
+impl fmt::Debug for JourneyGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Journey")
+        f.debug_struct("JourneyGate")
             .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<F> fmt::Debug for Course<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Course")
-            .field("id", &self.membership.id)
             .finish_non_exhaustive()
     }
 }
@@ -338,6 +203,8 @@ impl<F> fmt::Debug for Course<F> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::pin::Pin;
+    use std::task::Waker;
     use std::time::Duration;
 
     use super::*;
@@ -354,21 +221,21 @@ mod tests {
         ))
     }
 
-    async fn cross(gate: Journey, subject: &'static str) {
+    async fn cross(gate: JourneyGate, subject: &'static str) {
         let crossing = Crossing::write(Seam::Http, "PUT", subject);
         if gate.before(&crossing).await == Release::Proceed {
-            let _ = gate.after(&crossing, &Outcome::Done("204".into())).await;
+            let _ = gate.after(&crossing, &EffectEnd::Done("204".into())).await;
         }
     }
 
-    async fn three_steps(gate: Journey) {
+    async fn three_steps(gate: JourneyGate) {
         for subject in ["one", "two", "three"] {
             cross(gate.clone(), subject).await;
         }
     }
 
     /// Two crossings of one journey side by side.
-    async fn side_by_side(gate: Journey) {
+    async fn side_by_side(gate: JourneyGate) {
         let mut waiting: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> = vec![
             Box::pin(cross(gate.clone(), "left")),
             Box::pin(cross(gate, "right")),
@@ -387,7 +254,7 @@ mod tests {
     fn swarm(seed: u64) -> Trace {
         let gate = TurnGate::seeded(seed);
         let first = recorder("a");
-        let journeys: Vec<Journey> = ["b", "c"]
+        let journeys: Vec<JourneyGate> = ["b", "c"]
             .iter()
             .map(|name| gate.journey(Arc::new(first.beside(OpenGate, name))))
             .collect();
@@ -472,7 +339,9 @@ mod tests {
             async move {
                 let crossing = Crossing::write(Seam::Http, "PUT", "");
                 while victim.before(&crossing).await == Release::Proceed {
-                    let _ = victim.after(&crossing, &Outcome::Done(String::new())).await;
+                    let _ = victim
+                        .after(&crossing, &EffectEnd::Done(String::new()))
+                        .await;
                 }
                 std::future::pending::<()>().await;
             }

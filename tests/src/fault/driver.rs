@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_model::{Allocation, Allocations, Desired, Homes, NodeName, ProviderTree};
-use berth_seam::{Crossing, Fault, Outcome, Seam};
+use berth_seam::{Crossing, EffectEnd, Fault, Seam};
 use berth_virt::{HostEvents, HostView, ObserveError, ProviderTreeError, Trees, VirtDriver};
 
 use super::Stage;
@@ -87,10 +87,10 @@ impl<D: VirtDriver> Act for Look<'_, D> {
         Ok(view)
     }
 
-    fn outcome(&self, seen: &Self::Value) -> Outcome {
+    fn outcome(&self, seen: &Self::Value) -> EffectEnd {
         match seen {
-            Ok(view) => Outcome::Done(format!("{} nodes", view.nodes.len())),
-            Err(error) => Outcome::Failed(error.to_string()),
+            Ok(view) => EffectEnd::Done(format!("{} nodes", view.nodes.len())),
+            Err(error) => EffectEnd::Failed(error.to_string()),
         }
     }
 

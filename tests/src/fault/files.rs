@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use berth_seam::{Crossing, Fault, Outcome, Seam};
+use berth_seam::{Crossing, EffectEnd, Fault, Seam};
 use berth_store::state_dir::{Answer, StateFileError, StateFiles};
 
 use super::Stage;
@@ -82,11 +82,11 @@ impl Act for Reading<'_> {
         self.files.read(self.name).await
     }
 
-    fn outcome(&self, read: &Self::Value) -> Outcome {
+    fn outcome(&self, read: &Self::Value) -> EffectEnd {
         match read {
-            Ok(None) => Outcome::Done("no file".to_owned()),
-            Ok(Some(content)) => Outcome::Done(format!("{} bytes", content.len())),
-            Err(error) => Outcome::Failed(kind(error).to_owned()),
+            Ok(None) => EffectEnd::Done("no file".to_owned()),
+            Ok(Some(content)) => EffectEnd::Done(format!("{} bytes", content.len())),
+            Err(error) => EffectEnd::Failed(kind(error).to_owned()),
         }
     }
 
@@ -134,10 +134,10 @@ impl Act for Writing {
         }
     }
 
-    fn outcome(&self, written: &Self::Value) -> Outcome {
+    fn outcome(&self, written: &Self::Value) -> EffectEnd {
         match written {
-            Ok(()) => Outcome::Done("written".to_owned()),
-            Err(error) => Outcome::Failed(kind(error).to_owned()),
+            Ok(()) => EffectEnd::Done("written".to_owned()),
+            Err(error) => EffectEnd::Failed(kind(error).to_owned()),
         }
     }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use berth_client::{HttpService, TransportError};
-use berth_seam::{Fault, Outcome};
+use berth_seam::{EffectEnd, Fault};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use tower::Service;
@@ -125,19 +125,19 @@ impl Act for Exchange {
         answer
     }
 
-    fn outcome(&self, answer: &Answer) -> Outcome {
+    fn outcome(&self, answer: &Answer) -> EffectEnd {
         match answer {
             Ok(answer) if answer.status() < StatusCode::BAD_REQUEST => {
-                Outcome::Done(answer.status().as_u16().to_string())
+                EffectEnd::Done(answer.status().as_u16().to_string())
             }
             Ok(answer) => {
                 let body: serde_json::Value =
                     serde_json::from_slice(answer.body()).unwrap_or_default();
                 let code = body["errors"][0]["code"].as_str().unwrap_or_default();
                 let text = format!("{} {code}", answer.status().as_u16());
-                Outcome::Failed(text.trim_end().to_owned())
+                EffectEnd::Failed(text.trim_end().to_owned())
             }
-            Err(error) => Outcome::Failed(error.kind().to_owned()),
+            Err(error) => EffectEnd::Failed(error.kind().to_owned()),
         }
     }
 

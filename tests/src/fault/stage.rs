@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use berth_seam::{Crossing, Fault, Gate, Outcome, Release, Seam};
+use berth_seam::{Crossing, EffectEnd, Fault, Gate, Release, Seam};
 use tokio::sync::Notify;
 
 use super::HarnessClock;
@@ -38,7 +38,7 @@ pub(super) trait Act: Sync {
     fn perform(&self) -> impl Future<Output = Self::Value> + Send;
 
     /// Sums its result up in stable words.
-    fn outcome(&self, value: &Self::Value) -> Outcome;
+    fn outcome(&self, value: &Self::Value) -> EffectEnd;
 
     /// What the caller gets where the fault keeps the effect from happening.
     fn instead(&self, fault: Fault) -> Self::Value;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_seam::{Crossing, Gate, OpenGate, Outcome, Released};
+use berth_seam::{Crossing, EffectEnd, Gate, OpenGate, Released};
 
 /// Asks another gate while it is on; else all passes.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl<G: Gate> Gate for SwitchedGate<G> {
         }
     }
 
-    fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a Outcome) -> Released<'a> {
+    fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a EffectEnd) -> Released<'a> {
         if self.is_on() {
             self.inner.after(crossing, outcome)
         } else {

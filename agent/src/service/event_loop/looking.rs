@@ -70,7 +70,7 @@ impl<D: VirtDriver> EventLoop<D> {
             sequence,
             breaks_backoff,
         };
-        for (progressed, order) in self.nodes.begin(&seen, &self.standing, now) {
+        for (progressed, order) in self.nodes.begin(&seen, &self.terms, now) {
             self.begin_pass(progressed, order);
         }
         self.answer_waiting();

@@ -29,7 +29,7 @@ impl<D: VirtDriver> EventLoop<D> {
         let (node, journey, took) = (returned.node.clone(), returned.journey, returned.took);
         self.metrics.pass_took(took);
         let before = self.nodes.state(&node).cloned();
-        let (next, error) = self.nodes.returned(returned, &self.standing, now);
+        let (next, error) = self.nodes.returned(returned, &self.terms, now);
         findings::of_nodes(&mut self.health, self.nodes.states(), now);
         self.log(&node, before.as_ref());
         if let Some((progressed, order)) = next {

@@ -63,7 +63,7 @@ impl<D: VirtDriver> EventLoop<D> {
             let fuzzy = options.periodic_fuzzy_delay.mul_f64(self.dice.fraction());
             self.triggers.set_interval(options.interval, fuzzy, now);
         }
-        self.standing.options = Arc::new(options.tracker.clone());
+        self.terms.options = Arc::new(options.tracker.clone());
         self.config = Arc::new(options.config.clone());
         self.live = options;
         self.triggers.note(Trigger::Reload, now);

@@ -51,7 +51,7 @@ impl<D: VirtDriver> EventLoop<D> {
     pub(super) fn finished(&mut self, returned: Returned<D>) {
         let (now, node) = (Instant::now(), returned.node.clone());
         let before = self.nodes.state(&node).cloned();
-        self.nodes.returned(returned, &self.standing, now);
+        self.nodes.returned(returned, &self.terms, now);
         self.log(&node, before.as_ref());
         self.publish(now);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::{ConsumerUuid, ProviderTree, ProviderUuid, ResourceClass};
 
 pub use history::{
-    Answer, Exit, Fact, Histories, Journey, JourneyEnd, Limits, Pass, PassEnd, Refusal, Request,
+    Answer, Exit, Fact, Histories, JourneyEnd, JourneyRow, Limits, Pass, PassEnd, Refusal, Request,
     Reshape, Text,
 };
 pub use placement::{Allocated, ConsumerRow, PlacementWorld, ProviderRow};

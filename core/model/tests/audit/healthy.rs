@@ -290,11 +290,11 @@ pub(crate) fn worlds() -> Worlds {
                 after: before(),
             }],
             journeys: vec![
-                Journey {
+                JourneyRow {
                     name: "startup".into(),
                     end: JourneyEnd::Done,
                 },
-                Journey {
+                JourneyRow {
                     name: "tick".into(),
                     end: JourneyEnd::Held("an orphan".into()),
                 },

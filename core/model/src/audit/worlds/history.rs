@@ -22,7 +22,7 @@ pub struct Histories {
     /// The reshapes that were refused.
     pub refusals: Vec<Refusal>,
     /// The journeys.
-    pub journeys: Vec<Journey>,
+    pub journeys: Vec<JourneyRow>,
     /// The loops' passes, in order.
     pub passes: Vec<Pass>,
     /// How often a loop may do what; none where time was not virtual.
@@ -109,7 +109,7 @@ pub struct Refusal {
 
 /// A journey.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Journey {
+pub struct JourneyRow {
     /// Which.
     pub name: String,
     /// How it ended.

@@ -157,6 +157,14 @@ impl Health {
         self.found.keys().any(|(code, _)| *code == warnable.code)
     }
 
+    /// Whether this very finding is there, word for word.
+    #[must_use]
+    pub fn says(&self, finding: &Finding) -> bool {
+        let key = (finding.warnable.code, finding.subject.clone());
+        let known = self.found.get(&key);
+        known.is_some_and(|known| known.finding.arguments == finding.arguments)
+    }
+
     /// What is to be shown, the worst first: wrong for long enough, and not explained by a cause that is wrong too (with
     /// the same subject, or with none).
     #[must_use]

@@ -85,6 +85,14 @@ fn guest(node: &mut TestNode, number: u32, on: &[u8]) -> String {
     uuid(number).to_string()
 }
 
+/// XML that libvirt takes, keeps and shows, and that is none: nobody said what `y` stands for.
+const ODD: &str = "<x:a xmlns:x='http://example.com/x'><y:b/></x:a>";
+
+/// The migration that holds the n-th guest's resources; the hypervisor does not know it.
+fn migration(number: u32) -> String {
+    uuid(0xa000 + number).to_string()
+}
+
 /// Two cards with room for four more devices each.
 fn cards() -> TestNode {
     TestNode {
@@ -123,11 +131,15 @@ fn vgpus_of_the_root_follow_their_guests_to_their_cards() {
     let mut seen = cards();
     let one = guest(&mut seen, 1, &[0x81]);
     let two = guest(&mut seen, 2, &[0x81, 0x82]);
+    // Two of its kind on two cards; only what the migration holds tells which is in migration.
+    guest(&mut seen, 3, &[0x82]);
+    seen.guests[2].vcpus = 3;
+    let moving = migration(3);
     let mut node = Node::new(&api, "lv-vgpu", &seen);
     let devices = format!("[devices]\nenabled_mdev_types = [\"{MDEV_TYPE}\"]\n[model]\nvgpu = ");
     node.start(&format!("{devices}\"root\""));
     let root = node.root();
-    assert_eq!(total(&api, &root, "VGPU"), Some(11));
+    assert_eq!(total(&api, &root, "VGPU"), Some(12));
     api.claim(
         &one,
         &[
@@ -137,6 +149,7 @@ fn vgpus_of_the_root_follow_their_guests_to_their_cards() {
         ],
     );
     api.claim(&two, &[(&root, "VGPU", 2), (&root, "VCPU", 2)]);
+    api.claim_for_migration(&moving, &[(&root, "VGPU", 1), (&root, "VCPU", 3)]);
 
     node.start(&format!("{devices}\"per-gpu\""));
     let (a, b) = (node.gpu(0x81), node.gpu(0x82));
@@ -154,13 +167,18 @@ fn vgpus_of_the_root_follow_their_guests_to_their_cards() {
         api.held(&two),
         units(&[(name, "VCPU", 2), (&a, "VGPU", 1), (&b, "VGPU", 1)])
     );
+    assert_eq!(
+        api.held(&moving),
+        units(&[(name, "VCPU", 3), (&b, "VGPU", 1)])
+    );
+    assert_eq!(api.consumer_type(&moving), "MIGRATION");
     assert_eq!(total(&api, &root, "VGPU"), None);
     let totals: Vec<_> = api
         .tree(&root)
         .iter()
         .map(|(_, uuid)| total(&api, uuid, "VGPU"))
         .collect();
-    assert_eq!(totals, [None, Some(6), Some(5)]);
+    assert_eq!(totals, [None, Some(6), Some(6)]);
 
     // And back: a reshape has an inverse.
     node.start(&format!("{devices}\"root\""));
@@ -169,6 +187,48 @@ fn vgpus_of_the_root_follow_their_guests_to_their_cards() {
         api.held(&two),
         units(&[(name, "VCPU", 2), (name, "VGPU", 2)])
     );
+    assert_eq!(
+        api.held(&moving),
+        units(&[(name, "VCPU", 3), (name, "VGPU", 1)])
+    );
+}
+
+#[test]
+fn a_guest_that_cannot_be_read_is_named_and_keeps_its_units_while_the_others_follow_theirs() {
+    let api = Api::lease();
+    let mut seen = cards();
+    let one = guest(&mut seen, 1, &[0x81]);
+    let odd = guest(&mut seen, 2, &[0x82]);
+    seen.guests[1].metadata = ODD.to_owned();
+    let mut node = Node::new(&api, "lv-odd", &seen);
+    let devices = format!("[devices]\nenabled_mdev_types = [\"{MDEV_TYPE}\"]\n[model]\nvgpu = ");
+    node.start(&format!("{devices}\"root\""));
+    let root = node.root();
+    for consumer in [&one, &odd] {
+        api.claim(consumer, &[(&root, "VGPU", 1), (&root, "VCPU", 2)]);
+    }
+    let outcome = node.start(&format!("{devices}\"per-gpu\""));
+    assert!(
+        outcome.stderr.contains("guest-2") && outcome.stderr.contains(&odd),
+        "{}",
+        outcome.stderr
+    );
+    let (name, a) = ("lv-odd", node.gpu(0x81));
+    assert_eq!(api.held(&one), units(&[(name, "VCPU", 2), (&a, "VGPU", 1)]));
+    assert_eq!(
+        api.held(&odd),
+        units(&[(name, "VCPU", 2), (name, "VGPU", 1)])
+    );
+    let held = ("VGPU".to_owned(), 1, 1);
+    assert!(api.inventory(&root).contains(&held), "held, not offered");
+
+    // Once it can be read, the next start takes its units home.
+    seen.guests[1].metadata.clear();
+    seen.write(&node.home.path("")).expect("a node in a file");
+    node.start(&format!("{devices}\"per-gpu\""));
+    let b = node.gpu(0x82);
+    assert_eq!(api.held(&odd), units(&[(name, "VCPU", 2), (&b, "VGPU", 1)]));
+    assert_eq!(total(&api, &root, "VGPU"), None);
 }
 
 #[test]
@@ -188,6 +248,8 @@ fn a_class_of_the_operators_own_becomes_the_standard_one() {
     assert_eq!(total(&api, &a.1, "CUSTOM_GRID"), Some(5));
     api.claim(&one, &[(&a.1, "CUSTOM_GRID", 1), (&root, "VCPU", 2)]);
     api.claim(&two, &[(&b.1, "CUSTOM_GRID", 2)]);
+    let moving = migration(3);
+    api.claim_for_migration(&moving, &[(&a.1, "CUSTOM_GRID", 1)]);
 
     node.start(&devices);
     assert_eq!(
@@ -195,6 +257,8 @@ fn a_class_of_the_operators_own_becomes_the_standard_one() {
         units(&[("lv-class", "VCPU", 2), (&a.0, "VGPU", 1)])
     );
     assert_eq!(api.held(&two), units(&[(&b.0, "VGPU", 2)]));
+    assert_eq!(api.held(&moving), units(&[(&a.0, "VGPU", 1)]));
+    assert_eq!(api.consumer_type(&moving), "MIGRATION");
     assert_eq!(api.inventory(&a.1), [("VGPU".to_owned(), 5, 0)]);
     assert_eq!(api.inventory(&b.1), [("VGPU".to_owned(), 6, 0)]);
 }
@@ -210,6 +274,10 @@ fn dedicated_cpus_become_pcpu_for_the_guests_that_are_pinned() {
     let shared = guest(&mut seen, 1, &[]);
     let pinned = guest(&mut seen, 2, &[]);
     seen.guests[1].pins = vec!["8".to_owned(), "9".to_owned()];
+    guest(&mut seen, 3, &[]);
+    seen.guests[2].vcpus = 3;
+    seen.guests[2].pins = ["10", "11", "12"].map(str::to_owned).into();
+    let moving = migration(3);
     let mut node = Node::new(&api, "lv-pcpu", &seen);
     let sets =
         "[compute]\ncpu_shared_set = \"0-7\"\ncpu_dedicated_set = \"8-15\"\n[model]\npcpu = ";
@@ -219,6 +287,7 @@ fn dedicated_cpus_become_pcpu_for_the_guests_that_are_pinned() {
     for consumer in [&shared, &pinned] {
         api.claim(consumer, &[(&root, "VCPU", 2), (&root, "MEMORY_MB", 2048)]);
     }
+    api.claim_for_migration(&moving, &[(&root, "VCPU", 3), (&root, "MEMORY_MB", 2048)]);
     node.start(&format!("{sets}\"pcpu\""));
     let name = "lv-pcpu";
     assert_eq!(
@@ -229,6 +298,11 @@ fn dedicated_cpus_become_pcpu_for_the_guests_that_are_pinned() {
         api.held(&pinned),
         units(&[(name, "MEMORY_MB", 2048), (name, "PCPU", 2)])
     );
+    assert_eq!(
+        api.held(&moving),
+        units(&[(name, "MEMORY_MB", 2048), (name, "PCPU", 3)])
+    );
+    assert_eq!(api.consumer_type(&moving), "MIGRATION");
     assert_eq!(total(&api, &root, "PCPU"), Some(8));
     assert_eq!(total(&api, &root, "VCPU"), Some(8));
 }
@@ -247,6 +321,10 @@ fn cpus_and_memory_of_the_root_follow_their_guests_to_their_cells() {
     let across = guest(&mut seen, 2, &[]);
     seen.guests[1].cells = vec![("0".to_owned(), 1024, 0), ("1".to_owned(), 1024, 1)];
     let anywhere = guest(&mut seen, 3, &[]);
+    guest(&mut seen, 4, &[]);
+    seen.guests[3].vcpus = 3;
+    seen.guests[3].cells = vec![("0-2".to_owned(), 2048, 1)];
+    let moving = migration(4);
     let mut node = Node::new(&api, "lv-numa", &seen);
     node.start("reserved_host_memory_mb = 0\n[model]\nnuma = \"flat\"");
     let root = node.root();
@@ -260,6 +338,7 @@ fn cpus_and_memory_of_the_root_follow_their_guests_to_their_cells() {
             ],
         );
     }
+    api.claim_for_migration(&moving, &[(&root, "VCPU", 3), (&root, "MEMORY_MB", 2048)]);
     node.start("reserved_host_memory_mb = 0\n[model]\nnuma = \"cells\"");
     let tree = api.tree(&root);
     let names: Vec<&str> = tree.iter().map(|(name, _)| name.as_str()).collect();
@@ -285,6 +364,11 @@ fn cpus_and_memory_of_the_root_follow_their_guests_to_their_cells() {
             (one, "VCPU", 1),
         ])
     );
+    assert_eq!(
+        api.held(&moving),
+        units(&[(one, "MEMORY_MB", 2048), (one, "VCPU", 3)])
+    );
+    assert_eq!(api.consumer_type(&moving), "MIGRATION");
     // Whole, to one of them.
     let held = api.held(&anywhere);
     let homes: Vec<&str> = held[..].iter().map(|(of, ..)| of.as_str()).collect();

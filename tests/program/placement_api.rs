@@ -61,15 +61,26 @@ impl Api {
         self.tree(root).into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Gives a consumer these resources: provider, class, amount.
+    /// Gives an instance these resources: provider, class, amount.
     #[track_caller]
     pub(crate) fn claim(&self, consumer: &str, resources: &[(&str, &str, u64)]) {
+        self.claim_as("INSTANCE", consumer, resources);
+    }
+
+    /// The same for a migration: Nova's source host has a guest's resources under the migration's UUID.
+    #[track_caller]
+    pub(crate) fn claim_for_migration(&self, consumer: &str, resources: &[(&str, &str, u64)]) {
+        self.claim_as("MIGRATION", consumer, resources);
+    }
+
+    #[track_caller]
+    fn claim_as(&self, kind: &str, consumer: &str, resources: &[(&str, &str, u64)]) {
         let mut allocations = json!({});
         for (provider, class, amount) in resources {
             allocations[provider]["resources"][class] = json!(amount);
         }
         let body = json!({"allocations": allocations, "project_id": "p", "user_id": "u",
-            "consumer_generation": null, "consumer_type": "INSTANCE"});
+            "consumer_generation": null, "consumer_type": kind});
         self.expect(204, Method::PUT, &format!("/allocations/{consumer}"), &body);
     }
 
@@ -87,6 +98,15 @@ impl Api {
         }
         held.sort();
         held
+    }
+
+    /// The consumer's type, as Placement has it.
+    pub(crate) fn consumer_type(&self, consumer: &str) -> String {
+        let body = self.get(&format!("/allocations/{consumer}"));
+        body["consumer_type"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// A provider's inventory: class, total, reserved.

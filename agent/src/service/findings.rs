@@ -84,7 +84,7 @@ fn of_node(health: &mut Health, name: &NodeName, node: &NodeState, now: Instant)
 /// Guests named in one sentence.
 const NAMED: usize = 5;
 
-/// Sets and clears what follows from a look by itself: which guests cannot be read.
+/// Sets and clears what follows from a look by itself: which guests cannot be read. Told once, until it changes.
 pub(super) fn of_view(health: &mut Health, view: &HostView, now: Instant) {
     for (name, node) in &view.nodes {
         if node.unreadable.is_empty() {
@@ -101,7 +101,11 @@ pub(super) fn of_view(health: &mut Health, view: &HostView, now: Instant) {
             more => guests.push(format!("{more} more")),
         }
         let found = UNREADABLE_GUESTS.found().of(name.to_string());
-        health.set(found.with("guests", guests.join("; ")), now);
+        let found = found.with("guests", guests.join("; "));
+        if !health.says(&found) {
+            tracing::warn!(node = %name, "guests cannot be read: {}", found.text());
+        }
+        health.set(found, now);
     }
 }
 

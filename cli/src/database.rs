@@ -1,5 +1,7 @@
 //! Opens the database of the built-in services and brings it to its schema; says in a sentence what keeps it from that.
 
+use std::path::{Path, absolute};
+
 use berth_placement::{SchemaError, prepare};
 use berth_store::sql::{Location, OpenError, SqlOptions, SqlStore};
 
@@ -15,7 +17,7 @@ impl From<OpenError> for Failure {
 fn not_opened(what: String, error: &OpenError) -> Failure {
     let code = match error {
         OpenError::Held { .. } => ErrorCode::Held,
-        OpenError::UnsupportedUrl { .. } => ErrorCode::BadValue,
+        OpenError::UnsupportedUrl { .. } | OpenError::OptionsInUrl => ErrorCode::BadValue,
         _ => ErrorCode::State,
     };
     Failure::caused(code, what, error)
@@ -31,16 +33,17 @@ impl From<SchemaError> for Failure {
     }
 }
 
-/// Opens the database of a URL (`sqlite:PATH`), owned by this process alone, at the schema this release needs.
+/// Opens the database of a URL (`sqlite:PATH`), owned by this process alone, at the schema this release needs. The file is
+/// made where it is not there, its folder only where that is `state_path`.
 ///
 /// # Errors
-/// The URL is none Berth knows, another process owns the database, the disk fails, or the schema is another one.
-pub async fn open(url: &Secret) -> Result<SqlStore, Failure> {
+/// The URL is none Berth knows, its folder is not there, another process owns the database, the disk fails, or the schema is
+/// another one.
+pub async fn open(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let location: Location = url.reveal().parse()?;
     if let Location::SqliteFile(path) = &location
-        && let Some(folder) = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
+        && let Some(folder) = path.parent()
+        && absolute(state_path).is_ok_and(|state_path| state_path == folder)
     {
         std::fs::create_dir_all(folder).map_err(|error| {
             let what = format!("the database's folder {} cannot be made", folder.display());

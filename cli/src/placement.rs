@@ -79,7 +79,7 @@ pub fn run(
         Command::Serve { database, listen } => {
             let url = url(database.as_deref(), &config);
             let listen = listen.unwrap_or(config.placement_service.listen);
-            context.block_on(serve(&url, listen, out))??;
+            context.block_on(serve(&url, &config, listen, out))??;
         }
         Command::MigrateComputeInventory { database, dry_run } => {
             let url = url(database.as_deref(), &config);
@@ -119,9 +119,14 @@ pub(crate) async fn listen_on(address: SocketAddr) -> Result<TcpListener, Failur
     })
 }
 
-async fn serve(url: &Secret, address: SocketAddr, out: &mut dyn Write) -> Result<(), Failure> {
+async fn serve(
+    url: &Secret,
+    config: &Config,
+    address: SocketAddr,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let end = signals::end();
-    let store = database::open(url).await?;
+    let store = database::open(url, &config.state_path).await?;
     let listener = listen_on(address).await?;
     let address = listener.local_addr().unwrap_or(address);
     writeln!(out, "Placement at http://{address}")?;
@@ -146,7 +151,7 @@ async fn migrate(
     upgrade: Upgrade,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let store = database::open(url).await?;
+    let store = database::open(url, &config.state_path).await?;
     let placement = placement_in_process(store.clone(), None)?;
     // An agent on another Placement would go by the state folder this writes.
     let (intent, _alone) = match upgrade {

@@ -50,7 +50,7 @@ async fn everything(
 ) -> Result<(), Failure> {
     let end = signals::end();
     let config = &loaded.config;
-    let store = database::open(&config.placement_database()).await?;
+    let store = database::open(&config.placement_database(), &config.state_path).await?;
     let listener = listen_on(config.placement_service.listen).await?;
     let address = listener
         .local_addr()

@@ -13,7 +13,7 @@ mod ownership;
 mod statement;
 mod transaction;
 
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,9 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection as _};
 
+pub use berth_seam::Disposition;
 pub use dialect::Dialect;
-pub use error::{Disposition, OpenError, Retryable, SqlError};
+pub use error::{OpenError, Retryable, SqlError};
 pub use statement::{Row, Statement, Value, placeholders};
 pub use transaction::{Done, Transaction, Work};
 
@@ -46,7 +47,8 @@ pub enum Location {
 impl FromStr for Location {
     type Err = OpenError;
 
-    /// Reads a database URL: `sqlite:PATH`, `sqlite:///ABSOLUTE/PATH` or `sqlite::memory:`.
+    /// Reads a database URL: `sqlite:PATH`, `sqlite:///ABSOLUTE/PATH` or `sqlite::memory:`. A relative path is one below the
+    /// working directory, and absolute from here on. Nothing may follow the path: options would be lost.
     fn from_str(url: &str) -> Result<Self, OpenError> {
         let unsupported = || OpenError::UnsupportedUrl {
             scheme: url.split(':').next().unwrap_or_default().to_owned(),
@@ -55,7 +57,10 @@ impl FromStr for Location {
         match rest.strip_prefix("//").unwrap_or(rest) {
             "" => Err(unsupported()),
             ":memory:" => Ok(Self::SqliteMemory),
-            path => Ok(Self::SqliteFile(PathBuf::from(path))),
+            path if path.contains(['?', '#']) => Err(OpenError::OptionsInUrl),
+            path => Ok(Self::SqliteFile(
+                absolute(path).unwrap_or_else(|_| PathBuf::from(path)),
+            )),
         }
     }
 }
@@ -116,8 +121,8 @@ impl SqlStore {
     /// Opens the database and takes ownership of it.
     ///
     /// # Errors
-    /// [`OpenError::Held`] when another process owns the file, [`OpenError::Ownership`] when the
-    /// lock file cannot be made, [`OpenError::Sql`] when SQLite cannot open it.
+    /// [`OpenError::NoFolder`] when its folder is not there, [`OpenError::Held`] when another process owns the file,
+    /// [`OpenError::Ownership`] when the lock file cannot be made, [`OpenError::Sql`] when SQLite cannot open it.
     pub async fn open(location: &Location, options: &SqlOptions) -> Result<Self, OpenError> {
         match location {
             Location::SqliteFile(path) => Self::open_file(path, options).await,
@@ -134,6 +139,12 @@ impl SqlStore {
     }
 
     async fn open_file(path: &Path, options: &SqlOptions) -> Result<Self, OpenError> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.is_dir())
+            && !folder.as_os_str().is_empty()
+        {
+            let folder = folder.to_owned();
+            return Err(OpenError::NoFolder { folder });
+        }
         let ownership = Ownership::take(path)?;
         let connect = connect_options(options)
             .filename(path)
@@ -236,8 +247,8 @@ impl SqlStore {
     }
 
     /// Runs `work` in one writing transaction and commits it; runs the whole of it again, a
-    /// bounded number of times, when it failed in a way that may pass
-    /// ([`Disposition::Retry`]). A failed run leaves no row behind.
+    /// bounded number of times, when it failed in a way that may pass (any but
+    /// [`Disposition::Fatal`]). A failed run leaves no row behind.
     ///
     /// # Errors
     /// The error of the last run.
@@ -246,7 +257,7 @@ impl SqlStore {
         loop {
             match self.write_once(work).await {
                 Err(error)
-                    if error.disposition() == Disposition::Retry
+                    if error.disposition() != Disposition::Fatal
                         && attempt < self.inner.attempts =>
                 {
                     tracing::debug!(attempt, %error, "transaction runs again");

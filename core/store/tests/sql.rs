@@ -272,7 +272,12 @@ async fn a_missing_folder_is_told() {
     let error = file(&folder.path().join("none/placement.db"))
         .await
         .unwrap_err();
-    assert!(matches!(error, OpenError::Ownership { .. }), "{error:?}");
+    assert!(matches!(error, OpenError::NoFolder { .. }), "{error:?}");
+    assert!(
+        error.to_string().contains("none of the database"),
+        "{error}"
+    );
+    assert!(!folder.path().join("none").exists());
 }
 
 #[tokio::test]
@@ -339,7 +344,6 @@ fn database_urls_name_their_file() {
     for (url, expected) in [
         ("sqlite:/var/lib/berth/p.db", Some("/var/lib/berth/p.db")),
         ("sqlite:///var/lib/berth/p.db", Some("/var/lib/berth/p.db")),
-        ("sqlite:p.db", Some("p.db")),
         ("sqlite:", None),
         ("mysql://user:secret@host/db", None),
         ("p.db", None),
@@ -350,8 +354,25 @@ fn database_urls_name_their_file() {
             None => assert!(!found.unwrap_err().to_string().contains("secret"), "{url}"),
         }
     }
+    let relative = std::env::current_dir().unwrap().join("p.db");
+    assert_eq!(
+        "sqlite:p.db".parse::<Location>().unwrap(),
+        Location::SqliteFile(relative)
+    );
     assert_eq!(
         "sqlite::memory:".parse::<Location>().unwrap(),
         Location::SqliteMemory
     );
+}
+
+#[test]
+fn a_database_url_with_options_is_refused() {
+    for url in [
+        "sqlite:/p.db?mode=ro",
+        "sqlite:///p.db?timeout=5",
+        "sqlite:p.db#top",
+    ] {
+        let error = url.parse::<Location>().unwrap_err();
+        assert!(matches!(error, OpenError::OptionsInUrl), "{url}: {error}");
+    }
 }

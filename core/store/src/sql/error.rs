@@ -2,20 +2,13 @@
 
 use std::path::PathBuf;
 
+use berth_seam::Disposition;
 use sqlx::error::ErrorKind;
-
-/// What a loop does with an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disposition {
-    /// The same may succeed when run again.
-    Retry,
-    /// Running it again cannot help.
-    Fatal,
-}
 
 /// An error that knows whether running the whole transaction again may help.
 pub trait Retryable {
-    /// See [`Disposition`].
+    /// What a loop does about it. A transaction always reads its facts again, so both [`Disposition::Retry`] and
+    /// [`Disposition::Refresh`] run the whole of it again.
     fn disposition(&self) -> Disposition;
 }
 
@@ -157,6 +150,20 @@ pub enum OpenError {
     UnsupportedUrl {
         /// The scheme found. Never the whole URL: it may carry a password.
         scheme: String,
+    },
+    /// The URL has options or a fragment behind the file.
+    #[error(
+        "a database URL ends with the file: Berth takes no options behind a ?, and no file with ? or # in its name"
+    )]
+    OptionsInUrl,
+    /// The folder of the database file is not there. It is not made: its name may be a slip of the pen.
+    #[error(
+        "the folder {} of the database is not there; make it, or correct the database URL",
+        folder.display()
+    )]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
     },
     /// SQLite could not open it.
     #[error("{}: {}", .0, .0.mend())]

@@ -1,5 +1,7 @@
 //! Brings a database to OpenStack Placement's schema, or refuses one that is at another.
 
+use std::collections::BTreeSet;
+
 use berth_store::{
     Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Value, Work,
 };
@@ -28,6 +30,15 @@ pub enum SchemaError {
         "the database has tables but no alembic_version: it is not Placement's; name another file"
     )]
     NotPlacement,
+    /// The revision is ours, but tables of it are not there.
+    #[error(
+        "the database lacks {}, which schema revision {HEAD} has; restore it from a backup, or name another file for a new one",
+        tables.join(", ")
+    )]
+    MissingTables {
+        /// Their names, in order.
+        tables: Vec<&'static str>,
+    },
     /// The database failed.
     #[error("the schema cannot be read or made")]
     Sql(#[from] SqlError),
@@ -58,10 +69,14 @@ impl Work for Prepare {
     type Error = SchemaError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
-        match tables(tx).await? {
-            Tables::None => tx.script(SCHEMA).await?,
-            Tables::Alembic => check_revision(tx).await?,
-            Tables::Foreign => return Err(SchemaError::NotPlacement),
+        let found = tables(tx).await?;
+        if found.is_empty() {
+            tx.script(SCHEMA).await?;
+        } else if found.contains("alembic_version") {
+            check_revision(tx).await?;
+            check_tables(&found)?;
+        } else {
+            return Err(SchemaError::NotPlacement);
         }
         add_standard_classes(tx).await?;
         add_standard_traits(tx).await?;
@@ -69,25 +84,22 @@ impl Work for Prepare {
     }
 }
 
-enum Tables {
-    None,
-    Alembic,
-    Foreign,
+async fn tables(tx: &mut Transaction) -> Result<BTreeSet<String>, SqlError> {
+    let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    Ok(names(tx, sql).await?.into_iter().collect())
 }
 
-async fn tables(tx: &mut Transaction) -> Result<Tables, SqlError> {
-    let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
-    let rows = tx.rows(Statement::new(sql)).await?;
-    for row in &rows {
-        if row.text(0)? == "alembic_version" {
-            return Ok(Tables::Alembic);
-        }
-    }
-    Ok(if rows.is_empty() {
-        Tables::None
+/// Nothing is made anew in a database that has been used: what is missing was lost, and its rows with it.
+fn check_tables(found: &BTreeSet<String>) -> Result<(), SchemaError> {
+    let expected = SCHEMA
+        .lines()
+        .filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next());
+    let tables: Vec<&str> = expected.filter(|name| !found.contains(*name)).collect();
+    if tables.is_empty() {
+        Ok(())
     } else {
-        Tables::Foreign
-    })
+        Err(SchemaError::MissingTables { tables })
+    }
 }
 
 async fn check_revision(tx: &mut Transaction) -> Result<(), SchemaError> {
@@ -115,7 +127,7 @@ async fn add_standard_classes(tx: &mut Transaction) -> Result<(), SqlError> {
 }
 
 async fn add_standard_traits(tx: &mut Transaction) -> Result<(), SqlError> {
-    let known: std::collections::BTreeSet<String> = names(tx, "SELECT name FROM traits")
+    let known: BTreeSet<String> = names(tx, "SELECT name FROM traits")
         .await?
         .into_iter()
         .collect();

@@ -92,6 +92,20 @@ async fn another_revision_is_refused_with_both_named() {
 }
 
 #[tokio::test]
+async fn a_table_that_was_dropped_is_told_and_not_made_anew() {
+    let store = SqlStore::in_memory().await.unwrap();
+    prepare(&store).await.unwrap();
+    let drop = Script("DROP TABLE allocations; DROP TABLE inventories");
+    store.write(&drop).await.unwrap();
+    let error = prepare(&store).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("lacks allocations, inventories"), "{text}");
+    assert!(text.contains("restore it from a backup"), "{text}");
+    let left = "SELECT '' || COUNT(*) FROM sqlite_master WHERE type = 'table'";
+    assert_eq!(column(&store, left).await, ["11"]);
+}
+
+#[tokio::test]
 async fn a_database_of_something_else_is_refused() {
     let store = SqlStore::in_memory().await.unwrap();
     store

@@ -111,7 +111,6 @@ impl ReportClient {
         options: &TrackerOptions,
     ) -> Self {
         Self {
-            placement: placement.with_uuids_per_request(options.aggregates_per_request),
             node,
             root,
             cached: None,
@@ -121,7 +120,8 @@ impl ReportClient {
             traits: BTreeSet::new(),
             missing: BTreeSet::new(),
             unknown: BTreeSet::new(),
-            readers: options.readers.max(1),
+            readers: readers(&placement, options),
+            placement: placement.with_uuids_per_request(options.aggregates_per_request),
             association_refresh: options.association_refresh,
         }
     }
@@ -132,7 +132,7 @@ impl ReportClient {
             .placement
             .clone()
             .with_uuids_per_request(options.aggregates_per_request);
-        self.readers = options.readers.max(1);
+        self.readers = readers(&self.placement, options);
         self.association_refresh = options.association_refresh;
         self.forget();
     }
@@ -228,4 +228,10 @@ impl ReportClient {
         }
         Ok(())
     }
+}
+
+/// How many consumers are read side by side.
+fn readers(placement: &PlacementClient, options: &TrackerOptions) -> usize {
+    let best = placement.requests_at_once();
+    best.unwrap_or(options.readers).max(1)
 }

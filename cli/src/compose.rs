@@ -269,6 +269,9 @@ fn endpoint_of_up(config: &Config) -> String {
 /// The token the built-in Placement takes for an administrator's where no Keystone is asked (noauth2).
 pub const EMBEDDED_TOKEN: &str = "admin";
 
+/// How many requests the built-in Placement is asked at once: it reads a database, and reads once for all of them.
+const IN_PROCESS_AT_ONCE: usize = 128;
+
 /// The built-in Placement in this process, on an open database.
 ///
 /// # Errors
@@ -285,7 +288,7 @@ pub fn placement_in_process(
         observer,
         ..AdapterOptions::default()
     };
-    Ok(PlacementClient::new(http, auth, &options))
+    Ok(PlacementClient::new(http, auth, &options).with_requests_at_once(IN_PROCESS_AT_ONCE))
 }
 
 /// How long `--once` and offline commands wait for a service that is away, unless told otherwise.

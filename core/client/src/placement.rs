@@ -106,6 +106,7 @@ pub enum ConnectError {
 pub struct PlacementClient {
     adapter: Adapter,
     uuids_per_request: usize,
+    requests_at_once: Option<usize>,
 }
 
 impl PlacementClient {
@@ -118,6 +119,7 @@ impl PlacementClient {
         Self {
             adapter: Adapter::new("placement", http, auth, options),
             uuids_per_request: Self::UUIDS_PER_REQUEST,
+            requests_at_once: None,
         }
     }
 
@@ -175,6 +177,22 @@ impl PlacementClient {
             uuids_per_request: uuids.max(1),
             ..self
         }
+    }
+
+    /// The same, for a service that is best asked this many things side by side: one in this process answers them with one
+    /// reading of its database.
+    #[must_use]
+    pub fn with_requests_at_once(self, requests: usize) -> Self {
+        Self {
+            requests_at_once: Some(requests),
+            ..self
+        }
+    }
+
+    /// How many things this service is best asked side by side, where that is known.
+    #[must_use]
+    pub fn requests_at_once(&self) -> Option<usize> {
+        self.requests_at_once
     }
 
     /// GET /: the microversions that this Placement speaks.

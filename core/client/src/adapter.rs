@@ -13,6 +13,7 @@ use crate::keystone::Renewal;
 use crate::{Auth, CallError, Dice, HttpService, RequestLine, RequestObserver, RetryPolicy};
 
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+static SERVICE_TOKEN: HeaderName = HeaderName::from_static("x-service-token");
 static SUBJECT_TOKEN: HeaderName = HeaderName::from_static("x-subject-token");
 static API_VERSION: HeaderName = HeaderName::from_static("openstack-api-version");
 
@@ -61,6 +62,16 @@ pub struct Adapter {
     service_type: &'static str,
     link: Link,
     auth: Auth,
+    service_token: ServiceToken,
+}
+
+/// Whether a request says that a service asks (`X-Service-Token`), beside who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServiceToken {
+    /// It does not.
+    None,
+    /// It does, with the account's own token.
+    Own,
 }
 
 /// One call of a service's API.
@@ -98,7 +109,14 @@ impl Adapter {
             service_type,
             link: Link::new(service_type, http, options),
             auth,
+            service_token: ServiceToken::None,
         }
+    }
+
+    /// The same, saying with each request that a service asks.
+    pub(crate) fn with_service_token(mut self) -> Self {
+        self.service_token = ServiceToken::Own;
+        self
     }
 
     /// The same, with one more who counts its requests (logins are counted by the options given to [`Auth`]).
@@ -142,13 +160,17 @@ impl Adapter {
         let mut renewals = 0;
         loop {
             let access = self.auth.access().await?;
-            let mut headers = Vec::with_capacity(2);
+            let mut headers = Vec::with_capacity(3);
             headers.extend(
                 access
                     .token
                     .clone()
                     .map(|token| (AUTH_TOKEN.clone(), token)),
             );
+            if self.service_token == ServiceToken::Own {
+                let own = access.token.clone();
+                headers.extend(own.map(|token| (SERVICE_TOKEN.clone(), token)));
+            }
             headers.extend(call.minor.and_then(|minor| self.version(minor)));
             headers.extend(subject.clone().map(|token| (SUBJECT_TOKEN.clone(), token)));
             let outgoing = Outgoing {

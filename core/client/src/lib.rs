@@ -5,6 +5,7 @@
 //! | [`HttpService`] | where requests go: TCP and TLS, a unix socket, or a tower service in this process |
 //! | [`Auth`] | who asks, and where the service is: Keystone's session, a fixed token, or nobody |
 //! | [`Adapter`] | keystoneauth's word: one service behind an [`HttpService`], with auth, retries, request ids |
+//! | [`AcceleratorClient`] | the accelerator service's calls, Cyborg's or Berth's own, in model types |
 //! | [`ComputeClient`] | external events, told to Nova or an agent |
 //! | [`IdentityClient`] | Keystone, asked whose a token is |
 //! | [`PlacementClient`] | Placement's calls, each pinned to the microversion it needs, in model types |
@@ -12,6 +13,7 @@
 //! Callers: the agent, the services that call each other, `berth`'s commands, the tests. Nothing else in the house knows
 //! a microversion or a token. Secrets are [`Secret`]s: they cannot be printed and cannot be serialised.
 
+pub mod accelerator;
 mod adapter;
 mod call;
 pub mod compute;
@@ -24,6 +26,7 @@ pub mod placement;
 mod retry;
 mod transport;
 
+pub use accelerator::{AcceleratorClient, AcceleratorError, ToldArq};
 pub use adapter::{Adapter, AdapterOptions};
 pub use berth_model::Disposition;
 pub use call::{CallError, Repeat, RequestLine, Route};

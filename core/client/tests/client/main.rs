@@ -5,6 +5,7 @@
     reason = "what a test's own helpers cannot do fails the test"
 )]
 
+mod accelerator;
 mod answers;
 mod auth;
 mod calls;

@@ -1,0 +1,293 @@
+//! The accelerator service's calls in model types: Cyborg v2, or Berth's own.
+//!
+//! No call asks for a microversion above 2.0, so any Cyborg will do. Bind, unbind and delete of a bound request need a service
+//! token (`X-Service-Token`), which is the account's own: it must have the role `service`. The options are those of
+//! `[cyborg]`; the service type is `accelerator`.
+//!
+//! Callers: the agent (what a guest's requests are bound to; unbind, delete), the conductor (create, bind), commands.
+
+mod error;
+mod reading;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use berth_model::{Arq, ArqUuid, Binding, ConsumerUuid, DeviceProfileGroups, DeviceProfileName};
+use berth_wire::accelerator::{
+    ArqBody, ArqList, BindField, CreateArqs, DeviceProfileList, PatchOp, PatchStep,
+};
+use berth_wire::{BodyError, encode};
+use http::Method;
+
+pub use error::{AcceleratorError, AcceleratorRefusal};
+
+use crate::adapter::{Answer, Call};
+use crate::call::Repeat;
+use crate::keystone::system_clock;
+use crate::placement::{ConnectError, Deleted};
+use crate::{
+    Adapter, AdapterOptions, Auth, AuthOptions, HttpService, OptionsError, RequestObserver,
+};
+
+const ARQS: &str = "/v2/accelerator_requests";
+const ONE_ARQ: &str = "/v2/accelerator_requests/{uuid}";
+const PROFILES: &str = "/v2/device_profiles";
+
+/// A request as the service told it: what it says of one that makes no sense must not hide the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldArq {
+    /// Its UUID.
+    pub uuid: ArqUuid,
+    /// The request, or why it cannot be read: a state or a kind of handle that no version has, for instance.
+    pub arq: Result<Arq, BodyError>,
+}
+
+impl From<ArqBody> for ToldArq {
+    fn from(body: ArqBody) -> Self {
+        Self {
+            uuid: body.uuid.into(),
+            arq: body.into_arq(),
+        }
+    }
+}
+
+/// The accelerator service, wherever it is. Clones share connections and session.
+#[derive(Clone)]
+pub struct AcceleratorClient {
+    adapter: Adapter,
+}
+
+impl AcceleratorClient {
+    /// The service through `http`; the endpoint of `auth` is its root, without `/v2`.
+    #[must_use]
+    pub fn new(http: HttpService, auth: Auth, options: &AdapterOptions) -> Self {
+        Self {
+            adapter: Adapter::new("accelerator", http, auth, options).with_service_token(),
+        }
+    }
+
+    /// The service over the network, all by the options of `[cyborg]`. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// Options are missing or contradictory, or a file they name cannot be used.
+    pub fn from_options(
+        options: &AuthOptions,
+        observer: Option<Arc<dyn RequestObserver>>,
+    ) -> Result<Self, ConnectError> {
+        options.check()?;
+        let http = HttpService::network(&options.transport())?;
+        Ok(Self::from_options_over(http, options, observer)?)
+    }
+
+    /// The same through a given service: a decorated one, or a unix socket.
+    ///
+    /// # Errors
+    /// Options are missing or contradictory.
+    pub fn from_options_over(
+        http: HttpService,
+        options: &AuthOptions,
+        observer: Option<Arc<dyn RequestObserver>>,
+    ) -> Result<Self, OptionsError> {
+        let adapter = AdapterOptions {
+            observer,
+            ..AdapterOptions::from(options)
+        };
+        let auth = Auth::from_options(options, &http, system_clock(), &adapter)?;
+        Ok(Self::new(http, auth, &adapter))
+    }
+
+    /// The same, with one more who counts its requests.
+    #[must_use]
+    pub fn with_observer(self, observer: Arc<dyn RequestObserver>) -> Self {
+        Self {
+            adapter: self.adapter.with_observer(observer),
+        }
+    }
+
+    /// GET /v2/device_profiles?name=N: a profile's groups; none for an unknown name.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no such profile.
+    pub async fn device_profile_groups(
+        &self,
+        name: &DeviceProfileName,
+    ) -> Result<Option<DeviceProfileGroups>, AcceleratorError> {
+        let path = format!("{PROFILES}?name={name}");
+        let call = call(Method::GET, PROFILES, path, None, Repeat::Safe);
+        let groups = |body: DeviceProfileList| {
+            let named = body.device_profiles.into_iter();
+            // Some versions take a name for the beginning of one.
+            let Some(profile) = named.into_iter().find(|body| body.name == name.as_str()) else {
+                return Ok(None);
+            };
+            let groups = profile.groups.into_iter().map(|group| group.into_group());
+            let groups = groups.collect::<Result<Vec<_>, _>>();
+            groups
+                .and_then(DeviceProfileGroups::new)
+                .map(Some)
+                .map_err(|error| BodyError::field("device_profiles.groups", error))
+        };
+        self.parse(call, "a list of device profiles", groups).await
+    }
+
+    /// POST /v2/accelerator_requests: the new requests of a profile, one for each unit of each group. A lost answer leaves
+    /// requests behind that nobody knows; they are bound to nothing.
+    ///
+    /// # Errors
+    /// No answer, a refusal (there is no such profile), or an answer that has no requests.
+    pub async fn create_arqs(
+        &self,
+        profile: &DeviceProfileName,
+    ) -> Result<Vec<Arq>, AcceleratorError> {
+        let body = CreateArqs {
+            device_profile_name: Some(profile.as_str().to_owned()),
+        };
+        let body = Some(encode(&body));
+        let call = call(Method::POST, ARQS, ARQS.to_owned(), body, Repeat::Once);
+        let arqs = |body: ArqList| body.arqs.into_iter().map(ArqBody::into_arq).collect();
+        self.parse(call, "accelerator requests", arqs).await
+    }
+
+    /// PATCH: binds all of them. That the answer is there does not say that they are bound: ask, or wait for the event.
+    ///
+    /// # Errors
+    /// No answer, or a refusal; some of them may be bound then.
+    pub async fn bind_arqs(
+        &self,
+        bindings: &BTreeMap<ArqUuid, Binding>,
+    ) -> Result<(), AcceleratorError> {
+        let steps = |binding: &Binding| {
+            let add = |path, value: String| PatchStep {
+                path,
+                op: PatchOp::Add,
+                value: Some(value),
+            };
+            vec![
+                add(BindField::Hostname, binding.hostname.clone()),
+                add(BindField::DeviceRpUuid, binding.device_rp.to_string()),
+                add(BindField::InstanceUuid, binding.instance.to_string()),
+            ]
+        };
+        let patch = bindings.iter();
+        self.patch(patch.map(|(arq, binding)| (arq.to_string(), steps(binding))))
+            .await
+    }
+
+    /// PATCH: gives the handles of all of them back. The requests stay.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn unbind_arqs(&self, arqs: &BTreeSet<ArqUuid>) -> Result<(), AcceleratorError> {
+        let remove = |path| PatchStep {
+            path,
+            op: PatchOp::Remove,
+            value: None,
+        };
+        let steps = [
+            BindField::Hostname,
+            BindField::DeviceRpUuid,
+            BindField::InstanceUuid,
+        ]
+        .map(remove);
+        self.patch(arqs.iter().map(|arq| (arq.to_string(), steps.to_vec())))
+            .await
+    }
+
+    async fn patch(
+        &self,
+        steps: impl Iterator<Item = (String, Vec<PatchStep>)>,
+    ) -> Result<(), AcceleratorError> {
+        let body: BTreeMap<String, Vec<PatchStep>> = steps.collect();
+        let body = Some(encode(&body));
+        // A bind that is sent twice is refused the second time, and the caller cannot know which refusal that is.
+        let call = call(Method::PATCH, ARQS, ARQS.to_owned(), body, Repeat::Once);
+        reading::done(self.ask(call).await?).map(drop)
+    }
+
+    /// GET ?instance=U: all requests that are bound, or being bound, for a guest, on whatever host; in no order.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list.
+    pub async fn arqs_of_instance(
+        &self,
+        instance: ConsumerUuid,
+    ) -> Result<Vec<ToldArq>, AcceleratorError> {
+        let path = format!("{ARQS}?instance={instance}");
+        let call = call(Method::GET, ARQS, path, None, Repeat::Safe);
+        let told = |body: ArqList| Ok(body.arqs.into_iter().map(ToldArq::from).collect());
+        self.parse(call, "a list of accelerator requests", told)
+            .await
+    }
+
+    /// GET /v2/accelerator_requests/{uuid}; none where there is none (or it is another project's).
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no request.
+    pub async fn arq(&self, uuid: ArqUuid) -> Result<Option<ToldArq>, AcceleratorError> {
+        let path = format!("{ARQS}/{uuid}");
+        let call = call(Method::GET, ONE_ARQ, path, None, Repeat::Safe);
+        match reading::found(self.ask(call).await?)? {
+            Some(answer) => {
+                let told = |body: ArqBody| Ok(Some(ToldArq::from(body)));
+                reading::parsed(answer, "an accelerator request", told)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// DELETE ?arqs=U, one request: a list with one unknown member makes Cyborg delete none of it.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn delete_arq(&self, uuid: ArqUuid) -> Result<Deleted, AcceleratorError> {
+        let path = format!("{ARQS}?arqs={uuid}");
+        let call = call(Method::DELETE, ARQS, path, None, Repeat::Safe);
+        let found = reading::found(self.ask(call).await?)?;
+        Ok(found.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
+    }
+
+    /// DELETE ?instance=U: all requests of a guest, on whatever host; none is fine, too.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn delete_arqs_of_instance(
+        &self,
+        instance: ConsumerUuid,
+    ) -> Result<(), AcceleratorError> {
+        let path = format!("{ARQS}?instance={instance}");
+        let call = call(Method::DELETE, ARQS, path, None, Repeat::Safe);
+        reading::done(self.ask(call).await?).map(drop)
+    }
+
+    async fn ask(&self, call: Call) -> Result<Answer, AcceleratorError> {
+        Ok(self.adapter.call(call).await?)
+    }
+
+    async fn parse<T: serde::de::DeserializeOwned, V>(
+        &self,
+        call: Call,
+        expected: &'static str,
+        into: impl FnOnce(T) -> Result<V, BodyError>,
+    ) -> Result<V, AcceleratorError> {
+        reading::parsed(self.ask(call).await?, expected, into)
+    }
+}
+
+/// A call of microversion 2.0, which is what no header means.
+fn call(
+    method: Method,
+    route: &'static str,
+    path: String,
+    body: Option<Vec<u8>>,
+    repeat: Repeat,
+) -> Call {
+    Call {
+        method,
+        route,
+        path,
+        minor: None,
+        body,
+        repeat,
+        patience: 1,
+    }
+}

@@ -1,0 +1,113 @@
+//! Why the accelerator service did not do it, with what to do about it.
+
+use std::fmt;
+
+use berth_wire::BodyError;
+use http::{Method, StatusCode};
+
+use crate::call::Repeat;
+use crate::{CallError, Disposition, RequestLine};
+
+/// An answer that refuses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcceleratorRefusal {
+    /// What was asked.
+    pub request: RequestLine,
+    /// The status.
+    pub status: StatusCode,
+    /// The service's message, on one line.
+    pub message: String,
+    /// The answer's request id, `-` where it has none.
+    pub request_id: String,
+}
+
+impl fmt::Display for AcceleratorRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = self.status.as_u16();
+        let (request, id) = (&self.request, &self.request_id);
+        write!(
+            f,
+            "the accelerator service answers {request} with {status} ({id})"
+        )?;
+        if self.message.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {}", self.message)
+        }
+    }
+}
+
+/// A call of the accelerator service that was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AcceleratorError {
+    /// There was no answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The profile or the request does not exist.
+    #[error("{0}; it does not exist, or not any more")]
+    NotFound(Box<AcceleratorRefusal>),
+    /// The account may not do this.
+    #[error(
+        "{0}; the account of [cyborg] needs the role service, and cyborg's service_token_roles must name it: openstack \
+         role add --user USER --project PROJECT service"
+    )]
+    Forbidden(Box<AcceleratorRefusal>),
+    /// The service does not accept the token, nor a new one.
+    #[error("{0}; check the auth options of [cyborg], and that the service asks the same Keystone")]
+    Unauthorized(Box<AcceleratorRefusal>),
+    /// What is asked does not fit the state that the request is in.
+    #[error("{0}; its state is another one by now")]
+    Conflict(Box<AcceleratorRefusal>),
+    /// The service, or something before it, cannot answer now.
+    #[error("{0}; its log says more under that request id")]
+    Unavailable(Box<AcceleratorRefusal>),
+    /// Any other refusal.
+    #[error("{0}")]
+    Refused(Box<AcceleratorRefusal>),
+    /// The answer is not what the route promises.
+    #[error("the answer to {request} ({}, {request_id}) is not {expected}: {reason}", status.as_u16())]
+    Malformed {
+        /// What was asked.
+        request: Box<RequestLine>,
+        /// The status.
+        status: StatusCode,
+        /// The answer's request id, `-` where it has none.
+        request_id: String,
+        /// What the route promises.
+        expected: &'static str,
+        /// What is wrong with it.
+        reason: BodyError,
+    },
+}
+
+impl AcceleratorError {
+    /// What a loop does about it.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            Self::Call(error) => error.disposition(),
+            // It may have been done behind a proxy that gave up waiting, and Cyborg answers 500 after half a bind.
+            Self::Unavailable(refusal) if refusal.request.repeat == Repeat::Once => {
+                Disposition::Refresh
+            }
+            Self::Unavailable(_) => Disposition::Retry,
+            Self::Malformed { request, .. } if request.method == Method::GET => Disposition::Retry,
+            Self::Malformed { .. } | Self::NotFound(_) | Self::Conflict(_) => Disposition::Refresh,
+            Self::Forbidden(_) | Self::Unauthorized(_) | Self::Refused(_) => Disposition::Fatal,
+        }
+    }
+
+    /// The refusing answer, where there was one.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&AcceleratorRefusal> {
+        match self {
+            Self::NotFound(refusal)
+            | Self::Forbidden(refusal)
+            | Self::Unauthorized(refusal)
+            | Self::Conflict(refusal)
+            | Self::Unavailable(refusal)
+            | Self::Refused(refusal) => Some(refusal),
+            Self::Call(_) | Self::Malformed { .. } => None,
+        }
+    }
+}

@@ -7,6 +7,7 @@ pub mod admin;
 pub mod backoff;
 pub mod complete;
 pub mod disabled;
+pub mod guest;
 pub mod health;
 pub mod metrics;
 pub mod node_identity;

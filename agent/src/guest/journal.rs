@@ -1,0 +1,99 @@
+//! The journal: what each guest is meant to be, and how far it has come, on the disk before anything acts on it.
+//!
+//! [`GuestJournal`] is the seam (tests put faults in front of it); [`SqlJournal`] is the file. A change that was answered
+//! is on the disk; one that was not is there wholly or not at all. Who holds which device is a row of its own with the
+//! device as its key, so that no history of guests can give one device to two of them.
+
+mod error;
+mod record;
+mod rows;
+mod schema;
+mod sql;
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
+
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::DesiredPower;
+
+pub use error::JournalError;
+pub use record::{Course, GuestRecord, SpawnStep, StepRecord, StepState};
+pub use sql::SqlJournal;
+
+use super::{BoundDevices, GuestRequest};
+
+/// What came of a call, when it comes.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, JournalError>> + Send + 'a>>;
+
+/// What came of a request for a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is written down, and new.
+    New,
+    /// The same request is written down already.
+    Same,
+    /// Another request has this UUID.
+    Other,
+}
+
+/// What came of a claim of devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claimed {
+    /// They are the guest's, all of them.
+    Ours,
+    /// One of them is another guest's; none was claimed.
+    Taken {
+        /// The device, by its address or UUID.
+        device: String,
+        /// Whose it is.
+        guest: ConsumerUuid,
+    },
+}
+
+/// The journal of one agent's guests.
+pub trait GuestJournal: Send + Sync {
+    /// Where it is, for messages.
+    fn path(&self) -> String;
+
+    /// All guests, by UUID.
+    fn guests(&self) -> Answer<'_, Vec<GuestRecord>>;
+
+    /// One guest; none where it is not known.
+    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<GuestRecord>>;
+
+    /// Writes a request down, on the course of a spawn.
+    fn accept<'a>(&'a self, request: &'a GuestRequest) -> Answer<'a, Accepted>;
+
+    /// Where the guest is meant to go from now on.
+    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()>;
+
+    /// Whether the guest should run.
+    fn want(&self, uuid: ConsumerUuid, power: DesiredPower) -> Answer<'_, ()>;
+
+    /// How far the guest has come; an earlier word about the same step is replaced.
+    fn note<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        step: SpawnStep,
+        record: &'a StepRecord,
+    ) -> Answer<'a, ()>;
+
+    /// Gives the devices of these names to the guest, all that it has, and ends the step [`SpawnStep::Bind`] with those it
+    /// has by its accelerator requests: all of it or nothing.
+    fn claim<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        names: &'a BTreeSet<String>,
+        devices: &'a BoundDevices,
+    ) -> Answer<'a, Claimed>;
+
+    /// The guest holds no device any more, and the step [`SpawnStep::Bind`] is undone.
+    fn disclaim(&self, uuid: ConsumerUuid) -> Answer<'_, ()>;
+
+    /// Removes all that is known of the guest; it need not be there.
+    fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()>;
+}
+
+#[cfg(test)]
+mod tests;

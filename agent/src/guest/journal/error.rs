@@ -1,0 +1,91 @@
+//! Why the journal could not be read or written.
+
+use berth_model::ConsumerUuid;
+use berth_store::{OpenError, SqlError};
+
+use crate::service::ExitReason;
+
+/// A journal that could not be read or written. What was not answered may be there wholly, or not at all.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// It cannot be opened, or another agent has it.
+    #[error("the guests' journal {path}: {source}")]
+    Open {
+        /// The file.
+        path: String,
+        /// Why.
+        source: OpenError,
+    },
+    /// The file is no journal, or damaged.
+    #[error(
+        "{path} is damaged or no journal of guests ({reason}); no guest is touched while nobody knows which devices are \
+         whose: restore it from a backup, or move it away and start with the guests as the hypervisor has them"
+    )]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What was found.
+        reason: String,
+    },
+    /// A later release wrote it.
+    #[error(
+        "{path} has version {found} of the guests' journal, and this berth knows up to {known}: install the release that \
+         wrote it, or a later one"
+    )]
+    Newer {
+        /// The file.
+        path: String,
+        /// Its version.
+        found: i64,
+        /// The latest known here.
+        known: i64,
+    },
+    /// A guest's rows say what no release writes.
+    #[error(
+        "{path} holds of guest {guest} what cannot be read ({reason}); restore the file from a backup, or remove that \
+         guest from hypervisor and journal by hand"
+    )]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// The guest.
+        guest: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// There is no such guest.
+    #[error("the journal {path} does not know guest {guest}")]
+    Unknown {
+        /// The file.
+        path: String,
+        /// The guest.
+        guest: ConsumerUuid,
+    },
+    /// The database said no.
+    #[error("the guests' journal {path} cannot be used: {source}; {}", source.mend())]
+    Sql {
+        /// The file.
+        path: String,
+        /// Why.
+        source: SqlError,
+    },
+}
+
+impl JournalError {
+    /// What the process's exit code should say where the agent cannot start for it.
+    #[must_use]
+    pub fn reason(&self) -> ExitReason {
+        match self {
+            Self::Open {
+                source: OpenError::Held { .. },
+                ..
+            } => ExitReason::HeldByAnother,
+            Self::Newer { .. } => ExitReason::Configuration,
+            Self::Unknown { .. } => ExitReason::Bug,
+            Self::Open { .. }
+            | Self::Damaged { .. }
+            | Self::Unreadable { .. }
+            | Self::Sql { .. } => ExitReason::Disk,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The tables, and whether a file has them.
+
+use berth_store::{SqlError, Statement, Transaction, Work};
+
+/// The version that this release writes.
+pub(super) const VERSION: i64 = 1;
+
+const CREATE: &str = "
+CREATE TABLE guest_journal (version INTEGER NOT NULL);
+INSERT INTO guest_journal (version) VALUES (1);
+CREATE TABLE guest (
+    uuid TEXT NOT NULL PRIMARY KEY,
+    request TEXT NOT NULL,
+    course TEXT NOT NULL,
+    power TEXT NOT NULL,
+    devices TEXT
+);
+CREATE TABLE step (
+    guest TEXT NOT NULL REFERENCES guest (uuid) ON DELETE CASCADE,
+    step TEXT NOT NULL CHECK (step IN ('bind', 'check', 'prepare', 'define', 'start')),
+    state TEXT NOT NULL CHECK (state IN ('begun', 'done', 'undoing', 'undone')),
+    detail TEXT NOT NULL,
+    PRIMARY KEY (guest, step)
+);
+CREATE TABLE device (
+    name TEXT NOT NULL PRIMARY KEY,
+    guest TEXT NOT NULL REFERENCES guest (uuid) ON DELETE CASCADE
+);
+CREATE INDEX device_guest ON device (guest);
+";
+
+/// What a file turned out to be.
+pub(super) enum Found {
+    /// A journal of this release.
+    Ours,
+    /// A journal of a later one.
+    Newer(i64),
+    /// Something else, or damaged.
+    Other(String),
+}
+
+/// Looks whether the file is whole and a journal; makes the tables in an empty one.
+pub(super) struct Opening;
+
+impl Work for Opening {
+    type Output = Found;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Found, SqlError> {
+        if let Some(row) = tx.row(Statement::new("PRAGMA quick_check(1)")).await? {
+            let found = row.text(0)?;
+            if found != "ok" {
+                return Ok(Found::Other(found));
+            }
+        }
+        let names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
+        let tables = tx.rows(Statement::new(names)).await?;
+        if tables.is_empty() {
+            tx.script(CREATE).await?;
+            return Ok(Found::Ours);
+        }
+        let names = tables.iter().map(|row| row.text(0));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        if !names.iter().any(|name| name == "guest_journal") {
+            return Ok(Found::Other(format!("it has the table {}", names[0])));
+        }
+        let version = Statement::new("SELECT version FROM guest_journal");
+        match tx.row(version).await?.map(|row| row.int(0)).transpose()? {
+            Some(VERSION) => Ok(Found::Ours),
+            Some(found) if found > VERSION => Ok(Found::Newer(found)),
+            found => Ok(Found::Other(format!("its version is {found:?}"))),
+        }
+    }
+}

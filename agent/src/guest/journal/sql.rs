@@ -1,0 +1,380 @@
+//! The journal as a SQLite file under `state_path`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use berth_model::ConsumerUuid;
+use berth_store::{
+    Location, OpenError, SqlError, SqlOptions, SqlStore, Statement, Synchronous, Transaction, Work,
+};
+use berth_virt::guest_spec::DesiredPower;
+use serde::Serialize;
+
+use super::rows::{power_word, records};
+use super::schema::{Found, Opening, VERSION};
+use super::{
+    Accepted, Answer, Claimed, Course, GuestJournal, GuestRecord, JournalError, SpawnStep,
+    StepRecord, StepState,
+};
+use crate::guest::{BoundDevices, GuestRequest};
+
+/// The file's name below `state_path`.
+const FILE: &str = "guests.db";
+
+/// The journal in a file. One process owns it.
+#[derive(Debug, Clone)]
+pub struct SqlJournal {
+    store: SqlStore,
+    path: String,
+}
+
+impl SqlJournal {
+    /// Opens `guests.db` in the folder, makes it where there is none, and looks whether it is whole.
+    ///
+    /// # Errors
+    /// Another agent has it, it is damaged, not a journal, a later release's, or the disk says no.
+    pub async fn open(state_path: &Path) -> Result<Self, JournalError> {
+        let file = state_path.join(FILE);
+        let options = SqlOptions {
+            readers: 1,
+            synchronous: Synchronous::Full,
+            ..SqlOptions::default()
+        };
+        let path = file.display().to_string();
+        let opened = SqlStore::open(&Location::SqliteFile(file), &options).await;
+        let store = opened.map_err(|source| match source {
+            OpenError::Sql(SqlError::Corrupt(error)) => damaged(&path, &error),
+            source => JournalError::Open {
+                path: path.clone(),
+                source,
+            },
+        })?;
+        Self::over(store, path).await
+    }
+
+    /// A journal that lives as long as this value, for dry runs and tests.
+    ///
+    /// # Errors
+    /// SQLite says no.
+    pub async fn in_memory() -> Result<Self, JournalError> {
+        let path = "(memory)".to_owned();
+        let store = SqlStore::in_memory().await;
+        let store = store.map_err(|source| JournalError::Open {
+            path: path.clone(),
+            source,
+        })?;
+        Self::over(store, path).await
+    }
+
+    /// Closes the file and waits until that is done.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
+    async fn over(store: SqlStore, path: String) -> Result<Self, JournalError> {
+        let journal = Self { store, path };
+        match journal.write(&Opening).await? {
+            Found::Ours => Ok(journal),
+            Found::Newer(found) => Err(JournalError::Newer {
+                path: journal.path,
+                found,
+                known: VERSION,
+            }),
+            Found::Other(reason) => Err(damaged(&journal.path, &reason)),
+        }
+    }
+
+    async fn write<W: Work<Error = SqlError>>(&self, work: &W) -> Result<W::Output, JournalError> {
+        let done = self.store.write(work).await;
+        done.map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: SqlError) -> JournalError {
+        let path = self.path.clone();
+        match source {
+            SqlError::Corrupt(error) => damaged(&path, &error),
+            source => JournalError::Sql { path, source },
+        }
+    }
+
+    /// A change of one guest's rows that must be there.
+    async fn change(&self, guest: ConsumerUuid, steps: Vec<Statement>) -> Result<(), JournalError> {
+        match self.write(&Change { steps }).await? {
+            Changed::Yes => Ok(()),
+            Changed::NoSuchGuest => Err(JournalError::Unknown {
+                path: self.path.clone(),
+                guest,
+            }),
+        }
+    }
+
+    async fn select(&self, one: Option<ConsumerUuid>) -> Result<Vec<GuestRecord>, JournalError> {
+        let read = async {
+            let mut tx = self.store.read().await?;
+            let (guests, steps) = match one {
+                None => (Statement::new(GUESTS), Statement::new(STEPS)),
+                Some(uuid) => (
+                    Statement::new(ONE_GUEST).bind(uuid.to_string()),
+                    Statement::new(ONE_GUESTS_STEPS).bind(uuid.to_string()),
+                ),
+            };
+            let guests = tx.rows(guests).await?;
+            let steps = tx.rows(steps).await?;
+            records(&guests, &steps)
+        };
+        match read.await.map_err(|source| self.failed(source))? {
+            Ok(records) => Ok(records),
+            Err(unreadable) => Err(JournalError::Unreadable {
+                path: self.path.clone(),
+                guest: unreadable.guest,
+                reason: unreadable.reason,
+            }),
+        }
+    }
+}
+
+const GUESTS: &str = "SELECT uuid, request, course, power, devices FROM guest ORDER BY uuid";
+const STEPS: &str = "SELECT guest, step, state, detail FROM step";
+const ONE_GUEST: &str = "SELECT uuid, request, course, power, devices FROM guest WHERE uuid = ?";
+const ONE_GUESTS_STEPS: &str = "SELECT guest, step, state, detail FROM step WHERE guest = ?";
+
+fn damaged(path: &str, reason: &impl ToString) -> JournalError {
+    JournalError::Damaged {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value)
+        .expect("the journal's values have text keys and whole numbers only")
+}
+
+fn step_row(uuid: ConsumerUuid, step: SpawnStep, record: &StepRecord) -> Statement {
+    Statement::new(
+        "INSERT INTO step (guest, step, state, detail) SELECT uuid, ?, ?, ? FROM guest WHERE uuid = ? \
+         ON CONFLICT (guest, step) DO UPDATE SET state = excluded.state, detail = excluded.detail",
+    )
+    .bind(step.as_str())
+    .bind(record.state.as_str())
+    .bind(record.detail.as_str())
+    .bind(uuid.to_string())
+}
+
+enum Changed {
+    Yes,
+    NoSuchGuest,
+}
+
+/// Statements in one transaction, each of which must find its guest.
+struct Change {
+    steps: Vec<Statement>,
+}
+
+impl Work for Change {
+    type Output = Changed;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Changed, SqlError> {
+        for step in &self.steps {
+            // The first one misses it or none does, so nothing is half done.
+            if tx.execute(step.clone()).await?.rows_affected == 0 {
+                return Ok(Changed::NoSuchGuest);
+            }
+        }
+        Ok(Changed::Yes)
+    }
+}
+
+struct Accept<'a>(&'a GuestRequest);
+
+impl Work for Accept<'_> {
+    type Output = Accepted;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Accepted, SqlError> {
+        let (uuid, request) = (self.0.uuid().to_string(), json(self.0));
+        let known = Statement::new("SELECT request FROM guest WHERE uuid = ?").bind(&uuid);
+        if let Some(row) = tx.row(known).await? {
+            return Ok(if row.text(0)? == request {
+                Accepted::Same
+            } else {
+                Accepted::Other
+            });
+        }
+        let insert = "INSERT INTO guest (uuid, request, course, power) VALUES (?, ?, ?, ?)";
+        let insert = Statement::new(insert)
+            .bind(uuid)
+            .bind(request)
+            .bind(json(&Course::Spawn))
+            .bind(power_word(self.0.spec().power));
+        tx.execute(insert).await?;
+        Ok(Accepted::New)
+    }
+}
+
+struct Claim<'a> {
+    uuid: ConsumerUuid,
+    names: &'a BTreeSet<String>,
+    devices: &'a BoundDevices,
+}
+
+enum ClaimEnd {
+    Ours,
+    Taken { device: String, guest: String },
+    NoSuchGuest,
+}
+
+impl Work for Claim<'_> {
+    type Output = ClaimEnd;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<ClaimEnd, SqlError> {
+        let uuid = self.uuid.to_string();
+        for device in self.names {
+            let owner = Statement::new("SELECT guest FROM device WHERE name = ?").bind(device);
+            if let Some(row) = tx.row(owner).await? {
+                let guest = row.text(0)?;
+                if guest != uuid {
+                    let device = device.clone();
+                    return Ok(ClaimEnd::Taken { device, guest });
+                }
+            }
+        }
+        let own = "UPDATE guest SET devices = ? WHERE uuid = ?";
+        let own = Statement::new(own).bind(json(self.devices)).bind(&uuid);
+        if tx.execute(own).await?.rows_affected == 0 {
+            return Ok(ClaimEnd::NoSuchGuest);
+        }
+        let drop = Statement::new("DELETE FROM device WHERE guest = ?").bind(&uuid);
+        tx.execute(drop).await?;
+        let rows = self.names.iter().map(|name| [name.into(), (&uuid).into()]);
+        tx.insert_rows(
+            "INSERT INTO device (name, guest) VALUES",
+            rows.collect(),
+            "",
+        )
+        .await?;
+        let done = StepRecord::from(StepState::Done);
+        tx.execute(step_row(self.uuid, SpawnStep::Bind, &done))
+            .await?;
+        Ok(ClaimEnd::Ours)
+    }
+}
+
+struct Forget(ConsumerUuid);
+
+impl Work for Forget {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        let forget = Statement::new("DELETE FROM guest WHERE uuid = ?").bind(self.0.to_string());
+        tx.execute(forget).await?;
+        Ok(())
+    }
+}
+
+struct Disclaim(ConsumerUuid);
+
+impl Work for Disclaim {
+    type Output = Changed;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Changed, SqlError> {
+        let uuid = self.0.to_string();
+        let none = Statement::new("UPDATE guest SET devices = NULL WHERE uuid = ?").bind(&uuid);
+        if tx.execute(none).await?.rows_affected == 0 {
+            return Ok(Changed::NoSuchGuest);
+        }
+        let drop = Statement::new("DELETE FROM device WHERE guest = ?").bind(&uuid);
+        tx.execute(drop).await?;
+        let undone = StepRecord::from(StepState::Undone);
+        tx.execute(step_row(self.0, SpawnStep::Bind, &undone))
+            .await?;
+        Ok(Changed::Yes)
+    }
+}
+
+impl GuestJournal for SqlJournal {
+    fn path(&self) -> String {
+        self.path.clone()
+    }
+
+    fn guests(&self) -> Answer<'_, Vec<GuestRecord>> {
+        Box::pin(self.select(None))
+    }
+
+    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<GuestRecord>> {
+        Box::pin(async move { Ok(self.select(Some(uuid)).await?.pop()) })
+    }
+
+    fn accept<'a>(&'a self, request: &'a GuestRequest) -> Answer<'a, Accepted> {
+        Box::pin(async move { self.write(&Accept(request)).await })
+    }
+
+    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()> {
+        let turn = Statement::new("UPDATE guest SET course = ? WHERE uuid = ?")
+            .bind(json(course))
+            .bind(uuid.to_string());
+        Box::pin(self.change(uuid, vec![turn]))
+    }
+
+    fn want(&self, uuid: ConsumerUuid, power: DesiredPower) -> Answer<'_, ()> {
+        let want = Statement::new("UPDATE guest SET power = ? WHERE uuid = ?")
+            .bind(power_word(power))
+            .bind(uuid.to_string());
+        Box::pin(self.change(uuid, vec![want]))
+    }
+
+    fn note<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        step: SpawnStep,
+        record: &'a StepRecord,
+    ) -> Answer<'a, ()> {
+        Box::pin(self.change(uuid, vec![step_row(uuid, step, record)]))
+    }
+
+    fn claim<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        names: &'a BTreeSet<String>,
+        devices: &'a BoundDevices,
+    ) -> Answer<'a, Claimed> {
+        Box::pin(async move {
+            let claim = Claim {
+                uuid,
+                names,
+                devices,
+            };
+            match self.write(&claim).await? {
+                ClaimEnd::Ours => Ok(Claimed::Ours),
+                ClaimEnd::Taken { device, guest } => match guest.parse() {
+                    Ok(guest) => Ok(Claimed::Taken { device, guest }),
+                    Err(error) => Err(damaged(&self.path, &error)),
+                },
+                ClaimEnd::NoSuchGuest => Err(JournalError::Unknown {
+                    path: self.path.clone(),
+                    guest: uuid,
+                }),
+            }
+        })
+    }
+
+    fn disclaim(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
+        Box::pin(async move {
+            match self.write(&Disclaim(uuid)).await? {
+                Changed::Yes => Ok(()),
+                Changed::NoSuchGuest => Err(JournalError::Unknown {
+                    path: self.path.clone(),
+                    guest: uuid,
+                }),
+            }
+        })
+    }
+
+    fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
+        Box::pin(async move { self.write(&Forget(uuid)).await })
+    }
+}

@@ -1,0 +1,148 @@
+//! What the agent is asked for: a guest, and the accelerator requests whose devices it must have.
+
+use std::collections::BTreeSet;
+
+use berth_model::{ArqUuid, ConsumerUuid, NodeName};
+use berth_virt::guest_spec::{DeviceOrigin, GuestSpec};
+use serde::{Deserialize, Serialize};
+
+/// The most accelerator requests of one guest: more functions than any machine has slots for.
+const MOST_ARQS: usize = 256;
+
+/// A request that cannot be one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GuestRequestError {
+    /// The node's name is none.
+    #[error("node: {reason}")]
+    Node {
+        /// Why.
+        reason: String,
+    },
+    /// An accelerator request's UUID is none.
+    #[error("accelerator_requests: {reason}")]
+    Arq {
+        /// Why.
+        reason: String,
+    },
+    /// An accelerator request is named twice.
+    #[error("accelerator_requests: {arq} is there twice")]
+    Twice {
+        /// Which.
+        arq: ArqUuid,
+    },
+    /// There are too many.
+    #[error("accelerator_requests: a guest has at most {MOST_ARQS}, not {found}")]
+    TooMany {
+        /// How many there are.
+        found: usize,
+    },
+    /// A device already says that it belongs to an accelerator request.
+    #[error(
+        "spec.devices: the device of accelerator request {arq} is not the caller's to name; the accelerator service says \
+         what it is bound to"
+    )]
+    DeviceOfArq {
+        /// Which request.
+        arq: ArqUuid,
+    },
+}
+
+/// A guest as it is asked for. Made whole or not at all; a journal's text goes through the same checks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "RequestRecord", into = "RequestRecord")]
+pub struct GuestRequest {
+    node: NodeName,
+    arqs: BTreeSet<ArqUuid>,
+    spec: GuestSpec,
+}
+
+impl GuestRequest {
+    /// A guest on `node` with the devices that `arqs` are, or will be, bound to. `spec` has no device of theirs yet.
+    ///
+    /// # Errors
+    /// A request is there twice, there are too many, or `spec` names a device of one.
+    pub fn new(
+        node: NodeName,
+        arqs: Vec<ArqUuid>,
+        spec: GuestSpec,
+    ) -> Result<Self, GuestRequestError> {
+        if arqs.len() > MOST_ARQS {
+            return Err(GuestRequestError::TooMany { found: arqs.len() });
+        }
+        let mut known = BTreeSet::new();
+        for arq in arqs {
+            if !known.insert(arq) {
+                return Err(GuestRequestError::Twice { arq });
+            }
+        }
+        for attached in spec.devices.as_slice() {
+            if let DeviceOrigin::Arq(arq) = attached.origin {
+                return Err(GuestRequestError::DeviceOfArq { arq });
+            }
+        }
+        Ok(Self {
+            node,
+            arqs: known,
+            spec,
+        })
+    }
+
+    /// The guest's UUID.
+    #[must_use]
+    pub fn uuid(&self) -> ConsumerUuid {
+        self.spec.uuid
+    }
+
+    /// The node it shall be on: the `hostname` of its accelerator requests.
+    #[must_use]
+    pub fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// Its accelerator requests.
+    #[must_use]
+    pub fn arqs(&self) -> &BTreeSet<ArqUuid> {
+        &self.arqs
+    }
+
+    /// The guest as it is wanted, without the devices of its accelerator requests.
+    #[must_use]
+    pub fn spec(&self) -> &GuestSpec {
+        &self.spec
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestRecord {
+    node: String,
+    accelerator_requests: Vec<String>,
+    spec: GuestSpec,
+}
+
+impl TryFrom<RequestRecord> for GuestRequest {
+    type Error = GuestRequestError;
+
+    fn try_from(record: RequestRecord) -> Result<Self, GuestRequestError> {
+        let node = NodeName::new(&record.node).map_err(|error| GuestRequestError::Node {
+            reason: error.to_string(),
+        })?;
+        let arqs = record.accelerator_requests.iter().map(|text| {
+            text.parse::<ArqUuid>()
+                .map_err(|error| GuestRequestError::Arq {
+                    reason: error.to_string(),
+                })
+        });
+        Self::new(node, arqs.collect::<Result<_, _>>()?, record.spec)
+    }
+}
+
+impl From<GuestRequest> for RequestRecord {
+    fn from(request: GuestRequest) -> Self {
+        Self {
+            node: request.node.as_str().to_owned(),
+            accelerator_requests: request.arqs.iter().map(ToString::to_string).collect(),
+            spec: request.spec,
+        }
+    }
+}

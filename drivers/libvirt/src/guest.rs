@@ -218,7 +218,7 @@ fn functions(reader: &Reader<'_>, domain: Node<'_, '_>) -> Result<BTreeSet<PciAd
 }
 
 /// libvirt writes the numbers as `0x..`; it reads decimal ones too, and so do we. A missing domain is 0.
-fn pci_address(address: Node<'_, '_>) -> Option<PciAddress> {
+pub(crate) fn pci_address(address: Node<'_, '_>) -> Option<PciAddress> {
     let number = |name: &str| -> Option<u32> {
         let text = address.attribute(name)?;
         match text.strip_prefix("0x") {

@@ -1,7 +1,7 @@
 //! What a guest's document says about whose it is: our element in libvirt's `<metadata>`.
 //!
 //! libvirt keeps it word for word, so a guest is known again after any restart, by an agent that lost its journal, too.
-//! Written by `guest_xml`, read back by `guest`.
+//! Written by `guest_xml`, read back by `guests`.
 
 use std::collections::BTreeSet;
 
@@ -72,10 +72,6 @@ impl GuestMetadata {
     }
 
     /// Reads it from a guest's document; none where the guest is not ours.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the observing side reads it next")
-    )]
     pub(crate) fn read(
         reader: &Reader<'_>,
         domain: Node<'_, '_>,

@@ -5,7 +5,8 @@
 //! is `q35` with ACPI (a newer QEMU refuses one without), a disk's backing chain is written out to its end, so that no image
 //! file can name another one, and every device carries the alias and the metadata it is told by again.
 //!
-//! Called by the driver's `spawn`. What is read back from libvirt is `guest`'s and `guest_metadata`'s.
+//! Called by the driver's `spawn`. What is read back from libvirt is `guest`'s, `guests`' and
+//! `guest_metadata`'s.
 
 mod devices;
 mod domain;

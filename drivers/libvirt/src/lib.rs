@@ -15,6 +15,7 @@ mod gpus;
 mod guest;
 mod guest_metadata;
 mod guest_xml;
+mod guests;
 mod node_device;
 mod observe;
 mod options;

@@ -2,12 +2,15 @@
 //! tests (and by `berth doctor`'s developers' eyes: it only looks). No test framework and no runtime is needed: it returns
 //! what it found.
 //!
-//! [`check`] looks at a machine at rest; [`check_watch`] needs something to happen to it, [`check_recovery`] needs it to
-//! break, and both are told how by the driver's own test.
+//! [`check`] looks at a machine at rest; [`check_guests`] makes and ends guests on it; [`check_watch`] needs something to happen
+//! to it, [`check_recovery`] needs it to break, and both are told how by the driver's own test.
 
 mod foreign;
+mod guests;
 mod reshapes;
 mod trees;
+
+pub use guests::check_guests;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -54,6 +57,16 @@ pub enum Promise {
     FailsClosed,
     /// A mended machine is seen as before.
     Recovers,
+    /// A spawned guest is as wanted, once, however often it is asked for.
+    SpawnsOnce,
+    /// All guests are listed, with whose they are and what they hold.
+    ListsGuests,
+    /// A power action is done once, refused where the guest cannot do it, and no error where it is so already.
+    PowersGuests,
+    /// A guest has the same devices after each power action.
+    KeepsDevices,
+    /// A destroyed guest is gone, what it held is free, and destroying it again is no error.
+    DestroysGuests,
 }
 
 /// A promise that a driver broke.

@@ -1,12 +1,17 @@
 //! The contract itself.
 
-use std::future::Future;
+use std::collections::BTreeMap;
+use std::future::{Future, ready};
 use std::pin::Pin;
 
-use berth_model::{Allocation, Allocations, Desired, Homes, NodeName, ProviderTree};
+use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
 use futures_core::Stream;
 
-use crate::{HostView, ObserveError, ProviderTreeError, Trees};
+use crate::guest_spec::GuestSpec;
+use crate::{
+    Destroyed, GuestError, GuestOnHost, HostView, ObserveError, PowerAction, Powered,
+    ProviderTreeError, Spawned, Trees,
+};
 
 /// Something changed on the host; the agent answers with a tick. What exactly is for the next `observe` to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +38,60 @@ pub trait VirtDriver: Send + Sync + 'static {
 
     /// A stream of "something changed".
     fn watch(&self) -> HostEvents;
+
+    /// Brings a guest to what its spec says: defines it where it is not there, and starts it where it should run. A guest that
+    /// could not be started may be left defined, for the caller to destroy.
+    ///
+    /// # Errors
+    /// [`GuestError`]; among them that the hypervisor has another guest of this UUID, which is then left alone.
+    fn spawn(&self, spec: &GuestSpec) -> impl Future<Output = Result<Spawned, GuestError>> + Send {
+        let _ = spec;
+        ready(Err(self.makes_no_guests()))
+    }
+
+    /// Ends a guest at once and leaves nothing of it on the hypervisor; its disks are the caller's. (To let it end by itself
+    /// first, stop it with a grace.)
+    ///
+    /// # Errors
+    /// [`GuestError`].
+    fn destroy(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> impl Future<Output = Result<Destroyed, GuestError>> + Send {
+        let _ = uuid;
+        ready(Err(self.makes_no_guests()))
+    }
+
+    /// All guests of the hypervisor, whoever made them.
+    ///
+    /// # Errors
+    /// [`GuestError`].
+    fn guests(
+        &self,
+    ) -> impl Future<Output = Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError>> + Send {
+        ready(Err(self.makes_no_guests()))
+    }
+
+    /// Does this with a guest's power.
+    ///
+    /// # Errors
+    /// [`GuestError`].
+    fn power(
+        &self,
+        uuid: ConsumerUuid,
+        action: PowerAction,
+    ) -> impl Future<Output = Result<Powered, GuestError>> + Send {
+        let _ = (uuid, action);
+        ready(Err(self.makes_no_guests()))
+    }
+
+    /// What a driver says that only observes.
+    #[doc(hidden)]
+    fn makes_no_guests(&self) -> GuestError {
+        GuestError::NotSupported {
+            driver: self.name(),
+        }
+    }
 
     /// The tree the node should have, given the tree Placement has (in which foreign children and sharing providers stay
     /// as they are). Pure. The spec's method of the same name edits the tree in place; this one returns it.

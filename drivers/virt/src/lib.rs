@@ -9,6 +9,7 @@ pub mod conformance;
 mod cpu_set;
 mod driver;
 mod guest_allocations;
+mod guest_life;
 pub mod guest_spec;
 mod homes;
 mod host_view;
@@ -21,6 +22,10 @@ mod trees;
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
 pub use guest_allocations::{Resources, guest_allocations};
+pub use guest_life::{
+    Destroyed, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, PowerAction,
+    Powered, Spawned,
+};
 pub use homes::homes;
 pub use host_view::{
     CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView, Hypervisor,

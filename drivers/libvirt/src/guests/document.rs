@@ -1,0 +1,137 @@
+//! What a guest's document says, beside what is wanted. Pure.
+
+use std::collections::BTreeSet;
+
+use berth_model::ArqUuid;
+use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevice, GuestSpec};
+use berth_virt::{GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice};
+use roxmltree::Node;
+use uuid::Uuid;
+
+use crate::guest::pci_address;
+use crate::guest_metadata::GuestMetadata;
+use crate::xml::{self, Reader, XmlError};
+
+/// Reads a guest's document.
+pub(super) fn guest(
+    name: String,
+    text: &str,
+    state: GuestState,
+) -> Result<GuestOnHost, GuestError> {
+    read(&name, text, state).map_err(|error| GuestError::Malformed {
+        origin: format!("libvirt's document of guest {name:?}"),
+        reason: error.to_string(),
+    })
+}
+
+fn read(name: &str, text: &str, state: GuestState) -> Result<GuestOnHost, XmlError> {
+    let reader = Reader::new("a guest", "domain", text)?;
+    let domain = reader.root();
+    let mark = GuestMetadata::read(&reader, domain)?;
+    let given = xml::find(domain, &["devices"])
+        .into_iter()
+        .flat_map(|devices| devices.children())
+        .filter(|device| device.has_tag_name("hostdev") || device.has_tag_name("interface"))
+        .filter_map(|device| held(&reader, device).transpose());
+    Ok(GuestOnHost {
+        name: name.to_owned(),
+        state,
+        owner: mark.map(|mark| GuestMark {
+            project: mark.project,
+            consumer: mark.consumer,
+            requests: mark.requests,
+        }),
+        devices: given.collect::<Result<_, _>>()?,
+    })
+}
+
+/// The host's device that an element gives; none for one that gives none (USB, an interface on a bridge).
+fn held(reader: &Reader<'_>, device: Node<'_, '_>) -> Result<Option<HeldDevice>, XmlError> {
+    let address = xml::find(device, &["source", "address"]);
+    let kind = device.attribute("type");
+    let is_function = kind == Some("pci") || kind == Some("hostdev");
+    let host_device = match (kind, address) {
+        (Some("mdev"), Some(address)) => {
+            let uuid = reader.required(
+                "hostdev/source/address/@uuid",
+                address.attribute("uuid"),
+                "a UUID",
+                |text| Uuid::parse_str(text).ok(),
+            )?;
+            HostDevice::Mdev(uuid)
+        }
+        (_, Some(address)) if is_function => {
+            let function = pci_address(address).ok_or_else(|| {
+                reader.unexpected("source/address", "", "a PCI function's address")
+            })?;
+            HostDevice::Function(function)
+        }
+        _ => return Ok(None),
+    };
+    let alias = xml::find(device, &["alias"]).and_then(|alias| alias.attribute("name"));
+    Ok(Some(HeldDevice {
+        device: host_device,
+        arq: alias.and_then(AttachedDevice::arq_of_alias),
+    }))
+}
+
+/// The host's devices that a spec asks for.
+pub(super) fn wanted_devices(spec: &GuestSpec) -> BTreeSet<HostDevice> {
+    wanted(spec).into_iter().map(|held| held.device).collect()
+}
+
+fn wanted(spec: &GuestSpec) -> BTreeSet<HeldDevice> {
+    let arq = |origin| -> Option<ArqUuid> {
+        match origin {
+            DeviceOrigin::Arq(uuid) => Some(uuid),
+            DeviceOrigin::Flavor => None,
+        }
+    };
+    let devices = spec.devices.as_slice().iter();
+    devices
+        .map(|attached| HeldDevice {
+            device: match attached.device {
+                GuestDevice::Pci { address, .. } | GuestDevice::VendorVfio { address } => {
+                    HostDevice::Function(address)
+                }
+                GuestDevice::Mdev { uuid } => HostDevice::Mdev(uuid),
+            },
+            arq: arq(attached.origin),
+        })
+        .collect()
+}
+
+/// In what a guest differs from the one that is wanted; none where it is that one.
+pub(super) fn difference(guest: &GuestOnHost, spec: &GuestSpec) -> Option<String> {
+    let Some(mark) = &guest.owner else {
+        return Some("it was not made by berth".to_owned());
+    };
+    let shown = |devices: &BTreeSet<HeldDevice>| {
+        let devices: Vec<_> = devices
+            .iter()
+            .map(|held| match held.arq {
+                Some(arq) => format!("{} for ARQ {arq}", held.device),
+                None => held.device.to_string(),
+            })
+            .collect();
+        if devices.is_empty() {
+            "no devices".to_owned()
+        } else {
+            devices.join(", ")
+        }
+    };
+    let wanted = wanted(spec);
+    if guest.devices != wanted {
+        Some(format!(
+            "it has {}, wanted are {}",
+            shown(&guest.devices),
+            shown(&wanted)
+        ))
+    } else if guest.name != spec.name.as_str() {
+        Some(format!("its name is {:?}", guest.name))
+    } else if mark.project != spec.owner.project.as_str() {
+        Some("it is another project's".to_owned())
+    } else {
+        None
+    }
+}

@@ -1,0 +1,49 @@
+//! What went wrong below, as the contract's [`GuestError`].
+
+use berth_model::ConsumerUuid;
+use berth_virt::GuestError;
+use virt::error::{Error, ErrorNumber};
+
+use crate::connection::ConnectionError;
+
+pub(super) fn is(error: &Error, number: ErrorNumber) -> bool {
+    error.code().is_known_and(|code| code == number)
+}
+
+/// libvirt's refusal. That a device is another guest's has no number of its own there, only words.
+pub(super) fn refused(uuid: ConsumerUuid, call: &'static str) -> impl FnOnce(Error) -> GuestError {
+    move |error| {
+        let reason = error.message().to_owned();
+        let number = |number| is(&error, number);
+        if reason.contains(" is in use by ") {
+            GuestError::DeviceBusy { uuid, reason }
+        } else if number(ErrorNumber::Rpc) || number(ErrorNumber::SystemError) {
+            GuestError::Unreachable {
+                target: "libvirt".to_owned(),
+                reason: format!("{call}: {reason}"),
+            }
+        } else {
+            GuestError::Refused { uuid, call, reason }
+        }
+    }
+}
+
+impl From<ConnectionError> for GuestError {
+    fn from(error: ConnectionError) -> Self {
+        match error {
+            ConnectionError::TimedOut { uri, call, limit } => GuestError::TimedOut {
+                target: uri,
+                call,
+                limit,
+            },
+            ConnectionError::Open { uri, source } => GuestError::Unreachable {
+                target: uri,
+                reason: source.message().to_owned(),
+            },
+            other => GuestError::Unreachable {
+                target: "libvirt".to_owned(),
+                reason: other.to_string(),
+            },
+        }
+    }
+}

@@ -1,0 +1,170 @@
+use std::time::Duration;
+
+use berth_virt::conformance::check_guests;
+use berth_virt::guest_spec::{
+    AttachedDevice, CpuModel, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices, GuestDisks,
+    GuestInterfaces, GuestName, GuestOwner, GuestTopology, HostPath, PciManagement, ProjectId,
+};
+use berth_virt::{HeldDevice, HostDevice, VirtDriver as _};
+use uuid::Uuid;
+
+use super::*;
+use crate::LibvirtDriver;
+use crate::test_node::{TestGuest, TestNode};
+
+fn attached(device: GuestDevice, request: u128) -> AttachedDevice {
+    let origin = DeviceOrigin::Arq(Uuid::from_u128(request).into());
+    AttachedDevice { device, origin }
+}
+
+fn function(address: &str) -> GuestDevice {
+    GuestDevice::Pci {
+        address: address.parse().unwrap(),
+        managed: PciManagement::Hypervisor,
+    }
+}
+
+fn guest_spec(number: u128, devices: Vec<AttachedDevice>) -> GuestSpec {
+    let uuid = ConsumerUuid::from(Uuid::from_u128(number));
+    GuestSpec {
+        uuid,
+        name: GuestName::new(&format!("<guest> & {number}")).unwrap(),
+        owner: GuestOwner {
+            project: ProjectId::new("a project").unwrap(),
+            consumer: uuid,
+        },
+        topology: GuestTopology::plain(1, 64).unwrap(),
+        cpu_model: CpuModel::Default,
+        boot: GuestBoot::Disk,
+        disks: GuestDisks::default(),
+        interfaces: GuestInterfaces::default(),
+        console_log: HostPath::new("/nowhere/console.log").unwrap(),
+        devices: GuestDevices::new(devices).unwrap(),
+        power: DesiredPower::Running,
+    }
+}
+
+fn driver(guests: Vec<TestGuest>) -> (tempfile::TempDir, LibvirtDriver) {
+    let directory = tempfile::tempdir().unwrap();
+    let node = TestNode {
+        cpus: 4,
+        memory_mib: 4096,
+        guests,
+        ..TestNode::default()
+    };
+    let options = node.write(directory.path()).unwrap();
+    (directory, LibvirtDriver::new(options))
+}
+
+#[tokio::test]
+async fn the_driver_keeps_its_promises_about_guests() {
+    let (_directory, driver) = driver(vec![]);
+    let mdev = GuestDevice::Mdev {
+        uuid: Uuid::from_u128(0x77),
+    };
+    let spec = guest_spec(1, vec![attached(function("81:00.0"), 1), attached(mdev, 2)]);
+    let rival = guest_spec(2, vec![attached(mdev, 3)]);
+    assert_eq!(check_guests(&driver, &spec, Some(&rival)).await, []);
+}
+
+#[tokio::test]
+async fn a_guest_that_somebody_else_made_is_listed_and_left_alone() {
+    let theirs = TestGuest {
+        functions: vec!["81:00.0".parse().unwrap()],
+        ..TestGuest::new("theirs", Uuid::from_u128(1))
+    };
+    let (_directory, driver) = driver(vec![theirs]);
+    let uuid = ConsumerUuid::from(Uuid::from_u128(1));
+    let listed = driver.guests().await.unwrap();
+    assert_eq!(listed[&uuid].owner, None);
+    let held = HeldDevice {
+        device: HostDevice::Function("81:00.0".parse().unwrap()),
+        arq: None,
+    };
+    assert_eq!(listed[&uuid].devices, [held].into());
+    let over_it = driver.spawn(&guest_spec(1, vec![])).await.unwrap_err();
+    assert!(
+        over_it.to_string().contains("not made by berth"),
+        "{over_it}"
+    );
+    let its_device = guest_spec(2, vec![attached(function("81:00.0"), 1)]);
+    let busy = driver.spawn(&its_device).await.unwrap_err();
+    assert!(matches!(busy, GuestError::DeviceBusy { .. }), "{busy}");
+    assert_eq!(driver.guests().await.unwrap(), listed);
+}
+
+#[tokio::test]
+async fn a_name_is_one_guests() {
+    let (_directory, driver) = driver(vec![]);
+    let first = guest_spec(1, vec![]);
+    let _ = driver.spawn(&first).await.unwrap();
+    let namesake = GuestSpec {
+        name: first.name.clone(),
+        ..guest_spec(2, vec![])
+    };
+    let taken = driver.spawn(&namesake).await.unwrap_err();
+    assert!(matches!(taken, GuestError::NameTaken { .. }), "{taken}");
+}
+
+#[tokio::test]
+async fn a_guest_of_another_project_or_with_other_devices_is_another_guest() {
+    let (_directory, driver) = driver(vec![]);
+    let first = guest_spec(1, vec![attached(function("81:00.0"), 1)]);
+    let _ = driver.spawn(&first).await.unwrap();
+    let project = GuestOwner {
+        project: ProjectId::new("another").unwrap(),
+        ..first.owner.clone()
+    };
+    let with_owner = GuestSpec {
+        owner: project,
+        ..first.clone()
+    };
+    let for_another_request = guest_spec(1, vec![attached(function("81:00.0"), 9)]);
+    for (other, words) in [
+        (with_owner, "another project"),
+        (for_another_request, "for ARQ"),
+        (guest_spec(1, vec![]), "wanted are no devices"),
+    ] {
+        let refused = driver.spawn(&other).await.unwrap_err();
+        assert!(matches!(refused, GuestError::Another { .. }), "{refused}");
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_guest_is_asked_to_end_before_it_is_switched_off() {
+    let (_directory, driver) = driver(vec![]);
+    let spec = guest_spec(1, vec![]);
+    let _ = driver.spawn(&spec).await.unwrap();
+    // The test driver's guests end at once when they are asked to.
+    let grace = Duration::from_secs(60);
+    let stopped = driver.power(spec.uuid, PowerAction::Stop { grace }).await;
+    assert_eq!(stopped.unwrap(), Powered::Done);
+    let state = driver.guests().await.unwrap()[&spec.uuid].state;
+    assert_eq!(state, GuestState::ShutOff);
+}
+
+#[tokio::test]
+async fn a_spawn_does_not_switch_a_running_guest_off() {
+    let (_directory, driver) = driver(vec![]);
+    let spec = guest_spec(1, vec![]);
+    let _ = driver.spawn(&spec).await.unwrap();
+    let off = GuestSpec {
+        power: DesiredPower::ShutOff,
+        ..spec
+    };
+    let refused = driver.spawn(&off).await.unwrap_err();
+    assert!(refused.to_string().contains("should be off"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_guest_that_was_made_is_observed_with_what_it_holds() {
+    let (_directory, driver) = driver(vec![]);
+    let spec = guest_spec(1, vec![attached(function("81:00.0"), 1)]);
+    let _ = driver.spawn(&spec).await.unwrap();
+    let view = driver.observe().await.unwrap();
+    let node = view.nodes.into_values().next().unwrap();
+    let seen = &node.guests[&spec.uuid];
+    assert_eq!(seen.name, spec.name.as_str());
+    assert_eq!(seen.functions, ["81:00.0".parse().unwrap()].into());
+}

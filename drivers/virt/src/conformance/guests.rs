@@ -1,0 +1,302 @@
+//! The promises about guests: what is asked for is there, once, and asking again changes nothing.
+
+use std::time::Duration;
+
+use berth_model::ConsumerUuid;
+
+use super::{Promise, Violation, broken};
+use crate::guest_spec::{DesiredPower, DeviceOrigin, GuestDevice, GuestSpec};
+use crate::{
+    Destroyed, GuestError, GuestOnHost, GuestState, HeldDevice, HostDevice, PowerAction, Powered,
+    Spawned, VirtDriver,
+};
+
+const AT_ONCE: PowerAction = PowerAction::Stop {
+    grace: Duration::ZERO,
+};
+
+/// Makes, changes and ends the guest, which must not be there before (nor one of its name) and should run. `rival` is another
+/// guest that wants a device of the first, if the host has one that can be given.
+pub async fn check_guests(
+    driver: &impl VirtDriver,
+    spec: &GuestSpec,
+    rival: Option<&GuestSpec>,
+) -> Vec<Violation> {
+    let mut suite = Suite {
+        driver,
+        violations: Vec::new(),
+    };
+    suite.absent(spec.uuid).await;
+    suite.spawned(spec).await;
+    suite.another(spec).await;
+    suite.powered(spec).await;
+    if let Some(rival) = rival {
+        suite.rival(rival).await;
+    }
+    suite.destroyed(spec.uuid).await;
+    if let Some(rival) = rival {
+        suite.freed(rival).await;
+    }
+    suite.prepared(spec).await;
+    suite.violations
+}
+
+struct Suite<'a, D> {
+    driver: &'a D,
+    violations: Vec<Violation>,
+}
+
+impl<D: VirtDriver> Suite<'_, D> {
+    fn breach(&mut self, promise: Promise, detail: impl std::fmt::Display) {
+        self.violations.push(broken(promise, None, detail));
+    }
+
+    fn expect<T: PartialEq + std::fmt::Debug>(
+        &mut self,
+        promise: Promise,
+        what: &str,
+        seen: Result<T, GuestError>,
+        wanted: &T,
+    ) {
+        match seen {
+            Ok(seen) if seen == *wanted => {}
+            Ok(seen) => self.breach(promise, format!("{what}: {seen:?} instead of {wanted:?}")),
+            Err(error) => self.breach(promise, format!("{what}: {error}")),
+        }
+    }
+
+    async fn guest(&mut self, uuid: ConsumerUuid) -> Option<GuestOnHost> {
+        match self.driver.guests().await {
+            Ok(mut guests) => guests.remove(&uuid),
+            Err(error) => {
+                self.breach(Promise::ListsGuests, error);
+                None
+            }
+        }
+    }
+
+    async fn state_is(&mut self, uuid: ConsumerUuid, wanted: GuestState, after: &str) {
+        let seen = self.guest(uuid).await.map(|guest| guest.state);
+        if seen != Some(wanted) {
+            let detail = format!("after {after} it is {seen:?} instead of {wanted:?}");
+            self.breach(Promise::PowersGuests, detail);
+        }
+    }
+
+    async fn absent(&mut self, uuid: ConsumerUuid) {
+        let destroyed = self.driver.destroy(uuid).await;
+        self.expect(
+            Promise::DestroysGuests,
+            "destroying no guest",
+            destroyed,
+            &Destroyed::NotThere,
+        );
+        for action in [PowerAction::Start, AT_ONCE, PowerAction::HardReboot] {
+            let powered = self.driver.power(uuid, action).await;
+            let what = format!("{} of no guest", action.as_str());
+            self.expect(Promise::PowersGuests, &what, powered, &Powered::NotThere);
+        }
+    }
+
+    async fn spawned(&mut self, spec: &GuestSpec) {
+        let promise = Promise::SpawnsOnce;
+        let spawned = self.driver.spawn(spec).await;
+        self.expect(promise, "a spawn", spawned, &Spawned::Spawned);
+        let again = self.driver.spawn(spec).await;
+        self.expect(
+            promise,
+            "the same spawn again",
+            again,
+            &Spawned::AlreadyThere,
+        );
+        let Some(guest) = self.guest(spec.uuid).await else {
+            self.breach(Promise::ListsGuests, "a spawned guest is not listed");
+            return;
+        };
+        let devices = wanted_devices(spec);
+        if guest.name != spec.name.as_str() || guest.devices != devices {
+            let detail = format!("a spawned guest is listed otherwise: {guest:?}");
+            self.breach(Promise::ListsGuests, detail);
+        }
+        let mark = guest.owner.as_ref();
+        let requests = devices.iter().filter_map(|held| held.arq).collect();
+        let ours = mark.is_some_and(|mark| {
+            mark.project == spec.owner.project.as_str()
+                && mark.consumer == spec.owner.consumer
+                && mark.requests == requests
+        });
+        if !ours {
+            let detail = format!("a spawned guest is not marked as whose it is: {mark:?}");
+            self.breach(Promise::ListsGuests, detail);
+        }
+        if guest.state != GuestState::Running {
+            self.breach(promise, format!("a spawned guest is {}", guest.state));
+        }
+    }
+
+    /// Another guest of the same UUID is refused, and the first is left alone.
+    async fn another(&mut self, spec: &GuestSpec) {
+        let mut other = spec.clone();
+        other.devices = crate::guest_spec::GuestDevices::default();
+        if other.devices == spec.devices {
+            return;
+        }
+        match self.driver.spawn(&other).await {
+            Err(GuestError::Another { .. }) => {}
+            seen => self.breach(
+                Promise::SpawnsOnce,
+                format!("a spawn with fewer devices over a guest of the same UUID: {seen:?}"),
+            ),
+        }
+        self.state_is(spec.uuid, GuestState::Running, "a refused spawn")
+            .await;
+    }
+
+    async fn powered(&mut self, spec: &GuestSpec) {
+        use GuestState::{Paused, Running, ShutOff};
+        use PowerAction::{HardReboot, Pause, SoftReboot, Start, Unpause};
+        for (action, outcome, state) in [
+            (Start, Powered::AlreadySo, Running),
+            (Unpause, Powered::AlreadySo, Running),
+            (Pause, Powered::Done, Paused),
+            (Pause, Powered::AlreadySo, Paused),
+            (Unpause, Powered::Done, Running),
+            (HardReboot, Powered::Done, Running),
+            (AT_ONCE, Powered::Done, ShutOff),
+            (AT_ONCE, Powered::AlreadySo, ShutOff),
+            (Start, Powered::Done, Running),
+            (SoftReboot, Powered::Done, Running),
+        ] {
+            let powered = self.driver.power(spec.uuid, action).await;
+            self.expect(Promise::PowersGuests, action.as_str(), powered, &outcome);
+            self.state_is(spec.uuid, state, action.as_str()).await;
+        }
+        self.refused_while_off(spec).await;
+        if let Some(guest) = self.guest(spec.uuid).await
+            && guest.devices != wanted_devices(spec)
+        {
+            let detail = format!("after reboots it has other devices: {:?}", guest.devices);
+            self.breach(Promise::KeepsDevices, detail);
+        }
+    }
+
+    async fn refused_while_off(&mut self, spec: &GuestSpec) {
+        let stopped = self.driver.power(spec.uuid, AT_ONCE).await;
+        self.expect(Promise::PowersGuests, "stop", stopped, &Powered::Done);
+        for action in [
+            PowerAction::Pause,
+            PowerAction::Unpause,
+            PowerAction::SoftReboot,
+        ] {
+            match self.driver.power(spec.uuid, action).await {
+                Err(GuestError::WrongState { .. }) => {}
+                seen => self.breach(
+                    Promise::PowersGuests,
+                    format!("{} of a guest that is off: {seen:?}", action.as_str()),
+                ),
+            }
+        }
+        // A spawn brings a guest that is off to what is wanted.
+        let spawned = self.driver.spawn(spec).await;
+        self.expect(
+            Promise::SpawnsOnce,
+            "a spawn of a guest that is off",
+            spawned,
+            &Spawned::Spawned,
+        );
+        self.state_is(spec.uuid, GuestState::Running, "a spawn")
+            .await;
+    }
+
+    async fn rival(&mut self, rival: &GuestSpec) {
+        match self.driver.spawn(rival).await {
+            Err(GuestError::DeviceBusy { .. }) => {}
+            seen => self.breach(
+                Promise::GivesADeviceOnce,
+                format!("a second guest with a device of the first: {seen:?}"),
+            ),
+        }
+        // Whatever is left of it, it does not run.
+        if let Some(guest) = self.guest(rival.uuid).await
+            && guest.state != GuestState::ShutOff
+        {
+            let detail = format!("a refused guest is {}", guest.state);
+            self.breach(Promise::GivesADeviceOnce, detail);
+        }
+        let destroyed = self.driver.destroy(rival.uuid).await;
+        if let Err(error) = destroyed {
+            self.breach(Promise::DestroysGuests, error);
+        }
+    }
+
+    async fn destroyed(&mut self, uuid: ConsumerUuid) {
+        let promise = Promise::DestroysGuests;
+        let destroyed = self.driver.destroy(uuid).await;
+        self.expect(promise, "a destroy", destroyed, &Destroyed::Destroyed);
+        let again = self.driver.destroy(uuid).await;
+        self.expect(promise, "the same again", again, &Destroyed::NotThere);
+        if self.guest(uuid).await.is_some() {
+            self.breach(promise, "a destroyed guest is still listed");
+        }
+    }
+
+    /// What a destroyed guest held can be another's.
+    async fn freed(&mut self, rival: &GuestSpec) {
+        let spawned = self.driver.spawn(rival).await;
+        self.expect(
+            Promise::DestroysGuests,
+            "a spawn with a device that was freed",
+            spawned,
+            &Spawned::Spawned,
+        );
+        let destroyed = self.driver.destroy(rival.uuid).await;
+        self.expect(
+            Promise::DestroysGuests,
+            "its destroy",
+            destroyed,
+            &Destroyed::Destroyed,
+        );
+    }
+
+    /// Guests that should not run are defined only.
+    async fn prepared(&mut self, spec: &GuestSpec) {
+        for (power, state) in [
+            (DesiredPower::ShutOff, GuestState::ShutOff),
+            (DesiredPower::Paused, GuestState::Paused),
+        ] {
+            let wanted = GuestSpec {
+                power,
+                ..spec.clone()
+            };
+            let spawned = self.driver.spawn(&wanted).await;
+            let what = format!("a spawn that should be {state}");
+            self.expect(Promise::SpawnsOnce, &what, spawned, &Spawned::Spawned);
+            self.state_is(spec.uuid, state, &what).await;
+            let destroyed = self.driver.destroy(spec.uuid).await;
+            self.expect(
+                Promise::DestroysGuests,
+                "its destroy",
+                destroyed,
+                &Destroyed::Destroyed,
+            );
+        }
+    }
+}
+
+fn wanted_devices(spec: &GuestSpec) -> std::collections::BTreeSet<HeldDevice> {
+    let devices = spec.devices.as_slice().iter();
+    devices
+        .map(|attached| HeldDevice {
+            device: match attached.device {
+                GuestDevice::Pci { address, .. } | GuestDevice::VendorVfio { address } => {
+                    HostDevice::Function(address)
+                }
+                GuestDevice::Mdev { uuid } => HostDevice::Mdev(uuid),
+            },
+            arq: match attached.origin {
+                DeviceOrigin::Arq(uuid) => Some(uuid),
+                DeviceOrigin::Flavor => None,
+            },
+        })
+        .collect()
+}

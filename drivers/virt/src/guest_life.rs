@@ -1,0 +1,262 @@
+//! What can be done with guests, and what comes of it. Every one of these may be asked for again after its answer was lost:
+//! what is done already is an outcome, not an error.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use berth_model::{ArqUuid, ConsumerUuid, Disposition, PciAddress};
+use uuid::Uuid;
+
+/// What came of a spawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an outcome is to be told"]
+pub enum Spawned {
+    /// The guest is as wanted now; something had to be done.
+    Spawned,
+    /// It was as wanted before.
+    AlreadyThere,
+}
+
+/// What came of a destroy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an outcome is to be told"]
+pub enum Destroyed {
+    /// The guest is gone.
+    Destroyed,
+    /// There was none.
+    NotThere,
+}
+
+/// What is to be done with a guest's power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PowerAction {
+    /// Switch it on.
+    Start,
+    /// Ask it to end, and switch it off where it has not after the grace. None: at once.
+    Stop {
+        /// How long it may take.
+        grace: Duration,
+    },
+    /// Stop it in its tracks; it keeps what it holds.
+    Pause,
+    /// Let it go on.
+    Unpause,
+    /// Ask it to start anew; it keeps what it holds all the while.
+    SoftReboot,
+    /// Switch it off and on again; its devices are reset as between two guests where the hypervisor manages them.
+    HardReboot,
+}
+
+impl PowerAction {
+    /// The word for it, as the compute API has it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            PowerAction::Start => "start",
+            PowerAction::Stop { .. } => "stop",
+            PowerAction::Pause => "pause",
+            PowerAction::Unpause => "unpause",
+            PowerAction::SoftReboot => "soft reboot",
+            PowerAction::HardReboot => "hard reboot",
+        }
+    }
+}
+
+/// What came of a power action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an outcome is to be told"]
+pub enum Powered {
+    /// It was done.
+    Done,
+    /// The guest was so already.
+    AlreadySo,
+    /// There is no such guest.
+    NotThere,
+}
+
+/// What a guest is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuestState {
+    /// It runs.
+    Running,
+    /// It is stopped in its tracks, by us or by the hypervisor (a disk that is full, say).
+    Paused,
+    /// It is defined and off.
+    ShutOff,
+    /// It ended by an error and still holds what it held.
+    Crashed,
+}
+
+impl std::fmt::Display for GuestState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            GuestState::Running => "running",
+            GuestState::Paused => "paused",
+            GuestState::ShutOff => "shut off",
+            GuestState::Crashed => "crashed",
+        })
+    }
+}
+
+/// A device of the host, as a guest has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HostDevice {
+    /// A PCI function.
+    Function(PciAddress),
+    /// A mediated device.
+    Mdev(Uuid),
+}
+
+impl std::fmt::Display for HostDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HostDevice::Function(address) => write!(f, "PCI function {address}"),
+            HostDevice::Mdev(uuid) => write!(f, "mediated device {uuid}"),
+        }
+    }
+}
+
+/// A device and the ARQ it was given for, where the hypervisor's document says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HeldDevice {
+    /// The device.
+    pub device: HostDevice,
+    /// The ARQ.
+    pub arq: Option<ArqUuid>,
+}
+
+/// A guest that the hypervisor has, whoever made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestOnHost {
+    /// Its name there.
+    pub name: String,
+    /// What it is doing.
+    pub state: GuestState,
+    /// Whose it is, where it says so in our words: guests without are not ours to touch.
+    pub owner: Option<GuestMark>,
+    /// The devices of the host that it was given.
+    pub devices: BTreeSet<HeldDevice>,
+}
+
+/// What a guest of ours says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestMark {
+    /// The project's id.
+    pub project: String,
+    /// The consumer that holds its allocations.
+    pub consumer: ConsumerUuid,
+    /// The ARQs it was made with.
+    pub requests: BTreeSet<ArqUuid>,
+}
+
+/// Why a guest is not as it was asked to be.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// The driver makes no guests.
+    #[error("the driver {driver} makes no guests")]
+    NotSupported {
+        /// The driver's name.
+        driver: &'static str,
+    },
+    /// The hypervisor is away or refuses the connection.
+    #[error("the hypervisor at {target} does not answer: {reason}")]
+    Unreachable {
+        /// URI or path.
+        target: String,
+        /// What it or the system said.
+        reason: String,
+    },
+    /// A call did not come back; it may still be done.
+    #[error(
+        "{call} of the hypervisor at {target} did not come back within {limit:?}; it may still be done"
+    )]
+    TimedOut {
+        /// URI or path.
+        target: String,
+        /// The call.
+        call: &'static str,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// A device is another guest's.
+    #[error("guest {uuid}: a device is not free: {reason}")]
+    DeviceBusy {
+        /// The guest that was to have it.
+        uuid: ConsumerUuid,
+        /// Which device, and whose it is, in the hypervisor's words.
+        reason: String,
+    },
+    /// There is another guest of this UUID.
+    #[error(
+        "guest {uuid} is on the hypervisor already and is another one ({difference}); it was left alone: destroy it first"
+    )]
+    Another {
+        /// The UUID.
+        uuid: ConsumerUuid,
+        /// In what it differs.
+        difference: String,
+    },
+    /// Another guest has the name.
+    #[error("the name {name:?} is guest {holder}'s")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Whose it is.
+        holder: ConsumerUuid,
+    },
+    /// The guest cannot do that as it is.
+    #[error("guest {uuid} is {state}: it cannot {}", action.as_str())]
+    WrongState {
+        /// The guest.
+        uuid: ConsumerUuid,
+        /// What it is doing.
+        state: GuestState,
+        /// What was asked.
+        action: PowerAction,
+    },
+    /// The hypervisor refused.
+    #[error("guest {uuid}: the hypervisor refused {call}: {reason}")]
+    Refused {
+        /// The guest.
+        uuid: ConsumerUuid,
+        /// The call.
+        call: &'static str,
+        /// What it said.
+        reason: String,
+    },
+    /// What the hypervisor or its state file says makes no sense.
+    #[error("{origin}: {reason}")]
+    Malformed {
+        /// The document or file.
+        origin: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file of the driver's own could not be read or written.
+    #[error("cannot keep guests in {path}")]
+    State {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl GuestError {
+    /// Whether asking again may help: at once, after a new look at the host, or not.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            GuestError::Unreachable { .. }
+            | GuestError::TimedOut { .. }
+            | GuestError::Malformed { .. }
+            | GuestError::State { .. } => Disposition::Retry,
+            GuestError::DeviceBusy { .. }
+            | GuestError::Another { .. }
+            | GuestError::NameTaken { .. }
+            | GuestError::WrongState { .. } => Disposition::Refresh,
+            GuestError::NotSupported { .. } | GuestError::Refused { .. } => Disposition::Fatal,
+        }
+    }
+}

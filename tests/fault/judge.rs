@@ -124,6 +124,11 @@ pub(crate) fn explain(swept: &Swept, points: &[Point], case: &Case, wrong: &[Str
         swept.crossing(&points[0]),
         case.under_fault
     );
+    let regression = crate::regressions::line(&case.trace, points);
+    let _ = writeln!(
+        text,
+        "  add to tests/fault/regressions/{journey}.txt: {regression}"
+    );
     for line in wrong {
         let _ = writeln!(text, "  {}", line.replace('\n', "\n    "));
     }

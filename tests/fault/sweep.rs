@@ -10,6 +10,7 @@ use berth_seam::{Crossing, Fault, Moment, Point, Release, Repetition, Seeded, Tr
 use crate::case::{Case, run};
 use crate::journeys::{Journey, Situation};
 use crate::judge;
+use crate::regressions;
 use crate::rows::{self, Cell, Outcome};
 
 /// How many cases of each cell ended how.
@@ -121,8 +122,17 @@ fn case(swept: &Swept, points: &[Point], rows: &rows::Rows, findings: &Mutex<Fin
     case
 }
 
+/// A failure of the past; not counted among the cases.
+fn replay(swept: &Swept, points: &[Point], rows: &rows::Rows, wrong: &mut Vec<String>) {
+    let case = run(&swept.situation, points);
+    let found = judge::failed(swept, rows, points, &case);
+    if !found.is_empty() {
+        wrong.push(judge::explain(swept, points, &case, &found));
+    }
+}
+
 /// Runs every item on every processor.
-fn on_all_processors<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
+pub(crate) fn on_all_processors<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(2, NonZero::get);
     std::thread::scope(|scope| {
@@ -163,6 +173,11 @@ fn every_journey_fails_well_at_every_crossing() {
         let case = case(swept, points, &rows, &findings);
         println!("{}\n{:#?}", case.trace, case.history);
     } else {
+        for swept in &swept {
+            for points in regressions::of(swept) {
+                replay(swept, &points, &rows, &mut wrong);
+            }
+        }
         let points = |swept: &Swept| swept.clean.trace.points();
         let firsts: Vec<(&Swept, Point)> = swept
             .iter()

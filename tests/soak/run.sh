@@ -5,29 +5,39 @@
 #
 #   SOAK_KILLS=2000        how many seeds in all; each is one kill, or two where the recovery is killed as well
 #   SOAK_SEED_FROM=1       the first seed
-#   SOAK_BATCH=100         seeds per batch; after each the page is written
+#   SOAK_BATCH=50          seeds per batch; after each the page is written
+#   SOAK_PAIRS=kill        the sweep's second faults: at every crossing of the recovery from a kill; `all` takes a night
 #
-# A batch is the test program `kill` with BERTH_KILLS (how many seeds), BERTH_SEED_FROM (the first) and BERTH_KILL_REPORT: a
-# file to which the program writes a line `CROSSING <tab> KILLS <tab> VIOLATIONS` for each crossing it killed at.
+# The sweep is the test program `fault` with BERTH_FAULT_PAIRS. A batch of kills is the test program `kill` with BERTH_KILLS
+# (how many seeds), BERTH_KILL_SEED_FROM (the first) and BERTH_KILL_REPORT: a file to which the program writes a line
+# `CROSSING <tab> KILLS <tab> VIOLATIONS` for each crossing it killed at.
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 KILLS=${SOAK_KILLS:-2000}
 FROM=${SOAK_SEED_FROM:-1}
-BATCH=${SOAK_BATCH:-100}
+BATCH=${SOAK_BATCH:-50}
+PAIRS=${SOAK_PAIRS:-kill}
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 STATE=$TARGET/soak
-BATCHES=$STATE/batches.tsv      # date commit program first-seed seeds kills violations seconds
+BATCHES=$STATE/batches.tsv      # date commit run first-seed seeds kills violations seconds cases
 CROSSINGS=$STATE/crossings.tsv  # date commit first-seed crossing kills violations
 
 say() { printf 'soak: %s\n' "$*"; }
 
 commit() { git describe --always --dirty --abbrev=12; }
 
-# Whether this commit has passed this program from this seed over so many.
+# Whether this commit has passed this run from this seed over so many. Two changed trees are not one commit.
 is_done() {
-    awk -F'\t' -v c="$COMMIT" -v p="$1" -v s="$2" -v n="$3" \
+    [[ $COMMIT != *-dirty ]] && awk -F'\t' -v c="$COMMIT" -v p="$1" -v s="$2" -v n="$3" \
         '$2==c && $3==p && $4==s && $5==n && $7==0 {found=1} END {exit !found}' "$BATCHES"
+}
+
+# The page's date: what goes on after midnight, or another day, stays on the page that this commit has.
+page_date() {
+    local begun
+    begun=$(awk -F'\t' -v c="$COMMIT" '$2==c {date=$1} END {print date}' "$BATCHES")
+    if [[ -n $begun && $COMMIT != *-dirty ]]; then echo "$begun"; else date -u +%F; fi
 }
 
 # The machine's paragraph, as the benchmark has it.
@@ -44,30 +54,40 @@ page() {
         printf '# Soak, %s\n\nWritten by `make soak`; do not edit. ' "$DATE"
         machine
         printf '\nA violation is a unit lost, doubled or left without owner, a half-made child, or any other invariant of the audit.\n'
-        printf '\n| run | commit | seeds | kills | violations | time |\n| --- | --- | --- | ---: | ---: | ---: |\n'
+        printf '\nThe sweep fails every journey at every crossing in every way, and again during the recovery (%s).\n' 'docs/faults.md'
+        printf '\n| run | commit | seeds | cases | kills | violations | time |\n| --- | --- | --- | ---: | ---: | ---: | ---: |\n'
         awk -F'\t' -v d="$DATE" '$1==d {
-            printf "| %s | %s | %s | %d | %d | %d s |\n", $3, $2, ($5 > 0 ? $4 "-" ($4 + $5 - 1) : "-"), $6, $7, $8
-            kills += $6; violations += $7; seconds += $8
-        } END { printf "| **all** | | | **%d** | **%d** | %d s |\n", kills, violations, seconds }' "$BATCHES"
+            printf "| %s | %s | %s | %d | %d | %d | %d s |\n", $3, $2, ($5 > 0 ? $4 "-" ($4 + $5 - 1) : "-"), $9, $6, $7, $8
+            cases += $9; kills += $6; violations += $7; seconds += $8
+        } END { printf "| **all** | | | **%d** | **%d** | **%d** | %d s |\n", cases, kills, violations, seconds }' "$BATCHES"
         printf '\n## Kills by crossing\n\n| crossing | kills | violations |\n| --- | ---: | ---: |\n'
         awk -F'\t' -v d="$DATE" '$1==d { kills[$4] += $5; bad[$4] += $6 }
             END { for (at in kills) printf "| %s | %d | %d |\n", at, kills[at], bad[at] }' "$CROSSINGS" | sort
     } >"$file"
 }
 
+# How far the kills are and how long the rest takes at the pace so far.
+progress() {
+    local rest=$((KILLS - DONE))
+    if [ "$RAN" -gt 0 ]; then
+        say "$DONE of $KILLS seeds done, about $(((rest * SPENT / RAN + 59) / 60)) min left"
+    fi
+}
+
 # One batch: its name, how many seeds, the first, then the command.
 batch() {
-    local name=$1 seeds=$2 seed=$3 began=$SECONDS kills=0 violations=0 log report
+    local name=$1 seeds=$2 seed=$3 began=$SECONDS kills=0 violations=0 cases took log report
     shift 3
     if is_done "$name" "$seed" "$seeds"; then
         say "$name from seed $seed: done before"
+        DONE=$((DONE + seeds))
         return
     fi
-    log=$STATE/$name-$seed.log
-    report=$STATE/$name-$seed.tsv
+    log=$STATE/${name%%,*}-$seed.log
+    report=$STATE/${name%%,*}-$seed.tsv
     rm -f "$report"
-    say "$name: $seeds from seed $seed"
-    if ! BERTH_KILLS=$seeds BERTH_SEED_FROM=$seed BERTH_KILL_REPORT=$report "$@" >"$log" 2>&1; then
+    say "$name$([ "$seeds" = 0 ] || echo ", seeds $seed to $((seed + seeds - 1))")"
+    if ! BERTH_KILLS=$seeds BERTH_KILL_SEED_FROM=$seed BERTH_KILL_REPORT=$report "$@" >"$log" 2>&1; then
         violations=1
         say "FAILED, see $log:"
         tail -n 20 "$log"
@@ -78,21 +98,29 @@ batch() {
         kills=$(awk -F'\t' '{sum += $2} END {print sum}' "$report")
     fi
     [ "$violations" = 0 ] || FAILED=1
-    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$DATE" "$COMMIT" "$name" "$seed" "$seeds" "$kills" "$violations" \
-        $((SECONDS - began)) >>"$BATCHES"
+    cases=$(sed -n 's/^\([0-9][0-9]*\) cases$/\1/p' "$log" | tail -n1)
+    took=$((SECONDS - began))
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$DATE" "$COMMIT" "$name" "$seed" "$seeds" "$kills" "$violations" \
+        "$took" "${cases:-$seeds}" >>"$BATCHES"
     page
+    if [ "$seeds" -gt 0 ]; then
+        DONE=$((DONE + seeds)) RAN=$((RAN + seeds)) SPENT=$((SPENT + took))
+        progress
+    else
+        say "$name: ${cases:-0} cases in $took s"
+    fi
 }
 
 mkdir -p "$STATE"
 touch "$BATCHES" "$CROSSINGS"
-DATE=$(date -u +%F)
 COMMIT=$(commit)
-FAILED=0
+DATE=$(page_date)
+FAILED=0 DONE=0 RAN=0 SPENT=0
 cargo build --release -p berth-cli
 cargo test -p berth-tests --test kill --test fault --no-run
 export BERTH_PROGRAM=$TARGET/release/berth
 
-batch sweep 0 1 cargo test -q -p berth-tests --test fault
+BERTH_FAULT_PAIRS=$PAIRS batch "sweep, pairs $PAIRS" 0 1 cargo test -q -p berth-tests --test fault every_journey -- --nocapture
 for ((seed = FROM; seed < FROM + KILLS; seed += BATCH)); do
     left=$((FROM + KILLS - seed))
     batch kill $((left < BATCH ? left : BATCH)) "$seed" cargo test -q -p berth-tests --test kill

@@ -1,0 +1,117 @@
+//! Failures of the past, by name: a crossing's number changes with its journey, its name and place seldom do. Each is a line
+//! in `regressions/JOURNEY.txt`; a failure of the sweep prints the line to add there.
+
+use std::path::PathBuf;
+
+use berth_seam::{Fault, Moment, Point, Repetition, Trace};
+
+use crate::case::run;
+use crate::journeys::Journey;
+use crate::sweep::Swept;
+
+/// The seed of whose turn it is, as the sweep has it.
+const SEED: &str = "1";
+
+/// A journey's lines.
+fn lines(journey: Journey) -> Vec<String> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fault/regressions");
+    let file = folder.join(format!("{}.txt", journey.as_str()));
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let lines = text.lines().map(str::trim);
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The points of each line of a journey.
+pub(crate) fn of(swept: &Swept) -> Vec<Vec<Point>> {
+    let journey = swept.situation.journey;
+    let points = |line: String| {
+        points(swept, &line)
+            .unwrap_or_else(|what| panic!("regressions/{}.txt: {line}: {what}", journey.as_str()))
+    };
+    lines(journey).into_iter().map(points).collect()
+}
+
+fn points(swept: &Swept, line: &str) -> Result<Vec<Point>, String> {
+    let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+    let (seed, cells) = cells.split_first().ok_or("no seed")?;
+    if *seed != SEED {
+        return Err(format!("the seed is {SEED} in every sweep"));
+    }
+    let mut points: Vec<Point> = Vec::new();
+    for cells in cells.chunks(4) {
+        let [crossing, which, side, fault] = cells else {
+            return Err("CROSSING | WHICH | SIDE | FAULT are expected".to_owned());
+        };
+        // The second fault is at a crossing of the run that the first makes.
+        let failed = (!points.is_empty()).then(|| run(&swept.situation, &points).trace);
+        let trace = failed.as_ref().unwrap_or(&swept.clean.trace);
+        let which: usize = which.parse().map_err(|_| "WHICH is a number".to_owned())?;
+        let number = number(trace, crossing, which)
+            .ok_or_else(|| format!("the run has no such crossing: {crossing} {which}"))?;
+        let point = format!("crossing:{number}:{side}:{fault}");
+        points.push(point.parse().map_err(|error| format!("{error}"))?);
+    }
+    Ok(points)
+}
+
+fn number(trace: &Trace, crossing: &str, which: usize) -> Option<usize> {
+    let mut named = trace
+        .crossings()
+        .filter(|line| line.crossing.to_string() == crossing);
+    named.nth(which.checked_sub(1)?).map(|line| line.number)
+}
+
+/// The line that names these points of a run.
+pub(crate) fn line(trace: &Trace, points: &[Point]) -> String {
+    let mut text = SEED.to_owned();
+    for point in points {
+        let Some(at) = trace.crossings().find(|line| line.number == point.number) else {
+            continue;
+        };
+        let same = trace
+            .crossings()
+            .filter(|line| line.crossing == at.crossing && line.number <= at.number);
+        let (crossing, which, fault) = (&at.crossing, same.count(), point.fault);
+        let (side, ever) = match (point.moment, point.repetition) {
+            (moment, Repetition::Once) => (moment, ""),
+            (moment, Repetition::ForEver) => (moment, ":for_ever"),
+        };
+        text.push_str(&format!(" | {crossing} | {which} | {side} | {fault}{ever}"));
+    }
+    text
+}
+
+#[test]
+fn a_line_names_the_points_that_it_was_made_of() {
+    let swept = Swept::of(Journey::StartupReshape);
+    let written = lines(Journey::StartupReshape);
+    assert!(!written.is_empty());
+    for (text, points) in written.iter().zip(of(&swept)) {
+        let trace = run(&swept.situation, &points).trace;
+        assert_eq!(line(&trace, &points), *text);
+    }
+}
+
+#[test]
+fn a_line_that_names_nothing_is_said() {
+    let swept = Swept::of(Journey::Tick);
+    for bad in [
+        "2 | driver observe | 1 | before | kill",
+        "1 | driver observe | 99 | before | kill",
+        "1 | driver observe | 0 | before | kill",
+        "1 | driver stare | 1 | before | kill",
+        "1 | driver observe | 1 | during | kill",
+        "1 | driver observe | 1 | before | explode",
+        "1 | driver observe | 1 | before",
+    ] {
+        assert!(points(&swept, bad).is_err(), "{bad}");
+    }
+    let good = points(&swept, "1 | driver observe | 1 | before | kill").unwrap();
+    assert_eq!(
+        (good[0].fault, good[0].moment),
+        (Fault::Kill, Moment::Before)
+    );
+}

@@ -1,0 +1,430 @@
+//! The agent's own service under a fault that lasts, watched as an operator and systemd watch it: its log, `STATUS=`,
+//! `/healthz` and `/metrics`. systemd's part is played here: a process that ends is started again or not, and one that gives
+//! no sign of life is killed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::future::{Future, poll_fn, ready};
+use std::os::unix::net::UnixDatagram;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use berth_agent::admin::AdminOptions;
+use berth_agent::admin::client::AdminClient;
+use berth_agent::metrics::Metrics;
+use berth_agent::notify::Notifier;
+use berth_agent::service::{self, Agent, LiveOptions};
+use berth_agent::triggers::Interval;
+use berth_seam::{Crossing, EffectEnd, Fault, Gate, Moment, Release, Released};
+use berth_tests::cloud::Cloud;
+use berth_tests::fault::{
+    GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage, SwitchedGate, busy,
+};
+use berth_tests::node::{MemoryFiles, Shown};
+use berth_tests::unit::{code, sentence};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::journeys::{Begins, Situation};
+use crate::log::Log;
+use crate::rows::kind;
+
+/// How often somebody looks.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long a fault lasts: longer than what a service takes to show it. A hang is told from a slow peer after 15 minutes.
+const LASTS: Duration = Duration::from_mins(4);
+const HANG_LASTS: Duration = Duration::from_mins(35);
+/// How long a healed service may take to settle.
+const SETTLES: Duration = Duration::from_mins(20);
+/// `WatchdogSec=`, `TimeoutStartSec=` and `RestartSec=` of the unit.
+const WATCHDOG: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(90);
+const RESTART: Duration = Duration::from_secs(2);
+
+/// A fault at every crossing of a kind, for as long as it lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Lasting {
+    pub(crate) fault: Fault,
+    pub(crate) kind: &'static str,
+    pub(crate) moment: Moment,
+}
+
+/// What somebody who looks sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// Warnings and errors logged since the look before.
+    pub(crate) log: BTreeSet<String>,
+    /// `STATUS=`.
+    pub(crate) status: String,
+    /// Codes of `/healthz`; empty where nobody answers.
+    pub(crate) findings: BTreeSet<String>,
+    /// `berth_health_messages`: errors and warnings.
+    pub(crate) counted: [u64; 2],
+    /// `/healthz` has an error among its findings.
+    pub(crate) has_errors: bool,
+    /// Every node is `in_sync` by `berth_plan_state`.
+    pub(crate) in_sync: bool,
+}
+
+/// What was seen of a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watched {
+    /// While the fault lasted.
+    pub(crate) under_fault: Vec<Look>,
+    /// Each end of a process while it lasted: exit code and reason.
+    pub(crate) ends: Vec<(u8, String)>,
+    /// How often systemd killed it for being silent while it lasted.
+    pub(crate) silenced: usize,
+    /// When it had settled after that; none: it did not.
+    pub(crate) settled: Option<Look>,
+    /// How often the fault struck.
+    pub(crate) struck: usize,
+    /// The crossings, of a run without a fault.
+    pub(crate) crossings: BTreeSet<Crossing>,
+}
+
+/// Fails what it is told to, and notes what passes.
+struct LastingGate {
+    lasting: Option<Lasting>,
+    seen: Mutex<(usize, BTreeSet<Crossing>)>,
+}
+
+impl LastingGate {
+    fn decide(&self, crossing: &Crossing, now: Moment) -> Release {
+        let mut seen = self.seen.lock().unwrap();
+        seen.1.insert(crossing.clone());
+        match self.lasting {
+            Some(Lasting {
+                fault,
+                kind: of,
+                moment,
+            }) if moment == now && of == kind(crossing) && fault.applies(crossing, now) => {
+                seen.0 += 1;
+                Release::Fault(fault)
+            }
+            _ => Release::Proceed,
+        }
+    }
+}
+
+impl Gate for LastingGate {
+    fn before<'a>(&'a self, crossing: &'a Crossing) -> Released<'a> {
+        Box::pin(ready(self.decide(crossing, Moment::Before)))
+    }
+
+    fn after<'a>(&'a self, crossing: &'a Crossing, _: &'a EffectEnd) -> Released<'a> {
+        Box::pin(ready(self.decide(crossing, Moment::After)))
+    }
+}
+
+/// Runs it; without a fault for as long as any fault but a hang lasts.
+pub(crate) fn watch(situation: &Situation, lasting: Option<Lasting>) -> Watched {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let log = Log::default();
+    let _logs = tracing::subscriber::set_default(log.clone());
+    runtime.block_on(async {
+        let unit = Unit::of(situation, lasting, log).await;
+        // Around all of it: a process that is dropped half-way leaves its clock standing still.
+        unit.stage.run(|| true, unit.run(situation)).await
+    })
+}
+
+/// The unit and all around it.
+struct Unit {
+    stage: Stage,
+    driver: Arc<GatedDriver<Shown>>,
+    shown: Arc<Shown>,
+    files: Arc<GatedFiles>,
+    cloud: Cloud,
+    gate: Arc<SwitchedGate<LastingGate>>,
+    live: LiveOptions,
+    folder: TempDir,
+    manager: Manager,
+    times: Times,
+    log: Log,
+}
+
+/// How far a run is.
+struct Times {
+    began: Instant,
+    lasts: Duration,
+    healed: Cell<bool>,
+    /// The journey begins when the first process is ready.
+    waits: Cell<bool>,
+}
+
+impl Times {
+    fn gives_up(&self) -> Duration {
+        self.lasts + SETTLES
+    }
+}
+
+/// What systemd hears.
+struct Manager {
+    socket: UnixDatagram,
+    heard: RefCell<Heard>,
+}
+
+struct Heard {
+    status: String,
+    ready: bool,
+    sign: Instant,
+}
+
+/// How a process ended.
+enum Ended {
+    Exit(u8, String),
+    Silent,
+    /// It did not.
+    AtRest,
+}
+
+impl Manager {
+    /// Takes all that was sent.
+    fn hear(&self) {
+        let mut buffer = [0; 16 << 10];
+        let mut heard = self.heard.borrow_mut();
+        while let Ok(length) = self.socket.recv(&mut buffer) {
+            for line in String::from_utf8_lossy(&buffer[..length]).lines() {
+                match line.split_once('=') {
+                    Some(("STATUS", status)) => status.clone_into(&mut heard.status),
+                    Some(("READY", _)) => {
+                        heard.ready = true;
+                        heard.sign = Instant::now();
+                    }
+                    Some(("WATCHDOG" | "EXTEND_TIMEOUT_USEC", _)) => heard.sign = Instant::now(),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.heard.borrow().ready
+    }
+
+    /// Whether it has been silent for longer than the unit allows.
+    fn gives_up(&self) -> bool {
+        let heard = self.heard.borrow();
+        let patience = if heard.ready { WATCHDOG } else { START };
+        heard.sign.elapsed() > patience
+    }
+
+    fn begin(&self) {
+        let mut heard = self.heard.borrow_mut();
+        (heard.ready, heard.sign) = (false, Instant::now());
+        heard.status.clear();
+    }
+}
+
+impl Unit {
+    async fn of(situation: &Situation, lasting: Option<Lasting>, log: Log) -> Self {
+        let clock = HarnessClock::begin();
+        let cloud = Cloud::of(situation.snapshot).await.behind_keystone(&clock);
+        let gate = LastingGate {
+            lasting,
+            seen: Mutex::default(),
+        };
+        let (gate, view) = match situation.begins {
+            Begins::AtStart => (SwitchedGate::on(gate), situation.is.view()),
+            Begins::WhenReady => (SwitchedGate::off(gate), situation.was.view()),
+        };
+        let hangs = lasting.is_some_and(|lasting| lasting.fault == Fault::Hang);
+        let times = Times {
+            began: Instant::now(),
+            lasts: if hangs { HANG_LASTS } else { LASTS },
+            healed: Cell::new(false),
+            waits: Cell::new(situation.begins == Begins::WhenReady),
+        };
+        let gate = Arc::new(gate);
+        let stage = Stage::with_clock(gate.clone(), clock);
+        let files = MemoryFiles::default();
+        for (name, content) in &situation.files {
+            files.put(name, content);
+        }
+        let shown = Arc::new(Shown::new(view));
+        let before = Some(situation.was.view());
+        let folder = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let heard = Heard {
+            status: String::new(),
+            ready: false,
+            sign: Instant::now(),
+        };
+        Self {
+            driver: Arc::new(GatedDriver::around(Arc::clone(&shown), &stage, before)),
+            files: Arc::new(GatedFiles::around(Arc::new(files), &stage)),
+            cloud: cloud.decorated(|http| GatedHttp::around(http, &stage)),
+            live: LiveOptions {
+                tracker: situation.options.clone(),
+                interval: Interval::Every(Duration::from_mins(1)),
+                periodic_fuzzy_delay: Duration::ZERO,
+                ..LiveOptions::default()
+            },
+            manager: Manager {
+                socket,
+                heard: RefCell::new(heard),
+            },
+            stage,
+            times,
+            shown,
+            gate,
+            folder,
+            log,
+        }
+    }
+
+    fn agent(&self) -> Agent<GatedDriver<Shown>> {
+        let (metrics, files) = (Metrics::default(), self.files.clone());
+        let placement = self
+            .cloud
+            .placement()
+            .with_observer(Arc::new(metrics.clone()));
+        let mut agent = Agent::new(self.driver.clone(), placement, files);
+        let notify = self.folder.path().join("notify").into_os_string();
+        agent.notifier = Notifier::to(&notify, Some(WATCHDOG)).unwrap();
+        agent.admin = Some(AdminOptions {
+            socket: self.folder.path().join("agent.sock"),
+            group: "berth".to_owned(),
+            metrics_listen: None,
+        });
+        (agent.live, agent.metrics, agent.seed) = (self.live.clone(), metrics, 1);
+        agent
+    }
+
+    async fn run(&self, situation: &Situation) -> Watched {
+        let mut watched = Watched::default();
+        while watched.settled.is_none() && self.times.began.elapsed() < self.times.gives_up() {
+            match self.process(situation, &mut watched).await {
+                Ended::Exit(code, reason) if !self.is_healed() => {
+                    watched.under_fault.push(self.last_look(&reason));
+                    watched.ends.push((code, reason));
+                    if matches!(code, 76 | 78) {
+                        // The operator mends what is wrong, and starts it again.
+                        self.heal();
+                    }
+                }
+                Ended::Silent if !self.is_healed() => watched.silenced += 1,
+                Ended::Exit(..) | Ended::Silent | Ended::AtRest => {}
+            }
+            sleep(RESTART).await;
+            self.heal_in_time();
+        }
+        let seen = self.gate.inner().seen.lock().unwrap().clone();
+        (watched.struck, watched.crossings) = seen;
+        watched
+    }
+
+    fn heal(&self) {
+        self.times.healed.set(true);
+        self.gate.switch_off();
+    }
+
+    fn heal_in_time(&self) {
+        if self.times.began.elapsed() >= self.times.lasts {
+            self.heal();
+        }
+    }
+
+    fn is_healed(&self) -> bool {
+        self.times.healed.get()
+    }
+
+    /// What stays of a process that ended: its last words. The program prints the reason as its last line of log.
+    fn last_look(&self, reason: &str) -> Look {
+        self.manager.hear();
+        let mut look = Look {
+            log: self.log.take(),
+            ..Look::default()
+        };
+        look.log.insert(format!("the agent ended: {reason}"));
+        look.status.clone_from(&self.manager.heard.borrow().status);
+        look
+    }
+
+    /// One process until it ends, is killed, or has settled after all was healed.
+    async fn process(&self, situation: &Situation, watched: &mut Watched) -> Ended {
+        self.manager.begin();
+        let service = service::run(self.agent(), CancellationToken::new());
+        let mut service = pin!(self.heard_by_the_manager(situation, service));
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut service => {
+                    let error = ended.expect_err("nobody stops it");
+                    return Ended::Exit(code(error.reason()), sentence(&error));
+                }
+                () = sleep(LOOK) => {}
+            }
+            let look = self.look().await;
+            if !self.is_healed() {
+                watched.under_fault.push(look);
+                self.heal_in_time();
+            } else if look.in_sync && !look.has_errors && look.log.is_empty() {
+                watched.settled = Some(look);
+                return Ended::AtRest;
+            }
+            if self.manager.gives_up() {
+                return Ended::Silent;
+            }
+            if self.times.began.elapsed() >= self.times.gives_up() {
+                return Ended::AtRest;
+            }
+        }
+    }
+
+    async fn heard_by_the_manager<F: Future>(
+        &self,
+        situation: &Situation,
+        service: F,
+    ) -> F::Output {
+        let mut service = pin!(service);
+        let heard = poll_fn(|context| {
+            let polled = service.as_mut().poll(context);
+            self.manager.hear();
+            if self.manager.is_ready() && self.times.waits.replace(false) {
+                self.shown.show(&situation.is);
+                self.gate.switch_on();
+            }
+            polled
+        });
+        heard.await
+    }
+
+    async fn look(&self) -> Look {
+        if self.manager.heard.borrow().status.is_empty() {
+            // It has not come as far as its loop: its socket is there, and nobody answers.
+            return Look {
+                log: self.log.take(),
+                ..Look::default()
+            };
+        }
+        let client = AdminClient::new(&self.folder.path().join("agent.sock")).unwrap();
+        let asked = async { (client.health().await, client.metrics().await) };
+        let (health, metrics) = busy(asked).await;
+        let findings = health.map(|health| health.messages).unwrap_or_default();
+        let metrics = metrics.unwrap_or_default();
+        let value = |series: &str| -> u64 {
+            let line = metrics.lines().find_map(|line| line.strip_prefix(series));
+            line.and_then(|value| value.trim().parse().ok())
+                .unwrap_or_default()
+        };
+        Look {
+            log: self.log.take(),
+            status: self.manager.heard.borrow().status.clone(),
+            has_errors: findings.iter().any(|finding| finding.severity == "error"),
+            findings: findings.into_iter().map(|finding| finding.code).collect(),
+            counted: ["error", "warning"].map(|severity| {
+                value(&format!("berth_health_messages{{severity=\"{severity}\"}}"))
+            }),
+            in_sync: value("berth_plan_state{state=\"in_sync\"}") == 1,
+        }
+    }
+}

@@ -19,7 +19,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
+use axum::extract::ConnectInfo;
+use axum::{Extension, Router};
+use berth_serve::Limits;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -111,23 +114,34 @@ impl AdminError {
 /// The API's sockets, open but not yet answering.
 pub(crate) struct Door {
     socket: PathBuf,
-    lock: SocketLock,
+    lock: Option<SocketLock>,
     unix: UnixListener,
     tcp: Option<TcpListener>,
     access: Access,
 }
 
-/// How long a stop waits for answers under way.
-const GRACE: Duration = Duration::from_secs(2);
+/// What each of the two listeners bears: a few operators, and a scraper.
+pub(crate) const LIMITS: Limits = Limits {
+    connections: 64,
+    head: Duration::from_secs(10),
+    body: Duration::from_secs(10),
+    grace: Duration::from_secs(2),
+};
 
 impl Door {
-    /// Opens the sockets, or finds that another agent has them.
+    /// Opens the sockets, or finds that another agent has them. `taken` is the lock where the caller holds it already.
     ///
     /// # Errors
     /// Another agent runs, or a socket cannot be made.
-    pub(crate) async fn open(options: &AdminOptions) -> Result<Self, AdminError> {
+    pub(crate) async fn open(
+        options: &AdminOptions,
+        taken: Option<&SocketLock>,
+    ) -> Result<Self, AdminError> {
         let access = Access::of_group(&options.group);
-        let lock = SocketLock::take(&options.socket)?;
+        let lock = match taken {
+            Some(_) => None,
+            None => Some(SocketLock::take(&options.socket)?),
+        };
         let unix = socket::bind(&options.socket, access.group()).await?;
         let tcp = match options.metrics_listen {
             None => None,
@@ -166,21 +180,11 @@ impl Door {
         if let Some(tcp) = self.tcp {
             let (stop, router) = (stop.clone(), router::public(shared.clone()));
             tasks.spawn(async move {
-                let served =
-                    axum::serve(tcp, router).with_graceful_shutdown(stop.cancelled_owned());
-                log_end(served.await);
+                berth_serve::serve(tcp, LIMITS, |_| router.clone(), stop.cancelled_owned()).await;
             });
         }
         let router = router::admin(shared, self.access);
-        let stopped = stop.clone();
-        tasks.spawn(async move {
-            let service = router.into_make_service_with_connect_info::<Peer>();
-            log_end(
-                axum::serve(self.unix, service)
-                    .with_graceful_shutdown(stopped.cancelled_owned())
-                    .await,
-            );
-        });
+        tasks.spawn(on_socket(self.unix, router, LIMITS, stop.clone()));
         Serving {
             stop,
             tasks,
@@ -190,10 +194,18 @@ impl Door {
     }
 }
 
-fn log_end(ended: std::io::Result<()>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "the admin API ended");
-    }
+/// Answers on the unix socket; each request carries who is at the other end of its connection.
+async fn on_socket(
+    listener: UnixListener,
+    router: Router,
+    limits: Limits,
+    stop: CancellationToken,
+) {
+    let known = |socket: &UnixStream| {
+        let peer = ConnectInfo(Peer::at(socket));
+        router.clone().layer(Extension(peer))
+    };
+    berth_serve::serve(listener, limits, known, stop.cancelled_owned()).await;
 }
 
 /// The API while it answers. Dropped, it answers no more.
@@ -201,7 +213,7 @@ pub(crate) struct Serving {
     stop: CancellationToken,
     tasks: JoinSet<()>,
     socket: PathBuf,
-    _lock: SocketLock,
+    _lock: Option<SocketLock>,
 }
 
 impl Serving {
@@ -213,8 +225,7 @@ impl Serving {
         }
         self.stop.cancel();
         let all = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(GRACE, all).await.is_err() {
-            tracing::debug!("an answer of the admin API was cut off");
-        }
+        // Each listener gives up on its answers under way by itself.
+        all.await;
     }
 }

@@ -10,6 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use tokio::sync::watch;
 
 /// How long a busy manager is waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -20,6 +21,7 @@ pub struct Notifier {
     socket: Option<UnixDatagram>,
     watchdog: Option<Duration>,
     status: String,
+    ready: watch::Sender<bool>,
 }
 
 impl Notifier {
@@ -30,6 +32,7 @@ impl Notifier {
             socket: None,
             watchdog: None,
             status: String::new(),
+            ready: watch::Sender::new(false),
         }
     }
 
@@ -66,6 +69,7 @@ impl Notifier {
             socket: Some(datagrams),
             watchdog,
             status: String::new(),
+            ready: watch::Sender::new(false),
         })
     }
 
@@ -73,6 +77,12 @@ impl Notifier {
     #[must_use]
     pub fn watchdog_period(&self) -> Option<Duration> {
         self.socket.as_ref().and(self.watchdog).map(|span| span / 2)
+    }
+
+    /// Becomes true when the first inventory landed, for those in this process who wait for it.
+    #[must_use]
+    pub fn readiness(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
     }
 
     /// Whether anybody listens.
@@ -83,6 +93,7 @@ impl Notifier {
 
     /// The first inventory landed (or a reload is done).
     pub fn ready(&self) {
+        self.ready.send_replace(true);
         self.send_surely(&[NotifyState::Ready]);
     }
 

@@ -61,6 +61,15 @@ impl ReportError {
             Cause::Tree(_) | Cause::ChangedMeanwhile => Disposition::Refresh,
         }
     }
+
+    /// What came of a call of Placement, where that is what went wrong.
+    #[must_use]
+    pub fn placement(&self) -> Option<&PlacementError> {
+        match self.source.as_ref() {
+            Cause::Placement(error) => Some(error),
+            Cause::Tree(_) | Cause::ChangedMeanwhile => None,
+        }
+    }
 }
 
 /// What came of something that Placement was asked.

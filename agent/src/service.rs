@@ -44,12 +44,12 @@ pub use state::{AgentState, LastPass, NodeState, PassResult, Phase, Touched};
 
 pub(crate) use error::sentence;
 
-use crate::admin::{self, AdminOptions};
+use crate::admin::{self, AdminOptions, SocketLock};
 use crate::disabled;
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::options::TrackerOptions;
-use crate::startup::ReviewedPlan;
+use crate::startup::ReviewedPlans;
 use crate::triggers::Interval;
 use event_loop::EventLoop;
 
@@ -118,12 +118,14 @@ pub struct Agent<D> {
     pub mode: Mode,
     /// The admin socket; none: nobody can ask, and nothing keeps a second agent away.
     pub admin: Option<AdminOptions>,
+    /// The lock that keeps a second agent away, if it was taken before; else it is taken with the admin socket.
+    pub lock: Option<SocketLock>,
     /// What is counted.
     pub metrics: Metrics,
     /// The service manager.
     pub notifier: Notifier,
-    /// The plan that a start must follow or refuse (`--expect-plan`).
-    pub reviewed: Option<ReviewedPlan>,
+    /// The plans, one for each node, that a start must follow or refuse (`--expect-plan`).
+    pub reviewed: Option<ReviewedPlans>,
     /// The seed of all jitter.
     pub seed: u64,
 }
@@ -140,6 +142,7 @@ impl<D> Agent<D> {
             reload: None,
             mode: Mode::Serve,
             admin: None,
+            lock: None,
             metrics: Metrics::default(),
             notifier: Notifier::silent(),
             reviewed: None,
@@ -176,8 +179,10 @@ pub async fn run<D: VirtDriver>(
     mut agent: Agent<D>,
     shutdown: CancellationToken,
 ) -> Result<(), ServiceError> {
+    // Held to the end, whether there is a socket or not.
+    let lock = agent.lock.take();
     let door = match agent.admin.take() {
-        Some(options) => Some(admin::Door::open(&options).await?),
+        Some(options) => Some(admin::Door::open(&options, lock.as_ref()).await?),
         None => None,
     };
     let mut hangup = signal(SignalKind::hangup()).map_err(ServiceError::Signals)?;

@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use berth_client::PlacementError;
 use berth_model::{
-    Disposition, Held, PendingReshape, Plan, ProviderTree, ProviderUuid, ReshapeRefused,
+    Disposition, Held, NodeName, PendingReshape, Plan, ProviderTree, ProviderUuid, ReshapeRefused,
     ReshapeRequest, TreeDiff,
 };
 use berth_virt::{HostView, Trees, VirtDriver};
@@ -55,6 +56,29 @@ pub struct ReviewedPlan {
     pub generations: BTreeMap<ProviderUuid, i64>,
 }
 
+/// The plans that were reviewed, of all nodes of the host.
+pub type ReviewedPlans = BTreeMap<NodeName, ReviewedPlan>;
+
+/// The plan of one node; the plans are for exactly the nodes that the host shows, or none of them holds.
+fn reviewed_of<'a>(
+    plans: &'a ReviewedPlans,
+    node: &NodeName,
+    view: &HostView,
+) -> Result<&'a ReviewedPlan, StartupError> {
+    let moved = |reason: String| StartupError::PlanMoved { reason };
+    if let Some(gone) = plans.keys().find(|name| !view.nodes.contains_key(*name)) {
+        return Err(moved(format!(
+            "it is for node {gone}, which this host does not have"
+        )));
+    }
+    if let Some(new) = view.nodes.keys().find(|name| !plans.contains_key(*name)) {
+        return Err(moved(format!("it says nothing of node {new}")));
+    }
+    plans
+        .get(node)
+        .ok_or_else(|| moved(format!("it says nothing of node {node}")))
+}
+
 /// A start that did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum StartupError {
@@ -102,6 +126,18 @@ impl StartupError {
         }
     }
 
+    /// What came of a call of Placement, where that is what broke it.
+    #[must_use]
+    pub fn placement(&self) -> Option<&PlacementError> {
+        match self {
+            StartupError::Report(report) | StartupError::Propose(ProposeError::Report(report)) => {
+                report.placement()
+            }
+            StartupError::Failed(report) => report.placement(),
+            _ => None,
+        }
+    }
+
     /// Whether this is a reshape that failed by rule (exit code 76).
     #[must_use]
     pub fn is_reshape_failed(&self) -> bool {
@@ -124,11 +160,13 @@ pub async fn reconcile<D: VirtDriver>(
     view: &HostView,
     service: Service,
     now: Instant,
-    reviewed: Option<&ReviewedPlan>,
+    reviewed: Option<&ReviewedPlans>,
     progress: Progress<'_>,
 ) -> Result<Started, StartupError> {
     let mut reshapes = Vec::new();
-    let mut reviewed = reviewed;
+    let mut reviewed = reviewed
+        .map(|plans| reviewed_of(plans, &tracker.node, view))
+        .transpose()?;
     let mut refreshes = 0;
     loop {
         let sent = reshapes.len();

@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent::admin::body::STATE_FILES;
 use berth_agent::admin::client::{AdminClient, AdminClientError};
 use berth_agent::admin::{AdminError, AdminOptions, SocketLock};
 use berth_agent::metrics::Metrics;
 use berth_agent::notify::Notifier;
 use berth_agent::options::Rename;
 use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
-use berth_agent::startup::ReviewedPlan;
 use berth_agent::triggers::Interval;
 use berth_client::PlacementClient;
 use berth_store::state_dir::StateDir;
 use serde_json::json;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::compose::{DEADLINE, Driver, placement_over_network, tracker_options};
@@ -76,6 +77,9 @@ enum Command {
     Status {
         #[command(flatten)]
         format: Format,
+        /// How long the agent may take to answer.
+        #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        timeout: u64,
     },
     /// Let schedulers pass this host over (COMPUTE_STATUS_DISABLED); its guests go on.
     #[command(after_help = "Examples:\n  berth agent disable --reason 'memory is replaced'")]
@@ -135,6 +139,7 @@ pub fn run(
                     placement,
                     metrics,
                     shutdown,
+                    drop,
                 )
                 .await;
                 waiting.abort();
@@ -149,7 +154,7 @@ pub fn run(
     Ok(ExitCode::Done)
 }
 
-/// Runs the agent against a Placement until `shutdown`.
+/// Runs the agent against a Placement until `shutdown`. `ready` is given what tells when its first inventory landed.
 ///
 /// # Errors
 /// As the agent's, each with its exit code.
@@ -160,12 +165,17 @@ pub async fn serve(
     placement: PlacementClient,
     metrics: Metrics,
     shutdown: CancellationToken,
+    ready: impl FnOnce(watch::Receiver<bool>),
 ) -> Result<(), Failure> {
     let config = &loaded.config;
     let rename = rename(arguments);
     let driver = Arc::new(Driver::of(config)?);
-    // One that serves takes it with its socket.
-    let _alone = arguments.once.then(|| alone(config)).transpose()?;
+    // Before anything is touched in the state folder, which another agent may be writing to.
+    let lock = match arguments.once {
+        true => alone(config)?,
+        false => SocketLock::take(&config.agent.admin_socket)
+            .map_err(|error| failed(&ServiceError::Admin(error)))?,
+    };
     let files = StateDir::open(&config.state_path).map_err(|error| {
         Failure::caused(ErrorCode::State, "the state folder (state_path)", &error)
     })?;
@@ -183,18 +193,32 @@ pub async fn serve(
         group: config.agent.admin_group.clone(),
         metrics_listen: config.agent.metrics_listen,
     });
+    agent.lock = Some(lock);
     agent.metrics = metrics;
-    agent.notifier = Notifier::from_environment().map_err(|error| {
-        Failure::caused(
-            ErrorCode::Contradiction,
-            "NOTIFY_SOCKET cannot be used",
-            &error,
-        )
-    })?;
-    agent.reviewed = arguments.expect_plan.as_deref().map(reviewed).transpose()?;
+    agent.notifier = notifier();
+    ready(agent.notifier.readiness());
+    agent.reviewed = match &arguments.expect_plan {
+        Some(file) => Some(PlanFile::read(file)?.reviewed()?),
+        None => None,
+    };
     service::run(agent, shutdown)
         .await
         .map_err(|error| failed(&error))
+}
+
+/// The service manager. One that cannot be told is done without, as sd_notify(3) recommends: a variable inherited from
+/// somewhere must not take the node down, and a unit of `Type=notify` finds by its own timeout that READY is missing.
+fn notifier() -> Notifier {
+    Notifier::from_environment().unwrap_or_else(|error| {
+        let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
+        tracing::warn!(
+            %error,
+            socket = %socket.display(),
+            "NOTIFY_SOCKET names no socket that can be used; the agent goes on, and no service manager is told how it is: \
+             unset NOTIFY_SOCKET, or start the agent by its unit (systemctl start berth-agent)"
+        );
+        Notifier::silent()
+    })
 }
 
 /// Keeps agents away for as long as the lock lives: for commands that act on the node without serving.
@@ -258,27 +282,19 @@ fn reload(sources: Sources, started: Public, rename: Rename) -> service::Reload 
     })
 }
 
-fn reviewed(path: &Path) -> Result<ReviewedPlan, Failure> {
-    let mut nodes = PlanFile::read(path)?.reviewed()?.into_values();
-    match (nodes.next(), nodes.next()) {
-        (Some(plan), None) => Ok(plan),
-        _ => Err(Failure::new(
-            ErrorCode::BadValue,
-            format!(
-                "{}: a plan for exactly one node is expected",
-                path.display()
-            ),
-        )),
-    }
-}
-
 /// The agent's error as a failure: the one place that gives each reason its code.
 pub(crate) fn failed(error: &ServiceError) -> Failure {
     let code = match error.reason() {
         ExitReason::ReshapeNeeded => ErrorCode::ReshapeNeeded,
         ExitReason::ReshapeFailed => ErrorCode::ReshapeFailed,
-        ExitReason::Configuration => ErrorCode::Identity,
-        ExitReason::DependencyGone => ErrorCode::Unavailable,
+        ExitReason::Configuration | ExitReason::DependencyGone => match error {
+            ServiceError::Start { source, .. } => source
+                .placement()
+                .map_or(ErrorCode::Identity, ErrorCode::of_placement),
+            ServiceError::Observe(_) => ErrorCode::Driver,
+            ServiceError::DeadlinePassed { .. } => ErrorCode::Unavailable,
+            _ => ErrorCode::BadValue,
+        },
         ExitReason::Disk => ErrorCode::State,
         ExitReason::HeldByAnother => ErrorCode::Held,
         ExitReason::Bug => ErrorCode::Bug,
@@ -295,6 +311,11 @@ impl From<AdminClientError> for Failure {
                 Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", &error)
                     .mend(mend)
             }
+            AdminClientError::Refused { code, .. } if code == STATE_FILES => {
+                Failure::from_error(ErrorCode::State, &error).mend(
+                    "nothing was changed; free space in the state folder (df -h), then repeat",
+                )
+            }
             AdminClientError::Refused { .. } => Failure::from_error(ErrorCode::Refused, &error),
             AdminClientError::NotUnderstood { .. } => {
                 Failure::from_error(ErrorCode::AgentAnswer, &error)
@@ -306,7 +327,10 @@ impl From<AdminClientError> for Failure {
 async fn talk(command: &Command, socket: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     let admin = AdminClient::new(socket)?;
     match command {
-        Command::Status { format } => status(&admin, format, out).await,
+        Command::Status { format, timeout } => {
+            let admin = admin.answering_within(Duration::from_secs(*timeout));
+            status(&admin, format, out).await
+        }
         Command::Disable {
             reason,
             dry_run: false,

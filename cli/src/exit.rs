@@ -81,8 +81,9 @@ impl ExitCode {
             },
             ExitCode::Unavailable => Meaning {
                 name: "dependency unavailable",
-                when: "A service (Placement, Keystone, the agent's own socket) did not answer before `--deadline`. \
-                       Only `--once`, offline and command line use: the running agent keeps trying instead.",
+                when: "A service (Placement, Keystone, the agent's own socket) did not answer before `--deadline`: only \
+                       `--once`, offline and command line use, the running agent keeps trying instead. Or Placement \
+                       answers a start with 400: the unit starts the agent again.",
                 next: "`berth doctor` says which one; repeat when it is back.",
             },
             ExitCode::Bug => Meaning {

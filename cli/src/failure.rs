@@ -7,6 +7,8 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use berth_client::{AuthError, CallError, Disposition, PlacementError};
+
 use crate::config::Refused;
 use crate::exit::ExitCode;
 
@@ -86,6 +88,37 @@ impl Failure {
             let _ = writeln!(text, "  mend: {mend}");
         }
         text
+    }
+}
+
+impl ErrorCode {
+    /// The code of a call of Placement that was not done.
+    #[must_use]
+    pub fn of_placement(error: &PlacementError) -> Self {
+        if error.disposition() != Disposition::Fatal {
+            return ErrorCode::Unavailable;
+        }
+        match error {
+            PlacementError::Forbidden { .. } => ErrorCode::Forbidden,
+            PlacementError::Unauthorized(_) => ErrorCode::Unauthorized,
+            PlacementError::TooOld { .. } => ErrorCode::Microversion,
+            PlacementError::NameTaken(_) => ErrorCode::Identity,
+            PlacementError::Refused(refusal) if refusal.status.as_u16() == 400 => {
+                ErrorCode::RequestRefused
+            }
+            PlacementError::Refused(refusal) if refusal.status.as_u16() == 409 => {
+                ErrorCode::Refused
+            }
+            PlacementError::Call(CallError::Auth(AuthError::Refused { status: 401, .. })) => {
+                ErrorCode::Unauthorized
+            }
+            // A certificate that cannot be read, a request that cannot be made of the options.
+            PlacementError::Call(CallError::Transport { .. } | CallError::AnswerLost { .. })
+            | PlacementError::Call(CallError::Auth(AuthError::Transport { .. })) => {
+                ErrorCode::BadValue
+            }
+            _ => ErrorCode::Endpoint,
+        }
     }
 }
 
@@ -189,6 +222,14 @@ error_codes! {
     Identity = 305 => Configuration;
     /// The driver refused to start with this configuration.
     Driver = 306 => Configuration;
+    /// The account may not do this in Placement: its role is missing, or Placement's policy asks for more.
+    Forbidden = 307 => Configuration;
+    /// Placement does not speak the microversion that berth needs.
+    Microversion = 308 => Configuration;
+    /// What answers at a service's URL does not answer as that service, or the catalog has no such URL.
+    Endpoint = 309 => Configuration;
+    /// Placement does not accept a request as berth makes it (400); the unit starts the agent again.
+    RequestRefused = 310 => Unavailable;
 
     /// A reshape is needed, which is lawful only at start.
     ReshapeNeeded = 401 => ReshapeNeeded;

@@ -24,6 +24,7 @@ mod output;
 pub mod placement;
 pub mod progress;
 pub mod provider;
+mod regular_file;
 pub mod reshape;
 pub mod signals;
 pub mod up;

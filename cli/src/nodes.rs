@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use berth_agent::complete::Service;
 use berth_agent::disabled;
-use berth_agent::node_identity::{Known, NodeIdentity, UuidSource, foresee, identify};
+use berth_agent::node_identity::{
+    IdentityError, Known, NodeIdentity, UuidSource, foresee, identify,
+};
 use berth_agent::options::{Rename, TrackerOptions};
 use berth_agent::propose::ResourceTracker;
 use berth_agent::report_client::ReportClient;
@@ -73,9 +75,10 @@ impl Host {
                 Intent::Act => identify(node, &from, &files, placement, rename).await,
             };
             let identity = identity.map_err(|error| {
-                let code = match error.disposition() {
-                    Disposition::Fatal => ErrorCode::Identity,
-                    Disposition::Retry | Disposition::Refresh => ErrorCode::Unavailable,
+                let code = match &error {
+                    IdentityError::Placement { source, .. } => ErrorCode::of_placement(source),
+                    IdentityError::File { .. } => ErrorCode::State,
+                    _ => ErrorCode::Identity,
                 };
                 Failure::caused(code, format!("who node {node} is"), &error)
             })?;
@@ -116,15 +119,7 @@ fn tracker(
 /// The failure of a call of Placement.
 impl From<PlacementError> for Failure {
     fn from(error: PlacementError) -> Self {
-        let code = match error.disposition() {
-            Disposition::Retry | Disposition::Refresh => ErrorCode::Unavailable,
-            Disposition::Fatal => match error {
-                PlacementError::Forbidden { .. } | PlacementError::Unauthorized(_) => {
-                    ErrorCode::Unauthorized
-                }
-                _ => ErrorCode::Refused,
-            },
-        };
+        let code = ErrorCode::of_placement(&error);
         Failure::caused(code, "Placement did not do it", &error)
     }
 }

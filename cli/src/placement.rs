@@ -132,9 +132,9 @@ async fn serve(
     writeln!(out, "Placement at http://{address}")?;
     out.flush()?;
     let api = router(store.clone(), Options::default());
-    let served = serve_tcp(listener, api, end).await;
+    serve_tcp(listener, api, end).await;
     store.close().await;
-    served.map_err(|error| Failure::caused(ErrorCode::Unavailable, "serving Placement", &error))
+    Ok(())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -57,8 +57,9 @@ pub fn run(
                     .look(tokio::time::Instant::now())
                     .await
                     .map_err(|error| {
+                        let code = error.placement().map(ErrorCode::of_placement);
                         Failure::caused(
-                            ErrorCode::Unavailable,
+                            code.unwrap_or(ErrorCode::Unavailable),
                             format!("node {}", identity.node),
                             &error,
                         )

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview, ReviewedPlan, StartupError};
-use berth_model::{Disposition, NodeName};
+use berth_model::NodeName;
 use serde::{Deserialize, Serialize};
 
 use crate::compose::placement_for_commands;
@@ -16,6 +16,7 @@ use crate::failure::{ErrorCode, Failure};
 use crate::listing::API;
 use crate::nodes::{Host, Intent};
 use crate::progress::consumers;
+use crate::regular_file;
 
 /// `berth reshape`.
 #[derive(Debug, clap::Args)]
@@ -53,6 +54,9 @@ enum PlanFormat {
     Json,
 }
 
+/// The largest plan file that is read, in bytes: a line for each consumer, and room.
+const LARGEST_PLAN: u64 = 64 << 20;
+
 /// A plan as it is kept in a file: per node the text and the generations it was made on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,7 +80,7 @@ impl PlanFile {
     /// The file cannot be read or is no plan.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
-        let text = std::fs::read(path).map_err(|error| {
+        let (text, _) = regular_file::read(path, LARGEST_PLAN).map_err(|error| {
             Failure::caused(
                 ErrorCode::File,
                 format!("the plan {shown} cannot be read"),
@@ -214,10 +218,9 @@ pub(crate) fn failed(error: &StartupError) -> Failure {
     let code = if error.is_reshape_failed() {
         ErrorCode::ReshapeFailed
     } else {
-        match error.disposition() {
-            Disposition::Fatal => ErrorCode::Refused,
-            Disposition::Retry | Disposition::Refresh => ErrorCode::Unavailable,
-        }
+        error
+            .placement()
+            .map_or(ErrorCode::Unavailable, ErrorCode::of_placement)
     };
     Failure::caused(code, "the node's startup would fail", error)
 }

@@ -1,11 +1,13 @@
 //! `berth up`: everything on this machine, in the foreground: Placement on loopback and the agent beside it, in one process.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use berth_agent::metrics::Metrics;
 use berth_placement::{Options, router, serve_tcp};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{self, RunArguments};
@@ -59,20 +61,7 @@ async fn everything(
     write(&endpoint, &format!("http://{address}\n"))?;
     let clouds = config.state_path.join("clouds.yaml");
     write(&clouds, &clouds_yaml(&address.to_string()))?;
-    let berth = context.invocation();
     writeln!(out, "Placement at http://{address}, token {EMBEDDED_TOKEN}")?;
-    writeln!(out, "next:")?;
-    writeln!(out, "  {berth} agent status")?;
-    writeln!(out, "  {berth} provider tree")?;
-    writeln!(
-        out,
-        "  curl -H 'X-Auth-Token: {EMBEDDED_TOKEN}' http://{address}/resource_providers"
-    )?;
-    writeln!(
-        out,
-        "  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack resource provider list",
-        quoted(&clouds)
-    )?;
     out.flush()?;
 
     let shutdown = CancellationToken::new();
@@ -85,15 +74,25 @@ async fn everything(
     });
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
     let placement = placement_in_process(store.clone(), Some(Arc::new(metrics.clone())))?;
-    let run = &arguments.run;
-    let ended = agent::serve(
+    let (tell, ready) = oneshot::channel();
+    let serving_agent = pin!(agent::serve(
         loaded,
         &context.sources,
-        run,
+        &arguments.run,
         placement,
         metrics,
         shutdown.clone(),
-    )
+        // The receiver is this very function's.
+        |ready| drop(tell.send(ready)),
+    ));
+    let told = async {
+        // Whoever never begins to serve has nothing to tell.
+        let mut ready = ready.await.ok()?;
+        ready.wait_for(|ready| *ready).await.ok().map(drop)
+    };
+    let ended = with_next(serving_agent, told, || {
+        next(&context.invocation(), &address.to_string(), &clouds, out)
+    })
     .await;
     shutdown.cancel();
     waiting.abort();
@@ -103,6 +102,36 @@ async fn everything(
     let _ = std::fs::remove_file(&endpoint);
     store.close().await;
     ended
+}
+
+/// Waits for the agent's end; what can be done next is told once it is ready, and not where it never gets there.
+async fn with_next(
+    mut agent: Pin<&mut impl Future<Output = Result<(), Failure>>>,
+    ready: impl Future<Output = Option<()>>,
+    tell: impl FnOnce() -> io::Result<()>,
+) -> Result<(), Failure> {
+    tokio::select! {
+        biased;
+        ended = &mut agent => return ended,
+        Some(()) = ready => tell()?,
+    }
+    agent.await
+}
+
+fn next(berth: &str, address: &str, clouds: &Path, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "next:")?;
+    writeln!(out, "  {berth} agent status")?;
+    writeln!(out, "  {berth} provider tree")?;
+    writeln!(
+        out,
+        "  curl -H 'X-Auth-Token: {EMBEDDED_TOKEN}' http://{address}/resource_providers"
+    )?;
+    writeln!(
+        out,
+        "  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack resource provider list",
+        quoted(clouds)
+    )?;
+    out.flush()
 }
 
 /// A `clouds.yaml` for OpenStack's own clients.

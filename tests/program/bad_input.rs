@@ -10,6 +10,8 @@ use std::thread;
 use berth_tests::berth::Outcome;
 use berth_tests::fault_proxy::{Fault, FaultProxy, Rule};
 
+use serde_json::json;
+
 use crate::hypervisor::{Hypervisor, PATIENCE};
 use crate::placement_api::{Api, way};
 
@@ -193,11 +195,17 @@ fn answers_of_placement_that_are_spoilt_do_not_end_a_running_agent() {
     }
     assert_eq!(manager.count("READY=1"), 1);
     no_panic(&agent.stderr());
-    // A start that meets an answer without an end says so, and ends: it would not get better by itself.
+    // A start that meets an answer without an end says so, and goes on when it is over.
     agent.stop(PATIENCE).expect("it ends");
     proxy.spoil(Rule::new(Fault::Endless));
-    let refused = node.run(&["agent"]);
-    expect(&refused, &[78], &["larger than", "bytes"], "endless");
+    let mut agent = node.start(&["agent"]);
+    let said = || manager.status().contains("larger than");
+    agent.wait_until(PATIENCE, said).expect("it says why");
+    assert_eq!(manager.count("READY=1"), 1, "the unit stays activating");
+    proxy.heal();
+    let ready = || manager.count("READY=1") == 2;
+    agent.wait_until(PATIENCE, ready).expect("it is ready");
+    assert_eq!(agent.stop(PATIENCE).expect("it ends").code, 0);
 }
 
 /// Answers every request with the same bytes.
@@ -279,6 +287,57 @@ fn answers_of_placement_that_are_another_shape_are_survived_or_refused_in_a_sent
         let of = body.get(..80).unwrap_or(body);
         expect(&once, &[69, 78], &["lacement"], of);
     }
+    let document = |code: &str| {
+        let error = json!({"status": 0, "title": "t", "detail": "said here", "request_id": "r", "code": code});
+        json!({"errors": [error]}).to_string()
+    };
+    for (status, code, words) in [
+        (
+            "400 Bad Request",
+            69,
+            ["BERTH-E0310", "said here", "berth doctor"],
+        ),
+        (
+            "401 Unauthorized",
+            78,
+            ["BERTH-E0302", "said here", "auth options"],
+        ),
+        (
+            "403 Forbidden",
+            78,
+            ["BERTH-E0307", "said here", "role add"],
+        ),
+        (
+            "405 Method Not Allowed",
+            78,
+            ["BERTH-E0309", "said here", "endpoint list"],
+        ),
+        (
+            "413 Content Too Large",
+            78,
+            ["BERTH-E0309", "said here", "LimitRequestBody"],
+        ),
+        (
+            "302 Found",
+            78,
+            ["BERTH-E0309", "said here", "endpoint_override"],
+        ),
+    ] {
+        liar.says(status, "", &document("placement.undefined_code"));
+        for command in [&["agent", "--once"][..], &["agent"], &["provider", "tree"]] {
+            let mut says = vec!["Placement answers GET"];
+            says.extend(words);
+            expect(&node.run(command), &[code], &says, status);
+        }
+    }
+    let old = document("placement.undefined_code");
+    let old = old.replace(
+        "\"title\"",
+        "\"max_version\": \"1.10\", \"min_version\": \"1.0\", \"title\"",
+    );
+    liar.says("406 Not Acceptable", "", &old);
+    let words = ["BERTH-E0308", "1.0 to 1.10", "Rocky"];
+    expect(&node.run(&["agent", "--once"]), &[78], &words, "too old");
     for (status, headers) in [
         ("302 Found", format!("location: {}\r\n", liar.url)),
         ("204 No Content", String::new()),

@@ -130,15 +130,49 @@ fn a_file_that_is_no_plan_is_refused_by_its_name() {
         "[]".to_owned(),
         "{\"nodes\": 3}".to_owned(),
         "[".repeat(100_000),
-        plan(json!({})),
         plan(json!({"": one(json!({}))})),
         plan(json!({"node-1": one(json!({"no-uuid": 1}))})),
         plan(json!({"node-1": one(json!({"5a0f1f5e-27a6-4a57-9f1c-0b1d8c1c7a01": "1"}))})),
-        plan(json!({"node-1": one(json!({})), "node-2": one(json!({}))})),
     ] {
         node.home.write("plan.json", &text).expect("a file");
         expect(&node.run(&follow), 78, &["plan"]);
     }
+    // Neither is read: they have no end.
+    let fifo = node.home.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    for endless in ["/dev/zero", &fifo.display().to_string()] {
+        let follow = ["agent", "--once", "--expect-plan", endless];
+        expect(&node.run(&follow), 74, &[endless, "not a regular file"]);
+    }
+}
+
+#[test]
+fn a_plan_of_three_nodes_is_followed_and_one_that_misses_a_node_is_refused() {
+    let api = Api::lease();
+    let mut node = Hypervisor::new("three-node-cluster", "cluster-1", &api.way());
+    let file = node.home.path("plan.json").display().to_string();
+    let plan = ["reshape", "plan", "--out", &file];
+    let follow = ["agent", "--once", "--expect-plan", &file];
+    expect(&node.run(&plan), 0, &[]);
+    let whole = std::fs::read_to_string(&file).expect("a plan");
+    let mut less: serde_json::Value = serde_json::from_str(&whole).expect("JSON");
+    let nodes = less["nodes"].as_object_mut().expect("nodes");
+    assert_eq!(nodes.len(), 3);
+    let gone = nodes.keys().next().expect("a node").clone();
+    nodes.remove(&gone);
+    node.home
+        .write("plan.json", &less.to_string())
+        .expect("a file");
+    expect(&node.run(&follow), 76, &["says nothing of node", &gone]);
+    let roots = |api: &Api| {
+        api.get("/resource_providers")["resource_providers"]
+            .as_array()
+            .map(Vec::len)
+    };
+    assert_eq!(roots(&api), Some(0));
+    node.home.write("plan.json", &whole).expect("a file");
+    expect(&node.run(&follow), 0, &[]);
+    assert_eq!(roots(&api), Some(3));
 }
 
 #[test]
@@ -239,6 +273,70 @@ fn a_disk_that_fills_up_under_a_running_placement_is_said_and_outlived() {
     up.signal(Signal::SIGTERM);
     let ended = up.wait(PATIENCE).expect("it ends");
     assert_eq!(exit_code(ended), 0, "{}", log());
+}
+
+#[test]
+fn an_agent_that_cannot_keep_that_it_is_disabled_says_74() {
+    let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
+    let mut node = Hypervisor::new("pcpu", "node-1", listen);
+    let mut up = start_on_a_small_disk(&node, "size=2m", &["up"]);
+    let well = || node.ask("/healthz").is_some_and(|it| it.status == 200);
+    up.wait_until(PATIENCE, well).expect("it is well");
+    let state = node.home.state_dir().display().to_string();
+    let state = Path::new("/proc").join(format!("{}/root{state}", up.pid()));
+    let mut fill = std::fs::File::create(state.join("fill")).expect("a file");
+    while fill.write_all(&[0; 4096]).is_ok() {}
+    let disable = ["agent", "disable", "--reason", "x"];
+    expect(&node.run(&disable), 74, &["disabled.json", "full", "mend:"]);
+    drop(fill);
+    std::fs::remove_file(state.join("fill")).expect("room again");
+    expect(&node.run(&disable), 0, &[]);
+    up.signal(Signal::SIGTERM);
+    assert_eq!(exit_code(up.wait(PATIENCE).expect("it ends")), 0);
+}
+
+#[test]
+fn an_agent_that_accepts_and_never_answers_is_69_after_the_time_given() {
+    let mut node = Hypervisor::new("pcpu", "node-1", "");
+    let socket = node.home.path("silent.sock");
+    let silent = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let shown = socket.display().to_string();
+    node.home
+        .set_env("BERTH__AGENT__ADMIN_SOCKET", shown.clone());
+    let status = node.run(&["agent", "status", "--timeout", "1"]);
+    expect(&status, 69, &[&shown, "no answer within 1s", "mend:"]);
+    expect(
+        &node.run(&["agent", "status", "--timeout", "0"]),
+        64,
+        &["--timeout"],
+    );
+    drop(silent);
+}
+
+#[test]
+fn up_says_what_is_next_only_once_it_works() {
+    let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
+    let mut node = Hypervisor::new("pcpu", "node-1", listen);
+    node.home
+        .write("machine.toml", "nodes = 3")
+        .expect("a file");
+    let machine = node.home.path("machine.toml").display().to_string();
+    let up = node.run(&["--machine", &machine, "up"]);
+    expect(&up, 78, &["machine.toml"]);
+    assert!(!up.stdout.contains("next:"), "{}", up.stdout);
+}
+
+#[test]
+fn a_second_agent_leaves_the_state_folder_of_the_first_alone() {
+    let (mut node, up) = up("pcpu");
+    let unfinished = node.home.state_dir().join(".berth-of-the-first");
+    std::fs::write(&unfinished, "half").expect("a file");
+    let endpoint = std::fs::read_to_string(node.home.state_dir().join("placement.endpoint"))
+        .expect("up says where its Placement is");
+    node.configure(&way(endpoint.trim()), "");
+    expect(&node.run(&["agent"]), 73, &["agent.sock"]);
+    assert!(unfinished.exists(), "it is removed by who has the lock");
+    expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
 }
 
 #[test]

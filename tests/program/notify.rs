@@ -209,3 +209,17 @@ fn the_last_status_says_why_it_ended() {
     );
     assert!(manager.was_told("STOPPING=1"));
 }
+
+#[test]
+fn a_service_manager_that_is_not_there_is_said_and_done_without() {
+    let api = Api::lease();
+    let mut node = Hypervisor::new("pcpu", "unmanaged-1", &api.way());
+    let nowhere = node.home.path("nowhere");
+    node.home.set_env("NOTIFY_SOCKET", nowhere.clone());
+    let once = node.once();
+    assert_eq!(once.code, 0, "{}", once.stderr);
+    let nowhere = nowhere.display().to_string();
+    for words in [&nowhere, "NOTIFY_SOCKET", "systemctl start berth-agent"] {
+        assert!(once.stderr.contains(words), "{words}: {}", once.stderr);
+    }
+}

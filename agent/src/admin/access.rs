@@ -3,10 +3,8 @@
 
 use std::ffi::CString;
 
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
 use nix::unistd::{Gid, Group, Uid, User, geteuid, getgrouplist};
-use tokio::net::UnixListener;
+use tokio::net::UnixStream;
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,9 +14,10 @@ pub(super) struct Peer {
     gid: Option<u32>,
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        let credentials = stream.io().peer_cred().ok();
+impl Peer {
+    /// Who the kernel says is at the other end.
+    pub(super) fn at(socket: &UnixStream) -> Self {
+        let credentials = socket.peer_cred().ok();
         Self {
             uid: credentials.map(|peer| peer.uid()),
             gid: credentials.map(|peer| peer.gid()),

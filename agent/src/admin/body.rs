@@ -15,6 +15,9 @@ use crate::service::{AgentState, LastPass, NodeState, PassResult, Phase, TickOut
 /// The API's version.
 pub const API: &str = "berth/1";
 
+/// The code of a refusal because a state file could not be written; nothing was changed.
+pub const STATE_FILES: &str = "state_files";
+
 fn time(at: SystemTime) -> String {
     humantime::format_rfc3339_seconds(at).to_string()
 }

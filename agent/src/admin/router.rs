@@ -15,10 +15,11 @@ use axum::{Json, Router};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
+use super::LIMITS;
 use super::access::{Access, Peer, Verdict};
 use super::body::{
     API, ConfigBody, DisableBody, DisabledBody, ErrorBody, ErrorDetail, HealthBody, PlanBody,
-    StateBody, TickBody,
+    STATE_FILES, StateBody, TickBody,
 };
 use crate::disabled::{Disabled, DisabledError};
 use crate::health::WARNABLES;
@@ -259,7 +260,7 @@ async fn set_disabled(shared: &Shared, disabled: Option<Disabled>) -> Response {
 fn not_kept(error: &DisabledError) -> Response {
     refusal(
         StatusCode::INTERNAL_SERVER_ERROR,
-        "state_files",
+        STATE_FILES,
         sentence(error),
     )
 }
@@ -319,7 +320,12 @@ pub fn admin_page() -> String {
          ```\ncurl --unix-socket /run/berth/agent.sock http://agent/v1/state\n```\n\n\
          JSON bodies carry `\"api\": \"{API}\"`; times are UTC in RFC 3339. A refusal carries\n\
          `{{\"error\": {{\"code\": ..., \"message\": ...}}}}`. A request's body may have {BODY_LIMIT} bytes.\n\n\
+         Each of the two takes {connections} connections at once; further ones wait in the kernel's queue. A connection is\n\
+         closed when no whole head of a request comes within {head} s (an idle one, too), and a body has {body} s.\n\n\
          | method | path | what it does |\n| --- | --- | --- |\n",
+        connections = LIMITS.connections,
+        head = LIMITS.head.as_secs(),
+        body = LIMITS.body.as_secs(),
     );
     for (method, path, help) in ROUTES {
         // Writing to a String cannot fail.

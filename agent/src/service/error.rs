@@ -11,7 +11,7 @@ use crate::admin::AdminError;
 use crate::disabled::DisabledError;
 use crate::node_identity::IdentityError;
 use crate::propose::ProposeError;
-use crate::report_client::{Cause, ReportError};
+use crate::report_client::ReportError;
 use crate::startup::StartupError;
 use crate::tick::TickError;
 
@@ -24,7 +24,8 @@ pub enum ExitReason {
     ReshapeFailed,
     /// The configuration, the credentials or the node's identity: a person must act (78).
     Configuration,
-    /// A service or the hypervisor was away until the deadline (69).
+    /// A service or the hypervisor was away until the deadline, or does not take a request that another start makes anew
+    /// (69).
     DependencyGone,
     /// A file could not be read or written (74).
     Disk,
@@ -193,23 +194,21 @@ impl PassError {
         )
     }
 
-    fn placement(&self) -> Option<&PlacementError> {
-        let report = match self {
-            PassError::Identity(IdentityError::Placement { source, .. }) => return Some(source),
-            PassError::Identity(_) => return None,
+    /// What came of a call of Placement, where that is what broke it.
+    #[must_use]
+    pub fn placement(&self) -> Option<&PlacementError> {
+        match self {
+            PassError::Identity(IdentityError::Placement { source, .. }) => Some(source),
+            PassError::Identity(_) => None,
             PassError::Rename(report)
             | PassError::Startup(
                 StartupError::Report(report) | StartupError::Propose(ProposeError::Report(report)),
             )
             | PassError::Tick(
                 TickError::Report(report) | TickError::Propose(ProposeError::Report(report)),
-            ) => report,
-            PassError::Startup(StartupError::Failed(report)) => report,
-            PassError::Startup(_) | PassError::Tick(_) => return None,
-        };
-        match report.source.as_ref() {
-            Cause::Placement(error) => Some(error),
-            Cause::Tree(_) | Cause::ChangedMeanwhile => None,
+            ) => report.placement(),
+            PassError::Startup(error) => error.placement(),
+            PassError::Tick(_) => None,
         }
     }
 
@@ -219,11 +218,11 @@ impl PassError {
             PassError::Tick(TickError::ReshapeNeeded(_)) => ExitReason::ReshapeNeeded,
             PassError::Identity(IdentityError::File { .. }) => ExitReason::Disk,
             _ => match self.placement() {
-                // Only a request that Placement finds malformed is ours to mend.
+                // A front end answers so, too: another start may be answered otherwise.
                 Some(PlacementError::Refused(refusal))
                     if refusal.status == http::StatusCode::BAD_REQUEST =>
                 {
-                    ExitReason::Bug
+                    ExitReason::DependencyGone
                 }
                 Some(_) => ExitReason::Configuration,
                 None if matches!(self, PassError::Identity(_)) => ExitReason::Configuration,

@@ -19,7 +19,7 @@ use crate::complete;
 use crate::metrics::PlanState;
 use crate::node_identity::UuidSource;
 use crate::options::TrackerOptions;
-use crate::startup::ReviewedPlan;
+use crate::startup::ReviewedPlans;
 
 /// The longest plan that is kept for the admin API, in bytes.
 const LONGEST_TEXT: usize = 256 << 10;
@@ -29,7 +29,7 @@ const LONGEST_TEXT: usize = 256 << 10;
 pub(super) struct Terms {
     pub(super) service: complete::Service,
     pub(super) options: Arc<TrackerOptions>,
-    pub(super) reviewed: Option<Arc<ReviewedPlan>>,
+    pub(super) reviewed: Option<Arc<ReviewedPlans>>,
 }
 
 /// An observation to act on.

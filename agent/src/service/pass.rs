@@ -17,7 +17,7 @@ use crate::node_identity::{Known, UuidSource, identify};
 use crate::options::TrackerOptions;
 use crate::propose::ResourceTracker;
 use crate::report_client::ReportClient;
-use crate::startup::{self, ReviewedPlan};
+use crate::startup::{self, ReviewedPlans};
 use crate::{rename, tick};
 
 /// What every pass needs of the world.
@@ -57,7 +57,7 @@ pub(super) struct Order {
     pub(super) journey: Journey,
     pub(super) service: complete::Service,
     pub(super) options: Arc<TrackerOptions>,
-    pub(super) reviewed: Option<Arc<ReviewedPlan>>,
+    pub(super) reviewed: Option<Arc<ReviewedPlans>>,
     /// The tree as it was shown last.
     pub(super) shown: Option<Arc<ProviderTree>>,
     pub(super) pulse: Arc<Pulse>,

@@ -424,7 +424,7 @@ fn is_database(text: &str) -> bool {
         .is_some_and(|path| path.starts_with('/') && path.len() > 1)
 }
 
-/// Checks scheme and host; a URL's own user and password are never repeated.
+/// Checks scheme and host, and that a path can be appended. What may be a secret (user, password, query) is not repeated.
 fn check_url(text: &str, schemes: &[&str]) -> Result<(), String> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err("this is no URL".into());
@@ -438,6 +438,12 @@ fn check_url(text: &str, schemes: &[&str]) -> Result<(), String> {
     }
     if authority.is_empty() || authority.contains(char::is_whitespace) {
         return Err("the URL names no host".into());
+    }
+    if rest.contains('?') {
+        return Err("paths are appended to this URL, so it can have no query (?)".into());
+    }
+    if rest.contains('#') {
+        return Err("paths are appended to this URL, so it can have no fragment (#)".into());
     }
     Ok(())
 }

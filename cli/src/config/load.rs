@@ -21,6 +21,7 @@ use super::setting::Setting;
 use super::table::{self, OPTIONS};
 use super::view::Effective;
 use crate::failure::ErrorCode;
+use crate::regular_file;
 
 /// The configuration file read when none is named.
 pub const FILE: &str = "/etc/berth/berth.toml";
@@ -163,21 +164,9 @@ fn fragments(directory: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn read(path: &Path) -> io::Result<(Document, u32)> {
-    let metadata = fs::metadata(path)?;
-    if metadata.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if !metadata.is_file() {
-        // A pipe or a device would be read for ever.
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is not a regular file",
-        ));
-    }
-    if metadata.len() > LARGEST_FILE {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    let text = fs::read_to_string(path)?;
+    let (content, metadata) = regular_file::read(path, LARGEST_FILE)?;
+    let text = String::from_utf8(content)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Ok((
         Document {
             name: path.display().to_string(),

@@ -38,8 +38,8 @@ impl Served {
             .route("/", get(|| async { "hello" }))
             .route("/", post(|body: Bytes| async move { body }))
             .route("/never", get(std::future::pending::<()>));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { stopped.await.unwrap_or_default() };
         let ended = tokio::spawn(async move {
@@ -53,7 +53,9 @@ impl Served {
     }
 
     async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.unwrap()
+        TcpStream::connect(self.address)
+            .await
+            .expect("it is served")
     }
 }
 
@@ -66,11 +68,11 @@ async fn to_the_close(mut stream: TcpStream) -> String {
 }
 
 async fn answered(stream: &mut TcpStream) {
-    stream.write_all(ASK).await.unwrap();
+    stream.write_all(ASK).await.expect("it is served");
     let mut answer = String::new();
     while !answer.ends_with("hello") {
         let mut some = [0; 512];
-        let length = stream.read(&mut some).await.unwrap();
+        let length = stream.read(&mut some).await.expect("it is served");
         assert!(length > 0, "closed after {answer}");
         answer.push_str(&String::from_utf8_lossy(&some[..length]));
     }

@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         router(store.clone(), Options::default()),
         interrupted,
     )
-    .await?;
+    .await;
     store.close().await;
     Ok(())
 }

@@ -17,7 +17,11 @@ use crate::options::TrackerOptions;
 use crate::propose::ResourceTracker;
 use crate::report_client::ReportClient;
 use crate::service::ExitReason;
-use crate::startup::{ReviewedPlan, preview};
+use crate::startup::{ReviewedPlan, ReviewedPlans, preview};
+
+fn of_a(plan: ReviewedPlan) -> ReviewedPlans {
+    ReviewedPlans::from([(NodeName::new("a").unwrap(), plan)])
+}
 
 /// A host whose next start reshapes, and the plan of that.
 async fn reviewed(bench: &Bench) -> ReviewedPlan {
@@ -53,7 +57,7 @@ async fn reviewed(bench: &Bench) -> ReviewedPlan {
 async fn a_reviewed_reshape_that_was_begun_is_retried_to_its_end() {
     let bench = Bench::with(host(&["a"]));
     let mut agent = bench.agent();
-    agent.reviewed = Some(reviewed(&bench).await);
+    agent.reviewed = Some(of_a(reviewed(&bench).await));
     let away = StatusCode::SERVICE_UNAVAILABLE;
     bench.placement.set(Weather::Status("/reshaper", away));
     let (ended, ()) = bench
@@ -81,8 +85,34 @@ async fn a_reviewed_plan_that_moved_before_it_was_begun_is_refused() {
     for generation in plan.generations.values_mut() {
         *generation += 1;
     }
-    agent.reviewed = Some(plan);
+    agent.reviewed = Some(of_a(plan));
     let error = bench.run_to_end(agent).await.unwrap_err();
     assert_eq!(error.reason(), ExitReason::ReshapeFailed);
+    assert!(!bench.placement.has("a_pci_0000_84_00_0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn plans_for_other_nodes_than_the_host_has_are_refused() {
+    let bench = Bench::with(host(&["a"]));
+    let plan = reviewed(&bench).await;
+    let b = NodeName::new("b").unwrap();
+    let mut too_many = of_a(plan.clone());
+    too_many.insert(b.clone(), plan.clone());
+    for (plans, says) in [
+        (ReviewedPlans::new(), "nothing of node a"),
+        (
+            ReviewedPlans::from([(b, plan)]),
+            "node b, which this host does not have",
+        ),
+        (too_many, "node b, which this host does not have"),
+    ] {
+        let mut agent = bench.agent();
+        agent.reviewed = Some(plans);
+        bench.messages();
+        let error = bench.run_to_end(agent).await.unwrap_err();
+        assert_eq!(error.reason(), ExitReason::ReshapeFailed);
+        let told = bench.messages().join("\n");
+        assert!(told.contains(says), "{told}");
+    }
     assert!(!bench.placement.has("a_pci_0000_84_00_0"));
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::store::events::{Pending, Sent, SentOutcome, due};
 
 /// The outbox is looked at this often even if nobody rings.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(1);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// An event is given up this long after it was written: by default a guest waits half as long (`arq_binding_timeout`).
@@ -45,24 +45,35 @@ pub async fn deliver_events(
 ) {
     let mut shutdown = pin!(shutdown);
     loop {
-        let round = async {
-            if !send_due(&store, &receiver).await {
-                // Nothing more is due: wait to be rung, or for a pause to end.
-                tokio::select! {
-                    () = bell.0.notified() => {}
-                    () = tokio::time::sleep(LOOK) => {}
-                }
-            }
-        };
-        tokio::select! {
-            () = &mut shutdown => return,
-            () = round => {}
+        match send_due(&store, &receiver, shutdown.as_mut()).await {
+            Round::Stopped => return,
+            Round::Sent => {}
+            Round::Idle => tokio::select! {
+                () = &mut shutdown => return,
+                () = bell.0.notified() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            },
         }
     }
 }
 
-/// Sends what is due; whether something was.
-async fn send_due(store: &SqlStore, receiver: &ComputeClient) -> bool {
+/// What a look at the outbox came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// Something was sent: there may be more.
+    Sent,
+    /// Nothing is due.
+    Idle,
+    /// It is time to end.
+    Stopped,
+}
+
+/// Sends what is due. A request to stop ends the wait for an answer, but an answer that came is always written down.
+async fn send_due(
+    store: &SqlStore,
+    receiver: &ComputeClient,
+    mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>,
+) -> Round {
     let read = async {
         let mut tx = store.read().await?;
         due(&mut tx).await
@@ -72,26 +83,30 @@ async fn send_due(store: &SqlStore, receiver: &ComputeClient) -> bool {
         Err(error) => {
             let error = &error as &dyn std::error::Error;
             tracing::error!(error, "the outbox of events cannot be read");
-            return false;
+            return Round::Idle;
         }
     };
     let mut by_guest: BTreeMap<Uuid, Vec<Pending>> = BTreeMap::new();
     for event in pending {
         by_guest.entry(event.instance).or_default().push(event);
     }
-    let mut progress = false;
+    let mut round = Round::Idle;
     for (instance, events) in by_guest {
-        let outcome = send(receiver, instance, &events).await;
+        let outcome = tokio::select! {
+            biased;
+            outcome = send(receiver, instance, &events) => outcome,
+            () = shutdown.as_mut() => return Round::Stopped,
+        };
         let ids = events.iter().map(|event| event.id).collect();
         match store.write(&Sent { ids, outcome }).await {
-            Ok(()) => progress = true,
+            Ok(()) => round = Round::Sent,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(error, "the outbox of events cannot be written");
             }
         }
     }
-    progress
+    round
 }
 
 async fn send(receiver: &ComputeClient, instance: Uuid, events: &[Pending]) -> SentOutcome {

@@ -1,0 +1,169 @@
+//! Reports, and what the API shows of them.
+
+use serde_json::{Value, json};
+
+use crate::service::{HOST, RP, RP_2, Service, card, guest};
+
+#[tokio::test]
+async fn a_reported_device_is_shown_with_what_is_offered_of_it() {
+    let service = Service::start().await;
+    service.report(HOST, json!([card(0, RP, 16)])).await;
+    let uuid = service.devices().await.remove(0);
+    let device = service.get(&format!("/v2/devices/{uuid}")).await.body;
+    for (key, value) in [
+        ("type", "FPGA"),
+        ("vendor", "8086"),
+        ("model", "a model"),
+        ("hostname", HOST),
+        ("status", "enabled"),
+        ("std_board_info", "{\"class\": \"x\"}"),
+    ] {
+        assert_eq!(device[key], value);
+    }
+    let href = format!("http://127.0.0.1:6666/accelerator/v2/devices/{uuid}");
+    assert_eq!(device["links"], json!([{"href": href, "rel": "self"}]));
+    let old = service
+        .at("accelerator 2.2")
+        .get(&format!("/v2/devices/{uuid}"))
+        .await;
+    assert_eq!(old.body.get("status"), None);
+    let deployable = &service.get("/v2/deployables").await.body["deployables"][0];
+    assert_eq!(
+        (&deployable["num_accelerators"], &deployable["rp_uuid"]),
+        (&json!(16), &json!(RP))
+    );
+    let attributes: Value =
+        serde_json::from_str(deployable["attributes_list"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        attributes,
+        json!([{"traits1": "CUSTOM_FAKE_DEVICE"}, {"rc": "FPGA"}])
+    );
+    for (query, count) in [
+        ("?hostname=compute1", 1),
+        ("?hostname=other", 0),
+        ("?type=GPU", 0),
+        ("?type=FPGA&vendor=8086", 1),
+    ] {
+        let found = service.get(&format!("/v2/devices{query}")).await;
+        assert_eq!(
+            found.body["devices"].as_array().unwrap().len(),
+            count,
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_report_that_says_nothing_new_writes_nothing() {
+    let service = Service::with_profile(1).await;
+    let body = json!([card(0, RP, 16)]);
+    let sql = "SELECT (SELECT COUNT(*) FROM devices WHERE updated_at IS NOT NULL) \
+               + (SELECT COUNT(*) FROM deployables WHERE updated_at IS NOT NULL) \
+               + (SELECT COUNT(*) FROM attach_handles WHERE updated_at IS NOT NULL)";
+    service.report(HOST, body).await;
+    assert_eq!(service.count(sql).await, 0);
+    let mut changed = card(0, RP, 16);
+    changed["model"] = json!("another model");
+    service.report(HOST, json!([changed])).await;
+    assert_eq!(service.count(sql).await, 1);
+}
+
+#[tokio::test]
+async fn disabling_is_told_to_the_host_and_survives_its_reports() {
+    let service = Service::start().await;
+    service.report(HOST, json!([card(0, RP, 2)])).await;
+    let uuid = service.devices().await.remove(0);
+    service
+        .post(&format!("/v2/devices/{uuid}/disable"), json!({}))
+        .await;
+    let known = service.report(HOST, json!([card(0, RP, 2)])).await;
+    assert_eq!(known["devices"][0]["status"], "maintaining");
+    let path = format!("/internal/v1/hosts/{HOST}/devices");
+    assert_eq!(service.by("agent").get(&path).await.body, known);
+    service
+        .post(&format!("/v2/devices/{uuid}/enable"), json!({}))
+        .await;
+    let known = service.report(HOST, json!([card(0, RP, 2)])).await;
+    assert_eq!(known["devices"][0]["status"], "enabled");
+}
+
+#[tokio::test]
+async fn hosts_do_not_touch_each_other_and_a_provider_is_on_one_of_them() {
+    let service = Service::start().await;
+    service.report(HOST, json!([card(0, RP, 2)])).await;
+    service.report("compute2", json!([card(0, RP_2, 2)])).await;
+    assert_eq!(service.devices().await.len(), 2);
+    let stolen = service
+        .reports("compute2", json!({"devices": [card(0, RP, 2)]}))
+        .await;
+    assert_eq!(stolen.status, 409, "{stolen:?}");
+    assert!(stolen.message().contains("is a device's of host compute1"));
+    service.report("compute2", json!([])).await;
+    assert_eq!(service.devices().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_held_handle_keeps_its_address_whatever_the_report_says() {
+    let service = Service::with_profile(1).await;
+    let uuid = "b55549d6-6606-423a-aebe-1c4e162b0346";
+    let at = |function: &str| {
+        let mut device = card(0, RP, 1);
+        let handle = &mut device["deployables"][0]["attach_handles"][0];
+        handle["uuid"] = json!(uuid);
+        handle["attach_info"]["function"] = json!(function);
+        json!([device])
+    };
+    service.report(HOST, json!([])).await;
+    service.report(HOST, at("3")).await;
+    let requests = service.requests("dp").await;
+    service.bind(&requests, &guest(1)).await;
+    let known = service.report(HOST, at("4")).await;
+    let handle = &known["devices"][0]["deployables"][0]["attach_handles"][0];
+    assert_eq!(
+        (&handle["attach_info"]["function"], &handle["vanished"]),
+        (&json!("3"), &json!(true))
+    );
+    let bound = service.request(&requests[0]).await.body;
+    assert_eq!(bound["attach_handle_info"]["function"], "3");
+    // Once it is free the next report has its way.
+    service
+        .delete(&format!("/v2/accelerator_requests?instance={}", guest(1)))
+        .await;
+    let known = service.report(HOST, at("4")).await;
+    let handle = &known["devices"][0]["deployables"][0]["attach_handles"][0];
+    assert_eq!(
+        (&handle["attach_info"]["function"], &handle["vanished"]),
+        (&json!("4"), &json!(false))
+    );
+}
+
+#[tokio::test]
+async fn mediated_devices_are_handed_out_one_by_one() {
+    let service = Service::with_profile(3).await;
+    let mdev = json!({
+        "attach_type": "MDEV",
+        "attach_info": {"domain": "0000", "bus": "84", "device": "00", "function": "0", "asked_type": "nvidia-35"},
+    });
+    let mut device = card(1, RP_2, 0);
+    device["deployables"][0]["attach_handles"] = json!([mdev, mdev, mdev]);
+    service.report(HOST, json!([device])).await;
+    let uuids = service.requests("dp").await;
+    let reply = service
+        .patch(crate::service::bind(&uuids, &guest(1), HOST, RP_2))
+        .await;
+    assert_eq!(reply.status, 202, "{reply:?}");
+    let bound = service.of_guest(&guest(1)).await.body;
+    let mut handles: Vec<_> = bound["arqs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|arq| {
+            assert_eq!(arq["attach_handle_type"], "MDEV");
+            assert_eq!(arq["attach_handle_info"]["asked_type"], "nvidia-35");
+            arq["attach_handle_uuid"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    handles.sort();
+    handles.dedup();
+    assert_eq!(handles.len(), 3);
+}

@@ -1,0 +1,123 @@
+//! What a compute API is told, and when.
+
+use berth_store::{Location, SqlOptions, SqlStore};
+use serde_json::json;
+
+use crate::receiver::Receiver;
+use crate::service::{HOST, RP, Service, card, guest};
+
+#[tokio::test]
+async fn all_requests_of_a_guest_are_told_in_one_post_of_the_right_version() {
+    let receiver = Receiver::answering([]);
+    let service = receiver.service().await;
+    service.profile("three", 3).await;
+    let uuids = service.requests("three").await;
+    let delivery = receiver.deliver(&service);
+    service.bind(&uuids, &guest(1)).await;
+    let told = receiver.told(1).await;
+    let event = |uuid: &String| {
+        json!({
+            "name": "accelerator-request-bound",
+            "server_uuid": guest(1),
+            "tag": uuid,
+            "status": "completed",
+        })
+    };
+    let mut expected: Vec<_> = uuids.iter().map(event).collect();
+    expected.sort_by_key(ToString::to_string);
+    let mut events = told[0]["events"].as_array().unwrap().clone();
+    events.sort_by_key(ToString::to_string);
+    assert_eq!(events, expected);
+    let url = "http://compute.example/v2.1/os-server-external-events".to_owned();
+    assert_eq!(receiver.heads(), [(url, "compute 2.82".to_owned())]);
+    delivery.end().await;
+    assert_eq!(service.outbox().await, []);
+}
+
+#[tokio::test]
+async fn a_failed_bind_is_told_as_failed() {
+    let receiver = Receiver::answering([]);
+    let service = receiver.service().await;
+    service.profile("too-many", 17).await;
+    let uuids = service.requests("too-many").await;
+    let delivery = receiver.deliver(&service);
+    assert_eq!(service.bind(&uuids, &guest(1)).await.status, 409);
+    let told = receiver.told(1).await;
+    let events = told[0]["events"].as_array().unwrap();
+    assert_eq!(events.len(), 17);
+    assert!(events.iter().all(|event| event["status"] == "failed"));
+    delivery.end().await;
+}
+
+#[tokio::test]
+async fn an_answer_of_207_is_fine_and_one_that_refuses_for_good_is_not_told_again() {
+    for status in [207, 400] {
+        let receiver = Receiver::answering([status]);
+        let service = receiver.service().await;
+        let (first, second) = (service.requests("dp").await, service.requests("dp").await);
+        let delivery = receiver.deliver(&service);
+        service.bind(&first, &guest(1)).await;
+        receiver.told(1).await;
+        service.bind(&second, &guest(2)).await;
+        let told = receiver.told(2).await;
+        assert_eq!(
+            told[1]["events"][0]["tag"], second[0],
+            "{status}: the next, not the same again"
+        );
+        delivery.end().await;
+        assert_eq!(service.outbox().await, [], "{status}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_receiver_that_was_away_missed_is_told_when_it_is_there() {
+    let receiver = Receiver::answering([0, 503, 200]);
+    let service = receiver.service().await;
+    let uuids = service.requests("dp").await;
+    let delivery = receiver.deliver(&service);
+    assert_eq!(service.bind(&uuids, &guest(1)).await.status, 202);
+    let told = receiver.told(3).await;
+    assert_eq!(told[2]["events"][0]["tag"], uuids[0]);
+    delivery.end().await;
+    assert_eq!(service.outbox().await, []);
+}
+
+#[tokio::test]
+async fn what_was_bound_before_a_crash_is_told_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = Location::SqliteFile(folder.path().join("accelerator.sqlite"));
+    let receiver = Receiver::answering([]);
+    let open = async || {
+        SqlStore::open(&location, &SqlOptions::default())
+            .await
+            .unwrap()
+    };
+    let service = Service::over(open().await, receiver.options()).await;
+    service.report(HOST, json!([card(0, RP, 2)])).await;
+    service.profile("dp", 1).await;
+    let uuids = service.requests("dp").await;
+    assert_eq!(service.bind(&uuids, &guest(1)).await.status, 202);
+    // Nobody sends; the process is gone.
+    service.store.close().await;
+    drop(service);
+    let service = Service::over(open().await, receiver.options()).await;
+    let delivery = receiver.deliver(&service);
+    let told = receiver.told(1).await;
+    assert_eq!(told[0]["events"][0]["tag"], uuids[0]);
+    delivery.end().await;
+    service.store.close().await;
+}
+
+#[tokio::test]
+async fn nothing_is_told_of_what_is_gone_again() {
+    let receiver = Receiver::answering([]);
+    let service = receiver.service().await;
+    let (deleted, unbound) = (service.requests("dp").await, service.requests("dp").await);
+    service.bind(&deleted, &guest(1)).await;
+    service.bind(&unbound, &guest(2)).await;
+    service
+        .delete(&format!("/v2/accelerator_requests?instance={}", guest(1)))
+        .await;
+    service.patch(crate::service::unbind(&unbound)).await;
+    assert_eq!(service.outbox().await, []);
+}

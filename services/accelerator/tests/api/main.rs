@@ -1,0 +1,14 @@
+//! The accelerator API over the in-process router: the defects of the service it stands in for, then noun by noun.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bad_input;
+mod binds;
+mod crowds;
+mod defects;
+mod devices;
+mod events;
+mod kills;
+mod nouns;
+mod receiver;
+mod service;

@@ -130,6 +130,9 @@ fn left_over(watched: &Watched, clean: &Watched) -> Vec<String> {
 
 type Words = BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>;
 
+/// By journey, fault and kind: the word, and what is wrong.
+type Found<'a> = BTreeMap<(Journey, String, &'a str), (String, Vec<String>)>;
+
 /// The faults that can last, at each kind of crossing that a journey has. A process that is killed has nothing to say.
 fn lasting(clean: &Watched) -> BTreeSet<Lasting> {
     let mut lasting = BTreeMap::new();
@@ -178,7 +181,7 @@ fn a_fault_that_lasts_is_seen_in_log_status_health_and_metric_and_is_gone_when_i
                 .map(move |lasting| (situation, clean, lasting))
         })
         .collect();
-    let found: Mutex<BTreeMap<(Journey, String, &str), (String, Vec<String>)>> = Mutex::default();
+    let found: Mutex<Found<'_>> = Mutex::default();
     on_all_processors(&cells, |(situation, clean, lasting)| {
         let seen = watch(situation, Some(*lasting));
         let mut wrong = left_over(&seen, clean);

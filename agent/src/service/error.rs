@@ -201,9 +201,6 @@ impl PassError {
             PassError::Identity(IdentityError::Placement { source, .. }) => Some(source),
             PassError::Identity(_) => None,
             PassError::Rename(report)
-            | PassError::Startup(
-                StartupError::Report(report) | StartupError::Propose(ProposeError::Report(report)),
-            )
             | PassError::Tick(
                 TickError::Report(report) | TickError::Propose(ProposeError::Report(report)),
             ) => report.placement(),

@@ -150,7 +150,7 @@ async fn what_waiting_cannot_mend_ends_the_start_with_its_reason() {
         ),
         (
             Weather::Status("PUT ", StatusCode::BAD_REQUEST),
-            ExitReason::Bug,
+            ExitReason::DependencyGone,
             "400",
         ),
     ];

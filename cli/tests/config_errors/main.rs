@@ -27,12 +27,12 @@ macro_rules! cases {
     ($($text:literal => [$($says:literal),*];)*) => { &[$(($text, &[$($says),*])),*] };
 }
 /// The same, of a variable and its value.
-macro_rules! variables {
+macro_rules! variable_cases {
     ($($name:literal = $value:literal => [$($says:literal),*];)*) => {
         &[$(($name, $value, &[$($says),*])),*]
     };
 }
-use {cases, variables};
+use {cases, variable_cases};
 
 /// Each section's cases.
 const FILES: &[&[Case]] = &[

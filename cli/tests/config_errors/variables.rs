@@ -1,6 +1,6 @@
 //! Variables: the name, its value, and what is said.
 
-pub(super) const CASES: &[(&str, &str, &[&str])] = super::variables! {
+pub(super) const CASES: &[(&str, &str, &[&str])] = super::variable_cases! {
     "BERTH__HOTS" = "a" => ["variable BERTH__HOTS: hots: unknown option; did you mean BERTH__HOST? [BERTH-E0102]"];
     "BERTH__COMPUTE__CPU_SHRAED_SET" = "0" => ["variable BERTH__COMPUTE__CPU_SHRAED_SET: compute.cpu_shraed_set: unknown option; did you mean BERTH__COMPUTE__CPU_SHARED_SET? [BERTH-E0102]"];
     "BERTH__COMPUE__CPU_SHARED_SET" = "0" => ["variable BERTH__COMPUE__CPU_SHARED_SET: compue: unknown section; did you mean BERTH__COMPUTE__CPU_SHARED_SET? [BERTH-E0102]"];

@@ -1,11 +1,18 @@
 //! The driver: looks at the machine again each time, and reads it where it changed.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use berth_virt::{HostEvents, HostView, ObserveError, VirtDriver};
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::GuestSpec;
+use berth_virt::{
+    Destroyed, GuestError, GuestOnHost, HostEvents, HostView, ObserveError, PowerAction, Powered,
+    Spawned, VirtDriver,
+};
 
+use crate::guest_file::GuestFile;
 use crate::machine::Machine;
 use crate::problem::MachineError;
 use crate::seen::{Keep, Seen};
@@ -20,6 +27,8 @@ pub struct FakeDriver {
     source: Source,
     /// What was read last.
     last: Mutex<Option<Seen>>,
+    /// The guests that were made on it.
+    guests: Arc<GuestFile>,
 }
 
 #[derive(Debug)]
@@ -58,17 +67,34 @@ impl FakeDriver {
         Self {
             source: Source::text(name, machine.to_toml()),
             last: Mutex::new(None),
+            guests: Arc::new(GuestFile::in_memory()),
         }
     }
 
     /// Reads the machine; the first look finds it read.
     fn of(source: Source) -> Result<Self, MachineError> {
+        let guests = match &source {
+            Source::File(path) => {
+                let mut name = path.as_os_str().to_owned();
+                name.push(".guests");
+                GuestFile::at(name.into())
+            }
+            Source::Text(_) => GuestFile::in_memory(),
+        };
         let driver = Self {
             source,
             last: Mutex::new(None),
+            guests: Arc::new(guests),
         };
         driver.read()?;
         Ok(driver)
+    }
+
+    /// The same machine, with the guests that are made on it kept in this file, which need not be there yet.
+    #[must_use]
+    pub fn with_guests_at(mut self, path: &Path) -> Self {
+        self.guests = Arc::new(GuestFile::at(path.to_owned()));
+        self
     }
 
     /// Replaces the machine's text as an editor would, right or wrong: the next look tells. A machine in a file is changed
@@ -103,6 +129,16 @@ impl FakeDriver {
             Ok(Machine::from_text(&name, text)?.view())
         })?;
         Ok(last.insert(seen).view().clone())
+    }
+}
+
+impl FakeDriver {
+    /// The machine, for what is done with its guests.
+    fn machine(&self) -> Result<HostView, GuestError> {
+        self.read().map_err(|error| GuestError::Malformed {
+            origin: "the machine".to_owned(),
+            reason: error.to_string(),
+        })
     }
 }
 
@@ -174,11 +210,45 @@ impl VirtDriver for FakeDriver {
     }
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
-        self.read().map_err(refused)
+        let mut view = self.read().map_err(refused)?;
+        self.guests.book().map_err(unseen)?.add_to(&mut view);
+        Ok(view)
     }
 
     fn watch(&self) -> HostEvents {
-        Box::pin(Changes::from_now(self.source.look()))
+        let (mut look, guests) = (self.source.look(), Arc::clone(&self.guests));
+        Box::pin(Changes::from_now(move || (look(), guests.stamp())))
+    }
+
+    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+        let machine = self.machine()?;
+        self.guests.change(|book| book.spawn(spec, &machine))
+    }
+
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
+        let machine = self.machine()?;
+        self.guests.change(|book| book.destroy(uuid, &machine))
+    }
+
+    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+        Ok(self.guests.book()?.all(&self.machine()?))
+    }
+
+    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+        let machine = self.machine()?;
+        self.guests
+            .change(|book| book.power(uuid, action, &machine))
+    }
+}
+
+/// A book of guests that cannot be read hides what they hold, so nothing is seen.
+fn unseen(error: GuestError) -> ObserveError {
+    match error {
+        GuestError::State { path, source } => ObserveError::Unreadable { path, source },
+        other => ObserveError::Malformed {
+            origin: "the guests that were made".to_owned(),
+            reason: other.to_string(),
+        },
     }
 }
 

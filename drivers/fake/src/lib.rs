@@ -4,6 +4,9 @@
 //! again on each look, so editing it is changing the machine: a guest that stops, a GPU that is gone, or the one word in
 //! `[model]` that makes an upgrade. [`Machine`] is the same as a value, for tests that build theirs.
 //!
+//! Guests can be made on it, too. Those stand in a book of their own beside the machine file (`FILE.guests`, or in memory for
+//! a machine in memory), never in the machine file, which is its author's.
+//!
 //! # The machine file
 //!
 //! Unknown keys are refused with the nearest known one; all amounts are whole numbers up to 2^31 - 1. Keys marked * must be
@@ -21,6 +24,8 @@
 //! | `[[node.guest]]` | `uuid`*, `name`, `power` = "running" or "shut off", `vcpus`*, `memory_mib`*, `disk_gib`, `cpu_policy` = "shared", "dedicated" or "mixed" with `dedicated_vcpus`, `cells` = [{ `id`*, `vcpus`*, `memory_mib`* }], `mdevs` = [{ `uuid`*, `gpu` }], `functions` (addresses), `customs` = { class = amount }, `migration` = { `consumer`*, `known` } |
 
 mod driver;
+mod guest_file;
+mod guests;
 mod initial;
 mod machine;
 mod observe;

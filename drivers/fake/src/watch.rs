@@ -42,14 +42,14 @@ impl Stamp {
 }
 
 /// The stream: an event for each look that finds another state than the one before.
-pub(crate) struct Changes<F> {
+pub(crate) struct Changes<F, S> {
     look: F,
-    last: Stamp,
+    last: S,
     // Made at the first poll: a timer needs the runtime, and watch() may be called before it runs.
     pace: Option<Interval>,
 }
 
-impl<F: FnMut() -> Stamp> Changes<F> {
+impl<F: FnMut() -> S, S> Changes<F, S> {
     /// Changes from now on.
     pub(crate) fn from_now(mut look: F) -> Self {
         let last = look();
@@ -61,7 +61,7 @@ impl<F: FnMut() -> Stamp> Changes<F> {
     }
 }
 
-impl<F: FnMut() -> Stamp + Unpin> Stream for Changes<F> {
+impl<F: FnMut() -> S + Unpin, S: PartialEq + Unpin> Stream for Changes<F, S> {
     type Item = HostEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<HostEvent>> {

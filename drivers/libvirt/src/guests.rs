@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec};
-use berth_virt::{Destroyed, GuestError, GuestOnHost, GuestState, PowerAction, Powered, Spawned};
+use berth_virt::{
+    Destroyed, GuestError, GuestOnHost, GuestState, HeldDevice, PowerAction, Powered, Spawned,
+};
 use virt::connect::Connect;
 use virt::domain::{Domain, DomainState};
 use virt::error::ErrorNumber;
@@ -115,7 +117,7 @@ fn is_the_same(domain: &Domain, spec: &GuestSpec) -> Result<(), GuestError> {
     let Some(guest) = guest(domain, uuid)? else {
         return Ok(());
     };
-    match document::difference(&guest, spec) {
+    match guest.difference(spec) {
         None => Ok(()),
         Some(difference) => Err(GuestError::Another { uuid, difference }),
     }
@@ -128,7 +130,8 @@ fn define(
 ) -> Result<Domain, GuestError> {
     let uuid = spec.uuid;
     // libvirt looks at a device when the guest starts, and the test driver never does; by then a second document names it.
-    let wanted = document::wanted_devices(spec);
+    let wanted = spec.held_devices();
+    let wants = |held: &HeldDevice| wanted.iter().any(|one| one.device == held.device);
     for (holder, other) in guests(connect)? {
         if other.name == spec.name.as_str() {
             return Err(GuestError::NameTaken {
@@ -136,9 +139,8 @@ fn define(
                 holder,
             });
         }
-        let held = other.devices.iter().map(|held| held.device);
-        if let Some(device) = held.into_iter().find(|device| wanted.contains(device)) {
-            let reason = format!("{device} is guest {holder}'s");
+        if let Some(held) = other.devices.iter().find(|held| wants(held)) {
+            let reason = format!("{} is guest {holder}'s", held.device);
             return Err(GuestError::DeviceBusy { uuid, reason });
         }
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use berth_model::{ArqUuid, ConsumerUuid, Disposition, PciAddress};
 use uuid::Uuid;
 
+use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec};
+
 /// What came of a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an outcome is to be told"]
@@ -136,6 +138,61 @@ pub struct GuestOnHost {
     pub owner: Option<GuestMark>,
     /// The devices of the host that it was given.
     pub devices: BTreeSet<HeldDevice>,
+}
+
+impl GuestSpec {
+    /// The host's devices that the guest is to have.
+    #[must_use]
+    pub fn held_devices(&self) -> BTreeSet<HeldDevice> {
+        let devices = self.devices.as_slice().iter();
+        devices
+            .map(|attached| HeldDevice {
+                device: match attached.device {
+                    GuestDevice::Pci { address, .. } | GuestDevice::VendorVfio { address } => {
+                        HostDevice::Function(address)
+                    }
+                    GuestDevice::Mdev { uuid } => HostDevice::Mdev(uuid),
+                },
+                arq: match attached.origin {
+                    DeviceOrigin::Arq(uuid) => Some(uuid),
+                    DeviceOrigin::Flavor => None,
+                },
+            })
+            .collect()
+    }
+}
+
+impl GuestOnHost {
+    /// In what the guest differs from the one that a spec of the same UUID asks for; none where it is that one. What is
+    /// compared is what must never be mixed up: whose it is, its name, and what it holds.
+    #[must_use]
+    pub fn difference(&self, spec: &GuestSpec) -> Option<String> {
+        let Some(mark) = &self.owner else {
+            return Some("it was not made by berth".to_owned());
+        };
+        let wanted = spec.held_devices();
+        if self.devices != wanted {
+            let (has, wanted) = (listed(&self.devices), listed(&wanted));
+            Some(format!("it has {has}, wanted are {wanted}"))
+        } else if self.name != spec.name.as_str() {
+            Some(format!("its name is {:?}", self.name))
+        } else if mark.project != spec.owner.project.as_str() {
+            Some("it is another project's".to_owned())
+        } else {
+            None
+        }
+    }
+}
+
+fn listed(devices: &BTreeSet<HeldDevice>) -> String {
+    if devices.is_empty() {
+        return "no devices".to_owned();
+    }
+    let devices = devices.iter().map(|held| match held.arq {
+        Some(arq) => format!("{} for ARQ {arq}", held.device),
+        None => held.device.to_string(),
+    });
+    devices.collect::<Vec<_>>().join(", ")
 }
 
 /// What a guest of ours says of itself.

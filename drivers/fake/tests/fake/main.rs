@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod driver;
 #[cfg(test)]
+mod guests;
+#[cfg(test)]
 mod machines;
 #[cfg(test)]
 mod reading;

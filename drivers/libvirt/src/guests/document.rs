@@ -1,9 +1,6 @@
-//! What a guest's document says, beside what is wanted. Pure.
+//! What a guest's document says of it. Pure.
 
-use std::collections::BTreeSet;
-
-use berth_model::ArqUuid;
-use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevice, GuestSpec};
+use berth_virt::guest_spec::AttachedDevice;
 use berth_virt::{GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice};
 use roxmltree::Node;
 use uuid::Uuid;
@@ -73,65 +70,4 @@ fn held(reader: &Reader<'_>, device: Node<'_, '_>) -> Result<Option<HeldDevice>,
         device: host_device,
         arq: alias.and_then(AttachedDevice::arq_of_alias),
     }))
-}
-
-/// The host's devices that a spec asks for.
-pub(super) fn wanted_devices(spec: &GuestSpec) -> BTreeSet<HostDevice> {
-    wanted(spec).into_iter().map(|held| held.device).collect()
-}
-
-fn wanted(spec: &GuestSpec) -> BTreeSet<HeldDevice> {
-    let arq = |origin| -> Option<ArqUuid> {
-        match origin {
-            DeviceOrigin::Arq(uuid) => Some(uuid),
-            DeviceOrigin::Flavor => None,
-        }
-    };
-    let devices = spec.devices.as_slice().iter();
-    devices
-        .map(|attached| HeldDevice {
-            device: match attached.device {
-                GuestDevice::Pci { address, .. } | GuestDevice::VendorVfio { address } => {
-                    HostDevice::Function(address)
-                }
-                GuestDevice::Mdev { uuid } => HostDevice::Mdev(uuid),
-            },
-            arq: arq(attached.origin),
-        })
-        .collect()
-}
-
-/// In what a guest differs from the one that is wanted; none where it is that one.
-pub(super) fn difference(guest: &GuestOnHost, spec: &GuestSpec) -> Option<String> {
-    let Some(mark) = &guest.owner else {
-        return Some("it was not made by berth".to_owned());
-    };
-    let shown = |devices: &BTreeSet<HeldDevice>| {
-        let devices: Vec<_> = devices
-            .iter()
-            .map(|held| match held.arq {
-                Some(arq) => format!("{} for ARQ {arq}", held.device),
-                None => held.device.to_string(),
-            })
-            .collect();
-        if devices.is_empty() {
-            "no devices".to_owned()
-        } else {
-            devices.join(", ")
-        }
-    };
-    let wanted = wanted(spec);
-    if guest.devices != wanted {
-        Some(format!(
-            "it has {}, wanted are {}",
-            shown(&guest.devices),
-            shown(&wanted)
-        ))
-    } else if guest.name != spec.name.as_str() {
-        Some(format!("its name is {:?}", guest.name))
-    } else if mark.project != spec.owner.project.as_str() {
-        Some("it is another project's".to_owned())
-    } else {
-        None
-    }
 }

@@ -5,7 +5,7 @@ use berth_virt::guest_spec::{
     AttachedDevice, CpuModel, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices, GuestDisks,
     GuestInterfaces, GuestName, GuestOwner, GuestTopology, HostPath, PciManagement, ProjectId,
 };
-use berth_virt::{HeldDevice, HostDevice, VirtDriver as _};
+use berth_virt::{HostDevice, VirtDriver as _};
 use uuid::Uuid;
 
 use super::*;

@@ -5,10 +5,9 @@ use std::time::Duration;
 use berth_model::ConsumerUuid;
 
 use super::{Promise, Violation, broken};
-use crate::guest_spec::{DesiredPower, DeviceOrigin, GuestDevice, GuestSpec};
+use crate::guest_spec::{DesiredPower, GuestSpec};
 use crate::{
-    Destroyed, GuestError, GuestOnHost, GuestState, HeldDevice, HostDevice, PowerAction, Powered,
-    Spawned, VirtDriver,
+    Destroyed, GuestError, GuestOnHost, GuestState, PowerAction, Powered, Spawned, VirtDriver,
 };
 
 const AT_ONCE: PowerAction = PowerAction::Stop {
@@ -113,7 +112,7 @@ impl<D: VirtDriver> Suite<'_, D> {
             self.breach(Promise::ListsGuests, "a spawned guest is not listed");
             return;
         };
-        let devices = wanted_devices(spec);
+        let devices = spec.held_devices();
         if guest.name != spec.name.as_str() || guest.devices != devices {
             let detail = format!("a spawned guest is listed otherwise: {guest:?}");
             self.breach(Promise::ListsGuests, detail);
@@ -173,7 +172,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         }
         self.refused_while_off(spec).await;
         if let Some(guest) = self.guest(spec.uuid).await
-            && guest.devices != wanted_devices(spec)
+            && guest.devices != spec.held_devices()
         {
             let detail = format!("after reboots it has other devices: {:?}", guest.devices);
             self.breach(Promise::KeepsDevices, detail);
@@ -281,22 +280,4 @@ impl<D: VirtDriver> Suite<'_, D> {
             );
         }
     }
-}
-
-fn wanted_devices(spec: &GuestSpec) -> std::collections::BTreeSet<HeldDevice> {
-    let devices = spec.devices.as_slice().iter();
-    devices
-        .map(|attached| HeldDevice {
-            device: match attached.device {
-                GuestDevice::Pci { address, .. } | GuestDevice::VendorVfio { address } => {
-                    HostDevice::Function(address)
-                }
-                GuestDevice::Mdev { uuid } => HostDevice::Mdev(uuid),
-            },
-            arq: match attached.origin {
-                DeviceOrigin::Arq(uuid) => Some(uuid),
-                DeviceOrigin::Flavor => None,
-            },
-        })
-        .collect()
 }

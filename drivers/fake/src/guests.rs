@@ -1,0 +1,295 @@
+//! The guests that were made on a fake machine: a book beside the machine file, read and written whole.
+//!
+//! The machine file is its author's and is never written here; the guests in it are listed, hold what they hold, and are
+//! changed by editing it. What the driver makes stands in the book, which is replaced in one step, so that a kill leaves
+//! either the old one or the new one.
+
+use std::collections::BTreeMap;
+
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::{DesiredPower, GuestSpec, VcpuPin};
+use berth_virt::{
+    CpuPolicy, Destroyed, GuestCell, GuestError, GuestMark, GuestMdev, GuestOnHost, GuestState,
+    GuestView, HeldDevice, HostDevice, HostView, NodeView, PowerAction, PowerState, Powered,
+    Spawned,
+};
+use serde::{Deserialize, Serialize};
+
+/// A guest that was made, and what it is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Made {
+    spec: GuestSpec,
+    /// Whether it is running, paused or shut off; nothing crashes here.
+    state: DesiredPower,
+}
+
+/// The guests that were made.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GuestBook {
+    guests: Vec<Made>,
+}
+
+impl GuestBook {
+    /// All guests of the machine, the made ones and those of its file.
+    pub(crate) fn all(&self, machine: &HostView) -> BTreeMap<ConsumerUuid, GuestOnHost> {
+        let nodes = machine.nodes.values();
+        let written = nodes.flat_map(|node| &node.guests);
+        let written = written.map(|(uuid, guest)| (*uuid, of_file(guest)));
+        let made = self.guests.iter().map(|made| (made.spec.uuid, made.seen()));
+        written.chain(made).collect()
+    }
+
+    /// Adds the made guests to what is seen of the machine: to its first node, as nothing in a spec names another.
+    pub(crate) fn add_to(&self, machine: &mut HostView) {
+        let Some(node) = machine.nodes.values_mut().next() else {
+            return;
+        };
+        for made in &self.guests {
+            node.guests.insert(made.spec.uuid, made.view());
+        }
+    }
+
+    pub(crate) fn spawn(
+        &mut self,
+        spec: &GuestSpec,
+        machine: &HostView,
+    ) -> Result<Spawned, GuestError> {
+        let uuid = spec.uuid;
+        let all = self.all(machine);
+        if let Some(there) = all.get(&uuid) {
+            return match there.difference(spec) {
+                Some(difference) => Err(GuestError::Another { uuid, difference }),
+                None => self.bring_to(spec),
+            };
+        }
+        if let Some((holder, other)) = all.iter().find(|(_, it)| it.name == spec.name.as_str()) {
+            return Err(GuestError::NameTaken {
+                name: other.name.clone(),
+                holder: *holder,
+            });
+        }
+        for wanted in spec.held_devices() {
+            is_there(machine, uuid, wanted.device)?;
+            let holds = |guest: &GuestOnHost| {
+                guest
+                    .devices
+                    .iter()
+                    .any(|held| held.device == wanted.device)
+            };
+            if let Some((holder, _)) = all.iter().find(|(_, guest)| holds(guest)) {
+                let reason = format!("{} is guest {holder}'s", wanted.device);
+                return Err(GuestError::DeviceBusy { uuid, reason });
+            }
+        }
+        self.guests.push(Made {
+            spec: spec.clone(),
+            state: spec.power,
+        });
+        Ok(Spawned::Spawned)
+    }
+
+    /// Brings a guest that is there to the power that is wanted.
+    fn bring_to(&mut self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+        let Some(made) = self.of(spec.uuid) else {
+            return Ok(Spawned::AlreadyThere);
+        };
+        if made.state == spec.power {
+            return Ok(Spawned::AlreadyThere);
+        }
+        if spec.power == DesiredPower::ShutOff {
+            return Err(GuestError::Another {
+                uuid: spec.uuid,
+                difference: format!("it is {}, and should be off", state(made.state)),
+            });
+        }
+        made.state = spec.power;
+        Ok(Spawned::Spawned)
+    }
+
+    pub(crate) fn destroy(
+        &mut self,
+        uuid: ConsumerUuid,
+        machine: &HostView,
+    ) -> Result<Destroyed, GuestError> {
+        let before = self.guests.len();
+        self.guests.retain(|made| made.spec.uuid != uuid);
+        if self.guests.len() < before {
+            return Ok(Destroyed::Destroyed);
+        }
+        is_not_of_file(machine, uuid, "destroy").map(|()| Destroyed::NotThere)
+    }
+
+    pub(crate) fn power(
+        &mut self,
+        uuid: ConsumerUuid,
+        action: PowerAction,
+        machine: &HostView,
+    ) -> Result<Powered, GuestError> {
+        use DesiredPower::{Paused, Running, ShutOff};
+        let Some(made) = self.of(uuid) else {
+            return is_not_of_file(machine, uuid, action.as_str()).map(|()| Powered::NotThere);
+        };
+        let becomes = match (action, made.state) {
+            (PowerAction::Start | PowerAction::Unpause, Running)
+            | (PowerAction::Stop { .. }, ShutOff)
+            | (PowerAction::Pause, Paused) => return Ok(Powered::AlreadySo),
+            (PowerAction::Start, ShutOff)
+            | (PowerAction::Unpause, Paused)
+            | (PowerAction::SoftReboot, Running)
+            | (PowerAction::HardReboot, _) => Running,
+            (PowerAction::Stop { .. }, Running | Paused) => ShutOff,
+            (PowerAction::Pause, Running) => Paused,
+            (PowerAction::Start | PowerAction::SoftReboot, Paused)
+            | (PowerAction::Pause | PowerAction::Unpause | PowerAction::SoftReboot, ShutOff) => {
+                let state = state(made.state);
+                return Err(GuestError::WrongState {
+                    uuid,
+                    state,
+                    action,
+                });
+            }
+        };
+        made.state = becomes;
+        Ok(Powered::Done)
+    }
+
+    fn of(&mut self, uuid: ConsumerUuid) -> Option<&mut Made> {
+        self.guests.iter_mut().find(|made| made.spec.uuid == uuid)
+    }
+}
+
+fn state(power: DesiredPower) -> GuestState {
+    match power {
+        DesiredPower::Running => GuestState::Running,
+        DesiredPower::Paused => GuestState::Paused,
+        DesiredPower::ShutOff => GuestState::ShutOff,
+    }
+}
+
+/// A guest of the machine file is its author's.
+fn is_not_of_file(
+    machine: &HostView,
+    uuid: ConsumerUuid,
+    call: &'static str,
+) -> Result<(), GuestError> {
+    let written = machine
+        .nodes
+        .values()
+        .any(|node| node.guests.contains_key(&uuid));
+    if written {
+        return Err(GuestError::Refused {
+            uuid,
+            call,
+            reason: "it is written in the machine file; edit that".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// A function must be one of the machine's; mediated devices are made as they are asked for.
+fn is_there(machine: &HostView, uuid: ConsumerUuid, device: HostDevice) -> Result<(), GuestError> {
+    let HostDevice::Function(address) = device else {
+        return Ok(());
+    };
+    let has = |node: &NodeView| {
+        let of_card = |card: &berth_virt::VirtualFunctions| {
+            card.physical == address || card.addresses.contains(&address)
+        };
+        node.gpus.iter().any(|gpu| gpu.address == address) || node.functions.iter().any(of_card)
+    };
+    if machine.nodes.values().any(has) {
+        return Ok(());
+    }
+    Err(GuestError::Refused {
+        uuid,
+        call: "spawn",
+        reason: format!("the machine has no PCI function {address}"),
+    })
+}
+
+fn of_file(guest: &GuestView) -> GuestOnHost {
+    let functions = guest.functions.iter().copied().map(HostDevice::Function);
+    let mdevs = guest.mdevs.iter().map(|mdev| HostDevice::Mdev(mdev.uuid));
+    GuestOnHost {
+        name: guest.name.clone(),
+        state: match guest.power {
+            PowerState::Running => GuestState::Running,
+            PowerState::ShutOff => GuestState::ShutOff,
+        },
+        owner: None,
+        devices: functions
+            .chain(mdevs)
+            .map(|device| HeldDevice { device, arq: None })
+            .collect(),
+    }
+}
+
+impl Made {
+    fn seen(&self) -> GuestOnHost {
+        let devices = self.spec.held_devices();
+        GuestOnHost {
+            name: self.spec.name.to_string(),
+            state: state(self.state),
+            owner: Some(GuestMark {
+                project: self.spec.owner.project.to_string(),
+                consumer: self.spec.owner.consumer,
+                requests: devices.iter().filter_map(|held| held.arq).collect(),
+            }),
+            devices,
+        }
+    }
+
+    fn view(&self) -> GuestView {
+        let topology = &self.spec.topology;
+        let mut functions = std::collections::BTreeSet::new();
+        let mut mdevs = Vec::new();
+        for held in self.spec.held_devices() {
+            match held.device {
+                HostDevice::Function(address) => {
+                    functions.insert(address);
+                }
+                HostDevice::Mdev(uuid) => mdevs.push(GuestMdev { uuid, parent: None }),
+            }
+        }
+        let cells = topology.cells().iter().map(|cell| GuestCell {
+            host_cell: cell.host_cell,
+            vcpus: cell.vcpus.len() as u64,
+            memory_mib: cell.memory_mib,
+        });
+        let consumer = self.spec.owner.consumer;
+        GuestView {
+            name: self.spec.name.to_string(),
+            power: match self.state {
+                DesiredPower::Running | DesiredPower::Paused => PowerState::Running,
+                DesiredPower::ShutOff => PowerState::ShutOff,
+            },
+            also: (consumer != self.spec.uuid)
+                .then_some(consumer)
+                .into_iter()
+                .collect(),
+            cpu_policy: self.cpu_policy(),
+            vcpus: topology.vcpus().into(),
+            memory_mib: topology.memory_mib(),
+            cells: cells.collect(),
+            mdevs,
+            functions,
+        }
+    }
+
+    fn cpu_policy(&self) -> CpuPolicy {
+        let Some(pinning) = self.spec.topology.pinning() else {
+            return CpuPolicy::Shared;
+        };
+        let is_dedicated = |pin: &&VcpuPin| matches!(pin, VcpuPin::Dedicated(_));
+        let dedicated = pinning.pins().iter().filter(is_dedicated).count();
+        match dedicated {
+            0 => CpuPolicy::Shared,
+            all if all == pinning.pins().len() => CpuPolicy::Dedicated,
+            some => CpuPolicy::Mixed {
+                dedicated: some as u64,
+            },
+        }
+    }
+}

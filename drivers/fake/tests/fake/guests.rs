@@ -1,0 +1,218 @@
+//! Guests that are made on a fake machine.
+
+use std::path::Path;
+use std::time::Duration;
+
+use berth_fake::{FakeDriver, machines as shipped};
+use berth_model::{ConsumerUuid, PciAddress};
+use berth_virt::conformance::{check, check_guests, check_watch};
+use berth_virt::guest_spec::{
+    AttachedDevice, CpuModel, DesiredPower, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices,
+    GuestDisks, GuestInterfaces, GuestName, GuestOwner, GuestSpec, GuestTopology, HostPath,
+    PciManagement, ProjectId,
+};
+use berth_virt::{Destroyed, GuestError, ObserveError, PowerAction, Spawned, VirtDriver};
+use tokio::time::sleep;
+use uuid::Uuid;
+
+fn spec(number: u128, devices: Vec<AttachedDevice>) -> GuestSpec {
+    let uuid = ConsumerUuid::from(Uuid::from_u128(number << 64));
+    GuestSpec {
+        uuid,
+        name: GuestName::new(&format!("made-{number}")).unwrap(),
+        owner: GuestOwner {
+            project: ProjectId::new("a project").unwrap(),
+            consumer: uuid,
+        },
+        topology: GuestTopology::plain(1, 64).unwrap(),
+        cpu_model: CpuModel::Default,
+        boot: GuestBoot::Disk,
+        disks: GuestDisks::default(),
+        interfaces: GuestInterfaces::default(),
+        console_log: HostPath::new("/nowhere/console.log").unwrap(),
+        devices: GuestDevices::new(devices).unwrap(),
+        power: DesiredPower::Running,
+    }
+}
+
+fn attached(device: GuestDevice, request: u128) -> AttachedDevice {
+    let origin = DeviceOrigin::Arq(Uuid::from_u128(request).into());
+    AttachedDevice { device, origin }
+}
+
+fn function(address: PciAddress, request: u128) -> AttachedDevice {
+    let managed = PciManagement::Hypervisor;
+    attached(GuestDevice::Pci { address, managed }, request)
+}
+
+fn mdev(request: u128) -> AttachedDevice {
+    let uuid = Uuid::from_u128(0x77);
+    attached(GuestDevice::Mdev { uuid }, request)
+}
+
+/// A function of the machine that none of its guests has.
+async fn free_function(driver: &FakeDriver) -> Option<PciAddress> {
+    let view = driver.observe().await.unwrap();
+    let held = driver.guests().await.unwrap();
+    let is_free = |address: &PciAddress| {
+        let device = berth_virt::HostDevice::Function(*address);
+        !held
+            .values()
+            .any(|guest| guest.devices.iter().any(|held| held.device == device))
+    };
+    let nodes = view.nodes.values();
+    let mut all = nodes.flat_map(|node| {
+        let of_cards = node.functions.iter().flat_map(|card| &card.addresses);
+        of_cards
+            .copied()
+            .chain(node.gpus.iter().map(|gpu| gpu.address))
+    });
+    all.find(is_free)
+}
+
+#[tokio::test]
+async fn every_shipped_machine_keeps_the_promises_about_guests() {
+    for (name, text) in shipped() {
+        let driver = FakeDriver::from_text(name, text).unwrap();
+        let mut devices = vec![mdev(1)];
+        let free = free_function(&driver).await;
+        devices.extend(free.map(|address| function(address, 2)));
+        let rival = spec(2, vec![mdev(3)]);
+        let broken = check_guests(&driver, &spec(1, devices), Some(&rival)).await;
+        assert_eq!(broken, [], "{name}");
+    }
+}
+
+fn in_a_file(folder: &Path) -> FakeDriver {
+    let machine = folder.join("machine.toml");
+    if !machine.exists() {
+        std::fs::write(&machine, shipped()[0].1).unwrap();
+    }
+    FakeDriver::from_file(&machine).unwrap()
+}
+
+#[tokio::test]
+async fn a_machine_in_a_file_keeps_them_too_and_is_not_written_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = in_a_file(folder.path());
+    let broken = check_guests(
+        &driver,
+        &spec(1, vec![mdev(1)]),
+        Some(&spec(2, vec![mdev(2)])),
+    )
+    .await;
+    assert_eq!(broken, []);
+    assert_eq!(check(&driver).await, []);
+    let text = std::fs::read_to_string(folder.path().join("machine.toml")).unwrap();
+    assert_eq!(text, shipped()[0].1);
+}
+
+#[tokio::test]
+async fn guests_outlive_the_driver() {
+    let folder = tempfile::tempdir().unwrap();
+    let wanted = spec(1, vec![mdev(1)]);
+    let first = in_a_file(folder.path());
+    assert_eq!(first.spawn(&wanted).await.unwrap(), Spawned::Spawned);
+    let second = in_a_file(folder.path());
+    assert_eq!(second.spawn(&wanted).await.unwrap(), Spawned::AlreadyThere);
+    assert_eq!(
+        second.guests().await.unwrap(),
+        first.guests().await.unwrap()
+    );
+    let view = second.observe().await.unwrap();
+    let seen = view
+        .nodes
+        .values()
+        .find_map(|node| node.guests.get(&wanted.uuid));
+    assert_eq!(seen.unwrap().mdevs.len(), 1);
+    assert_eq!(
+        second.destroy(wanted.uuid).await.unwrap(),
+        Destroyed::Destroyed
+    );
+    assert!(!first.guests().await.unwrap().contains_key(&wanted.uuid));
+    let leftovers = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(leftovers, 2, "the machine and its book");
+}
+
+#[tokio::test]
+async fn a_new_guest_is_an_event() {
+    let (name, text) = shipped()[0];
+    let driver = FakeDriver::from_text(name, text).unwrap();
+    let change = async {
+        let _ = driver.spawn(&spec(1, vec![])).await.unwrap();
+    };
+    let patience = sleep(Duration::from_secs(20));
+    assert_eq!(check_watch(&driver, change, patience).await, []);
+}
+
+#[tokio::test]
+async fn a_spoilt_book_hides_no_device_but_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = in_a_file(folder.path());
+    let _ = driver.spawn(&spec(1, vec![mdev(1)])).await.unwrap();
+    let book = folder.path().join("machine.toml.guests");
+    let text = std::fs::read_to_string(&book).unwrap();
+    for spoilt in [&text[..text.len() / 2], "", "{}", "\0"] {
+        std::fs::write(&book, spoilt).unwrap();
+        let seen = driver.observe().await;
+        assert!(
+            matches!(seen, Err(ObserveError::Malformed { .. })),
+            "{spoilt:?}"
+        );
+        let spawned = driver.spawn(&spec(2, vec![mdev(1)])).await;
+        assert!(
+            matches!(spawned, Err(GuestError::Malformed { .. })),
+            "{spoilt:?}"
+        );
+    }
+    std::fs::write(&book, &text).unwrap();
+    assert!(driver.observe().await.is_ok());
+}
+
+#[tokio::test]
+async fn what_the_machine_does_not_have_is_not_given() {
+    let (name, text) = shipped()[0];
+    let driver = FakeDriver::from_text(name, text).unwrap();
+    let nowhere = function("fffe:1f:1f.7".parse().unwrap(), 1);
+    let refused = driver.spawn(&spec(1, vec![nowhere])).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("no PCI function fffe:1f:1f.7"),
+        "{refused}"
+    );
+    assert!(
+        !driver
+            .guests()
+            .await
+            .unwrap()
+            .contains_key(&spec(1, vec![]).uuid)
+    );
+}
+
+#[tokio::test]
+async fn a_guest_of_the_machine_file_is_its_authors() {
+    for (name, text) in shipped() {
+        let driver = FakeDriver::from_text(name, text).unwrap();
+        let before = driver.guests().await.unwrap();
+        let Some((uuid, theirs)) = before.iter().next() else {
+            continue;
+        };
+        assert_eq!(theirs.owner, None);
+        let over_it = GuestSpec {
+            uuid: *uuid,
+            ..spec(1, vec![])
+        };
+        assert!(matches!(
+            driver.spawn(&over_it).await,
+            Err(GuestError::Another { .. })
+        ));
+        assert!(matches!(
+            driver.destroy(*uuid).await,
+            Err(GuestError::Refused { .. })
+        ));
+        let started = driver.power(*uuid, PowerAction::Start).await;
+        assert!(matches!(started, Err(GuestError::Refused { .. })));
+        assert_eq!(driver.guests().await.unwrap(), before);
+        return;
+    }
+    panic!("no shipped machine has a guest");
+}

@@ -209,6 +209,20 @@ fn what_another_process_holds_is_73_and_named() {
     expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
 }
 
+#[test]
+fn a_database_that_cannot_be_meant_is_refused_and_nothing_is_made() {
+    let mut node = Hypervisor::new("pcpu", "node-1", "");
+    let mut serve = |url: &str| node.run(&["placement", "serve", "--database", url]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let typo = folder.path().join("typo");
+    let url = format!("sqlite:{}/placement.sqlite", typo.display());
+    let named = typo.display().to_string();
+    expect(&serve(&url), 74, &[&named, "is not there"]);
+    assert!(!typo.exists());
+    let url = format!("sqlite:{}/p.sqlite?mode=ro", folder.path().display());
+    expect(&serve(&url), 78, &["no options behind a ?"]);
+}
+
 /// Starts `berth` where `state` is a file system of this size, seen by nobody else.
 fn start_on_a_small_disk(node: &Hypervisor, size: &str, arguments: &[&str]) -> Process {
     let mount = format!(

@@ -12,7 +12,7 @@ use berth_virt::{
 };
 
 use crate::connection::{Connection, Session};
-use crate::guest_xml::{DiskCache, GuestXmlOptions, Virtualisation};
+use crate::guest_xml::{GuestXmlOptions, Virtualisation};
 use crate::guests::{self, PowerStep};
 use crate::observe;
 use crate::options::{LibvirtOptions, VirtType};
@@ -69,7 +69,7 @@ impl LibvirtDriver {
                 VirtType::Kvm => Virtualisation::Kvm,
                 VirtType::Qemu => Virtualisation::Qemu,
             },
-            disk_cache: DiskCache::Bypassed,
+            disk_cache: self.options.disk_cache,
             emulator: None,
         }
     }

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use berth_virt::guest_spec::{CpuModel, GuestBoot, GuestSpec, GuestTopology, MemoryPages, VcpuPin};
 
 use crate::guest_metadata::GuestMetadata;
+use crate::options::DiskCache;
 use domain::{
     CellElement, Clock, CpuElement, CpuModelElement, CpuTune, Domain, Features, HugePages, Memory,
     MemoryBacking, MemoryNode, MemoryPlacement, Metadata, Named, NumaElement, NumaTune, Os, OsType,
@@ -31,15 +32,6 @@ pub enum Virtualisation {
     Qemu,
     /// libvirt's test driver, which runs nothing.
     Test,
-}
-
-/// How a host caches guests' disks: Nova's `[libvirt] disk_cachemodes` for files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DiskCache {
-    /// Past the host's page cache (`none`); the file system must know O_DIRECT.
-    Bypassed,
-    /// Through it (`writeback`); a guest's flushes are kept.
-    Writeback,
 }
 
 /// What is the same for all guests of a host.

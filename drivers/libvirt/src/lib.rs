@@ -27,5 +27,7 @@ mod watch;
 mod xml;
 
 pub use driver::LibvirtDriver;
-pub use guest_xml::{DiskCache, GuestXmlOptions, Virtualisation, guest_xml};
-pub use options::{DiskPlacement, LibvirtOptions, MdevType, MdevTypes, MdevTypesError, VirtType};
+pub use guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
+pub use options::{
+    DiskCache, DiskPlacement, LibvirtOptions, MdevType, MdevTypes, MdevTypesError, VirtType,
+};

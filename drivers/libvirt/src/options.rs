@@ -36,6 +36,16 @@ impl VirtType {
     }
 }
 
+/// How guests' disks are cached: Nova's `[libvirt] disk_cachemodes` for files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DiskCache {
+    /// Past the host's page cache (`none`); the file system must know O_DIRECT.
+    #[default]
+    Bypassed,
+    /// Through it (`writeback`); a guest's flushes are kept.
+    Writeback,
+}
+
 /// What the driver is told.
 #[derive(Debug, Clone)]
 pub struct LibvirtOptions {
@@ -51,6 +61,8 @@ pub struct LibvirtOptions {
     pub sysfs: Option<PathBuf>,
     /// Where guests' disks are.
     pub disk: DiskPlacement,
+    /// How guests' disks are cached.
+    pub disk_cache: DiskCache,
     /// `[compute] cpu_shared_set`.
     pub cpu_shared_set: Option<CpuSet>,
     /// `[compute] cpu_dedicated_set`.
@@ -73,6 +85,7 @@ impl LibvirtOptions {
             node: None,
             sysfs: device_tree(connection_uri),
             disk: DiskPlacement::Local(PathBuf::from("/var/lib/nova/instances")),
+            disk_cache: DiskCache::default(),
             cpu_shared_set: None,
             cpu_dedicated_set: None,
             mdev_types: MdevTypes::default(),

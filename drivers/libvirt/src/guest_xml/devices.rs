@@ -8,7 +8,8 @@ use berth_virt::guest_spec::{
 use serde::Serialize;
 
 use super::domain::Named;
-use super::{DiskCache, GuestXmlOptions, Virtualisation, of_type};
+use super::{GuestXmlOptions, Virtualisation, of_type};
+use crate::options::DiskCache;
 
 #[derive(Serialize)]
 pub(super) struct Devices<'a> {

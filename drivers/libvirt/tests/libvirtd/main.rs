@@ -2,6 +2,8 @@
 
 mod cards;
 mod daemon;
+mod disk_files;
+mod guests;
 
 use std::time::Duration;
 

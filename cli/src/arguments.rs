@@ -6,7 +6,9 @@ use clap::{Parser, Subcommand};
 
 use crate::context::Context;
 use crate::logging::{LevelFilter, Log};
-use crate::{agent, completion, config, demo, doctor, man, placement, provider, reshape, up};
+use crate::{
+    accelerator, agent, completion, config, demo, doctor, man, placement, provider, reshape, up,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,6 +93,8 @@ pub enum Command {
     Agent(agent::Arguments),
     /// Serve the built-in Placement, or upgrade its database offline.
     Placement(placement::Arguments),
+    /// Serve the accelerator API: device profiles, accelerator requests and their binding.
+    Accelerator(accelerator::Arguments),
     /// Show what a startup would do.
     Reshape(reshape::Arguments),
     /// Show this host's provider tree.
@@ -113,7 +117,7 @@ impl Command {
     pub fn default_log_level(&self) -> LevelFilter {
         match self {
             Command::Up(_) => LevelFilter::INFO,
-            Command::Placement(_) => LevelFilter::INFO,
+            Command::Placement(_) | Command::Accelerator(_) => LevelFilter::INFO,
             Command::Agent(arguments) if arguments.is_service() => LevelFilter::INFO,
             Command::Agent(_)
             | Command::Reshape(_)

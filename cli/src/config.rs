@@ -3,6 +3,7 @@
 //! [`load`] gives the composition root a [`Config`] or every error at once, each with file, line, column and key.
 //! The options are rows of [`table`]; the reference page and the default file are written from them.
 
+mod authtoken;
 mod command_line;
 mod environment;
 mod file;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
+pub use authtoken::KeystoneAuthtoken;
 pub use file::Document;
 pub use kind::Kind;
 pub use load::{DIRECTORY, FILE, Loaded, Sources, load, resolve};
@@ -33,8 +35,8 @@ pub use problem::{Problem, Refused};
 pub use running::{RunningError, running_config};
 pub use secret::{MASK, Secret};
 pub use sections::{
-    Agent, Compute, ComputeDriver, Config, Devices, Fake, Libvirt, MdevType, Model,
-    PlacementService, UpdateInterval, VirtType,
+    AcceleratorService, Agent, AuthStrategy, Compute, ComputeDriver, Config, Devices, Fake,
+    Libvirt, MdevType, Model, PlacementService, UpdateInterval, VirtType,
 };
 pub use view::{Change, Effective, Public, after_reload, changes};
 

@@ -40,6 +40,29 @@ impl From<SchemaError> for Failure {
 /// The URL is none Berth knows, its folder is not there, another process owns the database, the disk fails, or the schema is
 /// another one.
 pub async fn open(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
+    let (store, named) = opened(url, state_path).await?;
+    prepare(&store).await.map_err(|error| {
+        let what = format!("{named} is not Placement's as it should be");
+        Failure::caused(ErrorCode::State, what, &error)
+    })?;
+    Ok(store)
+}
+
+/// The same for the accelerator service.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
+    let (store, named) = opened(url, state_path).await?;
+    berth_accelerator::prepare(&store).await.map_err(|error| {
+        let what = format!("{named} is not the accelerator service's as it should be");
+        Failure::caused(ErrorCode::State, what, &error)
+    })?;
+    Ok(store)
+}
+
+/// An open database, and how it is called in sentences.
+async fn opened(url: &Secret, state_path: &Path) -> Result<(SqlStore, String), Failure> {
     let location: Location = url.reveal().parse()?;
     if let Location::SqliteFile(path) = &location
         && let Some(folder) = path.parent()
@@ -57,9 +80,5 @@ pub async fn open(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> 
     let store = SqlStore::open(&location, &SqlOptions::default())
         .await
         .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
-    prepare(&store).await.map_err(|error| {
-        let what = format!("{named} is not Placement's as it should be");
-        Failure::caused(ErrorCode::State, what, &error)
-    })?;
-    Ok(store)
+    Ok((store, named))
 }

@@ -5,6 +5,7 @@
 //!
 //! A new subcommand is a file with `Arguments` and `run`, a variant of [`arguments::Command`] and an arm in `dispatch`.
 
+pub mod accelerator;
 pub mod agent;
 pub mod arguments;
 pub mod completion;
@@ -16,6 +17,7 @@ pub mod demo;
 pub mod doctor;
 pub mod exit;
 pub mod failure;
+pub mod keystone_tokens;
 pub mod listing;
 pub mod logging;
 pub mod man;
@@ -79,6 +81,7 @@ fn dispatch(
     match command {
         Command::Up(arguments) => up::run(arguments, context, out),
         Command::Agent(arguments) => agent::run(arguments, context, out),
+        Command::Accelerator(arguments) => accelerator::run(arguments, context, out),
         Command::Placement(arguments) => placement::run(arguments, context, out),
         Command::Reshape(arguments) => reshape::run(arguments, context, out),
         Command::Provider(arguments) => provider::run(arguments, context, out),

@@ -14,6 +14,7 @@ use berth_virt::{CpuSet, NumaModel, PcpuModel, ResourceModel, VgpuModel};
 use serde::Deserialize;
 use serde::de::Error as _;
 
+use super::authtoken::KeystoneAuthtoken;
 use super::secret::Secret;
 
 /// The whole configuration.
@@ -51,6 +52,8 @@ pub struct Config {
     #[serde(deserialize_with = "super::login::auth_options")]
     pub placement: AuthOptions,
     pub placement_service: PlacementService,
+    pub accelerator_service: AcceleratorService,
+    pub keystone_authtoken: KeystoneAuthtoken,
     pub agent: Agent,
     pub fake: Fake,
 }
@@ -75,6 +78,20 @@ impl Config {
                     "sqlite:{}",
                     self.state_path.join("placement.sqlite").display()
                 ))
+            })
+    }
+}
+
+impl Config {
+    /// The database of the built-in accelerator service: `[accelerator_service] connection`, else a file below `state_path`.
+    #[must_use]
+    pub fn accelerator_database(&self) -> Secret {
+        self.accelerator_service
+            .connection
+            .clone()
+            .unwrap_or_else(|| {
+                let file = self.state_path.join("accelerator.sqlite");
+                Secret::from(format!("sqlite:{}", file.display()))
             })
     }
 }
@@ -241,6 +258,32 @@ impl TryFrom<ModelWords> for Model {
 pub struct PlacementService {
     connection: Option<Secret>,
     pub listen: SocketAddr,
+}
+
+/// `[accelerator_service]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct AcceleratorService {
+    connection: Option<Secret>,
+    pub listen: SocketAddr,
+    pub auth_strategy: AuthStrategy,
+    pub external_events_endpoint: Option<String>,
+    #[serde(deserialize_with = "seconds")]
+    pub orphan_request_grace: Duration,
+}
+
+/// `auth_strategy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuthStrategy {
+    /// The token's own word is taken.
+    Noauth2,
+    /// Keystone is asked (`[keystone_authtoken]`).
+    Keystone,
 }
 
 /// `[agent]`.

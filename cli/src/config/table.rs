@@ -35,6 +35,15 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "placement_service",
         "The Placement service built in (`berth up`, `berth placement serve`).",
     ),
+    (
+        "accelerator_service",
+        "The accelerator service built in (`berth accelerator serve`).",
+    ),
+    (
+        "keystone_authtoken",
+        "The account by which a built-in service asks Keystone whose tokens are, where its `auth_strategy` is `keystone`: \
+         keystonemiddleware's options by their own names.",
+    ),
     ("agent", "The agent's own doors."),
     ("fake", "The fake driver: a machine described by a file."),
 ];
@@ -206,6 +215,39 @@ pub const OPTIONS: &[OptionRow] = &[
     row("placement_service", "listen", Kind::Listen, Default::Text("127.0.0.1:8778"),
         "Address and port of the API."),
 
+    row("accelerator_service", "connection", Kind::Database,
+        Default::Derived("`sqlite:` and `accelerator.sqlite` below `state_path`"),
+        "The database, not Placement's.").example("\"sqlite:/var/lib/berth/accelerator.sqlite\""),
+    row("accelerator_service", "listen", Kind::Listen, Default::Text("127.0.0.1:6666"),
+        "Address and port of the API."),
+    row("accelerator_service", "auth_strategy", Kind::Choice(&["noauth2", "keystone"]), Default::Text("noauth2"),
+        "Who believes tokens: `noauth2` takes the token's own word and listens on loopback only, `keystone` asks by \
+         `[keystone_authtoken]` and wants a service token for binds."),
+    row("accelerator_service", "external_events_endpoint", Kind::Url(&["http", "https"]), Default::Unset,
+        "The compute API that is told of binds (POST /os-server-external-events): Nova's or an agent's; unset: nobody is \
+         told.").example("\"http://127.0.0.1:8774/v2.1\""),
+    row("accelerator_service", "orphan_request_grace", Kind::Integer(60, WEEK), Default::Integer(3600),
+        "Seconds for which a request stays bound for a guest that its host says it does not have."),
+
+    row("keystone_authtoken", "auth_type", Kind::Choice(&["password", "v3applicationcredential"]), Default::Text("password"),
+        "How to log in."),
+    row("keystone_authtoken", "auth_url", Kind::Url(&["http", "https"]), Default::Unset, "The Identity service.")
+        .example("\"https://keystone.example.org:5000/v3\""),
+    row("keystone_authtoken", "username", Kind::Text, Default::Unset, "User name.").example("\"cyborg\""),
+    row("keystone_authtoken", "password", Kind::Secret, Default::Unset, "Password."),
+    row("keystone_authtoken", "user_domain_name", Kind::Text, Default::Unset, "Domain of the user.").example("\"Default\""),
+    row("keystone_authtoken", "project_name", Kind::Text, Default::Unset, "Project to be scoped to.").example("\"service\""),
+    row("keystone_authtoken", "project_domain_name", Kind::Text, Default::Unset, "Domain of the project.")
+        .example("\"Default\""),
+    row("keystone_authtoken", "application_credential_id", Kind::Text, Default::Unset, "Application credential, by id."),
+    row("keystone_authtoken", "application_credential_secret", Kind::Secret, Default::Unset,
+        "Secret of the application credential."),
+    row("keystone_authtoken", "cafile", Kind::Path, Default::Unset, "PEM file of the authorities that may sign the server.")
+        .example("\"/etc/ssl/certs/ca-certificates.crt\""),
+    row("keystone_authtoken", "insecure", Kind::Flag, Default::Flag(false), "Whether any server certificate is believed."),
+    row("keystone_authtoken", "token_cache_time", Kind::Integer(0, 3600), Default::Integer(300),
+        "Seconds for which Keystone's word on a token is believed; a token that is revoked is good for so long."),
+
     row("agent", "admin_socket", Kind::Path, Default::Text("/run/berth/agent.sock"),
         "The unix socket of the agent's own API; root and the group below may use it."),
     row("agent", "admin_group", Kind::Text, Default::Text("berth"), "The group that may use the admin socket."),
@@ -270,13 +312,11 @@ pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("libvirt", "pmem_namespaces"),
     ("pci", ""),
     ("cyborg", ""),
-    ("accelerator_service", ""),
     ("conductor_service", ""),
     ("identity_service", ""),
     ("filter_scheduler", ""),
     ("scheduler", ""),
     ("metrics", ""),
-    ("keystone_authtoken", ""),
 ];
 
 /// Names that OpenStack gave up or that stand elsewhere here, with what to write.

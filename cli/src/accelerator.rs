@@ -1,0 +1,160 @@
+//! `berth accelerator`: the built-in accelerator service alone.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_accelerator::{EventsBell, Options, ServiceTokens, deliver_events, router, serve_tcp};
+use berth_client::keystone::system_clock;
+use berth_client::{AdapterOptions, Auth, AuthOptions, ComputeClient, HttpService};
+use berth_http::{NoAuth2, ValidateToken};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::compose::EMBEDDED_TOKEN;
+use crate::config::{AuthStrategy, Config, Secret};
+use crate::context::Context;
+use crate::database;
+use crate::exit::ExitCode;
+use crate::failure::{ErrorCode, Failure};
+use crate::keystone_tokens::KeystoneTokens;
+use crate::signals;
+
+/// How long the receiver of events may take for an answer: others wait behind it.
+const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// `berth accelerator`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Serve the accelerator API (Cyborg v2) alone, until SIGTERM or Ctrl-C. Without Keystone it believes its callers
+    /// (noauth2): loopback only.
+    #[command(after_help = "Examples:\n  berth accelerator serve\n  \
+                            berth accelerator serve --database sqlite:/var/lib/berth/accelerator.sqlite --listen 127.0.0.1:6666")]
+    Serve {
+        /// The database, else [accelerator_service] connection.
+        #[arg(long, value_name = "URL")]
+        database: Option<String>,
+        /// Where to listen, else [accelerator_service] listen.
+        #[arg(long, value_name = "ADDRESS")]
+        listen: Option<SocketAddr>,
+    },
+}
+
+/// Runs `berth accelerator`.
+///
+/// # Errors
+/// The database cannot be opened, the address cannot be listened on, or the way to Keystone is not configured.
+pub fn run(
+    arguments: &Arguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let config = context.load()?.config;
+    let Command::Serve { database, listen } = &arguments.command;
+    let url = database.as_ref().map_or_else(
+        || config.accelerator_database(),
+        |url| Secret::from(url.to_owned()),
+    );
+    let listen = listen.unwrap_or(config.accelerator_service.listen);
+    context.block_on(serve(&url, &config, listen, out))??;
+    Ok(ExitCode::Done)
+}
+
+async fn serve(
+    url: &Secret,
+    config: &Config,
+    address: SocketAddr,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let end = signals::end();
+    let bell = EventsBell::default();
+    let options = options(config, bell.clone())?;
+    let receiver = receiver(config)?;
+    let store = database::open_accelerator(url, &config.state_path).await?;
+    let listener = listen_on(address, config.accelerator_service.auth_strategy).await?;
+    let address = listener.local_addr().unwrap_or(address);
+    writeln!(out, "Accelerator at http://{address}/v2")?;
+    out.flush()?;
+    let stopped = CancellationToken::new();
+    let delivering = receiver.map(|receiver| {
+        let stopped = stopped.clone().cancelled_owned();
+        tokio::spawn(deliver_events(store.clone(), receiver, bell, stopped))
+    });
+    serve_tcp(listener, router(store.clone(), options), end).await;
+    stopped.cancel();
+    if let Some(delivering) = delivering {
+        // It ends with the token; a panic in it has been told already.
+        let _ = delivering.await;
+    }
+    store.close().await;
+    Ok(())
+}
+
+fn options(config: &Config, bell: EventsBell) -> Result<Options, Failure> {
+    let (tokens, service_tokens): (Arc<dyn ValidateToken>, _) =
+        match config.accelerator_service.auth_strategy {
+            AuthStrategy::Noauth2 => (Arc::new(NoAuth2::default()), ServiceTokens::Waived),
+            AuthStrategy::Keystone => {
+                let tokens = KeystoneTokens::new(&config.keystone_authtoken)?;
+                (Arc::new(tokens), ServiceTokens::Required)
+            }
+        };
+    Ok(Options {
+        tokens,
+        service_tokens,
+        bell,
+        orphan_grace: config.accelerator_service.orphan_request_grace,
+        ..Options::default()
+    })
+}
+
+/// Who is told of binds, if anybody.
+fn receiver(config: &Config) -> Result<Option<ComputeClient>, Failure> {
+    let service = &config.accelerator_service;
+    let Some(endpoint) = &service.external_events_endpoint else {
+        return Ok(None);
+    };
+    let wrong = |error: &(dyn std::error::Error + 'static)| {
+        let what = "the receiver of [accelerator_service] external_events_endpoint cannot be told";
+        Failure::caused(ErrorCode::Missing, what, error)
+    };
+    let account = AuthOptions {
+        endpoint_override: Some(endpoint.clone()),
+        timeout: Some(EVENTS_TIMEOUT),
+        ..config.keystone_authtoken.account.clone()
+    };
+    let http = HttpService::network(&account.transport()).map_err(|error| wrong(&error))?;
+    let options = AdapterOptions::from(&account);
+    let auth = match service.auth_strategy {
+        AuthStrategy::Noauth2 => Auth::admin_token(endpoint, &Secret::from(EMBEDDED_TOKEN)),
+        AuthStrategy::Keystone => Auth::from_options(&account, &http, system_clock(), &options),
+    }
+    .map_err(|error| wrong(&error))?;
+    Ok(Some(ComputeClient::new(http, auth, &options)))
+}
+
+/// Opens the address to listen on; where callers are believed, nothing but loopback is taken.
+async fn listen_on(address: SocketAddr, auth: AuthStrategy) -> Result<TcpListener, Failure> {
+    if auth == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
+        let what = format!(
+            "the accelerator service believes its callers (noauth2); {address} is not loopback"
+        );
+        return Err(Failure::new(ErrorCode::BadValue, what)
+            .mend("listen on 127.0.0.1 or [::1], or set [accelerator_service] auth_strategy = \"keystone\""));
+    }
+    TcpListener::bind(address).await.map_err(|error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::AddrInUse => ErrorCode::Held,
+            _ => ErrorCode::BadValue,
+        };
+        Failure::caused(code, format!("cannot listen on {address}"), &error)
+            .mend("stop what listens there, or set [accelerator_service] listen")
+    })
+}

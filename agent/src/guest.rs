@@ -9,26 +9,44 @@
 //! | [`request`] | what the agent is asked for |
 //! | [`bound_devices`] | the devices that accelerator requests are bound to |
 //! | [`binding_wait`] | the wait for them, without clock or socket |
+//! | [`Accelerators`] | the same against the service: wait, unbind, delete |
 //! | [`external_events`] | what services tell, to whoever waits for it |
+//! | [`Guests`] | all guests of this agent: one journey per guest at a time |
+//! | `spawn`, `undo` | the steps forward and backward |
+//! | [`GuestResources`] | devices and disks, as the composition root provides them |
 //! | [`journal`] | what is under way, on the disk |
 //!
 //! Callers: the admin API (create, delete, power), the service (start and reconcile), tests.
 
+mod accelerators;
 pub mod binding_wait;
 pub mod bound_devices;
 pub mod external_events;
+mod guests;
 pub mod journal;
 pub mod request;
+mod resources;
+mod spawn;
 mod text;
+mod undo;
+mod way;
 
+pub use accelerators::Accelerators;
 pub use binding_wait::{BindRefused, BindingWait};
 pub use bound_devices::{BoundDevice, BoundDevices, MdevParent};
 pub use external_events::{BindEvent, ExternalEvents};
+pub use guests::{Guests, GuestsError, GuestsParts, Held, JourneyEnd};
 pub use journal::{
     Accepted, Claimed, Course, GuestJournal, GuestRecord, JournalError, SpawnStep, SqlJournal,
     StepRecord, StepState,
 };
 pub use request::{GuestRequest, GuestRequestError};
+pub use resources::{GuestResources, ResourceError};
+pub use spawn::SpawnError;
+pub use undo::UndoError;
 
 #[cfg(test)]
 mod samples;
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,8 @@ pub enum Accepted {
     Same,
     /// Another request has this UUID.
     Other,
+    /// The guest of this UUID is on its way to nothing.
+    Ending,
 }
 
 /// What came of a claim of devices.
@@ -65,7 +67,7 @@ pub trait GuestJournal: Send + Sync {
     /// Writes a request down, on the course of a spawn.
     fn accept<'a>(&'a self, request: &'a GuestRequest) -> Answer<'a, Accepted>;
 
-    /// Where the guest is meant to go from now on.
+    /// Where the guest is meant to go from now on. [`Course::Destroy`] is final: nothing takes its place any more.
     fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()>;
 
     /// Whether the guest should run.
@@ -88,7 +90,7 @@ pub trait GuestJournal: Send + Sync {
         devices: &'a BoundDevices,
     ) -> Answer<'a, Claimed>;
 
-    /// The guest holds no device any more, and the step [`SpawnStep::Bind`] is undone.
+    /// The guest holds no device any more, and the step [`SpawnStep::Bind`] is being undone.
     fn disclaim(&self, uuid: ConsumerUuid) -> Answer<'_, ()>;
 
     /// Removes all that is known of the guest; it need not be there.

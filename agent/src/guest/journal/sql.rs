@@ -194,9 +194,11 @@ impl Work for Accept<'_> {
 
     async fn run(&self, tx: &mut Transaction) -> Result<Accepted, SqlError> {
         let (uuid, request) = (self.0.uuid().to_string(), json(self.0));
-        let known = Statement::new("SELECT request FROM guest WHERE uuid = ?").bind(&uuid);
+        let known = Statement::new("SELECT request, course FROM guest WHERE uuid = ?").bind(&uuid);
         if let Some(row) = tx.row(known).await? {
-            return Ok(if row.text(0)? == request {
+            return Ok(if row.text(1)? == json(&Course::Destroy) {
+                Accepted::Ending
+            } else if row.text(0)? == request {
                 Accepted::Same
             } else {
                 Accepted::Other
@@ -289,8 +291,8 @@ impl Work for Disclaim {
         }
         let drop = Statement::new("DELETE FROM device WHERE guest = ?").bind(&uuid);
         tx.execute(drop).await?;
-        let undone = StepRecord::from(StepState::Undone);
-        tx.execute(step_row(self.0, SpawnStep::Bind, &undone))
+        let undoing = StepRecord::from(StepState::Undoing);
+        tx.execute(step_row(self.0, SpawnStep::Bind, &undoing))
             .await?;
         Ok(Changed::Yes)
     }
@@ -314,7 +316,10 @@ impl GuestJournal for SqlJournal {
     }
 
     fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()> {
-        let turn = Statement::new("UPDATE guest SET course = ? WHERE uuid = ?")
+        let turn =
+            "UPDATE guest SET course = CASE course WHEN ? THEN course ELSE ? END WHERE uuid = ?";
+        let turn = Statement::new(turn)
+            .bind(json(&Course::Destroy))
             .bind(json(course))
             .bind(uuid.to_string());
         Box::pin(self.change(uuid, vec![turn]))

@@ -88,8 +88,13 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
         Op::Accept(n) => {
             let wanted = request(*n, &[*n]);
             let answer = journal.accept(&wanted).await.unwrap();
-            let known = model.0.contains_key(&guest(*n));
-            assert_eq!(answer, if known { Accepted::Same } else { Accepted::New });
+            let known = model.0.get(&guest(*n)).map(|record| &record.course);
+            let expected = match known {
+                None => Accepted::New,
+                Some(Course::Destroy) => Accepted::Ending,
+                Some(_) => Accepted::Same,
+            };
+            assert_eq!(answer, expected);
             model.0.entry(guest(*n)).or_insert_with(|| GuestRecord {
                 request: wanted,
                 course: Course::Spawn,
@@ -101,7 +106,7 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
         Op::Turn(n, course) => {
             let record = model.0.get_mut(&guest(*n));
             unknown(journal.turn(guest(*n), course).await, record.is_some());
-            if let Some(record) = record {
+            if let Some(record) = record.filter(|record| record.course != Course::Destroy) {
                 record.course = course.clone();
             }
         }
@@ -143,7 +148,7 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
             unknown(journal.disclaim(guest(*n)).await, known);
             if known {
                 model.0.get_mut(&guest(*n)).unwrap().devices = None;
-                model.step(guest(*n), SpawnStep::Bind, StepState::Undone.into());
+                model.step(guest(*n), SpawnStep::Bind, StepState::Undoing.into());
             }
         }
         Op::Forget(n) => {

@@ -1,0 +1,306 @@
+//! All guests of this agent: what is asked of them, one journey per guest at a time, and going on after a restart.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use berth_model::ConsumerUuid;
+use berth_virt::VirtDriver;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::journal::{
+    Accepted, Course, GuestJournal, GuestRecord, JournalError, SpawnStep, StepState,
+};
+use super::resources::GuestResources;
+use super::spawn::{Requested, SpawnError};
+use super::undo::{Requests, UndoError, undo};
+use super::way::Way;
+use super::{Accelerators, ExternalEvents, GuestRequest};
+
+/// How a guest's journey ended.
+#[derive(Debug)]
+pub enum JourneyEnd {
+    /// The guest is as it should be.
+    Settled,
+    /// The spawn was undone, for this reason.
+    Undone {
+        /// Why.
+        reason: String,
+    },
+    /// Nothing is left, and nothing is known of it.
+    Gone,
+    /// The agent stops; the next start goes on.
+    Interrupted,
+    /// It stands still for this reason, and will be tried again.
+    Held {
+        /// Why.
+        reason: Held,
+    },
+}
+
+/// Why a journey stands still.
+#[derive(Debug, thiserror::Error)]
+pub enum Held {
+    /// The journal can be neither read nor written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Something of it cannot be undone now.
+    #[error(transparent)]
+    Undo(#[from] UndoError),
+}
+
+/// A guest that nothing can be asked of.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestsError {
+    /// It is not known here.
+    #[error("there is no guest {uuid} on this host")]
+    NotFound {
+        /// The guest.
+        uuid: ConsumerUuid,
+    },
+    /// Another request has its UUID.
+    #[error("guest {uuid} was asked for before, and differently; delete that one first")]
+    Other {
+        /// The guest.
+        uuid: ConsumerUuid,
+    },
+    /// It is being deleted.
+    #[error("guest {uuid} is being deleted; ask again when it is gone")]
+    Ending {
+        /// The guest.
+        uuid: ConsumerUuid,
+    },
+    /// The journal cannot be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// What stands for a guest's journey under way.
+#[derive(Debug, Clone, Default)]
+struct Slot {
+    /// Held by the journey.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Ends a spawn between two steps, or in its wait.
+    cancel: CancellationToken,
+}
+
+struct Inner<D, R> {
+    way: Way<D, R>,
+    slots: Mutex<HashMap<ConsumerUuid, Slot>>,
+    tasks: TaskTracker,
+}
+
+/// All guests of this agent. Clones are one.
+pub struct Guests<D, R> {
+    inner: Arc<Inner<D, R>>,
+}
+
+impl<D, R> Clone for Guests<D, R> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+/// What guests are made through.
+pub struct GuestsParts<D, R> {
+    /// What is under way.
+    pub journal: Arc<dyn GuestJournal>,
+    /// The hypervisor.
+    pub driver: Arc<D>,
+    /// Devices and disks.
+    pub resources: Arc<R>,
+    /// The accelerator service.
+    pub accelerators: Accelerators,
+    /// Which boot of the host this is (`/proc/sys/kernel/random/boot_id`).
+    pub boot_id: String,
+}
+
+impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
+    /// The guests of the journal. Nothing happens before [`Guests::resume`] or a request.
+    #[must_use]
+    pub fn new(parts: GuestsParts<D, R>) -> Self {
+        let inner = Inner {
+            way: Way {
+                journal: parts.journal,
+                driver: parts.driver,
+                resources: parts.resources,
+                accelerators: parts.accelerators,
+                boot_id: parts.boot_id,
+            },
+            slots: Mutex::default(),
+            tasks: TaskTracker::new(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Where services' events go.
+    #[must_use]
+    pub fn events(&self) -> &ExternalEvents {
+        &self.inner.way.accelerators.events
+    }
+
+    /// Takes a request: once this is answered the guest will run, or say why it does not, whatever happens to the agent.
+    ///
+    /// # Errors
+    /// Another request has its UUID, or the journal cannot be written.
+    pub async fn create(&self, request: &GuestRequest) -> Result<Accepted, GuestsError> {
+        let uuid = request.uuid();
+        let accepted = self.inner.way.journal.accept(request).await?;
+        match accepted {
+            Accepted::New | Accepted::Same => {}
+            Accepted::Other => return Err(GuestsError::Other { uuid }),
+            Accepted::Ending => return Err(GuestsError::Ending { uuid }),
+        }
+        self.set_out(uuid);
+        Ok(accepted)
+    }
+
+    /// Takes the request to end a guest: once this is answered it will be gone, accelerator requests included.
+    ///
+    /// # Errors
+    /// There is no such guest, or the journal cannot be written.
+    pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), GuestsError> {
+        match self.inner.way.journal.turn(uuid, &Course::Destroy).await {
+            Err(JournalError::Unknown { .. }) => return Err(GuestsError::NotFound { uuid }),
+            other => other?,
+        }
+        // A spawn under way looks at its course again.
+        self.slot(uuid).cancel.cancel();
+        self.set_out(uuid);
+        Ok(())
+    }
+
+    /// All guests.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub async fn list(&self) -> Result<Vec<GuestRecord>, GuestsError> {
+        Ok(self.inner.way.journal.guests().await?)
+    }
+
+    /// One guest.
+    ///
+    /// # Errors
+    /// There is none, or the journal cannot be read.
+    pub async fn show(&self, uuid: ConsumerUuid) -> Result<GuestRecord, GuestsError> {
+        let record = self.inner.way.journal.guest(uuid).await?;
+        record.ok_or(GuestsError::NotFound { uuid })
+    }
+
+    /// Goes on with every guest that is not where it should be: at the start, and again after each pause for those that stand
+    /// still. How many those are.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub async fn resume(&self) -> Result<usize, GuestsError> {
+        let records = self.inner.way.journal.guests().await?;
+        let open = records.iter().filter(|record| record.open().is_some());
+        let open: Vec<_> = open.map(|record| record.request.uuid()).collect();
+        for uuid in &open {
+            // Its journey may be under way.
+            if self.slot(*uuid).turn.try_lock().is_ok() {
+                self.set_out(*uuid);
+            }
+        }
+        Ok(open.len())
+    }
+
+    /// Waits until no journey is under way, and takes none any more.
+    pub async fn stop(&self) {
+        for slot in self.slots().values() {
+            slot.cancel.cancel();
+        }
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+
+    /// Begins a guest's journey, unless one waits to begin already.
+    fn set_out(&self, uuid: ConsumerUuid) {
+        if self.inner.tasks.is_closed() {
+            return;
+        }
+        let guests = self.clone();
+        self.inner.tasks.spawn(async move {
+            match guests.journey(uuid).await {
+                JourneyEnd::Held { reason } => {
+                    tracing::warn!(guest = %uuid, reason = &reason as &dyn std::error::Error, "a guest stands still");
+                }
+                JourneyEnd::Undone { reason } => {
+                    tracing::warn!(guest = %uuid, reason, "a guest could not be spawned");
+                }
+                JourneyEnd::Interrupted => tracing::debug!(guest = %uuid, "the next start goes on"),
+                JourneyEnd::Settled => tracing::info!(guest = %uuid, "guest is as it should be"),
+                JourneyEnd::Gone => tracing::info!(guest = %uuid, "guest is gone"),
+            }
+        });
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<ConsumerUuid, Slot>> {
+        let slots = self.inner.slots.lock();
+        slots.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slot(&self, uuid: ConsumerUuid) -> Slot {
+        self.slots().entry(uuid).or_default().clone()
+    }
+
+    /// One guest from where it is to where it is meant to be; one journey of a guest at a time.
+    pub async fn journey(&self, uuid: ConsumerUuid) -> JourneyEnd {
+        let turn = self.slot(uuid).turn;
+        let _turn = turn.lock().await;
+        let end = match self.travel(uuid).await {
+            Ok(end) => end,
+            Err(reason) => JourneyEnd::Held { reason },
+        };
+        if matches!(end, JourneyEnd::Gone) {
+            self.slots().remove(&uuid);
+        }
+        end
+    }
+
+    async fn travel(&self, uuid: ConsumerUuid) -> Result<JourneyEnd, Held> {
+        let way = &self.inner.way;
+        loop {
+            let Some(record) = way.journal.guest(uuid).await? else {
+                return Ok(JourneyEnd::Gone);
+            };
+            match record.course.clone() {
+                Course::Spawn if record.state(SpawnStep::Start) == Some(StepState::Done) => {
+                    return Ok(JourneyEnd::Settled);
+                }
+                Course::Spawn => {
+                    let cancel = self.slot(uuid).cancel;
+                    match Requested::of(record).spawn(way, &cancel).await {
+                        Ok(_) => {}
+                        Err(SpawnError::Cancelled) if self.is_stopping() => {
+                            return Ok(JourneyEnd::Interrupted);
+                        }
+                        Err(SpawnError::Cancelled) => {}
+                        Err(SpawnError::Journal(error)) => return Err(error.into()),
+                        Err(error) => {
+                            let reason = error.to_string();
+                            way.journal.turn(uuid, &Course::Undo { reason }).await?;
+                        }
+                    }
+                }
+                Course::Undo { reason } => {
+                    undo(way, &record, Requests::Unbind).await?;
+                    return Ok(JourneyEnd::Undone { reason });
+                }
+                Course::Destroy => {
+                    undo(way, &record, Requests::Delete).await?;
+                    way.journal.forget(uuid).await?;
+                    return Ok(JourneyEnd::Gone);
+                }
+            }
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.inner.tasks.is_closed()
+    }
+}

@@ -1,0 +1,236 @@
+//! The steps of a spawn, each of which takes the one before by value: asked for, bound, checked, prepared, defined, running.
+//!
+//! Only what is bound has devices, only what is checked may touch them, only what is prepared reaches the hypervisor. A step is
+//! begun in the journal before it acts and ended there afterwards; each looks before it acts, so a spawn that was cut off is
+//! done again from its first step, and what is there already is found and kept.
+
+use std::collections::BTreeSet;
+
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
+use berth_virt::{GuestError, HostDevice, VirtDriver};
+use tokio_util::sync::CancellationToken;
+
+use super::binding_wait::BindRefused;
+use super::bound_devices::name_of;
+use super::journal::{Claimed, GuestRecord, JournalError, SpawnStep, StepState};
+use super::resources::{GuestResources, ResourceError};
+use super::way::{Way, host_devices, is_ours};
+use super::{BoundDevices, GuestRequest};
+
+/// Why a spawn does not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// Its devices are not bound.
+    #[error(transparent)]
+    Bind(#[from] BindRefused),
+    /// Another guest has one of them.
+    #[error("device {device} is guest {holder}'s")]
+    DeviceTaken {
+        /// The device.
+        device: String,
+        /// Whose it is.
+        holder: ConsumerUuid,
+    },
+    /// The guest cannot have these devices beside its own.
+    #[error("the guest cannot have its devices: {0}")]
+    Spec(#[from] GuestSpecError),
+    /// A device or a disk says no.
+    #[error(transparent)]
+    Resource(#[from] ResourceError),
+    /// The hypervisor says no.
+    #[error(transparent)]
+    Driver(#[from] GuestError),
+    /// Its course is another by now, or the agent stops.
+    #[error("the spawn was cut short")]
+    Cancelled,
+    /// The journal cannot be written: nothing goes on, forward or backward, until it can.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// A guest that is asked for.
+pub(super) struct Requested {
+    request: GuestRequest,
+    power: DesiredPower,
+    /// What it was bound to when the spawn began, where it was cut off after that.
+    before: Option<BoundDevices>,
+}
+
+struct Going {
+    request: GuestRequest,
+    devices: BoundDevices,
+    spec: GuestSpec,
+}
+
+/// A guest whose devices are bound, and nobody else's.
+pub(super) struct Bound(Going);
+/// A guest whose devices may be given to it.
+pub(super) struct Checked(Going);
+/// A guest whose devices and disks are ready.
+pub(super) struct Prepared(Going);
+/// A guest that the hypervisor knows.
+pub(super) struct Defined(Going);
+/// A guest that is as it should be: running, where that is wanted.
+#[derive(Debug)]
+pub(super) struct Running;
+
+impl Requested {
+    pub(super) fn of(record: GuestRecord) -> Self {
+        Self {
+            request: record.request,
+            power: record.power,
+            before: record.devices,
+        }
+    }
+
+    /// All steps, one after the other.
+    pub(super) async fn spawn<D: VirtDriver, R: GuestResources>(
+        self,
+        way: &Way<D, R>,
+        cancel: &CancellationToken,
+    ) -> Result<Running, SpawnError> {
+        // A step that has begun is waited for: what is cut off in the middle may still act afterwards. The first one only waits.
+        let goes_on = || match cancel.is_cancelled() {
+            true => Err(SpawnError::Cancelled),
+            false => Ok(()),
+        };
+        let bound = self.bind(way, cancel).await?;
+        goes_on()?;
+        let checked = bound.check(way).await?;
+        goes_on()?;
+        let prepared = checked.prepare(way).await?;
+        goes_on()?;
+        let defined = prepared.define(way).await?;
+        goes_on()?;
+        defined.start(way).await
+    }
+
+    async fn bind<D: VirtDriver, R: GuestResources>(
+        self,
+        way: &Way<D, R>,
+        cancel: &CancellationToken,
+    ) -> Result<Bound, SpawnError> {
+        let uuid = self.request.uuid();
+        way.note(uuid, SpawnStep::Bind, StepState::Begun).await?;
+        let now = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(SpawnError::Cancelled),
+            now = way.accelerators.bound(&self.request) => now?,
+        };
+        if let Some(before) = self.before
+            && before != now
+        {
+            return Err(BindRefused::Changed { before, now }.into());
+        }
+        let mut spec = now.attached_to(self.request.spec())?;
+        spec.power = self.power;
+        let devices = spec.devices.as_slice().iter();
+        let names: BTreeSet<_> = devices.map(|attached| name_of(&attached.device)).collect();
+        match way.journal.claim(uuid, &names, &now).await? {
+            Claimed::Ours => Ok(Bound(Going {
+                request: self.request,
+                devices: now,
+                spec,
+            })),
+            Claimed::Taken { device, guest } => Err(SpawnError::DeviceTaken {
+                device,
+                holder: guest,
+            }),
+        }
+    }
+}
+
+impl Bound {
+    async fn check<D: VirtDriver, R: GuestResources>(
+        self,
+        way: &Way<D, R>,
+    ) -> Result<Checked, SpawnError> {
+        let Self(guest) = self;
+        let uuid = guest.request.uuid();
+        way.note(uuid, SpawnStep::Check, StepState::Begun).await?;
+        let wanted = host_devices(&guest.spec);
+        if let Some((device, holder)) = held_elsewhere(way, &guest.request, &wanted).await?.pop() {
+            return Err(SpawnError::DeviceTaken {
+                device: device.to_string(),
+                holder,
+            });
+        }
+        way.resources.check(&guest.spec, &guest.devices).await?;
+        way.note(uuid, SpawnStep::Check, StepState::Done).await?;
+        Ok(Checked(guest))
+    }
+}
+
+/// Those of the devices that another guest on the hypervisor has, whoever made it.
+pub(super) async fn held_elsewhere<D: VirtDriver, R: GuestResources>(
+    way: &Way<D, R>,
+    request: &GuestRequest,
+    wanted: &BTreeSet<HostDevice>,
+) -> Result<Vec<(HostDevice, ConsumerUuid)>, GuestError> {
+    let mut held = Vec::new();
+    if wanted.is_empty() {
+        return Ok(held);
+    }
+    for (uuid, other) in way.driver.guests().await? {
+        if uuid == request.uuid() && is_ours(&other, request) {
+            continue;
+        }
+        let devices = other.devices.iter().map(|held| held.device);
+        let ours = devices.filter(|device| wanted.contains(device));
+        held.extend(ours.map(|device| (device, uuid)));
+    }
+    Ok(held)
+}
+
+impl Checked {
+    async fn prepare<D: VirtDriver, R: GuestResources>(
+        self,
+        way: &Way<D, R>,
+    ) -> Result<Prepared, SpawnError> {
+        let Self(guest) = self;
+        let uuid = guest.request.uuid();
+        way.note(uuid, SpawnStep::Prepare, StepState::Begun).await?;
+        way.resources.prepare(&guest.spec, &guest.devices).await?;
+        way.note(uuid, SpawnStep::Prepare, StepState::Done).await?;
+        Ok(Prepared(guest))
+    }
+}
+
+impl Prepared {
+    async fn define<D: VirtDriver, R: GuestResources>(
+        self,
+        way: &Way<D, R>,
+    ) -> Result<Defined, SpawnError> {
+        let Self(guest) = self;
+        let uuid = guest.request.uuid();
+        way.note(uuid, SpawnStep::Define, StepState::Begun).await?;
+        let found = way.on_host(uuid).await?;
+        // One that is ours may run already: a spawn that was cut off. Any other is the driver's to refuse.
+        if !found.is_some_and(|found| is_ours(&found, &guest.request)) {
+            let off = GuestSpec {
+                power: DesiredPower::ShutOff,
+                ..guest.spec.clone()
+            };
+            let _ = way.driver.spawn(&off).await?;
+        }
+        way.note(uuid, SpawnStep::Define, StepState::Done).await?;
+        Ok(Defined(guest))
+    }
+}
+
+impl Defined {
+    async fn start<D: VirtDriver, R: GuestResources>(
+        self,
+        way: &Way<D, R>,
+    ) -> Result<Running, SpawnError> {
+        let Self(guest) = self;
+        let uuid = guest.request.uuid();
+        way.note(uuid, SpawnStep::Start, StepState::Begun).await?;
+        let _ = way.driver.spawn(&guest.spec).await?;
+        let boot = way.boot_id.clone();
+        way.note_with(uuid, SpawnStep::Start, StepState::Done, boot)
+            .await?;
+        Ok(Running)
+    }
+}

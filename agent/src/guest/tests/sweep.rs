@@ -1,0 +1,145 @@
+//! Every journey, killed before and after each of its crossings, and each recovery killed likewise.
+
+use super::judge;
+use super::stage::{Kill, Mishap, Stage};
+use crate::guest::samples::{guest, request};
+use crate::guest::{Guests, JourneyEnd};
+
+/// What an operator asks for, as a story.
+#[derive(Debug, Clone, Copy)]
+enum Journey {
+    Spawn,
+    SpawnFails(Mishap),
+    SpawnAndDelete,
+    FailAndDelete(Mishap),
+}
+
+const JOURNEYS: [Journey; 8] = [
+    Journey::Spawn,
+    Journey::SpawnFails(Mishap::BindFailed(2)),
+    Journey::SpawnFails(Mishap::DeviceSick(2)),
+    Journey::SpawnFails(Mishap::PrepareFails(2)),
+    Journey::SpawnFails(Mishap::DefineFails),
+    Journey::SpawnFails(Mishap::StartFails),
+    Journey::SpawnAndDelete,
+    Journey::FailAndDelete(Mishap::StartFails),
+];
+
+impl Journey {
+    async fn stage(self) -> Stage {
+        let stage = Stage::new().await;
+        stage.bind(1, &[1, 2]);
+        if let Self::SpawnFails(mishap) | Self::FailAndDelete(mishap) = self {
+            stage.comes(mishap);
+        }
+        stage
+    }
+
+    fn deletes(self) -> bool {
+        matches!(self, Self::SpawnAndDelete | Self::FailAndDelete(_))
+    }
+
+    /// The whole of it, as one who never gives up asks: again, after each restart of the agent.
+    async fn run(self, stage: &Stage) {
+        let guests = stage.guests();
+        if !self.deletes() || !self.is_deleted(stage, &guests).await {
+            // A client repeats what was not answered; what is being deleted is not made again.
+            let asked = guests.create(&request(1, &[1, 2])).await;
+            assert!(asked.is_ok() || self.deletes(), "{asked:?}");
+            let end = guests.journey(guest(1)).await;
+            assert!(!matches!(end, JourneyEnd::Held { .. }), "{end:?}");
+        }
+        if self.deletes() {
+            guests.delete(guest(1)).await.ok();
+            let end = guests.journey(guest(1)).await;
+            assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+        }
+    }
+
+    /// Whether the delete came to its end before the agent was killed: its requests are gone, so no client makes it again.
+    async fn is_deleted<D, R>(self, stage: &Stage, guests: &Guests<D, R>) -> bool
+    where
+        D: berth_virt::VirtDriver,
+        R: crate::guest::GuestResources,
+    {
+        stage.world().arqs.is_empty() && guests.list().await.is_ok_and(|all| all.is_empty())
+    }
+
+    async fn check(self, stage: &Stage) {
+        judge::at_rest(stage).await;
+        match self {
+            Self::Spawn => assert_eq!(stage.running(1).len(), 2),
+            Self::SpawnFails(_) => {
+                assert!(!stage.on_hypervisor(1));
+                assert_eq!(stage.world().arqs.len(), 2, "unbound, not deleted");
+            }
+            Self::SpawnAndDelete | Self::FailAndDelete(_) => {
+                assert!(!stage.on_hypervisor(1));
+                stage.only_foreign_requests_are_left();
+            }
+        }
+    }
+
+    /// Runs until it is done or killed; whether it was killed.
+    async fn until_killed(self, stage: &Stage, kill: Option<Kill>) -> bool {
+        stage.kill_at(kill);
+        tokio::select! {
+            biased;
+            () = stage.dies() => true,
+            () = self.run(stage) => false,
+        }
+    }
+}
+
+fn kills(crossings: usize) -> impl Iterator<Item = Kill> {
+    (1..=crossings).flat_map(|at| [false, true].map(|after| Kill { at, after }))
+}
+
+#[tokio::test]
+async fn a_kill_at_any_crossing_leaves_nothing_and_makes_nothing_twice() {
+    let mut cases = 0;
+    for journey in JOURNEYS {
+        let stage = journey.stage().await;
+        assert!(!journey.until_killed(&stage, None).await);
+        let crossings = stage.count();
+        journey.check(&stage).await;
+        for kill in kills(crossings) {
+            let stage = journey.stage().await;
+            let killed = journey.until_killed(&stage, Some(kill)).await;
+            assert!(killed, "{journey:?} comes to {kill:?}");
+            judge::always(&stage).await;
+            assert!(!journey.until_killed(&stage, None).await);
+            journey.check(&stage).await;
+            cases += 1;
+        }
+    }
+    assert!(cases > 300, "{cases} cases");
+}
+
+#[tokio::test]
+async fn a_kill_in_the_recovery_from_a_kill_is_no_worse() {
+    let mut cases = 0;
+    for journey in [
+        Journey::SpawnAndDelete,
+        Journey::SpawnFails(Mishap::StartFails),
+    ] {
+        let clean = journey.stage().await;
+        journey.until_killed(&clean, None).await;
+        // Some crossings, and every crossing of the recovery from a kill there: all of them take minutes.
+        for first in kills(clean.count()).step_by(13) {
+            for second in kills(usize::MAX) {
+                let stage = journey.stage().await;
+                assert!(journey.until_killed(&stage, Some(first)).await);
+                let killed = journey.until_killed(&stage, Some(second)).await;
+                judge::always(&stage).await;
+                assert!(!journey.until_killed(&stage, None).await);
+                journey.check(&stage).await;
+                cases += 1;
+                if !killed {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(cases > 300, "{cases} cases");
+}

@@ -1,0 +1,152 @@
+//! Back to nothing, the last step first: off the hypervisor, devices reset and given back, accelerator requests unbound or
+//! deleted. Journaled like the way forward, and like it done again from its beginning where it was cut off.
+//!
+//! A device whose reset fails stays the guest's, and its request stays bound: whoever got it next would find what the guest
+//! left in it.
+
+use berth_client::AcceleratorError;
+use berth_virt::guest_spec::{GuestDevices, GuestSpec, GuestSpecError};
+use berth_virt::{GuestError, VirtDriver};
+
+use super::journal::{GuestRecord, JournalError, SpawnStep, StepState};
+use super::resources::{GuestResources, ResourceError};
+use super::spawn::held_elsewhere;
+use super::way::{Way, host_device, host_devices, is_ours};
+
+/// Why a guest is not gone yet; it will be tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum UndoError {
+    /// The hypervisor does not let it go.
+    #[error("the guest cannot be taken off the hypervisor: {0}")]
+    Driver(#[from] GuestError),
+    /// A device or a disk cannot be taken back.
+    #[error(transparent)]
+    Resource(#[from] ResourceError),
+    /// Its accelerator requests cannot be ended.
+    #[error("its accelerator requests cannot be given back: {0}")]
+    Accelerators(#[from] AcceleratorError),
+    /// What the journal has of it makes no guest.
+    #[error("what the journal has of it makes no guest: {0}")]
+    Spec(#[from] GuestSpecError),
+    /// The journal cannot be written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// What becomes of the guest's accelerator requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Requests {
+    /// They stay, and hold nothing: the spawn failed, and whoever made them decides.
+    Unbind,
+    /// They go with the guest.
+    Delete,
+}
+
+/// Undoes all that may be there of the guest.
+pub(super) async fn undo<D: VirtDriver, R: GuestResources>(
+    way: &Way<D, R>,
+    record: &GuestRecord,
+    requests: Requests,
+) -> Result<(), UndoError> {
+    off_the_hypervisor(way, record).await?;
+    resources_back(way, record).await?;
+    if record.may_have_acted(SpawnStep::Check) {
+        let uuid = record.request.uuid();
+        way.note(uuid, SpawnStep::Check, StepState::Undone).await?;
+    }
+    end_requests(way, record, requests).await
+}
+
+async fn off_the_hypervisor<D: VirtDriver, R: GuestResources>(
+    way: &Way<D, R>,
+    record: &GuestRecord,
+) -> Result<(), UndoError> {
+    let uuid = record.request.uuid();
+    let acted = [SpawnStep::Start, SpawnStep::Define]
+        .into_iter()
+        .filter(|step| record.may_have_acted(*step));
+    let acted: Vec<_> = acted.collect();
+    if acted.is_empty() {
+        return Ok(());
+    }
+    for step in &acted {
+        way.note(uuid, *step, StepState::Undoing).await?;
+    }
+    if let Some(found) = way.on_host(uuid).await?
+        && is_ours(&found, &record.request)
+    {
+        let _ = way.driver.destroy(uuid).await?;
+    }
+    for step in acted {
+        way.note(uuid, step, StepState::Undone).await?;
+    }
+    Ok(())
+}
+
+async fn resources_back<D: VirtDriver, R: GuestResources>(
+    way: &Way<D, R>,
+    record: &GuestRecord,
+) -> Result<(), UndoError> {
+    if !record.may_have_acted(SpawnStep::Prepare) {
+        return Ok(());
+    }
+    let uuid = record.request.uuid();
+    let bound = record.devices.clone().unwrap_or_default();
+    let spec = bound.attached_to(record.request.spec())?;
+    way.note(uuid, SpawnStep::Prepare, StepState::Undoing)
+        .await?;
+    let spec = without_foreign(way, record, spec).await?;
+    if let Err(error) = way.resources.release(&spec, &bound).await {
+        let reason = error.to_string();
+        way.note_with(uuid, SpawnStep::Prepare, StepState::Undoing, reason)
+            .await?;
+        return Err(error.into());
+    }
+    way.note(uuid, SpawnStep::Prepare, StepState::Undone)
+        .await?;
+    Ok(())
+}
+
+/// The guest without the devices that another guest on the hypervisor has by now: resetting one would pull it out of that
+/// guest's hands.
+async fn without_foreign<D: VirtDriver, R: GuestResources>(
+    way: &Way<D, R>,
+    record: &GuestRecord,
+    spec: GuestSpec,
+) -> Result<GuestSpec, UndoError> {
+    let foreign = held_elsewhere(way, &record.request, &host_devices(&spec)).await?;
+    for (device, holder) in &foreign {
+        tracing::warn!(%device, %holder, "a device of a guest that goes is another guest's by now; it is left alone");
+    }
+    let kept = spec.devices.as_slice().iter().filter(|attached| {
+        let device = host_device(&attached.device);
+        !foreign.iter().any(|(held, _)| *held == device)
+    });
+    Ok(GuestSpec {
+        devices: GuestDevices::new(kept.copied().collect())?,
+        ..spec
+    })
+}
+
+async fn end_requests<D: VirtDriver, R: GuestResources>(
+    way: &Way<D, R>,
+    record: &GuestRecord,
+    requests: Requests,
+) -> Result<(), UndoError> {
+    let uuid = record.request.uuid();
+    if record.may_have_acted(SpawnStep::Bind) {
+        // Before the requests are given back: whoever is bound to the devices next must find them free.
+        way.journal.disclaim(uuid).await?;
+    }
+    match requests {
+        Requests::Delete => way.accelerators.delete(&record.request).await?,
+        Requests::Unbind if record.may_have_acted(SpawnStep::Bind) => {
+            way.accelerators.unbind(&record.request).await?;
+        }
+        Requests::Unbind => {}
+    }
+    if record.may_have_acted(SpawnStep::Bind) {
+        way.note(uuid, SpawnStep::Bind, StepState::Undone).await?;
+    }
+    Ok(())
+}

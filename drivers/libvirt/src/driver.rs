@@ -60,7 +60,10 @@ impl LibvirtDriver {
         work: impl FnOnce(&Session) -> Result<T, GuestError> + Send + 'static,
     ) -> Result<T, GuestError> {
         let connection = self.changes.as_ref().unwrap_or(&self.connection);
-        connection.call(call, work).await?
+        let answer = connection.call(call, move |session| {
+            work(session).map_err(|error| guests::seen_from(session, error))
+        });
+        answer.await?
     }
 
     fn guest_xml_options(&self) -> GuestXmlOptions {
@@ -131,7 +134,8 @@ impl VirtDriver for LibvirtDriver {
     async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
         self.connection
             .call("listing the guests", |session| {
-                guests::guests(session.connect())
+                let listed = guests::guests(session.connect());
+                listed.map_err(|error| guests::seen_from(session, error))
             })
             .await?
     }

@@ -19,6 +19,7 @@ use virt::domain::{Domain, DomainState};
 use virt::error::ErrorNumber;
 use virt_sys as sys;
 
+use crate::connection::Session;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 use error::{is, refused};
 
@@ -27,6 +28,20 @@ const ALL_OF_IT: u32 = sys::VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
     | sys::VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     | sys::VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
     | sys::VIR_DOMAIN_UNDEFINE_NVRAM;
+
+/// An error as it looks from a connection: a refusal over one that just broke is nobody's word (libvirt has several for it), and
+/// the call may be done.
+pub(crate) fn seen_from(session: &Session, error: GuestError) -> GuestError {
+    match error {
+        GuestError::Refused { call, reason, .. } if !session.is_alive() => {
+            GuestError::Unreachable {
+                target: "libvirt".to_owned(),
+                reason: format!("the connection was lost in {call}: {reason}"),
+            }
+        }
+        other => other,
+    }
+}
 
 /// All guests that libvirt has.
 pub(crate) fn guests(connect: &Connect) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {

@@ -53,7 +53,8 @@ impl Session {
         &self.steady
     }
 
-    fn is_alive(&self) -> bool {
+    /// Whether libvirt still takes it for open.
+    pub(crate) fn is_alive(&self) -> bool {
         self.connect.is_alive().unwrap_or(false)
     }
 }

@@ -10,14 +10,22 @@ pub(super) fn is(error: &Error, number: ErrorNumber) -> bool {
     error.code().is_known_and(|code| code == number)
 }
 
-/// libvirt's refusal. That a device is another guest's has no number of its own there, only words.
+/// libvirt's refusal, or that it could not do it now. That a device is another guest's has no number of its own there, only words.
 pub(super) fn refused(uuid: ConsumerUuid, call: &'static str) -> impl FnOnce(Error) -> GuestError {
     move |error| {
         let reason = error.message().to_owned();
         let number = |number| is(&error, number);
         if reason.contains(" is in use by ") {
             GuestError::DeviceBusy { uuid, reason }
-        } else if number(ErrorNumber::Rpc) || number(ErrorNumber::SystemError) {
+        } else if [
+            ErrorNumber::Rpc,
+            ErrorNumber::SystemError,
+            // Another call for the same guest is under way.
+            ErrorNumber::OperationTimeout,
+        ]
+        .into_iter()
+        .any(number)
+        {
             GuestError::Unreachable {
                 target: "libvirt".to_owned(),
                 reason: format!("{call}: {reason}"),

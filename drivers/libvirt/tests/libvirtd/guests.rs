@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use berth_libvirt::{DiskCache, LibvirtDriver, LibvirtOptions, VirtType};
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::conformance::check_guests;
 use berth_virt::guest_spec::{
     BaseImage, CpuModel, DesiredPower, DiskFormat, GuestBoot, GuestDevices, GuestDisks,
@@ -156,6 +156,35 @@ async fn a_guest_outlives_a_killed_libvirtd_and_is_known_again() {
         after.destroy(spec.uuid).await.expect("it ends"),
         Destroyed::Destroyed
     );
+}
+
+#[tokio::test]
+async fn a_spawn_that_a_killed_libvirtd_cut_off_is_finished_by_the_next_one() {
+    loaded();
+    let mut daemon = Daemon::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let driver = std::sync::Arc::new(driver(&daemon));
+    let spec = guest_spec(folder.path(), disks(folder.path()));
+    // Somewhere in the midst: before the definition, between it and the start, in the start, after it.
+    for milliseconds in [0, 20, 80, 200, 500] {
+        let spawning = {
+            let (driver, spec) = (std::sync::Arc::clone(&driver), spec.clone());
+            tokio::spawn(async move { driver.spawn(&spec).await })
+        };
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        daemon.kill();
+        match spawning.await.expect("no panic") {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.disposition(), Disposition::Retry, "{error}"),
+        }
+        daemon.start_again();
+        let _ = driver.spawn(&spec).await.expect("it is brought to its end");
+        let guests = driver.guests().await.expect("guests are listed");
+        assert_eq!(guests.len(), 1);
+        assert_eq!(guests[&spec.uuid].state, GuestState::Running);
+        let _ = driver.destroy(spec.uuid).await.expect("it ends");
+        assert_eq!(open_files(folder.path()), Vec::<String>::new());
+    }
 }
 
 #[tokio::test]

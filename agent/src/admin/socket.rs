@@ -12,7 +12,15 @@ use super::AdminError;
 /// The lock of a running agent: a file beside its socket. The kernel drops it with the process, however that ends; the file
 /// stays.
 #[derive(Debug)]
-pub struct SocketLock(#[expect(dead_code, reason = "held for as long as it lives")] File);
+pub struct SocketLock(File);
+
+impl Drop for SocketLock {
+    /// Closing the file would not do: a child that is being forked has a copy of it until its exec, and with it the lock.
+    fn drop(&mut self) {
+        // Where even this fails, the lock goes with the last copy.
+        self.0.unlock().ok();
+    }
+}
 
 impl SocketLock {
     /// Takes the lock of the agent with this socket; an offline command takes it too, to be alone.
@@ -112,8 +120,10 @@ mod tests {
             Err(AdminError::Held { .. })
         ));
         let _listener = bind(&path, None).await.unwrap();
+        let copy_of_a_fork = lock.0.try_clone().unwrap();
         drop(lock);
         let _lock = SocketLock::take(&path).unwrap();
+        drop(copy_of_a_fork);
         assert!(matches!(
             bind(&path, None).await,
             Err(AdminError::Held { .. })

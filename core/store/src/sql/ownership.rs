@@ -12,8 +12,7 @@ use super::OpenError;
 
 #[derive(Debug)]
 pub(super) struct Ownership {
-    // Held for its lock.
-    _file: File,
+    file: File,
 }
 
 impl Ownership {
@@ -41,7 +40,15 @@ impl Ownership {
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         write_owner(&mut file).map_err(failed)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Ownership {
+    /// Closing the file would not do: a child that is being forked has a copy of it until its exec, and with it the lock.
+    fn drop(&mut self) {
+        // Where even this fails, the lock goes with the last copy.
+        self.file.unlock().ok();
     }
 }
 
@@ -61,4 +68,24 @@ fn write_owner(file: &mut File) -> std::io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ownership_that_ends_is_free_though_a_fork_has_a_copy_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("berth.db");
+        let first = Ownership::take(&database).unwrap();
+        let copy = first.file.try_clone().unwrap();
+        assert!(matches!(
+            Ownership::take(&database),
+            Err(OpenError::Held { .. })
+        ));
+        drop(first);
+        Ownership::take(&database).unwrap();
+        drop(copy);
+    }
 }

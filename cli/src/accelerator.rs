@@ -5,11 +5,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_accelerator::{EventsBell, Options, ServiceTokens, deliver_events, router, serve_tcp};
+use berth_accelerator::{
+    EventsBell, Options, ServiceTokens, deliver_events, router, serve_tcp, watch_providers,
+};
 use berth_client::keystone::system_clock;
-use berth_client::{AdapterOptions, Auth, AuthOptions, ComputeClient, HttpService};
+use berth_client::{
+    AdapterOptions, Auth, AuthOptions, AuthType, ComputeClient, HttpService, PlacementClient,
+};
 use berth_http::{NoAuth2, ValidateToken};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::compose::EMBEDDED_TOKEN;
@@ -23,6 +28,9 @@ use crate::signals;
 
 /// How long the receiver of events may take for an answer: others wait behind it.
 const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often Placement is looked at for providers that it lost.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// `berth accelerator`.
 #[derive(Debug, clap::Args)]
@@ -44,6 +52,10 @@ enum Command {
         /// Where to listen, else [accelerator_service] listen.
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
+        /// Placement, else as [placement] says: looked at now and then for providers that it lost. Without either it is
+        /// not looked at.
+        #[arg(long, value_name = "URL")]
+        placement: Option<String>,
     },
 }
 
@@ -57,13 +69,18 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let config = context.load()?.config;
-    let Command::Serve { database, listen } = &arguments.command;
+    let Command::Serve {
+        database,
+        listen,
+        placement,
+    } = &arguments.command;
     let url = database.as_ref().map_or_else(
         || config.accelerator_database(),
         |url| Secret::from(url.to_owned()),
     );
     let listen = listen.unwrap_or(config.accelerator_service.listen);
-    context.block_on(serve(&url, &config, listen, out))??;
+    let placement = placement_of(placement.as_deref(), &config)?;
+    context.block_on(serve(&url, &config, listen, placement, out))??;
     Ok(ExitCode::Done)
 }
 
@@ -71,6 +88,7 @@ async fn serve(
     url: &Secret,
     config: &Config,
     address: SocketAddr,
+    placement: Option<PlacementClient>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let end = signals::end();
@@ -83,16 +101,19 @@ async fn serve(
     writeln!(out, "Accelerator at http://{address}/v2")?;
     out.flush()?;
     let stopped = CancellationToken::new();
-    let delivering = receiver.map(|receiver| {
+    let mut beside = JoinSet::new();
+    if let Some(receiver) = receiver {
         let stopped = stopped.clone().cancelled_owned();
-        tokio::spawn(deliver_events(store.clone(), receiver, bell, stopped))
-    });
+        beside.spawn(deliver_events(store.clone(), receiver, bell, stopped));
+    }
+    if let Some(placement) = placement {
+        let stopped = stopped.clone().cancelled_owned();
+        beside.spawn(watch_providers(store.clone(), placement, LOOK, stopped));
+    }
     serve_tcp(listener, router(store.clone(), options), end).await;
     stopped.cancel();
-    if let Some(delivering) = delivering {
-        // It ends with the token; a panic in it has been told already.
-        let _ = delivering.await;
-    }
+    // They end with the token; a panic in one has been told already.
+    while beside.join_next().await.is_some() {}
     store.close().await;
     Ok(())
 }
@@ -138,6 +159,37 @@ fn receiver(config: &Config) -> Result<Option<ComputeClient>, Failure> {
     }
     .map_err(|error| wrong(&error))?;
     Ok(Some(ComputeClient::new(http, auth, &options)))
+}
+
+/// Placement, where a URL is given or `[placement]` names a way.
+fn placement_of(url: Option<&str>, config: &Config) -> Result<Option<PlacementClient>, Failure> {
+    let section = &config.placement;
+    let options = match (url, section.auth_type) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => section.clone(),
+        (Some(url), Some(_)) => AuthOptions {
+            endpoint_override: Some(url.to_owned()),
+            ..section.clone()
+        },
+        (Some(url), None) => match config.accelerator_service.auth_strategy {
+            AuthStrategy::Noauth2 => AuthOptions {
+                auth_type: Some(AuthType::AdminToken),
+                endpoint_override: Some(url.to_owned()),
+                token: Some(Secret::from(EMBEDDED_TOKEN)),
+                ..section.clone()
+            },
+            AuthStrategy::Keystone => AuthOptions {
+                endpoint_override: Some(url.to_owned()),
+                ..config.keystone_authtoken.account.clone()
+            },
+        },
+    };
+    PlacementClient::from_options(&options, None)
+        .map(Some)
+        .map_err(|error| {
+            let what = "the way to Placement is not configured";
+            Failure::caused(ErrorCode::Missing, what, &error)
+        })
 }
 
 /// Opens the address to listen on; where callers are believed, nothing but loopback is taken.

@@ -6,6 +6,8 @@
 //! (`store/<noun>`). Each change of state is one transaction: a bind takes all its handles or none, and the event that says
 //! so is written in the same transaction, so that a crash between the two cannot be.
 //!
+//! [`watch_providers`] looks whether Placement still has the devices' providers.
+//!
 //! Devices come from the agents, whole per host (`PUT /internal/v1/hosts/{host}/devices`); their providers in Placement are
 //! the agents' to write, never this service's. What a request holds is never taken away by a report.
 //!
@@ -15,6 +17,7 @@ mod events;
 mod handlers;
 mod microversions;
 mod policies;
+mod providers;
 mod report;
 mod router;
 mod store;
@@ -22,5 +25,6 @@ mod store;
 pub use berth_http::{serve_tcp, serve_unix};
 pub use events::{EventsBell, deliver_events};
 pub use policies::default_policy;
+pub use providers::watch_providers;
 pub use router::{Options, ServiceTokens, router};
 pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};

@@ -110,7 +110,11 @@ pub fn router(store: SqlStore, options: Options) -> Router {
         .merge(device_routes())
         .fallback(no_such_route)
         .with_state(accelerator);
-    door(routes, entrance)
+    let api = door(routes, entrance);
+    // Its documents link to themselves below `/accelerator`, as Cyborg's do, and clients follow the links.
+    Router::new()
+        .nest_service("/accelerator", api.clone())
+        .fallback_service(api)
 }
 
 fn request_routes() -> Router<Accelerator> {

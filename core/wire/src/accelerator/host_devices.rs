@@ -149,6 +149,9 @@ pub struct KnownDeployable {
     pub rp_uuid: Uuid,
     /// Whether it was left out of the last report and is still held.
     pub vanished: bool,
+    /// Whether Placement was seen without the provider: whoever writes it is to look, and to make it again.
+    #[serde(default)]
+    pub provider_missing: bool,
     /// What guests get of it.
     pub attach_handles: Vec<KnownAttachHandle>,
 }

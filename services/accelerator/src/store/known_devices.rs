@@ -19,7 +19,7 @@ fn optional(
 /// The host's devices in the order in which they were reported first.
 pub(crate) async fn of_host(tx: &mut Transaction, host: &str) -> Result<KnownDevices, ReadError> {
     let sql = "SELECT v.uuid, v.name, v.status, v.vanished, d.uuid, d.rp_uuid, d.vanished, h.uuid, \
-               h.attach_type, h.attach_info, h.vanished, a.uuid, a.instance_uuid FROM devices v \
+               h.attach_type, h.attach_info, h.vanished, a.uuid, a.instance_uuid, d.provider_missing FROM devices v \
                LEFT JOIN deployables d ON d.device_id = v.id \
                LEFT JOIN attach_handles h ON h.deployable_id = d.id \
                LEFT JOIN accelerator_requests a ON a.id = h.arq_id \
@@ -46,6 +46,7 @@ pub(crate) async fn of_host(tx: &mut Transaction, host: &str) -> Result<KnownDev
                 uuid,
                 rp_uuid: typed(&row.text(5)?, "deployables", "rp_uuid")?,
                 vanished: row.int(6)? != 0,
+                provider_missing: row.int(13)? != 0,
                 attach_handles: Vec::new(),
             });
         }

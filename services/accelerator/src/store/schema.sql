@@ -37,6 +37,7 @@ CREATE TABLE deployables (
     numa_node INTEGER,
     health VARCHAR(16) NOT NULL,
     health_reason TEXT,
+    provider_missing INTEGER NOT NULL DEFAULT 0,
     vanished INTEGER NOT NULL,
     created_at VARCHAR(26) NOT NULL,
     updated_at VARCHAR(26)

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use berth_accelerator::Options;
+use berth_accelerator::{Options, watch_providers};
 use berth_store::Statement;
 use serde_json::json;
 
+use crate::placement::Placement;
 use crate::receiver::Receiver;
 use crate::service::{ABSENT, HOST, RP, RP_2, Service, bind, card, guest, options, unbind};
 
@@ -215,6 +216,44 @@ async fn m7_every_report_is_answered_whole_so_that_a_provider_lost_elsewhere_is_
         .report(HOST, json!([card(0, RP, 2), card(1, RP_2, 2)]))
         .await;
     assert_eq!(again, first);
+}
+
+#[tokio::test]
+async fn m7_a_provider_that_placement_lost_is_told_to_its_host_until_it_is_there_again() {
+    let service = Service::start().await;
+    let devices = json!([card(0, RP, 2), card(1, RP_2, 2)]);
+    service.report(HOST, devices.clone()).await;
+    let placement = Placement::default();
+    let interval = Duration::from_millis(5);
+    let watching = tokio::spawn(watch_providers(
+        service.store.clone(),
+        placement.client(),
+        interval,
+        std::future::pending(),
+    ));
+    for (has, missing) in [
+        (&[][..], [true, true]),
+        (&[RP][..], [false, true]),
+        (&[RP, RP_2][..], [false, false]),
+        (&[RP_2][..], [true, false]),
+    ] {
+        placement.has(has);
+        let told = async {
+            loop {
+                let known = service.report(HOST, devices.clone()).await;
+                let of = |index: usize| {
+                    known["devices"][index]["deployables"][0]["provider_missing"] == true
+                };
+                if [of(0), of(1)] == missing {
+                    return;
+                }
+                tokio::time::sleep(interval).await;
+            }
+        };
+        let told = tokio::time::timeout(Duration::from_secs(60), told).await;
+        assert!(told.is_ok(), "{has:?}");
+    }
+    watching.abort();
 }
 
 #[tokio::test]

@@ -10,5 +10,6 @@ mod devices;
 mod events;
 mod kills;
 mod nouns;
+mod placement;
 mod receiver;
 mod service;

@@ -38,6 +38,33 @@ async fn the_roots_name_the_versions() {
 }
 
 #[tokio::test]
+async fn a_documents_links_lead_to_it() {
+    let service = Service::with_profile(1).await;
+    let below = |href: &serde_json::Value| {
+        let path = href.as_str().unwrap().strip_prefix("http://127.0.0.1:6666");
+        path.unwrap().to_owned()
+    };
+    let root = service.get("/").await.body;
+    let v2 = below(&root["default_version"]["links"][0]["href"]);
+    assert_eq!(service.get(&v2).await.body["id"], "v2.0");
+    for noun in ["device_profiles", "devices", "deployables", "attributes"] {
+        let list = service.get(&format!("{v2}/{noun}")).await;
+        let one = &list.body[noun][0];
+        let found = service.get(&below(&one["links"][0]["href"])).await.body;
+        let found = found.get("device_profile").unwrap_or(&found);
+        assert_eq!(found, one, "{noun}");
+    }
+    assert_eq!(
+        service
+            .by("nobody")
+            .get(&format!("{v2}/devices"))
+            .await
+            .status,
+        401
+    );
+}
+
+#[tokio::test]
 async fn a_profile_is_made_from_a_list_of_one_and_found_by_its_names() {
     let service = Service::start().await;
     let groups =

@@ -33,7 +33,7 @@ use berth_client::{Dice, PlacementClient};
 use berth_store::state_dir::StateFiles;
 use berth_virt::{HostEvents, VirtDriver};
 use futures_util::{Stream, StreamExt, stream};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +45,6 @@ pub use state::{AgentState, LastPass, NodeState, PassResult, Phase, Touched};
 pub(crate) use error::sentence;
 
 use crate::admin::{self, AdminOptions, SocketLock};
-use crate::disabled;
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::options::TrackerOptions;
@@ -181,20 +180,22 @@ pub async fn run<D: VirtDriver>(
 ) -> Result<(), ServiceError> {
     // Held to the end, whether there is a socket or not.
     let lock = agent.lock.take();
-    let door = match agent.admin.take() {
-        Some(options) => Some(admin::Door::open(&options, lock.as_ref()).await?),
-        None => None,
+    let options = agent.admin.take();
+    let (door, mut hangup) = match doors(options, lock.as_ref()).await {
+        Ok(doors) => doors,
+        Err(error) => {
+            agent.notifier.last_words(&sentence(&error));
+            return Err(error);
+        }
     };
-    let mut hangup = signal(SignalKind::hangup()).map_err(ServiceError::Signals)?;
     let hangups = stream::poll_fn(move |context| hangup.poll_recv(context)).boxed();
     let (asked, requests) = mpsc::channel(REQUESTS);
     let events = match agent.mode {
         Mode::Serve => agent.driver.watch(),
         Mode::Once { .. } => stream::pending().boxed(),
     };
-    let disabled = disabled::read(agent.files.as_ref()).await?;
     let metrics = agent.metrics.clone();
-    let (event_loop, state) = EventLoop::new(agent, disabled);
+    let (event_loop, state) = EventLoop::new(agent);
     let serving = door.map(|door| door.serve(state, metrics, asked));
     // The passes are tasks of their own, but on this thread: an agent waits far more than it computes.
     let sources = Sources {
@@ -209,6 +210,19 @@ pub async fn run<D: VirtDriver>(
         serving.stop().await;
     }
     ended
+}
+
+/// Where the world comes in: the admin socket and SIGHUP.
+async fn doors(
+    options: Option<AdminOptions>,
+    lock: Option<&SocketLock>,
+) -> Result<(Option<admin::Door>, Signal), ServiceError> {
+    let door = match options {
+        Some(options) => Some(admin::Door::open(&options, lock).await?),
+        None => None,
+    };
+    let hangup = signal(SignalKind::hangup()).map_err(ServiceError::Signals)?;
+    Ok((door, hangup))
 }
 
 /// The state as it changes.

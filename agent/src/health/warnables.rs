@@ -139,12 +139,12 @@ pub static HOST_EVENTS_LOST: Warnable = Warnable {
     time_to_visible: RESTART,
 };
 
-/// A pass neither ends nor goes on.
+/// A pass, a look at the hypervisor or a state file neither ends nor goes on.
 pub static NO_PROGRESS: Warnable = Warnable {
     code: "no-progress",
     severity: Severity::Error,
-    title: "A pass makes no progress",
-    text: "a pass over {subject} has made no progress for {seconds} s; the watchdog is no longer told that all is well",
+    title: "No progress is made",
+    text: "{subject} has given no sign of life for {seconds} s; the watchdog is no longer told that all is well",
     depends_on: &[],
     time_to_visible: Duration::ZERO,
 };

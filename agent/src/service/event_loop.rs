@@ -1,35 +1,36 @@
 //! The loop: it waits for the first of the stop, a time, a task that came back and a reason to look; it owns all state and
-//! never waits inside an arm for anything but the disk. Its rooms: `looking` (observations), `passes`, `reloading`,
+//! never waits inside an arm. Its rooms: `keeping` (`disabled.json`), `looking` (observations), `passes`, `reloading`,
 //! `stopping`.
 
+mod keeping;
 mod looking;
 mod passes;
 mod reloading;
 mod stopping;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_client::Dice;
 use berth_virt::{HostEvent, HostView, ObserveError, VirtDriver};
 use futures_util::StreamExt;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{LastFailure, ServiceError, sentence};
+use super::error::{LastFailure, ServiceError};
 use super::keepalive::{EXTEND_BY, Keepalive};
 use super::nodes::{Nodes, Terms};
 use super::pass::{Returned, Surroundings};
 use super::pulse::{LONGEST_LOOK, MARGIN};
-use super::requests::{Request, Waiting};
+use super::requests::{Request, TickOutcome, Waiting};
 use super::state::{AgentState, Phase};
 use super::{Agent, LiveOptions, Mode, Reload, Sources, States};
 use crate::backoff::Backoff;
-use crate::disabled::{self, Disabled};
-use crate::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS, STATE_FILES};
+use crate::disabled::{self, Disabled, DisabledError};
+use crate::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::triggers::{Interval, Trigger, Triggers, wake};
@@ -46,6 +47,9 @@ pub(super) struct EventLoop<D> {
     once: Option<Once>,
     health: Health,
     disabled: Option<Disabled>,
+    keeping: Option<Keeping>,
+    /// Subjects that the log said to make no progress.
+    overdue: BTreeSet<String>,
     waiting: Waiting,
     reload: Option<Reload>,
     reloading: Reloading,
@@ -67,6 +71,17 @@ enum Done<D> {
     },
     Passed(Box<Returned<D>>),
     Reloaded(Result<LiveOptions, String>),
+    Recalled(Result<Option<Disabled>, DisabledError>),
+    Kept {
+        disabled: Option<Disabled>,
+        kept: Result<(), DisabledError>,
+        reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
+    },
+}
+
+/// `disabled.json` is being read or written: no look begins and nobody else is heard meanwhile.
+struct Keeping {
+    since: Instant,
 }
 
 /// Where looking at the host stands.
@@ -127,7 +142,7 @@ enum Flow {
 }
 
 impl<D: VirtDriver> EventLoop<D> {
-    pub(super) fn new(agent: Agent<D>, disabled: Option<Disabled>) -> (Self, States) {
+    pub(super) fn new(agent: Agent<D>) -> (Self, States) {
         let now = Instant::now();
         let dice = Dice::seeded(agent.seed);
         let (interval, once) = match agent.mode {
@@ -142,10 +157,9 @@ impl<D: VirtDriver> EventLoop<D> {
             ),
         };
         let fuzzy = agent.live.periodic_fuzzy_delay.mul_f64(dice.fraction());
-        let mut triggers = Triggers::new(interval, fuzzy, now);
-        triggers.note(Trigger::Start, now);
+        let triggers = Triggers::new(interval, fuzzy, now);
         let terms = Terms {
-            service: disabled::service(disabled.as_ref()),
+            service: disabled::service(None),
             options: Arc::new(agent.live.tracker.clone()),
             reviewed: agent.reviewed.map(Arc::new),
         };
@@ -153,7 +167,6 @@ impl<D: VirtDriver> EventLoop<D> {
         let config = Arc::new(agent.live.config.clone());
         let unknown = AgentState::unknown(driver);
         let nothing = AgentState {
-            disabled: disabled.clone(),
             config: Arc::clone(&config),
             ..unknown
         };
@@ -179,7 +192,9 @@ impl<D: VirtDriver> EventLoop<D> {
             phase: Phase::Starting,
             once,
             health: Health::default(),
-            disabled,
+            disabled: None,
+            keeping: None,
+            overdue: BTreeSet::new(),
             waiting: Waiting::default(),
             reload: agent.reload,
             reloading: Reloading::No,
@@ -212,22 +227,24 @@ impl<D: VirtDriver> EventLoop<D> {
         shutdown: &CancellationToken,
     ) -> Result<(), ServiceError> {
         let mut listening = true;
+        self.begin_recall();
         loop {
             let now = Instant::now();
             if self.advance(now)? == Flow::Finished {
                 return Ok(());
             }
             let wake_at = self.wake_at(now);
+            let free = self.keeping.is_none();
             tokio::select! {
                 () = shutdown.cancelled() => return Ok(()),
                 () = wake(wake_at) => {}
                 Some(done) = self.work.join_next() => self.done(done)?,
-                event = sources.events.next(), if listening => {
+                event = sources.events.next(), if listening && free => {
                     listening = event.is_some();
                     self.event(event);
                 }
-                Some(()) = sources.hangups.next() => self.hangup(),
-                Some(request) = sources.requests.recv() => self.request(request).await,
+                Some(()) = sources.hangups.next(), if free => self.hangup(),
+                Some(request) = sources.requests.recv(), if free => self.request(request),
             }
         }
     }
@@ -241,7 +258,9 @@ impl<D: VirtDriver> EventLoop<D> {
         // While the hypervisor is away, its pause holds for the nodes that wait too.
         let retry = self.observation.retry_at.or_else(|| self.nodes.retry_at());
         self.triggers.retry_at(retry);
-        if let Some(causes) = self.triggers.begin(now) {
+        if self.keeping.is_none()
+            && let Some(causes) = self.triggers.begin(now)
+        {
             self.observe(&causes, now);
         }
         let progress = self.check_progress(now);
@@ -258,7 +277,7 @@ impl<D: VirtDriver> EventLoop<D> {
 
     fn wake_at(&self, now: Instant) -> Option<Instant> {
         earliest([
-            self.triggers.wake_at(),
+            self.triggers.wake_at().filter(|_| self.keeping.is_none()),
             self.keepalive.wake_at(),
             self.health.next_change(now),
             self.once.as_ref().map(|once| once.deadline),
@@ -291,7 +310,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 silence,
                 may_be_silent,
             });
-        passes.chain(observing)
+        passes.chain(observing).chain(self.keeping(now))
     }
 
     fn check_deadline(&mut self, now: Instant) -> Result<(), ServiceError> {
@@ -353,6 +372,12 @@ impl<D: VirtDriver> EventLoop<D> {
                     .with("seconds", seconds),
                 now,
             );
+            if self.overdue.insert(subject.clone()) {
+                tracing::warn!(%subject, ?silence, "no sign of life for longer than that may take");
+            }
+        }
+        for subject in self.overdue.extract_if(.., |was| !silent.contains_key(was)) {
+            tracing::info!(%subject, "it came to an end or goes on");
         }
         if silent.is_empty() {
             Progress::Made
@@ -367,6 +392,15 @@ impl<D: VirtDriver> EventLoop<D> {
             Ok(Done::Passed(returned)) => self.passed(*returned),
             Ok(Done::Reloaded(options)) => {
                 self.reloaded(options);
+                Ok(())
+            }
+            Ok(Done::Recalled(read)) => self.recalled(read),
+            Ok(Done::Kept {
+                disabled,
+                kept,
+                reply,
+            }) => {
+                self.kept(disabled, kept, reply);
                 Ok(())
             }
             Err(error) if error.is_panic() => {
@@ -395,33 +429,16 @@ impl<D: VirtDriver> EventLoop<D> {
         }
     }
 
-    async fn request(&mut self, request: Request) {
-        let now = Instant::now();
+    fn request(&mut self, request: Request) {
         // A pass under way may have looked before whatever the asker wants seen.
         let sequence = self.observation.sequence + 1;
         match request {
-            Request::Tick { reply } => self.waiting.for_tick(sequence, reply),
-            Request::SetDisabled { disabled, reply } => {
-                let kept =
-                    disabled::write(self.surroundings.files.as_ref(), disabled.as_ref()).await;
-                if let Err(error) = kept {
-                    self.health
-                        .set(STATE_FILES.found().with("error", sentence(&error)), now);
-                    // Who asked may have gone away.
-                    drop(reply.send(Err(error)));
-                    return;
-                }
-                self.health.clear(&STATE_FILES, "");
-                tracing::info!(
-                    disabled = disabled.is_some(),
-                    "an operator changed whether this host takes guests"
-                );
-                self.terms.service = disabled::service(disabled.as_ref());
-                self.disabled = disabled;
-                self.waiting.for_disabled(sequence, reply);
+            Request::Tick { reply } => {
+                self.waiting.for_tick(sequence, reply);
+                self.triggers.note(Trigger::Request, Instant::now());
             }
+            Request::SetDisabled { disabled, reply } => self.begin_keep(disabled, reply),
         }
-        self.triggers.note(Trigger::Request, now);
     }
 
     fn publish(&mut self, now: Instant) {

@@ -209,26 +209,37 @@ impl StateDir {
     }
 }
 
-// The files are a few bytes and written at starts and by operators' commands: the runtime waits a disk's flush for them.
+/// Away from the runtime's thread: a disk that does not answer must not silence the one who waits for it.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
 impl StateFiles for StateDir {
     fn path(&self, name: &str) -> String {
         self.file(name).display().to_string()
     }
 
     fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
-        Box::pin(async move { self.read_now(name) })
+        let (files, name) = (self.clone(), name.to_owned());
+        Box::pin(aside(move || files.read_now(&name)))
     }
 
     fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
-        Box::pin(async move { self.write_now(name, content) })
+        let (files, name, content) = (self.clone(), name.to_owned(), content.to_owned());
+        Box::pin(aside(move || files.write_now(&name, &content)))
     }
 
     fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
-        Box::pin(async move { self.create_now(name, content) })
+        let (files, name, content) = (self.clone(), name.to_owned(), content.to_owned());
+        Box::pin(aside(move || files.create_now(&name, &content)))
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
-        Box::pin(async move { self.remove_now(name) })
+        let (files, name) = (self.clone(), name.to_owned());
+        Box::pin(aside(move || files.remove_now(&name)))
     }
 }
 

@@ -321,6 +321,11 @@ async fn what_cannot_be_listened_on_is_a_question_of_configuration() {
         let error = run(agent, CancellationToken::new()).await.unwrap_err();
         assert_eq!(error.reason(), ExitReason::Configuration, "{error}");
         assert!(error.to_string().contains(words), "{error}");
+        let heard = bench.messages();
+        let said = heard
+            .iter()
+            .any(|line| line.starts_with("STATUS=") && line.contains(words));
+        assert!(said, "{heard:?}");
     }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut agent = bench.agent();
@@ -340,6 +345,9 @@ async fn a_damaged_disabled_file_ends_the_start_as_a_question_of_the_disk() {
     let error = run(agent, CancellationToken::new()).await.unwrap_err();
     assert_eq!(error.reason(), ExitReason::Disk);
     assert!(error.to_string().contains("disabled.json"), "{error}");
+    let heard = bench.messages();
+    let status = heard.iter().rfind(|line| line.starts_with("STATUS="));
+    assert!(status.unwrap().contains("disabled.json"), "{heard:?}");
 }
 
 #[tokio::test]

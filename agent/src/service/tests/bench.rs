@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::driver::{ScriptedDriver, host};
 use super::placement::FakePlacement;
-use crate::disabled::{self, Disabled, DisabledError};
+use crate::disabled::{Disabled, DisabledError};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::service::event_loop::EventLoop;
@@ -87,10 +87,9 @@ impl Bench {
         agent: Agent<ScriptedDriver>,
         script: impl AsyncFnOnce(&mut Running) -> T,
     ) -> (Result<(), ServiceError>, T) {
-        let disabled = disabled::read(&self.files()).await.unwrap();
         let shutdown = CancellationToken::new();
         let events = agent.driver.watch();
-        let (event_loop, states) = EventLoop::new(agent, disabled);
+        let (event_loop, states) = EventLoop::new(agent);
         let (asked, requests) = mpsc::channel(16);
         let (hangups, hung) = mpsc::channel(16);
         let hung = stream::unfold(hung, async |mut hung| Some((hung.recv().await?, hung))).boxed();

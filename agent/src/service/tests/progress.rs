@@ -5,13 +5,17 @@ use std::time::Duration;
 
 use berth_store::state_dir::{Answer, StateFiles};
 use berth_virt::VgpuModel;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::bench::{Bench, stage, usual};
 use super::driver::{Sight, host};
 use super::placement::Weather;
+use crate::disabled::FILE;
 
 const MINUTE: Duration = Duration::from_mins(1);
+/// The file of the node's UUID, as its options name it.
+const COMPUTE_ID: &str = "compute_id";
 
 #[tokio::test(start_paused = true)]
 async fn the_watchdog_is_petted_while_there_is_progress_and_only_then() {
@@ -92,7 +96,7 @@ async fn a_pass_that_hangs_is_seen_soon_where_requests_are_short() {
     agent.placement = bench
         .placement
         .client(&bench.metrics, Duration::from_secs(1));
-    agent.files = Arc::new(Stuck(agent.files));
+    agent.files = Arc::new(Stuck::of(COMPUTE_ID, agent.files));
     let (ended, ()) = bench
         .run(agent, async |running| {
             bench.hear(MINUTE * 5).await;
@@ -104,23 +108,108 @@ async fn a_pass_that_hangs_is_seen_soon_where_requests_are_short() {
     ended.unwrap();
 }
 
-/// State files on a disk that no longer answers.
-struct Stuck(Arc<dyn StateFiles>);
+#[tokio::test(start_paused = true)]
+async fn a_start_whose_first_file_hangs_says_so_begins_nothing_and_goes_on_when_it_comes() {
+    let bench = Bench::with(host(&["a"]));
+    let mut agent = bench.agent();
+    let stuck = Arc::new(Stuck::of(FILE, agent.files));
+    agent.files = stuck.clone();
+    let (ended, ()) = bench
+        .run(agent, async |running| {
+            let heard = bench.hear(MINUTE * 2).await;
+            assert_eq!(running.codes(), ["no-progress"]);
+            let status = heard.iter().rfind(|line| line.starts_with("STATUS="));
+            assert!(status.unwrap().contains(FILE), "{status:?}");
+            assert_eq!(bench.driver.observed(), 0);
+            let heard = bench.hear(MINUTE * 2).await;
+            let asks = heard.iter().any(|line| line.starts_with("EXTEND_TIMEOUT"));
+            assert!(
+                !asks,
+                "the service manager gives it no more time: {heard:?}"
+            );
+            stuck.free();
+            running.started().await;
+            assert!(running.codes().is_empty(), "{:?}", running.codes());
+        })
+        .await;
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operators_word_that_hangs_on_the_disk_is_told_of_and_holds_when_it_is_written() {
+    let bench = Bench::with(host(&["a"]));
+    let mut agent = bench.agent();
+    let stuck = Arc::new(Stuck::of(FILE, agent.files));
+    stuck.free();
+    agent.files = stuck.clone();
+    let (ended, ()) = bench
+        .run(agent, async |running| {
+            running.started().await;
+            stuck.hang();
+            let asked = running.set_disabled(Some("new GPU"));
+            let seen = async {
+                bench.hear(MINUTE * 2).await;
+                assert_eq!(running.codes(), ["no-progress"]);
+                assert!(running.state().disabled.is_none());
+                stuck.free();
+            };
+            tokio::join!(asked, seen);
+            assert!(running.codes().is_empty(), "{:?}", running.codes());
+            assert!(bench.placement.has_trait("a", "COMPUTE_STATUS_DISABLED"));
+        })
+        .await;
+    ended.unwrap();
+}
+
+/// State files on a disk that does not answer for one of them.
+struct Stuck {
+    name: &'static str,
+    files: Arc<dyn StateFiles>,
+    hangs: watch::Sender<bool>,
+}
+
+impl Stuck {
+    fn of(name: &'static str, files: Arc<dyn StateFiles>) -> Self {
+        let (hangs, _) = watch::channel(true);
+        Self { name, files, hangs }
+    }
+
+    fn hang(&self) {
+        self.hangs.send_replace(true);
+    }
+
+    fn free(&self) {
+        self.hangs.send_replace(false);
+    }
+
+    async fn wait(&self, name: &str) {
+        if name == self.name {
+            let mut hangs = self.hangs.subscribe();
+            hangs.wait_for(|hangs| !hangs).await.unwrap();
+        }
+    }
+}
 
 impl StateFiles for Stuck {
     fn path(&self, name: &str) -> String {
-        self.0.path(name)
+        self.files.path(name)
     }
-    fn read<'a>(&'a self, _name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
-        Box::pin(std::future::pending())
+    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        Box::pin(async move {
+            self.wait(name).await;
+            self.files.read(name).await
+        })
     }
     fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
-        self.0.write(name, content)
+        Box::pin(async move {
+            self.wait(name).await;
+            self.files.write(name, content).await
+        })
     }
     fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
-        self.0.create(name, content)
+        self.files.create(name, content)
     }
     fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
-        self.0.remove(name)
+        self.files.remove(name)
     }
 }

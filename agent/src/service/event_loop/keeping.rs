@@ -1,0 +1,97 @@
+//! Whether this host is disabled: read before the first look, written for the admin API. Both are tasks, so that a disk that
+//! does not answer is told of like anything else that makes no progress.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use berth_virt::VirtDriver;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Done, EventLoop, Keeping, UnderWay};
+use crate::disabled::{self, Disabled, DisabledError};
+use crate::health::STATE_FILES;
+use crate::service::error::{ServiceError, sentence};
+use crate::service::pulse::MARGIN;
+use crate::service::requests::TickOutcome;
+use crate::triggers::Trigger;
+
+impl<D: VirtDriver> EventLoop<D> {
+    fn keep(&mut self, work: impl Future<Output = Done<D>> + 'static) {
+        self.keeping = Some(Keeping {
+            since: Instant::now(),
+        });
+        self.work.spawn_local(work);
+    }
+
+    /// The file, while it is being read or written.
+    pub(super) fn keeping(&self, now: Instant) -> Option<UnderWay> {
+        self.keeping.as_ref().map(|keeping| UnderWay {
+            subject: self.surroundings.files.path(disabled::FILE),
+            silence: now.duration_since(keeping.since),
+            may_be_silent: MARGIN,
+        })
+    }
+
+    pub(super) fn begin_recall(&mut self) {
+        let files = Arc::clone(&self.surroundings.files);
+        self.keep(async move { Done::Recalled(disabled::read(files.as_ref()).await) });
+    }
+
+    /// It is known whether this host is disabled: the first look may begin.
+    pub(super) fn recalled(
+        &mut self,
+        read: Result<Option<Disabled>, DisabledError>,
+    ) -> Result<(), ServiceError> {
+        self.keeping = None;
+        self.disabled = read?;
+        self.terms.service = disabled::service(self.disabled.as_ref());
+        self.triggers.note(Trigger::Start, Instant::now());
+        Ok(())
+    }
+
+    pub(super) fn begin_keep(
+        &mut self,
+        disabled: Option<Disabled>,
+        reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
+    ) {
+        let files = Arc::clone(&self.surroundings.files);
+        self.keep(async move {
+            let kept = disabled::write(files.as_ref(), disabled.as_ref()).await;
+            Done::Kept {
+                disabled,
+                kept,
+                reply,
+            }
+        });
+    }
+
+    /// An operator's word is on the disk, or could not be written.
+    pub(super) fn kept(
+        &mut self,
+        disabled: Option<Disabled>,
+        kept: Result<(), DisabledError>,
+        reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
+    ) {
+        let now = Instant::now();
+        self.keeping = None;
+        if let Err(error) = kept {
+            self.health
+                .set(STATE_FILES.found().with("error", sentence(&error)), now);
+            // Who asked may have gone away.
+            drop(reply.send(Err(error)));
+            return;
+        }
+        self.health.clear(&STATE_FILES, "");
+        tracing::info!(
+            disabled = disabled.is_some(),
+            "an operator changed whether this host takes guests"
+        );
+        self.terms.service = disabled::service(disabled.as_ref());
+        self.disabled = disabled;
+        // A look under way may have begun before.
+        self.waiting
+            .for_disabled(self.observation.sequence + 1, reply);
+        self.triggers.note(Trigger::Request, now);
+    }
+}

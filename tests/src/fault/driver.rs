@@ -1,30 +1,50 @@
 //! The driver seam: any virt driver with a gate before it.
 
-use std::sync::{Mutex, PoisonError};
+mod guests;
+
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_model::{Allocation, Allocations, Desired, Homes, NodeName, ProviderTree};
+use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
 use berth_seam::{Crossing, EffectEnd, Fault, Seam};
-use berth_virt::{HostEvents, HostView, ObserveError, ProviderTreeError, Trees, VirtDriver};
+use berth_virt::guest_spec::GuestSpec;
+use berth_virt::{
+    Destroyed, GuestError, HostEvents, HostView, ObserveError, PowerAction, Powered,
+    ProviderTreeError, Spawned, Trees, VirtDriver,
+};
+use guests::{Change, Changed, Changing, Guests, Listing};
 
 use super::Stage;
 use super::stage::{Act, Owed};
 
-/// A driver whose observations cross a stage's gate. What it decides purely, it decides unseen.
+/// A driver whose observations and changes of guests cross a stage's gate. What it decides purely, it decides unseen.
 pub struct GatedDriver<D> {
-    inner: std::sync::Arc<D>,
+    inner: Arc<D>,
     stage: Stage,
     last: Mutex<Option<HostView>>,
+    last_guests: Mutex<Option<Guests>>,
 }
 
 impl<D> GatedDriver<D> {
     /// The driver behind the stage's gate. `before` is what was seen the time before, for a stale look.
-    pub fn around(inner: std::sync::Arc<D>, stage: &Stage, before: Option<HostView>) -> Self {
+    pub fn around(inner: Arc<D>, stage: &Stage, before: Option<HostView>) -> Self {
         Self {
             inner,
             stage: stage.clone(),
             last: Mutex::new(before),
+            last_guests: Mutex::default(),
         }
+    }
+}
+
+impl<D: VirtDriver> GatedDriver<D> {
+    async fn change(&self, change: Change) -> Result<Changed, GuestError> {
+        let crossing = Crossing::write(Seam::Driver, change.call(), change.subject());
+        let changing = Changing {
+            driver: &self.inner,
+            change,
+        };
+        self.stage.cross(&crossing, &changing).await
     }
 }
 
@@ -40,6 +60,42 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
             before: Mutex::default(),
         };
         self.stage.cross(&crossing, &look).await
+    }
+
+    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+        match self.change(Change::Spawn(Box::new(spec.clone()))).await? {
+            Changed::Spawned(spawned) => Ok(spawned),
+            other => panic!("a spawn came back as {other:?}"),
+        }
+    }
+
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
+        match self.change(Change::Destroy(uuid)).await? {
+            Changed::Destroyed(destroyed) => Ok(destroyed),
+            other => panic!("a destroy came back as {other:?}"),
+        }
+    }
+
+    async fn guests(&self) -> Result<Guests, GuestError> {
+        let last = || {
+            let last = self.last_guests.lock();
+            last.unwrap_or_else(PoisonError::into_inner)
+        };
+        let listing = Listing {
+            driver: self.inner.as_ref(),
+            before: last().clone(),
+        };
+        let crossing = Crossing::read(Seam::Driver, "guests", "");
+        let listed = self.stage.cross(&crossing, &listing).await?;
+        *last() = Some(listed.clone());
+        Ok(listed)
+    }
+
+    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+        match self.change(Change::Power(uuid, action)).await? {
+            Changed::Powered(powered) => Ok(powered),
+            other => panic!("a power action came back as {other:?}"),
+        }
     }
 
     fn watch(&self) -> HostEvents {

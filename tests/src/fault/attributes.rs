@@ -1,0 +1,145 @@
+//! The sysfs seam: a device tree's attributes, as they are written.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_seam::{Crossing, EffectEnd, Fault, Seam};
+use berth_sysfs::{AttributeError, AttributeWrites, Written};
+
+use super::Stage;
+use super::stage::{Act, Owed};
+
+/// Attributes whose writes cross a stage's gate.
+pub struct GatedAttributes {
+    inner: Arc<dyn AttributeWrites>,
+    stage: Stage,
+}
+
+impl GatedAttributes {
+    /// The attributes behind the stage's gate.
+    #[must_use]
+    pub fn around(inner: Arc<dyn AttributeWrites>, stage: &Stage) -> Self {
+        Self {
+            inner,
+            stage: stage.clone(),
+        }
+    }
+}
+
+impl AttributeWrites for GatedAttributes {
+    fn write<'a>(&'a self, name: &'a str, content: &'a str) -> Written<'a> {
+        Box::pin(async move {
+            let crossing = Crossing::write(Seam::Sysfs, "write", name);
+            let act = Writing {
+                attributes: Arc::clone(&self.inner),
+                name: name.to_owned(),
+                content: content.to_owned(),
+            };
+            self.stage.cross(&crossing, &act).await
+        })
+    }
+}
+
+struct Writing {
+    attributes: Arc<dyn AttributeWrites>,
+    name: String,
+    content: String,
+}
+
+impl Writing {
+    fn failed(&self) -> AttributeError {
+        AttributeError::Refused {
+            path: PathBuf::from(&self.name),
+            content: self.content.clone(),
+            source: io::Error::other("input/output error"),
+        }
+    }
+}
+
+impl Act for Writing {
+    type Value = Result<(), AttributeError>;
+
+    async fn perform(&self) -> Self::Value {
+        self.attributes.write(&self.name, &self.content).await
+    }
+
+    fn outcome(&self, written: &Self::Value) -> EffectEnd {
+        match written {
+            Ok(()) => EffectEnd::Done(self.content.trim().to_owned()),
+            Err(AttributeError::Missing { .. }) => EffectEnd::Failed("not there".to_owned()),
+            Err(AttributeError::Refused { .. }) => EffectEnd::Failed("refused".to_owned()),
+            Err(AttributeError::TimedOut { .. }) => EffectEnd::Failed("timed out".to_owned()),
+        }
+    }
+
+    fn instead(&self, fault: Fault) -> Self::Value {
+        Err(match fault {
+            Fault::Late => AttributeError::TimedOut {
+                path: PathBuf::from(&self.name),
+                content: self.content.clone(),
+                limit: Duration::from_mins(1),
+            },
+            _ => self.failed(),
+        })
+    }
+
+    /// The kernel did it and said otherwise.
+    fn spoilt(&self, _: Self::Value, _: Fault) -> Self::Value {
+        Err(self.failed())
+    }
+
+    fn later(&self) -> Owed {
+        let (attributes, name, content) = (
+            Arc::clone(&self.attributes),
+            self.name.clone(),
+            self.content.clone(),
+        );
+        // Nobody waits for the result any more.
+        Box::pin(async move { drop(attributes.write(&name, &content).await) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use berth_seam::PointGate;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<String>>);
+
+    impl AttributeWrites for Kept {
+        fn write<'a>(&'a self, name: &'a str, content: &'a str) -> Written<'a> {
+            let mut kept = self.0.lock().expect("nobody panics");
+            kept.push(format!("{name}={content}"));
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    async fn written(point: &str) -> (usize, usize) {
+        let gate = PointGate::at([point.parse().expect("a point")]);
+        let stage = Stage::new(Arc::new(gate));
+        let kept = Arc::new(Kept::default());
+        let attributes = GatedAttributes::around(
+            Arc::<Kept>::clone(&kept) as Arc<dyn AttributeWrites>,
+            &stage,
+        );
+        let mut failed = 0;
+        for name in ["driver_override", "unbind"] {
+            failed += usize::from(attributes.write(name, "x").await.is_err());
+        }
+        let kept = kept.0.lock().expect("nobody panics").len();
+        (kept, failed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_fails_before_or_after_it_was_made() {
+        assert_eq!(written("crossing:1:before:input_output").await, (1, 1));
+        assert_eq!(written("crossing:2:after:input_output").await, (2, 1));
+        assert_eq!(written("crossing:3:before:input_output").await, (2, 0));
+    }
+}

@@ -1,0 +1,222 @@
+//! What a driver does with guests, as effects at its seam.
+
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_model::ConsumerUuid;
+use berth_seam::{EffectEnd, Fault};
+use berth_virt::guest_spec::GuestSpec;
+use berth_virt::{Destroyed, GuestError, GuestOnHost, PowerAction, Powered, Spawned, VirtDriver};
+
+use crate::fault::stage::{Act, Owed};
+
+/// A change of a guest.
+#[derive(Clone)]
+pub(super) enum Change {
+    /// It is made.
+    Spawn(Box<GuestSpec>),
+    /// It is ended.
+    Destroy(ConsumerUuid),
+    /// Its power is changed.
+    Power(ConsumerUuid, PowerAction),
+}
+
+/// What came of one.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Changed {
+    Spawned(Spawned),
+    Destroyed(Destroyed),
+    Powered(Powered),
+}
+
+impl Change {
+    /// The word for it in a trace.
+    pub(super) fn call(&self) -> &'static str {
+        match self {
+            Self::Spawn(_) => "spawn",
+            Self::Destroy(_) => "destroy",
+            Self::Power(_, action) => action.as_str(),
+        }
+    }
+
+    /// On which guest.
+    pub(super) fn subject(&self) -> String {
+        match self {
+            Self::Spawn(spec) => spec.name.to_string(),
+            Self::Destroy(uuid) | Self::Power(uuid, _) => uuid.to_string(),
+        }
+    }
+
+    async fn make<D: VirtDriver>(&self, driver: &D) -> Result<Changed, GuestError> {
+        match self {
+            Self::Spawn(spec) => driver.spawn(spec).await.map(Changed::Spawned),
+            Self::Destroy(uuid) => driver.destroy(*uuid).await.map(Changed::Destroyed),
+            Self::Power(uuid, action) => driver.power(*uuid, *action).await.map(Changed::Powered),
+        }
+    }
+}
+
+/// A change, on its way to a driver.
+pub(super) struct Changing<'a, D> {
+    pub(super) driver: &'a Arc<D>,
+    pub(super) change: Change,
+}
+
+impl<D: VirtDriver> Act for Changing<'_, D> {
+    type Value = Result<Changed, GuestError>;
+
+    async fn perform(&self) -> Self::Value {
+        self.change.make(self.driver.as_ref()).await
+    }
+
+    fn outcome(&self, done: &Self::Value) -> EffectEnd {
+        match done {
+            Ok(Changed::Spawned(outcome)) => EffectEnd::Done(format!("{outcome:?}")),
+            Ok(Changed::Destroyed(outcome)) => EffectEnd::Done(format!("{outcome:?}")),
+            Ok(Changed::Powered(outcome)) => EffectEnd::Done(format!("{outcome:?}")),
+            Err(error) => EffectEnd::Failed(error.to_string()),
+        }
+    }
+
+    fn instead(&self, fault: Fault) -> Self::Value {
+        Err(instead(self.change.call(), fault))
+    }
+
+    fn spoilt(&self, _: Self::Value, _: Fault) -> Self::Value {
+        Err(away("the connection was lost"))
+    }
+
+    fn later(&self) -> Owed {
+        let (driver, change) = (Arc::clone(self.driver), self.change.clone());
+        // Nobody waits for the result any more.
+        Box::pin(async move { drop(change.make(driver.as_ref()).await) })
+    }
+}
+
+/// A look at all guests, and what the one before saw.
+pub(super) struct Listing<'a, D> {
+    pub(super) driver: &'a D,
+    pub(super) before: Option<Guests>,
+}
+
+/// All guests.
+pub(super) type Guests = BTreeMap<ConsumerUuid, GuestOnHost>;
+
+impl<D: VirtDriver> Act for Listing<'_, D> {
+    type Value = Result<Guests, GuestError>;
+
+    async fn perform(&self) -> Self::Value {
+        self.driver.guests().await
+    }
+
+    fn outcome(&self, listed: &Self::Value) -> EffectEnd {
+        match listed {
+            Ok(guests) => EffectEnd::Done(format!("{} guests", guests.len())),
+            Err(error) => EffectEnd::Failed(error.to_string()),
+        }
+    }
+
+    fn instead(&self, fault: Fault) -> Self::Value {
+        Err(instead("guests", fault))
+    }
+
+    fn spoilt(&self, listed: Self::Value, fault: Fault) -> Self::Value {
+        match fault {
+            Fault::Stale => self.before.clone().map_or(listed, Ok),
+            _ => Err(away("the connection was lost")),
+        }
+    }
+
+    fn later(&self) -> Owed {
+        Box::pin(ready(()))
+    }
+}
+
+fn instead(call: &'static str, fault: Fault) -> GuestError {
+    match fault {
+        Fault::Late => GuestError::TimedOut {
+            target: "test".to_owned(),
+            call,
+            limit: Duration::from_mins(1),
+        },
+        _ => away("connection refused"),
+    }
+}
+
+fn away(reason: &str) -> GuestError {
+    GuestError::Unreachable {
+        target: "test".to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_fake::{FakeDriver, machines};
+    use berth_seam::PointGate;
+    use berth_virt::guest_spec::{
+        CpuModel, DesiredPower, GuestBoot, GuestDevices, GuestDisks, GuestInterfaces, GuestName,
+        GuestOwner, GuestTopology, HostPath, ProjectId,
+    };
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::fault::{GatedDriver, Stage};
+
+    fn spec() -> GuestSpec {
+        let uuid = ConsumerUuid::from(Uuid::from_u128(1 << 100));
+        GuestSpec {
+            uuid,
+            name: GuestName::new("a guest").expect("a name"),
+            owner: GuestOwner {
+                project: ProjectId::new("a project").expect("an id"),
+                consumer: uuid,
+            },
+            topology: GuestTopology::plain(1, 64).expect("a small guest"),
+            cpu_model: CpuModel::Default,
+            boot: GuestBoot::Disk,
+            disks: GuestDisks::default(),
+            interfaces: GuestInterfaces::default(),
+            console_log: HostPath::new("/nowhere/log").expect("a path"),
+            devices: GuestDevices::default(),
+            power: DesiredPower::Running,
+        }
+    }
+
+    fn driver(point: &str) -> GatedDriver<FakeDriver> {
+        let (name, text) = machines()[0];
+        let fake = FakeDriver::from_text(name, text).expect("a shipped machine");
+        let gate = PointGate::at([point.parse().expect("a point")]);
+        GatedDriver::around(Arc::new(fake), &Stage::new(Arc::new(gate)), None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_spawn_whose_answer_is_lost_is_found_done() {
+        let driver = driver("crossing:1:after:answer_lost");
+        let lost = driver.spawn(&spec()).await;
+        assert!(matches!(lost, Err(GuestError::Unreachable { .. })));
+        let again = driver.spawn(&spec()).await.expect("the fault is over");
+        assert_eq!(again, Spawned::AlreadyThere);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_spawn_is_made_before_the_next_look() {
+        let driver = driver("crossing:1:before:late");
+        let late = driver.spawn(&spec()).await;
+        assert!(matches!(late, Err(GuestError::TimedOut { .. })));
+        let guests = driver.guests().await.expect("the fault is over");
+        assert!(guests.contains_key(&spec().uuid));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stale_look_is_the_one_before() {
+        let driver = driver("crossing:3:after:stale");
+        let before = driver.guests().await.expect("no fault yet");
+        let _ = driver.spawn(&spec()).await.expect("no fault yet");
+        assert_eq!(driver.guests().await.expect("a stale look"), before);
+        let now = driver.guests().await.expect("the fault is over");
+        assert!(now.contains_key(&spec().uuid));
+    }
+}

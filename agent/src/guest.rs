@@ -10,6 +10,7 @@
 //! | [`bound_devices`] | the devices that accelerator requests are bound to |
 //! | [`binding_wait`] | the wait for them, without clock or socket |
 //! | [`Accelerators`] | the same against the service: wait, unbind, delete |
+//! | [`mod@compute_api`] | the part of Nova's API by which services tell |
 //! | [`external_events`] | what services tell, to whoever waits for it |
 //! | [`Guests`] | all guests of this agent: one journey per guest at a time |
 //! | `spawn`, `undo` | the steps forward and backward |
@@ -21,6 +22,7 @@
 mod accelerators;
 pub mod binding_wait;
 pub mod bound_devices;
+pub mod compute_api;
 pub mod external_events;
 mod guests;
 pub mod journal;
@@ -34,6 +36,7 @@ mod way;
 pub use accelerators::Accelerators;
 pub use binding_wait::{BindRefused, BindingWait};
 pub use bound_devices::{BoundDevice, BoundDevices, MdevParent};
+pub use compute_api::{EventSources, compute_api};
 pub use external_events::{BindEvent, ExternalEvents};
 pub use guests::{Guests, GuestsError, GuestsParts, Held, JourneyEnd};
 pub use journal::{

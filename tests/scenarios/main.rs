@@ -1,8 +1,9 @@
 //! Scenarios: the agent's journeys over all services in one process, each named by the sentence it shows.
 //!
 //! By noun: `refusals` (a startup that is disturbed or refused), `holds` (units without a home), `identity` (name and UUID),
-//! `quiet` (ticks and restarts that send next to nothing), `foreign` (what others own), `reshape` (the upgrade). They
-//! share `mishaps` (what goes wrong on the way to Placement) and `upgrading` (a node on the eve of its upgrade).
+//! `quiet` (ticks and restarts that send next to nothing), `foreign` (what others own), `reshape` (the upgrade), `parsers`
+//! (files and answers that nobody meant). They share `mishaps` (what goes wrong on the way to Placement) and `upgrading`
+//! (a node on the eve of its upgrade).
 
 #![cfg(test)]
 
@@ -10,6 +11,7 @@ mod foreign;
 mod holds;
 mod identity;
 mod mishaps;
+mod parsers;
 mod quiet;
 mod refusals;
 mod reshape;

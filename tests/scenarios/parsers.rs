@@ -1,0 +1,232 @@
+//! Files and bodies of the agent itself, and Keystone's answers to it, with anything in them: what is written reads back, and
+//! anything else is a sentence that names the file or who answered, never a panic. The parsers of other rooms have such tests
+//! beside them (the configuration's are in `cli/tests/config_errors`).
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use berth_agent::admin::body::{HealthBody, StateBody};
+use berth_agent::disabled::{self, Disabled};
+use berth_agent::node_identity::{UuidSource, identify};
+use berth_agent::options::Rename;
+use berth_cli::reshape::PlanFile;
+use berth_client::{
+    AdapterOptions, Auth, AuthOptions, AuthType, HttpService, PlacementClient, Secret,
+    TransportError,
+};
+use berth_model::NodeName;
+use berth_store::Location;
+use berth_tests::cloud::Cloud;
+use berth_tests::node::{COMPUTE_ID, MemoryFiles};
+use berth_tests::unit::sentence;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{Request, Response};
+use proptest::prelude::*;
+use serde_json::json;
+use uuid::Uuid;
+
+/// Texts near what is expected, and far from it.
+fn anything() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        "[\\[\\]{}:,\"a-z0-9_ .-]{0,80}",
+        r#"\{"(reason|since|by_uid|api|nodes)": ?("[a-z]{0,8}"|-?[0-9]{1,20}|null|\[\]|\{\})\}"#,
+        r#"\{"api": ?"berth/1", ?"nodes": ?\{"[a-z|]{0,4}": ?\{"pending": ?"", ?"text": ?"", ?"generations": ?\{"[a-f0-9-]{0,36}": ?-?[0-9]{1,19}\}\}\}\}"#,
+    ]
+}
+
+fn files(name: &str, content: &str) -> MemoryFiles {
+    let files = MemoryFiles::default();
+    files.put(name, content);
+    files
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn disabled_json_is_understood_or_named(content in anything()) {
+        let files = files("disabled.json", &content);
+        let read = disabled::read(&files).now_or_never().expect("memory answers at once");
+        if let Err(error) = read {
+            let said = sentence(&error);
+            prop_assert!(said.contains("disabled.json"), "{}", said);
+        }
+    }
+
+    #[test]
+    fn disabled_json_reads_back(reason in "[a-zA-Z0-9äöü\"\\\\ ]{1,60}", by_uid in any::<Option<u32>>()) {
+        let now = std::time::SystemTime::UNIX_EPOCH;
+        if let Ok(made) = Disabled::new(&reason, now, by_uid) {
+            let files = MemoryFiles::default();
+            disabled::write(&files, Some(&made)).now_or_never().unwrap().unwrap();
+            let read = disabled::read(&files).now_or_never().unwrap().unwrap();
+            prop_assert_eq!(read, Some(made));
+        }
+    }
+
+    #[test]
+    fn a_plan_file_is_understood_or_named(content in anything()) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        std::fs::write(&path, &content).unwrap();
+        match PlanFile::read(&path) {
+            Ok(plan) => {
+                if let Err(failure) = plan.reviewed() {
+                    prop_assert!(failure.explain().contains("the plan"), "{}", failure.explain());
+                }
+                let text = serde_json::to_string(&plan).unwrap();
+                prop_assert_eq!(serde_json::from_str::<PlanFile>(&text).unwrap(), plan);
+            }
+            Err(failure) => {
+                let said = failure.explain();
+                prop_assert!(said.contains("plan.json"), "{}", said);
+            }
+        }
+    }
+
+    #[test]
+    fn the_admin_apis_bodies_are_understood_or_refused(content in anything()) {
+        if let Ok(body) = serde_json::from_str::<HealthBody>(&content) {
+            let text = serde_json::to_string(&body).unwrap();
+            prop_assert_eq!(serde_json::from_str::<HealthBody>(&text).unwrap(), body);
+        }
+        if let Ok(body) = serde_json::from_str::<StateBody>(&content) {
+            let text = serde_json::to_string(&body).unwrap();
+            prop_assert_eq!(serde_json::from_str::<StateBody>(&text).unwrap(), body);
+        }
+    }
+
+    #[test]
+    fn a_database_url_is_understood_or_refused_without_its_password(
+        scheme in "(sqlite|postgresql|mysql|[a-z]{0,6}):?",
+        rest in prop_oneof![any::<String>(), "//?[a-z/.?#:]{0,30}"],
+    ) {
+        if let Err(error) = format!("{scheme}//user:planted-secret@{rest}").parse::<Location>() {
+            prop_assert!(!sentence(&error).contains("planted-secret"));
+        }
+        let known = format!("{scheme}{rest}").parse::<Location>();
+        prop_assert!(known.is_err() || scheme.starts_with("sqlite"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn compute_id_is_a_uuid_or_named(content in prop_oneof![any::<String>(), "[0-9a-f-]{30,40}\n?"]) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (files, node) = (files(COMPUTE_ID, &content), NodeName::new("gpu-01").unwrap());
+        let source = UuidSource::File(COMPUTE_ID.to_owned());
+        let identified = runtime.block_on(async {
+            let placement = Cloud::in_process().await.placement();
+            identify(&node, &source, &files, &placement, Rename::Refuse).await
+        });
+        match identified {
+            Ok(identity) => prop_assert_eq!(Ok(identity.root), content.trim().parse()),
+            Err(error) => {
+                let said = sentence(&error);
+                prop_assert!(said.contains(COMPUTE_ID), "{}", said);
+            }
+        }
+    }
+}
+
+/// What one call of Placement says when Keystone answers its login so.
+fn call_after(status: u16, token: &str, document: &str) -> Result<(), String> {
+    let (token, document) = (token.to_owned(), document.to_owned());
+    let http = HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
+        let answer = if request.uri().path().ends_with("/auth/tokens") {
+            let answer = Response::builder().status(status);
+            answer
+                .header("x-subject-token", &token)
+                .body(document.clone().into())
+        } else {
+            Response::builder().body(r#"{"resource_providers": []}"#.into())
+        };
+        std::future::ready(Ok::<_, TransportError>(answer.unwrap()))
+    }));
+    let mut options = AuthOptions::for_service("placement");
+    options.auth_type = Some(AuthType::Password);
+    options.auth_url = Some("http://keystone:5000".into());
+    options.username = Some("nova".into());
+    options.password = Some(Secret::from("planted-secret"));
+    options.user_domain_name = Some("Default".into());
+    options.project_name = Some("service".into());
+    options.project_domain_name = Some("Default".into());
+    // 2026-11-20T17:00:00Z.
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_194_000);
+    let adapter = AdapterOptions::default();
+    let auth = Auth::from_options(&options, &http, Arc::new(move || now), &adapter).unwrap();
+    let client = PlacementClient::new(http, auth, &adapter);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let asked = runtime.block_on(client.providers_in_tree(Uuid::from_u128(1).into()));
+    asked.map(drop).map_err(|error| sentence(&error))
+}
+
+/// A document that is nearly Keystone's.
+fn token_document() -> impl Strategy<Value = String> {
+    let word = || {
+        prop_oneof![
+            Just(json!(null)),
+            Just(json!(7)),
+            Just(json!([])),
+            Just(json!("placement")),
+            Just(json!("internal")),
+            Just(json!("public")),
+            "http://[a-z.:/\\[\\]@?#%0-9]{0,20}".prop_map(|text| json!(text)),
+            any::<String>().prop_map(|text| json!(text)),
+        ]
+    };
+    let expires = prop_oneof![
+        Just(json!("2026-11-20T18:00:00.000000Z")),
+        "[0-9]{1,5}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{0,9})?Z?"
+            .prop_map(|text| json!(text)),
+        word(),
+    ];
+    (expires, prop::array::uniform5(word())).prop_map(
+        |(expires_at, [kind, name, interface, region, url])| {
+            let endpoint = json!({"interface": interface, "region": region, "url": url});
+            let service = json!({"type": kind, "name": name, "endpoints": [endpoint]});
+            json!({"token": {"expires_at": expires_at, "catalog": [service]}}).to_string()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn keystones_answer_is_understood_or_keystone_is_named(
+        status in prop_oneof![3 => Just(201_u16), 1 => 200_u16..600],
+        token in "[ -~]{0,40}",
+        document in prop_oneof![2 => token_document(), 1 => anything()],
+    ) {
+        if let Err(said) = call_after(status, &token, &document) {
+            prop_assert!(said.contains("Keystone") || said.contains("catalog"), "{}", said);
+            prop_assert!(!said.contains("planted-secret"), "{}", said);
+            prop_assert!(said.len() < 4096, "{}", said.len());
+        }
+    }
+}
+
+#[test]
+fn keystones_usual_answer_is_understood_and_a_wrong_field_is_named() {
+    let document = |url: serde_json::Value| {
+        let endpoint = json!({"interface": "internal", "region": "RegionOne", "url": url});
+        let service = json!({"type": "placement", "name": "placement", "endpoints": [endpoint]});
+        json!({"token": {"expires_at": "2026-11-20T18:00:00.000000Z", "catalog": [service]}})
+            .to_string()
+    };
+    assert_eq!(
+        call_after(201, "t", &document(json!("http://placement"))),
+        Ok(())
+    );
+    let said = call_after(201, "t", &document(json!(1))).unwrap_err();
+    assert!(said.contains("token.catalog[0].endpoints[0].url"), "{said}");
+}

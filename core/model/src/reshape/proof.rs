@@ -24,18 +24,11 @@ pub(super) fn prove(
     before: &Allocations,
     request: &ReshapeRequest,
 ) -> Result<(), ReshapeRefused> {
-    let sent = |consumer, held: &ConsumerAllocations| {
-        let sent = request.allocations().get(consumer);
-        sent.unwrap_or(held).clone()
-    };
     let claim = Claim {
         pending,
         request,
         before,
-        after: before
-            .consumers()
-            .map(|(consumer, held)| (*consumer, sent(consumer, held)))
-            .collect(),
+        after: request.afterwards(before),
     };
     claim.consumers_are_those_that_were_read()?;
     claim.amounts_are_conserved()?;

@@ -112,6 +112,17 @@ impl ReshapeRequest {
         &self.allocations
     }
 
+    /// All allocations once it is carried out, those of consumers that do not change included; `before` are those it was
+    /// resolved with.
+    #[must_use]
+    pub fn afterwards(&self, before: &Allocations) -> Allocations {
+        let after = |(consumer, held)| {
+            let held: &ConsumerAllocations = self.allocations.get(consumer).unwrap_or(held);
+            (*consumer, held.clone())
+        };
+        before.consumers().map(after).collect()
+    }
+
     /// What changes its place.
     #[must_use]
     pub fn moved(&self) -> &[MovedUnits] {

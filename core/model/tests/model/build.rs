@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::{
     Allocations, ConsumerAllocations, ConsumerUuid, Desired, Generation, Home, HomelessReason,
     Homes, Inventory, Move, Plan, Provider, ProviderName, ProviderTree, ProviderUuid,
-    ReshapeRequest, ResourceClass, Usages, plan,
+    ResourceClass, Usages, plan,
 };
 
 /// A failing case is printed, not written beside the code.
@@ -122,15 +122,6 @@ pub(crate) fn amount(
         .and_then(|held| held.resources.get(&(provider, class(text))))
         .copied()
         .unwrap_or(0)
-}
-
-/// The allocations after the call.
-pub(crate) fn after(before: &Allocations, request: &ReshapeRequest) -> Allocations {
-    let sent = request.allocations();
-    before
-        .consumers()
-        .map(|(consumer, held)| (*consumer, sent.get(consumer).unwrap_or(held).clone()))
-        .collect()
 }
 
 /// Usages with a zero for each inventory nobody uses, as Placement answers them.

@@ -96,7 +96,7 @@ fn every_fault_leaves_every_unit_where_it_can_live() {
         ),
     ] {
         let request = reshape(fault);
-        let after = after(&consumers(fault), &request).usages();
+        let after = request.afterwards(&consumers(fault)).usages();
         let new_class = if fault == Fault::CustomClass {
             "CUSTOM_NVIDIA_11"
         } else {

@@ -65,7 +65,7 @@ proptest! {
         let out = pending(&flat, &per_gpu, &moves).resolve(&before, there).unwrap();
         prop_assert_eq!(out.tree(), &per_gpu);
         prop_assert!(out.homeless().is_empty() && out.held().is_empty());
-        let between = after(&before, &out);
+        let between = out.afterwards(&before);
 
         let moves: Vec<_> = (0..world.len())
             .map(|n| leaves(child_uuid(&gpu(n)), "VGPU", &["VGPU"]))
@@ -75,6 +75,6 @@ proptest! {
         };
         let home = pending(&per_gpu, &flat, &moves).resolve(&between, back).unwrap();
         prop_assert_eq!(home.tree(), &flat);
-        prop_assert_eq!(after(&between, &home), before);
+        prop_assert_eq!(home.afterwards(&between), before);
     }
 }

@@ -281,7 +281,7 @@ proptest! {
     fn nothing_is_lost_doubled_or_left_without_room(world in worlds()) {
         let (current, before) = (world.current(), world.allocations());
         let request = world.resolve(false);
-        let after = after(&before, &request);
+        let after = request.afterwards(&before);
 
         for (consumer, held) in before.consumers() {
             let sums = |resources: &Usages, elsewhere: bool| {
@@ -324,7 +324,7 @@ proptest! {
     fn every_unit_of_a_move_is_accounted_for(world in worlds()) {
         let (current, before) = (world.current(), world.allocations());
         let request = world.resolve(false);
-        let after = after(&before, &request);
+        let after = request.afterwards(&before);
         for allocation in before.iter() {
             if !world.moves(&current).iter().any(|m| m.provider == allocation.provider && m.class == allocation.class) {
                 continue;
@@ -378,7 +378,7 @@ proptest! {
     #[test]
     fn after_it_a_plain_update_at_most_is_left(world in worlds()) {
         let request = world.resolve(false);
-        let after = after(&world.allocations(), &request);
+        let after = request.afterwards(&world.allocations());
         let mut tree = request.tree().clone();
         for round in 0..3 {
             let desired = Desired { tree: world.desired(), moves: world.moves(&tree) };
@@ -414,7 +414,7 @@ proptest! {
             // A refusal ends the process for good, with an exit code that systemd does not restart after.
             let Ok(request) = request else { return Ok(()) };
             prop_assert!(!request.inventories().is_empty(), "nothing changes:\n{request}");
-            held_by = after(&held_by, &request);
+            held_by = request.afterwards(&held_by);
             tree = request.diff().apply(&tree).unwrap();
             prop_assert!(round < 6, "the start never ends:\n{request}");
         }

@@ -44,7 +44,7 @@ fn one_allocation_may_be_split_over_several_homes() {
         rest: HomelessReason::Unknown,
     };
     let request = vgpu_to_two_gpus().resolve(&before, homes).unwrap();
-    let after = after(&before, &request);
+    let after = request.afterwards(&before);
     let at = |provider, text| amount(&after, consumer(0x11), provider, text);
     assert_eq!(
         [at(child_uuid("a"), "VGPU"), at(child_uuid("b"), "VGPU")],
@@ -120,7 +120,7 @@ fn a_shrinking_that_is_no_move_waits_for_the_plain_update() {
         tree: desired,
         moves: moves.to_vec(),
     };
-    let usages = usages(request.tree(), &after(&before, &request));
+    let usages = usages(request.tree(), &request.afterwards(&before));
     let Plan::Update { diff, .. } = plan(request.tree(), next, &usages) else {
         panic!()
     };
@@ -262,7 +262,7 @@ fn vcpu_parts_into_shared_and_dedicated() {
     let request = pending(&current, &desired, &moves)
         .resolve(&before, homes)
         .unwrap();
-    let after = after(&before, &request);
+    let after = request.afterwards(&before);
     for (n, dedicated) in (0..3).zip(pinned) {
         let at = |text| amount(&after, consumer(0x11 + n), root_uuid(), text);
         assert_eq!([at("PCPU"), at("VCPU")], [dedicated, 4 - dedicated]);
@@ -300,7 +300,7 @@ fn a_group_goes_whole_to_the_first_home_with_room_for_all_of_it() {
     let request = pending(&current, &desired, &moves)
         .resolve(&before, homes)
         .unwrap();
-    let after = after(&before, &request);
+    let after = request.afterwards(&before);
     let vcpus = |n, provider| amount(&after, consumer(n), provider, "VCPU");
     assert_eq!(vcpus(0x11, child_uuid("numa0")), 4);
     assert_eq!(

@@ -76,15 +76,6 @@ fn reshape(
         .unwrap()
 }
 
-fn afterwards(held: &Allocations, request: &ReshapeRequest) -> Allocations {
-    held.consumers()
-        .map(|(consumer, before)| {
-            let after = request.allocations().get(consumer).unwrap_or(before);
-            (*consumer, after.clone())
-        })
-        .collect()
-}
-
 #[test]
 fn the_old_world_fits_and_the_upgrade_lands_where_the_new_world_is() {
     for (name, text) in machines() {
@@ -101,7 +92,7 @@ fn the_old_world_fits_and_the_upgrade_lands_where_the_new_world_is() {
             assert_eq!(request.homeless(), [], "{name}");
             assert_eq!(request.held(), [], "{name}");
             let expected = initial_allocations(&new, &node.name, request.tree());
-            assert_eq!(afterwards(&held, &request), expected, "{name}");
+            assert_eq!(request.afterwards(&held), expected, "{name}");
         }
     }
 }
@@ -198,5 +189,5 @@ fn a_thousand_guests_land_on_their_gpus_migrations_included() {
     let request = reshape(&new, node, &tree, &held);
     assert_eq!((request.homeless(), request.held()), (&[][..], &[][..]));
     let expected = initial_allocations(&new, node, request.tree());
-    assert_eq!(afterwards(&held, &request), expected);
+    assert_eq!(request.afterwards(&held), expected);
 }

@@ -68,7 +68,7 @@ fn change(
             "{class} of {provider} moved and is still offered there"
         )));
     }
-    let usages = afterwards(&held, &request).usages();
+    let usages = request.afterwards(&held).usages();
     match plan(request.tree(), again, &usages) {
         Plan::ReshapeNeeded(pending) => Err(fails(format!("asked for again: {pending}"))),
         Plan::InSync { .. } | Plan::Update { .. } => Ok(()),
@@ -113,15 +113,6 @@ fn held(view: &HostView, node: &NodeName, tree: &ProviderTree) -> Allocations {
     held
 }
 
-fn afterwards(held: &Allocations, request: &ReshapeRequest) -> Allocations {
-    held.consumers()
-        .map(|(consumer, before)| {
-            let after = request.allocations().get(consumer).unwrap_or(before);
-            (*consumer, after.clone())
-        })
-        .collect()
-}
-
 fn totals(held: &Allocations) -> BTreeMap<ConsumerUuid, u64> {
     held.consumers()
         .map(|(consumer, held)| (*consumer, held.resources.values().sum()))
@@ -130,7 +121,7 @@ fn totals(held: &Allocations) -> BTreeMap<ConsumerUuid, u64> {
 
 /// The resolver proves it by class; here it is counted once more, by consumer.
 fn lost(held: &Allocations, request: &ReshapeRequest) -> Option<String> {
-    let (before, after) = (totals(held), totals(&afterwards(held, request)));
+    let (before, after) = (totals(held), totals(&request.afterwards(held)));
     let (consumer, _) = before
         .iter()
         .find(|(consumer, units)| after.get(consumer) != Some(units))?;

@@ -8,8 +8,8 @@ use berth_virt::{
 use uuid::Uuid;
 
 use crate::view::{
-    OLD, afterwards, bare, cell, class, consumer, gpu, guest, held, holding, host, mdevs, modelled,
-    name, node, reported, root_uuid, shown, two_cells,
+    OLD, bare, cell, class, consumer, gpu, guest, held, holding, host, mdevs, modelled, name, node,
+    reported, root_uuid, shown, two_cells,
 };
 
 /// The same tree with the children's UUIDs from elsewhere, marked as nova-compute marks them.
@@ -82,7 +82,7 @@ fn remodelled(
         })
         .unwrap();
     assert!(request.held().is_empty(), "{request}");
-    (request.tree().clone(), afterwards(held, &request))
+    (request.tree().clone(), request.afterwards(held))
 }
 
 fn by_provider(all: &Allocations, tree: &ProviderTree, n: u128) -> Vec<String> {

@@ -9,8 +9,8 @@ use berth_virt::{
 };
 
 use crate::view::{
-    OLD, afterwards, bare, card, cell, consumer, custom, gpu, guest, held, holding, host, mdevs,
-    modelled, name, node, pending, reported, resolved, root_uuid, two_cells, upgrade,
+    OLD, bare, card, cell, consumer, custom, gpu, guest, held, holding, host, mdevs, modelled,
+    name, node, pending, reported, resolved, root_uuid, two_cells, upgrade,
 };
 
 const PER_GPU: ResourceModel = ResourceModel {
@@ -499,7 +499,7 @@ fn what_was_left_behind_follows_to_the_cell_that_lacks_it() {
     let desired = provider_tree(&host(node.clone()), &current, &name()).unwrap();
     let pending = PendingReshape::rehoming(&current, &desired).unwrap();
     let request = resolved(&node, pending, &all).unwrap();
-    let after = afterwards(&all, &request);
+    let after = request.afterwards(&all);
     assert_eq!(after, held(&node, &tree));
     assert_eq!(request.tree(), &tree);
 }

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::view::{
-    afterwards, bare, card, cell, class, consumer, custom, gpu, guest, held, holding, host, mdevs,
-    modelled, name, node, pending, reported, resolved, root_uuid,
+    bare, card, cell, class, consumer, custom, gpu, guest, held, holding, host, mdevs, modelled,
+    name, node, pending, reported, resolved, root_uuid,
 };
 
 fn a_model() -> impl Strategy<Value = ResourceModel> {
@@ -198,7 +198,7 @@ fn carried_out(
         Plan::ReshapeNeeded(pending) => {
             let request = resolved(node, pending, all)
                 .map_err(|refused| TestCaseError::fail(refused.to_string()))?;
-            let after = afterwards(all, &request);
+            let after = request.afterwards(all);
             (request.tree().clone(), after)
         }
     })

@@ -215,17 +215,6 @@ pub(crate) fn resolved(
     })
 }
 
-/// All allocations after a reshape.
-pub(crate) fn afterwards(before: &Allocations, request: &ReshapeRequest) -> Allocations {
-    before
-        .consumers()
-        .map(|(consumer, held)| {
-            let after = request.allocations().get(consumer).unwrap_or(held);
-            (*consumer, after.clone())
-        })
-        .collect()
-}
-
 /// One consumer's allocations as `provider CLASS amount`, providers without the node's name.
 pub(crate) fn shown(
     allocations: &Allocations,
@@ -260,7 +249,7 @@ pub(crate) fn upgrade(
     }
     let pending = pending(after, &current).expect("the model changed");
     let request = resolved(after, pending, &all).unwrap();
-    let allocations = afterwards(&all, &request);
+    let allocations = request.afterwards(&all);
     Upgraded {
         current,
         request,

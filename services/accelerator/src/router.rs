@@ -145,7 +145,12 @@ fn request_routes() -> Router<Accelerator> {
         )
         .route(
             "/v2/accelerator_requests/{uuid}",
-            Methods::new("GET").get(arqs::show).done(),
+            // OpenStack's own client patches here, with the same body as above.
+            Methods::new("GET, PATCH, DELETE")
+                .get(arqs::show)
+                .patch(arqs::patch)
+                .delete(arqs::delete_one)
+                .done(),
         )
 }
 

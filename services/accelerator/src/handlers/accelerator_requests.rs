@@ -207,10 +207,28 @@ pub(crate) async fn delete(
             ));
         }
     };
+    delete_all(&accelerator, &call, doomed).await
+}
+
+/// Not documented, but what OpenStack's own client sends.
+pub(crate) async fn delete_one(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::ARQ_DELETE)?;
+    let uuid = ArqUuid::from(super::uuid(&call, "ExtArq")?);
+    delete_all(&accelerator, &call, Doomed::Uuids(vec![uuid])).await
+}
+
+async fn delete_all(
+    accelerator: &Accelerator,
+    call: &Call,
+    doomed: Doomed,
+) -> Result<Answer, Fault> {
     let delete = Delete {
         doomed,
-        scope: scope(&call),
-        vouched,
+        scope: scope(call),
+        vouched: accelerator.vouched(call),
     };
     let missing = accelerator.store.write(&delete).await.map_err(fault)?;
     if missing.is_empty() {

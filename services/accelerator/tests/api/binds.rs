@@ -31,7 +31,9 @@ async fn a_bound_request_has_a_handle_and_an_unbound_one_has_nothing() {
     assert_eq!(bound["attach_handle_info"], info);
     let other = service.request(&uuids[1]).await.body;
     assert_eq!(other["attach_handle_info"]["function"], "1");
-    assert_eq!(service.patch(unbind(&uuids)).await.status, 202);
+    let path = format!("/v2/accelerator_requests/{}", uuids[0]);
+    let body = unbind(&uuids).to_string();
+    assert_eq!(service.ask("PATCH", &path, Some(body)).await.status, 202);
     let unbound = service.request(&uuids[0]).await.body;
     assert_eq!(unbound["state"], "Unbound");
     for field in [
@@ -219,8 +221,10 @@ async fn only_a_service_gives_a_device_to_a_guest_or_takes_it_away() {
     let both = format!("{by_uuid},{}", free[0]);
     assert_eq!(alice.delete(&both).await.status, 403, "nothing of it");
     assert_eq!(alice.request(&free[0]).await.status, 200);
-    let path = format!("/v2/accelerator_requests?arqs={}", free[0]);
-    assert_eq!(alice.delete(&path).await.status, 204);
+    let one = |uuid: &String| format!("/v2/accelerator_requests/{uuid}");
+    assert_eq!(alice.delete(&one(&uuids[0])).await.status, 403);
+    assert_eq!(alice.delete(&one(&free[0])).await.status, 204);
+    assert_eq!(alice.delete(&one(&free[0])).await.status, 404);
     assert_eq!(alice.vouched_by("nova").delete(&by_guest).await.status, 204);
     assert_eq!(
         alice.vouched_by("nova").delete(&by_guest).await.status,

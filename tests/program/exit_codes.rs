@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use berth_store::{Location, SqlError, SqlOptions, SqlStore, Transaction, Work};
 use berth_tests::berth::{Outcome, program};
 use berth_tests::exchange::Ask;
 use berth_tests::process::{Process, Program, exit_code, free_port};
@@ -221,6 +222,44 @@ fn a_database_that_cannot_be_meant_is_refused_and_nothing_is_made() {
     assert!(!typo.exists());
     let url = format!("sqlite:{}/p.sqlite?mode=ro", folder.path().display());
     expect(&serve(&url), 78, &["no options behind a ?"]);
+}
+
+#[test]
+fn a_database_that_lost_a_table_is_74_and_the_table_is_not_made_anew() {
+    let (mut node, up) = up("pcpu");
+    expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
+    let database = node.home.state_dir().join("placement.sqlite");
+    write(&database, "DROP TABLE allocations");
+    let url = format!("sqlite:{}", database.display());
+    for arguments in [
+        &["up"][..],
+        &["placement", "serve", "--database", &url],
+        &["placement", "migrate-compute-inventory"],
+    ] {
+        let words = ["lacks allocations", "restore it from a backup"];
+        expect(&node.run(arguments), 74, &words);
+    }
+}
+
+/// One statement of SQL, as somebody with a shell would have run it.
+fn write(database: &Path, sql: &'static str) {
+    struct Script(&'static str);
+    impl Work for Script {
+        type Output = ();
+        type Error = SqlError;
+
+        async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+            tx.script(self.0).await
+        }
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let location = Location::SqliteFile(database.to_owned());
+        let store = SqlStore::open(&location, &SqlOptions::default()).await;
+        let store = store.expect("nobody else has it");
+        store.write(&Script(sql)).await.expect("it can be done");
+        store.close().await;
+    });
 }
 
 /// Starts `berth` where `state` is a file system of this size, seen by nobody else.

@@ -1,12 +1,12 @@
 //! The first half of every journey: facts in, plan out. Startup, tick, dry run and the offline upgrade share it and differ
-//! only in what they do with the plan. Sends nothing but questions.
+//! only in what they do with the plan; making it sends nothing but questions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use berth_model::{
-    Desired, Disposition, NodeName, Plan, ProviderTree, ReshapeRequest, Trait, Usages, plan,
-    usages_to_probe,
+    Desired, Disposition, NodeName, Plan, ProviderTree, ReshapeRequest, Trait, TreeDiff, Usages,
+    plan, usages_to_probe,
 };
 use berth_virt::{HostView, ProviderTreeError, VirtDriver};
 use tokio::time::Instant;
@@ -103,6 +103,18 @@ impl<D: VirtDriver> ResourceTracker<D> {
             desired: wanted,
             plan,
         })
+    }
+
+    /// Carries out a plain update of the tree that it was planned on.
+    pub(crate) async fn write(
+        &mut self,
+        diff: &TreeDiff,
+        current: &ProviderTree,
+    ) -> Result<(), ReportError> {
+        let desired = diff.apply(current).map_err(|source| {
+            ReportError::no_tree(format!("planning the tree of {}", self.node), source)
+        })?;
+        self.report.flush(diff, &desired).await
     }
 
     /// The tree Placement has, with what is in use on each provider: one request per provider more than the tree itself.

@@ -214,9 +214,6 @@ async fn step<D: VirtDriver>(
     };
     let proposal = tracker.propose(view, service, now).await?;
     if let Some(request) = resolve(tracker, view, &proposal, held, progress).await? {
-        if request.is_empty() {
-            return settle_plainly(tracker, reviewed, &request, &proposal).await;
-        }
         if sent >= RESHAPES {
             return Err(StartupError::Endless { times: sent });
         }
@@ -233,7 +230,7 @@ async fn step<D: VirtDriver>(
     }
     match proposal.plan {
         Plan::Update { diff, held } => {
-            write(tracker, &diff, &proposal.current).await?;
+            tracker.write(&diff, &proposal.current).await?;
             Ok(Step::Settled {
                 changed: diff,
                 held,
@@ -248,36 +245,6 @@ async fn step<D: VirtDriver>(
             held: vec![],
         }),
     }
-}
-
-/// Writes what remains of a reshape that moves nothing: a POST would be empty, but the rest of the tree may differ.
-async fn settle_plainly<D: VirtDriver>(
-    tracker: &mut ResourceTracker<D>,
-    reviewed: Option<&ReviewedPlan>,
-    request: &ReshapeRequest,
-    proposal: &Proposal,
-) -> Result<Step, StartupError> {
-    if reviewed.is_some() && tracker.begun.is_none() {
-        check_reviewed(reviewed, &request.to_string(), proposal)?;
-        tracker.begun = Some(Begun::Update);
-    }
-    let changed = request.diff();
-    write(tracker, &changed, &proposal.current).await?;
-    Ok(Step::Settled {
-        changed,
-        held: request.held().to_vec(),
-    })
-}
-
-async fn write<D: VirtDriver>(
-    tracker: &mut ResourceTracker<D>,
-    diff: &TreeDiff,
-    current: &ProviderTree,
-) -> Result<(), ReportError> {
-    let desired = diff.apply(current).map_err(|source| {
-        ReportError::no_tree(format!("planning the tree of {}", tracker.node), source)
-    })?;
-    tracker.report.flush(diff, &desired).await
 }
 
 /// What a start would do, without doing it.
@@ -302,10 +269,6 @@ pub async fn preview<D: VirtDriver>(
         generations: generations(&proposal),
     };
     let preview = match (request, proposal.plan) {
-        (Some(request), _) if request.is_empty() => Preview::Update {
-            diff: request.diff(),
-            held: request.held().to_vec(),
-        },
         (Some(request), _) => Preview::Reshape(Box::new(request)),
         (None, Plan::Update { diff, held }) => Preview::Update { diff, held },
         (None, Plan::InSync { held }) => Preview::InSync { held },
@@ -323,8 +286,8 @@ enum Homeless {
     HaveNone,
 }
 
-/// The lawful reshape, if one is needed: for inventory that moved, or for held units that have found a home since. It is
-/// empty where nothing is to be moved after all.
+/// The lawful reshape, if one is needed: for inventory that moved, or for held units that have found a home since. It always
+/// changes inventory.
 async fn resolve<D: VirtDriver>(
     tracker: &ResourceTracker<D>,
     view: &HostView,

@@ -58,15 +58,16 @@ pub async fn reconcile<D: VirtDriver>(
     service: Service,
     now: Instant,
 ) -> Result<Ticked, TickError> {
-    for refresh in 0.. {
+    let mut refreshes = 0;
+    loop {
         match once(tracker, view, service, now).await {
-            Err(error) if error.disposition() == Disposition::Refresh && refresh < REFRESHES => {
+            Err(error) if error.disposition() == Disposition::Refresh && refreshes < REFRESHES => {
+                refreshes += 1;
                 tracker.forget();
             }
             done => return done,
         }
     }
-    unreachable!("the loop above only ends by returning")
 }
 
 async fn once<D: VirtDriver>(
@@ -82,10 +83,7 @@ async fn once<D: VirtDriver>(
             held,
         }),
         Plan::Update { diff, held } => {
-            let desired = diff.apply(&proposal.current).map_err(|source| {
-                ReportError::no_tree(format!("planning the tree of {}", tracker.node), source)
-            })?;
-            tracker.report.flush(&diff, &desired).await?;
+            tracker.write(&diff, &proposal.current).await?;
             Ok(Ticked {
                 changed: diff,
                 held,

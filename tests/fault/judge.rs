@@ -116,8 +116,9 @@ fn name(points: &[Point]) -> String {
 /// A line that repeats the case, and what is wrong.
 pub(crate) fn explain(swept: &Swept, points: &[Point], case: &Case, wrong: &[String]) -> String {
     let (journey, points_name) = (swept.situation.journey.as_str(), name(points));
-    let mut text =
-        format!("BERTH_FAULT_AT={journey}:{points_name} cargo test -p berth-tests --test fault\n");
+    let mut text = format!(
+        "BERTH_FAULT_AT={journey}:{points_name} cargo test -p berth-tests --test fault every_journey -- --nocapture\n"
+    );
     let _ = writeln!(
         text,
         "  at {} ({:?})",

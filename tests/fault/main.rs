@@ -4,8 +4,8 @@
 //! lets the unit come to rest, and compares what it left with what [`rows`] says (written first, in `rows.toml`), with the
 //! world before and the world after a clean run, and with the audit ([`judge`], on [`evidence`]). [`canaries`] plant
 //! bugs that must be caught; [`regressions`] are failures of the past, replayed first. [`visibility`] runs the agent's own
-//! service under faults that last, and [`watched`] looks at it; [`swarm`] runs several nodes at once by a seed. [`report`]
-//! writes `docs/faults.md`.
+//! service under faults that last, and [`watched`] looks at it; [`swarm`] runs several nodes at once by a seed; [`twice`] sees that a
+//! case can be repeated. [`report`] writes `docs/faults.md`.
 
 #![cfg(test)]
 
@@ -20,5 +20,6 @@ mod report;
 mod rows;
 mod swarm;
 mod sweep;
+mod twice;
 mod visibility;
 mod watched;

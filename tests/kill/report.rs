@@ -22,8 +22,11 @@ impl Report {
 
     /// A seed that failed, with the line that repeats it.
     pub(crate) fn failed(&mut self, seed: u64, what: &str) {
+        let program = env::var_os("BERTH_PROGRAM")
+            .map(|program| format!("BERTH_PROGRAM={} ", program.display()))
+            .unwrap_or_default();
         self.failures.push(format!(
-            "seed {seed}: {what}\n  BERTH_KILLS=1 BERTH_KILL_SEED_FROM={seed} cargo test -p berth-tests --test kill"
+            "seed {seed}: {what}\n  {program}BERTH_KILLS=1 BERTH_KILL_SEED_FROM={seed} cargo test -p berth-tests --test kill"
         ));
     }
 

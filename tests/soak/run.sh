@@ -7,8 +7,10 @@
 #   SOAK_SEED_FROM=1       the first seed
 #   SOAK_BATCH=50          seeds per batch; after each the page is written
 #   SOAK_PAIRS=kill        the sweep's second faults: at every crossing of the recovery from a kill; `all` takes a night
+#   SOAK_PARTS=8           into how many batches the sweep is cut; after each the page is written
+#   BERTH_PROGRAM=FILE     strike this program and build none: a trial, which keeps its own books and writes DATE-trial.md
 #
-# The sweep is the test program `fault` with BERTH_FAULT_PAIRS. A batch of kills is the test program `kill` with BERTH_KILLS
+# The sweep is the test program `fault` with BERTH_FAULT_PAIRS and BERTH_FAULT_PART (N/M). A batch of kills is the test program `kill` with BERTH_KILLS
 # (how many seeds), BERTH_KILL_SEED_FROM (the first) and BERTH_KILL_REPORT: a file to which the program writes a line
 # `CROSSING <tab> KILLS <tab> VIOLATIONS` for each crossing it killed at.
 set -eu -o pipefail
@@ -18,8 +20,10 @@ KILLS=${SOAK_KILLS:-2000}
 FROM=${SOAK_SEED_FROM:-1}
 BATCH=${SOAK_BATCH:-50}
 PAIRS=${SOAK_PAIRS:-kill}
+PARTS=${SOAK_PARTS:-8}
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-STATE=$TARGET/soak
+GIVEN=${BERTH_PROGRAM:-}
+STATE=$TARGET/soak${GIVEN:+-trial}
 BATCHES=$STATE/batches.tsv      # date commit run first-seed seeds kills violations seconds cases
 CROSSINGS=$STATE/crossings.tsv  # date commit first-seed crossing kills violations
 
@@ -48,11 +52,16 @@ machine() {
 }
 
 page() {
-    local file=docs/soak/$DATE.md
+    local file=$PAGE
     mkdir -p docs/soak
     {
         printf '# Soak, %s\n\nWritten by `make soak`; do not edit. ' "$DATE"
         machine
+        if [ -n "$GIVEN" ]; then
+            printf '\nA trial: the program struck was not built by this run.\n'
+        else
+            printf '\nThe program struck is the release build.\n'
+        fi
         printf '\nA violation is a unit lost, doubled or left without owner, a half-made child, or any other invariant of the audit.\n'
         printf '\nThe sweep fails every journey at every crossing in every way, and again during the recovery (%s).\n' 'docs/faults.md'
         printf '\n| run | commit | seeds | cases | kills | violations | time |\n| --- | --- | --- | ---: | ---: | ---: | ---: |\n'
@@ -115,16 +124,29 @@ mkdir -p "$STATE"
 touch "$BATCHES" "$CROSSINGS"
 COMMIT=$(commit)
 DATE=$(page_date)
+PAGE=docs/soak/$DATE${GIVEN:+-trial}.md
 FAILED=0 DONE=0 RAN=0 SPENT=0
-cargo build --release -p berth-cli
-cargo test -p berth-tests --test kill --test fault --no-run
-export BERTH_PROGRAM=$TARGET/release/berth
+if [ -z "$GIVEN" ]; then
+    cargo build --release -p berth-cli
+    export BERTH_PROGRAM=$TARGET/release/berth
+fi
+built=$(cargo test --color never -p berth-tests --test kill --test fault --no-run 2>&1) || {
+    printf '%s\n' "$built" >&2
+    exit 1
+}
+# Copies: what is edited and built meanwhile is not what this page is about.
+for name in fault kill; do
+    cp "$(sed -n "s/^ *Executable $name\/main.rs (\(.*\))$/\1/p" <<<"$built")" "$STATE/$name"
+done
 
-BERTH_FAULT_PAIRS=$PAIRS batch "sweep, pairs $PAIRS" 0 1 cargo test -q -p berth-tests --test fault every_journey -- --nocapture
+for ((part = 1; part <= PARTS; part++)); do
+    BERTH_FAULT_PAIRS=$PAIRS BERTH_FAULT_PART=$part/$PARTS batch "sweep, pairs $PAIRS, part $part of $PARTS" 0 "$part" \
+        "$STATE/fault" -q --nocapture every_journey
+done
 for ((seed = FROM; seed < FROM + KILLS; seed += BATCH)); do
     left=$((FROM + KILLS - seed))
-    batch kill $((left < BATCH ? left : BATCH)) "$seed" cargo test -q -p berth-tests --test kill
+    batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/kill" -q
 done
 page
-say "written to docs/soak/$DATE.md"
+say "written to $PAGE"
 exit $FAILED

@@ -112,6 +112,11 @@ impl Tree {
         fs::set_permissions(self.at(path), fs::Permissions::from_mode(mode)).unwrap();
     }
 
+    /// A pipe that nobody writes to: who reads it waits for ever.
+    fn pipe(&self, path: &str) {
+        nix::unistd::mkfifo(&self.at(path), nix::sys::stat::Mode::S_IRUSR).unwrap();
+    }
+
     /// A link to a character device that every machine has.
     fn device(&self, path: &str) {
         let path = self.at(path);
@@ -203,6 +208,13 @@ const FAULTS: &[Fault] = &[
     }),
     ("compute-id", Status::Failure, |tree| {
         tree.write("var/lib/berth/compute_id", "")
+    }),
+    ("compute-id", Status::Failure, |tree| {
+        tree.write("var/lib/berth/compute_id.node-2", "not a uuid")
+    }),
+    ("compute-id", Status::Failure, |tree| {
+        tree.remove("var/lib/berth/compute_id");
+        tree.pipe("var/lib/berth/compute_id");
     }),
     ("host-name", Status::Failure, |tree| {
         tree.config = tree.config.replace("host = \"node-1\"", "");
@@ -370,6 +382,19 @@ fn an_empty_root_makes_findings_and_no_panic() {
         ..Tree::good()
     };
     assert!(bad(&tree.examine()).len() > 5);
+}
+
+#[test]
+fn the_files_of_all_nodes_are_shown() {
+    let tree = Tree::good();
+    let uuid = "8e4c1b36-7d2c-4a73-9a0c-6a4a3a3c9f02";
+    tree.write("var/lib/berth/compute_id.node-2", uuid);
+    let findings = tree.examine();
+    let finding = findings.iter().find(|each| each.code == "compute-id");
+    let evidence = &finding.unwrap().evidence;
+    assert!(evidence.contains("compute_id: 8e4c"), "{evidence}");
+    let second = format!("compute_id.node-2: {uuid}");
+    assert!(evidence.contains(&second), "{evidence}");
 }
 
 #[test]

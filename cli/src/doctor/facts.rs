@@ -101,8 +101,14 @@ impl HostFacts {
 impl Facts for HostFacts {
     fn read(&self, path: &Path) -> io::Result<String> {
         use std::io::Read as _;
+        let path = self.real(path);
+        // A pipe would be waited for.
+        if !std::fs::metadata(&path)?.is_file() {
+            let reason = "it is not a regular file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
         let mut text = String::new();
-        std::fs::File::open(self.real(path))?
+        std::fs::File::open(path)?
             .take(LARGEST)
             .read_to_string(&mut text)?;
         text.truncate(text.trim_end().len());

@@ -12,6 +12,11 @@ use crate::doctor::finding::{Check, Host, Seen};
 /// Room the SQLite files of the built-in services need at least.
 const STATE_SPACE: u64 = 100 << 20;
 
+/// The file with the UUID of a host's only node.
+const COMPUTE_ID: &str = "compute_id";
+/// What the name of such a file begins with where the host shows several nodes; the node's name follows.
+const COMPUTE_ID_OF: &str = "compute_id.";
+
 pub(super) const CHECKS: &[Check] = &[
     failure(
         "config-valid",
@@ -45,7 +50,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     failure(
         "compute-id",
-        "the compute node's identity is readable",
+        "the identity of every compute node is readable",
         &["state-directory"],
         compute_id,
     ),
@@ -183,30 +188,49 @@ fn instances_space(host: &Host<'_>) -> Seen {
     })
 }
 
+/// All files that hold a node's UUID: that of the only node, and those of several (`compute_id.<node>`).
 fn compute_id(host: &Host<'_>) -> Seen {
     with_config(host, |config| {
-        let path = config.state_path.join("compute_id");
-        let shown = path.display();
-        match host.facts.read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Seen::good(format!("{shown} is made at the first start"))
+        let folder = &config.state_path;
+        let all = match host.facts.list(folder) {
+            Ok(names) => names,
+            Err(error) => {
+                let shown = folder.display();
+                return Seen::bad(format!("{shown}: {error}"), "run as root");
             }
-            Err(error) => Seen::bad(
-                format!("{shown}: {error}"),
-                format!("restore {shown} from a backup"),
-            ),
-            Ok(text) if text.parse::<berth_model::ProviderUuid>().is_ok() => {
-                Seen::good(format!("{shown}: {text}"))
-            }
-            Ok(text) => {
-                let start: String = text.chars().take(60).collect();
-                let mend = format!(
-                    "write the root provider's uuid into {shown}: openstack resource provider list"
-                );
-                Seen::bad(format!("{shown} holds {start:?}, which is no uuid"), mend)
+        };
+        let of_node = |name: &&String| *name == COMPUTE_ID || name.starts_with(COMPUTE_ID_OF);
+        let mut good = Vec::new();
+        for name in all.iter().filter(of_node) {
+            match uuid_in(host, &folder.join(name)) {
+                Ok(evidence) => good.push(evidence),
+                Err(bad) => return bad,
             }
         }
+        if good.is_empty() {
+            let shown = folder.join(COMPUTE_ID);
+            return Seen::good(format!("{} is made at the first start", shown.display()));
+        }
+        Seen::good(good.join("\n"))
     })
+}
+
+fn uuid_in(host: &Host<'_>, path: &Path) -> Result<String, Seen> {
+    let shown = path.display();
+    let text = host.facts.read(path).map_err(|error| {
+        let mend = format!("restore {shown} from a backup");
+        Seen::bad(format!("{shown}: {error}"), mend)
+    })?;
+    if text.parse::<berth_model::ProviderUuid>().is_ok() {
+        return Ok(format!("{shown}: {text}"));
+    }
+    let start: String = text.chars().take(60).collect();
+    let mend =
+        format!("write the root provider's uuid into {shown}: openstack resource provider list");
+    Err(Seen::bad(
+        format!("{shown} holds {start:?}, which is no uuid"),
+        mend,
+    ))
 }
 
 fn host_name(host: &Host<'_>) -> Seen {

@@ -168,7 +168,12 @@ mod tests {
             ),
             "over" => (200, token("2020-01-01T00:00:00.000000Z", project)),
             "broken" => (200, "{}".to_owned()),
-            _ => (404, "{}".to_owned()),
+            "elsewhere" => (404, "no such page".to_owned()),
+            _ => (
+                404,
+                r#"{"error": {"code": 404, "message": "Could not find token", "title": "Not Found"}}"#
+                    .to_owned(),
+            ),
         };
         Response::builder()
             .status(status)
@@ -177,9 +182,13 @@ mod tests {
     }
 
     fn tokens(asked: &Arc<AtomicUsize>) -> KeystoneTokens {
+        tokens_of("http://keystone/v3/", asked)
+    }
+
+    fn tokens_of(auth_url: &str, asked: &Arc<AtomicUsize>) -> KeystoneTokens {
         let options = AuthOptions {
             auth_type: Some(AuthType::Password),
-            auth_url: Some("http://keystone/v3/".to_owned()),
+            auth_url: Some(auth_url.to_owned()),
             username: Some("cyborg".to_owned()),
             password: Some(Secret::from("p")),
             user_domain_name: Some("Default".to_owned()),
@@ -213,6 +222,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn keystone_is_found_whatever_version_its_url_names() {
+        for auth_url in [
+            "http://keystone",
+            "http://keystone/v3",
+            "http://keystone/v2.0/",
+        ] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let caller = ask(&tokens_of(auth_url, &asked), "good").await;
+            assert_eq!(caller.unwrap().user_id, "u1", "{auth_url}");
+        }
+    }
+
+    #[tokio::test]
     async fn unknown_and_ended_tokens_are_refused_and_odd_answers_are_no_caller() {
         let asked = Arc::new(AtomicUsize::new(0));
         let tokens = tokens(&asked);
@@ -221,7 +243,9 @@ mod tests {
             assert!(matches!(refused, Err(TokenError::Refused)), "{token:?}");
         }
         assert_eq!(asked.load(Ordering::Relaxed), 3);
-        let broken = ask(&tokens, "broken").await;
-        assert!(matches!(broken, Err(TokenError::Unavailable(_))));
+        for token in ["broken", "elsewhere"] {
+            let odd = ask(&tokens, token).await;
+            assert!(matches!(odd, Err(TokenError::Unavailable(_))), "{token}");
+        }
     }
 }

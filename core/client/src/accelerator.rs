@@ -23,12 +23,14 @@ pub use error::{AcceleratorError, AcceleratorRefusal};
 
 use crate::adapter::{Answer, Call};
 use crate::call::Repeat;
-use crate::keystone::system_clock;
-use crate::placement::{ConnectError, Deleted};
+use crate::placement::Deleted;
 use crate::{
-    Adapter, AdapterOptions, Auth, AuthOptions, HttpService, OptionsError, RequestObserver,
+    Adapter, AdapterOptions, Auth, AuthOptions, ConnectError, HttpService, OptionsError,
+    RequestObserver,
 };
 
+/// The service type.
+const SERVICE: &str = "accelerator";
 const ARQS: &str = "/v2/accelerator_requests";
 const ONE_ARQ: &str = "/v2/accelerator_requests/{uuid}";
 const PROFILES: &str = "/v2/device_profiles";
@@ -61,9 +63,7 @@ impl AcceleratorClient {
     /// The service through `http`; the endpoint of `auth` is its root, without `/v2`.
     #[must_use]
     pub fn new(http: HttpService, auth: Auth, options: &AdapterOptions) -> Self {
-        Self {
-            adapter: Adapter::new("accelerator", http, auth, options).with_service_token(),
-        }
+        Self::over(Adapter::new(SERVICE, http, auth, options))
     }
 
     /// The service over the network, all by the options of `[cyborg]`. Nothing is sent yet.
@@ -74,9 +74,7 @@ impl AcceleratorClient {
         options: &AuthOptions,
         observer: Option<Arc<dyn RequestObserver>>,
     ) -> Result<Self, ConnectError> {
-        options.check()?;
-        let http = HttpService::network(&options.transport())?;
-        Ok(Self::from_options_over(http, options, observer)?)
+        Adapter::from_options(SERVICE, options, observer).map(Self::over)
     }
 
     /// The same through a given service: a decorated one, or a unix socket.
@@ -88,12 +86,13 @@ impl AcceleratorClient {
         options: &AuthOptions,
         observer: Option<Arc<dyn RequestObserver>>,
     ) -> Result<Self, OptionsError> {
-        let adapter = AdapterOptions {
-            observer,
-            ..AdapterOptions::from(options)
-        };
-        let auth = Auth::from_options(options, &http, system_clock(), &adapter)?;
-        Ok(Self::new(http, auth, &adapter))
+        Adapter::from_options_over(SERVICE, http, options, observer).map(Self::over)
+    }
+
+    fn over(adapter: Adapter) -> Self {
+        Self {
+            adapter: adapter.with_service_token(),
+        }
     }
 
     /// The same, with one more who counts its requests.
@@ -285,7 +284,7 @@ fn call(
         method,
         route,
         path,
-        minor: None,
+        microversion: None,
         body,
         repeat,
         patience: 1,

@@ -9,8 +9,11 @@ use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::call::{Link, Outgoing, Repeat, request_id};
 use crate::foreign;
-use crate::keystone::Renewal;
-use crate::{Auth, CallError, Dice, HttpService, RequestLine, RequestObserver, RetryPolicy};
+use crate::keystone::{Renewal, system_clock};
+use crate::{
+    Auth, AuthOptions, CallError, Dice, HttpService, OptionsError, RequestLine, RequestObserver,
+    RetryPolicy, TransportError,
+};
 
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 static SERVICE_TOKEN: HeaderName = HeaderName::from_static("x-service-token");
@@ -46,14 +49,25 @@ impl Default for AdapterOptions {
     }
 }
 
-impl From<&crate::AuthOptions> for AdapterOptions {
-    fn from(options: &crate::AuthOptions) -> Self {
+impl From<&AuthOptions> for AdapterOptions {
+    fn from(options: &AuthOptions) -> Self {
         Self {
             retry: options.retry(),
             timeout: options.timeout.unwrap_or(Self::DEFAULT_TIMEOUT),
             ..Self::default()
         }
     }
+}
+
+/// A client that cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// Options are missing or contradictory.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// A certificate or key file cannot be used.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
 }
 
 /// One OpenStack service and who asks it. Clones share connections and session.
@@ -81,8 +95,8 @@ pub(crate) struct Call {
     pub(crate) route: &'static str,
     /// The path below the endpoint, with its query.
     pub(crate) path: String,
-    /// The minor number of the microversion; none sends no version.
-    pub(crate) minor: Option<u16>,
+    /// The microversion, major and minor; none sends no version.
+    pub(crate) microversion: Option<(u16, u16)>,
     pub(crate) body: Option<Vec<u8>>,
     pub(crate) repeat: Repeat,
     pub(crate) patience: u32,
@@ -111,6 +125,37 @@ impl Adapter {
             auth,
             service_token: ServiceToken::None,
         }
+    }
+
+    /// The service over the network, all by the options. Nothing is sent yet.
+    pub(crate) fn from_options(
+        service_type: &'static str,
+        options: &AuthOptions,
+        observer: Option<Arc<dyn RequestObserver>>,
+    ) -> Result<Self, ConnectError> {
+        options.check()?;
+        let http = HttpService::network(&options.transport())?;
+        Ok(Self::from_options_over(
+            service_type,
+            http,
+            options,
+            observer,
+        )?)
+    }
+
+    /// The same through a given service.
+    pub(crate) fn from_options_over(
+        service_type: &'static str,
+        http: HttpService,
+        options: &AuthOptions,
+        observer: Option<Arc<dyn RequestObserver>>,
+    ) -> Result<Self, OptionsError> {
+        let adapter = AdapterOptions {
+            observer,
+            ..AdapterOptions::from(options)
+        };
+        let auth = Auth::from_options(options, &http, system_clock(), &adapter)?;
+        Ok(Self::new(service_type, http, auth, &adapter))
     }
 
     /// The same, saying with each request that a service asks.
@@ -171,7 +216,7 @@ impl Adapter {
                 let own = access.token.clone();
                 headers.extend(own.map(|token| (SERVICE_TOKEN.clone(), token)));
             }
-            headers.extend(call.minor.and_then(|minor| self.version(minor)));
+            headers.extend(call.microversion.and_then(|wanted| self.version(wanted)));
             headers.extend(subject.clone().map(|token| (SUBJECT_TOKEN.clone(), token)));
             let outgoing = Outgoing {
                 method: line.method.clone(),
@@ -196,16 +241,14 @@ impl Adapter {
         }
     }
 
-    fn version(&self, minor: u16) -> Option<(HeaderName, HeaderValue)> {
+    fn version(&self, (major, minor): (u16, u16)) -> Option<(HeaderName, HeaderValue)> {
         let service = self.service_type;
-        // Placement's API is at 1, those of Compute and accelerators at 2.
-        let major = if service == "placement" { 1 } else { 2 };
         let value = HeaderValue::from_str(&format!("{service} {major}.{minor}")).ok()?;
         Some((API_VERSION.clone(), value))
     }
 }
 
-fn lost(line: RequestLine, reason: crate::TransportError) -> CallError {
+fn lost(line: RequestLine, reason: TransportError) -> CallError {
     let unknown = line.repeat == Repeat::Once && reason.sent() == crate::Sent::Perhaps;
     let request = Box::new(line);
     if unknown {

@@ -8,8 +8,8 @@ use crate::adapter::Call;
 use crate::call::Repeat;
 use crate::{Adapter, AdapterOptions, Auth, CallError, Disposition, HttpService};
 
-/// The microversion from which accelerator requests' events are known: 2.82.
-const EVENTS: u16 = 82;
+/// The microversion from which accelerator requests' events are known.
+const EVENTS: (u16, u16) = (2, 82);
 
 /// Events that were not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,11 @@ pub enum EventsError {
     #[error(transparent)]
     Call(#[from] CallError),
     /// The receiver refuses them.
-    #[error("the receiver of events answers {} ({request_id})", status.as_u16())]
+    #[error(
+        "the receiver of events answers {} ({request_id}); check its URL, and that the account may tell it (Nova asks for \
+         the role service or admin)",
+        status.as_u16()
+    )]
     Refused {
         /// The status.
         status: StatusCode,
@@ -79,7 +83,7 @@ impl ComputeClient {
             method: Method::POST,
             route: "/os-server-external-events",
             path: "/os-server-external-events".to_owned(),
-            minor: Some(EVENTS),
+            microversion: Some(EVENTS),
             body: Some(encode(&ServerExternalEvents { events })),
             repeat: Repeat::Safe,
             patience: 1,

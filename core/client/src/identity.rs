@@ -1,11 +1,12 @@
 //! Keystone as a service asks it about the tokens it is shown: GET /v3/auth/tokens, with a token of the service's own.
 
-use berth_wire::keystone::{ValidatedToken, ValidatedTokenDocument};
+use berth_wire::keystone::{IdentityErrorDocument, ValidatedToken, ValidatedTokenDocument};
 use berth_wire::{BodyError, decode};
 use http::{HeaderValue, Method, StatusCode};
 
 use crate::adapter::Call;
 use crate::call::Repeat;
+use crate::keystone::target::BaseUrl;
 use crate::{
     Adapter, AdapterOptions, Auth, AuthOptions, CallError, Clock, HttpService, OptionsError,
 };
@@ -17,7 +18,11 @@ pub enum ValidateError {
     #[error(transparent)]
     Call(#[from] CallError),
     /// Keystone does not tell: this service's own account may not ask.
-    #[error("Keystone answers {} ({request_id}) to the question whose a token is", status.as_u16())]
+    #[error(
+        "Keystone answers {} ({request_id}) to the question whose a token is; the account of [keystone_authtoken] needs \
+         the role service or admin",
+        status.as_u16()
+    )]
     Refused {
         /// The status.
         status: StatusCode,
@@ -51,11 +56,9 @@ impl IdentityClient {
     ) -> Result<Self, OptionsError> {
         let adapter = AdapterOptions::from(options);
         let auth = Auth::from_options(options, &http, clock, &adapter)?;
-        let url = options.auth_url.as_deref().unwrap_or_default();
-        let url = url.trim().trim_end_matches('/');
-        let url = url.strip_suffix("/v3").unwrap_or(url);
+        let url = BaseUrl::new(options.auth_url.as_deref().unwrap_or_default());
         let here = AuthOptions {
-            endpoint_override: Some(url.to_owned()),
+            endpoint_override: url.map(|url| url.unversioned().to_owned()),
             ..options.clone()
         };
         let auth = auth.for_service(&here);
@@ -77,14 +80,17 @@ impl IdentityClient {
             method: Method::GET,
             route: "/v3/auth/tokens",
             path: "/v3/auth/tokens?nocatalog".to_owned(),
-            minor: None,
+            microversion: None,
             body: None,
             repeat: Repeat::Safe,
             patience: 1,
         };
         let answer = self.adapter.call_about(call, Some(subject)).await?;
         match answer.status {
-            StatusCode::NOT_FOUND => Ok(None),
+            // A 404 of something else at this URL says nothing about the token.
+            StatusCode::NOT_FOUND => decode::<IdentityErrorDocument>(&answer.body)
+                .map(|_| None)
+                .map_err(|reason| ValidateError::Malformed { reason }),
             status if status.is_success() => decode::<ValidatedTokenDocument>(&answer.body)
                 .map(|document| Some(document.token))
                 .map_err(|reason| ValidateError::Malformed { reason }),

@@ -9,7 +9,7 @@ mod error;
 mod options;
 mod secret;
 mod session;
-mod target;
+pub(crate) mod target;
 
 pub(crate) use auth::Renewal;
 pub use auth::{Account, Auth};

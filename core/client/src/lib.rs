@@ -27,7 +27,7 @@ mod retry;
 mod transport;
 
 pub use accelerator::{AcceleratorClient, AcceleratorError, ToldArq};
-pub use adapter::{Adapter, AdapterOptions};
+pub use adapter::{Adapter, AdapterOptions, ConnectError};
 pub use berth_model::Disposition;
 pub use call::{CallError, Repeat, RequestLine, Route};
 pub use compute::{ComputeClient, EventsError};
@@ -35,6 +35,6 @@ pub use dice::Dice;
 pub use identity::{IdentityClient, ValidateError};
 pub use keystone::{Auth, AuthError, AuthOptions, AuthType, Clock, OptionsError, Secret};
 pub use observer::{Exchange, Outcome, RequestObserver};
-pub use placement::{ConnectError, PlacementClient, PlacementError};
+pub use placement::{PlacementClient, PlacementError};
 pub use retry::{Delay, RetryPolicy};
 pub use transport::{DEFAULT_BODY_LIMIT, HttpService, Sent, TransportError, TransportOptions};

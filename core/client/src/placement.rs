@@ -31,10 +31,9 @@ pub use error::{PlacementError, Refusal};
 
 use crate::adapter::{Answer, Call};
 use crate::call::Repeat;
-use crate::keystone::system_clock;
 use crate::{
-    Adapter, AdapterOptions, Auth, AuthOptions, HttpService, OptionsError, RequestObserver,
-    TransportError,
+    Adapter, AdapterOptions, Auth, AuthOptions, ConnectError, HttpService, OptionsError,
+    RequestObserver,
 };
 
 /// The microversions that calls pin: the lowest with the fields that a call needs. Writes ask for 1.23 at least, because
@@ -90,16 +89,8 @@ pub enum Deleted {
     AlreadyGone,
 }
 
-/// A client that cannot be made.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectError {
-    /// Options are missing or contradictory.
-    #[error(transparent)]
-    Options(#[from] OptionsError),
-    /// A certificate or key file cannot be used.
-    #[error(transparent)]
-    Transport(#[from] TransportError),
-}
+/// Placement's service type.
+const SERVICE: &str = "placement";
 
 /// Placement, wherever it is. Clones share connections and session.
 #[derive(Clone)]
@@ -116,11 +107,7 @@ impl PlacementClient {
     /// Placement through `http`.
     #[must_use]
     pub fn new(http: HttpService, auth: Auth, options: &AdapterOptions) -> Self {
-        Self {
-            adapter: Adapter::new("placement", http, auth, options),
-            uuids_per_request: Self::UUIDS_PER_REQUEST,
-            requests_at_once: None,
-        }
+        Self::over(Adapter::new(SERVICE, http, auth, options))
     }
 
     /// Placement over the network, all by the options. Nothing is sent yet.
@@ -131,9 +118,7 @@ impl PlacementClient {
         options: &AuthOptions,
         observer: Option<Arc<dyn RequestObserver>>,
     ) -> Result<Self, ConnectError> {
-        options.check()?;
-        let http = HttpService::network(&options.transport())?;
-        Ok(Self::from_options_over(http, options, observer)?)
+        Adapter::from_options(SERVICE, options, observer).map(Self::over)
     }
 
     /// The same through a given service: a decorated one, or a unix socket.
@@ -145,12 +130,15 @@ impl PlacementClient {
         options: &AuthOptions,
         observer: Option<Arc<dyn RequestObserver>>,
     ) -> Result<Self, OptionsError> {
-        let adapter = AdapterOptions {
-            observer,
-            ..AdapterOptions::from(options)
-        };
-        let auth = Auth::from_options(options, &http, system_clock(), &adapter)?;
-        Ok(Self::new(http, auth, &adapter))
+        Adapter::from_options_over(SERVICE, http, options, observer).map(Self::over)
+    }
+
+    fn over(adapter: Adapter) -> Self {
+        Self {
+            adapter,
+            uuids_per_request: Self::UUIDS_PER_REQUEST,
+            requests_at_once: None,
+        }
     }
 
     /// The same, with one more who counts its requests.
@@ -233,14 +221,13 @@ impl PlacementClient {
     }
 }
 
-/// A GET.
+/// A GET at microversion 1.`minor`.
 fn read(route: &'static str, path: String, minor: impl Into<Option<u16>>) -> Call {
-    let minor = minor.into();
     Call {
         method: Method::GET,
         route,
         path,
-        minor,
+        microversion: minor.into().map(|minor| (1, minor)),
         body: None,
         repeat: Repeat::Safe,
         patience: 1,

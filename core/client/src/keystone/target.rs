@@ -20,11 +20,15 @@ impl BaseUrl {
         (host && scheme && bare).then(|| Self(url.to_owned()))
     }
 
-    /// Keystone's v3 API under an `auth_url` that may or may not name the version.
-    pub(crate) fn v3(&self) -> Self {
+    /// Keystone's root under an `auth_url` that may or may not name the version.
+    pub(crate) fn unversioned(&self) -> &str {
         let bare = self.0.strip_suffix("/v2.0").unwrap_or(&self.0);
-        let bare = bare.strip_suffix("/v3").unwrap_or(bare);
-        Self(format!("{bare}/v3"))
+        bare.strip_suffix("/v3").unwrap_or(bare)
+    }
+
+    /// Keystone's v3 API under such an `auth_url`.
+    pub(crate) fn v3(&self) -> Self {
+        Self(format!("{}/v3", self.unversioned()))
     }
 
     pub(crate) fn as_str(&self) -> &str {

@@ -5,7 +5,7 @@
 #
 #   build   to compile berth: a C compiler, libvirt's headers
 #   node    to be a hypervisor: libvirt and QEMU
-#   peers   to test against real services: Python with venv, MariaDB's server program, systemd-analyze
+#   peers   to test against real services: Python with venv, MariaDB's server program, systemd-analyze, curl
 #
 # Asks nothing, starts no service, removes nothing. Where all is there it only looks (dpkg), and says nothing.
 # Called by the Makefile; with another package system install the same things by hand and set BERTH_NEED=skip.
@@ -15,7 +15,7 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 BUILD="gcc libc6-dev pkg-config libvirt-dev make"
 NODE="libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients libxml2-utils qemu-system-x86 util-linux"
 # mariadb-server-core holds the server's program and no system service, so that no database of ours starts beside yours.
-PEERS="systemd ca-certificates python3 python3-venv python3-dev mariadb-server-core mariadb-client util-linux"
+PEERS="systemd curl ca-certificates python3 python3-venv python3-dev mariadb-server-core mariadb-client util-linux"
 
 fail() {
     printf 'need: %s\n' "$*" >&2

@@ -7,6 +7,7 @@
 //! Callers: the agent (what a guest's requests are bound to; unbind, delete), the conductor (create, bind), commands.
 
 mod error;
+mod host_devices;
 mod reading;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -51,6 +51,17 @@ pub(crate) struct Handle {
     pub(crate) uuid: Uuid,
     pub(crate) info: AttachHandleInfo,
     pub(crate) unavailable: Option<String>,
+    pub(crate) scrub: Scrub,
+}
+
+/// Whether the host cleans a handle after each guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scrub {
+    Never,
+    /// It does, and did after this release if any.
+    Always {
+        cleaned: Option<i64>,
+    },
 }
 
 impl Report {
@@ -186,6 +197,12 @@ fn handle(
         uuid,
         info,
         unavailable: body.unavailable,
+        scrub: match body.scrubbed {
+            true => Scrub::Always {
+                cleaned: body.cleaned,
+            },
+            false => Scrub::Never,
+        },
     })
 }
 

@@ -65,6 +65,12 @@ impl Timestamp {
         )
     }
 
+    /// Microseconds since 1970-01-01T00:00:00Z.
+    #[must_use]
+    pub fn as_micros(self) -> i64 {
+        self.0
+    }
+
     /// The moment this long before.
     #[must_use]
     pub fn before(self, span: Duration) -> Self {

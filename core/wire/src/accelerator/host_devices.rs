@@ -113,9 +113,15 @@ pub struct HostAttachHandle {
     pub attach_type: String,
     /// Where it is.
     pub attach_info: AttachHandleInfoBody,
-    /// Why it may not be given to anybody now: not reset yet, quarantined.
+    /// Why it may not be given to anybody now: its driver is missing, it is quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
+    /// The host cleans it after each guest: once given back it goes to nobody until [`HostAttachHandle::cleaned`] says so.
+    #[serde(default)]
+    pub scrubbed: bool,
+    /// The last [`KnownAttachHandle::releases`] after which the host cleaned it and saw that it is clean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleaned: Option<i64>,
 }
 
 /// The answer: all that the service knows of the host.
@@ -167,6 +173,13 @@ pub struct KnownAttachHandle {
     pub attach_info: AttachHandleInfoBody,
     /// Whether it was left out of the last report and is still held.
     pub vanished: bool,
+    /// A number that grows each time it is given back. A handle that the host cleans is free only when it was cleaned after
+    /// the last time; a new one is unclean, for nobody knows who had it before.
+    #[serde(default)]
+    pub releases: i64,
+    /// Whether it is given back and not clean yet: the host is to clean it, and to report `cleaned` as `releases`.
+    #[serde(default)]
+    pub unclean: bool,
     /// The request that holds it.
     #[serde(default)]
     pub arq_uuid: Option<Uuid>,

@@ -120,6 +120,10 @@ pub(crate) async fn unbind(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), 
     handles::release(tx, rows).await?;
     events::forget(tx, rows.iter().map(|row| row.arq.uuid)).await?;
     for row in rows {
+        // Who did not hear the answer asks again.
+        if row.arq.state.phase() == ArqPhase::Unbound {
+            continue;
+        }
         let steps = Steps::through(row, &[ArqPhase::Unbound])?;
         write_state(tx, row, steps, None, &row.arq.project_id).await?;
     }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::arqs::{self, ArqError, Scope};
 use super::attributes::{self, Origin};
 use super::{ReadError, bind, devices, handles, known_devices, now, typed};
-use crate::report::{Deployable, Device, Handle, Report};
+use crate::report::{Deployable, Device, Handle, Report, Scrub};
 
 /// Why a report could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +119,9 @@ struct HandleRow {
     deployable: i64,
     place: String,
     unavailable: Option<String>,
+    scrubbed: i64,
+    releases: i64,
+    cleaned: i64,
 }
 
 /// All rows of one host.
@@ -190,7 +193,7 @@ impl Host {
 
     async fn read_handles(&mut self, tx: &mut Transaction) -> Result<(), HostError> {
         let sql = "SELECT h.id, h.uuid, h.deployable_id, h.attach_type, h.attach_info, h.unavailable, h.vanished, \
-                   h.arq_id FROM attach_handles h JOIN deployables d ON d.id = h.deployable_id \
+                   h.arq_id, h.scrubbed, h.releases, h.cleaned FROM attach_handles h JOIN deployables d ON d.id = h.deployable_id \
                    JOIN devices v ON v.id = d.device_id WHERE v.hostname = ?";
         for row in tx.rows(Statement::new(sql).bind(&self.name)).await? {
             let info = handles::read_info(&row.text(3)?, &row.text(4)?)?;
@@ -200,6 +203,9 @@ impl Host {
                     deployable: row.int(2)?,
                     place: place(&info),
                     unavailable: row.opt_text(5)?,
+                    scrubbed: row.int(8)?,
+                    releases: row.int(9)?,
+                    cleaned: row.int(10)?,
                 },
                 vanished: row.int(6)? != 0,
                 seen: false,
@@ -313,27 +319,45 @@ impl Host {
         handle: &Handle,
     ) -> Result<(), HostError> {
         let uuid = handle.uuid.to_string();
-        let reported = HandleRow {
-            deployable,
-            place: place(&handle.info),
-            unavailable: handle.unavailable.clone(),
-        };
         let Some((kept, held)) = self.handles.get_mut(&uuid) else {
             let sql = "SELECT 1 FROM attach_handles WHERE uuid = ?";
             if tx.row(Statement::new(sql).bind(&uuid)).await?.is_some() {
                 return Err(HostError::HandleElsewhere(handle.uuid));
             }
             let sql = "INSERT INTO attach_handles (uuid, deployable_id, attach_type, attach_info, unavailable, \
-                       vanished, created_at) VALUES (?, ?, ?, ?, ?, 0, ?)";
+                       scrubbed, releases, vanished, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)";
+            // Nobody knows who had it before: it begins as one that was given back and is to be cleaned, by a number that was
+            // none of an earlier life of it.
+            let (scrubbed, releases) = match handle.scrub {
+                Scrub::Never => (0, 0),
+                Scrub::Always { .. } => (1, Timestamp::now().as_micros()),
+            };
             let insert = Statement::new(sql)
                 .bind(uuid)
                 .bind(deployable)
                 .bind(handle.info.kind().as_str())
                 .bind(handles::write_info(&handle.info))
                 .bind(handle.unavailable.as_deref())
+                .bind(scrubbed)
+                .bind(releases)
                 .bind(now());
             tx.execute(insert).await?;
             return Ok(());
+        };
+        // Only the cleaning after the last release counts; a host that does not clean leaves nothing to wait for.
+        let (releases, before) = (kept.is.releases, kept.is.cleaned);
+        let (scrubbed, cleaned) = match handle.scrub {
+            Scrub::Never => (0, releases),
+            Scrub::Always { cleaned } if cleaned == Some(releases) => (1, releases),
+            Scrub::Always { .. } => (1, before),
+        };
+        let reported = HandleRow {
+            deployable,
+            place: place(&handle.info),
+            unavailable: handle.unavailable.clone(),
+            scrubbed,
+            releases,
+            cleaned,
         };
         if *held && (kept.is.place != reported.place || kept.is.deployable != deployable) {
             // A guest has it by its old address: that one is not there any more.
@@ -341,12 +365,14 @@ impl Host {
         }
         if kept.see(reported) {
             let sql = "UPDATE attach_handles SET deployable_id = ?, attach_type = ?, attach_info = ?, \
-                       unavailable = ?, vanished = 0, updated_at = ? WHERE id = ?";
+                       unavailable = ?, scrubbed = ?, cleaned = ?, vanished = 0, updated_at = ? WHERE id = ?";
             let update = Statement::new(sql)
                 .bind(deployable)
                 .bind(handle.info.kind().as_str())
                 .bind(handles::write_info(&handle.info))
                 .bind(handle.unavailable.as_deref())
+                .bind(scrubbed)
+                .bind(cleaned)
                 .bind(now())
                 .bind(kept.id);
             tx.execute(update).await?;

@@ -19,7 +19,7 @@ fn optional(
 /// The host's devices in the order in which they were reported first.
 pub(crate) async fn of_host(tx: &mut Transaction, host: &str) -> Result<KnownDevices, ReadError> {
     let sql = "SELECT v.uuid, v.name, v.status, v.vanished, d.uuid, d.rp_uuid, d.vanished, h.uuid, \
-               h.attach_type, h.attach_info, h.vanished, a.uuid, a.instance_uuid, d.provider_missing FROM devices v \
+               h.attach_type, h.attach_info, h.vanished, a.uuid, a.instance_uuid, d.provider_missing, h.releases, h.cleaned FROM devices v \
                LEFT JOIN deployables d ON d.device_id = v.id \
                LEFT JOIN attach_handles h ON h.deployable_id = d.id \
                LEFT JOIN accelerator_requests a ON a.id = h.arq_id \
@@ -56,12 +56,16 @@ pub(crate) async fn of_host(tx: &mut Transaction, host: &str) -> Result<KnownDev
         };
         let attach_type = row.text(8)?;
         let info = handles::read_info(&attach_type, &row.text(9)?)?;
+        let (releases, cleaned) = (row.int(14)?, row.int(15)?);
+        let holder = optional(row.opt_text(11)?, "accelerator_requests", "uuid")?;
         deployable.attach_handles.push(KnownAttachHandle {
             uuid,
             attach_info: AttachHandleInfoBody::from(&info),
             attach_type,
             vanished: row.int(10)? != 0,
-            arq_uuid: optional(row.opt_text(11)?, "accelerator_requests", "uuid")?,
+            releases,
+            unclean: holder.is_none() && cleaned != releases,
+            arq_uuid: holder,
             instance_uuid: optional(row.opt_text(12)?, "accelerator_requests", "instance_uuid")?,
         });
     }

@@ -46,6 +46,7 @@ async fn a_bound_request_has_a_handle_and_an_unbound_one_has_nothing() {
     }
     assert_eq!(unbound["attach_handle_info"], json!({}));
     assert_eq!(service.held().await, 0);
+    assert_eq!(service.patch(unbind(&uuids)).await.status, 202, "again");
     assert_eq!(service.bind(&uuids, &guest(2)).await.status, 202);
 }
 

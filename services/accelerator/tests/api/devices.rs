@@ -167,3 +167,50 @@ async fn mediated_devices_are_handed_out_one_by_one() {
     handles.dedup();
     assert_eq!(handles.len(), 3);
 }
+
+#[tokio::test]
+async fn what_a_host_cleans_goes_to_nobody_until_it_was_cleaned_after_the_last_guest() {
+    let service = Service::with_profile(1).await;
+    let report = |cleaned: Option<i64>| {
+        let mut device = card(0, RP, 1);
+        let handle = &mut device["deployables"][0]["attach_handles"][0];
+        handle["scrubbed"] = json!(true);
+        handle["cleaned"] = json!(cleaned);
+        json!([device])
+    };
+    let of = |known: Value| known["devices"][0]["deployables"][0]["attach_handles"][0].clone();
+    service.report(HOST, json!([])).await;
+    // A new one begins unclean: nobody knows who had it before.
+    let first = of(service.report(HOST, report(None)).await);
+    let first = first["releases"].as_i64().unwrap();
+    for releases in first..=first + 2 {
+        // A cleaning before the last guest is none; so is one that nobody asked for.
+        for cleaned in [None, Some(releases - 1), Some(releases + 1)] {
+            let known = of(service.report(HOST, report(cleaned)).await);
+            assert_eq!(
+                (&known["unclean"], &known["releases"]),
+                (&json!(true), &json!(releases))
+            );
+            let waiting = service.requests("dp").await;
+            let refused = service.bind(&waiting, &guest(2)).await;
+            assert_eq!(refused.status, 409, "{refused:?}");
+            service
+                .delete(&format!("/v2/accelerator_requests?instance={}", guest(2)))
+                .await;
+        }
+        let known = of(service.report(HOST, report(Some(releases))).await);
+        assert_eq!(known["unclean"], false);
+        let uuids = service.requests("dp").await;
+        assert_eq!(
+            service.bind(&uuids, &guest(1)).await.status,
+            202,
+            "after {releases}"
+        );
+        let path = format!("/v2/accelerator_requests?instance={}", guest(1));
+        assert_eq!(service.delete(&path).await.status, 204);
+    }
+    // One that is gone while unclean is unclean when it comes back.
+    service.report(HOST, json!([])).await;
+    let known = of(service.report(HOST, report(Some(3))).await);
+    assert_eq!(known["unclean"], true);
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use berth_accelerator::{Options, ServiceTokens, prepare, router};
+use berth_client::{AcceleratorClient, AdapterOptions, Auth, HttpService, Secret};
 use berth_http::auth::Validation;
 use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken};
 use berth_store::{SqlStore, Statement};
@@ -153,6 +154,14 @@ impl Service {
             service_token: Some(token),
             ..self.clone()
         }
+    }
+
+    /// The house's own client of this service, with the account of an agent.
+    pub(crate) fn client(&self) -> AcceleratorClient {
+        let http = HttpService::in_process::<_, Body, _>(self.router.clone(), 1 << 20);
+        let token = Secret::from("agent");
+        let auth = Auth::admin_token("http://accelerator.example", &token).unwrap();
+        AcceleratorClient::new(http, auth, &AdapterOptions::default())
     }
 
     pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Reply {

@@ -1,0 +1,71 @@
+//! The house's own client of this service: what an agent and a conductor do, from the report to the guest's end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_client::placement::Deleted;
+use berth_model::{ArqPhase, ArqUuid, Binding, DeviceProfileName};
+use berth_wire::accelerator::HostDevices;
+use serde_json::json;
+
+use crate::service::{HOST, RP, Service, card, guest};
+
+#[tokio::test]
+async fn a_guests_accelerators_from_the_report_to_the_end() {
+    let service = Service::start().await;
+    let client = service.client();
+    let body = json!({"devices": [card(0, RP, 2)]}).to_string();
+    let devices: HostDevices = berth_wire::decode(body.as_bytes()).unwrap();
+    let known = client.report_devices(HOST, &devices).await.unwrap();
+    assert_eq!(known.devices[0].deployables[0].attach_handles.len(), 2);
+    service.profile("dp", 2).await;
+    let profile = DeviceProfileName::new("dp").unwrap();
+    let groups = client.device_profile_groups(&profile).await.unwrap();
+    assert_eq!(groups.unwrap().requests().count(), 2);
+    let arqs = client.create_arqs(&profile).await.unwrap();
+    let binding = Binding {
+        hostname: HOST.to_owned(),
+        device_rp: RP.parse().unwrap(),
+        instance: guest(1).parse().unwrap(),
+    };
+    let bindings: BTreeMap<ArqUuid, Binding> =
+        arqs.iter().map(|arq| (arq.uuid, binding.clone())).collect();
+    client.bind_arqs(&bindings).await.unwrap();
+    let bound = client.arqs_of_instance(binding.instance).await.unwrap();
+    let mut places = BTreeSet::new();
+    for told in &bound {
+        let arq = told.arq.as_ref().unwrap();
+        places.insert(arq.state.attach_handle().unwrap().info.to_string());
+        assert_eq!(arq.state.binding(), Some(&binding));
+    }
+    assert_eq!(
+        Vec::from_iter(places),
+        ["PCI 0000:80:00.0", "PCI 0000:80:00.1"]
+    );
+    let known = client.report_devices(HOST, &devices).await.unwrap();
+    let holders: BTreeSet<_> = known.devices[0].deployables[0]
+        .attach_handles
+        .iter()
+        .filter_map(|handle| handle.holder())
+        .collect();
+    let expected = arqs.iter().map(|arq| (arq.uuid, Some(binding.instance)));
+    assert_eq!(holders, expected.collect());
+    let uuids: BTreeSet<ArqUuid> = bindings.into_keys().collect();
+    for _ in 0..2 {
+        client.unbind_arqs(&uuids).await.unwrap();
+    }
+    let told = client.arq(arqs[0].uuid).await.unwrap().unwrap();
+    assert_eq!(told.arq.unwrap().state.phase(), ArqPhase::Unbound);
+    assert_eq!(
+        client.delete_arq(arqs[0].uuid).await.unwrap(),
+        Deleted::Deleted
+    );
+    assert_eq!(
+        client.delete_arq(arqs[0].uuid).await.unwrap(),
+        Deleted::AlreadyGone
+    );
+    client
+        .delete_arqs_of_instance(binding.instance)
+        .await
+        .unwrap();
+    assert!(client.arq(arqs[0].uuid).await.unwrap().is_none());
+}

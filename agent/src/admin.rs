@@ -28,6 +28,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use router::admin_page;
+pub(crate) use router::refusal;
 pub use socket::SocketLock;
 
 use crate::metrics::Metrics;
@@ -169,6 +170,7 @@ impl Door {
         states: States,
         metrics: Metrics,
         requests: mpsc::Sender<Request>,
+        guests: Option<Router>,
     ) -> Serving {
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
@@ -183,7 +185,7 @@ impl Door {
                 berth_serve::serve(tcp, LIMITS, |_| router.clone(), stop.cancelled_owned()).await;
             });
         }
-        let router = router::admin(shared, self.access);
+        let router = router::admin(shared, self.access, guests);
         tasks.spawn(on_socket(self.unix, router, LIMITS, stop.clone()));
         Serving {
             stop,

@@ -10,22 +10,28 @@
 //! | [`bound_devices`] | the devices that accelerator requests are bound to |
 //! | [`binding_wait`] | the wait for them, without clock or socket |
 //! | [`Accelerators`] | the same against the service: wait, unbind, delete |
+//! | [`api`] | guests over the admin API |
 //! | [`mod@compute_api`] | the part of Nova's API by which services tell |
 //! | [`external_events`] | what services tell, to whoever waits for it |
 //! | [`Guests`] | all guests of this agent: one journey per guest at a time |
 //! | `spawn`, `undo` | the steps forward and backward |
+//! | `power` | start, stop, pause, reboot |
+//! | `keep` | after a start of the agent or of the host, and ever after |
 //! | [`GuestResources`] | devices and disks, as the composition root provides them |
 //! | [`journal`] | what is under way, on the disk |
 //!
 //! Callers: the admin API (create, delete, power), the service (start and reconcile), tests.
 
 mod accelerators;
+pub mod api;
 pub mod binding_wait;
 pub mod bound_devices;
 pub mod compute_api;
 pub mod external_events;
 mod guests;
 pub mod journal;
+mod keep;
+mod power;
 pub mod request;
 mod resources;
 mod spawn;
@@ -43,6 +49,8 @@ pub use journal::{
     Accepted, Claimed, Course, GuestJournal, GuestRecord, JournalError, SpawnStep, SqlJournal,
     StepRecord, StepState,
 };
+pub use keep::KeepError;
+pub use power::PowerError;
 pub use request::{GuestRequest, GuestRequestError};
 pub use resources::{GuestResources, ResourceError};
 pub use spawn::SpawnError;

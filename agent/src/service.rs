@@ -117,6 +117,8 @@ pub struct Agent<D> {
     pub mode: Mode,
     /// The admin socket; none: nobody can ask, and nothing keeps a second agent away.
     pub admin: Option<AdminOptions>,
+    /// The routes of guests ([`crate::guest::api::routes`]), offered on the admin socket; none: this agent makes no guests.
+    pub guests: Option<axum::Router>,
     /// The lock that keeps a second agent away, if it was taken before; else it is taken with the admin socket.
     pub lock: Option<SocketLock>,
     /// What is counted.
@@ -141,6 +143,7 @@ impl<D> Agent<D> {
             reload: None,
             mode: Mode::Serve,
             admin: None,
+            guests: None,
             lock: None,
             metrics: Metrics::default(),
             notifier: Notifier::silent(),
@@ -181,6 +184,7 @@ pub async fn run<D: VirtDriver>(
     // Held to the end, whether there is a socket or not.
     let lock = agent.lock.take();
     let options = agent.admin.take();
+    let guests = agent.guests.take();
     let (door, mut hangup) = match doors(options, lock.as_ref()).await {
         Ok(doors) => doors,
         Err(error) => {
@@ -196,7 +200,7 @@ pub async fn run<D: VirtDriver>(
     };
     let metrics = agent.metrics.clone();
     let (event_loop, state) = EventLoop::new(agent);
-    let serving = door.map(|door| door.serve(state, metrics, asked));
+    let serving = door.map(|door| door.serve(state, metrics, asked, guests));
     // The passes are tasks of their own, but on this thread: an agent waits far more than it computes.
     let sources = Sources {
         events,

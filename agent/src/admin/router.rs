@@ -101,8 +101,8 @@ pub(super) fn public(shared: Shared) -> Router {
 }
 
 /// Everything, for those whom `access` lets in.
-pub(super) fn admin(shared: Shared, access: Access) -> Router {
-    Router::new()
+pub(super) fn admin(shared: Shared, access: Access, guests: Option<Router>) -> Router {
+    let own = Router::new()
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
         .route("/v1/state", get(state))
@@ -110,11 +110,13 @@ pub(super) fn admin(shared: Shared, access: Access) -> Router {
         .route("/v1/config", get(config))
         .route("/v1/tick", post(tick))
         .route("/v1/disabled", put(disable).delete(enable))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(shared);
+    // Guests' bodies have a limit of their own.
+    own.merge(guests.unwrap_or_default())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(middleware::from_fn_with_state(Arc::new(access), admit))
-        .with_state(shared)
 }
 
 async fn admit(
@@ -293,7 +295,8 @@ async fn method_not_allowed() -> Response {
     )
 }
 
-fn refusal(status: StatusCode, code: &str, message: String) -> Response {
+/// A refusal as this API words it.
+pub(crate) fn refusal(status: StatusCode, code: &str, message: String) -> Response {
     let error = ErrorDetail {
         code: code.to_owned(),
         message,
@@ -374,8 +377,8 @@ mod tests {
             metrics: Metrics::default(),
             requests,
         };
-        let router =
-            admin(shared, Access::of_group("no-such-group-here")).layer(MockConnectInfo(peer));
+        let router = admin(shared, Access::of_group("no-such-group-here"), None)
+            .layer(MockConnectInfo(peer));
         let request = HttpRequest::builder()
             .method(method)
             .uri(path)

@@ -86,6 +86,28 @@ impl Accelerators {
         }
     }
 
+    /// The devices that the guest's requests are bound to at this moment; one question, no waiting.
+    ///
+    /// # Errors
+    /// They are not all bound, or not as they must be.
+    pub(super) async fn bound_now(
+        &self,
+        request: &GuestRequest,
+    ) -> Result<BoundDevices, BindRefused> {
+        if request.arqs().is_empty() {
+            return Ok(BoundDevices::default());
+        }
+        let client = self.client.as_ref().ok_or(BindRefused::NoService)?;
+        let mut wait = BindingWait::new(request);
+        wait.asked();
+        let answer = ask(client, request).await.map_err(Box::new)?;
+        match wait.answered(&answer) {
+            Next::Bound(devices) => Ok(devices),
+            Next::Refused(refused) => Err(refused),
+            Next::Ask | Next::Wait => Err(wait.late(Duration::ZERO, None)),
+        }
+    }
+
     /// Gives back what the guest's requests hold on this node; the requests stay.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ pub enum EventSources {
     /// Those whose token Keystone knows and gives one of these roles (Nova's rule: `service` or `admin`).
     WithToken {
         /// Keystone.
-        identity: IdentityClient,
+        identity: Box<IdentityClient>,
         /// The roles.
         roles: Arc<[String]>,
     },

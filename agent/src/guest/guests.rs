@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_model::ConsumerUuid;
-use berth_virt::VirtDriver;
+use berth_virt::{GuestError, VirtDriver};
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -47,6 +48,12 @@ pub enum Held {
     /// Something of it cannot be undone now.
     #[error(transparent)]
     Undo(#[from] UndoError),
+    /// It ran before and cannot be brought back now.
+    #[error("the guest cannot be brought back: {0}")]
+    NotBack(#[source] Box<SpawnError>),
+    /// The hypervisor does not tell its guests.
+    #[error(transparent)]
+    Hypervisor(GuestError),
 }
 
 /// A guest that nothing can be asked of.
@@ -77,22 +84,28 @@ pub enum GuestsError {
 
 /// What stands for a guest's journey under way.
 #[derive(Debug, Clone, Default)]
-struct Slot {
+pub(super) struct Slot {
     /// Held by the journey.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
     /// Ends a spawn between two steps, or in its wait.
     cancel: CancellationToken,
 }
 
-struct Inner<D, R> {
-    way: Way<D, R>,
+pub(super) struct Inner<D, R> {
+    pub(super) way: Way<D, R>,
     slots: Mutex<HashMap<ConsumerUuid, Slot>>,
     tasks: TaskTracker,
 }
 
+impl<D, R> Inner<D, R> {
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+}
+
 /// All guests of this agent. Clones are one.
 pub struct Guests<D, R> {
-    inner: Arc<Inner<D, R>>,
+    pub(super) inner: Arc<Inner<D, R>>,
 }
 
 impl<D, R> Clone for Guests<D, R> {
@@ -219,23 +232,13 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// Begins a guest's journey, unless one waits to begin already.
-    fn set_out(&self, uuid: ConsumerUuid) {
+    pub(super) fn set_out(&self, uuid: ConsumerUuid) {
         if self.inner.tasks.is_closed() {
             return;
         }
         let guests = self.clone();
         self.inner.tasks.spawn(async move {
-            match guests.journey(uuid).await {
-                JourneyEnd::Held { reason } => {
-                    tracing::warn!(guest = %uuid, reason = &reason as &dyn std::error::Error, "a guest stands still");
-                }
-                JourneyEnd::Undone { reason } => {
-                    tracing::warn!(guest = %uuid, reason, "a guest could not be spawned");
-                }
-                JourneyEnd::Interrupted => tracing::debug!(guest = %uuid, "the next start goes on"),
-                JourneyEnd::Settled => tracing::info!(guest = %uuid, "guest is as it should be"),
-                JourneyEnd::Gone => tracing::info!(guest = %uuid, "guest is gone"),
-            }
+            told(uuid, guests.journey(uuid).await);
         });
     }
 
@@ -244,14 +247,25 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         slots.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn slot(&self, uuid: ConsumerUuid) -> Slot {
+    pub(super) fn slot(&self, uuid: ConsumerUuid) -> Slot {
         self.slots().entry(uuid).or_default().clone()
+    }
+
+    /// The guest's turn, once no other journey of it is under way. A guest that went away took its slot along: whoever waited
+    /// there waits anew.
+    pub(super) async fn turn(&self, uuid: ConsumerUuid) -> OwnedMutexGuard<()> {
+        loop {
+            let turn = self.slot(uuid).turn;
+            let held = Arc::clone(&turn).lock_owned().await;
+            if Arc::ptr_eq(&turn, &self.slot(uuid).turn) {
+                return held;
+            }
+        }
     }
 
     /// One guest from where it is to where it is meant to be; one journey of a guest at a time.
     pub async fn journey(&self, uuid: ConsumerUuid) -> JourneyEnd {
-        let turn = self.slot(uuid).turn;
-        let _turn = turn.lock().await;
+        let _turn = self.turn(uuid).await;
         let end = match self.travel(uuid).await {
             Ok(end) => end,
             Err(reason) => JourneyEnd::Held { reason },
@@ -262,7 +276,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         end
     }
 
-    async fn travel(&self, uuid: ConsumerUuid) -> Result<JourneyEnd, Held> {
+    pub(super) async fn travel(&self, uuid: ConsumerUuid) -> Result<JourneyEnd, Held> {
         let way = &self.inner.way;
         loop {
             let Some(record) = way.journal.guest(uuid).await? else {
@@ -274,6 +288,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 }
                 Course::Spawn => {
                     let cancel = self.slot(uuid).cancel;
+                    let ran = !record.ran_in().is_empty();
                     match Requested::of(record).spawn(way, &cancel).await {
                         Ok(_) => {}
                         Err(SpawnError::Cancelled) if self.is_stopping() => {
@@ -281,6 +296,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                         }
                         Err(SpawnError::Cancelled) => {}
                         Err(SpawnError::Journal(error)) => return Err(error.into()),
+                        Err(error) if ran => return Err(Held::NotBack(Box::new(error))),
                         Err(error) => {
                             let reason = error.to_string();
                             way.journal.turn(uuid, &Course::Undo { reason }).await?;
@@ -302,5 +318,20 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     fn is_stopping(&self) -> bool {
         self.inner.tasks.is_closed()
+    }
+}
+
+/// An end in the log.
+pub(super) fn told(uuid: ConsumerUuid, end: JourneyEnd) {
+    match end {
+        JourneyEnd::Held { reason } => {
+            tracing::warn!(guest = %uuid, reason = &reason as &dyn std::error::Error, "a guest stands still");
+        }
+        JourneyEnd::Undone { reason } => {
+            tracing::warn!(guest = %uuid, reason, "a guest could not be spawned");
+        }
+        JourneyEnd::Interrupted => tracing::debug!(guest = %uuid, "the next start goes on"),
+        JourneyEnd::Settled => tracing::info!(guest = %uuid, "the guest is as it should be"),
+        JourneyEnd::Gone => tracing::info!(guest = %uuid, "the guest is gone"),
     }
 }

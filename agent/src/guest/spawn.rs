@@ -55,12 +55,15 @@ pub(super) struct Requested {
     power: DesiredPower,
     /// What it was bound to when the spawn began, where it was cut off after that.
     before: Option<BoundDevices>,
+    /// The boot of the host in which it ran before; empty where it never did.
+    ran_in: String,
 }
 
 struct Going {
     request: GuestRequest,
     devices: BoundDevices,
     spec: GuestSpec,
+    ran_in: String,
 }
 
 /// A guest whose devices are bound, and nobody else's.
@@ -78,6 +81,7 @@ pub(super) struct Running;
 impl Requested {
     pub(super) fn of(record: GuestRecord) -> Self {
         Self {
+            ran_in: record.ran_in().to_owned(),
             request: record.request,
             power: record.power,
             before: record.devices,
@@ -132,6 +136,7 @@ impl Requested {
                 request: self.request,
                 devices: now,
                 spec,
+                ran_in: self.ran_in,
             })),
             Claimed::Taken { device, guest } => Err(SpawnError::DeviceTaken {
                 device,
@@ -226,7 +231,8 @@ impl Defined {
     ) -> Result<Running, SpawnError> {
         let Self(guest) = self;
         let uuid = guest.request.uuid();
-        way.note(uuid, SpawnStep::Start, StepState::Begun).await?;
+        way.note_with(uuid, SpawnStep::Start, StepState::Begun, guest.ran_in)
+            .await?;
         let _ = way.driver.spawn(&guest.spec).await?;
         let boot = way.boot_id.clone();
         way.note_with(uuid, SpawnStep::Start, StepState::Done, boot)

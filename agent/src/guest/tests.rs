@@ -2,7 +2,8 @@
 //! journey, killed at every crossing, and again at every crossing of its recovery.
 
 mod judge;
-mod stage;
+mod life;
+pub(super) mod stage;
 mod sweep;
 
 use std::time::Duration;

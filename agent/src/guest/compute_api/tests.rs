@@ -231,7 +231,7 @@ fn keystone() -> IdentityClient {
 async fn with_tokens_only_services_may_tell_events() {
     let journal = Arc::new(SqlJournal::in_memory().await.unwrap());
     let sources = EventSources::WithToken {
-        identity: keystone(),
+        identity: Box::new(keystone()),
         roles: Arc::from(["service".to_owned(), "admin".to_owned()]),
     };
     let router = compute_api(journal, ExternalEvents::default(), sources);

@@ -154,6 +154,14 @@ impl GuestRecord {
         !matches!(self.state(step), None | Some(StepState::Undone))
     }
 
+    /// The boot of the host in which the guest was started last; empty where it never ran. One that ran is held, not undone,
+    /// where it cannot be brought back: it has a tenant's state.
+    #[must_use]
+    pub fn ran_in(&self) -> &str {
+        let start = self.steps.get(&SpawnStep::Start);
+        start.map_or("", |record| record.detail.as_str())
+    }
+
     /// What is still to be done, in words; none where the guest is where it should be.
     #[must_use]
     pub fn open(&self) -> Option<String> {

@@ -130,6 +130,10 @@ pub(super) fn write_ahead(trace: &[String]) {
                 // The requests of a guest that is deleted go by this word, whatever its steps say.
                 open.insert("destroy");
             }
+            ["store", "write", "want"] => {
+                open.insert("power");
+            }
+            ["driver", "write", "power"] => assert!(open.contains("power"), "S7: {trace:#?}"),
             ["driver", "write", "spawn"] => assert!(
                 open.contains("define") || open.contains("start"),
                 "S7: {trace:#?}"
@@ -138,6 +142,8 @@ pub(super) fn write_ahead(trace: &[String]) {
                 open.contains("define") || open.contains("start"),
                 "S7: {trace:#?}"
             ),
+            // What is made ready for a start was made ready for the spawn before.
+            ["sysfs", "write", "prepare"] if open.contains("power") => {}
             ["sysfs", "write", ..] => assert!(open.contains("prepare"), "S7: {trace:#?}"),
             ["http", "write", "DELETE", ..] => assert!(
                 open.contains("destroy") || open.contains("bind"),

@@ -29,7 +29,7 @@ use crate::guest::{
 
 /// What goes wrong. Numbers are those of requests and devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Mishap {
+pub(in crate::guest) enum Mishap {
     BindFailed(u32),
     /// Request, host, guest.
     Bound(u32, &'static str, u32),
@@ -63,6 +63,8 @@ pub(super) struct World {
     pub(super) devices: BTreeMap<String, Device>,
     pub(super) mishaps: BTreeSet<Mishap>,
     pub(super) questions: usize,
+    /// How often the host was booted.
+    pub(super) boots: u32,
     /// What must never be seen.
     pub(super) broken: Vec<String>,
 }
@@ -88,7 +90,7 @@ struct Crossings {
 
 /// Everything outside the agent, and what survives it.
 #[derive(Clone)]
-pub(super) struct Stage {
+pub(in crate::guest) struct Stage {
     world: Arc<Mutex<World>>,
     crossings: Arc<Mutex<Crossings>>,
     died: Arc<Notify>,
@@ -97,7 +99,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) async fn new() -> Self {
+    pub(in crate::guest) async fn new() -> Self {
         Self {
             world: Arc::default(),
             crossings: Arc::default(),
@@ -112,11 +114,14 @@ impl Stage {
     }
 
     /// A fresh agent before this stage.
-    pub(super) fn guests(&self) -> Guests<Hypervisor, Devices> {
+    pub(in crate::guest) fn guests(&self) -> Guests<Hypervisor, Devices> {
         self.guests_waiting(Duration::from_millis(400))
     }
 
-    pub(super) fn guests_waiting(&self, binding_timeout: Duration) -> Guests<Hypervisor, Devices> {
+    pub(in crate::guest) fn guests_waiting(
+        &self,
+        binding_timeout: Duration,
+    ) -> Guests<Hypervisor, Devices> {
         let life = self.crossings.lock().unwrap().life;
         let agent = Self {
             life,
@@ -138,7 +143,7 @@ impl Stage {
                 events: ExternalEvents::default(),
                 binding_timeout,
             },
-            boot_id: "boot-1".to_owned(),
+            boot_id: format!("boot-{}", self.world().boots),
         })
     }
 
@@ -220,7 +225,7 @@ impl Stage {
         self.world().arqs.insert(arq.uuid, arq);
     }
 
-    pub(super) fn bind(&self, instance: u32, arqs: &[u32]) {
+    pub(in crate::guest) fn bind(&self, instance: u32, arqs: &[u32]) {
         for number in arqs {
             self.bind_to(instance, *number, *number);
         }
@@ -233,13 +238,13 @@ impl Stage {
         );
     }
 
-    pub(super) fn start_binding(&self, instance: u32, arqs: &[u32]) {
+    pub(in crate::guest) fn start_binding(&self, instance: u32, arqs: &[u32]) {
         for number in arqs {
             self.put(*number, ArqState::BindStarted(binding(instance, NODE)));
         }
     }
 
-    pub(super) fn comes(&self, mishap: Mishap) {
+    pub(in crate::guest) fn comes(&self, mishap: Mishap) {
         match mishap {
             Mishap::BindFailed(number) => self.put(number, ArqState::BindFailed(binding(1, NODE))),
             Mishap::NeverBound(number) => self.put(number, ArqState::BindStarted(binding(1, NODE))),
@@ -316,6 +321,23 @@ impl Stage {
     }
 
     // ---- the hypervisor ----
+
+    /// The host goes off and on: the agent with it, guests are off, devices are as the firmware leaves them.
+    pub(super) fn reboot_host(&self) {
+        self.kill_at(None);
+        let mut world = self.world();
+        world.boots += 1;
+        for found in world.guests.values_mut() {
+            found.state = GuestState::ShutOff;
+        }
+        world.devices.clear();
+    }
+
+    /// The guest switches itself off.
+    pub(super) fn guest_ends(&self, number: u32) {
+        let mut world = self.world();
+        world.guests.get_mut(&guest(number)).unwrap().state = GuestState::ShutOff;
+    }
 
     /// The names of the devices with which a guest runs.
     pub(super) fn running(&self, number: u32) -> Vec<String> {
@@ -531,7 +553,7 @@ impl GuestJournal for Seam {
 }
 
 /// Devices as the kernel has them.
-pub(super) struct Devices(Stage);
+pub(in crate::guest) struct Devices(Stage);
 
 fn devices_of(spec: &GuestSpec) -> impl Iterator<Item = String> {
     spec.devices
@@ -618,7 +640,7 @@ impl GuestResources for Devices {
 }
 
 /// A hypervisor.
-pub(super) struct Hypervisor(Stage);
+pub(in crate::guest) struct Hypervisor(Stage);
 
 impl Hypervisor {
     fn refused(uuid: ConsumerUuid, call: &'static str) -> GuestError {
@@ -728,12 +750,21 @@ impl VirtDriver for Hypervisor {
         self.0.cross("driver read guests".to_owned(), effect).await
     }
 
-    async fn power(&self, uuid: ConsumerUuid, _: PowerAction) -> Result<Powered, GuestError> {
+    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
         let effect = async {
-            match self.0.world().guests.get(&uuid) {
-                Some(_) => Ok(Powered::Done),
-                None => Ok(Powered::NotThere),
+            let mut world = self.0.world();
+            if action == PowerAction::Start && world.mishaps.contains(&Mishap::StartFails) {
+                return Err(Self::refused(uuid, "virDomainCreate"));
             }
+            let Some(found) = world.guests.get_mut(&uuid) else {
+                return Ok(Powered::NotThere);
+            };
+            found.state = match action {
+                PowerAction::Stop { .. } => GuestState::ShutOff,
+                PowerAction::Pause => GuestState::Paused,
+                _ => GuestState::Running,
+            };
+            Ok(Powered::Done)
         };
         self.0.cross("driver write power".to_owned(), effect).await
     }

@@ -1,0 +1,229 @@
+//! Guests over the agent's admin API: create, list, show, delete, power. Answers come from the journal; what is asked for is
+//! done afterwards, and `GET` says how far it is.
+
+mod body;
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use berth_model::ConsumerUuid;
+use berth_virt::{GuestError, Powered, VirtDriver};
+
+use super::GuestRequest;
+use super::compute_api::{EventSources, compute_api};
+use super::guests::{Guests, GuestsError};
+use super::power::PowerError;
+use super::resources::GuestResources;
+use crate::admin::refusal;
+use body::ActionBody;
+pub use body::{GuestBody, GuestList, StepBody};
+
+/// The largest body of a request for a guest, in bytes.
+const BODY_LIMIT: usize = 256 << 10;
+
+/// Method, path and what it does of each route, for the documentation of whoever offers them.
+pub const ROUTES: &[(&str, &str, &str)] = &[
+    (
+        "GET",
+        "/v1/guests",
+        "All guests of this host with what is under way.",
+    ),
+    (
+        "POST",
+        "/v1/guests",
+        "Body `{\"node\", \"accelerator_requests\", \"spec\"}`. 202: it is written down and will be done, or will say why not, whatever happens to the agent; the same again is the same guest. 409: another guest has its UUID, or it is being deleted.",
+    ),
+    (
+        "GET",
+        "/v1/guests/{uuid}",
+        "One guest, each of its steps, and why it is held or failed.",
+    ),
+    (
+        "DELETE",
+        "/v1/guests/{uuid}",
+        "202: it will be gone, its accelerator requests too.",
+    ),
+    (
+        "POST",
+        "/v1/guests/{uuid}/action",
+        "Body `{\"action\": ...}` with `start`, `stop` (and `grace_seconds`, 0 to 600), `pause`, `unpause`, `soft_reboot` or `hard_reboot`. Waits until it is done. 409: the guest is on its way, or cannot do that as it is.",
+    ),
+    (
+        "POST",
+        "/v2.1/os-server-external-events",
+        "Nova's: that an accelerator request's bind has ended (microversion 2.82).",
+    ),
+];
+
+/// The guests' routes, events included.
+pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router {
+    let own = Router::new()
+        .route("/v1/guests", get(list::<D, R>).post(create::<D, R>))
+        .route(
+            "/v1/guests/{uuid}",
+            get(show::<D, R>).delete(delete::<D, R>),
+        )
+        .route("/v1/guests/{uuid}/action", post(action::<D, R>))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(guests.clone());
+    let way = &guests.inner.way;
+    own.merge(compute_api(
+        Arc::clone(&way.journal),
+        guests.events().clone(),
+        // Who comes this far was let in by the socket.
+        EventSources::Anybody,
+    ))
+}
+
+async fn list<D: VirtDriver, R: GuestResources>(State(guests): State<Guests<D, R>>) -> Response {
+    match guests.list().await {
+        Ok(records) => Json(GuestList::new(&records)).into_response(),
+        Err(error) => refused(&error),
+    }
+}
+
+async fn show<D: VirtDriver, R: GuestResources>(
+    State(guests): State<Guests<D, R>>,
+    Path(uuid): Path<String>,
+) -> Response {
+    let uuid = match known(&uuid) {
+        Ok(uuid) => uuid,
+        Err(refusal) => return *refusal,
+    };
+    match guests.show(uuid).await {
+        Ok(record) => Json(GuestBody::new(&record)).into_response(),
+        Err(error) => refused(&error),
+    }
+}
+
+async fn create<D: VirtDriver, R: GuestResources>(
+    State(guests): State<Guests<D, R>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let request = match read::<GuestRequest>(body) {
+        Ok(request) => request,
+        Err(refusal) => return *refusal,
+    };
+    match guests.create(&request).await {
+        Ok(_) => accepted(&guests, request.uuid()).await,
+        Err(error) => refused(&error),
+    }
+}
+
+async fn delete<D: VirtDriver, R: GuestResources>(
+    State(guests): State<Guests<D, R>>,
+    Path(uuid): Path<String>,
+) -> Response {
+    let uuid = match known(&uuid) {
+        Ok(uuid) => uuid,
+        Err(refusal) => return *refusal,
+    };
+    match guests.delete(uuid).await {
+        Ok(()) => StatusCode::ACCEPTED.into_response(),
+        Err(error) => refused(&error),
+    }
+}
+
+async fn action<D: VirtDriver, R: GuestResources>(
+    State(guests): State<Guests<D, R>>,
+    Path(uuid): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let uuid = match known(&uuid) {
+        Ok(uuid) => uuid,
+        Err(refusal) => return *refusal,
+    };
+    let action = match read::<ActionBody>(body) {
+        Ok(body) => body.action(),
+        Err(refusal) => return *refusal,
+    };
+    // A client that goes away must not leave the guest half-way.
+    let powering = guests.clone();
+    let powered = tokio::spawn(async move { powering.power(uuid, action).await });
+    let Ok(powered) = powered.await else {
+        let message = "the action ended with a fault of berth's own; its log says which".to_owned();
+        return refusal(StatusCode::INTERNAL_SERVER_ERROR, "bug", message);
+    };
+    match powered {
+        Ok(Powered::Done | Powered::AlreadySo) => accepted(&guests, uuid).await,
+        Ok(Powered::NotThere) => refusal(
+            StatusCode::CONFLICT,
+            "not_there",
+            format!(
+                "guest {uuid} is not on the hypervisor; it is brought back by the next comparison"
+            ),
+        ),
+        Err(error) => {
+            let (status, code) = match &error {
+                PowerError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
+                PowerError::Busy { .. } => (StatusCode::CONFLICT, "busy"),
+                PowerError::Bind(_) | PowerError::Resource(_) => (StatusCode::CONFLICT, "devices"),
+                PowerError::Driver(
+                    GuestError::Unreachable { .. } | GuestError::TimedOut { .. },
+                ) => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
+                PowerError::Driver(_) => (StatusCode::CONFLICT, "hypervisor"),
+                PowerError::Journal(_) | PowerError::Spec(_) => {
+                    (StatusCode::SERVICE_UNAVAILABLE, "journal")
+                }
+            };
+            refusal(status, code, error.to_string())
+        }
+    }
+}
+
+/// The guest as it is now, for one who asked for something.
+async fn accepted<D: VirtDriver, R: GuestResources>(
+    guests: &Guests<D, R>,
+    uuid: ConsumerUuid,
+) -> Response {
+    match guests.show(uuid).await {
+        Ok(record) => (StatusCode::ACCEPTED, Json(GuestBody::new(&record))).into_response(),
+        Err(error) => refused(&error),
+    }
+}
+
+fn known(uuid: &str) -> Result<ConsumerUuid, Box<Response>> {
+    uuid.parse().map_err(|_| {
+        let message = "the path names no guest: a UUID is expected".to_owned();
+        Box::new(refusal(StatusCode::NOT_FOUND, "not_found", message))
+    })
+}
+
+fn read<T: serde::de::DeserializeOwned>(
+    body: Result<Bytes, BytesRejection>,
+) -> Result<T, Box<Response>> {
+    let body = body.map_err(|rejection| {
+        let (code, message) = if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            (
+                "too_large",
+                format!("a body has at most {BODY_LIMIT} bytes"),
+            )
+        } else {
+            ("bad_request", "the body did not arrive whole".to_owned())
+        };
+        Box::new(refusal(rejection.status(), code, message))
+    })?;
+    berth_wire::decode(&body).map_err(|error| {
+        let refused = refusal(StatusCode::BAD_REQUEST, "bad_request", error.to_string());
+        Box::new(refused)
+    })
+}
+
+fn refused(error: &GuestsError) -> Response {
+    let (status, code) = match error {
+        GuestsError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
+        GuestsError::Other { .. } => (StatusCode::CONFLICT, "other"),
+        GuestsError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
+        GuestsError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
+    };
+    refusal(status, code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

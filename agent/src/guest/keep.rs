@@ -1,0 +1,132 @@
+//! Keeping guests as they should be: at the start of the agent, after a boot of the host, and every `reconcile_interval`.
+//!
+//! A guest that should run and is not there, or is off since the host was booted, is brought back through the steps of its
+//! spawn, devices first. One that is off in the boot it was started in has ended itself: then that is what it should be (Nova's
+//! power sync). One that cannot be brought back is held and tried again, never undone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::DesiredPower;
+use berth_virt::{GuestError, GuestOnHost, GuestState, VirtDriver};
+use tokio_util::sync::CancellationToken;
+
+use super::guests::{Guests, GuestsError, Held, JourneyEnd, told};
+use super::journal::{Course, GuestRecord, SpawnStep, StepRecord, StepState};
+use super::resources::GuestResources;
+use super::way::is_ours;
+
+/// What a look at a settled guest comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finding {
+    AsItShouldBe,
+    BringBack,
+    EndedItself,
+}
+
+/// Guests could not be compared with the hypervisor's.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Guests(#[from] GuestsError),
+    /// The hypervisor does not tell its guests.
+    #[error(transparent)]
+    Driver(#[from] GuestError),
+}
+
+fn look(record: &GuestRecord, found: Option<&GuestOnHost>, boot_id: &str) -> Finding {
+    let settled =
+        record.course == Course::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done);
+    if !settled || record.power == DesiredPower::ShutOff {
+        return Finding::AsItShouldBe;
+    }
+    match found {
+        None => Finding::BringBack,
+        // Somebody else's: the spawn would be refused, and holding it would say nothing new.
+        Some(found) if !is_ours(found, &record.request) => Finding::AsItShouldBe,
+        Some(found) => match found.state {
+            GuestState::Running | GuestState::Paused => Finding::AsItShouldBe,
+            GuestState::ShutOff | GuestState::Crashed if record.ran_in() != boot_id => {
+                Finding::BringBack
+            }
+            GuestState::ShutOff | GuestState::Crashed => Finding::EndedItself,
+        },
+    }
+}
+
+impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
+    /// Goes on with what is open and brings back what should run, again and again, until `shutdown`.
+    pub async fn keep(&self, interval: Duration, shutdown: CancellationToken) {
+        loop {
+            if let Err(error) = self.reconcile().await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "guests could not be compared"
+                );
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                () = tokio::time::sleep(interval) => {}
+            }
+        }
+        self.stop().await;
+    }
+
+    /// One comparison of all guests with the hypervisor's. Their journeys go on by themselves afterwards.
+    ///
+    /// # Errors
+    /// The journal or the hypervisor does not answer.
+    pub async fn reconcile(&self) -> Result<(), KeepError> {
+        self.resume().await?;
+        let records = self.list().await?;
+        if records.is_empty() {
+            return Ok(());
+        }
+        let found = self.inner.way.driver.guests().await?;
+        for record in &records {
+            let uuid = record.request.uuid();
+            let finding = look(record, found.get(&uuid), &self.inner.way.boot_id);
+            if finding != Finding::AsItShouldBe {
+                let guests = self.clone();
+                self.inner.tasks().spawn(async move {
+                    told(uuid, guests.mend(uuid).await);
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks again, in its turn, and mends one guest.
+    pub(super) async fn mend(&self, uuid: ConsumerUuid) -> JourneyEnd {
+        let _turn = self.turn(uuid).await;
+        match self.mended(uuid).await {
+            Ok(end) => end,
+            Err(reason) => JourneyEnd::Held { reason },
+        }
+    }
+
+    async fn mended(&self, uuid: ConsumerUuid) -> Result<JourneyEnd, Held> {
+        let way = &self.inner.way;
+        let Some(record) = way.journal.guest(uuid).await? else {
+            return Ok(JourneyEnd::Gone);
+        };
+        let found: BTreeMap<_, _> = way.driver.guests().await.map_err(Held::Hypervisor)?;
+        match look(&record, found.get(&uuid), &way.boot_id) {
+            Finding::AsItShouldBe => {}
+            Finding::EndedItself => {
+                tracing::info!(guest = %uuid, "the guest ended itself and stays off until it is started");
+                way.journal.want(uuid, DesiredPower::ShutOff).await?;
+            }
+            Finding::BringBack => {
+                let open = StepRecord {
+                    state: StepState::Begun,
+                    detail: record.ran_in().to_owned(),
+                };
+                way.journal.note(uuid, SpawnStep::Start, &open).await?;
+            }
+        }
+        self.travel(uuid).await
+    }
+}

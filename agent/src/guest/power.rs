@@ -1,0 +1,133 @@
+//! A guest's power: what is asked for is written down first, then done. A guest that is switched on again is checked as if
+//! it were spawned: its requests must still be bound to its devices, and each device must still be fit for it.
+
+use std::time::Duration;
+
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::{DesiredPower, GuestSpecError};
+use berth_virt::{GuestError, PowerAction, Powered, VirtDriver};
+
+use tokio::time::timeout;
+
+use super::Guests;
+use super::binding_wait::BindRefused;
+use super::journal::{Course, GuestRecord, JournalError, SpawnStep, StepState};
+use super::resources::{GuestResources, ResourceError};
+
+/// How long an action waits for a journey of the guest that is under way: one that only looks is over at once.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a guest's power was not changed. It is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum PowerError {
+    /// It is not known here.
+    #[error("there is no guest {uuid} on this host")]
+    NotFound {
+        /// The guest.
+        uuid: ConsumerUuid,
+    },
+    /// It is being spawned, undone or deleted, or its power is being changed.
+    #[error("guest {uuid} is on its way ({course}); ask again when it is there")]
+    Busy {
+        /// The guest.
+        uuid: ConsumerUuid,
+        /// What is under way.
+        course: &'static str,
+    },
+    /// Its devices are not bound for it any more.
+    #[error("the guest does not start: {0}")]
+    Bind(#[from] BindRefused),
+    /// A device is not fit for it.
+    #[error("the guest does not start: {0}")]
+    Resource(#[from] ResourceError),
+    /// What the journal has of it makes no guest.
+    #[error("what the journal has of it makes no guest: {0}")]
+    Spec(#[from] GuestSpecError),
+    /// The hypervisor says no.
+    #[error(transparent)]
+    Driver(#[from] GuestError),
+    /// The journal cannot be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// What the guest should be after an action.
+fn wanted_after(action: PowerAction, now: DesiredPower) -> DesiredPower {
+    match action {
+        PowerAction::Start | PowerAction::Unpause => DesiredPower::Running,
+        PowerAction::Stop { .. } => DesiredPower::ShutOff,
+        PowerAction::Pause => DesiredPower::Paused,
+        PowerAction::SoftReboot => now,
+        PowerAction::HardReboot => DesiredPower::Running,
+    }
+}
+
+impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
+    /// Does this with a guest's power.
+    ///
+    /// # Errors
+    /// There is no such guest, it is on its way, its devices are not its own any more, or the hypervisor refuses.
+    pub async fn power(
+        &self,
+        uuid: ConsumerUuid,
+        action: PowerAction,
+    ) -> Result<Powered, PowerError> {
+        let way = &self.inner.way;
+        if way.journal.guest(uuid).await?.is_none() {
+            return Err(PowerError::NotFound { uuid });
+        }
+        let Ok(_turn) = timeout(PATIENCE, self.turn(uuid)).await else {
+            let course = "a step is under way";
+            return Err(PowerError::Busy { uuid, course });
+        };
+        let record = way.journal.guest(uuid).await?;
+        let record = record.ok_or(PowerError::NotFound { uuid })?;
+        let course = match record.course {
+            Course::Spawn if record.state(SpawnStep::Start) == Some(StepState::Done) => None,
+            Course::Spawn => Some("spawn"),
+            Course::Undo { .. } => Some("undo"),
+            Course::Destroy => Some("destroy"),
+        };
+        if let Some(course) = course {
+            return Err(PowerError::Busy { uuid, course });
+        }
+        if matches!(action, PowerAction::Start | PowerAction::HardReboot) {
+            self.fit_to_start(&record).await?;
+        }
+        way.journal
+            .want(uuid, wanted_after(action, record.power))
+            .await?;
+        let powered = match way.driver.power(uuid, action).await {
+            Ok(powered) => powered,
+            Err(error) => {
+                way.journal.want(uuid, record.power).await?;
+                return Err(error.into());
+            }
+        };
+        if wanted_after(action, record.power) == DesiredPower::Running {
+            // It runs in this boot of the host, whichever it was started in first.
+            let boot = way.boot_id.clone();
+            way.note_with(uuid, SpawnStep::Start, StepState::Done, boot)
+                .await?;
+        }
+        Ok(powered)
+    }
+
+    /// Whether the guest may have its devices now, as before its first start.
+    async fn fit_to_start(&self, record: &GuestRecord) -> Result<(), PowerError> {
+        let way = &self.inner.way;
+        let devices = record.devices.clone().unwrap_or_default();
+        let now = way.accelerators.bound_now(&record.request).await?;
+        if now != devices {
+            return Err(BindRefused::Changed {
+                before: devices,
+                now,
+            }
+            .into());
+        }
+        let spec = devices.attached_to(record.request.spec())?;
+        way.resources.check(&spec, &devices).await?;
+        way.resources.prepare(&spec, &devices).await?;
+        Ok(())
+    }
+}

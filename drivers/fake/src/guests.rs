@@ -202,11 +202,7 @@ fn is_there(machine: &HostView, uuid: ConsumerUuid, device: HostDevice) -> Resul
     if machine.nodes.values().any(has) {
         return Ok(());
     }
-    Err(GuestError::Refused {
-        uuid,
-        call: "spawn",
-        reason: format!("the machine has no PCI function {address}"),
-    })
+    Err(GuestError::DeviceMissing { uuid, device })
 }
 
 fn of_file(guest: &GuestView) -> GuestOnHost {

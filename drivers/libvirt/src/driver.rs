@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_model::ConsumerUuid;
+use berth_sysfs::Sysfs;
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     Destroyed, GuestError, GuestOnHost, HostEvents, HostView, ObserveError, PowerAction, Powered,
@@ -66,6 +67,13 @@ impl LibvirtDriver {
         answer.await?
     }
 
+    /// The device tree that guests' devices are looked up in; none for libvirt's test driver, whose devices are nowhere.
+    fn sysfs(&self) -> Option<Sysfs> {
+        let is_test = self.options.connection_uri.starts_with("test:");
+        let root = self.options.sysfs.as_ref().filter(|_| !is_test);
+        root.map(Sysfs::at)
+    }
+
     fn guest_xml_options(&self) -> GuestXmlOptions {
         GuestXmlOptions {
             virtualisation: match self.options.virt_type {
@@ -73,7 +81,7 @@ impl LibvirtDriver {
                 VirtType::Qemu => Virtualisation::Qemu,
             },
             disk_cache: self.options.disk_cache,
-            emulator: None,
+            emulator: self.options.emulator.clone(),
         }
     }
 
@@ -94,7 +102,7 @@ impl LibvirtDriver {
         let at_once = PowerAction::Stop {
             grace: Duration::ZERO,
         };
-        let off = move |session: &Session| guests::power(session.connect(), uuid, at_once);
+        let off = move |session: &Session| guests::power(session.connect(), uuid, at_once, None);
         // It was asked to end and is off, whichever of the two did it.
         self.change("switching a guest off", off)
             .await
@@ -117,9 +125,9 @@ impl VirtDriver for LibvirtDriver {
     }
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
-        let (spec, options) = (spec.clone(), self.guest_xml_options());
+        let (spec, options, sysfs) = (spec.clone(), self.guest_xml_options(), self.sysfs());
         self.change("making a guest", move |session| {
-            guests::spawn(session.connect(), &spec, &options)
+            guests::spawn(session.connect(), &spec, &options, sysfs.as_ref())
         })
         .await
     }
@@ -141,7 +149,9 @@ impl VirtDriver for LibvirtDriver {
     }
 
     async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
-        let first = move |session: &Session| guests::power(session.connect(), uuid, action);
+        let sysfs = self.sysfs();
+        let first =
+            move |session: &Session| guests::power(session.connect(), uuid, action, sysfs.as_ref());
         match (self.change(action.as_str(), first).await?, action) {
             (PowerStep::Ended(powered), _) => Ok(powered),
             (PowerStep::AskedToEnd, PowerAction::Stop { grace }) => {

@@ -10,6 +10,7 @@ mod error;
 use std::collections::BTreeMap;
 
 use berth_model::ConsumerUuid;
+use berth_sysfs::Sysfs;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec};
 use berth_virt::{
     Destroyed, GuestError, GuestOnHost, GuestState, HeldDevice, PowerAction, Powered, Spawned,
@@ -102,6 +103,7 @@ pub(crate) fn spawn(
     connect: &Connect,
     spec: &GuestSpec,
     options: &GuestXmlOptions,
+    sysfs: Option<&Sysfs>,
 ) -> Result<Spawned, GuestError> {
     let uuid = spec.uuid;
     let kind = connect
@@ -118,7 +120,7 @@ pub(crate) fn spawn(
         }
         None => (define(connect, spec, &options)?, Spawned::Spawned),
     };
-    let powered = bring_to(&domain, uuid, spec.power)?;
+    let powered = bring_to(&domain, uuid, spec.power, sysfs)?;
     Ok(match (defined, powered) {
         (Spawned::AlreadyThere, Powered::AlreadySo) => Spawned::AlreadyThere,
         _ => Spawned::Spawned,
@@ -169,6 +171,7 @@ fn bring_to(
     domain: &Domain,
     uuid: ConsumerUuid,
     wanted: DesiredPower,
+    sysfs: Option<&Sysfs>,
 ) -> Result<Powered, GuestError> {
     let now = state(domain).map_err(refused(uuid, "virDomainGetState"))?;
     match (now, wanted) {
@@ -177,8 +180,8 @@ fn bring_to(
         | (GuestState::ShutOff, DesiredPower::ShutOff) => Ok(Powered::AlreadySo),
         (GuestState::Paused, DesiredPower::Running) => resume(domain, uuid),
         (GuestState::Running, DesiredPower::Paused) => suspend(domain, uuid),
-        (GuestState::ShutOff, DesiredPower::Running) => start(domain, uuid),
-        (GuestState::ShutOff, DesiredPower::Paused) => start_paused(domain, uuid),
+        (GuestState::ShutOff, DesiredPower::Running) => start(domain, uuid, sysfs),
+        (GuestState::ShutOff, DesiredPower::Paused) => start_paused(domain, uuid, sysfs),
         // Switching a guest off is asked for by that name only.
         (state, DesiredPower::ShutOff) => Err(GuestError::Another {
             uuid,
@@ -186,24 +189,50 @@ fn bring_to(
         }),
         (GuestState::Crashed, DesiredPower::Running | DesiredPower::Paused) => {
             off(domain, uuid)?;
-            bring_to(domain, uuid, wanted)
+            bring_to(domain, uuid, wanted, sysfs)
         }
     }
 }
 
-fn start(domain: &Domain, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+/// libvirt passes over a PCI function that is not there and leaves it to QEMU to fail; a guest is never started without.
+fn has_its_devices(
+    domain: &Domain,
+    uuid: ConsumerUuid,
+    sysfs: Option<&Sysfs>,
+) -> Result<(), GuestError> {
+    let (Some(sysfs), Some(guest)) = (sysfs, guest(domain, uuid)?) else {
+        return Ok(());
+    };
+    let devices = guest.devices.into_iter().map(|held| held.device);
+    match document::missing(devices, sysfs)? {
+        None => Ok(()),
+        Some(device) => Err(GuestError::DeviceMissing { uuid, device }),
+    }
+}
+
+fn start(
+    domain: &Domain,
+    uuid: ConsumerUuid,
+    sysfs: Option<&Sysfs>,
+) -> Result<Powered, GuestError> {
+    has_its_devices(domain, uuid, sysfs)?;
     domain
         .create()
         .map_err(refused(uuid, "virDomainCreate"))
         .map(|()| Powered::Done)
 }
 
-fn start_paused(domain: &Domain, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+fn start_paused(
+    domain: &Domain,
+    uuid: ConsumerUuid,
+    sysfs: Option<&Sysfs>,
+) -> Result<Powered, GuestError> {
+    has_its_devices(domain, uuid, sysfs)?;
     match domain.create_with_flags(sys::VIR_DOMAIN_START_PAUSED) {
         Ok(_) => Ok(Powered::Done),
         // The test driver, which runs nothing, knows no flags.
         Err(error) if is(&error, ErrorNumber::InvalidArg) => {
-            start(domain, uuid).and_then(|_| suspend(domain, uuid))
+            start(domain, uuid, sysfs).and_then(|_| suspend(domain, uuid))
         }
         Err(error) => Err(refused(uuid, "virDomainCreateWithFlags")(error)),
     }
@@ -273,6 +302,7 @@ pub(crate) fn power(
     connect: &Connect,
     uuid: ConsumerUuid,
     action: PowerAction,
+    sysfs: Option<&Sysfs>,
 ) -> Result<PowerStep, GuestError> {
     use GuestState::{Crashed, Paused, Running, ShutOff};
     let Some(domain) = find(connect, uuid)? else {
@@ -283,10 +313,10 @@ pub(crate) fn power(
         (PowerAction::Start | PowerAction::Unpause, Running)
         | (PowerAction::Stop { .. }, ShutOff)
         | (PowerAction::Pause, Paused) => Powered::AlreadySo,
-        (PowerAction::Start, ShutOff) => start(&domain, uuid)?,
+        (PowerAction::Start, ShutOff) => start(&domain, uuid, sysfs)?,
         (PowerAction::Start, Crashed) => {
             off(&domain, uuid)?;
-            start(&domain, uuid)?
+            start(&domain, uuid, sysfs)?
         }
         (PowerAction::Stop { grace }, Running) if !grace.is_zero() => {
             // One that cannot be asked (no ACPI, say) is switched off in the end like one that does not answer.
@@ -305,10 +335,10 @@ pub(crate) fn power(
                 .map_err(refused(uuid, "virDomainReboot"))?;
             Powered::Done
         }
-        (PowerAction::HardReboot, ShutOff) => start(&domain, uuid)?,
+        (PowerAction::HardReboot, ShutOff) => start(&domain, uuid, sysfs)?,
         (PowerAction::HardReboot, Running | Paused | Crashed) => {
             off(&domain, uuid)?;
-            start(&domain, uuid)?
+            start(&domain, uuid, sysfs)?
         }
         (PowerAction::Start | PowerAction::SoftReboot, Paused)
         | (

@@ -63,6 +63,8 @@ pub struct LibvirtOptions {
     pub disk: DiskPlacement,
     /// How guests' disks are cached.
     pub disk_cache: DiskCache,
+    /// The emulator that guests run in; none for the one libvirt picks.
+    pub emulator: Option<PathBuf>,
     /// `[compute] cpu_shared_set`.
     pub cpu_shared_set: Option<CpuSet>,
     /// `[compute] cpu_dedicated_set`.
@@ -86,6 +88,7 @@ impl LibvirtOptions {
             sysfs: device_tree(connection_uri),
             disk: DiskPlacement::Local(PathBuf::from("/var/lib/nova/instances")),
             disk_cache: DiskCache::default(),
+            emulator: None,
             cpu_shared_set: None,
             cpu_dedicated_set: None,
             mdev_types: MdevTypes::default(),

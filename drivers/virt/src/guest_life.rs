@@ -243,6 +243,24 @@ pub enum GuestError {
         /// Which device, and whose it is, in the hypervisor's words.
         reason: String,
     },
+    /// A device is not on the host.
+    #[error("guest {uuid}: the host has no {device}; it was not started without it")]
+    DeviceMissing {
+        /// The guest that was to have it.
+        uuid: ConsumerUuid,
+        /// The device.
+        device: HostDevice,
+    },
+    /// The guest became another while it was acted on: it ended, or somebody else changed it.
+    #[error("guest {uuid} changed meanwhile: {call}: {reason}")]
+    Changed {
+        /// The guest.
+        uuid: ConsumerUuid,
+        /// The call.
+        call: &'static str,
+        /// What the hypervisor said.
+        reason: String,
+    },
     /// There is another guest of this UUID.
     #[error(
         "guest {uuid} is on the hypervisor already and is another one ({difference}); it was left alone: destroy it first"
@@ -307,9 +325,11 @@ impl GuestError {
         match self {
             GuestError::Unreachable { .. }
             | GuestError::TimedOut { .. }
+            | GuestError::Changed { .. }
             | GuestError::Malformed { .. }
             | GuestError::State { .. } => Disposition::Retry,
             GuestError::DeviceBusy { .. }
+            | GuestError::DeviceMissing { .. }
             | GuestError::Another { .. }
             | GuestError::NameTaken { .. }
             | GuestError::WrongState { .. } => Disposition::Refresh,

@@ -1,5 +1,6 @@
-//! What a guest's document says of it. Pure.
+//! What a guest's document says of it, and whether the host has what it names.
 
+use berth_sysfs::Sysfs;
 use berth_virt::guest_spec::AttachedDevice;
 use berth_virt::{GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice};
 use roxmltree::Node;
@@ -70,4 +71,30 @@ fn held(reader: &Reader<'_>, device: Node<'_, '_>) -> Result<Option<HeldDevice>,
         device: host_device,
         arq: alias.and_then(AttachedDevice::arq_of_alias),
     }))
+}
+
+/// The first of these devices that the host does not have.
+pub(super) fn missing(
+    devices: impl Iterator<Item = HostDevice>,
+    sysfs: &Sysfs,
+) -> Result<Option<HostDevice>, GuestError> {
+    let unreadable = |error: berth_sysfs::SysfsError| GuestError::Malformed {
+        origin: "the kernel's device tree".to_owned(),
+        reason: error.to_string(),
+    };
+    for device in devices {
+        let there = match device {
+            HostDevice::Function(address) => {
+                sysfs.pci_function(address).map_err(unreadable)?.is_some()
+            }
+            HostDevice::Mdev(uuid) => {
+                let mdevs = sysfs.mdev_devices().map_err(unreadable)?;
+                mdevs.iter().any(|mdev| mdev.uuid == uuid)
+            }
+        };
+        if !there {
+            return Ok(Some(device));
+        }
+    }
+    Ok(None)
 }

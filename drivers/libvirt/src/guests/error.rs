@@ -30,6 +30,8 @@ pub(super) fn refused(uuid: ConsumerUuid, call: &'static str) -> impl FnOnce(Err
                 target: "libvirt".to_owned(),
                 reason: format!("{call}: {reason}"),
             }
+        } else if number(ErrorNumber::OperationInvalid) {
+            GuestError::Changed { uuid, call, reason }
         } else {
             GuestError::Refused { uuid, call, reason }
         }

@@ -15,6 +15,9 @@ pub(crate) const MDEV_TYPE: &str = "nvidia-222";
 /// How many more of it can be made.
 pub(crate) const AVAILABLE: u64 = 15;
 
+/// A card that stands on the kernel's VFIO driver, ready for a guest.
+pub(crate) const READY: &str = "0000:82:00.0";
+
 /// Writes the tree under `root`.
 pub(crate) fn write(root: &Path) {
     let gpu = function(root, GPU, "10de", "1eb8", "030200", 12);
@@ -34,6 +37,14 @@ pub(crate) fn write(root: &Path) {
     link(&mdev.join("subsystem"), &directory(&root.join("bus/mdev")));
     link(&mdev.join("iommu_group"), &group(root, 30));
     link(&root.join("bus/mdev/devices").join(MDEV), &mdev);
+
+    let ready = function(root, READY, "1234", "11e8", "00ff00", 13);
+    write_all(&ready, &[("driver_override", "vfio-pci"), ("enable", "0")]);
+    let vfio = directory(&root.join("bus/pci/drivers/vfio-pci"));
+    write_all(&vfio, &[("bind", ""), ("unbind", "")]);
+    link(&ready.join("driver"), &vfio);
+    link(&vfio.join(READY), &ready);
+    write_all(&root.join("bus/pci"), &[("drivers_probe", "")]);
 
     // Where the host's own CPUs are shown through.
     directory(&root.join("devices/system"));

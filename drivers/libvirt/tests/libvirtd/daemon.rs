@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use virt::connect::Connect;
 
-use crate::cards;
+use crate::{cards, emulator};
 
 /// The first start on a machine learns about QEMU, which takes ten quiet seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -70,14 +70,24 @@ impl Daemon {
         command
             .args(["--mount", "--propagation", "private", "--", "sh", "-euc"])
             .arg(
-                "mount --rbind /sys/devices/system \"$0/devices/system\"\n\
-                 mount --rbind \"$0\" /sys\n\
+                "mount --rbind /sys/devices/system \"$0/sys/devices/system\"\n\
+                 mkdir \"$0/dev\"\n\
+                 mount -t tmpfs dev \"$0/dev\"\n\
+                 for node in null zero full random urandom tty; do cp -a \"/dev/$node\" \"$0/dev\"; done\n\
+                 mkdir \"$0/dev/pts\" \"$0/dev/shm\" \"$0/dev/vfio\"\n\
+                 mount --rbind /dev/pts \"$0/dev/pts\"\n\
+                 ln -s pts/ptmx \"$0/dev/ptmx\"\n\
+                 touch \"$0/dev/vfio/vfio\"\n\
+                 for group in \"$0\"/sys/kernel/iommu_groups/*; do touch \"$0/dev/vfio/${group##*/}\"; done\n\
+                 mount --rbind \"$0/sys\" /sys\n\
+                 mount --rbind \"$0/dev\" /dev\n\
                  exec \"$@\"",
             )
-            .arg(self.device_tree())
+            .arg(self.directory.path())
             .arg(script)
             // Else libudev refuses a /sys that is none of the kernel's.
-            .env("SYSTEMD_DEVICE_VERIFY_SYSFS", "0");
+            .env("SYSTEMD_DEVICE_VERIFY_SYSFS", "0")
+            .env("LD_PRELOAD", emulator::memory_limits(self.directory.path()));
         command
     }
 

@@ -3,7 +3,9 @@
 mod cards;
 mod daemon;
 mod disk_files;
+mod emulator;
 mod guests;
+mod held_devices;
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
 //! What another service says, made fit to be shown: secrets it repeats are masked, and control characters, which could
 //! paint over a terminal or a log, are replaced.
 
+use berth_wire::decode;
+use berth_wire::keystone::IdentityErrorDocument;
 use bytes::Bytes;
 
 use crate::Secret;
@@ -24,6 +26,29 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(replace).collect()
 }
 
+/// A message on one line, its first `longest` characters, without the stop at its end.
+pub(crate) fn one_line(message: &str, longest: usize) -> String {
+    let words: Vec<_> = message.split_whitespace().collect();
+    printable(&words.join(" "))
+        .trim_end_matches('.')
+        .chars()
+        .take(longest)
+        .collect()
+}
+
+/// What a refusal says that is not the service's own: Keystone's middleware has two shapes, a proxy has any.
+pub(crate) fn other_message(body: &[u8]) -> String {
+    decode::<IdentityErrorDocument>(body)
+        .map(|document| document.error.message)
+        .or_else(|_| decode::<BareMessage>(body).map(|bare| bare.message))
+        .unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned())
+}
+
+#[derive(serde::Deserialize)]
+struct BareMessage {
+    message: String,
+}
+
 /// The body with the token masked that was sent for it.
 pub(crate) fn without(body: Bytes, token: &[u8]) -> Bytes {
     let text = String::from_utf8_lossy(&body);
@@ -43,6 +68,22 @@ mod tests {
         let said = "wrong password hunter2\u{1b}[31m for berth";
         let shown = shown(said, [&password]);
         assert_eq!(shown, "wrong password ***\u{fffd}[31m for berth");
+    }
+
+    #[test]
+    fn the_words_of_what_stands_before_a_service_are_found() {
+        for (body, said) in [
+            (
+                r#"{"error": {"code": 401, "message": "a", "title": "T"}}"#,
+                "a",
+            ),
+            (r#"{"message": "b"}"#, "b"),
+            ("<h1>c</h1>", "<h1>c</h1>"),
+        ] {
+            assert_eq!(other_message(body.as_bytes()), said);
+        }
+        assert_eq!(one_line("It is\n  not so.", 8), "It is no");
+        assert_eq!(one_line("It is\u{1b}so.", 80), "It is\u{fffd}so");
     }
 
     #[test]

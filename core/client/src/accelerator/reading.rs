@@ -1,13 +1,13 @@
 //! From an answer to a value or an error.
 
 use berth_wire::accelerator::AcceleratorError as ErrorDocument;
-use berth_wire::keystone::IdentityErrorDocument;
 use berth_wire::{BodyError, decode};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 
 use super::{AcceleratorError, AcceleratorRefusal};
 use crate::adapter::Answer;
+use crate::foreign;
 
 /// Longest refusal text that is repeated, in characters. Cyborg answers with tracebacks.
 const MESSAGE: usize = 300;
@@ -57,7 +57,7 @@ fn malformed(answer: Answer, expected: &'static str, reason: BodyError) -> Accel
 
 fn refused(answer: Answer) -> AcceleratorError {
     let refusal = Box::new(AcceleratorRefusal {
-        message: one_line(&message(&answer.body)),
+        message: message(&answer.body),
         request: answer.request,
         status: answer.status,
         request_id: answer.request_id,
@@ -76,21 +76,12 @@ fn refused(answer: Answer) -> AcceleratorError {
     }
 }
 
-/// The service's words, or those of Keystone's middleware or a proxy before it.
+/// The service's words, or those of what stands before it.
 fn message(body: &[u8]) -> String {
-    decode::<ErrorDocument>(body)
+    let said = decode::<ErrorDocument>(body)
         .map(|document| document.message())
-        .or_else(|_| decode::<IdentityErrorDocument>(body).map(|document| document.error.message))
-        .unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned())
-}
-
-fn one_line(message: &str) -> String {
+        .unwrap_or_else(|_| foreign::other_message(body));
     // A traceback comes after the sentence that matters.
-    let sentence = message.split("Traceback (most recent call").next();
-    let words: Vec<_> = sentence.unwrap_or_default().split_whitespace().collect();
-    crate::foreign::printable(&words.join(" "))
-        .trim_end_matches('.')
-        .chars()
-        .take(MESSAGE)
-        .collect()
+    let sentence = said.split("Traceback (most recent call").next();
+    foreign::one_line(sentence.unwrap_or_default(), MESSAGE)
 }

@@ -1,6 +1,5 @@
 //! From an answer to a value or an error.
 
-use berth_wire::keystone::IdentityErrorDocument;
 use berth_wire::placement::{ErrorCode, ErrorDocument};
 use berth_wire::{BodyError, decode};
 use http::StatusCode;
@@ -8,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{PlacementError, Refusal};
 use crate::adapter::Answer;
+use crate::foreign;
 use crate::keystone::Account;
 
 /// Longest refusal text that is repeated, in characters.
@@ -64,38 +64,16 @@ fn refused(answer: Answer) -> PlacementError {
         .and_then(|error| Some((error.min_version.clone()?, error.max_version.clone()?)));
     let message = match errors.first() {
         Some(error) => error.message().to_owned(),
-        None => other_message(&answer.body),
+        None => foreign::other_message(&answer.body),
     };
     let refusal = Box::new(Refusal {
         request: answer.request,
         status: answer.status,
         codes: errors.into_iter().filter_map(|error| error.code).collect(),
-        message: one_line(&message),
+        message: foreign::one_line(&message, MESSAGE),
         request_id: answer.request_id,
     });
     sort(refusal, range)
-}
-
-/// What a refusal says that is not Placement's own: Keystone's middleware has two shapes, a proxy has any.
-fn other_message(body: &[u8]) -> String {
-    decode::<IdentityErrorDocument>(body)
-        .map(|document| document.error.message)
-        .or_else(|_| decode::<BareMessage>(body).map(|bare| bare.message))
-        .unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned())
-}
-
-#[derive(serde::Deserialize)]
-struct BareMessage {
-    message: String,
-}
-
-fn one_line(message: &str) -> String {
-    let words: Vec<_> = message.split_whitespace().collect();
-    crate::foreign::printable(&words.join(" "))
-        .trim_end_matches('.')
-        .chars()
-        .take(MESSAGE)
-        .collect()
 }
 
 fn sort(refusal: Box<Refusal>, range: Option<(String, String)>) -> PlacementError {

@@ -207,8 +207,10 @@ fn keystone() -> IdentityClient {
                 "service-token" => "service",
                 "member-token" => "member",
                 _ => {
+                    let unknown = json!({"error": {"code": 404, "message": "no such token"}});
                     let answer = axum::http::Response::builder().status(404);
-                    return Ok::<_, TransportError>(answer.body(bytes::Bytes::new()).unwrap());
+                    let unknown = bytes::Bytes::from(unknown.to_string());
+                    return Ok::<_, TransportError>(answer.body(unknown).unwrap());
                 }
             };
             let body = json!({"token": {"user": {"id": "u"}, "roles": [{"name": role, "id": "r"}],

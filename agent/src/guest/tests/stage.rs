@@ -24,7 +24,7 @@ use crate::guest::samples::{NODE, arq, guest, handle};
 use crate::guest::way::host_device;
 use crate::guest::{
     Accelerators, Accepted, BoundDevices, ExternalEvents, GuestJournal, GuestRequest,
-    GuestResources, Guests, GuestsParts, ResourceError, SpawnStep, SqlJournal,
+    GuestResources, Guests, GuestsParts, JournalError, ResourceError, SpawnStep, SqlJournal,
 };
 
 /// What goes wrong. Numbers are those of requests and devices.
@@ -76,8 +76,59 @@ pub(super) struct Kill {
     pub(super) after: bool,
 }
 
+/// What happens at the point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The agent is killed.
+    Kill,
+    /// Before: an error, and nothing is done. After: it is done, and an error is answered.
+    Error,
+}
+
+/// What is answered by a crossing that fails.
+trait Fails {
+    fn failed() -> Self;
+}
+
+impl<T> Fails for Result<T, JournalError> {
+    fn failed() -> Self {
+        Err(JournalError::Damaged {
+            path: "guests.db".to_owned(),
+            reason: "the disk reports an input/output error".to_owned(),
+        })
+    }
+}
+
+impl<T> Fails for Result<T, TransportError> {
+    fn failed() -> Self {
+        Err(TransportError::Closed {
+            reason: "connection reset by peer".to_owned(),
+        })
+    }
+}
+
+impl<T> Fails for Result<T, ResourceError> {
+    fn failed() -> Self {
+        Err(ResourceError::Failed {
+            what: "sysfs".to_owned(),
+            reason: "input/output error".to_owned(),
+        })
+    }
+}
+
+impl<T> Fails for Result<T, GuestError> {
+    fn failed() -> Self {
+        Err(GuestError::TimedOut {
+            target: "stage".to_owned(),
+            call: "call",
+            limit: Duration::from_secs(1),
+        })
+    }
+}
+
 #[derive(Default)]
 struct Crossings {
+    fault: Option<Fault>,
     /// Since the stage was made.
     history: Vec<String>,
     /// Where the present life of the agent began in it.
@@ -154,8 +205,13 @@ impl Stage {
     // ---- kills ----
 
     pub(super) fn kill_at(&self, kill: Option<Kill>) {
+        self.fault_at(kill, Fault::Kill);
+    }
+
+    pub(super) fn fault_at(&self, kill: Option<Kill>, fault: Fault) {
         let mut crossings = self.crossings.lock().unwrap();
         crossings.kill = kill;
+        crossings.fault = Some(fault);
         crossings.dead = false;
         crossings.life += 1;
         crossings.born = crossings.history.len();
@@ -183,7 +239,7 @@ impl Stage {
         }
     }
 
-    async fn cross<T>(&self, what: String, effect: impl Future<Output = T>) -> T {
+    async fn cross<T: Fails>(&self, what: String, effect: impl Future<Output = T>) -> T {
         let number = {
             let mut crossings = self.crossings.lock().unwrap();
             if crossings.life == self.life && !crossings.dead {
@@ -191,17 +247,26 @@ impl Stage {
             }
             crossings.history.len() - crossings.born
         };
-        self.may_die(number, false).await;
+        if self.strikes(number, false).await {
+            return T::failed();
+        }
         let result = effect.await;
-        self.may_die(number, true).await;
+        if self.strikes(number, true).await {
+            return T::failed();
+        }
         result
     }
 
-    async fn may_die(&self, at: usize, after: bool) {
+    /// Whether an error strikes here; never returns where the agent is killed.
+    async fn strikes(&self, at: usize, after: bool) -> bool {
         let dead = {
             let mut crossings = self.crossings.lock().unwrap();
             let present = crossings.life == self.life;
             if present && crossings.kill == Some(Kill { at, after }) {
+                if crossings.fault == Some(Fault::Error) {
+                    crossings.kill = None;
+                    return true;
+                }
                 crossings.dead = true;
                 self.died.notify_waiters();
             }
@@ -210,6 +275,7 @@ impl Stage {
         if dead {
             std::future::pending::<()>().await;
         }
+        false
     }
 
     // ---- the accelerator service ----

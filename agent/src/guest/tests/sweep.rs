@@ -1,7 +1,7 @@
 //! Every journey, killed before and after each of its crossings, and each recovery killed likewise.
 
 use super::judge;
-use super::stage::{Kill, Mishap, Stage};
+use super::stage::{Fault, Kill, Mishap, Stage};
 use crate::guest::samples::{guest, request};
 use crate::guest::{Guests, JourneyEnd};
 
@@ -142,4 +142,48 @@ async fn a_kill_in_the_recovery_from_a_kill_is_no_worse() {
         }
     }
     assert!(cases > 300, "{cases} cases");
+}
+
+/// As an operator sees it who is answered with an error now and then, while the agent lives and tries again.
+#[tokio::test]
+async fn an_error_at_any_crossing_before_or_after_its_effect_ends_done_or_undone() {
+    let mut cases = 0;
+    for journey in [
+        Journey::Spawn,
+        Journey::SpawnFails(Mishap::StartFails),
+        Journey::SpawnAndDelete,
+    ] {
+        let clean = journey.stage().await;
+        journey.until_killed(&clean, None).await;
+        for point in kills(clean.count()) {
+            let stage = journey.stage().await;
+            stage.fault_at(Some(point), Fault::Error);
+            let guests = stage.guests();
+            // The answer may be the error; the client asks again.
+            for _ in 0..2 {
+                guests.create(&request(1, &[1, 2])).await.ok();
+            }
+            let mut end = guests.journey(guest(1)).await;
+            for _ in 0..2 {
+                if matches!(end, JourneyEnd::Held { .. }) {
+                    judge::always(&stage).await;
+                    end = guests.journey(guest(1)).await;
+                }
+            }
+            assert!(
+                matches!(end, JourneyEnd::Settled | JourneyEnd::Undone { .. }),
+                "{journey:?} at {point:?}: {end:?}"
+            );
+            judge::at_rest(&stage).await;
+            if journey.deletes() {
+                for _ in 0..2 {
+                    guests.delete(guest(1)).await.ok();
+                }
+                while !matches!(guests.journey(guest(1)).await, JourneyEnd::Gone) {}
+                journey.check(&stage).await;
+            }
+            cases += 1;
+        }
+    }
+    assert!(cases > 150, "{cases} cases");
 }

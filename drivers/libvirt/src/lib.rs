@@ -1,9 +1,12 @@
-//! The libvirt virt driver: what libvirtd and sysfs say of this host, as a HostView.
+//! The libvirt virt driver: what libvirtd and sysfs say of this host, as a HostView, and guests made on it.
 //!
 //! [`LibvirtDriver`] implements the contract of `berth-virt`. The way of the data: `connection` (the one blocking place and,
 //! with `symbols`, the only unsafe one) runs `observe` on its thread; `observe` gathers libvirt's documents and the kernel's
 //! device tree and has them read by one pure module per document (`capabilities`, `domain_capabilities`, `node_device`,
 //! `guest`); `gpus` and `traits` judge them, also purely. `watch` joins libvirt's and the kernel's events into one stream.
+//!
+//! The other way: `guest_xml` makes a document of a wanted guest, purely, and `guests` defines, starts and ends it, on a
+//! connection of its own; what a guest says of itself (`guest_metadata`) is written by the one and read by the other.
 //!
 //! The library is loaded at the first call, not linked: see `symbols` and ADR 0004.
 

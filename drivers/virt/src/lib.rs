@@ -1,5 +1,5 @@
 //! The virt driver contract: what a driver sees ([`HostView`]), what it wants the provider tree to be, where an allocation
-//! goes when its inventory moves, and how it tells that something changed.
+//! goes when its inventory moves, how it tells that something changed, and how it makes guests ([`guest_spec`]).
 //!
 //! A driver of libvirt's kind only has to `observe`: [`provider_tree`] and [`homes`] turn any [`HostView`] into a tree and
 //! into homes, the same for every such driver, so that a fake machine cannot drift from a real one. The agent is generic

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use tokio::sync::Notify;
 
-use crate::guest::journal::{Answer, Claimed, Course, GuestRecord, StepRecord};
+use crate::guest::journal::{Answer, Claimed, Course, GuestRecord, StepRecord, StepState};
 use crate::guest::samples::{NODE, arq, guest, handle};
 use crate::guest::way::host_device;
 use crate::guest::{
@@ -47,6 +47,17 @@ pub(in crate::guest) enum Mishap {
     HeldByForeigner(u32),
 }
 
+/// A bug that is planted, to see that it is caught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bug {
+    /// Steps act without a word in the journal before.
+    ForgetsIntents,
+    /// Devices are given back as the guest left them.
+    SkipsResets,
+    /// Guests that go stay on the hypervisor.
+    KeepsGuests,
+}
+
 /// A device as the kernel has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Device {
@@ -65,6 +76,8 @@ pub(super) struct World {
     pub(super) questions: usize,
     /// How often the host was booted.
     pub(super) boots: u32,
+    /// A planted bug.
+    pub(super) bug: Option<Bug>,
     /// What must never be seen.
     pub(super) broken: Vec<String>,
 }
@@ -595,6 +608,10 @@ impl GuestJournal for Seam {
         step: SpawnStep,
         record: &'a StepRecord,
     ) -> Answer<'a, ()> {
+        let intent = matches!(record.state, StepState::Begun | StepState::Undoing);
+        if intent && self.0.world().bug == Some(Bug::ForgetsIntents) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
         let what = format!("{step} {}", record.state.as_str());
         self.write(what, self.0.journal.note(uuid, step, record))
     }
@@ -696,6 +713,10 @@ impl GuestResources for Devices {
                         what: name,
                         reason: "its configuration reads all ones".to_owned(),
                     });
+                }
+                if world.bug == Some(Bug::SkipsResets) {
+                    world.devices.entry(name).or_default().prepared = None;
+                    continue;
                 }
                 world.devices.insert(name, Device::default());
             }
@@ -801,7 +822,11 @@ impl VirtDriver for Hypervisor {
 
     async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
         let effect = async {
-            match self.0.world().guests.remove(&uuid) {
+            let mut world = self.0.world();
+            if world.bug == Some(Bug::KeepsGuests) {
+                return Ok(Destroyed::Destroyed);
+            }
+            match world.guests.remove(&uuid) {
                 Some(_) => Ok(Destroyed::Destroyed),
                 None => Ok(Destroyed::NotThere),
             }

@@ -1,7 +1,7 @@
 //! Every journey, killed before and after each of its crossings, and each recovery killed likewise.
 
 use super::judge;
-use super::stage::{Fault, Kill, Mishap, Stage};
+use super::stage::{Bug, Fault, Kill, Mishap, Stage};
 use crate::guest::samples::{guest, request};
 use crate::guest::{Guests, JourneyEnd};
 
@@ -186,4 +186,29 @@ async fn an_error_at_any_crossing_before_or_after_its_effect_ends_done_or_undone
         }
     }
     assert!(cases > 150, "{cases} cases");
+}
+
+/// A judge that never says no is worth nothing.
+#[tokio::test]
+async fn each_planted_bug_is_caught_by_the_judge() {
+    for (bug, journey) in [
+        (Bug::ForgetsIntents, Journey::Spawn),
+        (Bug::SkipsResets, Journey::SpawnAndDelete),
+        (
+            Bug::SkipsResets,
+            Journey::SpawnFails(Mishap::PrepareFails(2)),
+        ),
+        (Bug::KeepsGuests, Journey::SpawnFails(Mishap::StartFails)),
+    ] {
+        let stage = journey.stage().await;
+        stage.world().bug = Some(bug);
+        let judged = tokio::spawn(async move {
+            journey.until_killed(&stage, None).await;
+            journey.check(&stage).await;
+        });
+        let caught = judged.await.is_err_and(|error| error.is_panic());
+        // A guest that never ran leaves nothing in its devices.
+        let harmless = matches!((bug, journey), (Bug::SkipsResets, Journey::SpawnFails(_)));
+        assert_eq!(caught, !harmless, "{bug:?} in {journey:?}");
+    }
 }

@@ -15,7 +15,7 @@ use berth_store::{SqlError, SqlStore, Transaction};
 
 use crate::microversions;
 use crate::store;
-use crate::store::providers::ProviderError;
+use crate::store::providers::{self, Provider, ProviderError};
 
 /// Codes by which clients tell errors apart.
 pub(crate) mod codes {
@@ -57,6 +57,16 @@ pub(crate) async fn read(store: &SqlStore) -> Result<Transaction, Fault> {
 /// The database's error as the caller sees it.
 pub(crate) fn database(error: SqlError) -> Fault {
     store::fault(&error)
+}
+
+/// The provider that a path below it names.
+pub(crate) async fn provider_of_path(tx: &mut Transaction, uuid: &str) -> Result<Provider, Fault> {
+    providers::get(tx, uuid).await.map_err(|error| match error {
+        ProviderError::NotFound(_) => Fault::not_found(format!(
+            "No resource provider with uuid {uuid} found: {error}"
+        )),
+        other => provider_fault(other),
+    })
 }
 
 /// The provider's error where nothing more is known than its own words.

@@ -6,9 +6,10 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{GENERATION_CHANGED, codes, database, modified, provider_fault, read, require};
+use super::{
+    GENERATION_CHANGED, codes, database, modified, provider_fault, provider_of_path, read, require,
+};
 use crate::router::Placement;
-use crate::store::providers::{self, ProviderError};
 use crate::store::traits::{
     self, Associated, Delete, Ensure, Ensured, SetOfProvider, Trait, TraitError, TraitFilters,
 };
@@ -150,14 +151,7 @@ pub(crate) async fn of_provider(
     placement.allow(&call, policies::PROVIDER_TRAITS_LIST)?;
     let uuid = call.path("uuid")?;
     let mut tx = read(&placement.store).await?;
-    let provider = providers::get(&mut tx, uuid)
-        .await
-        .map_err(|error| match error {
-            ProviderError::NotFound(_) => Fault::not_found(format!(
-                "No resource provider with uuid {uuid} found: {error}"
-            )),
-            other => provider_fault(other),
-        })?;
+    let provider = provider_of_path(&mut tx, uuid).await?;
     let found = traits::of_provider(&mut tx, provider.id)
         .await
         .map_err(database)?;

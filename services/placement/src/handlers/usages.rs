@@ -5,9 +5,8 @@ use berth_http::{Answer, Call, Fault};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{database, modified, provider_fault, read, require};
+use super::{database, modified, provider_of_path, read, require};
 use crate::router::Placement;
-use crate::store::providers::{self, ProviderError};
 use crate::store::usages::{self, Consumers, Group, Holder};
 use crate::{microversions, policies, schemas};
 
@@ -31,14 +30,7 @@ pub(crate) async fn of_provider(
     placement.allow(&call, policies::PROVIDER_USAGES)?;
     let uuid = call.path("uuid")?;
     let mut tx = read(&placement.store).await?;
-    let provider = providers::get(&mut tx, uuid)
-        .await
-        .map_err(|error| match error {
-            ProviderError::NotFound(_) => Fault::not_found(format!(
-                "No resource provider with uuid {uuid} found: {error}"
-            )),
-            other => provider_fault(other),
-        })?;
+    let provider = provider_of_path(&mut tx, uuid).await?;
     let used = usages::of_provider(&mut tx, provider.id)
         .await
         .map_err(database)?;

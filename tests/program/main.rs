@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod accelerator_service;
 mod bad_input;
 mod commands;
 mod exit_codes;

@@ -11,6 +11,7 @@ use berth_virt::{CpuSet, PowerState};
 use roxmltree::Node;
 use uuid::Uuid;
 
+use crate::guest_metadata::GuestMetadata;
 use crate::xml::{self, Reader, XmlError};
 
 /// A guest, as its document states it.
@@ -38,6 +39,8 @@ pub(crate) struct Guest {
     pub(crate) mdevs: Vec<Uuid>,
     /// The PCI functions it was given.
     pub(crate) functions: BTreeSet<PciAddress>,
+    /// Whose it is, where it is one of ours.
+    pub(crate) mark: Option<GuestMetadata>,
 }
 
 impl Guest {
@@ -70,6 +73,7 @@ impl Guest {
             nodes: nodes(&reader, domain)?,
             mdevs: mdevs(&reader, domain)?,
             functions: functions(&reader, domain)?,
+            mark: GuestMetadata::read(&reader, domain)?,
         })
     }
 }

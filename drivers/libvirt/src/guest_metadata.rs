@@ -1,7 +1,7 @@
 //! What a guest's document says about whose it is: our element in libvirt's `<metadata>`.
 //!
 //! libvirt keeps it word for word, so a guest is known again after any restart, by an agent that lost its journal, too.
-//! Written by `guest_xml`, read back by `guests`.
+//! Written by `guest_xml`, read back by `guest` and `guests`.
 
 use std::collections::BTreeSet;
 

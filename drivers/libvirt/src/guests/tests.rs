@@ -160,11 +160,17 @@ async fn a_spawn_does_not_switch_a_running_guest_off() {
 #[tokio::test]
 async fn a_guest_that_was_made_is_observed_with_what_it_holds() {
     let (_directory, driver) = driver(vec![]);
-    let spec = guest_spec(1, vec![attached(function("81:00.0"), 1)]);
+    let migration = ConsumerUuid::from(Uuid::from_u128(0x319));
+    let mut spec = guest_spec(1, vec![attached(function("81:00.0"), 1)]);
+    spec.owner.consumer = migration;
     let _ = driver.spawn(&spec).await.unwrap();
+    let own = guest_spec(2, vec![]);
+    let _ = driver.spawn(&own).await.unwrap();
     let view = driver.observe().await.unwrap();
     let node = view.nodes.into_values().next().unwrap();
     let seen = &node.guests[&spec.uuid];
     assert_eq!(seen.name, spec.name.as_str());
     assert_eq!(seen.functions, ["81:00.0".parse().unwrap()].into());
+    assert_eq!(seen.also, [migration].into());
+    assert!(node.guests[&own.uuid].also.is_empty());
 }

@@ -1,6 +1,6 @@
 //! From facts to the view. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress};
 use berth_virt::{
@@ -139,7 +139,13 @@ fn guest_view(
             .collect(),
         name: guest.name,
         power: guest.power,
-        also: BTreeSet::new(),
+        // A migration that holds its allocations; the instance itself is known by the guest's UUID.
+        also: guest
+            .mark
+            .map(|mark| mark.consumer)
+            .filter(|consumer| *consumer.as_uuid() != guest.uuid)
+            .into_iter()
+            .collect(),
         vcpus: u64::from(guest.vcpus),
         memory_mib: guest.memory_mib,
         functions: guest.functions,

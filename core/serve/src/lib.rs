@@ -34,7 +34,7 @@ pub struct Limits {
     /// How long a connection may take until the head of its next request is whole, counted from its opening or from the
     /// end of the last answer: an idle connection is closed after this, too.
     pub head: Duration,
-    /// How long a request's body may take until it is whole, counted from the end of its head.
+    /// How long a request's body may take until it is whole, counted from when it is first waited for.
     pub body: Duration,
     /// How long requests under way may go on after the stop.
     pub grace: Duration,

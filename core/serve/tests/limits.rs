@@ -121,6 +121,26 @@ async fn a_body_that_does_not_come_is_refused_and_the_connection_closed() {
 }
 
 #[tokio::test]
+async fn a_body_that_comes_drop_by_drop_is_not_waited_for() {
+    let body = SHORT;
+    let served = Served::with(Limits { body, ..limits() }).await;
+    let (from, mut to) = served.connect().await.into_split();
+    let head = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 1000000\r\n\r\n";
+    to.write_all(head).await.unwrap();
+    let dropping = async {
+        while to.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let mut answer = Vec::new();
+    let mut from = from.take(12);
+    tokio::select! {
+        () = dropping => {}
+        _ = from.read_to_end(&mut answer) => assert_eq!(answer, b"HTTP/1.1 400"),
+    }
+}
+
+#[tokio::test]
 async fn a_connection_too_many_waits_until_another_ends() {
     let connections = 1;
     let served = Served::with(Limits {

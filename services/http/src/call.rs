@@ -163,7 +163,7 @@ impl<S: Send + Sync> FromRequest<S> for Call {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         let extensions = &mut parts.extensions;
-        // The door puts all three there; a router without a door is a mistake of the house.
+        // The door puts them all there; a router without a door is a mistake of the house.
         let behind = |thing: &str| Fault::internal(format!("no {thing}: the router has no door"));
         let version = extensions.remove().ok_or_else(|| behind("microversion"))?;
         let caller = extensions.remove().ok_or_else(|| behind("caller"))?;
@@ -188,6 +188,9 @@ async fn read(body: axum::body::Body, limit: usize) -> Result<Bytes, Fault> {
             StatusCode::PAYLOAD_TOO_LARGE,
             format!("The body is larger than {limit} bytes."),
         )),
-        Err(_) => Err(Fault::bad_request("The body ended before its length.")),
+        // What the connection says of it: that it took too long, or that it broke.
+        Err(error) => Err(Fault::bad_request(format!(
+            "The body did not come: {error}."
+        ))),
     }
 }

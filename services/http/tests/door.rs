@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::routing::get;
+use axum::routing::{get, post};
 use berth_http::auth::Validation;
 use berth_http::{
     Answer, Call, Door, Fault, Manners, Microversion, MicroversionRange, NoAuth2, TokenError,
@@ -135,6 +135,25 @@ async fn asked(headers: &[(&str, &str)], path: &str) -> (StatusCode, http::Heade
     let body = body.collect().await.unwrap().to_bytes();
     let text = String::from_utf8(body.to_vec()).unwrap();
     (parts.status, parts.headers, text)
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_is_refused_with_what_the_connection_says() {
+    let routes = Router::new().route("/echo", post(echo));
+    // Stands for a connection that ends, or takes too long.
+    let broken = http_body_util::Limited::new(http_body_util::Full::from("{}"), 1);
+    let request = Request::post("/echo")
+        .header("x-auth-token", "alice")
+        .header("content-type", "application/json")
+        .body(Body::new(broken))
+        .unwrap();
+    let door = door(routes, entrance(NoAuth2::default()));
+    let response = door.oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8_lossy(&body);
+    let says = "The body did not come: length limit exceeded.";
+    assert!(text.contains(says), "{text}");
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router
 
 async fn list<D: VirtDriver, R: GuestResources>(State(guests): State<Guests<D, R>>) -> Response {
     match guests.list().await {
-        Ok(records) => Json(GuestList::new(&records)).into_response(),
+        Ok(records) => Json(GuestList::new(&records, &guests.held())).into_response(),
         Err(error) => refused(&error),
     }
 }
@@ -97,7 +97,7 @@ async fn show<D: VirtDriver, R: GuestResources>(
         Err(refusal) => return *refusal,
     };
     match guests.show(uuid).await {
-        Ok(record) => Json(GuestBody::new(&record)).into_response(),
+        Ok(record) => Json(GuestBody::new(&record, guests.held().get(&uuid))).into_response(),
         Err(error) => refused(&error),
     }
 }
@@ -183,7 +183,11 @@ async fn accepted<D: VirtDriver, R: GuestResources>(
     uuid: ConsumerUuid,
 ) -> Response {
     match guests.show(uuid).await {
-        Ok(record) => (StatusCode::ACCEPTED, Json(GuestBody::new(&record))).into_response(),
+        Ok(record) => (
+            StatusCode::ACCEPTED,
+            Json(GuestBody::new(&record, guests.held().get(&uuid))),
+        )
+            .into_response(),
         Err(error) => refused(&error),
     }
 }

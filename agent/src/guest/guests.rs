@@ -1,6 +1,6 @@
 //! All guests of this agent: what is asked of them, one journey per guest at a time, and going on after a restart.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_model::ConsumerUuid;
@@ -94,6 +94,8 @@ pub(super) struct Slot {
 pub(super) struct Inner<D, R> {
     pub(super) way: Way<D, R>,
     slots: Mutex<HashMap<ConsumerUuid, Slot>>,
+    /// Why guests stand still, as of their last journeys.
+    held: Mutex<BTreeMap<ConsumerUuid, String>>,
     tasks: TaskTracker,
 }
 
@@ -143,6 +145,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 boot_id: parts.boot_id,
             },
             slots: Mutex::default(),
+            held: Mutex::default(),
             tasks: TaskTracker::new(),
         };
         Self {
@@ -270,10 +273,35 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             Ok(end) => end,
             Err(reason) => JourneyEnd::Held { reason },
         };
+        self.ended(uuid, &end);
+        end
+    }
+
+    /// What is kept of a journey's end in memory.
+    pub(super) fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd) {
+        let mut held = self.held_guests();
+        match end {
+            JourneyEnd::Held { reason } => {
+                held.insert(uuid, reason.to_string());
+            }
+            _ => {
+                held.remove(&uuid);
+            }
+        }
         if matches!(end, JourneyEnd::Gone) {
             self.slots().remove(&uuid);
         }
-        end
+    }
+
+    fn held_guests(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, String>> {
+        let held = self.inner.held.lock();
+        held.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The guests that stand still, and why: what an operator must know, and what is tried again at the next comparison.
+    #[must_use]
+    pub fn held(&self) -> BTreeMap<ConsumerUuid, String> {
+        self.held_guests().clone()
     }
 
     pub(super) async fn travel(&self, uuid: ConsumerUuid) -> Result<JourneyEnd, Held> {

@@ -101,10 +101,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Looks again, in its turn, and mends one guest.
     pub(super) async fn mend(&self, uuid: ConsumerUuid) -> JourneyEnd {
         let _turn = self.turn(uuid).await;
-        match self.mended(uuid).await {
+        let end = match self.mended(uuid).await {
             Ok(end) => end,
             Err(reason) => JourneyEnd::Held { reason },
-        }
+        };
+        self.ended(uuid, &end);
+        end
     }
 
     async fn mended(&self, uuid: ConsumerUuid) -> Result<JourneyEnd, Held> {

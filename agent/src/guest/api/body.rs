@@ -1,7 +1,9 @@
 //! Guests as they travel over the admin API.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use berth_model::ConsumerUuid;
 use berth_virt::PowerAction;
 use berth_virt::guest_spec::DesiredPower;
 use serde::{Deserialize, Serialize};
@@ -22,10 +24,13 @@ pub struct GuestList {
 }
 
 impl GuestList {
-    pub(super) fn new(records: &[GuestRecord]) -> Self {
+    pub(super) fn new(records: &[GuestRecord], held: &BTreeMap<ConsumerUuid, String>) -> Self {
+        let guests = records
+            .iter()
+            .map(|record| GuestBody::new(record, held.get(&record.request.uuid())));
         Self {
             api: API.to_owned(),
-            guests: records.iter().map(GuestBody::new).collect(),
+            guests: guests.collect(),
         }
     }
 }
@@ -61,7 +66,7 @@ pub struct StepBody {
 }
 
 impl GuestBody {
-    pub(super) fn new(record: &GuestRecord) -> Self {
+    pub(super) fn new(record: &GuestRecord, held: Option<&String>) -> Self {
         let devices = record.devices.iter().flat_map(|devices| devices.iter());
         let steps = record.steps.iter().map(|(step, record)| StepBody {
             step: step.as_str().to_owned(),
@@ -73,7 +78,7 @@ impl GuestBody {
             name: record.request.spec().name.to_string(),
             node: record.request.node().to_string(),
             status: status(record).to_owned(),
-            reason: reason(record),
+            reason: held.cloned().or_else(|| reason(record)),
             accelerator_requests: arqs.map(ToString::to_string).collect(),
             devices: devices.map(|bound| bound.device.to_string()).collect(),
             steps: steps.collect(),

@@ -144,3 +144,35 @@ async fn a_guest_that_failed_says_why() {
         "{shown}"
     );
 }
+
+#[tokio::test]
+async fn a_guest_that_stands_still_says_why_until_it_goes_on() {
+    let stage = Stage::new().await;
+    stage.bind(1, &[1]);
+    let guests = stage.guests();
+    let router = routes(&guests);
+    let one = format!("/v1/guests/{}", guest(1));
+    assert_eq!(
+        ask(&router, "POST", "/v1/guests", asked_for(1, &[1]))
+            .await
+            .0,
+        202
+    );
+    guests.journey(guest(1)).await;
+    stage.comes(crate::guest::tests::stage::Mishap::ServiceAway);
+    assert_eq!(ask(&router, "DELETE", &one, "").await.0, 202);
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        JourneyEnd::Held { .. }
+    ));
+    for path in [one.as_str(), "/v1/guests"] {
+        let (_, shown) = ask(&router, "GET", path, "").await;
+        let shown = shown.get("guests").map_or(&shown, |all| &all[0]).clone();
+        assert_eq!(shown["status"], "deleting");
+        let reason = shown["reason"].as_str().unwrap();
+        assert!(reason.contains("cannot be given back"), "{reason}");
+    }
+    stage.heals();
+    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    assert!(guests.held().is_empty());
+}

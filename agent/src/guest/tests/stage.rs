@@ -350,7 +350,7 @@ impl Stage {
         self.world().mishaps.insert(mishap);
     }
 
-    pub(super) fn heals(&self) {
+    pub(in crate::guest) fn heals(&self) {
         self.world().mishaps.clear();
     }
 

@@ -68,6 +68,7 @@ impl TurnGate {
     pub fn journey(&self, inner: Arc<dyn Gate>) -> JourneyGate {
         let mut turns = self.shared.lock();
         turns.journeys.push(Pace::Still);
+        turns.woken.push(Arc::default());
         JourneyGate {
             id: turns.journeys.len() - 1,
             shared: Arc::clone(&self.shared),
@@ -93,21 +94,26 @@ impl JourneyGate {
     /// Runs the journey. Nothing of any journey is released before each one that was started has been polled once, so
     /// start all of them before polling the first. A journey that is over (or was dropped) may be run again.
     pub fn run<F: Future>(&self, future: F) -> Course<F> {
-        self.shared.lock().set(self.id, Pace::Started);
+        let woken = {
+            let mut turns = self.shared.lock();
+            turns.set(self.id, Pace::Started);
+            Arc::clone(&turns.woken[self.id])
+        };
         Course {
             future: Box::pin(future),
             membership: Membership {
                 id: self.id,
                 shared: Arc::clone(&self.shared),
+                woken,
             },
         }
     }
 
     /// Waits for its turn.
-    async fn turn(&self) -> Place<'_> {
+    async fn turn(&self, ticket: Ticket) -> Place<'_> {
         let place = Place {
             shared: &self.shared,
-            ticket: self.shared.lock().wait_at_the_gate(self.id),
+            ticket,
         };
         poll_fn(|context| self.shared.poll_turn(place.ticket, context)).await;
         place
@@ -117,10 +123,11 @@ impl JourneyGate {
 impl Gate for JourneyGate {
     fn before<'a>(&'a self, crossing: &'a Crossing) -> Released<'a> {
         Box::pin(async move {
-            let place = self.turn().await;
+            let ticket = self.shared.lock().wait_at_the_gate(self.id);
+            let place = self.turn(ticket).await;
             let release = self.inner.before(crossing).await;
             place.end(if release.effect_follows() {
-                Turn::InFlight(self.id)
+                Turn::InFlight(ticket, crossing.clone())
             } else {
                 Turn::Free
             });
@@ -130,7 +137,8 @@ impl Gate for JourneyGate {
 
     fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a EffectEnd) -> Released<'a> {
         Box::pin(async move {
-            let place = self.turn().await;
+            let ticket = self.shared.lock().land(self.id, crossing);
+            let place = self.turn(ticket).await;
             let release = self.inner.after(crossing, outcome).await;
             place.end(Turn::Free);
             release
@@ -202,6 +210,7 @@ impl fmt::Debug for JourneyGate {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeSet;
     use std::pin::Pin;
     use std::task::Waker;
@@ -326,6 +335,54 @@ mod tests {
         let done = (0..200).any(|_| Pin::new(&mut quick_course).poll(&mut context).is_ready());
         assert!(done);
         assert_eq!(gate.standing(), Standing::Done);
+    }
+
+    #[test]
+    fn an_effect_under_way_holds_the_others_of_its_own_journey_that_come_later() {
+        let gate = TurnGate::seeded(1);
+        let first = recorder("a");
+        let journey = gate.journey(Arc::clone(&first) as Arc<dyn Gate>);
+        let (slow, late) = (journey.clone(), journey.clone());
+        let (arrives, lands) = (Cell::new(false), Cell::new(false));
+        let until = async |happened: &Cell<bool>| {
+            poll_fn(|_| {
+                if happened.get() {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
+        };
+        let mut slow = Box::pin(async {
+            let crossing = Crossing::read(Seam::Http, "GET", "slow");
+            let _ = slow.before(&crossing).await;
+            until(&lands).await;
+            let _ = slow.after(&crossing, &EffectEnd::Done("200".into())).await;
+            std::future::pending::<()>().await;
+        });
+        let mut late = Box::pin(async {
+            until(&arrives).await;
+            cross(late, "late").await;
+            std::future::pending::<()>().await;
+        });
+        let mut course = journey.run(poll_fn(|context| {
+            let _ = (slow.as_mut().poll(context), late.as_mut().poll(context));
+            Poll::<()>::Pending
+        }));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut step = || {
+            for _ in 0..5 {
+                let _ = Pin::new(&mut course).poll(&mut context);
+            }
+            first.trace().lines().len()
+        };
+        assert_eq!(step(), 1, "the slow one is under way");
+        arrives.set(true);
+        assert_eq!(step(), 1, "the late one waits for it");
+        lands.set(true);
+        step();
+        assert_eq!(first.trace().lines().len(), 4);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use super::Shared;
 use super::turn::{Pace, Turn};
@@ -20,13 +21,29 @@ pub struct Course<F> {
 pub(super) struct Membership {
     pub(super) id: usize,
     pub(super) shared: Arc<Shared>,
+    pub(super) woken: Arc<AtomicBool>,
+}
+
+/// Notes that the journey is about to go on by itself.
+struct Bell {
+    woken: Arc<AtomicBool>,
+    task: Waker,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        self.task.wake_by_ref();
+    }
 }
 
 impl Membership {
     pub(super) fn pace(&self, pace: Pace) {
         let mut turns = self.shared.lock();
         turns.set(self.id, pace);
-        if pace == Pace::Still && turns.turn == Turn::InFlight(self.id) {
+        if pace == Pace::Still
+            && matches!(turns.turn, Turn::InFlight(ticket, _) if ticket.journey == self.id)
+        {
             turns.turn = Turn::Free;
         }
         turns.choose();
@@ -44,7 +61,11 @@ impl<F: Future> Future for Course<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         self.membership.pace(Pace::Polled);
-        let polled = self.future.as_mut().poll(context);
+        let woken = Arc::clone(&self.membership.woken);
+        woken.store(false, Ordering::SeqCst);
+        let task = context.waker().clone();
+        let bell = Waker::from(Arc::new(Bell { woken, task }));
+        let polled = self.future.as_mut().poll(&mut Context::from_waker(&bell));
         self.membership.pace(if polled.is_ready() {
             Pace::Still
         } else {

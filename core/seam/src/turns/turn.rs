@@ -1,13 +1,17 @@
 //! Whose turn it is: the journeys' paces, the crossings that wait, and the seeded choice among them. Under the gate's lock.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
-use crate::Seeded;
+use crate::{Crossing, Seeded};
 
 pub(super) struct Turns {
     pub(super) seeded: Seeded,
     pub(super) journeys: Vec<Pace>,
+    /// Whether each was woken and not polled since: it goes on by itself.
+    pub(super) woken: Vec<Arc<AtomicBool>>,
     pub(super) waiting: BTreeMap<Ticket, Option<Waker>>,
     pub(super) turn: Turn,
     pub(super) tickets: u64,
@@ -20,14 +24,14 @@ pub(super) struct Ticket {
     pub(super) number: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Nobody's.
     Free,
     /// This ticket's, from the choice until it has been told its release.
     Given(Ticket),
-    /// An effect of this journey is being performed.
-    InFlight(usize),
+    /// An effect of this journey is being performed: this one, however many of its others come to the gate meanwhile.
+    InFlight(Ticket, Crossing),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,17 +52,27 @@ impl Turns {
         Self {
             seeded: Seeded::new(seed),
             journeys: Vec::new(),
+            woken: Vec::new(),
             waiting: BTreeMap::new(),
             turn: Turn::Free,
             tickets: 0,
         }
     }
 
-    pub(super) fn wait_at_the_gate(&mut self, journey: usize) -> Ticket {
-        // The effect under way has ended, or its future was dropped and the journey went on.
-        if self.turn == Turn::InFlight(journey) {
-            self.turn = Turn::Free;
+    /// The effect has ended; it waits in the place that it left, whenever a thread answered.
+    pub(super) fn land(&mut self, journey: usize, crossing: &Crossing) -> Ticket {
+        match &self.turn {
+            Turn::InFlight(ticket, what) if ticket.journey == journey && what == crossing => {
+                let ticket = *ticket;
+                self.turn = Turn::Free;
+                self.waiting.insert(ticket, None);
+                ticket
+            }
+            _ => self.wait_at_the_gate(journey),
         }
+    }
+
+    pub(super) fn wait_at_the_gate(&mut self, journey: usize) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket {
             journey,
@@ -76,8 +90,12 @@ impl Turns {
 
     /// Nobody can go on without a release.
     pub(super) fn is_quiet(&self) -> bool {
-        let moves = |pace: &Pace| matches!(pace, Pace::Started | Pace::Polled);
-        self.turn == Turn::Free && !self.journeys.iter().any(moves)
+        let moves = |(pace, woken): (&Pace, &Arc<AtomicBool>)| match pace {
+            Pace::Started | Pace::Polled => true,
+            Pace::Waits => woken.load(Ordering::SeqCst),
+            Pace::Still => false,
+        };
+        self.turn == Turn::Free && !self.journeys.iter().zip(&self.woken).any(moves)
     }
 
     /// Gives the turn to one that waits, if it is nobody's.

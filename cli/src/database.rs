@@ -17,7 +17,9 @@ impl From<OpenError> for Failure {
 fn not_opened(what: String, error: &OpenError) -> Failure {
     let code = match error {
         OpenError::Held { .. } => ErrorCode::Held,
-        OpenError::UnsupportedUrl { .. } | OpenError::OptionsInUrl => ErrorCode::BadValue,
+        OpenError::UnsupportedUrl { .. } | OpenError::OptionsInUrl | OpenError::NoFileInUrl => {
+            ErrorCode::BadValue
+        }
         _ => ErrorCode::State,
     };
     Failure::caused(code, what, error)
@@ -40,7 +42,24 @@ impl From<SchemaError> for Failure {
 /// The URL is none Berth knows, its folder is not there, another process owns the database, the disk fails, or the schema is
 /// another one.
 pub async fn open(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
-    let (store, named) = opened(url, state_path).await?;
+    let (location, named) = located(url)?;
+    make_folder(&location, state_path)?;
+    let store = SqlStore::open(&location, &SqlOptions::default()).await;
+    placement(store, &named).await
+}
+
+/// The same, of a database that is there: a path with a slip in it is refused, and nothing made.
+///
+/// # Errors
+/// As [`open`], and where there is no database.
+pub async fn open_existing(url: &Secret) -> Result<SqlStore, Failure> {
+    let (location, named) = located(url)?;
+    let store = SqlStore::open_existing(&location, &SqlOptions::default()).await;
+    placement(store, &named).await
+}
+
+async fn placement(store: Result<SqlStore, OpenError>, named: &str) -> Result<SqlStore, Failure> {
+    let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
     prepare(&store).await.map_err(|error| {
         let what = format!("{named} is not Placement's as it should be");
         Failure::caused(ErrorCode::State, what, &error)
@@ -53,7 +72,11 @@ pub async fn open(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> 
 /// # Errors
 /// As [`open`].
 pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
-    let (store, named) = opened(url, state_path).await?;
+    let (location, named) = located(url)?;
+    make_folder(&location, state_path)?;
+    let store = SqlStore::open(&location, &SqlOptions::default())
+        .await
+        .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
     berth_accelerator::prepare(&store).await.map_err(|error| {
         let what = format!("{named} is not the accelerator service's as it should be");
         Failure::caused(ErrorCode::State, what, &error)
@@ -61,10 +84,19 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
     Ok(store)
 }
 
-/// An open database, and how it is called in sentences.
-async fn opened(url: &Secret, state_path: &Path) -> Result<(SqlStore, String), Failure> {
+/// Where the database is, and how it is called in sentences.
+fn located(url: &Secret) -> Result<(Location, String), Failure> {
     let location: Location = url.reveal().parse()?;
-    if let Location::SqliteFile(path) = &location
+    let named = match &location {
+        Location::SqliteFile(path) => format!("the database {}", path.display()),
+        _ => "the database".to_owned(),
+    };
+    Ok((location, named))
+}
+
+/// Makes the database's folder where that is `state_path`.
+fn make_folder(location: &Location, state_path: &Path) -> Result<(), Failure> {
+    if let Location::SqliteFile(path) = location
         && let Some(folder) = path.parent()
         && absolute(state_path).is_ok_and(|state_path| state_path == folder)
     {
@@ -73,12 +105,5 @@ async fn opened(url: &Secret, state_path: &Path) -> Result<(SqlStore, String), F
             Failure::caused(ErrorCode::State, what, &error)
         })?;
     }
-    let named = match &location {
-        Location::SqliteFile(path) => format!("the database {}", path.display()),
-        _ => "the database".to_owned(),
-    };
-    let store = SqlStore::open(&location, &SqlOptions::default())
-        .await
-        .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
-    Ok((store, named))
+    Ok(())
 }

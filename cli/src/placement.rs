@@ -151,7 +151,7 @@ async fn migrate(
     upgrade: Upgrade,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let store = database::open(url, &config.state_path).await?;
+    let store = database::open_existing(url).await?;
     let placement = placement_in_process(store.clone(), None)?;
     // An agent on another Placement would go by the state folder this writes.
     let (intent, _alone) = match upgrade {

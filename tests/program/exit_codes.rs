@@ -222,6 +222,22 @@ fn a_database_that_cannot_be_meant_is_refused_and_nothing_is_made() {
     assert!(!typo.exists());
     let url = format!("sqlite:{}/p.sqlite?mode=ro", folder.path().display());
     expect(&serve(&url), 78, &["no options behind a ?"]);
+    expect(&serve("sqlite:"), 78, &["names no file"]);
+    expect(&serve("sqlite:/dev/null"), 74, &["not a regular file"]);
+    let path = folder.path().join("p.sqlite");
+    let url = format!("sqlite:{}", path.display());
+    for content in [None, Some("")] {
+        if let Some(content) = content {
+            std::fs::write(&path, content).expect("a file");
+        }
+        for more in [&[][..], &["--dry-run"]] {
+            let upgrade = ["placement", "migrate-compute-inventory", "--database", &url];
+            let words = ["there is no database at", "p.sqlite", "the service uses"];
+            expect(&node.run(&[&upgrade[..], more].concat()), 74, &words);
+        }
+        let made = std::fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(made, usize::from(content.is_some()));
+    }
 }
 
 #[test]

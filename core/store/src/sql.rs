@@ -55,7 +55,7 @@ impl FromStr for Location {
         };
         let rest = url.strip_prefix("sqlite:").ok_or_else(unsupported)?;
         match rest.strip_prefix("//").unwrap_or(rest) {
-            "" => Err(unsupported()),
+            "" => Err(OpenError::NoFileInUrl),
             ":memory:" => Ok(Self::SqliteMemory),
             path if path.contains(['?', '#']) => Err(OpenError::OptionsInUrl),
             path => Ok(Self::SqliteFile(
@@ -113,19 +113,54 @@ struct Inner {
     readers: SqlitePool,
     attempts: u32,
     path: Option<PathBuf>,
-    // Held for its Drop: the lock file is released with the store.
-    _ownership: Option<Ownership>,
+    // Held for its Drop: the locks are released with the store.
+    ownership: Option<Ownership>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Whoever did not close the store leaves connections behind that end by themselves, a little later.
+        if !(self.writer.is_closed() && self.readers.is_closed())
+            && let Some(ownership) = &mut self.ownership
+        {
+            ownership.leave_open();
+        }
+    }
+}
+
+/// What to do where the database is not there yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Absent {
+    Make,
+    Refuse,
 }
 
 impl SqlStore {
     /// Opens the database and takes ownership of it.
     ///
     /// # Errors
-    /// [`OpenError::NoFolder`] when its folder is not there, [`OpenError::Held`] when another process owns the file,
-    /// [`OpenError::Ownership`] when the lock file cannot be made, [`OpenError::Sql`] when SQLite cannot open it.
+    /// [`OpenError::NoFolder`] when its folder is not there, [`OpenError::NotAFile`] when it is no regular file,
+    /// [`OpenError::OtherNames`] when it has a second hard link, [`OpenError::Held`] when another process owns the file,
+    /// [`OpenError::Ownership`] when the lock file cannot be made, [`OpenError::Unreadable`] when the file cannot be read,
+    /// [`OpenError::Sql`] when SQLite cannot open it.
     pub async fn open(location: &Location, options: &SqlOptions) -> Result<Self, OpenError> {
         match location {
-            Location::SqliteFile(path) => Self::open_file(path, options).await,
+            Location::SqliteFile(path) => Self::open_file(path, options, Absent::Make).await,
+            Location::SqliteMemory => Self::open_memory(options).await,
+        }
+    }
+
+    /// As [`SqlStore::open`], but a file that is not there, or has nothing in it, is refused and not made: for whoever works
+    /// on what a service has written. A database in memory is a fresh one here, too.
+    ///
+    /// # Errors
+    /// As [`SqlStore::open`], and [`OpenError::Absent`].
+    pub async fn open_existing(
+        location: &Location,
+        options: &SqlOptions,
+    ) -> Result<Self, OpenError> {
+        match location {
+            Location::SqliteFile(path) => Self::open_file(path, options, Absent::Refuse).await,
             Location::SqliteMemory => Self::open_memory(options).await,
         }
     }
@@ -138,12 +173,22 @@ impl SqlStore {
         Self::open(&Location::SqliteMemory, &SqlOptions::default()).await
     }
 
-    async fn open_file(path: &Path, options: &SqlOptions) -> Result<Self, OpenError> {
+    async fn open_file(
+        path: &Path,
+        options: &SqlOptions,
+        absent: Absent,
+    ) -> Result<Self, OpenError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.is_dir())
             && !folder.as_os_str().is_empty()
         {
             let folder = folder.to_owned();
             return Err(OpenError::NoFolder { folder });
+        }
+        let path = &ownership::own_name(path)?;
+        if absent == Absent::Refuse && std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
+            return Err(OpenError::Absent {
+                path: path.to_owned(),
+            });
         }
         let ownership = Ownership::take(path)?;
         let connect = connect_options(options)
@@ -188,7 +233,7 @@ impl SqlStore {
             readers,
             attempts: options.attempts.max(1),
             path: path.map(Path::to_owned),
-            _ownership: ownership,
+            ownership,
         };
         Self {
             inner: Arc::new(inner),

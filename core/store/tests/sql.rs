@@ -10,6 +10,8 @@ use berth_store::{
     Disposition, Location, OpenError, Retryable, SqlError, SqlOptions, SqlStore, Statement,
     Transaction, Value, Work,
 };
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Executor};
 
 #[derive(Debug, thiserror::Error)]
 enum CountError {
@@ -313,30 +315,87 @@ async fn a_foreign_writer_makes_a_busy_error_after_the_timeout() {
         .await
         .unwrap();
     ours.write(&THINGS).await.unwrap();
-    // Another path to the same file: the ownership is of the name, the write lock of the file.
-    let link = folder.path().join("other.db");
-    std::os::unix::fs::symlink(&path, &link).unwrap();
-    let theirs = SqlStore::open(&Location::SqliteFile(link), &options)
+    // A program that does not ask for the ownership: the write lock is SQLite's own.
+    let mut foreign = SqliteConnectOptions::new()
+        .filename(&path)
+        .connect()
         .await
         .unwrap();
-    struct Hold<'a>(&'a SqlStore);
-    impl Work for Hold<'_> {
-        type Output = Disposition;
-        type Error = CountError;
+    foreign.execute("BEGIN IMMEDIATE").await.unwrap();
+    let refused = ours.write(&Insert::failing(0, || CountError::Never)).await;
+    let Err(CountError::Sql(error @ SqlError::Busy(_))) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(error.disposition(), Disposition::Retry);
+}
 
-        async fn run(&self, _: &mut Transaction) -> Result<Disposition, CountError> {
-            let refused = self
-                .0
-                .write(&Insert::failing(0, || CountError::Never))
-                .await;
-            match refused {
-                Err(CountError::Sql(error @ SqlError::Busy(_))) => Ok(error.disposition()),
-                _ => Err(CountError::Never),
-            }
+#[tokio::test]
+async fn a_second_name_of_an_owned_file_is_no_way_around_its_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("placement.db");
+    let link = folder.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let error = file(&link).await.unwrap_err();
+    assert!(matches!(error, OpenError::NotAFile { .. }), "{error:?}");
+    let first = file(&path).await.unwrap();
+    let error = file(&link).await.unwrap_err();
+    assert!(matches!(error, OpenError::Held { .. }), "{error:?}");
+    assert!(!folder.path().join("link.db.lock").exists());
+    let hard = folder.path().join("hard.db");
+    std::fs::hard_link(&path, &hard).unwrap();
+    let error = file(&hard).await.unwrap_err();
+    assert!(
+        matches!(error, OpenError::OtherNames { names: 2, .. }),
+        "{error:?}"
+    );
+    std::fs::remove_file(hard).unwrap();
+    std::fs::remove_file(folder.path().join("placement.db.lock")).unwrap();
+    let error = file(&link).await.unwrap_err();
+    assert!(matches!(error, OpenError::Held { .. }), "{error:?}");
+    first.close().await;
+    drop(first);
+    let by_link = file(&link).await.unwrap();
+    assert_eq!(by_link.path(), Some(&*path.canonicalize().unwrap()));
+}
+
+#[tokio::test]
+async fn a_database_that_is_to_be_there_is_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("placement.db");
+    for content in [None, Some("")] {
+        if let Some(content) = content {
+            std::fs::write(&path, content).unwrap();
         }
+        let before = std::fs::read_dir(folder.path()).unwrap().count();
+        let location = Location::SqliteFile(path.clone());
+        let opened = SqlStore::open_existing(&location, &SqlOptions::default()).await;
+        let error = opened.unwrap_err();
+        assert!(matches!(error, OpenError::Absent { .. }), "{error:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before);
     }
-    let outcome = theirs.write(&Hold(&ours)).await.unwrap();
-    assert_eq!(outcome, Disposition::Retry);
+    file(&path).await.unwrap().close().await;
+    let location = Location::SqliteFile(path);
+    SqlStore::open_existing(&location, &SqlOptions::default())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_regular_file_is_refused_before_a_lock_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for path in [
+        Path::new("/dev/null"),
+        Path::new("/dev/full"),
+        folder.path(),
+        &socket,
+    ] {
+        let error = file(path).await.unwrap_err();
+        assert!(matches!(error, OpenError::NotAFile { .. }), "{error:?}");
+        let lock = format!("{}.lock", path.display());
+        assert!(!Path::new(&lock).exists(), "{lock}");
+    }
 }
 
 #[test]
@@ -345,6 +404,7 @@ fn database_urls_name_their_file() {
         ("sqlite:/var/lib/berth/p.db", Some("/var/lib/berth/p.db")),
         ("sqlite:///var/lib/berth/p.db", Some("/var/lib/berth/p.db")),
         ("sqlite:", None),
+        ("sqlite://", None),
         ("mysql://user:secret@host/db", None),
         ("p.db", None),
     ] {

@@ -156,6 +156,49 @@ pub enum OpenError {
         "a database URL ends with the file: Berth takes no options behind a ?, and no file with ? or # in its name"
     )]
     OptionsInUrl,
+    /// The URL names no file.
+    #[error(
+        "the database URL names no file; write sqlite: and the file, for example sqlite:/var/lib/berth/placement.db"
+    )]
+    NoFileInUrl,
+    /// The file is not there, or has nothing in it, and it is not to be made.
+    #[error(
+        "there is no database at {}; give the one the service uses",
+        path.display()
+    )]
+    Absent {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What has the name is a folder, a device, a pipe, or a link to nothing.
+    #[error(
+        "{} is not a regular file; name a file that may become the database",
+        path.display()
+    )]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// The file has more than one name. SQLite finds its log by the name: what is written under one is lost to the other.
+    #[error(
+        "the database {} has {names} names (hard links); remove all but one (find -samefile shows them)",
+        path.display()
+    )]
+    OtherNames {
+        /// The file, as it was named.
+        path: PathBuf,
+        /// How many hard links it has.
+        names: u64,
+    },
+    /// The database file cannot be looked at, read or made.
+    #[error("the database file {} cannot be read; check owner and mode of it and its folder", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
     /// The folder of the database file is not there. It is not made: its name may be a slip of the pen.
     #[error(
         "the folder {} of the database is not there; make it, or correct the database URL",

@@ -1,54 +1,151 @@
-//! One process per SQLite file: an exclusive lock on a file beside the database.
+//! One process per SQLite file: an exclusive lock on a file beside the database, and one on the database file itself.
 //!
-//! The lock is the kernel's and ends with the process, so a kill leaves nothing to clean up; the
-//! file itself stays. It is never the database file: closing any descriptor of that would drop
-//! SQLite's own locks.
+//! The locks are the kernel's and end with the process, so a kill leaves nothing to clean up; the file beside the database
+//! stays and holds the owner's pid. It goes by the database's own name, whatever links led there. The lock on the database
+//! file holds even where the other was removed or another mount shows the file; it is of the kind (`flock`) that does not
+//! touch SQLite's own locks (`fcntl`) on a local file system. SQLite cannot share a file over a network in any case.
+//!
+//! Closing any descriptor of the database would drop SQLite's own locks on it, so ours is opened before SQLite opens the
+//! file, and stays open where connections may outlive the ownership ([`Ownership::leave_open`]).
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::OpenError;
 
 #[derive(Debug)]
 pub(super) struct Ownership {
-    file: File,
+    beside: File,
+    /// None once it was left open.
+    database: Option<File>,
+}
+
+/// The database's own name, behind all links; the file need not be there yet.
+///
+/// # Errors
+/// [`OpenError::NotAFile`] for a folder, a device, a pipe or a link to nothing; [`OpenError::Unreadable`] where it cannot be
+/// looked at; [`OpenError::OtherNames`] where another hard link names it: SQLite finds its log by the name, and a second
+/// name would lose it.
+pub(super) fn own_name(path: &Path) -> Result<PathBuf, OpenError> {
+    let unreadable = |source| OpenError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
+            return name_of_new(path).map_err(unreadable);
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(not_a_file(path));
+        }
+        Err(error) => return Err(unreadable(error)),
+    };
+    if !metadata.is_file() {
+        return Err(not_a_file(path));
+    }
+    if metadata.nlink() > 1 {
+        return Err(OpenError::OtherNames {
+            path: path.to_owned(),
+            names: metadata.nlink(),
+        });
+    }
+    fs::canonicalize(path).map_err(unreadable)
+}
+
+fn not_a_file(path: &Path) -> OpenError {
+    OpenError::NotAFile {
+        path: path.to_owned(),
+    }
+}
+
+fn name_of_new(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    Ok(fs::canonicalize(folder)?.join(name))
 }
 
 impl Ownership {
+    /// Takes the database of this name, as [`own_name`] gives it; makes it, empty, where it is not there.
     pub(super) fn take(database: &Path) -> Result<Self, OpenError> {
         let path = lock_path(database);
         let failed = |source| OpenError::Ownership {
             path: path.clone(),
             source,
         };
-        let mut file = OpenOptions::new()
+        let mut beside = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(&path)
             .map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(OpenError::Held {
-                    path: database.to_owned(),
-                    owner: read_owner(&mut file),
-                });
-            }
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        // This one first: within one process nobody else then closes a descriptor of a database in use.
+        lock(&beside, database, failed, || read_owner(&beside))?;
+        let unreadable = |source| OpenError::Unreadable {
+            path: database.to_owned(),
+            source,
+        };
+        let file = open_or_make(database).map_err(unreadable)?;
+        lock(&file, database, unreadable, || None)?;
+        write_owner(&mut beside).map_err(failed)?;
+        Ok(Self {
+            beside,
+            database: Some(file),
+        })
+    }
+
+    /// Keeps the descriptor of the database open for as long as the process lives: connections that end later still rely on
+    /// SQLite's locks. Both locks of the ownership end with it all the same.
+    pub(super) fn leave_open(&mut self) {
+        if let Some(file) = self.database.take() {
+            file.unlock().ok();
+            std::mem::forget(file);
         }
-        write_owner(&mut file).map_err(failed)?;
-        Ok(Self { file })
     }
 }
 
 impl Drop for Ownership {
-    /// Closing the file would not do: a child that is being forked has a copy of it until its exec, and with it the lock.
+    /// Closing the files would not do: a child that is being forked has a copy of them until its exec, and with it the locks.
     fn drop(&mut self) {
-        // Where even this fails, the lock goes with the last copy.
-        self.file.unlock().ok();
+        // Where even this fails, a lock goes with the last copy.
+        if let Some(file) = &self.database {
+            file.unlock().ok();
+        }
+        self.beside.unlock().ok();
+    }
+}
+
+fn lock(
+    file: &File,
+    database: &Path,
+    failed: impl FnOnce(io::Error) -> OpenError,
+    owner: impl FnOnce() -> Option<u32>,
+) -> Result<(), OpenError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Held {
+            path: database.to_owned(),
+            owner: owner(),
+        }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+/// For reading alone, so that a file that may not be written is SQLite's to tell.
+fn open_or_make(database: &Path) -> io::Result<File> {
+    match File::open(database) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(database),
+        opened => opened,
     }
 }
 
@@ -58,13 +155,13 @@ fn lock_path(database: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn read_owner(file: &mut File) -> Option<u32> {
+fn read_owner(file: &File) -> Option<u32> {
     let mut text = String::new();
     file.take(32).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
 }
 
-fn write_owner(file: &mut File) -> std::io::Result<()> {
+fn write_owner(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", std::process::id())
@@ -75,17 +172,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ownership_that_ends_is_free_though_a_fork_has_a_copy_of_the_file() {
+    fn an_ownership_that_ends_is_free_though_a_fork_has_a_copy_of_the_files() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("berth.db");
         let first = Ownership::take(&database).unwrap();
-        let copy = first.file.try_clone().unwrap();
+        let copies = (
+            first.beside.try_clone().unwrap(),
+            first.database.as_ref().unwrap().try_clone().unwrap(),
+        );
         assert!(matches!(
             Ownership::take(&database),
             Err(OpenError::Held { .. })
         ));
         drop(first);
+        let mut second = Ownership::take(&database).unwrap();
+        second.leave_open();
+        drop(second);
         Ownership::take(&database).unwrap();
-        drop(copy);
+        drop(copies);
+    }
+
+    #[test]
+    fn a_removed_lock_file_frees_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("berth.db");
+        let _first = Ownership::take(&database).unwrap();
+        fs::remove_file(lock_path(&database)).unwrap();
+        let second = Ownership::take(&database);
+        assert!(
+            matches!(second, Err(OpenError::Held { owner: None, .. })),
+            "{second:?}"
+        );
     }
 }

@@ -51,6 +51,14 @@ pub enum SqlError {
         #[source]
         source: sqlx::Error,
     },
+    /// A counter of the database is at its end: no release counts so far, so the file was written by another hand.
+    #[error("the {counter} of a row is {value} and cannot be raised")]
+    CounterFull {
+        /// What is counted, in a word.
+        counter: &'static str,
+        /// What it holds.
+        value: i64,
+    },
     /// The statement itself was refused: a bug, or a schema that is not ours.
     #[error("the database refused a statement")]
     Refused(#[source] sqlx::Error),
@@ -63,7 +71,7 @@ impl SqlError {
         match self {
             Self::Busy(_) => "stop the other process that writes to this database",
             Self::DiskFull(_) => "free space on the disk that holds the database",
-            Self::Corrupt(_) => "restore the database from a backup; do not edit the file",
+            Self::Corrupt(_) | Self::CounterFull { .. } => "restore the database from a backup; do not edit the file",
             Self::NotWritable(_) => "check owner and mode of the database file and its folder",
             Self::Io(_) => "check the disk and its kernel messages",
             Self::Closed => "the service is stopping; start it again",

@@ -141,18 +141,19 @@ pub(crate) async fn update(
             .push(row.id);
     }
     for ((generation, new_owner), ids) in alike {
+        let raised = super::raised(generation, 1)?;
         let head = match new_owner {
             None => Statement::new(
                 "UPDATE consumers SET updated_at = ?, generation = ? WHERE generation = ? AND id IN",
             )
             .bind(now())
-            .bind(generation + 1),
+            .bind(raised),
             Some(owner) => Statement::new(
                 "UPDATE consumers SET updated_at = ?, generation = ?, project_id = ?, user_id = ?, \
                  consumer_type_id = ? WHERE generation = ? AND id IN",
             )
             .bind(now())
-            .bind(generation + 1)
+            .bind(raised)
             .bind(owner.project)
             .bind(owner.user)
             .bind(owner.consumer_type),

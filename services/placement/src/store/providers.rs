@@ -98,7 +98,7 @@ pub(crate) async fn bump(tx: &mut Transaction, id: i64, generation: i64) -> Resu
                WHERE id = ? AND generation = ?";
     let statement = Statement::new(sql)
         .bind(now())
-        .bind(generation + 1)
+        .bind(super::raised(generation, 1)?)
         .bind(id)
         .bind(generation);
     Ok(tx.execute(statement).await?.rows_affected == 1)

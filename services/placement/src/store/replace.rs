@@ -255,7 +255,7 @@ impl Replace {
                  WHERE generation = ? AND id IN",
             )
             .bind(now())
-            .bind(generation + step)
+            .bind(super::raised(generation, step)?)
             .bind(generation);
             all_of(&ids, tx.execute_in(&head, &ids).await?)?;
         }

@@ -113,7 +113,11 @@ impl Work for Ensure {
             Some(row) => row.opt_int(0)?.unwrap_or_default(),
             None => 0,
         };
-        let id = (highest + 1).max(FIRST_CUSTOM_CLASS_ID);
+        let next = highest.checked_add(1).ok_or(SqlError::CounterFull {
+            counter: "id",
+            value: highest,
+        })?;
+        let id = next.max(FIRST_CUSTOM_CLASS_ID);
         let sql = "INSERT INTO resource_classes (created_at, id, name) VALUES (?, ?, ?)";
         let insert = Statement::new(sql).bind(now()).bind(id).bind(&self.name);
         tx.execute(insert).await?;

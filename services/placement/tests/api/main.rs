@@ -5,6 +5,7 @@
 mod aggregates;
 mod allocations;
 mod claims;
+mod counters;
 mod door;
 mod inventories;
 mod kills;

@@ -204,7 +204,8 @@ impl Read {
     fn released(&self) -> BTreeMap<Slot, i64> {
         let mut released = BTreeMap::new();
         for row in self.held.values().flatten() {
-            *released.entry(row.slot).or_default() += row.used;
+            let sum: &mut i64 = released.entry(row.slot).or_default();
+            *sum = sum.saturating_add(row.used);
         }
         released
     }

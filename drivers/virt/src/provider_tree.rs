@@ -8,7 +8,7 @@ mod moves;
 mod names;
 mod wanted;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
     AllocationRatio, Desired, Disposition, Inventory, InventoryError, Move, NodeName, Provider,
@@ -51,6 +51,24 @@ pub enum ProviderTreeError {
         #[source]
         source: InventoryError,
     },
+    /// Two children of the root stand for the same device or cell.
+    #[error(
+        "children {other} and {uuid} (named {misnamed}) of the root of {node} both stand for {name}; delete the one that no \
+         consumer holds anything of (openstack resource provider show --allocations UUID, openstack resource provider \
+         delete UUID)"
+    )]
+    Twice {
+        /// The node.
+        node: NodeName,
+        /// The name that is due to one of them.
+        name: ProviderName,
+        /// The one of another name.
+        uuid: ProviderUuid,
+        /// That name.
+        misnamed: ProviderName,
+        /// The other one.
+        other: ProviderUuid,
+    },
     /// A child has no place: somebody else has a provider of its name in the tree.
     #[error("a child provider has no place in the tree of {node}")]
     Tree {
@@ -70,6 +88,7 @@ impl ProviderTreeError {
             ProviderTreeError::UnknownNode { .. } => Disposition::Retry,
             ProviderTreeError::Name { .. }
             | ProviderTreeError::Amount { .. }
+            | ProviderTreeError::Twice { .. }
             | ProviderTreeError::Tree { .. } => Disposition::Fatal,
         }
     }
@@ -90,6 +109,14 @@ pub fn provider_tree(
         .get(node)
         .ok_or_else(|| ProviderTreeError::UnknownNode { node: node.clone() })?;
     let wanted = wanted::wanted(seen, node)?;
+    let misnamed = names::misnamed(current, node, wanted.children.keys())?;
+    if !misnamed.is_empty() {
+        // First they get their names, so that no second child is made for the same; the rest is for the next look.
+        return Ok(Desired {
+            tree: renamed(current, misnamed),
+            moves: Vec::new(),
+        });
+    }
     let unmarked = names::unmarked(current, node);
     let marked = marked(current, &unmarked);
     let moves = moves::moves(seen, &marked, node, &wanted);
@@ -117,6 +144,17 @@ pub fn provider_tree(
     writing.children_that_go(&mut tree, &wanted);
     writing.children_that_stay(&mut tree, &wanted)?;
     Ok(Desired { tree, moves })
+}
+
+/// The tree in which children have these names.
+fn renamed(current: &ProviderTree, names: BTreeMap<ProviderUuid, ProviderName>) -> ProviderTree {
+    let mut renamed = current.clone();
+    for (uuid, name) in names {
+        if let Some(child) = renamed.get_mut(uuid) {
+            child.name = name;
+        }
+    }
+    renamed
 }
 
 /// The tree in which children that a nova-compute left unmarked (before 34.0.0 it marked none) say whose they are.

@@ -1,5 +1,7 @@
 //! The names a driver gives its child providers: Nova's pattern `<node>_<device>`.
 
+use std::collections::BTreeMap;
+
 use berth_model::{
     NodeName, PciAddress, Provider, ProviderName, ProviderTree, ProviderUuid, Trait,
 };
@@ -18,7 +20,11 @@ pub(crate) enum NamedFor {
 /// What a child's name says it stands for; none for names that no driver here gives.
 pub(crate) fn named_for(node: &NodeName, name: &ProviderName) -> Option<NamedFor> {
     let suffix = name.as_str().strip_prefix(node.as_str())?;
-    let suffix = suffix.strip_prefix('_')?;
+    stands_for(suffix.strip_prefix('_')?)
+}
+
+/// What a name says that stands behind the node's.
+fn stands_for(suffix: &str) -> Option<NamedFor> {
     if PciAddress::from_nodedev_name(suffix).is_ok() {
         return Some(NamedFor::Device);
     }
@@ -34,6 +40,62 @@ pub(crate) fn is_the_drivers(current: &ProviderTree, node: &NodeName, provider: 
         && current.is_ours(provider.uuid())
         && named_for(node, &provider.name).is_some()
         && !provider.traits.contains(&PCI_TRACKERS)
+}
+
+/// The end of a name of the pattern, whatever node's name it begins with.
+fn suffix_under_any_node(name: &ProviderName) -> Option<&str> {
+    let name = name.as_str();
+    let ends = ["_pci_", "_numa"].into_iter();
+    let mut ends = ends.filter_map(|mark| name.get(name.rfind(mark)? + 1..));
+    ends.find(|end| stands_for(end).is_some())
+}
+
+/// The children of the compute service that have lost their name, with the name that is theirs: a rename of the host that
+/// was interrupted leaves the old or another new name before the suffix, an operator gives any. A wanted child is known by its
+/// UUID, another by the suffix.
+///
+/// # Errors
+/// Two children stand for the same, or a name is too long.
+pub(super) fn misnamed<'a>(
+    current: &ProviderTree,
+    node: &NodeName,
+    wanted: impl Iterator<Item = &'a ProviderName>,
+) -> Result<BTreeMap<ProviderUuid, ProviderName>, ProviderTreeError> {
+    let root = current.root().uuid();
+    let by_uuid: BTreeMap<_, _> = wanted.map(|name| (root.child(name), name)).collect();
+    let mut found: BTreeMap<ProviderUuid, ProviderName> = BTreeMap::new();
+    for child in current.own() {
+        let theirs = [PCI_TRACKERS, Trait::OWNER_CYBORG];
+        if child.uuid() == root || theirs.iter().any(|mark| child.traits.contains(mark)) {
+            continue;
+        }
+        let name = match by_uuid.get(&child.uuid()) {
+            Some(name) => (*name).clone(),
+            None if !current.is_ours(child.uuid()) || named_for(node, &child.name).is_some() => {
+                continue;
+            }
+            None => match suffix_under_any_node(&child.name) {
+                Some(suffix) => named(node, suffix)?,
+                None => continue,
+            },
+        };
+        if name == child.name {
+            continue;
+        }
+        let there = current.by_name(&name).map(Provider::uuid);
+        let named_so = found.iter().find(|(_, taken)| **taken == name);
+        if let Some(other) = there.or(named_so.map(|(uuid, _)| *uuid)) {
+            return Err(ProviderTreeError::Twice {
+                node: node.clone(),
+                name,
+                uuid: child.uuid(),
+                misnamed: child.name.clone(),
+                other,
+            });
+        }
+        found.insert(child.uuid(), name);
+    }
+    Ok(found)
 }
 
 /// Children right below the root that have a name this driver gives and carry nobody's mark.
@@ -69,6 +131,21 @@ pub(crate) fn named(node: &NodeName, suffix: &str) -> Result<ProviderName, Provi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_suffix_of_a_name_is_found_behind_any_node_s() {
+        for (name, suffix) in [
+            ("gpu-02_pci_0000_84_00_0", Some("pci_0000_84_00_0")),
+            ("a_pci_b_pci_0000_84_00_0", Some("pci_0000_84_00_0")),
+            ("a_numa_b_numa1", Some("numa1")),
+            ("gpu-02_numa1x", None),
+            ("gpu-02_0000:84:00.0", None),
+            ("gpu-02", None),
+        ] {
+            let name = ProviderName::new(name).unwrap();
+            assert_eq!(suffix_under_any_node(&name), suffix, "{name}");
+        }
+    }
 
     #[test]
     fn only_names_of_the_drivers_pattern_are_its_own() {

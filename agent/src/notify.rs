@@ -99,7 +99,7 @@ impl Notifier {
 
     /// One sentence on what the agent does; sent only when it differs from the last one that arrived.
     pub fn status(&mut self, sentence: &str) {
-        let line = sentence.replace(['\n', '\r'], " ");
+        let line = one_line(sentence);
         if line != self.status && self.try_send(&[NotifyState::Status(&line)]).is_ok() {
             self.status = line;
         }
@@ -107,7 +107,7 @@ impl Notifier {
 
     /// The sentence that stays when the agent has ended.
     pub fn last_words(&self, sentence: &str) {
-        let line = sentence.replace(['\n', '\r'], " ");
+        let line = one_line(sentence);
         self.send_surely(&[NotifyState::Status(&line)]);
     }
 
@@ -160,6 +160,16 @@ impl Notifier {
         let message: String = states.iter().map(|state| format!("{state}\n")).collect();
         socket.send(message.as_bytes()).map(drop)
     }
+}
+
+/// The text on one line and without characters that could paint over a terminal: `systemctl status` shows it.
+fn one_line(text: &str) -> String {
+    let replace = |c: char| match c {
+        '\n' | '\r' => ' ',
+        c if c.is_control() => char::REPLACEMENT_CHARACTER,
+        c => c,
+    };
+    text.chars().map(replace).collect()
 }
 
 #[cfg(test)]
@@ -220,10 +230,10 @@ mod tests {
         let mut notifier = Notifier::to(&path, None).unwrap();
         notifier.status("in sync\nREADY=1");
         notifier.status("in sync READY=1");
-        notifier.status("away");
+        notifier.status("away\u{1b}[31m");
         assert_eq!(
             received(&socket),
-            ["STATUS=in sync READY=1\n", "STATUS=away\n"]
+            ["STATUS=in sync READY=1\n", "STATUS=away\u{fffd}[31m\n"]
         );
     }
 

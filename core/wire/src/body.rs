@@ -30,11 +30,12 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// An error at `field`.
+    /// An error at `field`. Both may repeat keys and values of the body: control characters, which could forge a log's line or
+    /// paint over a terminal, are replaced.
     pub fn field(field: impl Into<String>, reason: impl fmt::Display) -> Self {
         Self::Field {
-            field: field.into(),
-            reason: reason.to_string(),
+            field: printable(&field.into()),
+            reason: printable(&reason.to_string()),
         }
     }
 
@@ -42,10 +43,7 @@ impl BodyError {
     #[must_use]
     pub fn under(self, parent: impl fmt::Display) -> Self {
         match self {
-            Self::Field { field, reason } => Self::Field {
-                field: format!("{parent}.{field}"),
-                reason,
-            },
+            Self::Field { field, reason } => Self::field(format!("{parent}.{field}"), reason),
             not_json @ Self::NotJson { .. } => not_json,
         }
     }
@@ -61,7 +59,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BodyError> {
         Ok(body) => Ok(body),
         Err(error) if error.is_data() => Err(locate::<T>(bytes, &error)),
         Err(error) => Err(BodyError::NotJson {
-            reason: error.to_string(),
+            reason: printable(&error.to_string()),
             excerpt: excerpt(bytes),
         }),
     }
@@ -73,10 +71,7 @@ fn locate<T: DeserializeOwned>(bytes: &[u8], plain: &serde_json::Error) -> BodyE
         Err(error) => {
             let path = error.path().to_string();
             let field = if path == "." { "body".to_owned() } else { path };
-            BodyError::Field {
-                field,
-                reason: error.inner().to_string(),
-            }
+            BodyError::field(field, error.inner())
         }
         Ok(_) => BodyError::field("body", plain),
     }
@@ -87,6 +82,11 @@ fn locate<T: DeserializeOwned>(bytes: &[u8], plain: &serde_json::Error) -> BodyE
 pub fn encode<T: Serialize>(body: &T) -> Vec<u8> {
     serde_json::to_vec(body)
         .expect("bodies have text keys and finite numbers only, which JSON can always say")
+}
+
+fn printable(text: &str) -> String {
+    let replace = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(replace).collect()
 }
 
 fn excerpt(bytes: &[u8]) -> String {
@@ -118,6 +118,23 @@ mod tests {
             error,
             "body: invalid type: sequence, expected a map at line 1 column 0"
         );
+    }
+
+    #[test]
+    fn a_key_with_control_characters_forges_no_line() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Known {
+            One,
+        }
+        let body = br#"{"inventories": {"x\nSTOPPING=1\n\u001b[31m": "y"}}"#;
+        let error = decode::<Numbers>(body).unwrap_err();
+        let value = decode::<Known>(br#""a\nb""#).unwrap_err();
+        let parent = BodyError::field("total", "none").under("x\ny");
+        for said in [error, value, parent].map(|error| error.to_string()) {
+            assert!(!said.chars().any(char::is_control), "{said:?}");
+        }
+        assert!(matches!(decode::<Known>(br#""one""#), Ok(Known::One)));
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub enum Mode {
     Serve,
     /// A start and one tick (`--once`).
     Once {
-        /// How long it may take (`--deadline`); a pass under way then is still finished, within
+        /// How long it may take (`--deadline`); a pass under way then is still finished as long as answers come, within
         /// `graceful_shutdown_timeout`.
         deadline: Duration,
     },

@@ -14,7 +14,8 @@ use crate::service::state::Phase;
 const TIDY_UP: Duration = Duration::from_secs(20);
 
 impl<D: VirtDriver> EventLoop<D> {
-    /// Ends: nothing new begins, passes under way are finished, at most for `graceful_shutdown_timeout`.
+    /// Ends: nothing new begins, passes under way are finished, at most for `graceful_shutdown_timeout`; after a deadline as
+    /// long as none is without an answer for as long as the whole run was given.
     pub(super) async fn stop(&mut self, error: Option<&ServiceError>) {
         let grace = self.live.graceful_shutdown_timeout;
         self.phase = Phase::Stopping;
@@ -27,11 +28,27 @@ impl<D: VirtDriver> EventLoop<D> {
         }
         self.nodes.drop_waiting();
         let deadline = Instant::now() + grace;
+        let patience = match error {
+            Some(ServiceError::DeadlinePassed { deadline, .. }) => Some(*deadline),
+            _ => None,
+        };
         while self.nodes.any_busy() {
-            match timeout_at(deadline, self.work.join_next()).await {
+            let now = Instant::now();
+            let silent = |patience: &Duration| {
+                let mut silences = self.nodes.silences(now);
+                silences.all(|(_, silence)| silence >= *patience)
+            };
+            if patience.as_ref().is_some_and(silent) {
+                tracing::warn!("a pass waits for an answer past the deadline and is cut off");
+                break;
+            }
+            let look = |patience: Duration| now + (patience / 4).max(Duration::from_millis(100));
+            let until = patience.map_or(deadline, |patience| look(patience).min(deadline));
+            match timeout_at(until, self.work.join_next()).await {
                 Ok(Some(Ok(Done::Passed(returned)))) => self.finished(*returned),
                 Ok(Some(_)) => {}
                 Ok(None) => break,
+                Err(_) if until < deadline => {}
                 Err(_) => {
                     tracing::warn!(
                         ?grace,

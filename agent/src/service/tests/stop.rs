@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::bench::Bench;
 use super::driver::{Sight, host};
 use super::placement::Weather;
-use crate::service::Phase;
+use crate::service::{ExitReason, Phase};
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_finishes_the_flush_under_way() {
@@ -56,6 +56,19 @@ async fn a_stop_waits_no_longer_than_it_may() {
         .await;
     ended.unwrap();
     assert_eq!(asked.elapsed(), Duration::from_secs(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_not_outlasted_by_a_placement_that_accepts_and_is_silent() {
+    let bench = Bench::with(host(&["a"]));
+    bench.placement.set(Weather::Held("GET ".to_owned()));
+    let given = Duration::from_secs(3);
+    let (ended, heard) = bench
+        .run(bench.once(given), async |_| bench.hear(given * 2).await)
+        .await;
+    assert_eq!(ended.unwrap_err().reason(), ExitReason::DependencyGone);
+    let last = heard.last().unwrap();
+    assert!(last.starts_with("STATUS=not done within 3s"), "{heard:?}");
 }
 
 #[tokio::test(start_paused = true)]

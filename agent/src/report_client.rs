@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 
 use berth_client::{PlacementClient, PlacementError};
 use berth_model::{
-    Disposition, NodeName, ProviderTree, ProviderUuid, ResourceClass, Trait, TreeError,
+    Disposition, NodeName, ProviderName, ProviderTree, ProviderUuid, ResourceClass, Trait,
+    TreeError,
 };
 use tokio::time::Instant;
 
@@ -57,7 +58,10 @@ impl ReportError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self.source.as_ref() {
-            Cause::Placement(source) => source.disposition(),
+            Cause::Placement(source)
+            | Cause::Elsewhere {
+                refused: source, ..
+            } => source.disposition(),
             Cause::Tree(_) | Cause::ChangedMeanwhile => Disposition::Refresh,
         }
     }
@@ -66,7 +70,7 @@ impl ReportError {
     #[must_use]
     pub fn placement(&self) -> Option<&PlacementError> {
         match self.source.as_ref() {
-            Cause::Placement(error) => Some(error),
+            Cause::Placement(error) | Cause::Elsewhere { refused: error, .. } => Some(error),
             Cause::Tree(_) | Cause::ChangedMeanwhile => None,
         }
     }
@@ -78,6 +82,26 @@ pub enum Cause {
     /// It did not answer, or refused.
     #[error(transparent)]
     Placement(#[from] PlacementError),
+    /// The child is there, but in another tree: somebody put it there.
+    #[error(
+        "{name} ({uuid}) is in the tree of {root} ({root_uuid}), not in this node's: its inventory is claimed there; put it \
+         back (openstack --os-placement-api-version 1.37 resource provider set --name {name} --parent-provider {own} \
+         {uuid}), or delete it where no consumer holds anything of it"
+    )]
+    Elsewhere {
+        /// The child's name.
+        name: ProviderName,
+        /// The child.
+        uuid: ProviderUuid,
+        /// The name of the root it is below.
+        root: ProviderName,
+        /// That root.
+        root_uuid: ProviderUuid,
+        /// The root that it belongs below.
+        own: ProviderUuid,
+        /// Placement's refusal to make it again.
+        refused: PlacementError,
+    },
     /// What it answered is no tree: it was changed while it was read.
     #[error(transparent)]
     Tree(#[from] TreeError),
@@ -150,6 +174,12 @@ impl ReportClient {
     pub fn forget(&mut self) {
         self.cached = None;
         self.new.clear();
+    }
+
+    /// The UUID of the node's root provider.
+    #[must_use]
+    pub fn root(&self) -> ProviderUuid {
+        self.root
     }
 
     /// The tree as last known, without asking.

@@ -3,19 +3,20 @@
 //! the inventory by one POST /reshaper. The offline upgrade is this same function over another transport.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use berth_client::PlacementError;
+use berth_client::{Dice, PlacementError};
 use berth_model::{
     Disposition, Held, NodeName, PendingReshape, Plan, ProviderTree, ProviderUuid, ReshapeRefused,
     ReshapeRequest, TreeDiff,
 };
 use berth_virt::{HostView, Trees, VirtDriver};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::complete::Service;
 use crate::propose::{Begun, Proposal, ProposeError, ResourceTracker};
 use crate::report_client::ReportError;
-use crate::tick::REFRESHES;
+use crate::service::sentence;
 
 /// What a start did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +95,27 @@ pub enum StartupError {
     /// Placement refused the reshape: what was made for it is cleared away.
     #[error("ReshapeFailed: Placement refused the reshape")]
     Failed(#[source] Box<ReportError>),
+    /// Placement refused the reshape, and will not have what was made for it deleted.
+    #[error(
+        "ReshapeFailed: Placement refused the reshape, and what was made for it is left ({left}): empty providers, which a \
+         reshape that is not refused uses"
+    )]
+    FailedAndLeft {
+        /// What is left, and why.
+        left: String,
+        /// Why the reshape was refused.
+        #[source]
+        source: Box<ReportError>,
+    },
+    /// Placement answered that the reshape is done, and it is not.
+    #[error(
+        "ReshapeFailed: Placement answered {times} times that the reshape is done, but its tree is as it was; something \
+         before it answers in its place, or it reads from a database that does not follow its writes"
+    )]
+    NotDone {
+        /// How often it was sent.
+        times: usize,
+    },
     /// The facts are not those of the plan that was reviewed: nothing was sent.
     #[error(
         "ReshapeFailed: the plan that was reviewed no longer holds; {reason}; make it again with berth reshape plan --out"
@@ -121,6 +143,8 @@ impl StartupError {
             StartupError::Report(report) => report.disposition(),
             StartupError::Refused(_)
             | StartupError::Failed(_)
+            | StartupError::FailedAndLeft { .. }
+            | StartupError::NotDone { .. }
             | StartupError::PlanMoved { .. }
             | StartupError::Endless { .. } => Disposition::Fatal,
         }
@@ -133,7 +157,9 @@ impl StartupError {
             StartupError::Report(report) | StartupError::Propose(ProposeError::Report(report)) => {
                 report.placement()
             }
-            StartupError::Failed(report) => report.placement(),
+            StartupError::Failed(report) | StartupError::FailedAndLeft { source: report, .. } => {
+                report.placement()
+            }
             _ => None,
         }
     }
@@ -147,6 +173,20 @@ impl StartupError {
 
 /// How many reshapes one start may send: models that build on each other need one each, and there are three models.
 const RESHAPES: usize = 6;
+
+/// The longest pause before a plan is made anew after a conflict, each time: at once the first time. Where guests come and go
+/// all the time, whoever reads again soon meets a gap; the loop's backoff would let the next one in. Only a conflict is worth
+/// more than one try.
+const PAUSES: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+];
+
+/// Whether somebody else wrote first.
+fn is_lost_race(error: &StartupError) -> bool {
+    matches!(error.placement(), Some(PlacementError::Conflict(_)))
+}
 
 /// Told how far the gathering of allocations is: consumers read, of how many.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Send + Sync);
@@ -168,9 +208,10 @@ pub async fn reconcile<D: VirtDriver>(
         .map(|plans| reviewed_of(plans, &tracker.node, view))
         .transpose()?;
     let mut refreshes = 0;
+    let (dice, _) = tracker.report.root().as_uuid().as_u64_pair();
+    let dice = Dice::seeded(dice);
     loop {
-        let sent = reshapes.len();
-        match step(tracker, view, service, now, reviewed, sent, progress).await {
+        match step(tracker, view, service, now, reviewed, &reshapes, progress).await {
             Ok(Step::Reshaped(request)) => {
                 reshapes.push(*request);
                 // The reviewed plan was this one; what follows it follows from it.
@@ -184,9 +225,14 @@ pub async fn reconcile<D: VirtDriver>(
                 });
             }
             Err(error) => {
-                if error.disposition() != Disposition::Refresh || refreshes >= REFRESHES {
+                let pause = PAUSES
+                    .get(refreshes)
+                    .filter(|_| refreshes == 0 || is_lost_race(&error));
+                let Some(pause) = pause.filter(|_| error.disposition() == Disposition::Refresh)
+                else {
                     return Err(error);
-                }
+                };
+                sleep(pause.mul_f64(dice.fraction())).await;
                 refreshes += 1;
                 tracker.forget();
             }
@@ -205,17 +251,18 @@ async fn step<D: VirtDriver>(
     service: Service,
     now: Instant,
     reviewed: Option<&ReviewedPlan>,
-    sent: usize,
+    sent: &[ReshapeRequest],
     progress: Progress<'_>,
 ) -> Result<Step, StartupError> {
     let held = match sent {
-        0 => Homeless::MayHaveHomes,
+        [] => Homeless::MayHaveHomes,
         _ => Homeless::HaveNone,
     };
     let proposal = tracker.propose(view, service, now).await?;
     if let Some(request) = resolve(tracker, view, &proposal, held, progress).await? {
-        if sent >= RESHAPES {
-            return Err(StartupError::Endless { times: sent });
+        if sent.len() >= RESHAPES {
+            tracker.report.clear_half_made(&request, now).await?;
+            return Err(endless(sent, &request));
         }
         review_reshape(tracker, reviewed, &request, &proposal, now).await?;
         send(tracker, &request, now).await?;
@@ -244,6 +291,15 @@ async fn step<D: VirtDriver>(
             changed: TreeDiff::default(),
             held: vec![],
         }),
+    }
+}
+
+/// Why there is no end of reshapes.
+fn endless(sent: &[ReshapeRequest], next: &ReshapeRequest) -> StartupError {
+    let times = sent.len();
+    match sent.iter().all(|sent| sends_the_same(sent, next)) {
+        true => StartupError::NotDone { times },
+        false => StartupError::Endless { times },
     }
 }
 
@@ -342,8 +398,15 @@ async fn send<D: VirtDriver>(
     if error.disposition() != Disposition::Fatal {
         return Err(StartupError::Report(error));
     }
-    tracker.report.clear_half_made(request, now).await?;
-    Err(StartupError::Failed(Box::new(error)))
+    let source = Box::new(error);
+    match tracker.report.clear_half_made(request, now).await {
+        Ok(_) => Err(StartupError::Failed(source)),
+        Err(left) if left.disposition() == Disposition::Fatal => {
+            let left = sentence(&left);
+            Err(StartupError::FailedAndLeft { left, source })
+        }
+        Err(away) => Err(StartupError::Report(away)),
+    }
 }
 
 fn generations(proposal: &Proposal) -> BTreeMap<ProviderUuid, i64> {

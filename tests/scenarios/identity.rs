@@ -165,6 +165,118 @@ async fn the_root_is_renamed_last_so_that_a_rename_goes_on_after_a_crash() {
     assert_eq!(names(&cloud.rows().await), NEW_NAMES);
 }
 
+/// The virtual GPUs that anybody may claim, over all providers.
+fn claimable(rows: &berth_tests::worlds::PlacementRows) -> u64 {
+    let providers = rows.providers.values();
+    let vgpus = providers.filter_map(|row| row.inventories.get("VGPU"));
+    vgpus
+        .map(|row| row.split(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rename_that_was_cut_off_is_finished_under_any_name_and_no_unit_is_doubled() {
+    let put = "PUT /resource_providers/{uuid}";
+    for (cut_after, name, accept) in [
+        (1, "third", Rename::Accept),
+        (2, "third", Rename::Accept),
+        (1, "old-01", Rename::Accept),
+        (2, "old-01", Rename::Accept),
+        (1, "old-01", Rename::Refuse),
+        (2, "old-01", Rename::Refuse),
+    ] {
+        let (cloud, mut node) = renamed().await;
+        let before = cloud.rows().await;
+        node.options.rename = Rename::Accept;
+        let cut = mishap(&cloud, put, cut_after..usize::MAX, &Mishap::Unreachable);
+        assert!(node.start(&cut).await.is_err());
+
+        let host = Host::new(name).gpu(4).gpu(4);
+        let mut next = Node::with_files(&host, node.files().clone());
+        next.options.rename = accept;
+        let mut life = next.start(&cloud).await.unwrap();
+        let ticked = life.tick(&next).await.unwrap();
+        assert!(ticked.changed.is_empty(), "{}", ticked.changed);
+        let rows = cloud.rows().await;
+        let pci = |n| format!("{name}_pci_0000_4{n}_00_0");
+        assert_eq!(names(&rows), [name.to_owned(), pci(0), pci(1)]);
+        assert_eq!(claimable(&rows), claimable(&before));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_was_given_another_name_gets_its_own_back() {
+    let cloud = placement().await;
+    let host = Host::new("gpu-01").gpu(4);
+    let (node, _) = node(&host);
+    let mut life = node.start(&cloud).await.unwrap();
+    let before = cloud.rows().await;
+    let child = node.root().await.child(&host.gpu_provider(0));
+    for name in ["special", "gpu-02_pci_0000_40_00_0"] {
+        let placement = cloud.placement();
+        let other = berth_model::ProviderName::new(name).unwrap();
+        placement.rename_provider(child, &other).await.unwrap();
+        life.tracker.forget();
+        let ticked = life.tick(&node).await.unwrap();
+        assert_eq!(ticked.changed.changed.len(), 1, "{}", ticked.changed);
+        assert_eq!(cloud.rows().await.difference(&before), "");
+
+        placement.rename_provider(child, &other).await.unwrap();
+        node.start(&cloud).await.unwrap();
+        assert_eq!(cloud.rows().await.difference(&before), "");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_children_for_one_device_are_named_with_the_mend() {
+    let cloud = placement().await;
+    let (node, _) = node(&Host::new("gpu-01").gpu(4));
+    node.start(&cloud).await.unwrap();
+    let (root, other) = (node.root().await, Uuid::from_u128(0x0715).into());
+    let (units, ours) = (
+        [(berth_model::ResourceClass::VGPU, 4)],
+        [berth_model::Trait::OWNER_NOVA],
+    );
+    let name = "gpu-00_pci_0000_40_00_0";
+    add(&cloud.placement(), other, name, Some(root), &units, &ours).await;
+    let Err(error) = node.start(&cloud).await else {
+        panic!("it started");
+    };
+    let mend = "openstack resource provider delete";
+    assert_says(&sentence(&error), &[name, &other.to_string(), mend]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_was_put_into_another_tree_is_not_taken_for_made() {
+    let cloud = placement().await;
+    let host = Host::new("gpu-01").gpu(4).gpu(4);
+    let (node, _) = node(&host);
+    let mut life = node.start(&cloud).await.unwrap();
+    let (placement, other) = (cloud.placement(), Uuid::from_u128(0x0716).into());
+    add(&placement, other, "other-01", None, &[], &[]).await;
+    let (root, name) = (node.root().await, host.gpu_provider(0));
+    let child = root.child(&name);
+    let moved = placement.place_provider_under(child, &name, other).await;
+    moved.unwrap();
+    let there = [name.as_str(), "other-01", "--parent-provider"];
+    for _ in 0..2 {
+        life.tracker.forget();
+        let error = life.tick(&node).await.unwrap_err();
+        assert_eq!(error.disposition(), Disposition::Fatal);
+        assert_says(&sentence(&error), &there);
+    }
+    let Err(NodeError::Startup(error)) = node.start(&cloud).await else {
+        panic!("it started");
+    };
+    assert_eq!(error.disposition(), Disposition::Fatal);
+    assert_says(&sentence(&error), &there);
+    placement
+        .place_provider_under(child, &name, root)
+        .await
+        .unwrap();
+    node.start(&cloud).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_placement_does_not_answer_asks_again_and_keeps_no_uuid() {
     let cloud = placement().await;

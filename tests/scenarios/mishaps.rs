@@ -18,6 +18,8 @@ use serde_json::json;
 pub(crate) enum Mishap {
     /// It is answered so (status, code) and not carried out.
     Refused(u16, &'static str),
+    /// It is answered as done (204) and not carried out.
+    Pretended,
     /// It does not arrive.
     Unreachable,
     /// It is carried out, its answer is lost.
@@ -97,6 +99,10 @@ async fn befall(
                 .status(status)
                 .header("content-type", "application/json")
                 .body(json!({"errors": [error]}).to_string().into());
+            Ok(answer.expect("a whole answer"))
+        }
+        Mishap::Pretended => {
+            let answer = Response::builder().status(204).body(Bytes::new());
             Ok(answer.expect("a whole answer"))
         }
         Mishap::Unreachable => Err(TransportError::Refused {

@@ -153,6 +153,56 @@ async fn a_reshape_that_is_forbidden_names_the_role_and_leaves_no_children() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_forbidden_reshape_whose_children_may_not_be_deleted_either_names_both() {
+    let upgrading = Upgrading::two_gpus().await;
+    let forbidden = Mishap::Refused(403, "placement.undefined_code");
+    let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &forbidden);
+    let delete = "DELETE /resource_providers/{uuid}";
+    let cloud = mishap(&cloud, delete, ALWAYS, &forbidden);
+    let (rest, _) = upgrading.run(&cloud).await;
+    let Rest::Stopped { exit, reason } = rest else {
+        panic!("{rest:?}");
+    };
+    assert_eq!(exit, Exit::ReshapeFailed);
+    let children = [0, 1].map(|n| two_gpus().gpu_provider(n));
+    for said in [
+        "POST /reshaper needs the role service",
+        "openstack role add",
+        children[0].as_str(),
+        children[1].as_str(),
+    ] {
+        assert!(reason.contains(said), "{reason}");
+    }
+    let (rest, _) = upgrading.run(&upgrading.cloud).await;
+    assert_eq!(rest, Rest::Settled { held: vec![] });
+    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reshape_that_is_only_said_to_be_done_is_told_so_and_leaves_no_children() {
+    let upgrading = Upgrading::two_gpus().await;
+    let before = upgrading.rows().await;
+    let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &Mishap::Pretended);
+    let (rest, _) = upgrading.run(&cloud).await;
+    let Rest::Stopped { exit, reason } = rest else {
+        panic!("{rest:?}");
+    };
+    assert_eq!(exit, Exit::ReshapeFailed);
+    assert!(reason.contains("its tree is as it was"), "{reason}");
+    assert_eq!(upgrading.rows().await.difference(&before), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reshape_that_meets_three_writers_in_a_row_is_done_in_the_same_pass() {
+    let upgrading = Upgrading::two_gpus().await;
+    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..3, &Mishap::CONFLICT);
+    let life = upgrading.node.start(&cloud).await.unwrap();
+    assert_eq!(life.started.reshapes.len(), 1);
+    assert_eq!(count(&cloud.take_requests(), RESHAPE), 4);
+    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_trait_conflict_just_after_the_reshape_does_not_reshape_again() {
     let upgrading = Upgrading::two_gpus().await;
     let traits = "PUT /resource_providers/{uuid}/traits";

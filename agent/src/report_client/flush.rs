@@ -6,13 +6,18 @@ use std::collections::BTreeSet;
 use berth_client::PlacementError;
 use berth_model::{Provider, ProviderChange, ProviderName, ProviderTree, ProviderUuid, TreeDiff};
 
-use super::{ReportClient, ReportError};
+use super::{Cause, ReportClient, ReportError};
 
 /// When a provider that is there was made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Made {
     Now,
     Before,
+}
+
+/// Whether a provider has the name and the parent that it is wanted to have.
+fn is_placed_as(there: &Provider, wanted: &Provider) -> bool {
+    there.name == wanted.name && there.parent() == wanted.parent()
 }
 
 impl ReportClient {
@@ -89,7 +94,8 @@ impl ReportClient {
         Ok(new)
     }
 
-    /// Makes one provider. One that is there already under this UUID and name was made by a try whose answer was lost.
+    /// Makes one provider. One that is there already under this UUID, name and parent was made by a try whose answer was
+    /// lost.
     async fn make(&self, provider: &Provider) -> Result<(Provider, Made), ReportError> {
         let failed =
             |source| ReportError::new(format!("making provider {}", provider.name), source);
@@ -98,14 +104,52 @@ impl ReportClient {
             Err(source @ PlacementError::NameTaken(_)) => source,
             Err(source) => return Err(failed(source)),
         };
-        match self
-            .placement
-            .provider(provider.uuid())
-            .await
-            .map_err(failed)?
-        {
-            Some(made) if made.name == provider.name => Ok((made, Made::Before)),
+        let by_uuid = self.placement.provider(provider.uuid()).await;
+        let there = match by_uuid.map_err(failed)? {
+            Some(there) => Some(there),
+            // The child of a renamed host has the UUID of its first name.
+            None => {
+                let by_name = self.placement.provider_by_name(&provider.name).await;
+                by_name.map_err(failed)?
+            }
+        };
+        match there {
+            Some(there) if there.uuid() == provider.uuid() && is_placed_as(&there, provider) => {
+                Ok((there, Made::Before))
+            }
+            Some(there) if provider.parent().is_some() && there.parent().is_some() => {
+                Err(self.elsewhere(provider, there, refused).await)
+            }
             _ => Err(failed(refused)),
+        }
+    }
+
+    /// Why a child that is there cannot be made: somebody put it into another tree, or into this one since it was read.
+    async fn elsewhere(
+        &self,
+        wanted: &Provider,
+        there: Provider,
+        refused: PlacementError,
+    ) -> ReportError {
+        let doing = format!("making provider {}", wanted.name);
+        let tree = match self.placement.providers_in_tree(there.uuid()).await {
+            Ok(tree) => tree,
+            Err(source) => return ReportError::new(doing, source),
+        };
+        match tree.into_iter().find(|above| above.parent().is_none()) {
+            Some(root) if root.uuid() != self.root => {
+                let cause = Cause::Elsewhere {
+                    uuid: there.uuid(),
+                    name: there.name,
+                    root_uuid: root.uuid(),
+                    root: root.name,
+                    own: self.root,
+                    refused,
+                };
+                let source = Box::new(cause);
+                ReportError { doing, source }
+            }
+            _ => ReportError::changed_meanwhile(doing),
         }
     }
 

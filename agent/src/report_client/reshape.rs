@@ -50,7 +50,7 @@ impl ReportClient {
     /// no inventory in Placement, and that this process made or nobody has given traits or aggregates.
     ///
     /// # Errors
-    /// Placement does not answer.
+    /// Placement does not answer, or refuses; the others are deleted all the same.
     pub async fn clear_half_made(
         &mut self,
         request: &ReshapeRequest,
@@ -70,8 +70,19 @@ impl ReportClient {
             .cloned()
             .collect();
         half_made.reverse();
+        let mut left: Option<(Vec<String>, ReportError)> = None;
         for provider in &half_made {
-            self.remove(provider.uuid(), &provider.name).await?;
+            let Err(error) = self.remove(provider.uuid(), &provider.name).await else {
+                continue;
+            };
+            let (names, _) = left.get_or_insert_with(|| (Vec::new(), error));
+            names.push(provider.name.to_string());
+        }
+        if let Some((names, first)) = left {
+            return Err(ReportError {
+                doing: format!("deleting {}, made for the reshape", names.join(", ")),
+                source: first.source,
+            });
         }
         Ok(half_made.iter().map(Provider::uuid).collect())
     }

@@ -6,7 +6,8 @@
 #   DIR/sock/libvirt-sock      where it listens:  qemu+unix:///system?socket=DIR/sock/libvirt-sock
 #   CACHE_DIR                  what it learnt about QEMU; kept between runs it saves about ten seconds (default DIR/cache)
 #
-# Runs as root: libvirt's paths are fixed, so they are covered by bind mounts in a mount namespace of its own.
+# Runs as root: libvirt's paths are fixed, so they are covered by bind mounts in a mount namespace of its own. Where none can be
+# made it ends with 69.
 set -eu
 
 fail() {
@@ -61,6 +62,9 @@ if [ "${BERTH_LIBVIRTD_INSIDE:-}" = yes ]; then
 fi
 command -v libvirtd >/dev/null || fail "libvirtd is not installed; on Debian: packaging/scripts/need.sh node"
 [ "$(id -u)" = 0 ] || fail "must run as root"
-words=$(unshare --mount true 2>&1) || fail "no mount namespace can be made here (a container without CAP_SYS_ADMIN?): $words"
+if ! words=$(unshare --mount true 2>&1); then
+    echo "libvirtd: a private libvirtd needs a mount namespace of its own, and none can be made here (a container without CAP_SYS_ADMIN, or a chroot that is no mount point): $words" >&2
+    exit 69
+fi
 prepare
 BERTH_LIBVIRTD_INSIDE=yes exec unshare --mount --propagation private -- "$0" "$DIR" "$CACHE"

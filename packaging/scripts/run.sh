@@ -9,6 +9,7 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 berth=${BERTH_PROGRAM:-$target/debug/berth}
 home=$target/run
 libvirtd=
+show=(demo)
 
 fail() {
     printf 'run: %s\n' "$*" >&2
@@ -42,7 +43,16 @@ connect() {
             export BERTH__LIBVIRT__CONNECTION_URI=$uri
             return
         fi
-        kill -0 "$libvirtd" 2>/dev/null || fail "libvirtd ended at once; its last words: $(tail -n 3 "$home/libvirtd.log")"
+        if ! kill -0 "$libvirtd" 2>/dev/null; then
+            local status=0
+            wait "$libvirtd" || status=$?
+            libvirtd=
+            [ "$status" = 69 ] || fail "libvirtd ended at once; its last words: $(tail -n 3 "$home/libvirtd.log")"
+            echo "run: $(tail -n 1 "$home/libvirtd.log")"
+            echo "run: so this host's own tree is left out; the upgrade of the eight-GPU machine needs no libvirt and follows"
+            show+=(--skip-host)
+            return
+        fi
         sleep 0.1
     done
     fail "libvirtd did not answer within 30 seconds; see $home/libvirtd.log"
@@ -56,8 +66,12 @@ export BERTH__AGENT__ADMIN_SOCKET=${BERTH__AGENT__ADMIN_SOCKET:-$home/agent.sock
 # Guests' disks would stand here: its file system's size is the host's DISK_GB.
 export BERTH__INSTANCES_PATH=${BERTH__INSTANCES_PATH:-$home/instances}
 mkdir -p "$BERTH__STATE_PATH" "$BERTH__INSTANCES_PATH"
+# What another terminal needs to ask the node that stays up.
+env_file=$home/env
+declare -px | grep -E ' BERTH__[A-Z_]+=' >"$env_file"
 if [ -n "${ONCE:-}" ]; then
-    "$berth" demo --once
-else
-    "$berth" demo
+    show+=(--once)
+elif [ "${#show[@]}" = 1 ]; then
+    echo "run: to ask this node from another terminal, first:  . ${env_file#"$PWD"/}"
 fi
+"$berth" "${show[@]}"

@@ -1,6 +1,8 @@
 //! A request's body that has to be whole within a time.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +18,18 @@ pub struct RequestBody {
     allowed: Duration,
     /// Counts from the first look at it: most requests have no body, and need no clock.
     overdue: Option<Pin<Box<Sleep>>>,
+    /// Told when the last of it was read; none where there is none to read.
+    whole: Option<Arc<AtomicBool>>,
+}
+
+/// Whether a body was read to its end. What is left of one lies on the connection where the next request would begin.
+pub(crate) struct Remainder(Option<Arc<AtomicBool>>);
+
+impl Remainder {
+    pub(crate) fn is_left(&self) -> bool {
+        let whole = self.0.as_ref();
+        whole.is_some_and(|whole| !whole.load(Ordering::Relaxed))
+    }
 }
 
 /// A body that did not come.
@@ -35,11 +49,17 @@ pub enum RequestBodyError {
 impl RequestBody {
     pub(crate) fn new(incoming: Incoming, allowed: Duration) -> Self {
         let overdue = None;
+        let none = incoming.is_end_stream();
         Self {
             incoming,
             allowed,
             overdue,
+            whole: (!none).then(Arc::default),
         }
+    }
+
+    pub(crate) fn remainder(&self) -> Remainder {
+        Remainder(self.whole.clone())
     }
 }
 
@@ -52,6 +72,10 @@ impl Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) {
+            let read = frame.is_none() || self.incoming.is_end_stream();
+            if let Some(whole) = self.whole.as_ref().filter(|_| read) {
+                whole.store(true, Ordering::Relaxed);
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(RequestBodyError::Broken)));
         }
         let allowed = self.allowed;

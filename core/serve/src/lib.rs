@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use axum::serve::Listener;
-use http::Request;
+use http::{HeaderValue, Request, header};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tower::{Service, ServiceExt};
+use tower::{Service, ServiceExt, service_fn};
 
 pub use body::{RequestBody, RequestBodyError};
 
@@ -107,10 +107,21 @@ where
         + 'static,
     S::Future: Send,
 {
-    let bounded = move |request: Request<hyper::body::Incoming>| {
-        request.map(|body| RequestBody::new(body, limits.body))
+    let answer = move |request: Request<hyper::body::Incoming>| {
+        let request = request.map(|body| RequestBody::new(body, limits.body));
+        let remainder = request.body().remainder();
+        let answered = service.clone().oneshot(request);
+        async move {
+            let mut response = answered.await?;
+            // The connection cannot go on; a client that is not told would send its next request into it.
+            if remainder.is_left() {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            Ok::<_, Infallible>(response)
+        }
     };
-    let service = TowerToHyperService::new(service.map_request(bounded));
+    let service = TowerToHyperService::new(service_fn(answer));
     let mut serving = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
+use axum::http::StatusCode;
 use axum::routing::{get, post};
 use berth_serve::{Limits, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,6 +38,7 @@ impl Served {
         let router = Router::new()
             .route("/", get(|| async { "hello" }))
             .route("/", post(|body: Bytes| async move { body }))
+            .route("/unread", post(|| async { StatusCode::NOT_ACCEPTABLE }))
             .route("/never", get(std::future::pending::<()>));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -171,4 +173,27 @@ async fn a_stop_closes_idle_connections_and_cuts_off_what_does_not_end() {
     served.ended.await.unwrap();
     assert_eq!(to_the_close(idle).await, "");
     assert_eq!(to_the_close(endless).await, "");
+}
+
+#[tokio::test]
+async fn an_answer_before_the_body_was_read_says_that_the_connection_ends() {
+    let served = Served::with(limits()).await;
+    let mut client = served.connect().await;
+    let whole = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 3\r\n\r\nabc";
+    client.write_all(whole).await.expect("it is read");
+    let mut answer = [0; 1024];
+    let length = client.read(&mut answer).await.expect("an answer");
+    let answer = String::from_utf8_lossy(&answer[..length]).to_lowercase();
+    assert!(!answer.contains("connection: close"), "{answer}");
+    let unread = b"POST /unread HTTP/1.1\r\nhost: here\r\ncontent-length: 3\r\n\r\nabc";
+    client.write_all(unread).await.expect("it is read");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.expect("an end");
+    assert!(answer.starts_with("HTTP/1.1 406"), "{answer}");
+    assert!(
+        answer.to_lowercase().contains("connection: close"),
+        "{answer}"
+    );
+    served.stop.send(()).expect("it serves");
+    served.ended.await.expect("it ends");
 }

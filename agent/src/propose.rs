@@ -23,6 +23,9 @@ pub struct ResourceTracker<D> {
     pub(crate) options: TrackerOptions,
     /// What this process began of a plan that was reviewed.
     pub(crate) begun: Option<Begun>,
+    /// How many more reshapes that meet another writer are tried again soon. They are few for the whole process: each reads
+    /// the tree and all who hold anything of it, and conflicts for ever are no accident.
+    pub(crate) races: u8,
 }
 
 /// A reviewed plan that was found to hold and whose writing began: from here on Placement's generations are moved by this
@@ -52,6 +55,7 @@ impl<D: VirtDriver> ResourceTracker<D> {
             report,
             options,
             begun: None,
+            races: 2,
         }
     }
 

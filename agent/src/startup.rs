@@ -17,6 +17,7 @@ use crate::complete::Service;
 use crate::propose::{Begun, Proposal, ProposeError, ResourceTracker};
 use crate::report_client::ReportError;
 use crate::service::sentence;
+use crate::tick::REFRESHES;
 
 /// What a start did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,18 +175,16 @@ impl StartupError {
 /// How many reshapes one start may send: models that build on each other need one each, and there are three models.
 const RESHAPES: usize = 6;
 
-/// The longest pause before a plan is made anew after a conflict, each time: at once the first time. Where guests come and go
-/// all the time, whoever reads again soon meets a gap; the loop's backoff would let the next one in. Only a conflict is worth
-/// more than one try.
-const PAUSES: [Duration; 3] = [
-    Duration::ZERO,
-    Duration::from_millis(100),
-    Duration::from_millis(300),
-];
+/// The longest pause before a plan is made anew after a reshape that met another writer, where it is not made anew at once.
+const PAUSE: Duration = Duration::from_millis(200);
 
-/// Whether somebody else wrote first.
+/// Whether somebody else wrote before the reshape arrived: where guests come and go all the time, whoever reads again soon
+/// meets a gap, while the loop's backoff would only let the next one in.
 fn is_lost_race(error: &StartupError) -> bool {
-    matches!(error.placement(), Some(PlacementError::Conflict(_)))
+    matches!(
+        error.placement(),
+        Some(PlacementError::Conflict(refusal)) if refusal.request.route == "/reshaper"
+    )
 }
 
 /// Told how far the gathering of allocations is: consumers read, of how many.
@@ -225,14 +224,16 @@ pub async fn reconcile<D: VirtDriver>(
                 });
             }
             Err(error) => {
-                let pause = PAUSES
-                    .get(refreshes)
-                    .filter(|_| refreshes == 0 || is_lost_race(&error));
-                let Some(pause) = pause.filter(|_| error.disposition() == Disposition::Refresh)
-                else {
+                if error.disposition() != Disposition::Refresh {
                     return Err(error);
-                };
-                sleep(pause.mul_f64(dice.fraction())).await;
+                }
+                if refreshes >= REFRESHES {
+                    if !is_lost_race(&error) || tracker.races == 0 {
+                        return Err(error);
+                    }
+                    tracker.races -= 1;
+                    sleep(PAUSE.mul_f64(dice.fraction())).await;
+                }
                 refreshes += 1;
                 tracker.forget();
             }

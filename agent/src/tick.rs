@@ -46,7 +46,7 @@ impl TickError {
 
 /// How often a plan is made anew at once after a conflict, before the loop's backoff takes over. A second conflict in a row is
 /// no accident, and reading the whole tree for each would be many requests.
-const REFRESHES: u32 = 1;
+pub(crate) const REFRESHES: u32 = 1;
 
 /// Brings Placement's tree in step with what is seen.
 ///

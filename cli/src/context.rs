@@ -50,7 +50,11 @@ impl Context {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| Failure::caused(ErrorCode::Bug, "cannot start the runtime", &error))?;
+            .map_err(|error| {
+                // Nothing but the limits of the host can keep it from starting.
+                Failure::caused(ErrorCode::Unavailable, "cannot start the runtime", &error)
+                    .mend("allow more open files (ulimit -n; LimitNOFILE in the unit)")
+            })?;
         Ok(runtime.block_on(future))
     }
 }

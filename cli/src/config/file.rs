@@ -29,10 +29,14 @@ pub(super) fn read(document: &Document) -> (Vec<Setting>, Vec<Problem>) {
     }
     let mut reading = Reading {
         document,
+        lines: line_starts(&document.text),
         settings: Vec::new(),
         problems: Vec::new(),
+        unknown: 0,
+        first_untold: None,
     };
     reading.top_level(root.get_ref());
+    reading.count_untold();
     (reading.settings, reading.problems)
 }
 
@@ -40,7 +44,7 @@ pub(super) fn read(document: &Document) -> (Vec<Setting>, Vec<Problem>) {
 fn syntax(document: &Document, error: &toml::de::Error) -> Problem {
     let offset = error.span().map_or(0, |span| span.start);
     Problem {
-        at: place(document, offset),
+        at: place(document, &line_starts(&document.text), offset),
         key: String::new(),
         wrong: format!(
             "this is not TOML: {}",
@@ -51,29 +55,36 @@ fn syntax(document: &Document, error: &toml::de::Error) -> Problem {
     }
 }
 
+/// The offset at which each line begins.
+fn line_starts(text: &str) -> Vec<usize> {
+    let further = text.match_indices('\n').map(|(offset, _)| offset + 1);
+    std::iter::once(0).chain(further).collect()
+}
+
 /// `FILE:LINE:COLUMN` of a byte offset; both count from 1, columns in characters.
-fn place(document: &Document, offset: usize) -> String {
-    let before = document.text.get(..offset).unwrap_or(&document.text);
-    let line = before.matches('\n').count() + 1;
-    let column = before
-        .rsplit('\n')
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .count()
-        + 1;
+fn place(document: &Document, lines: &[usize], offset: usize) -> String {
+    let line = lines.partition_point(|start| *start <= offset).max(1);
+    let start = lines.get(line - 1).copied().unwrap_or_default();
+    let before = document.text.get(start..offset).unwrap_or_default();
+    let column = before.chars().count() + 1;
     format!("{}:{line}:{column}", document.name)
 }
 
+/// Unknown options that are told one by one; the further ones are counted. Each is compared with every option.
+const UNKNOWN_TOLD: usize = 20;
+
 struct Reading<'a> {
     document: &'a Document,
+    lines: Vec<usize>,
     settings: Vec<Setting>,
     problems: Vec<Problem>,
+    unknown: usize,
+    first_untold: Option<String>,
 }
 
 impl Reading<'_> {
     fn place(&self, offset: usize) -> String {
-        place(self.document, offset)
+        place(self.document, &self.lines, offset)
     }
 
     fn top_level(&mut self, root: &DeTable<'_>) {
@@ -104,6 +115,19 @@ impl Reading<'_> {
         }
     }
 
+    /// The unknown options beyond those that were told, as one problem.
+    fn count_untold(&mut self) {
+        if let Some(at) = self.first_untold.take() {
+            self.problems.push(Problem {
+                at,
+                key: String::new(),
+                wrong: format!("{} further unknown options", self.unknown - UNKNOWN_TOLD),
+                right: "correct the first, and the others are told".to_owned(),
+                code: ErrorCode::UnknownKey,
+            });
+        }
+    }
+
     fn section(&mut self, section: &str, entries: &DeTable<'_>) {
         for (key, value) in entries {
             self.entry(section, key, value);
@@ -119,8 +143,13 @@ impl Reading<'_> {
         let name = key.get_ref().as_ref();
         let key_at = self.place(key.span().start);
         if table::find(section, name).is_none() {
-            self.problems
-                .push(setting::unknown_key(section, name, &key_at));
+            self.unknown += 1;
+            if self.unknown <= UNKNOWN_TOLD {
+                self.problems
+                    .push(setting::unknown_key(section, name, &key_at));
+            } else if self.first_untold.is_none() {
+                self.first_untold = Some(key_at);
+            }
             return;
         }
         let admitted = match self.convert(value) {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use berth_model::{PciAddress, ResourceClass};
+use berth_store::sql::Location;
 use berth_virt::CpuSet;
 use config::{Value, ValueKind};
 
@@ -45,11 +46,16 @@ pub enum Kind {
     PciAddresses,
     /// `VGPU` or a custom resource class.
     MdevClass,
+    /// An absolute path of a unix socket, at most 107 bytes (`sun_path`, unix(7)).
+    SocketPath,
     /// Address and port to listen on.
     Listen,
     /// The same, on the loopback interface only.
     LoopbackListen,
 }
+
+/// The most bytes of a unix socket's path (`sun_path`, unix(7)).
+const LONGEST_SOCKET_PATH: usize = 107;
 
 /// Why a value is refused.
 #[derive(Debug, Clone, PartialEq)]
@@ -207,7 +213,12 @@ impl Kind {
         }
         match self {
             Kind::HostName if !is_host_name(text) => refuse(format!("{text:?} is no host name")),
-            Kind::Path if !text.starts_with('/') => refuse(format!("{text:?} is not absolute")),
+            Kind::SocketPath if text.len() > LONGEST_SOCKET_PATH => {
+                refuse(format!("{} bytes are too many for a socket", text.len()))
+            }
+            Kind::Path | Kind::SocketPath if !text.starts_with('/') => {
+                refuse(format!("{text:?} is not absolute"))
+            }
             Kind::Url(schemes) => check_url(text, schemes).or_else(refuse),
             Kind::LibvirtUri if !is_libvirt_uri(text) => {
                 refuse(format!("{text:?} is no local libvirt connection URI"))
@@ -290,6 +301,11 @@ impl Kind {
             Kind::Secret => "write the secret in quotes, on one line".into(),
             Kind::HostName => "write letters, digits, '.', '-' and '_', at most 255".into(),
             Kind::Path => "write a path that begins with /".into(),
+            Kind::SocketPath => {
+                format!(
+                    "write a path that begins with / and has at most {LONGEST_SOCKET_PATH} bytes"
+                )
+            }
             Kind::Url(schemes) => format!("write a URL that begins with {}", list(schemes, "://")),
             Kind::LibvirtUri => "write a URI such as \"qemu:///system\"".into(),
             Kind::Database => "write sqlite:PATH with an absolute path".into(),
@@ -325,7 +341,7 @@ impl Kind {
             Kind::Text => "text".into(),
             Kind::Secret => "secret text".into(),
             Kind::HostName => "host name".into(),
-            Kind::Path => "absolute path".into(),
+            Kind::Path | Kind::SocketPath => "absolute path".into(),
             Kind::Url(schemes) => format!("URL ({})", schemes.join(", ")),
             Kind::LibvirtUri => "local libvirt URI".into(),
             Kind::Database => "database URL (sqlite:PATH), secret".into(),
@@ -420,8 +436,10 @@ fn is_libvirt_uri(text: &str) -> bool {
 }
 
 fn is_database(text: &str) -> bool {
-    text.strip_prefix("sqlite:")
-        .is_some_and(|path| path.starts_with('/') && path.len() > 1)
+    let absolute = text
+        .strip_prefix("sqlite:")
+        .is_some_and(|path| path.starts_with('/') && path.len() > 1);
+    absolute && text.parse::<Location>().is_ok()
 }
 
 /// Checks scheme and host, and that a path can be appended. What may be a secret (user, password, query) is not repeated.

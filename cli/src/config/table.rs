@@ -212,7 +212,7 @@ pub const OPTIONS: &[OptionRow] = &[
 
     row("placement_service", "connection", Kind::Database, Default::Derived("`sqlite:` and `placement.sqlite` below `state_path`"),
         "The database; the variable BERTH_DATABASE_URL sets it too.").example("\"sqlite:/var/lib/berth/placement.sqlite\""),
-    row("placement_service", "listen", Kind::Listen, Default::Text("127.0.0.1:8778"),
+    row("placement_service", "listen", Kind::LoopbackListen, Default::Text("127.0.0.1:8778"),
         "Address and port of the API."),
 
     row("accelerator_service", "connection", Kind::Database,
@@ -248,7 +248,7 @@ pub const OPTIONS: &[OptionRow] = &[
     row("keystone_authtoken", "token_cache_time", Kind::Integer(0, 3600), Default::Integer(300),
         "Seconds for which Keystone's word on a token is believed; a token that is revoked is good for so long."),
 
-    row("agent", "admin_socket", Kind::Path, Default::Text("/run/berth/agent.sock"),
+    row("agent", "admin_socket", Kind::SocketPath, Default::Text("/run/berth/agent.sock"),
         "The unix socket of the agent's own API; root and the group below may use it."),
     row("agent", "admin_group", Kind::Text, Default::Text("berth"), "The group that may use the admin socket."),
     row("agent", "metrics_listen", Kind::LoopbackListen, Default::Unset,

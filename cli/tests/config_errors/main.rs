@@ -74,6 +74,29 @@ fn every_broken_file_is_told_with_file_line_column_and_key() {
 }
 
 #[test]
+fn a_socket_path_that_the_kernel_would_refuse_is_refused() {
+    let longest = format!("/{}", "s".repeat(106));
+    let text = |path: &str| format!("[agent]\nadmin_socket = \"{path}\"");
+    resolve(&text(&longest), &[]).unwrap();
+    let told = problems(&text(&format!("{longest}s")), &[]);
+    assert!(
+        told[0].contains("agent.admin_socket: 108 bytes"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn many_unknown_options_are_counted() {
+    let keys: String = (0..5_000).map(|n| format!("key_{n:04} = 1\n")).collect();
+    let told = problems(&keys, &[]);
+    assert_eq!(told.len(), 21);
+    assert!(
+        told[20].contains("berth.toml:21:1: 4980 further"),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn every_broken_variable_is_told_by_its_name() {
     for (name, value, expected) in variables::CASES {
         assert_eq!(&problems("", &[(name, value)]), expected, "{name}={value}");

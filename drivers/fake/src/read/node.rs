@@ -62,10 +62,25 @@ pub(super) fn node(
     let cpus = table.need("cpus", "a table, as cpus = { online = \"0-63\" }", reading);
     let cpus = cpus.and_then(|field| cpus_of(&field, reading));
     let cells = each(table, "cell", cell, reading);
+    // The model may put the devices of all GPUs into one inventory.
+    let mut offered: u64 = 0;
     let mut gpus = each(
         table,
         "gpu",
-        |table, reading| gpu(table, &cells, reading),
+        |table, reading| {
+            let gpu = gpu(table, &cells, reading)?;
+            let enabled = gpu.enabled.as_ref().and_then(|name| gpu.types.get(name));
+            offered = offered.saturating_add(enabled.copied().unwrap_or(0));
+            if offered > MOST
+                && let Some(field) = table.field("types")
+            {
+                let text = format!(
+                    "the node's GPUs offer {offered} devices; at most {MOST} fit an inventory"
+                );
+                field.wrong(text, reading);
+            }
+            Some(gpu)
+        },
         reading,
     );
     gpus.sort_by_key(|gpu| gpu.address);

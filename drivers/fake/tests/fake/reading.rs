@@ -53,6 +53,18 @@ fn said(text: &str) -> String {
 }
 
 #[test]
+fn more_devices_than_an_inventory_can_hold_are_refused() {
+    let gpu = "[[node.nic]]";
+    let second = "[[node.gpu]]\naddress = \"0000:03:00.0\"\ntypes = { nvidia-558 = 2147483644 }\n\
+                  enabled = \"nvidia-558\"\n\n[[node.nic]]";
+    let told = said(&GOOD.replace(gpu, second));
+    assert!(told.contains("offer 2147483648 devices"), "{told}");
+    assert!(told.contains("m.toml:") && told.contains("types"), "{told}");
+    let fits = second.replace("2147483644", "2147483643");
+    assert_eq!(said(&GOOD.replace(gpu, &fits)), "taken");
+}
+
+#[test]
 fn a_wrong_machine_is_refused_with_place_and_remedy() {
     let cases = [
         (

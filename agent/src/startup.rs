@@ -178,6 +178,14 @@ const RESHAPES: usize = 6;
 /// The longest pause before a plan is made anew after a reshape that met another writer, where it is not made anew at once.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Whether a plain update gave children their names.
+fn gives_names(changed: &TreeDiff) -> bool {
+    changed
+        .changed
+        .iter()
+        .any(|change| change.renamed.is_some())
+}
+
 /// Whether somebody else wrote before the reshape arrived: where guests come and go all the time, whoever reads again soon
 /// meets a gap, while the loop's backoff would only let the next one in.
 fn is_lost_race(error: &StartupError) -> bool {
@@ -206,6 +214,7 @@ pub async fn reconcile<D: VirtDriver>(
     let mut reviewed = reviewed
         .map(|plans| reviewed_of(plans, &tracker.node, view))
         .transpose()?;
+    let mut renamed = Vec::new();
     let mut refreshes = 0;
     let (dice, _) = tracker.report.root().as_uuid().as_u64_pair();
     let dice = Dice::seeded(dice);
@@ -216,7 +225,12 @@ pub async fn reconcile<D: VirtDriver>(
                 // The reviewed plan was this one; what follows it follows from it.
                 reviewed = None;
             }
-            Ok(Step::Settled { changed, held }) => {
+            // What a child of another name has is only known once it has its own.
+            Ok(Step::Settled { changed, .. }) if renamed.is_empty() && gives_names(&changed) => {
+                renamed = changed.changed;
+            }
+            Ok(Step::Settled { mut changed, held }) => {
+                changed.changed.extend(renamed);
                 return Ok(Started {
                     reshapes,
                     changed,

@@ -38,11 +38,11 @@ impl Disabled {
     /// Disabled from now on.
     ///
     /// # Errors
-    /// The reason is empty, too long, or has control characters.
+    /// The reason is empty, too long, or has characters that change the line it is shown on.
     pub fn new(reason: &str, now: SystemTime, by_uid: Option<u32>) -> Result<Self, ReasonError> {
         let reason = reason.trim();
         let length = reason.chars().count();
-        if length == 0 || length > LONGEST_REASON || reason.chars().any(char::is_control) {
+        if length == 0 || length > LONGEST_REASON || reason.chars().any(changes_the_line) {
             return Err(ReasonError { length });
         }
         let since = humantime::format_rfc3339_seconds(now).to_string();
@@ -52,6 +52,12 @@ impl Disabled {
             by_uid,
         })
     }
+}
+
+/// A control character, or one that turns the direction of what follows: the line would show something else than it says.
+fn changes_the_line(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The state file cannot be used.
@@ -174,6 +180,7 @@ mod tests {
             String::new(),
             "   ".to_owned(),
             "a\nb".to_owned(),
+            "gpu\u{202e}dab".to_owned(),
             "x".repeat(256),
         ] {
             assert!(Disabled::new(&bad, now, None).is_err(), "{bad:?}");

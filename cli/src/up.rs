@@ -91,6 +91,10 @@ async fn everything(
         ready.wait_for(|ready| *ready).await.ok().map(drop)
     };
     let ended = with_next(serving_agent, told, || {
+        // With --once there is nobody to ask afterwards.
+        if arguments.run.once {
+            return Ok(());
+        }
         next(&context.invocation(), &address.to_string(), &clouds, out)
     })
     .await;

@@ -45,7 +45,8 @@ fn each_node_of_a_cluster_is_seen_by_each_command() {
     // One word, and every node is reshaped by the next start.
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
     assert_eq!(up.wait(PATIENCE).expect("it ends").code, 75);
-    done(&mut node, &["up", "--once"]);
+    let said = done(&mut node, &["up", "--once"]);
+    assert!(!said.contains("next:"), "nobody is there to ask: {said}");
     let look = ["placement", "migrate-compute-inventory", "--dry-run"];
     let said = done(&mut node, &look);
     assert_eq!(said.matches("nothing to do").count(), 3, "{said}");

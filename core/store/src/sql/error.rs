@@ -71,7 +71,9 @@ impl SqlError {
         match self {
             Self::Busy(_) => "stop the other process that writes to this database",
             Self::DiskFull(_) => "free space on the disk that holds the database",
-            Self::Corrupt(_) | Self::CounterFull { .. } => "restore the database from a backup; do not edit the file",
+            Self::Corrupt(_) | Self::CounterFull { .. } => {
+                "restore the database from a backup; do not edit the file"
+            }
             Self::NotWritable(_) => "check owner and mode of the database file and its folder",
             Self::Io(_) => "check the disk and its kernel messages",
             Self::Closed => "the service is stopping; start it again",

@@ -117,7 +117,9 @@ async fn only_the_named_files_are_opened() {
     let open = open_files(folder.path());
     for name in ["root", "base", "ephemeral", "config", "console.log"] {
         let file = path(folder.path(), name).to_string();
-        assert!(open.contains(&file), "{name} in {open:?}");
+        // Told from a mount namespace of its own, a path may have that of a changed root before it.
+        let opened = open.iter().any(|opened| opened.ends_with(&file));
+        assert!(opened, "{name} in {open:?}");
     }
     assert!(!open.iter().any(|file| file.contains("shadow")), "{open:?}");
     assert_eq!(

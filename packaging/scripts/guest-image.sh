@@ -1,0 +1,131 @@
+#!/bin/bash
+# Makes a small guest to boot: Debian's cloud kernel and an initrd of busybox, from this system's own package mirror. Nothing
+# is installed; a folder that is whole already is left as it is.
+#
+# Usage:  guest-image.sh FOLDER
+#
+#   FOLDER/vmlinuz       the kernel (about 8 MB)
+#   FOLDER/initrd.gz     its initrd (about 2 MB)
+#
+# The guest says on its serial console which PCI devices it has and what its config drive says, then waits; its power button
+# ends it. `berth guest create --kernel FOLDER/vmlinuz --ramdisk FOLDER/initrd.gz` boots it.
+set -eu -o pipefail
+export LC_ALL=C
+
+KERNEL=linux-image-cloud-amd64
+BUSYBOX=busybox-static
+# What the guest's disks and its power button are driven by; their dependencies come along.
+MODULES="virtio_pci virtio_blk virtio_net ahci sr_mod isofs vfat nls_iso8859-1 nls_cp437 nls_ascii button evdev"
+
+fail() {
+    printf 'guest-image: %s\n' "$*" >&2
+    exit 1
+}
+
+# Downloads packages into the current folder, with fresh lists if the old ones name versions that are gone.
+download() {
+    apt-get -qq download "$@" 2>/dev/null && return
+    apt-get -qq -o DPkg::Lock::Timeout=300 update || true
+    apt-get -qq download "$@" || fail "apt-get cannot download $*: mend apt (network, sources, disk), then run this again"
+}
+
+# The kernel package that the meta package stands for.
+kernel_package() {
+    apt-cache depends "$KERNEL" | awk '/Depends: linux-image-/ { print $2; exit }'
+}
+
+# The modules and all they need, of a tree with modules.dep, into another.
+copy_modules() {
+    local from=$1 to=$2 name path
+    for name in $MODULES; do
+        awk -F: -v like="/${name}.ko" '
+            index($1, like) && substr($1, length($1) - length(like) + 1) == like { print $1; n = split($2, needs, " "); for (i = 1; i <= n; i++) print needs[i] }
+        ' "$from/modules.dep"
+    done | sort -u | while read -r path; do
+        install -D -m 0644 "$from/$path" "$to/$path"
+    done
+}
+
+write_init() {
+    cat >"$1" <<'INIT'
+#!/bin/sh
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+for module in virtio_pci virtio_blk virtio_net ahci sr_mod isofs vfat nls_iso8859-1 nls_cp437 nls_ascii button evdev; do
+    modprobe "$module" 2>/dev/null
+done
+echo "berth-guest: $(uname -s) $(uname -r), $(grep -c ^processor /proc/cpuinfo) CPU, $(awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo) MiB"
+for device in /sys/bus/pci/devices/*; do
+    echo "berth-guest: pci ${device##*/} $(cut -c3- "$device/vendor"):$(cut -c3- "$device/device") class $(cut -c3- "$device/class")"
+done
+sleep 1
+for disk in /dev/sr0 /dev/vdb /dev/vdc /dev/vda; do
+    [ -b "$disk" ] || continue
+    for kind in iso9660 vfat; do
+        mount -r -t "$kind" "$disk" /mnt 2>/dev/null || continue
+        for file in /mnt/openstack/latest/meta_data.json /mnt/meta-data; do
+            [ -f "$file" ] && echo "berth-guest: config drive $disk ${file#/mnt/}: $(tr -d '\n' <"$file")"
+        done
+        umount /mnt
+        break
+    done
+done
+echo "berth-guest: ready"
+acpid -f -l /dev/null &
+exec sleep 2147483647
+INIT
+    chmod 0755 "$1"
+}
+
+main() {
+    [ $# = 1 ] || fail "give one folder, for example: guest-image.sh target/guest-image"
+    mkdir -p "$1"
+    local folder
+    folder=$(realpath "$1")
+    if [ -s "$folder/vmlinuz" ] && [ -s "$folder/initrd.gz" ]; then
+        return 0
+    fi
+    command -v apt-get >/dev/null || fail "this is not a Debian system: put a kernel at $folder/vmlinuz and an initrd at $folder/initrd.gz"
+    echo "guest-image: making a guest from Debian's kernel package and busybox in $1 (about 30 MB to download)"
+    local work
+    work=$(mktemp -d "$folder/.making.XXXXXX")
+    # shellcheck disable=SC2064 # the folder of this run
+    trap "rm -rf '$work'" EXIT
+    cd "$work"
+    local package
+    package=$(kernel_package)
+    if [ -z "$package" ]; then
+        apt-get -qq -o DPkg::Lock::Timeout=300 update || true
+        package=$(kernel_package)
+    fi
+    [ -n "$package" ] || fail "apt knows no package $KERNEL: does /etc/apt/sources.list name Debian's main archive?"
+    download "$package" "$BUSYBOX"
+    dpkg-deb -x "$package"_*.deb kernel
+    dpkg-deb -x "$BUSYBOX"_*.deb busybox
+    local busybox=$work/busybox/bin/busybox version
+    [ -x "$busybox" ] || busybox=$work/busybox/usr/bin/busybox
+    version=$(ls kernel/lib/modules)
+    "$busybox" depmod -b kernel "$version"
+
+    local root=$work/root
+    mkdir -p "$root"/{bin,sbin,dev,proc,sys,mnt,etc/acpi/PWRF,lib/modules/"$version"}
+    cp "$busybox" "$root/bin/busybox"
+    local applet
+    for applet in $("$busybox" --list); do
+        [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
+    done
+    copy_modules "kernel/lib/modules/$version" "$root/lib/modules/$version"
+    "$busybox" depmod -b "$root" "$version"
+    write_init "$root/init"
+    printf '#!/bin/sh\necho "berth-guest: power button"\nsync\npoweroff -f\n' >"$root/etc/acpi/PWRF/00000080"
+    chmod 0755 "$root/etc/acpi/PWRF/00000080"
+
+    (cd "$root" && find . | "$busybox" cpio -o -H newc 2>/dev/null | gzip -9) >initrd.gz
+    mv initrd.gz "$folder/initrd.gz"
+    install -m 0644 kernel/boot/vmlinuz-"$version" vmlinuz
+    mv vmlinuz "$folder/vmlinuz"
+    echo "guest-image: $(du -h "$folder/vmlinuz" | cut -f1) of kernel $version, $(du -h "$folder/initrd.gz" | cut -f1) of initrd"
+}
+
+main "$@"

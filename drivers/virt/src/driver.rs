@@ -9,8 +9,8 @@ use futures_core::Stream;
 
 use crate::guest_spec::GuestSpec;
 use crate::{
-    Destroyed, GuestError, GuestOnHost, HostView, ObserveError, PowerAction, Powered,
-    ProviderTreeError, Spawned, Trees,
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostView, ObserveError,
+    PowerAction, Powered, ProviderTreeError, Spawned, Trees, WantedDevice,
 };
 
 /// Something changed on the host; the agent answers with a tick. What exactly is for the next `observe` to see.
@@ -83,6 +83,54 @@ pub trait VirtDriver: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Powered, GuestError>> + Send {
         let _ = (uuid, action);
         ready(Err(self.makes_no_guests()))
+    }
+
+    /// Whether a device may go to a guest now: an allow-list means it, the host does not use it, its IOMMU group is whole, it is
+    /// well. Changes nothing. A device that was made ready for a guest may still go to it.
+    ///
+    /// # Errors
+    /// [`DeviceError`], saying why not.
+    fn check_device(
+        &self,
+        wanted: &WantedDevice,
+    ) -> impl Future<Output = Result<(), DeviceError>> + Send {
+        let _ = wanted;
+        ready(Err(self.gives_no_devices()))
+    }
+
+    /// Makes a device ready for a guest that is not yet started: a mediated device is made, also again after the host was
+    /// started anew; a function that the hypervisor takes from its driver by itself is left where it is.
+    ///
+    /// # Errors
+    /// [`DeviceError`]; the device may be ready partly, and is to be reset.
+    fn prepare_device(
+        &self,
+        wanted: &WantedDevice,
+    ) -> impl Future<Output = Result<(), DeviceError>> + Send {
+        let _ = wanted;
+        ready(Err(self.gives_no_devices()))
+    }
+
+    /// Takes a device back whose guest is off and gone: a function goes to the driver it rests on, is reset, and the reset
+    /// verified; a mediated device is removed. Whoever asks for it knows that no guest has the device; where the hypervisor
+    /// knows of one, nothing is touched.
+    ///
+    /// # Errors
+    /// [`DeviceError`]; whatever it is, the device is not known to be clean.
+    fn reset_device(
+        &self,
+        wanted: &WantedDevice,
+    ) -> impl Future<Output = Result<DeviceReset, DeviceError>> + Send {
+        let _ = wanted;
+        ready(Err(self.gives_no_devices()))
+    }
+
+    /// What a driver says that gives guests no devices.
+    #[doc(hidden)]
+    fn gives_no_devices(&self) -> DeviceError {
+        DeviceError::NotSupported {
+            driver: self.name(),
+        }
     }
 
     /// What a driver says that only observes.

@@ -109,6 +109,19 @@ pub enum HostDevice {
     Mdev(Uuid),
 }
 
+impl HostDevice {
+    /// The host's device that a guest's is.
+    #[must_use]
+    pub fn of(device: GuestDevice) -> Self {
+        match device {
+            GuestDevice::Pci { address, .. } | GuestDevice::VendorVfio { address } => {
+                HostDevice::Function(address)
+            }
+            GuestDevice::Mdev { uuid } => HostDevice::Mdev(uuid),
+        }
+    }
+}
+
 impl std::fmt::Display for HostDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -147,12 +160,7 @@ impl GuestSpec {
         let devices = self.devices.as_slice().iter();
         devices
             .map(|attached| HeldDevice {
-                device: match attached.device {
-                    GuestDevice::Pci { address, .. } | GuestDevice::VendorVfio { address } => {
-                        HostDevice::Function(address)
-                    }
-                    GuestDevice::Mdev { uuid } => HostDevice::Mdev(uuid),
-                },
+                device: HostDevice::of(attached.device),
                 arq: match attached.origin {
                     DeviceOrigin::Arq(uuid) => Some(uuid),
                     DeviceOrigin::Flavor => None,

@@ -12,7 +12,7 @@ mod disk;
 mod error;
 mod interface;
 mod name;
-mod text;
+pub(crate) mod text;
 mod topology;
 
 use berth_model::ConsumerUuid;

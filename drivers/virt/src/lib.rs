@@ -7,6 +7,7 @@
 
 pub mod conformance;
 mod cpu_set;
+mod device_life;
 mod driver;
 mod guest_allocations;
 mod guest_life;
@@ -20,6 +21,7 @@ mod resource_model;
 mod trees;
 
 pub use cpu_set::{CpuSet, CpuSetError};
+pub use device_life::{DeviceError, DeviceFlaw, DeviceReset, MdevSource, WantedDevice};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
 pub use guest_allocations::{Resources, guest_allocations};
 pub use guest_life::{

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serializer};
 
-pub(super) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)
 }
 
-pub(super) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,

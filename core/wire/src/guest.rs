@@ -1,0 +1,16 @@
+//! The bodies of the agent's guest API (`/v1/guests`): what a conductor asks for, and what the agent answers.
+//!
+//! Callers: the client of that API (asks), the agent's `guest::api` (answers). Bodies that ask refuse keys they do not know;
+//! bodies that answer take more keys than they know, so that an older client reads a newer agent.
+
+mod answers;
+mod build;
+
+pub use answers::{GuestBody, GuestList, StepBody};
+pub use build::{
+    ConfigDriveBody, FlavorBody, GuestAction, GuestBuild, GuestPower, ImageBody, ImageLocation,
+    KernelBody, LimitsBody, NetworkBody, NetworkSource, SshKeyBody,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! What the agent says of its guests.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// GET /v1/guests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestList {
+    /// The API's version, `berth/1`.
+    pub api: String,
+    /// The guests, by UUID.
+    pub guests: Vec<GuestBody>,
+}
+
+/// One guest: GET /v1/guests/{uuid}, and the answer to whatever was asked for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestBody {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its name on the hypervisor.
+    pub name: String,
+    /// Its node.
+    pub node: String,
+    /// `building`, `active`, `stopped`, `paused`, `failing`, `failed` or `deleting`.
+    pub status: String,
+    /// Why it failed, or what it is held by; null: nothing is wrong.
+    pub reason: Option<String>,
+    /// The host's CPUs that are its alone, in the grammar of `cpu_dedicated_set` (`2-3,8`); empty: none.
+    #[serde(default)]
+    pub dedicated_cpus: String,
+    /// The host's NUMA cells that it is placed on, its own cell 0 first; empty: no NUMA placement.
+    #[serde(default)]
+    pub host_cells: Vec<u32>,
+    /// Its accelerator requests.
+    pub accelerator_requests: Vec<Uuid>,
+    /// The devices that it has, in words.
+    pub devices: Vec<String>,
+    /// Its steps, in their order.
+    pub steps: Vec<StepBody>,
+}
+
+/// One step of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepBody {
+    /// `bind`, `check`, `prepare`, `define` or `start`.
+    pub step: String,
+    /// `begun`, `done`, `undoing` or `undone`.
+    pub state: String,
+}

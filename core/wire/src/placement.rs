@@ -4,6 +4,7 @@
 //! `Option`s. Field names and limits are Placement's.
 
 mod aggregates;
+mod allocation_candidates;
 mod allocations;
 mod errors;
 #[cfg(test)]
@@ -16,6 +17,9 @@ mod usages;
 mod version;
 
 pub use aggregates::ProviderAggregates;
+pub use allocation_candidates::{
+    AllocationCandidates, AllocationRequest, ProviderSummary, ResourceSummary,
+};
 pub use allocations::{
     AllocationOnProvider, AllocationsOfConsumer, AllocationsOfProvider, HeldOfProvider,
     PutAllocations,

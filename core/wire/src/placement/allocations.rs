@@ -107,7 +107,7 @@ fn missing(field: &str) -> BodyError {
     BodyError::field(field, "is missing beside allocations")
 }
 
-fn amounts(
+pub(super) fn amounts(
     resources: &BTreeMap<String, u64>,
 ) -> impl Iterator<Item = Result<(ResourceClass, u64), BodyError>> {
     resources.iter().map(|(class, amount)| {

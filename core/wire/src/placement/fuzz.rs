@@ -5,14 +5,22 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{
-    AllocationsOfConsumer, AllocationsOfProvider, ErrorDocument, ProviderAggregates,
-    ProviderInventories, ProviderList, ProviderTraits, ProviderUsages, ResourceClassList,
-    TraitList, VersionDocument,
+    AllocationCandidates, AllocationsOfConsumer, AllocationsOfProvider, ErrorDocument,
+    ProviderAggregates, ProviderInventories, ProviderList, ProviderTraits, ProviderUsages,
+    ResourceClassList, TraitList, VersionDocument,
 };
 use crate::decode;
 use crate::keystone::TokenDocument;
 
 fn read_as_everything(bytes: &[u8]) {
+    let _ = decode::<AllocationCandidates>(bytes).map(|body| {
+        for request in &body.allocation_requests {
+            let _ = request.resources();
+        }
+        for summary in body.provider_summaries.values() {
+            let _ = summary.traits();
+        }
+    });
     let _ =
         decode::<AllocationsOfConsumer>(bytes).and_then(AllocationsOfConsumer::into_allocations);
     let _ = decode::<AllocationsOfProvider>(bytes).and_then(|body| body.by_consumer());
@@ -54,7 +62,12 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
         "total",
         "reserved",
         "allocations",
+        "allocation_requests",
+        "provider_summaries",
+        "mappings",
         "resources",
+        "capacity",
+        "used",
         "traits",
         "aggregates",
         "usages",

@@ -58,7 +58,7 @@ impl ProviderTraits {
     }
 }
 
-fn traits(names: &[String]) -> Result<BTreeSet<Trait>, BodyError> {
+pub(super) fn traits(names: &[String]) -> Result<BTreeSet<Trait>, BodyError> {
     let each = names.iter().enumerate();
     each.map(|(i, name)| {
         Trait::new(name).map_err(|error| BodyError::field(format!("traits[{i}]"), error))

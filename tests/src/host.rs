@@ -52,6 +52,7 @@ impl Host {
             cells: Vec::new(),
             gpus: Vec::new(),
             functions: Vec::new(),
+            devices: Vec::new(),
             customs: Vec::new(),
             traits: BTreeSet::new(),
             guests: BTreeMap::new(),
@@ -178,12 +179,9 @@ impl Host {
             let each = 64 / cells;
             let memory = node.memory_mib / u64::from(cells);
             node.cells = (0..cells)
-                .map(|id| NumaCell {
-                    id,
-                    cpus: format!("{}-{}", id * each, (id + 1) * each - 1)
-                        .parse()
-                        .expect("a CPU set"),
-                    memory_mib: memory,
+                .map(|id| {
+                    let cpus = format!("{}-{}", id * each, (id + 1) * each - 1);
+                    NumaCell::new(id, cpus.parse().expect("a CPU set"), memory)
                 })
                 .collect();
         })

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::PciAddress;
+
 /// A text that is no UUID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a UUID (expected 32 hexadecimal digits, usually in five groups)")]
@@ -78,6 +80,13 @@ impl ProviderUuid {
     #[must_use]
     pub fn child(&self, name: &ProviderName) -> ProviderUuid {
         ProviderUuid(Uuid::new_v5(&self.0, name.as_str().as_bytes()))
+    }
+
+    /// The UUID that Cyborg gives the provider of a deployable: version 3 of the name in the DNS name space. A host of
+    /// Cyborg's is taken over under it without making anything again.
+    #[must_use]
+    pub fn of_deployable(name: &ProviderName) -> ProviderUuid {
+        ProviderUuid(Uuid::new_v3(&Uuid::NAMESPACE_DNS, name.as_str().as_bytes()))
     }
 }
 
@@ -202,6 +211,24 @@ impl NodeName {
     pub fn child_name(&self, suffix: &str) -> Result<ProviderName, ProviderNameError> {
         ProviderName::new(&format!("{}_{suffix}", self.as_str()))
     }
+
+    /// The name of the provider of a PCI device of this node, as Nova gives it: `gpu-01_0000:AB:00.0`, the address in upper
+    /// case.
+    #[must_use]
+    pub fn pci_device_name(&self, address: PciAddress) -> ProviderName {
+        self.address_name(&address.to_string().to_ascii_uppercase())
+    }
+
+    /// The name of the provider of a deployable of this node, as most of Cyborg's drivers give it: `gpu-01_0000:ab:00.0`.
+    #[must_use]
+    pub fn deployable_name(&self, address: PciAddress) -> ProviderName {
+        self.address_name(&address.to_string())
+    }
+
+    /// A node's name has at most 160 characters and an address 16, so a provider's 200 are never exceeded.
+    fn address_name(&self, address: &str) -> ProviderName {
+        ProviderName(format!("{}_{address}", self.as_str()).into())
+    }
 }
 
 impl fmt::Display for NodeName {
@@ -245,5 +272,23 @@ mod tests {
         assert!(ProviderName::new(&"é".repeat(200)).is_ok());
         assert!(NodeName::new("two words").is_err());
         assert!(NodeName::new(&"n".repeat(161)).is_err());
+    }
+
+    #[test]
+    fn a_deployables_uuid_is_the_one_that_cyborg_makes_of_its_name() {
+        let measured = ProviderName::new("compute1_FakeDevice").unwrap();
+        assert_eq!(
+            ProviderUuid::of_deployable(&measured).to_string(),
+            "f9d7848a-7688-361f-8e4b-3e58185de5fe"
+        );
+    }
+
+    #[test]
+    fn the_longest_node_has_room_for_the_longest_address() {
+        let node = NodeName::new(&"x".repeat(160)).unwrap();
+        let address = "ffffffff:ff:1f.7".parse().unwrap();
+        for name in [node.pci_device_name(address), node.deployable_name(address)] {
+            assert_eq!(ProviderName::new(name.as_str()), Ok(name));
+        }
     }
 }

@@ -31,6 +31,7 @@ impl Node {
             cells: self.cells.clone(),
             gpus: self.gpus.iter().map(seen).collect(),
             functions: self.nics.clone(),
+            devices: Vec::new(),
             customs: self.customs.clone(),
             traits: self.traits.iter().cloned().collect(),
             guests: self.guests.iter().map(Guest::view).collect(),

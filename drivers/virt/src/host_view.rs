@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use uuid::Uuid;
 
-use crate::{CpuSet, ResourceModel};
+use crate::{CpuSet, OfferedDevice, ResourceModel};
 
 /// What one `observe` saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct NodeView {
     pub gpus: Vec<PhysicalGpu>,
     /// Its network cards' virtual functions that are offered.
     pub functions: Vec<VirtualFunctions>,
+    /// Devices that are offered whole, as virtual functions or as mediated devices, each a child of the root; by address.
+    pub devices: Vec<OfferedDevice>,
     /// Further resources on the root, one class each.
     pub customs: Vec<CustomResource>,
     /// Qualities of the node: `HW_*` of its processor, `COMPUTE_*` of what the hypervisor can do.
@@ -111,6 +113,24 @@ pub struct NumaCell {
     pub cpus: CpuSet,
     /// Its memory in MiB.
     pub memory_mib: u64,
+    /// Its CPUs that share a core, by core; none listed: each CPU is a core of its own.
+    pub siblings: Vec<CpuSet>,
+    /// Its huge pages, by size in KiB: how many there are, free or not.
+    pub huge_pages: BTreeMap<u64, u64>,
+}
+
+impl NumaCell {
+    /// A cell without huge pages, each of whose CPUs is a core of its own.
+    #[must_use]
+    pub fn new(id: u32, cpus: CpuSet, memory_mib: u64) -> Self {
+        Self {
+            id,
+            cpus,
+            memory_mib,
+            siblings: Vec::new(),
+            huge_pages: BTreeMap::new(),
+        }
+    }
 }
 
 /// A physical GPU (or any card whose driver parts it into mediated devices).

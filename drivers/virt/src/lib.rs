@@ -13,6 +13,7 @@ mod guest_allocations;
 mod guest_life;
 pub mod guest_spec;
 mod homes;
+mod host_device;
 mod host_view;
 mod observe_error;
 mod provider_tree;
@@ -29,6 +30,9 @@ pub use guest_life::{
     Powered, Spawned,
 };
 pub use homes::homes;
+pub use host_device::{
+    DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, OfferedHandle, UnfitReason,
+};
 pub use host_view::{
     CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView, Hypervisor,
     NodeView, NumaCell, OfferedMdevs, PhysicalGpu, PowerState, UnreadableGuest, VirtualFunctions,

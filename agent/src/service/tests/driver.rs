@@ -167,6 +167,7 @@ pub(super) fn node() -> NodeView {
         cells: Vec::new(),
         gpus: vec![gpu],
         functions: Vec::new(),
+        devices: Vec::new(),
         customs: Vec::new(),
         traits: BTreeSet::new(),
         guests: BTreeMap::new(),

@@ -68,6 +68,7 @@ fn node_view(facts: Facts, options: &LibvirtOptions) -> Result<NodeView, Observe
         disk: facts.disk,
         gpus: physical_gpus(&facts.parents, &facts.mdevs, &options.mdev_types),
         functions: Vec::new(),
+        devices: Vec::new(),
         customs: Vec::new(),
         traits: traits(
             &facts.capabilities,
@@ -158,11 +159,7 @@ mod tests {
 
     #[test]
     fn online_cpus_are_those_of_the_tree_else_of_the_cells_else_so_many() {
-        let cell = NumaCell {
-            id: 0,
-            cpus: "2-3".parse().unwrap(),
-            memory_mib: 1,
-        };
+        let cell = NumaCell::new(0, "2-3".parse().unwrap(), 1);
         for (of_tree, cells, expected) in [
             (Some("0-5".parse().unwrap()), vec![cell.clone()], "0-5"),
             (None, vec![cell], "2-3"),

@@ -67,6 +67,7 @@ pub(crate) fn node() -> NodeView {
         cells: Vec::new(),
         gpus: Vec::new(),
         functions: Vec::new(),
+        devices: Vec::new(),
         customs: Vec::new(),
         traits: BTreeSet::new(),
         guests: BTreeMap::new(),
@@ -80,11 +81,7 @@ pub(crate) fn two_cells() -> Vec<NumaCell> {
     ["0-3", "4-7"]
         .iter()
         .enumerate()
-        .map(|(id, cpus)| NumaCell {
-            id: u32::try_from(id).unwrap(),
-            cpus: cpus.parse().unwrap(),
-            memory_mib: 4096,
-        })
+        .map(|(id, cpus)| NumaCell::new(u32::try_from(id).unwrap(), cpus.parse().unwrap(), 4096))
         .collect()
 }
 

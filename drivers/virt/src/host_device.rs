@@ -1,0 +1,305 @@
+//! The devices that a node offers to guests whole, as virtual functions or as mediated devices: Nova's PCI devices
+//! (`[pci] device_spec`) and the accelerator service's (`[accelerators] device_spec`).
+//!
+//! A driver fills [`crate::NodeView::devices`] with them; the agent lays over it what only it knows (quarantine, disabled);
+//! the driver's `update_provider_tree` makes a child provider of each; and the agent tells the accelerator service of those
+//! that are its.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use berth_model::{NodeName, PciAddress, ProviderName, ProviderUuid, ResourceClass, Trait};
+use uuid::Uuid;
+
+/// A device that guests may have, or a card whose parts they may have: one child provider of the root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferedDevice {
+    /// The function, or the physical function whose virtual functions (or mediated devices) are offered.
+    pub address: PciAddress,
+    /// The vendor's id, 0x10de for instance.
+    pub vendor_id: u16,
+    /// The product's id.
+    pub product_id: u16,
+    /// Whose it is.
+    pub owner: DeviceOwner,
+    /// What it is.
+    pub device_type: DeviceType,
+    /// Its model, where it is known by name.
+    pub model: Option<String>,
+    /// The NUMA cell it hangs on, where the host says.
+    pub numa_node: Option<u32>,
+    /// The class of its inventory.
+    pub class: ResourceClass,
+    /// Its qualities; those of its owner and its condition are not among them.
+    pub traits: BTreeSet<Trait>,
+    /// What guests get of it, each once; the inventory's total is their number. None: nothing is reported.
+    pub handles: Vec<OfferedHandle>,
+    /// Whether it is given out once and then kept back until somebody outside has cleaned it (Nova's `one_time_use`).
+    pub one_time_use: bool,
+    /// Whether it may be given out now.
+    pub condition: DeviceCondition,
+}
+
+/// Whose a device is. It has one owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeviceOwner {
+    /// The compute service: flavors ask for it (`[pci] device_spec`).
+    Compute,
+    /// The accelerator service: device profiles ask for it (`[accelerators] device_spec`).
+    Accelerator,
+}
+
+/// What a device is, in Cyborg's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeviceType {
+    /// A graphics card or another accelerator that is programmed as one.
+    Gpu,
+    /// A programmable gate array.
+    Fpga,
+    /// A network card.
+    Nic,
+    /// Intel's QuickAssist.
+    Qat,
+    /// A solid-state disk.
+    Ssd,
+    /// Anything else.
+    GenericPci,
+}
+
+impl DeviceType {
+    /// All there are.
+    pub const ALL: [DeviceType; 6] = [
+        DeviceType::Gpu,
+        DeviceType::Fpga,
+        DeviceType::Nic,
+        DeviceType::Qat,
+        DeviceType::Ssd,
+        DeviceType::GenericPci,
+    ];
+
+    /// Cyborg's word: `GPU`, `FPGA`, `NIC`, `QAT`, `SSD`, `GENERIC_PCI`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DeviceType::Gpu => "GPU",
+            DeviceType::Fpga => "FPGA",
+            DeviceType::Nic => "NIC",
+            DeviceType::Qat => "QAT",
+            DeviceType::Ssd => "SSD",
+            DeviceType::GenericPci => "GENERIC_PCI",
+        }
+    }
+}
+
+impl fmt::Display for DeviceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What one guest gets of a device.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OfferedHandle {
+    /// A whole function: the device itself or one of its virtual functions.
+    Function(PciAddress),
+    /// A mediated device, there already or to be made.
+    Mdev {
+        /// Its UUID: that of the device that exists, or one that depends on its provider and its number alone.
+        uuid: Uuid,
+        /// The function it is, or will be, a part of.
+        parent: PciAddress,
+        /// Its type, by the kernel's name (`nvidia-558`).
+        mdev_type: String,
+    },
+}
+
+/// Whether a device may be given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceCondition {
+    /// It may.
+    #[default]
+    Fit,
+    /// It may not: all of its inventory is reserved, and its provider has the reason's trait.
+    Unfit {
+        /// Why not.
+        reason: UnfitReason,
+    },
+}
+
+impl DeviceCondition {
+    /// Why it may not be given out; none where it may.
+    #[must_use]
+    pub const fn reason(self) -> Option<UnfitReason> {
+        match self {
+            DeviceCondition::Fit => None,
+            DeviceCondition::Unfit { reason } => Some(reason),
+        }
+    }
+}
+
+/// Why a device may not be given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UnfitReason {
+    /// It is gone. Its provider stays while somebody holds units of it, and is deleted then.
+    Vanished,
+    /// It reported errors that lost data.
+    Aer,
+    /// Its link is slower or narrower than it was, or down.
+    Link,
+    /// Another driver has it than should.
+    Driver,
+    /// Its IOMMU group cannot go to a guest whole, or has changed.
+    IommuGroup,
+    /// It does not answer on the bus, or another card answers.
+    ConfigSpace,
+    /// Its vendor's check says so.
+    Vendor,
+    /// It could not be cleaned after a guest, or an operator set it aside.
+    Quarantined,
+    /// An operator disabled it at the accelerator service.
+    Disabled,
+    /// Its reset failed.
+    ResetFailed,
+}
+
+impl UnfitReason {
+    /// All there are.
+    pub const ALL: [UnfitReason; 10] = [
+        UnfitReason::Vanished,
+        UnfitReason::Aer,
+        UnfitReason::Link,
+        UnfitReason::Driver,
+        UnfitReason::IommuGroup,
+        UnfitReason::ConfigSpace,
+        UnfitReason::Vendor,
+        UnfitReason::Quarantined,
+        UnfitReason::Disabled,
+        UnfitReason::ResetFailed,
+    ];
+
+    /// The trait that the device's provider has: `CUSTOM_BERTH_DEVICE_` and the reason.
+    #[must_use]
+    pub const fn as_trait(self) -> Trait {
+        Trait::known(match self {
+            UnfitReason::Vanished => "CUSTOM_BERTH_DEVICE_VANISHED",
+            UnfitReason::Aer => "CUSTOM_BERTH_DEVICE_AER",
+            UnfitReason::Link => "CUSTOM_BERTH_DEVICE_LINK",
+            UnfitReason::Driver => "CUSTOM_BERTH_DEVICE_DRIVER",
+            UnfitReason::IommuGroup => "CUSTOM_BERTH_DEVICE_IOMMU_GROUP",
+            UnfitReason::ConfigSpace => "CUSTOM_BERTH_DEVICE_CONFIG_SPACE",
+            UnfitReason::Vendor => "CUSTOM_BERTH_DEVICE_VENDOR",
+            UnfitReason::Quarantined => "CUSTOM_BERTH_DEVICE_QUARANTINED",
+            UnfitReason::Disabled => "CUSTOM_BERTH_DEVICE_DISABLED",
+            UnfitReason::ResetFailed => "CUSTOM_BERTH_DEVICE_RESET_FAILED",
+        })
+    }
+
+    /// The word of machine files and of the agent's API: `vanished`, `aer`, `link`, ...
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            UnfitReason::Vanished => "vanished",
+            UnfitReason::Aer => "aer",
+            UnfitReason::Link => "link",
+            UnfitReason::Driver => "driver",
+            UnfitReason::IommuGroup => "iommu-group",
+            UnfitReason::ConfigSpace => "config-space",
+            UnfitReason::Vendor => "vendor",
+            UnfitReason::Quarantined => "quarantined",
+            UnfitReason::Disabled => "disabled",
+            UnfitReason::ResetFailed => "reset-failed",
+        }
+    }
+}
+
+impl fmt::Display for UnfitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            UnfitReason::Vanished => "it is gone",
+            UnfitReason::Aer => "it reported errors that lost data",
+            UnfitReason::Link => "its link is slower or narrower than it was, or down",
+            UnfitReason::Driver => "another driver has it",
+            UnfitReason::IommuGroup => "its IOMMU group cannot go to a guest whole",
+            UnfitReason::ConfigSpace => "it does not answer as the card it was",
+            UnfitReason::Vendor => "its vendor's check says that it is not well",
+            UnfitReason::Quarantined => "it is quarantined",
+            UnfitReason::Disabled => "it is disabled",
+            UnfitReason::ResetFailed => "its reset failed",
+        })
+    }
+}
+
+impl OfferedDevice {
+    /// The name of its provider, whoever's tree that is in: Nova's of PCI devices (`<node>_0000:AB:00.0`, upper case), or
+    /// Cyborg's (`<node>_0000:ab:00.0`).
+    #[must_use]
+    pub fn provider_name(&self, node: &NodeName) -> ProviderName {
+        match self.owner {
+            DeviceOwner::Compute => node.pci_device_name(self.address),
+            DeviceOwner::Accelerator => node.deployable_name(self.address),
+        }
+    }
+
+    /// The UUID that its provider is given when it is made. One that is in the tree under [`OfferedDevice::provider_name`]
+    /// already keeps the UUID it has, so ask the tree first. `root` is the node's root provider.
+    #[must_use]
+    pub fn provider_uuid(&self, node: &NodeName, root: ProviderUuid) -> ProviderUuid {
+        let name = self.provider_name(node);
+        match self.owner {
+            DeviceOwner::Compute => root.child(&name),
+            DeviceOwner::Accelerator => ProviderUuid::of_deployable(&name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpu(owner: DeviceOwner) -> OfferedDevice {
+        OfferedDevice {
+            address: "0000:ab:00.0".parse().unwrap(),
+            vendor_id: 0x10de,
+            product_id: 0x1eb8,
+            owner,
+            device_type: DeviceType::Gpu,
+            model: None,
+            numa_node: None,
+            class: ResourceClass::PGPU,
+            traits: BTreeSet::new(),
+            handles: Vec::new(),
+            one_time_use: false,
+            condition: DeviceCondition::Fit,
+        }
+    }
+
+    #[test]
+    fn a_device_has_novas_or_cyborgs_name() {
+        let node = NodeName::new("compute1").unwrap();
+        let name = |owner| gpu(owner).provider_name(&node).to_string();
+        assert_eq!(name(DeviceOwner::Compute), "compute1_0000:AB:00.0");
+        assert_eq!(name(DeviceOwner::Accelerator), "compute1_0000:ab:00.0");
+    }
+
+    #[test]
+    fn an_accelerators_uuid_is_of_its_name_alone_and_a_compute_devices_of_its_root_too() {
+        let node = NodeName::new("compute1").unwrap();
+        let roots: [ProviderUuid; 2] = [Uuid::from_u128(1).into(), Uuid::from_u128(2).into()];
+        let of = |owner| roots.map(|root| gpu(owner).provider_uuid(&node, root));
+        let [one, other] = of(DeviceOwner::Accelerator);
+        assert_eq!(one, other);
+        let [one, other] = of(DeviceOwner::Compute);
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn each_reason_has_a_trait_and_a_word_of_its_own() {
+        let traits: BTreeSet<_> = UnfitReason::ALL.map(UnfitReason::as_trait).into();
+        let words: BTreeSet<_> = UnfitReason::ALL.map(UnfitReason::as_str).into();
+        assert_eq!(traits.len(), UnfitReason::ALL.len());
+        assert_eq!(words.len(), UnfitReason::ALL.len());
+        for held in traits {
+            assert!(held.as_str().starts_with("CUSTOM_BERTH_DEVICE_"), "{held}");
+        }
+    }
+}

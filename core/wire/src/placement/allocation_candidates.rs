@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::AllocationOnProvider;
 use super::allocations::amounts;
+use super::names;
 use crate::BodyError;
 
 /// GET /allocation_candidates from 1.12. The order of the requests is the service's: the first is not better than the last.
@@ -77,10 +78,7 @@ impl ProviderSummary {
     /// # Errors
     /// A name is not one of a trait; the error names it.
     pub fn traits(&self) -> Result<BTreeSet<Trait>, BodyError> {
-        let names = self.traits.iter().flatten();
-        names
-            .map(|name| Trait::answered(name).map_err(|error| BodyError::field("traits", error)))
-            .collect()
+        names::traits(self.traits.as_deref().unwrap_or_default())
     }
 }
 
@@ -164,7 +162,7 @@ mod tests {
             request.serving("_gpu").collect::<Vec<_>>(),
             [ProviderUuid::from(GPU)]
         );
-        assert_eq!(request.serving("_fpga").count(), 0);
+        assert_eq!(request.serving("_fpga").next(), None);
         let host = &body.provider_summaries[&HOST];
         assert_eq!(host.traits().unwrap().len(), 1);
         assert_eq!(

@@ -39,10 +39,8 @@ impl Needs {
         (0..2u32)
             .zip(cpus)
             .zip(self.placed.iter().zip(rooms))
-            .map(|((id, cpus), (placed, room))| NumaCell {
-                id,
-                cpus: cpus.parse().expect("a CPU set"),
-                memory_mib: placed + room,
+            .map(|((id, cpus), (placed, room))| {
+                NumaCell::new(id, cpus.parse().expect("a CPU set"), placed + room)
             })
             .collect()
     }

@@ -1,6 +1,6 @@
 //! The host's capabilities document: processor, NUMA cells, what kinds of guests. From text to value.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_virt::{CpuSet, NumaCell};
 use roxmltree::Node;
@@ -94,7 +94,7 @@ fn numa_cell(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<NumaCell, XmlErr
     )?;
     // A cell that libvirt could not size states no memory.
     let memory = xml::find(cell, &["memory"]).and_then(xml::kibibytes);
-    let mut cpus = BTreeSet::new();
+    let (mut cpus, mut siblings) = (BTreeSet::new(), BTreeSet::new());
     for cpu in xml::find(cell, &["cpus"])
         .into_iter()
         .flat_map(|cpus| xml::children(cpus, "cpu"))
@@ -106,12 +106,39 @@ fn numa_cell(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<NumaCell, XmlErr
             |text| text.parse().ok(),
         )?;
         cpus.insert(number);
+        let of_core = cpu.attribute("siblings").and_then(|text| text.parse().ok());
+        siblings.extend(of_core.map(|cpus: CpuSet| cpus.iter().collect::<Vec<_>>()));
     }
     Ok(NumaCell {
         id,
         cpus: CpuSet::from_iter(cpus),
         memory_mib: memory.unwrap_or(0) / 1024,
+        siblings: siblings.into_iter().map(CpuSet::from_iter).collect(),
+        huge_pages: huge_pages(reader, cell)?,
     })
+}
+
+/// A cell's huge pages. libvirt lists the usual ones, which are the smallest, too.
+fn huge_pages(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<BTreeMap<u64, u64>, XmlError> {
+    let mut pages = BTreeMap::new();
+    for listed in xml::children(cell, "pages") {
+        // KiB is the only unit that libvirt writes here.
+        let size = reader.required(
+            "cell/pages/@size",
+            listed.attribute("size"),
+            "a page's size in KiB",
+            |text| text.parse().ok(),
+        )?;
+        let count = reader.required(
+            "cell/pages",
+            listed.text().map(str::trim),
+            "a number of pages",
+            |text| text.parse().ok(),
+        )?;
+        pages.insert(size, count);
+    }
+    pages.pop_first();
+    Ok(pages)
 }
 
 fn has_siblings(cells: Node<'_, '_>) -> bool {
@@ -146,7 +173,8 @@ mod tests {
         <cpu><arch>x86_64</arch><model>EPYC</model><vendor>AMD</vendor>
           <feature name='svm'/><feature policy='disable' name='mpx'/><pages unit='KiB' size='4'/></cpu>
         <topology><cells num='2'>
-          <cell id='0'><memory unit='KiB'>16777216</memory><cpus num='2'>
+          <cell id='0'><memory unit='KiB'>16777216</memory>
+            <pages unit='KiB' size='4'>4063232</pages><pages unit='KiB' size='2048'>512</pages><cpus num='2'>
             <cpu id='0' socket_id='0' core_id='0' siblings='0-1'/><cpu id='1' socket_id='0' core_id='0' siblings='0-1'/></cpus></cell>
           <cell id='1'><memory unit='GiB'>8</memory><cpus num='1'><cpu id='4' siblings='4'/></cpus></cell>
         </cells></topology>
@@ -173,6 +201,9 @@ mod tests {
             cells,
             [(0, "0-1".to_owned(), 16_384), (1, "4".to_owned(), 8_192)]
         );
+        assert_eq!(read.cells[0].siblings, ["0-1".parse().unwrap()]);
+        assert_eq!(read.cells[0].huge_pages, [(2048, 512)].into());
+        assert!(read.cells[1].huge_pages.is_empty());
         let cpu = read.cpu.unwrap();
         assert!(cpu.starts_with("<cpu>") && cpu.ends_with("</cpu>"), "{cpu}");
     }

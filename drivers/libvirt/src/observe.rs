@@ -255,6 +255,12 @@ fn numa_cells(sysfs: Option<&Sysfs>) -> Result<Vec<NumaCell>, ObserveError> {
         id: cell.id,
         cpus: CpuSet::from_iter(cell.cpus),
         memory_mib: cell.memory_kib / 1024,
+        siblings: cell.siblings.into_iter().map(CpuSet::from_iter).collect(),
+        huge_pages: cell
+            .huge_pages
+            .iter()
+            .map(|pages| (pages.size_kib, pages.total))
+            .collect(),
     });
     Ok(cells.collect())
 }

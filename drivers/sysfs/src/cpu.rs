@@ -16,6 +16,8 @@ pub struct NumaCell {
     pub id: u32,
     /// Its CPUs, online or not. Empty for a cell that has only memory.
     pub cpus: BTreeSet<u32>,
+    /// Its CPUs that share a core, by core, as far as the tree says.
+    pub siblings: BTreeSet<BTreeSet<u32>>,
     /// Its memory in KiB (`MemTotal`).
     pub memory_kib: u64,
     /// Its huge pages, by size.
@@ -52,34 +54,46 @@ impl Sysfs {
         let mut cells = Vec::new();
         for name in read::names(&directory)? {
             if let Some(id) = name.strip_prefix("node").and_then(read::decimal) {
-                cells.extend(numa_cell(&directory.join(&name), id)?);
+                cells.extend(self.numa_cell(&directory.join(&name), id)?);
             }
         }
         cells.sort_unstable_by_key(|cell| cell.id);
         Ok(cells)
     }
-}
 
-fn numa_cell(at: &Path, id: u32) -> Result<Option<NumaCell>, SysfsError> {
-    let cpus = read::value(
-        &at.join("cpulist"),
-        "a list of CPUs such as 0-3,8",
-        cpu_list,
-    )?;
-    let memory = read::value(
-        &at.join("meminfo"),
-        "a line \"Node N MemTotal: K kB\"",
-        memory_total,
-    )?;
-    let (Some(cpus), Some(memory_kib)) = (cpus, memory) else {
-        return Ok(None);
-    };
-    Ok(Some(NumaCell {
-        id,
-        cpus,
-        memory_kib,
-        huge_pages: huge_pages(&at.join("hugepages"))?,
-    }))
+    fn numa_cell(&self, at: &Path, id: u32) -> Result<Option<NumaCell>, SysfsError> {
+        let cpus = read::value(
+            &at.join("cpulist"),
+            "a list of CPUs such as 0-3,8",
+            cpu_list,
+        )?;
+        let memory = read::value(
+            &at.join("meminfo"),
+            "a line \"Node N MemTotal: K kB\"",
+            memory_total,
+        )?;
+        let (Some(cpus), Some(memory_kib)) = (cpus, memory) else {
+            return Ok(None);
+        };
+        Ok(Some(NumaCell {
+            id,
+            siblings: self.siblings(&cpus)?,
+            cpus,
+            memory_kib,
+            huge_pages: huge_pages(&at.join("hugepages"))?,
+        }))
+    }
+
+    /// Which of the CPUs share a core. An offline CPU has no topology.
+    fn siblings(&self, cpus: &BTreeSet<u32>) -> Result<BTreeSet<BTreeSet<u32>>, SysfsError> {
+        let mut cores = BTreeSet::new();
+        for cpu in cpus {
+            let path = format!("devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+            let path = self.root().join(path);
+            cores.extend(read::value(&path, "a list of CPUs such as 0,32", cpu_list)?);
+        }
+        Ok(cores)
+    }
 }
 
 fn memory_total(meminfo: &str) -> Option<u64> {
@@ -168,6 +182,10 @@ mod tests {
         tree.numa_cell(0, "0-1", 16_384_000);
         tree.numa_cell(1, "2-3", 8_192_000);
         tree.huge_pages(1, 2048, 512, 500);
+        for cpu in [2, 3] {
+            let file = format!("devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+            tree.write(&file, "2-3\n");
+        }
         tree.write("devices/system/node/possible", "0-1\n");
         let cells = tree.sysfs().numa_cells().unwrap();
         assert_eq!(
@@ -175,6 +193,7 @@ mod tests {
             NumaCell {
                 id: 1,
                 cpus: [2, 3].into(),
+                siblings: [[2, 3].into()].into(),
                 memory_kib: 8_192_000,
                 huge_pages: vec![HugePages {
                     size_kib: 2048,

@@ -1,6 +1,6 @@
 //! A `[[node]]` and what is in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{NodeName, PciAddress, ResourceClass};
 use berth_virt::{CpuSet, Cpus, CustomResource, Disk, NumaCell, ResourceModel, VirtualFunctions};
@@ -170,7 +170,10 @@ fn cpus_of(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<Cpus> {
 }
 
 fn cell(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<NumaCell> {
-    table.only(&["id", "cpus", "memory_mib"], reading);
+    table.only(
+        &["id", "cpus", "memory_mib", "siblings", "huge_pages"],
+        reading,
+    );
     let id = table.need("id", "the cell's number", reading);
     let cpus = table.need("cpus", "the cell's CPUs, as \"0-31\"", reading);
     let memory = table.need("memory_mib", "the cell's memory in MiB", reading);
@@ -181,11 +184,41 @@ fn cell(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<NumaCell> {
     });
     let cpus = cpus.and_then(|field| field.parsed(reading));
     let memory_mib = memory.and_then(|field| field.number(0..=MOST, "MiB", reading));
+    let siblings = table.field("siblings").map(|field| field.list(reading));
+    let siblings = siblings.into_iter().flatten();
+    let siblings = siblings.filter_map(|field| field.parsed(reading)).collect();
+    let huge_pages = table
+        .field("huge_pages")
+        .map(|field| huge_pages(&field, reading));
     Some(NumaCell {
-        id: id?,
-        cpus: cpus?,
-        memory_mib: memory_mib?,
+        siblings,
+        huge_pages: huge_pages.unwrap_or_default(),
+        ..NumaCell::new(id?, cpus?, memory_mib?)
     })
+}
+
+/// `{ 2048 = 512 }`: how many, by size in KiB.
+fn huge_pages(field: &Field<'_>, reading: &mut Reading<'_>) -> BTreeMap<u64, u64> {
+    let mut pages = BTreeMap::new();
+    let table = field.table(reading);
+    for (size, field) in table.iter().flat_map(Table::fields) {
+        match size.parse() {
+            Ok(size) => {
+                pages.extend(
+                    field
+                        .number(0..=MOST, "pages", reading)
+                        .map(|count| (size, count)),
+                );
+            }
+            Err(_) => {
+                let text = format!(
+                    "{size:?} is no page size; a number of KiB, as 2048 = 512, would be right"
+                );
+                field.wrong(text, reading);
+            }
+        }
+    }
+    pages
 }
 
 /// A thing's name within its node: addresses and cells of two nodes may be the same.

@@ -22,11 +22,7 @@ fn guest(inner: &str) -> Guest {
 
 fn host() -> Vec<NumaCell> {
     [(0, "0-3"), (1, "4-7")]
-        .map(|(id, cpus)| NumaCell {
-            id,
-            cpus: cpus.parse().unwrap(),
-            memory_mib: 8192,
-        })
+        .map(|(id, cpus)| NumaCell::new(id, cpus.parse().unwrap(), 8192))
         .into()
 }
 

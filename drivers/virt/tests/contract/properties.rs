@@ -79,10 +79,9 @@ fn hardware() -> impl Strategy<Value = NodeView> {
         node.cpus.dedicated = (!pinned.is_empty()).then_some(pinned);
         node.memory_mib = memory;
         node.cells = (0..cells)
-            .map(|id| NumaCell {
-                id,
-                cpus: (0..online).filter(|cpu| cpu % cells == id).collect(),
-                memory_mib: memory / u64::from(cells),
+            .map(|id| {
+                let cpus = (0..online).filter(|cpu| cpu % cells == id).collect();
+                NumaCell::new(id, cpus, memory / u64::from(cells))
             })
             .collect();
         let (gpus, cards, customs, disk) = devices;

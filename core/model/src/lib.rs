@@ -14,6 +14,7 @@
 //! | generation | [`Generation`]: Placement's optimistic-lock counter; only an answer of Placement makes one |
 //! | reshape | [`PendingReshape`] resolved to a [`ReshapeRequest`]: inventory and its allocations moved in one call |
 //! | device profile | [`DeviceProfileGroups`] under a [`DeviceProfileName`]: what an operator offers of accelerators |
+//! | request groups | [`RequestGroups`]: what Placement is asked to find for one guest, of its flavor and its device profile |
 //! | accelerator request, ARQ | [`Arq`]: one unit of one group, on its way to a guest; an [`AttachHandle`] only when bound |
 //! | held | inventory with total = reserved = what is in use, marked by max_unit above it ([`Inventory::is_held`]): its units have no new home and nobody can claim more |
 //!
@@ -32,6 +33,7 @@ mod inventory;
 mod pci_address;
 mod plan;
 mod provider_tree;
+mod request_group;
 mod reshape;
 mod resource_class;
 mod symbol;
@@ -54,6 +56,10 @@ pub use inventory::{AllocationRatio, Inventory, InventoryError};
 pub use pci_address::{PciAddress, PciAddressError};
 pub use plan::{Desired, Held, Move, Plan, Usages, plan, usages_to_probe};
 pub use provider_tree::{OWNER_TRAITS, Provider, ProviderTree, TreeError};
+pub use request_group::{
+    DEFAULT_CANDIDATES, Demand, Flavor, FlavorError, FlavorGroups, GroupPolicy, GroupSuffix,
+    Relaxation, RequestGroup, RequestGroups, RequestGroupsError, SkippedSpec,
+};
 pub use reshape::{
     Home, HomelessReason, Homes, MovedUnits, PendingReshape, ReshapeRefused, ReshapeRequest,
 };

@@ -52,6 +52,9 @@ impl ResourceClass {
     pub const MEMORY_MB: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("MEMORY_MB")));
     /// Disk in GiB.
     pub const DISK_GB: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("DISK_GB")));
+    /// Guests with encrypted memory.
+    pub const MEM_ENCRYPTION_CONTEXT: ResourceClass =
+        ResourceClass(Symbol(Cow::Borrowed("MEM_ENCRYPTION_CONTEXT")));
     /// Virtual GPUs (mediated devices).
     pub const VGPU: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("VGPU")));
     /// Whole physical GPUs.

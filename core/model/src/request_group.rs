@@ -1,0 +1,281 @@
+//! Request groups: what Placement is asked to find for one guest, as GET /allocation_candidates takes it (microversion 1.36).
+//!
+//! One group has no suffix: its resources may come from any provider of a tree. Each further group has a suffix, and one
+//! provider must have all of it; the answer says which (`mappings`). Groups come from the flavor and the image
+//! ([`RequestGroups::of_flavor`], Nova's rules) and from a device profile ([`RequestGroups::with_device_profile`]), whose
+//! groups are called `device_profile_<N>`, so that the requests of group N are bound where the claim says.
+//!
+//! Callers: the conductor (a guest's boot), the scheduler (pre-filters add to the root's traits), `explain`.
+
+mod flavor;
+mod query;
+mod relax;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::{DeviceProfileGroups, ProviderUuid, ResourceClass, Trait, TraitDemand};
+
+pub use flavor::{Flavor, FlavorError, FlavorGroups, SkippedSpec};
+pub use relax::{Demand, Relaxation};
+
+/// Request groups that cannot be asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestGroupsError {
+    /// A group's name has other characters, or too many.
+    #[error(
+        "{suffix:?} cannot name a request group: 1 to 64 of a-z, A-Z, 0-9, _ and - are allowed"
+    )]
+    Suffix {
+        /// The name.
+        suffix: String,
+    },
+    /// Two groups have one name.
+    #[error(
+        "request group {suffix} is there twice: the flavor uses the name of a device profile's group"
+    )]
+    Twice {
+        /// The name.
+        suffix: GroupSuffix,
+    },
+    /// A device profile asks for a class that Placement does not have.
+    #[error(
+        "group {group} of the device profile asks for {class}, which is no resource class of Placement (a whole GPU is PGPU, \
+         a virtual one VGPU)"
+    )]
+    Class {
+        /// The group, by its place in the profile.
+        group: usize,
+        /// The class.
+        class: String,
+    },
+    /// A group asks for traits alone.
+    #[error(
+        "request group {suffix} asks for traits and for no resource: add resources{suffix}:CLASS=AMOUNT to the flavor"
+    )]
+    NoResources {
+        /// The group.
+        suffix: GroupSuffix,
+    },
+    /// Nothing says whether two groups may share a provider.
+    #[error(
+        "the flavor has {groups} numbered request groups and no group_policy: set it to none (they may share a provider) or \
+         isolate (they may not)"
+    )]
+    NoPolicy {
+        /// How many groups the flavor has.
+        groups: usize,
+    },
+    /// There is nothing to ask for.
+    #[error("nothing is asked for: the flavor has no VCPU, memory, disk or other resource")]
+    Nothing,
+}
+
+/// What tells a group from the others: 1 to 64 of `[A-Za-z0-9_-]`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupSuffix(String);
+
+impl GroupSuffix {
+    /// Checks the text.
+    ///
+    /// # Errors
+    /// [`RequestGroupsError::Suffix`].
+    pub fn new(suffix: &str) -> Result<Self, RequestGroupsError> {
+        let fits = (1..=64).contains(&suffix.len())
+            && suffix
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        if fits {
+            Ok(Self(suffix.to_owned()))
+        } else {
+            let suffix = suffix.chars().take(80).collect();
+            Err(RequestGroupsError::Suffix { suffix })
+        }
+    }
+
+    /// The suffix of a device profile's group, which is the id that its accelerator requests carry.
+    #[must_use]
+    pub fn of_device_profile(group: u32) -> Self {
+        Self(format!("device_profile_{group}"))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for GroupSuffix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether groups with suffixes may share a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupPolicy {
+    /// They may.
+    None,
+    /// Each must have a provider of its own.
+    Isolate,
+}
+
+impl GroupPolicy {
+    /// The word of the API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Isolate => "isolate",
+        }
+    }
+}
+
+/// What one group asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RequestGroup {
+    /// Amounts by class, each at least 1.
+    pub resources: BTreeMap<ResourceClass, u64>,
+    /// Traits that must be there.
+    pub required: BTreeSet<Trait>,
+    /// Traits that must not be there.
+    pub forbidden: BTreeSet<Trait>,
+}
+
+impl RequestGroup {
+    /// Whether it asks for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.resources.is_empty() && self.required.is_empty() && self.forbidden.is_empty()
+    }
+
+    fn demand(&mut self, name: Trait, demand: TraitDemand) {
+        match demand {
+            TraitDemand::Required => self.required.insert(name),
+            TraitDemand::Forbidden => self.forbidden.insert(name),
+        };
+    }
+}
+
+/// All that Placement is asked for one guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestGroups {
+    unsuffixed: RequestGroup,
+    suffixed: BTreeMap<GroupSuffix, RequestGroup>,
+    /// How many of the suffixed ones the flavor names.
+    of_flavor: usize,
+    policy: Option<GroupPolicy>,
+    root_required: BTreeSet<Trait>,
+    root_forbidden: BTreeSet<Trait>,
+    in_tree: Option<ProviderUuid>,
+    limit: Option<u32>,
+}
+
+/// How many candidates are asked for (Nova's `max_placement_results`).
+pub const DEFAULT_CANDIDATES: u32 = 1000;
+
+impl Default for RequestGroups {
+    fn default() -> Self {
+        Self {
+            unsuffixed: RequestGroup::default(),
+            suffixed: BTreeMap::new(),
+            of_flavor: 0,
+            policy: None,
+            root_required: BTreeSet::new(),
+            // A host that takes no new guests is never a candidate.
+            root_forbidden: BTreeSet::from([Trait::COMPUTE_STATUS_DISABLED]),
+            in_tree: None,
+            limit: Some(DEFAULT_CANDIDATES),
+        }
+    }
+}
+
+impl RequestGroups {
+    /// The group whose resources may come from any provider of a tree.
+    #[must_use]
+    pub fn unsuffixed(&self) -> &RequestGroup {
+        &self.unsuffixed
+    }
+
+    /// The groups that one provider each must satisfy.
+    pub fn suffixed(&self) -> impl Iterator<Item = (&GroupSuffix, &RequestGroup)> {
+        self.suffixed.iter()
+    }
+
+    /// The same with the groups of a device profile, group N as `device_profile_N`.
+    ///
+    /// # Errors
+    /// The profile asks for a class that Placement does not have, or the flavor uses one of the names.
+    pub fn with_device_profile(
+        mut self,
+        profile: &DeviceProfileGroups,
+    ) -> Result<Self, RequestGroupsError> {
+        for (index, asked) in profile.as_slice().iter().enumerate() {
+            let mut group = RequestGroup::default();
+            for (name, amount) in asked.resources() {
+                let class = ResourceClass::new(name).map_err(|_| RequestGroupsError::Class {
+                    group: index,
+                    class: name.to_owned(),
+                })?;
+                *group.resources.entry(class).or_insert(0) += u64::from(amount);
+            }
+            for (name, demand) in asked.traits() {
+                group.demand(name.clone(), demand);
+            }
+            let suffix = GroupSuffix(format!("device_profile_{index}"));
+            if self.suffixed.contains_key(&suffix) {
+                return Err(RequestGroupsError::Twice { suffix });
+            }
+            self.suffixed.insert(suffix, group);
+        }
+        // Groups from outside the flavor cannot say it; where the flavor has at most one of its own it never had to.
+        if self.policy.is_none() && self.suffixed.len() >= 2 && self.of_flavor < 2 {
+            self.policy = Some(GroupPolicy::None);
+        }
+        Ok(self)
+    }
+
+    /// The same, asking of the tree's root that it has this trait.
+    #[must_use]
+    pub fn with_root_trait(mut self, name: Trait) -> Self {
+        self.root_required.insert(name);
+        self
+    }
+
+    /// The same in the tree of one provider alone.
+    #[must_use]
+    pub fn in_tree_of(mut self, provider: ProviderUuid) -> Self {
+        self.in_tree = Some(provider);
+        self
+    }
+
+    /// The same with at most so many candidates; none: all.
+    #[must_use]
+    pub fn limited(mut self, limit: Option<u32>) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Whether Placement can answer it.
+    ///
+    /// # Errors
+    /// The first thing that it would refuse.
+    pub fn check(&self) -> Result<(), RequestGroupsError> {
+        if let Some((suffix, _)) = self.suffixed.iter().find(|(_, g)| g.resources.is_empty()) {
+            let suffix = suffix.clone();
+            return Err(RequestGroupsError::NoResources { suffix });
+        }
+        if self.of_flavor >= 2 && self.policy.is_none() {
+            let groups = self.of_flavor;
+            return Err(RequestGroupsError::NoPolicy { groups });
+        }
+        if self.unsuffixed.resources.is_empty() && self.suffixed.is_empty() {
+            return Err(RequestGroupsError::Nothing);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

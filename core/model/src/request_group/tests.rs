@@ -1,0 +1,308 @@
+//! What Nova asks for the same flavor and image, word for word; and what Berth does beyond.
+
+use super::*;
+use crate::DeviceProfileGroup;
+
+/// What a guest asks for, and the query that Nova 34.0.0 makes of it.
+struct Case {
+    /// vCPUs, memory in MiB, root and ephemeral disk in GiB, swap in MiB.
+    sizes: (u32, u64, u64, u64, u64),
+    specs: &'static str,
+    image: &'static str,
+    /// Whether all compute services report OWNER_NOVA.
+    owner: bool,
+    limit: Option<u32>,
+    query: &'static str,
+}
+
+#[rustfmt::skip]
+const NOVA: &[Case] = &[
+    Case { sizes: (2, 2048, 0, 0, 512), specs: "resources:VCPU=0 os:secure_boot=optional", image: "", owner: false, limit: None,
+        query: "resources=DISK_GB%3A1%2CMEMORY_MB%3A2048&root_required=%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (1, 512, 0, 0, 0), specs: "trait:CUSTOM_WIN=required hw:cpu_policy=dedicated", image: "", owner: false, limit: Some(1000),
+        query: "limit=1000&required=CUSTOM_WIN&resources=MEMORY_MB%3A512%2CPCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (1, 512, 20, 0, 1025), specs: "", image: "", owner: false, limit: Some(1000),
+        query: "limit=1000&resources=DISK_GB%3A22%2CMEMORY_MB%3A512%2CVCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (4, 2048, 0, 0, 512), specs: "group_policy=none hw:maxphysaddr_mode=passthrough", image: "", owner: true, limit: Some(1000),
+        query: "group_policy=none&limit=1000&required=COMPUTE_ADDRESS_SPACE_PASSTHROUGH&resources=DISK_GB%3A1%2CMEMORY_MB%3A2048%2CVCPU%3A4&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (4, 2048, 20, 5, 512), specs: "", image: "", owner: true, limit: Some(1000),
+        query: "limit=1000&resources=DISK_GB%3A26%2CMEMORY_MB%3A2048%2CVCPU%3A4&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (2, 512, 1, 0, 512), specs: "hw:pmem=2GB,2GB", image: "", owner: true, limit: Some(1000),
+        query: "limit=1000&resources=CUSTOM_PMEM_NAMESPACE_2GB%3A2%2CDISK_GB%3A2%2CMEMORY_MB%3A512%2CVCPU%3A2&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (1, 512, 20, 5, 1025), specs: "hw:sound_model=ich9 resources2:CUSTOM_FPGA=1 hw:tpm_model=tpm-crb group_policy=bad", image: "", owner: true, limit: None,
+        query: "resources=DISK_GB%3A27%2CMEMORY_MB%3A512%2CVCPU%3A1&resources2=CUSTOM_FPGA%3A1&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (2, 512, 0, 0, 512), specs: "hw:tpm_version=2.0 hw:tpm_secret_security=deployment", image: "hw_firmware_stateless=true hw_cpu_policy=dedicated", owner: true, limit: Some(1000),
+        query: "limit=1000&required=COMPUTE_SECURITY_TPM_2_0%2CCOMPUTE_SECURITY_TPM_TIS&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2CPCPU%3A2&root_required=COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT%2COWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (1, 2048, 0, 0, 1025), specs: "hw:ephemeral_encryption=true resources_net:CUSTOM_NIC=2 hw:pmem=2GB,4GB hw:ephemeral_encryption_format=luks", image: "", owner: true, limit: Some(1000),
+        query: "limit=1000&resources=CUSTOM_PMEM_NAMESPACE_2GB%3A1%2CCUSTOM_PMEM_NAMESPACE_4GB%3A1%2CDISK_GB%3A2%2CMEMORY_MB%3A2048%2CVCPU%3A1&resources_net=CUSTOM_NIC%3A2&root_required=COMPUTE_EPHEMERAL_ENCRYPTION%2CCOMPUTE_EPHEMERAL_ENCRYPTION_LUKS%2COWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (2, 512, 20, 0, 1025), specs: "hw:cpu_thread_policy=prefer trait1:CUSTOM_A=required resources:CUSTOM_GPU=2 hw:tpm_model=tpm-crb", image: "hw_cpu_policy=dedicated hw_firmware_type=uefi", owner: true, limit: Some(1000),
+        query: "limit=1000&required1=CUSTOM_A&resources=CUSTOM_GPU%3A2%2CDISK_GB%3A22%2CMEMORY_MB%3A512%2CPCPU%3A2&resources1=&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (1, 2048, 0, 5, 1025), specs: "", image: "", owner: true, limit: Some(1000),
+        query: "limit=1000&resources=DISK_GB%3A7%2CMEMORY_MB%3A2048%2CVCPU%3A1&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (2, 512, 1, 0, 0), specs: "trait1:CUSTOM_A=required trait:CUSTOM_WIN=forbidden", image: "", owner: true, limit: Some(1000),
+        query: "limit=1000&required=%21CUSTOM_WIN&required1=CUSTOM_A&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2CVCPU%3A2&resources1=&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (2, 2048, 1, 5, 0), specs: "trait:CUSTOM_WIN=required", image: "", owner: false, limit: Some(1000),
+        query: "limit=1000&required=CUSTOM_WIN&resources=DISK_GB%3A6%2CMEMORY_MB%3A2048%2CVCPU%3A2&root_required=%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (4, 2048, 1, 5, 0), specs: "os:secure_boot=required", image: "", owner: true, limit: Some(1000),
+        query: "limit=1000&required=COMPUTE_SECURITY_UEFI_SECURE_BOOT&resources=DISK_GB%3A6%2CMEMORY_MB%3A2048%2CVCPU%3A4&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (4, 512, 0, 0, 1025), specs: "accel:device_profile=dp1 group_policy=isolate resources:VCPU=4", image: "", owner: true, limit: Some(1000),
+        query: "group_policy=isolate&limit=1000&resources=DISK_GB%3A2%2CMEMORY_MB%3A512%2CVCPU%3A4&root_required=COMPUTE_ACCELERATORS%2COWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (1, 512, 0, 0, 512), specs: "resources:VCPU=4 hw:ephemeral_encryption_format=luks", image: "hw_firmware_type=uefi", owner: true, limit: Some(1000),
+        query: "limit=1000&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2CVCPU%3A4&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (1, 512, 0, 0, 0), specs: "trait1:CUSTOM_A=required hw:cpu_policy=dedicated", image: "", owner: false, limit: Some(1000),
+        query: "limit=1000&required1=CUSTOM_A&resources=MEMORY_MB%3A512%2CPCPU%3A1&resources1=&root_required=%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (4, 2048, 0, 0, 1), specs: "", image: "hw_firmware_stateless=true", owner: false, limit: None,
+        query: "resources=DISK_GB%3A1%2CMEMORY_MB%3A2048%2CVCPU%3A4&root_required=%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (1, 2048, 0, 0, 512), specs: "", image: "", owner: false, limit: Some(1000),
+        query: "limit=1000&resources=DISK_GB%3A1%2CMEMORY_MB%3A2048%2CVCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (1, 512, 0, 0, 0), specs: "", image: "hw_firmware_type=uefi", owner: true, limit: Some(1000),
+        query: "limit=1000&resources=MEMORY_MB%3A512%2CVCPU%3A1&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (4, 2048, 0, 5, 1025), specs: "hw:pci_numa_affinity_policy=required resources:MEMORY_MB=0", image: "", owner: true, limit: Some(1000),
+        query: "limit=1000&resources=DISK_GB%3A7%2CVCPU%3A4&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (2, 2048, 0, 0, 1), specs: "", image: "", owner: true, limit: Some(1000),
+        query: "limit=1000&resources=DISK_GB%3A1%2CMEMORY_MB%3A2048%2CVCPU%3A2&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (2, 512, 0, 5, 1025), specs: "group_policy=bad resources:CUSTOM_GPU=2 trait:HW_CPU_X86_VMX=forbidden", image: "hw_firmware_type=uefi", owner: false, limit: Some(1),
+        query: "limit=1&required=%21HW_CPU_X86_VMX&resources=CUSTOM_GPU%3A2%2CDISK_GB%3A7%2CMEMORY_MB%3A512%2CVCPU%3A2&root_required=%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (2, 512, 1, 0, 1025), specs: "resources:CUSTOM_GPU=2", image: "", owner: true, limit: Some(1000),
+        query: "limit=1000&resources=CUSTOM_GPU%3A2%2CDISK_GB%3A3%2CMEMORY_MB%3A512%2CVCPU%3A2&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (2, 512, 1, 0, 512), specs: "hw:ephemeral_encryption=true", image: "", owner: true, limit: Some(1000),
+        query: "limit=1000&resources=DISK_GB%3A2%2CMEMORY_MB%3A512%2CVCPU%3A2&root_required=COMPUTE_EPHEMERAL_ENCRYPTION%2COWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (1, 2048, 0, 5, 0), specs: "hw:pmem=2GB,2GB os:secure_boot=optional", image: "", owner: false, limit: Some(1000),
+        query: "limit=1000&resources=CUSTOM_PMEM_NAMESPACE_2GB%3A2%2CDISK_GB%3A5%2CMEMORY_MB%3A2048%2CVCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (1, 512, 0, 0, 0), specs: "os:secure_boot=required", image: "trait:CUSTOM_IMG=required hw_firmware_stateless=true", owner: false, limit: Some(1000),
+        query: "limit=1000&required=COMPUTE_SECURITY_UEFI_SECURE_BOOT%2CCUSTOM_IMG&resources=MEMORY_MB%3A512%2CVCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (2, 512, 0, 0, 1), specs: "trait2:CUSTOM_B=forbidden hw:pci_numa_affinity_policy=socket", image: "", owner: true, limit: None,
+        query: "required=COMPUTE_SOCKET_PCI_NUMA_AFFINITY&required2=%21CUSTOM_B&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2CVCPU%3A2&resources2=&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+    Case { sizes: (2, 512, 1, 0, 1025), specs: "hw:cpu_thread_policy=isolate", image: "trait:CUSTOM_IMG=required", owner: true, limit: Some(1000),
+        query: "limit=1000&required=CUSTOM_IMG%2C%21HW_CPU_HYPERTHREADING&resources=DISK_GB%3A3%2CMEMORY_MB%3A512%2CVCPU%3A2&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
+];
+
+fn pairs(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.split_whitespace().map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap();
+        (key.to_owned(), value.to_owned())
+    });
+    pairs.collect()
+}
+
+fn flavor(sizes: (u32, u64, u64, u64, u64), specs: &str) -> Flavor {
+    let (vcpus, memory_mb, root_gb, ephemeral_gb, swap_mb) = sizes;
+    Flavor {
+        vcpus,
+        memory_mb,
+        root_gb,
+        ephemeral_gb,
+        swap_mb,
+        extra_specs: pairs(specs),
+    }
+}
+
+fn small(specs: &str) -> RequestGroups {
+    let flavor = flavor((2, 512, 10, 0, 0), specs);
+    let read = RequestGroups::of_flavor(&flavor, &BTreeMap::new()).unwrap();
+    assert_eq!(read.skipped, [], "{specs}");
+    read.groups
+}
+
+fn profile(groups: &[&str]) -> DeviceProfileGroups {
+    let groups = groups.iter().map(|group| {
+        let pairs = pairs(group);
+        let pairs = pairs
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()));
+        DeviceProfileGroup::new(pairs).unwrap()
+    });
+    DeviceProfileGroups::new(groups.collect()).unwrap()
+}
+
+/// What a query says, readable.
+fn decoded(query: &str) -> String {
+    query
+        .replace("%3A", ":")
+        .replace("%2C", ",")
+        .replace("%21", "!")
+}
+
+#[test]
+fn a_flavor_is_asked_for_in_novas_words() {
+    for case in NOVA {
+        let flavor = flavor(case.sizes, case.specs);
+        let read = RequestGroups::of_flavor(&flavor, &pairs(case.image)).unwrap();
+        let mut groups = read.groups.limited(case.limit);
+        if case.owner {
+            groups = groups.with_root_trait(Trait::OWNER_NOVA);
+        }
+        assert_eq!(groups.query(), case.query, "{} {}", case.specs, case.image);
+    }
+}
+
+#[test]
+fn each_group_of_a_device_profile_is_a_group_of_that_name() {
+    let two = profile(&[
+        "resources:FPGA=1 trait:CUSTOM_A=required",
+        "resources:CUSTOM_NIC=2 trait:CUSTOM_B=forbidden accel:note=x",
+    ]);
+    let asked = small("accel:device_profile=two")
+        .with_device_profile(&two)
+        .unwrap();
+    assert_eq!(asked.check(), Ok(()));
+    assert_eq!(
+        decoded(&asked.query()),
+        "group_policy=none&limit=1000&requireddevice_profile_0=CUSTOM_A&requireddevice_profile_1=!CUSTOM_B\
+         &resources=DISK_GB:10,MEMORY_MB:512,VCPU:2&resourcesdevice_profile_0=FPGA:1\
+         &resourcesdevice_profile_1=CUSTOM_NIC:2&root_required=COMPUTE_ACCELERATORS,!COMPUTE_STATUS_DISABLED"
+    );
+    // One group needs no policy, and a flavor's own is kept.
+    let one = small("")
+        .with_device_profile(&profile(&["resources:FPGA=1"]))
+        .unwrap();
+    assert!(!one.query().contains("group_policy"));
+    let isolated = small("group_policy=isolate")
+        .with_device_profile(&two)
+        .unwrap();
+    assert!(isolated.query().starts_with("group_policy=isolate&"));
+}
+
+#[test]
+fn what_placement_would_refuse_is_refused_with_the_mend() {
+    let refused = |groups: RequestGroups| groups.check().unwrap_err().to_string();
+    for (specs, sentence) in [
+        (
+            "trait_net:CUSTOM_A=required",
+            "add resources_net:CLASS=AMOUNT",
+        ),
+        ("resources1:VGPU=1 resources2:FPGA=1", "set it to none"),
+        (
+            "resources:VCPU=0 resources:MEMORY_MB=0 resources:DISK_GB=0",
+            "nothing is asked for",
+        ),
+    ] {
+        let said = refused(small(specs));
+        assert!(said.contains(sentence), "{specs}: {said}");
+    }
+    let gpu = small("").with_device_profile(&profile(&["resources:GPU=1"]));
+    assert!(gpu.unwrap_err().to_string().contains("a whole GPU is PGPU"));
+    let twice = small("resourcesdevice_profile_0:FPGA=1");
+    let twice = twice.with_device_profile(&profile(&["resources:FPGA=1"]));
+    assert!(
+        twice
+            .unwrap_err()
+            .to_string()
+            .contains("device_profile_0 is there twice")
+    );
+}
+
+#[test]
+fn what_nova_skips_is_told_by_its_key() {
+    for (spec, reason) in [
+        ("group_policy=bad", "neither none nor isolate"),
+        ("trait:CUSTOM_A=maybe", "neither required nor forbidden"),
+        ("trait:custom=required", "is not a trait"),
+        ("resources:GPU=1", "no standard class"),
+        ("resources:VGPU=one", "no amount"),
+        ("resources:VGPU=-1", "no amount"),
+        ("resources1.5:VGPU=1", "cannot name a request group"),
+    ] {
+        let flavor = flavor((1, 1, 0, 0, 0), spec);
+        let read = RequestGroups::of_flavor(&flavor, &BTreeMap::new()).unwrap();
+        let said = read.skipped[0].to_string();
+        let key = spec.split('=').next().unwrap();
+        assert!(said.starts_with(key) && said.contains(reason), "{said}");
+        assert_eq!(read.groups, small_of((1, 1, 0, 0, 0)), "{spec}");
+    }
+}
+
+fn small_of(sizes: (u32, u64, u64, u64, u64)) -> RequestGroups {
+    RequestGroups::of_flavor(&flavor(sizes, ""), &BTreeMap::new())
+        .unwrap()
+        .groups
+}
+
+#[test]
+fn a_flavor_that_contradicts_itself_or_the_image_is_refused() {
+    for (specs, image, sentence) in [
+        (
+            "hw:cpu_policy=shared",
+            "hw_cpu_policy=dedicated",
+            "may not ask for dedicated",
+        ),
+        ("hw:cpu_policy=mine", "", "shared, dedicated or mixed"),
+        ("hw:cpu_policy=mixed", "", "hw:cpu_dedicated_mask"),
+        (
+            "hw:cpu_policy=mixed hw:cpu_dedicated_mask=0-4",
+            "",
+            "hw:cpu_dedicated_mask",
+        ),
+        (
+            "hw:cpu_thread_policy=many",
+            "",
+            "prefer, isolate or require",
+        ),
+        ("hw:mem_encryption=true", "", "hw_firmware_type is uefi"),
+        ("hw:tpm_version=3", "", "1.2 or 2.0"),
+    ] {
+        let flavor = flavor((4, 512, 0, 0, 0), specs);
+        let refused = RequestGroups::of_flavor(&flavor, &pairs(image)).unwrap_err();
+        assert!(refused.to_string().contains(sentence), "{specs}: {refused}");
+    }
+}
+
+#[test]
+fn some_cpus_of_a_guest_may_be_its_own() {
+    for (mask, amounts) in [
+        ("0-1", "PCPU:2,VCPU:2"),
+        ("^0", "PCPU:3,VCPU:1"),
+        ("0,3,^3", "PCPU:1,VCPU:3"),
+    ] {
+        let specs = format!("hw:cpu_policy=mixed hw:cpu_dedicated_mask={mask}");
+        let flavor = flavor((4, 512, 0, 0, 0), &specs);
+        let groups = RequestGroups::of_flavor(&flavor, &BTreeMap::new())
+            .unwrap()
+            .groups;
+        let query = decoded(&groups.query());
+        assert!(
+            query.contains(&format!("resources=MEMORY_MB:512,{amounts}&")),
+            "{query}"
+        );
+    }
+}
+
+#[test]
+fn each_demand_can_be_left_out_and_nothing_else_changes() {
+    let two = profile(&[
+        "resources:FPGA=1 trait:CUSTOM_A=required",
+        "resources:PGPU=1",
+    ]);
+    let asked = small("group_policy=isolate trait:HW_X=forbidden accel:device_profile=two");
+    let asked = asked.with_device_profile(&two).unwrap();
+    let asked = asked.in_tree_of(uuid::Uuid::from_u128(7).into());
+    let relaxed = asked.relaxations();
+    let words: Vec<_> = relaxed.iter().map(|it| it.without.to_string()).collect();
+    assert_eq!(
+        words,
+        [
+            "trait CUSTOM_A in group device_profile_0",
+            "no trait HW_X",
+            "1 FPGA in group device_profile_0",
+            "1 PGPU in group device_profile_1",
+            "10 DISK_GB",
+            "512 MEMORY_MB",
+            "2 VCPU",
+            "trait COMPUTE_ACCELERATORS of the host",
+            "a host that is not disabled",
+            "a provider of its own for each group",
+            "that very host",
+        ]
+    );
+    for it in relaxed {
+        assert_ne!(it.groups.query(), asked.query(), "{}", it.without);
+        assert_eq!(it.groups.check(), Ok(()));
+    }
+    // A group without its only resource is not asked for at all.
+    let fpga = &asked.relaxations()[2].groups;
+    assert!(
+        !fpga.query().contains("device_profile_0"),
+        "{}",
+        fpga.query()
+    );
+}

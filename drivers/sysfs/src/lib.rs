@@ -17,6 +17,7 @@ mod device_spec;
 mod devices;
 mod group_viability;
 mod health;
+mod host_use;
 mod iommu;
 #[cfg(test)]
 mod kernel;
@@ -39,6 +40,7 @@ pub use device_spec::{DeviceSpecError, DeviceTags};
 pub use devices::Devices;
 pub use group_viability::{GroupError, ViableGroup};
 pub use health::{AerCounts, Ailment, DeviceHealth};
+pub use host_use::{HostUse, Procfs};
 pub use iommu::IommuGroup;
 pub use mdev::{MdevDevice, MdevParent, MdevType};
 pub use mdev_instance::{MdevError, MdevMade, MdevRemoved};

@@ -47,17 +47,33 @@ pub(crate) fn gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(nix::libc::ENODEV)
 }
 
+/// The most that a list of the kernel's may hold, in bytes: mounts, routes.
+const LONGEST_LIST: u64 = 16 * 1024 * 1024;
+
 /// The attribute's text without surrounding white space; `None` where there is no such attribute.
 pub(crate) fn text(path: &Path) -> Result<Option<String>, SysfsError> {
+    text_up_to(path, LONGEST, "at most 64 KiB")
+}
+
+/// The same for a list of any length that a kernel makes.
+pub(crate) fn long_text(path: &Path) -> Result<Option<String>, SysfsError> {
+    text_up_to(path, LONGEST_LIST, "at most 16 MiB")
+}
+
+fn text_up_to(
+    path: &Path,
+    most: u64,
+    expected: &'static str,
+) -> Result<Option<String>, SysfsError> {
     let unreadable = |source| SysfsError::Unreadable {
         path: path.to_path_buf(),
         source,
     };
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes));
     match read {
-        Ok(length) if length as u64 > LONGEST => {
-            return Err(SysfsError::malformed(path, "", "at most 64 KiB"));
+        Ok(length) if length as u64 > most => {
+            return Err(SysfsError::malformed(path, "", expected));
         }
         Ok(_) => {}
         Err(error) if gone(&error) => return Ok(None),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::guest_life::HostDevice;
 use crate::guest_spec::{GuestDevice, text};
+use crate::host_device::UnfitReason;
 
 /// What a mediated device is made of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,25 +70,10 @@ pub enum DeviceReset {
     },
     /// A mediated device was removed, and with it all it held.
     Removed,
+    /// A mediated device that somebody else made was left; its vendor's driver clears what a guest left in it.
+    LeftStanding,
     /// There was no such mediated device.
     NotThere,
-}
-
-/// What is wrong with a device that nobody may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DeviceFlaw {
-    /// It is gone.
-    Vanished,
-    /// It does not answer, or another card does.
-    ConfigSpace,
-    /// Its link is slower or narrower than it was, or down.
-    Link,
-    /// It did not come back to its driver.
-    Driver,
-    /// It could not be reset, or the reset did not take.
-    Reset,
-    /// Its vendor's tool says no.
-    Vendor,
 }
 
 /// Why a device is not as it was asked to be.
@@ -167,7 +153,7 @@ pub enum DeviceError {
         /// The device.
         device: HostDevice,
         /// What is wrong, in one word.
-        flaw: DeviceFlaw,
+        cause: UnfitReason,
         /// What is wrong, and what would mend it.
         reason: String,
     },
@@ -189,11 +175,11 @@ impl DeviceError {
         }
     }
 
-    /// What is wrong with a device that goes into quarantine for this; none where it stays as free or as held as it was.
+    /// What is wrong with a device that is to be set aside for this; none where it stays as free or as held as it was.
     #[must_use]
-    pub fn flaw(&self) -> Option<DeviceFlaw> {
+    pub fn quarantine(&self) -> Option<UnfitReason> {
         match self {
-            DeviceError::Quarantined { flaw, .. } => Some(*flaw),
+            DeviceError::Quarantined { cause, .. } => Some(*cause),
             _ => None,
         }
     }

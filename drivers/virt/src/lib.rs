@@ -22,7 +22,7 @@ mod resource_model;
 mod trees;
 
 pub use cpu_set::{CpuSet, CpuSetError};
-pub use device_life::{DeviceError, DeviceFlaw, DeviceReset, MdevSource, WantedDevice};
+pub use device_life::{DeviceError, DeviceReset, MdevSource, WantedDevice};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
 pub use guest_allocations::{Resources, guest_allocations};
 pub use guest_life::{

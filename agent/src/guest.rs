@@ -18,6 +18,7 @@
 //! | `power` | start, stop, pause, reboot |
 //! | `keep` | after a start of the agent or of the host, and ever after |
 //! | [`GuestResources`] | devices and disks, as the composition root provides them |
+//! | [`HostResources`] | the same of this host: devices by the driver, disks by [`disks`] |
 //! | [`journal`] | what is under way, on the disk |
 //!
 //! Callers: the admin API (create, delete, power), the service (start and reconcile), tests.
@@ -27,8 +28,10 @@ pub mod api;
 pub mod binding_wait;
 pub mod bound_devices;
 pub mod compute_api;
+pub mod disks;
 pub mod external_events;
 mod guests;
+mod host_resources;
 pub mod journal;
 mod keep;
 mod power;
@@ -45,6 +48,7 @@ pub use bound_devices::{BoundDevice, BoundDevices, MdevParent};
 pub use compute_api::{EventSources, compute_api};
 pub use external_events::{BindEvent, ExternalEvents};
 pub use guests::{Guests, GuestsError, GuestsParts, Held, JourneyEnd};
+pub use host_resources::HostResources;
 pub use journal::{
     Accepted, Claimed, Course, GuestJournal, GuestRecord, JournalError, SpawnStep, SqlJournal,
     StepRecord, StepState,
@@ -52,7 +56,7 @@ pub use journal::{
 pub use keep::KeepError;
 pub use power::PowerError;
 pub use request::{GuestRequest, GuestRequestError};
-pub use resources::{GuestResources, ResourceError};
+pub use resources::{GuestResources, Provision, ResourceError};
 pub use spawn::SpawnError;
 pub use undo::UndoError;
 

@@ -224,6 +224,7 @@ fn refused(error: &GuestsError) -> Response {
         GuestsError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
         GuestsError::Other { .. } => (StatusCode::CONFLICT, "other"),
         GuestsError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
+        GuestsError::Resource(_) => (StatusCode::SERVICE_UNAVAILABLE, "resource"),
         GuestsError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
     };
     refusal(status, code, error.to_string())

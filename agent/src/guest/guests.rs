@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::journal::{
     Accepted, Course, GuestJournal, GuestRecord, JournalError, SpawnStep, StepState,
 };
-use super::resources::GuestResources;
+use super::resources::{GuestResources, ResourceError};
 use super::spawn::{Requested, SpawnError};
 use super::undo::{Requests, UndoError, undo};
 use super::way::Way;
@@ -77,6 +77,9 @@ pub enum GuestsError {
         /// The guest.
         uuid: ConsumerUuid,
     },
+    /// What the journal must not have in clear cannot be kept.
+    #[error(transparent)]
+    Resource(#[from] ResourceError),
     /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -165,6 +168,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Another request has its UUID, or the journal cannot be written.
     pub async fn create(&self, request: &GuestRequest) -> Result<Accepted, GuestsError> {
         let uuid = request.uuid();
+        self.inner.way.resources.keep(request).await?;
         let accepted = self.inner.way.journal.accept(request).await?;
         match accepted {
             Accepted::New | Accepted::Same => {}

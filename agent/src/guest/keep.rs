@@ -81,6 +81,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub async fn reconcile(&self) -> Result<(), KeepError> {
         self.resume().await?;
         let records = self.list().await?;
+        let requests: Vec<_> = records.iter().map(|record| &record.request).collect();
+        self.inner.way.resources.tidy(&requests).await;
         if records.is_empty() {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::Guests;
 use super::binding_wait::BindRefused;
 use super::journal::{Course, GuestRecord, JournalError, SpawnStep, StepState};
-use super::resources::{GuestResources, ResourceError};
+use super::resources::{GuestResources, Provision, ResourceError};
 
 /// How long an action waits for a journey of the guest that is under way: one that only looks is over at once.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -126,8 +126,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             .into());
         }
         let spec = devices.attached_to(record.request.spec())?;
-        way.resources.check(&spec, &devices).await?;
-        way.resources.prepare(&spec, &devices).await?;
+        let provision = Provision {
+            spec: &spec,
+            bound: &devices,
+            disks: record.request.disks(),
+            ran: !record.ran_in().is_empty(),
+        };
+        way.resources.check(provision).await?;
+        way.resources.prepare(provision).await?;
         Ok(())
     }
 }

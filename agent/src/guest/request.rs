@@ -6,6 +6,8 @@ use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::guest_spec::{DeviceOrigin, GuestSpec};
 use serde::{Deserialize, Serialize};
 
+use super::disks::{DiskPlan, DiskPlanError};
+
 /// The most accelerator requests of one guest: more functions than any machine has slots for.
 const MOST_ARQS: usize = 256;
 
@@ -45,6 +47,9 @@ pub enum GuestRequestError {
         /// Which request.
         arq: ArqUuid,
     },
+    /// Its disks are not those of its plan.
+    #[error(transparent)]
+    Disks(#[from] DiskPlanError),
 }
 
 /// A guest as it is asked for. Made whole or not at all; a journal's text goes through the same checks.
@@ -54,6 +59,7 @@ pub struct GuestRequest {
     node: NodeName,
     arqs: BTreeSet<ArqUuid>,
     spec: GuestSpec,
+    disks: DiskPlan,
 }
 
 impl GuestRequest {
@@ -84,7 +90,17 @@ impl GuestRequest {
             node,
             arqs: known,
             spec,
+            disks: DiskPlan::default(),
         })
+    }
+
+    /// The same with disks that are to be made: those that its spec names, by [`super::disks::InstancesPath::disks`].
+    ///
+    /// # Errors
+    /// The spec names others.
+    pub fn with_disks(self, disks: DiskPlan) -> Result<Self, GuestRequestError> {
+        disks.fits(&self.spec.disks)?;
+        Ok(Self { disks, ..self })
     }
 
     /// The guest's UUID.
@@ -110,6 +126,12 @@ impl GuestRequest {
     pub fn spec(&self) -> &GuestSpec {
         &self.spec
     }
+
+    /// The disks that are to be made; none where its spec's are its maker's own.
+    #[must_use]
+    pub fn disks(&self) -> &DiskPlan {
+        &self.disks
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -118,6 +140,9 @@ struct RequestRecord {
     node: String,
     accelerator_requests: Vec<String>,
     spec: GuestSpec,
+    /// Not there in rows of releases that made no disks.
+    #[serde(default, skip_serializing_if = "DiskPlan::is_none")]
+    disks: DiskPlan,
 }
 
 impl TryFrom<RequestRecord> for GuestRequest {
@@ -133,7 +158,7 @@ impl TryFrom<RequestRecord> for GuestRequest {
                     reason: error.to_string(),
                 })
         });
-        Self::new(node, arqs.collect::<Result<_, _>>()?, record.spec)
+        Self::new(node, arqs.collect::<Result<_, _>>()?, record.spec)?.with_disks(record.disks)
     }
 }
 
@@ -143,6 +168,7 @@ impl From<GuestRequest> for RequestRecord {
             node: request.node.as_str().to_owned(),
             accelerator_requests: request.arqs.iter().map(ToString::to_string).collect(),
             spec: request.spec,
+            disks: request.disks,
         }
     }
 }

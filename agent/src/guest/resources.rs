@@ -1,11 +1,12 @@
 //! What a guest uses of its host beside the hypervisor: devices and disks, as the composition root provides them.
 
-use std::future::Future;
+use std::future::{Future, ready};
 
-use berth_model::Disposition;
+use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::GuestSpec;
 
-use super::BoundDevices;
+use super::disks::DiskPlan;
+use super::{BoundDevices, GuestRequest};
 
 /// What was not done with a device or a disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,18 +49,41 @@ impl ResourceError {
     }
 }
 
+/// What a guest is to have of its host.
+#[derive(Debug, Clone, Copy)]
+pub struct Provision<'a> {
+    /// The guest, with all its devices.
+    pub spec: &'a GuestSpec,
+    /// What its mediated devices are made of.
+    pub bound: &'a BoundDevices,
+    /// The disks that are to be made.
+    pub disks: &'a DiskPlan,
+    /// Whether it ran before: then its disks hold its tenant's state, and one that is not there is not made anew.
+    pub ran: bool,
+}
+
 /// What a guest uses of its host. Each may be asked for again, after any of them, with the same guest: what is done already
-/// is done. The guest's devices are all in `spec`; `bound` says besides what its mediated devices are made of.
+/// is done.
 pub trait GuestResources: Send + Sync + 'static {
-    /// Whether each device may be given to the guest. Changes nothing.
+    /// Keeps what the journal must not have in clear, where a kill cannot reach it. Asked before the journal knows of the
+    /// guest.
+    ///
+    /// # Errors
+    /// It cannot be written; nothing was taken.
+    fn keep(
+        &self,
+        request: &GuestRequest,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send {
+        let _ = request;
+        ready(Ok(()))
+    }
+
+    /// Whether the guest may have each device and each disk. Changes nothing.
     ///
     /// # Errors
     /// One may not, or cannot be looked at.
-    fn check(
-        &self,
-        spec: &GuestSpec,
-        bound: &BoundDevices,
-    ) -> impl Future<Output = Result<(), ResourceError>> + Send;
+    fn check(&self, guest: Provision<'_>)
+    -> impl Future<Output = Result<(), ResourceError>> + Send;
 
     /// Makes devices and disks ready.
     ///
@@ -67,8 +91,7 @@ pub trait GuestResources: Send + Sync + 'static {
     /// One cannot be made ready; the caller releases all.
     fn prepare(
         &self,
-        spec: &GuestSpec,
-        bound: &BoundDevices,
+        guest: Provision<'_>,
     ) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
     /// Takes devices and disks back: each device is reset, the reset verified, and given to the driver it rests on; disks are
@@ -78,7 +101,25 @@ pub trait GuestResources: Send + Sync + 'static {
     /// Something could not be taken back; the guest keeps it.
     fn release(
         &self,
-        spec: &GuestSpec,
-        bound: &BoundDevices,
+        guest: Provision<'_>,
     ) -> impl Future<Output = Result<(), ResourceError>> + Send;
+
+    /// Removes what was kept for a guest that will not be made any more.
+    ///
+    /// # Errors
+    /// It could not be removed.
+    fn discard(
+        &self,
+        guest: ConsumerUuid,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send {
+        let _ = guest;
+        ready(Ok(()))
+    }
+
+    /// Removes what no guest uses any more (old images) or ever came to use. Asked now and then with all guests that are
+    /// known; what cannot be done is told in the log and done the next time.
+    fn tidy(&self, guests: &[&GuestRequest]) -> impl Future<Output = ()> + Send {
+        let _ = guests;
+        ready(())
+    }
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::binding_wait::BindRefused;
 use super::bound_devices::name_of;
 use super::journal::{Claimed, GuestRecord, JournalError, SpawnStep, StepState};
-use super::resources::{GuestResources, ResourceError};
+use super::resources::{GuestResources, Provision, ResourceError};
 use super::way::{Way, host_devices, is_ours};
 use super::{BoundDevices, GuestRequest};
 
@@ -64,6 +64,17 @@ struct Going {
     devices: BoundDevices,
     spec: GuestSpec,
     ran_in: String,
+}
+
+impl Going {
+    fn provision(&self) -> Provision<'_> {
+        Provision {
+            spec: &self.spec,
+            bound: &self.devices,
+            disks: self.request.disks(),
+            ran: !self.ran_in.is_empty(),
+        }
+    }
 }
 
 /// A guest whose devices are bound, and nobody else's.
@@ -161,7 +172,7 @@ impl Bound {
                 holder,
             });
         }
-        way.resources.check(&guest.spec, &guest.devices).await?;
+        way.resources.check(guest.provision()).await?;
         way.note(uuid, SpawnStep::Check, StepState::Done).await?;
         Ok(Checked(guest))
     }
@@ -196,7 +207,7 @@ impl Checked {
         let Self(guest) = self;
         let uuid = guest.request.uuid();
         way.note(uuid, SpawnStep::Prepare, StepState::Begun).await?;
-        way.resources.prepare(&guest.spec, &guest.devices).await?;
+        way.resources.prepare(guest.provision()).await?;
         way.note(uuid, SpawnStep::Prepare, StepState::Done).await?;
         Ok(Prepared(guest))
     }

@@ -9,7 +9,7 @@ use berth_virt::guest_spec::{GuestDevices, GuestSpec, GuestSpecError};
 use berth_virt::{GuestError, VirtDriver};
 
 use super::journal::{GuestRecord, JournalError, SpawnStep, StepState};
-use super::resources::{GuestResources, ResourceError};
+use super::resources::{GuestResources, Provision, ResourceError};
 use super::spawn::held_elsewhere;
 use super::way::{Way, host_device, host_devices, is_ours};
 
@@ -50,6 +50,7 @@ pub(super) async fn undo<D: VirtDriver, R: GuestResources>(
 ) -> Result<(), UndoError> {
     off_the_hypervisor(way, record).await?;
     resources_back(way, record).await?;
+    way.resources.discard(record.request.uuid()).await?;
     if record.may_have_acted(SpawnStep::Check) {
         let uuid = record.request.uuid();
         way.note(uuid, SpawnStep::Check, StepState::Undone).await?;
@@ -96,7 +97,13 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
     way.note(uuid, SpawnStep::Prepare, StepState::Undoing)
         .await?;
     let spec = without_foreign(way, record, spec).await?;
-    if let Err(error) = way.resources.release(&spec, &bound).await {
+    let provision = Provision {
+        spec: &spec,
+        bound: &bound,
+        disks: record.request.disks(),
+        ran: !record.ran_in().is_empty(),
+    };
+    if let Err(error) = way.resources.release(provision).await {
         let reason = error.to_string();
         way.note_with(uuid, SpawnStep::Prepare, StepState::Undoing, reason)
             .await?;

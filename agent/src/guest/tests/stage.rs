@@ -24,7 +24,8 @@ use crate::guest::samples::{NODE, arq, guest, handle};
 use crate::guest::way::host_device;
 use crate::guest::{
     Accelerators, Accepted, BoundDevices, ExternalEvents, GuestJournal, GuestRequest,
-    GuestResources, Guests, GuestsParts, JournalError, ResourceError, SpawnStep, SqlJournal,
+    GuestResources, Guests, GuestsParts, JournalError, Provision, ResourceError, SpawnStep,
+    SqlJournal,
 };
 
 /// What goes wrong. Numbers are those of requests and devices.
@@ -653,7 +654,8 @@ fn number(name: &str) -> u32 {
 }
 
 impl GuestResources for Devices {
-    async fn check(&self, spec: &GuestSpec, _: &BoundDevices) -> Result<(), ResourceError> {
+    async fn check(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
+        let spec = guest.spec;
         let effect = async {
             let mut world = self.0.world();
             for name in devices_of(spec) {
@@ -672,7 +674,8 @@ impl GuestResources for Devices {
         self.0.cross("sysfs read check".to_owned(), effect).await
     }
 
-    async fn prepare(&self, spec: &GuestSpec, _: &BoundDevices) -> Result<(), ResourceError> {
+    async fn prepare(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
+        let spec = guest.spec;
         let effect = async {
             let mut world = self.0.world();
             for name in devices_of(spec) {
@@ -696,7 +699,8 @@ impl GuestResources for Devices {
         self.0.cross("sysfs write prepare".to_owned(), effect).await
     }
 
-    async fn release(&self, spec: &GuestSpec, _: &BoundDevices) -> Result<(), ResourceError> {
+    async fn release(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
+        let spec = guest.spec;
         let effect = async {
             let mut world = self.0.world();
             for name in devices_of(spec) {

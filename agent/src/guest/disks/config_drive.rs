@@ -1,0 +1,119 @@
+//! What a guest is told about itself on its config drive.
+//!
+//! User data and passwords are secrets. The journal has the content's digest alone; the content itself is one file of mode 0600
+//! below `instances_path`, written before the journal knows of the guest and removed with it.
+
+mod content;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+pub use content::{ConfigDriveContent, ConfigDriveError, ConfigDriveParts, PublicKey, UserData};
+
+/// The SHA-256 of a content as it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentDigest([u8; 32]);
+
+impl ContentDigest {
+    pub(super) fn of(kept: &[u8]) -> Self {
+        Self(Sha256::digest(kept).into())
+    }
+}
+
+impl FromStr for ContentDigest {
+    type Err = ConfigDriveError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigDriveError> {
+        let refuse = || ConfigDriveError::Digest {
+            found: text.chars().take(80).collect(),
+        };
+        if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(refuse());
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| refuse())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| refuse())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for ContentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A config drive that is asked for: its content, or, out of the journal, the digest of the one that is kept. Two of one digest
+/// are equal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "DriveRecord", into = "DriveRecord")]
+pub struct ConfigDrive {
+    digest: ContentDigest,
+    content: Option<Arc<ConfigDriveContent>>,
+}
+
+impl ConfigDrive {
+    /// One with this content.
+    #[must_use]
+    pub fn new(content: ConfigDriveContent) -> Self {
+        Self {
+            digest: ContentDigest::of(&content.to_kept()),
+            content: Some(Arc::new(content)),
+        }
+    }
+
+    /// Which content it is.
+    #[must_use]
+    pub fn digest(&self) -> ContentDigest {
+        self.digest
+    }
+
+    /// The content; none for one that comes out of a journal.
+    #[must_use]
+    pub fn content(&self) -> Option<&ConfigDriveContent> {
+        self.content.as_deref()
+    }
+}
+
+impl PartialEq for ConfigDrive {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for ConfigDrive {}
+
+/// Written as `kept` always; a request over the API has `content`.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum DriveRecord {
+    Kept(String),
+    #[serde(skip_serializing)]
+    Content(ConfigDriveParts),
+}
+
+impl TryFrom<DriveRecord> for ConfigDrive {
+    type Error = ConfigDriveError;
+
+    fn try_from(record: DriveRecord) -> Result<Self, ConfigDriveError> {
+        match record {
+            DriveRecord::Kept(digest) => Ok(Self {
+                digest: digest.parse()?,
+                content: None,
+            }),
+            DriveRecord::Content(parts) => ConfigDriveContent::new(parts).map(Self::new),
+        }
+    }
+}
+
+impl From<ConfigDrive> for DriveRecord {
+    fn from(drive: ConfigDrive) -> Self {
+        Self::Kept(drive.digest.to_string())
+    }
+}

@@ -1,6 +1,7 @@
 //! From the configuration to the parts: the driver, the tracker's options, the way to Placement. The only place that knows
 //! all of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,16 @@ use berth_client::{
 };
 use berth_fake::FakeDriver;
 use berth_model::{
-    Allocation, AllocationRatio, Allocations, Desired, Homes, NodeName, ProviderTree,
+    Allocation, AllocationRatio, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree,
 };
 use berth_placement::{Options as PlacementOptions, router};
 use berth_store::SqlStore;
-use berth_virt::{HostEvents, HostView, ObserveError, ProviderTreeError, Trees, VirtDriver};
+use berth_virt::guest_spec::GuestSpec;
+use berth_virt::{
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvents, HostView,
+    ObserveError, PowerAction, Powered, ProviderTreeError, Redefined, Spawned, Trees, VirtDriver,
+    WantedDevice,
+};
 
 use crate::config::{ComputeDriver, Config};
 use crate::failure::{ErrorCode, Failure};
@@ -90,6 +96,98 @@ impl VirtDriver for Driver {
             Driver::Fake(driver) => driver.watch(),
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.watch(),
+        }
+    }
+
+    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+        match self {
+            Driver::Fake(driver) => driver.spawn(spec).await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.spawn(spec).await,
+        }
+    }
+
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
+        match self {
+            Driver::Fake(driver) => driver.destroy(uuid).await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.destroy(uuid).await,
+        }
+    }
+
+    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+        match self {
+            Driver::Fake(driver) => driver.guests().await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.guests().await,
+        }
+    }
+
+    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+        match self {
+            Driver::Fake(driver) => driver.power(uuid, action).await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.power(uuid, action).await,
+        }
+    }
+
+    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+        match self {
+            Driver::Fake(driver) => driver.redefine(spec).await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.redefine(spec).await,
+        }
+    }
+
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+        match self {
+            Driver::Fake(driver) => driver.suspend(uuid).await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.suspend(uuid).await,
+        }
+    }
+
+    async fn live_migrate(
+        &self,
+        uuid: ConsumerUuid,
+        destination: &NodeName,
+    ) -> Result<(), GuestError> {
+        match self {
+            Driver::Fake(driver) => driver.live_migrate(uuid, destination).await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.live_migrate(uuid, destination).await,
+        }
+    }
+
+    async fn prepare_host(&self) -> Vec<DeviceError> {
+        match self {
+            Driver::Fake(driver) => driver.prepare_host().await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.prepare_host().await,
+        }
+    }
+
+    async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        match self {
+            Driver::Fake(driver) => driver.check_device(wanted).await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.check_device(wanted).await,
+        }
+    }
+
+    async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        match self {
+            Driver::Fake(driver) => driver.prepare_device(wanted).await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.prepare_device(wanted).await,
+        }
+    }
+
+    async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+        match self {
+            Driver::Fake(driver) => driver.reset_device(wanted).await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.reset_device(wanted).await,
         }
     }
 

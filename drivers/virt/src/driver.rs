@@ -10,7 +10,7 @@ use futures_core::Stream;
 use crate::guest_spec::GuestSpec;
 use crate::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostView, ObserveError,
-    PowerAction, Powered, ProviderTreeError, Spawned, Trees, WantedDevice,
+    PowerAction, Powered, ProviderTreeError, Redefined, Spawned, Trees, WantedDevice,
 };
 
 /// Something changed on the host; the agent answers with a tick. What exactly is for the next `observe` to see.
@@ -83,6 +83,51 @@ pub trait VirtDriver: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Powered, GuestError>> + Send {
         let _ = (uuid, action);
         ready(Err(self.makes_no_guests()))
+    }
+
+    /// Gives a guest that is off another document: other disks (rescue, rebuild), another firmware or kernel. Whose it is, its
+    /// name and its devices stay. It is not started.
+    ///
+    /// # Errors
+    /// [`GuestError`]; among them that the guest is not off, or that it is another one.
+    fn redefine(
+        &self,
+        spec: &GuestSpec,
+    ) -> impl Future<Output = Result<Redefined, GuestError>> + Send {
+        let _ = spec;
+        ready(Err(self.makes_no_guests()))
+    }
+
+    /// Writes a running guest's memory to disk and switches it off; its next start goes on from there.
+    ///
+    /// # Errors
+    /// [`GuestError`]; among them that the guest holds devices, whose state nobody can write down.
+    fn suspend(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> impl Future<Output = Result<Powered, GuestError>> + Send {
+        let _ = uuid;
+        ready(Err(self.makes_no_guests()))
+    }
+
+    /// Moves a guest to another host while it runs.
+    ///
+    /// # Errors
+    /// [`GuestError`]; among them that the guest holds devices, which cannot come along.
+    fn live_migrate(
+        &self,
+        uuid: ConsumerUuid,
+        destination: &NodeName,
+    ) -> impl Future<Output = Result<(), GuestError>> + Send {
+        let _ = (uuid, destination);
+        ready(Err(self.makes_no_guests()))
+    }
+
+    /// Makes of the host what the configuration wants it to be before it is looked at first: virtual functions. To be asked at
+    /// each start and whenever the host's devices change; what is so already stays so. Each error is one device's, and is no
+    /// reason not to look at the host.
+    fn prepare_host(&self) -> impl Future<Output = Vec<DeviceError>> + Send {
+        ready(Vec::new())
     }
 
     /// Whether a device may go to a guest now: an allow-list means it, the host does not use it, its IOMMU group is whole, it is

@@ -29,6 +29,16 @@ pub enum Destroyed {
     NotThere,
 }
 
+/// What came of giving a guest another document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an outcome is to be told"]
+pub enum Redefined {
+    /// It has the document that was given.
+    Redefined,
+    /// There is no such guest.
+    NotThere,
+}
+
 /// What is to be done with a guest's power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerAction {
@@ -217,6 +227,29 @@ pub struct GuestMark {
 /// Why a guest is not as it was asked to be.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
+    /// The guest holds devices of the host, with which this cannot be done.
+    #[error(
+        "guest {uuid} holds {}: it cannot {action}, because {reason}; stop it, or delete it and create it anew",
+        listed(devices)
+    )]
+    HoldsDevices {
+        /// The guest.
+        uuid: ConsumerUuid,
+        /// What was asked, in words: `be suspended`.
+        action: &'static str,
+        /// What it holds.
+        devices: BTreeSet<HeldDevice>,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// The driver cannot do that with guests.
+    #[error("the driver {driver} cannot {action}")]
+    Unsupported {
+        /// The driver's name.
+        driver: &'static str,
+        /// What, in words.
+        action: &'static str,
+    },
     /// The driver makes no guests.
     #[error("the driver {driver} makes no guests")]
     NotSupported {
@@ -341,7 +374,10 @@ impl GuestError {
             | GuestError::Another { .. }
             | GuestError::NameTaken { .. }
             | GuestError::WrongState { .. } => Disposition::Refresh,
-            GuestError::NotSupported { .. } | GuestError::Refused { .. } => Disposition::Fatal,
+            GuestError::NotSupported { .. }
+            | GuestError::Unsupported { .. }
+            | GuestError::HoldsDevices { .. }
+            | GuestError::Refused { .. } => Disposition::Fatal,
         }
     }
 }

@@ -27,7 +27,7 @@ pub use driver::{HostEvent, HostEvents, VirtDriver};
 pub use guest_allocations::{Resources, guest_allocations};
 pub use guest_life::{
     Destroyed, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, PowerAction,
-    Powered, Spawned,
+    Powered, Redefined, Spawned,
 };
 pub use homes::homes;
 pub use host_device::{

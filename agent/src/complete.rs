@@ -127,7 +127,11 @@ fn mark_owned(
 ) {
     let owner = options.owner.as_trait();
     for uuid in written(tree, current) {
-        if let Some(provider) = tree.get_mut(uuid) {
+        // A device of the accelerator service says itself whose it is and who writes it.
+        let ours = tree
+            .get_mut(uuid)
+            .filter(|provider| !provider.traits.contains(&Trait::OWNER_CYBORG));
+        if let Some(provider) = ours {
             provider.traits.retain(|held| !OWNER_TRAITS.contains(held));
             provider.traits.insert(owner.clone());
         }
@@ -164,6 +168,7 @@ mod tests {
         let desired = Desired {
             tree: wanted,
             moves: Vec::new(),
+            held_traits: std::collections::BTreeMap::new(),
         };
         complete(
             desired,
@@ -227,6 +232,7 @@ mod tests {
         let desired = Desired {
             tree: current.clone(),
             moves: Vec::new(),
+            held_traits: std::collections::BTreeMap::new(),
         };
         let options = TrackerOptions::default();
         let done = complete(
@@ -243,5 +249,19 @@ mod tests {
             done.get(foreign).unwrap().traits,
             BTreeSet::from([Trait::OWNER_CYBORG])
         );
+    }
+
+    #[test]
+    fn a_device_of_the_accelerator_service_keeps_both_its_marks() {
+        let mut current = tree(&[]);
+        let root = current.root().uuid();
+        let name = ProviderName::new("node_0000:84:00.0").unwrap();
+        let uuid = ProviderUuid::of_deployable(&name);
+        let mut child = Provider::child(uuid, name, root);
+        let marks = BTreeSet::from([Trait::OWNER_CYBORG, Trait::CUSTOM_OWNER_BERTH]);
+        child.traits.clone_from(&marks);
+        current.insert(child).unwrap();
+        let done = completed(&current, current.clone(), &TrackerOptions::default());
+        assert_eq!(done.get(uuid).unwrap().traits, marks);
     }
 }

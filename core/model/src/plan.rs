@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::{
     Inventory, PendingReshape, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
-    TreeDiff, diff,
+    Trait, TreeDiff, diff,
 };
 
 /// Usages by provider and class, in the class's unit, as far as they are known.
@@ -33,6 +33,9 @@ pub struct Desired {
     pub tree: ProviderTree,
     /// Which inventories moved. Naming one that the current tree does not have is harmless.
     pub moves: Vec<Move>,
+    /// What a provider that is not in the tree says of itself while it has to stay for the units on it. Naming one that goes is
+    /// harmless.
+    pub held_traits: BTreeMap<ProviderUuid, BTreeSet<Trait>>,
 }
 
 /// Units that have no new home and stay where they are, on inventory with total = reserved = those units: nobody can
@@ -113,7 +116,7 @@ pub fn plan(current: &ProviderTree, desired: Desired, usages: &Usages) -> Plan {
             Desired { moves, ..desired },
         ));
     }
-    let (tree, held) = hold_what_is_in_use(current, desired.tree, usages);
+    let (tree, held) = hold_what_is_in_use(current, desired, usages);
     let diff = diff(current, &tree);
     if diff.is_empty() {
         Plan::InSync { held }
@@ -178,9 +181,14 @@ fn may_have_to_hold(current: &Inventory, wanted: Option<&Inventory>) -> bool {
 /// and its provider with it.
 pub(crate) fn hold_what_is_in_use(
     current: &ProviderTree,
-    mut desired: ProviderTree,
+    desired: Desired,
     usages: &Usages,
 ) -> (ProviderTree, Vec<Held>) {
+    let Desired {
+        tree: mut desired,
+        held_traits,
+        ..
+    } = desired;
     let mut held = Vec::new();
     for provider in current
         .own()
@@ -200,7 +208,7 @@ pub(crate) fn hold_what_is_in_use(
             }
             // More than a hold can say stays as it is: Placement would refuse to drop it.
             let holding = Inventory::holding(used).unwrap_or_else(|_| inventory.clone());
-            keep_provider(current, &mut desired, provider);
+            keep_provider(current, &mut desired, provider, &held_traits);
             if let Some(kept) = desired.get_mut(provider.uuid()) {
                 kept.inventories.insert(class.clone(), holding);
             }
@@ -217,16 +225,23 @@ pub(crate) fn hold_what_is_in_use(
 }
 
 /// Puts a provider that was to go back into the tree under the parent it has; without inventory if that is ours to say.
-fn keep_provider(current: &ProviderTree, desired: &mut ProviderTree, provider: &Provider) {
+fn keep_provider(
+    current: &ProviderTree,
+    desired: &mut ProviderTree,
+    provider: &Provider,
+    held_traits: &BTreeMap<ProviderUuid, BTreeSet<Trait>>,
+) {
     if desired.get(provider.uuid()).is_some() {
         return;
     }
     if let Some(parent) = provider.parent().and_then(|parent| current.get(parent)) {
-        keep_provider(current, desired, parent);
+        keep_provider(current, desired, parent, held_traits);
     }
     let mut kept = provider.clone();
     if current.is_ours(provider.uuid()) {
         kept.inventories.clear();
+        let traits = held_traits.get(&provider.uuid()).into_iter().flatten();
+        kept.traits.extend(traits.cloned());
     }
     // The parent stands by now, and a name another provider took keeps this one out: Placement then refuses the
     // removal, and the next pass sees it again.

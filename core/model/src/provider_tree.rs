@@ -308,8 +308,9 @@ impl ProviderTree {
         all
     }
 
-    /// Whether the provider is the compute service's to write: the own root, or a child that Berth made (its UUID says
-    /// so) or that carries an owner trait. Cyborg's and anybody else's children are not.
+    /// Whether the provider is Berth's to write: the own root, or a child that Berth made (its UUID says so) or that carries an
+    /// owner trait. Anybody else's children are not, nor are Cyborg's, but for those that Berth writes in the place of Cyborg's
+    /// conductor: they carry both marks (OWNER_CYBORG: whose the device is; CUSTOM_OWNER_BERTH: who writes its provider).
     #[must_use]
     pub fn is_ours(&self, uuid: ProviderUuid) -> bool {
         let Some(provider) = self.providers.get(&uuid) else {
@@ -318,8 +319,10 @@ impl ProviderTree {
         if uuid == self.own_root {
             return true;
         }
+        if provider.traits.contains(&Trait::OWNER_CYBORG) {
+            return self.is_own(uuid) && provider.traits.contains(&Trait::CUSTOM_OWNER_BERTH);
+        }
         self.is_own(uuid)
-            && !provider.traits.contains(&Trait::OWNER_CYBORG)
             && (self.own_root.child(&provider.name) == uuid
                 || OWNER_TRAITS
                     .iter()
@@ -438,5 +441,8 @@ mod tests {
             tree.is_ours(uuid(1)) && tree.is_ours(uuid(1).child(&made)) && tree.is_ours(uuid(5))
         );
         assert!(!tree.is_ours(uuid(4)));
+        let cyborgs = tree.get_mut(uuid(4)).unwrap();
+        cyborgs.traits.insert(Trait::CUSTOM_OWNER_BERTH);
+        assert!(tree.is_ours(uuid(4)), "written in the place of Cyborg");
     }
 }

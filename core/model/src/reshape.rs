@@ -46,8 +46,11 @@ impl PendingReshape {
         if moves.is_empty() {
             return None;
         }
-        let tree = desired.tree.clone();
-        Some(Self::new(current.clone(), Desired { tree, moves }))
+        let desired = Desired {
+            moves,
+            ..desired.clone()
+        };
+        Some(Self::new(current.clone(), desired))
     }
 
     /// The tree Placement has.

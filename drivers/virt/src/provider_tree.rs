@@ -115,6 +115,7 @@ pub fn provider_tree(
         return Ok(Desired {
             tree: renamed(current, misnamed),
             moves: Vec::new(),
+            held_traits: BTreeMap::new(),
         });
     }
     let unmarked = names::unmarked(current, node);
@@ -129,6 +130,7 @@ pub fn provider_tree(
         return Ok(Desired {
             tree: marked,
             moves: Vec::new(),
+            held_traits: BTreeMap::new(),
         });
     }
     let current = &marked;
@@ -143,7 +145,11 @@ pub fn provider_tree(
     writing.root(&mut tree, &wanted)?;
     writing.children_that_go(&mut tree, &wanted);
     writing.children_that_stay(&mut tree, &wanted)?;
-    Ok(Desired { tree, moves })
+    Ok(Desired {
+        tree,
+        moves,
+        held_traits: BTreeMap::new(),
+    })
 }
 
 /// The tree in which children have these names.

@@ -38,8 +38,15 @@ fn request() -> ReshapeRequest {
         to: BTreeSet::from([ResourceClass::VGPU]),
         reason: "each GPU has its own provider",
     }];
-    let Plan::ReshapeNeeded(pending) = plan(&current, Desired { tree, moves }, &Usages::new())
-    else {
+    let Plan::ReshapeNeeded(pending) = plan(
+        &current,
+        Desired {
+            tree,
+            moves,
+            held_traits: std::collections::BTreeMap::new(),
+        },
+        &Usages::new(),
+    ) else {
         panic!("moved inventory needs a reshape")
     };
     let held = ConsumerAllocations {

@@ -93,5 +93,8 @@ fn left_over(worlds: &Worlds, tree: &ProviderTree, usages: &Usages, findings: &m
 fn is_ours(root: ProviderUuid, uuid: ProviderUuid, row: &ProviderRow) -> bool {
     let made = ProviderName::new(&row.name).is_ok_and(|name| root.child(&name) == uuid);
     let owned = OWNER_TRAITS.iter().any(|owner| row.traits.contains(owner));
-    !row.traits.contains(&Trait::OWNER_CYBORG) && (made || owned)
+    match row.traits.contains(&Trait::OWNER_CYBORG) {
+        true => row.traits.contains(&Trait::CUSTOM_OWNER_BERTH),
+        false => made || owned,
+    }
 }

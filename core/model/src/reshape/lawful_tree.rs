@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::{PendingReshape, ReshapeRefused};
 use crate::plan::hold_what_is_in_use;
 use crate::{
-    Allocations, Held, Inventory, ProviderName, ProviderTree, ProviderUuid, ResourceClass, Usages,
+    Allocations, Desired, Held, Inventory, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
+    Usages,
 };
 
 /// The desired tree with what stays in use held. Two things are left for the plain update that follows, which Placement
@@ -19,7 +20,12 @@ pub(super) fn lawful_tree(
     let usages = after.usages();
     let mut tree = pending.desired.tree.clone();
     keep_room(pending, &usages, &mut tree)?;
-    let (mut tree, _) = hold_what_is_in_use(&pending.current, tree, &all_known(pending, &usages));
+    let desired = Desired {
+        tree,
+        ..pending.desired.clone()
+    };
+    let known = all_known(pending, &usages);
+    let (mut tree, _) = hold_what_is_in_use(&pending.current, desired, &known);
     widen_units(pending, before, after, &mut tree);
     let held = held(pending, &tree, &usages);
     Ok((tree, held))

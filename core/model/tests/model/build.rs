@@ -145,6 +145,7 @@ pub(crate) fn pending(
     let desired = Desired {
         tree: desired.clone(),
         moves: moves.to_vec(),
+        held_traits: std::collections::BTreeMap::new(),
     };
     match plan(current, desired, &Usages::new()) {
         Plan::ReshapeNeeded(pending) => pending,

@@ -16,6 +16,7 @@ fn desired() -> Desired {
     Desired {
         tree: tree([root(&[("VCPU", 16)])]),
         moves: Vec::new(),
+        held_traits: std::collections::BTreeMap::new(),
     }
 }
 
@@ -102,6 +103,7 @@ fn a_device_that_comes_back_takes_its_units_out_of_the_hold() {
     let back = Desired {
         tree: tree([root(&[("VCPU", 16)]), child("gone", &[("VGPU", 4)])]),
         moves: Vec::new(),
+        held_traits: std::collections::BTreeMap::new(),
     };
     let (tree, held) = step(&held, back, &used(0, 2));
     assert_eq!((vgpus(&tree)[1], held), (Some((4, false)), vec![]));
@@ -113,6 +115,7 @@ fn a_device_that_comes_back_too_small_stays_held_until_its_users_fit() {
     let back = || Desired {
         tree: tree([root(&[("VCPU", 16)]), child("gone", &[("VGPU", 2)])]),
         moves: Vec::new(),
+        held_traits: std::collections::BTreeMap::new(),
     };
     assert!(usages_to_probe(&held, &back()).contains(&child_uuid("gone")));
     let (still, units) = step(&held, back(), &used(0, 3));
@@ -133,6 +136,7 @@ fn inventory_that_an_operator_reserved_whole_is_no_hold() {
     let kept = Desired {
         tree: closed.clone(),
         moves: Vec::new(),
+        held_traits: std::collections::BTreeMap::new(),
     };
     assert!(
         matches!(plan(&closed, kept, &Usages::new()), Plan::InSync { held } if held.is_empty())
@@ -140,6 +144,7 @@ fn inventory_that_an_operator_reserved_whole_is_no_hold() {
     let moved = Desired {
         tree: tree([root(&[("VCPU", 16)]), child("a", &[("VGPU", 8)])]),
         moves: vec![leaves(root_uuid(), "VGPU", &["VGPU"])],
+        held_traits: std::collections::BTreeMap::new(),
     };
     assert!(matches!(
         plan(&closed, moved, &Usages::new()),
@@ -168,4 +173,25 @@ fn a_move_off_a_hold_is_for_a_start_not_for_a_tick() {
     let (free, _) = step(&held, desired.clone(), &used(0, 0));
     assert!(berth_model::PendingReshape::rehoming(&free, &desired).is_none());
     assert_eq!(Inventory::holding(3).unwrap().capacity(), 0);
+}
+
+#[test]
+fn a_provider_that_is_held_says_why_until_it_goes() {
+    let says: berth_model::Trait = "CUSTOM_GONE".parse().unwrap();
+    let wanted = || Desired {
+        held_traits: [(child_uuid("gone"), [says.clone()].into())].into(),
+        ..desired()
+    };
+    let (held, _) = step(&current(), wanted(), &used(0, 2));
+    assert!(held.get(child_uuid("gone")).unwrap().traits.contains(&says));
+    let (again, _) = step(&held, wanted(), &used(0, 1));
+    assert!(
+        again
+            .get(child_uuid("gone"))
+            .unwrap()
+            .traits
+            .contains(&says)
+    );
+    let (free, _) = step(&again, wanted(), &used(0, 0));
+    assert_eq!(free.get(child_uuid("gone")), None);
 }

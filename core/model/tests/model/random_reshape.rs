@@ -381,7 +381,7 @@ proptest! {
         let after = request.afterwards(&world.allocations());
         let mut tree = request.tree().clone();
         for round in 0..3 {
-            let desired = Desired { tree: world.desired(), moves: world.moves(&tree) };
+            let desired = Desired { tree: world.desired(), moves: world.moves(&tree), held_traits: std::collections::BTreeMap::new(), };
             match plan(&tree, desired, &usages(&tree, &after)) {
                 Plan::InSync { held } => {
                     let units = |held: &[berth_model::Held]| held.iter().map(|h| h.used).sum::<u64>();
@@ -400,7 +400,7 @@ proptest! {
     #[test]
     fn a_start_leaves_nothing_that_a_tick_would_end_for(world in worlds(), named in named_moves()) {
         // A driver that names the same moves whatever Placement has, sensible or not.
-        let desired = || Desired { tree: world.desired(), moves: named.clone() };
+        let desired = || Desired { tree: world.desired(), moves: named.clone(), held_traits: std::collections::BTreeMap::new(), };
         let (mut tree, mut held_by) = (world.current(), world.allocations());
         for round in 0.. {
             let request = match plan(&tree, desired(), &usages(&tree, &held_by)) {

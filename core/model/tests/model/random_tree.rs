@@ -132,6 +132,7 @@ fn desired(tree: ProviderTree) -> Desired {
     Desired {
         tree,
         moves: Vec::new(),
+        held_traits: std::collections::BTreeMap::new(),
     }
 }
 

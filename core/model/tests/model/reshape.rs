@@ -119,6 +119,7 @@ fn a_shrinking_that_is_no_move_waits_for_the_plain_update() {
     let next = Desired {
         tree: desired,
         moves: moves.to_vec(),
+        held_traits: std::collections::BTreeMap::new(),
     };
     let usages = usages(request.tree(), &request.afterwards(&before));
     let Plan::Update { diff, .. } = plan(request.tree(), next, &usages) else {
@@ -158,6 +159,7 @@ fn what_a_consumer_of_the_call_holds_elsewhere_is_still_taken_at_once() {
     let next = Desired {
         tree: desired.clone(),
         moves: Vec::new(),
+        held_traits: std::collections::BTreeMap::new(),
     };
     let Plan::Update { diff, .. } = plan(request.tree(), next, &Usages::new()) else {
         panic!()
@@ -394,6 +396,7 @@ fn moves_that_change_no_inventory_need_no_reshape() {
     let named = |tree: &berth_model::ProviderTree| Desired {
         tree: tree.clone(),
         moves: vec![leaves(root_uuid(), "VGPU", &["VGPU"])],
+        held_traits: std::collections::BTreeMap::new(),
     };
     let in_sync = plan(&current, named(&current), &Usages::new());
     assert!(
@@ -417,6 +420,7 @@ fn held_units_whose_guest_is_known_again_move_at_a_start() {
     let desired = Desired {
         tree: tree([root(&[("VCPU", 16)]), child("a", &[("VGPU", 4)])]),
         moves: vec![leaves(root_uuid(), "VGPU", &["VGPU"])],
+        held_traits: std::collections::BTreeMap::new(),
     };
     let before = one(&[(root_uuid(), "VGPU", 2)]);
     let pending = PendingReshape::rehoming(&current, &desired).unwrap();

@@ -69,12 +69,14 @@ fn a_plan_says_which_of_the_three_it_is() {
     let same = Desired {
         tree: flat(),
         moves: Vec::new(),
+        held_traits: std::collections::BTreeMap::new(),
     };
     insta::assert_snapshot!(plan(&flat(), same, &Usages::new()).to_string(), @"in sync");
 
     let less = Desired {
         tree: tree([root(&[("VCPU", 16)]), shared_storage(100)]),
         moves: Vec::new(),
+        held_traits: std::collections::BTreeMap::new(),
     };
     let used = [((root_uuid(), class("VGPU")), 3)].into();
     insta::assert_snapshot!(plan(&flat(), less, &used).to_string(), @r"
@@ -87,6 +89,7 @@ fn a_plan_says_which_of_the_three_it_is() {
     let moved = Desired {
         tree: per_gpu(),
         moves: vec![leaves(root_uuid(), "VGPU", &["VGPU"])],
+        held_traits: std::collections::BTreeMap::new(),
     };
     insta::assert_snapshot!(plan(&flat(), moved, &Usages::new()).to_string(), @r"
     reshape needed
@@ -103,6 +106,7 @@ fn a_plan_says_which_of_the_three_it_is() {
     let split = Desired {
         tree: tree([root(&[("VCPU", 8), ("PCPU", 8), ("VGPU", 8)])]),
         moves: vec![leaves(root_uuid(), "VCPU", &["VCPU", "PCPU"])],
+        held_traits: std::collections::BTreeMap::new(),
     };
     let Plan::ReshapeNeeded(pending) = plan(&flat(), split, &Usages::new()) else {
         panic!()

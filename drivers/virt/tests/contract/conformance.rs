@@ -115,6 +115,7 @@ impl VirtDriver for Planted {
             return Ok(Desired {
                 tree: current.clone(),
                 moves: Vec::new(),
+                held_traits: std::collections::BTreeMap::new(),
             });
         }
         let mut desired = provider_tree(view, current, node)?;

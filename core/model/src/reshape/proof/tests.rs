@@ -69,7 +69,14 @@ fn pending() -> PendingReshape {
         to: BTreeSet::from([ResourceClass::VGPU]),
         reason: "each GPU has a provider of its own",
     }];
-    PendingReshape::new(current(), Desired { tree, moves })
+    PendingReshape::new(
+        current(),
+        Desired {
+            tree,
+            moves,
+            held_traits: std::collections::BTreeMap::new(),
+        },
+    )
 }
 
 /// Two consumers, the second with disk on shared storage and memory on another host.
@@ -300,7 +307,14 @@ fn an_existing_home_is_not_filled_beyond_its_capacity() {
     };
     let moves = pending().desired().moves.clone();
     let tree = small(pending().desired().tree.clone());
-    let pending = PendingReshape::new(small(current()), Desired { tree, moves });
+    let pending = PendingReshape::new(
+        small(current()),
+        Desired {
+            tree,
+            moves,
+            held_traits: std::collections::BTreeMap::new(),
+        },
+    );
     let mut wrong = request();
     wrong.current = small(wrong.current);
     wrong.tree = small(wrong.tree);
@@ -382,8 +396,14 @@ fn classes_joined_by_several_moves_count_as_one() {
     };
     let moves = vec![to(&a, &[&b]), to(&c, &[&d]), to(&b, &[&c])];
     let tree = current();
-    let names =
-        classes_that_count_as_one(&PendingReshape::new(tree.clone(), Desired { tree, moves }));
+    let names = classes_that_count_as_one(&PendingReshape::new(
+        tree.clone(),
+        Desired {
+            tree,
+            moves,
+            held_traits: std::collections::BTreeMap::new(),
+        },
+    ));
     let distinct: BTreeSet<_> = names.values().collect();
     assert_eq!((names.len(), distinct.len()), (4, 1));
 }

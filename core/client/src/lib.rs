@@ -7,6 +7,7 @@
 //! | [`Adapter`] | keystoneauth's word: one service behind an [`HttpService`], with auth, retries, request ids |
 //! | [`AcceleratorClient`] | the accelerator service's calls, Cyborg's or Berth's own, in model types |
 //! | [`ComputeClient`] | external events, told to Nova or an agent |
+//! | [`GuestClient`], [`ConductorClient`] | the agent's guests, and those the conductor was asked for |
 //! | [`IdentityClient`] | Keystone, asked whose a token is |
 //! | [`PlacementClient`] | Placement's calls, each pinned to the microversion it needs, in model types |
 //!
@@ -19,6 +20,7 @@ mod call;
 pub mod compute;
 mod dice;
 mod foreign;
+pub mod guest;
 pub mod identity;
 pub mod keystone;
 mod observer;
@@ -32,6 +34,7 @@ pub use berth_model::Disposition;
 pub use call::{CallError, Repeat, RequestLine, Route};
 pub use compute::{ComputeClient, EventsError};
 pub use dice::Dice;
+pub use guest::{ConductorClient, GuestApiError, GuestClient};
 pub use identity::{IdentityClient, ValidateError};
 pub use keystone::{Auth, AuthError, AuthOptions, AuthType, Clock, OptionsError, Secret};
 pub use observer::{Exchange, Outcome, RequestObserver};

@@ -7,9 +7,13 @@
 //! | `inventories` | inventories, usages |
 //! | `names` | traits and resource classes, aggregates of a provider |
 //! | `allocations` | of a provider, of a consumer, and the writes that tests and tools need |
+//! | `candidates` | GET /allocation_candidates |
+//! | `claim` | a candidate that becomes a guest's, and is built upon or released |
 //! | `reshape` | POST /reshaper |
 
 mod allocations;
+mod candidates;
+mod claim;
 mod error;
 mod inventories;
 mod names;
@@ -27,6 +31,8 @@ use http::Method;
 use serde::de::DeserializeOwned;
 
 pub use allocations::TypedAllocations;
+pub use candidates::{Candidate, Candidates};
+pub use claim::{ClaimError, Claimant, Claimed, NotReleased};
 pub use error::{PlacementError, Refusal};
 
 use crate::adapter::{Answer, Call};
@@ -37,7 +43,7 @@ use crate::{
 };
 
 /// The microversions that calls pin: the lowest with the fields that a call needs. Writes ask for 1.23 at least, because
-/// only from there on does a refusal carry its code; any Placement that can reshape (1.30) has all but the last two.
+/// only from there on does a refusal carry its code; any Placement that can reshape (1.30) has all but the last three.
 pub mod pins {
     /// The tree, providers by name and UUID: parents and `in_tree`.
     pub const PROVIDERS: u16 = 14;
@@ -65,6 +71,8 @@ pub mod pins {
     pub const ALLOCATIONS: u16 = 28;
     /// POST /reshaper.
     pub const RESHAPER: u16 = 30;
+    /// Allocation candidates: mappings (1.34), traits of the root (1.35).
+    pub const CANDIDATES: u16 = 36;
     /// Another parent for a provider.
     pub const REPARENT: u16 = 37;
     /// Allocations with the consumer's type.

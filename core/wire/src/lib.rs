@@ -9,6 +9,7 @@
 pub mod accelerator;
 mod body;
 pub mod compute;
+pub mod conductor;
 pub mod guest;
 pub mod keystone;
 pub mod placement;

@@ -1,0 +1,136 @@
+//! The agent's guests.
+
+use berth_model::ConsumerUuid;
+use berth_wire::encode;
+use berth_wire::guest::{GuestAction, GuestBody, GuestBuild, GuestList};
+use http::Method;
+
+use super::GuestApiError;
+use super::reading::{done, found, parsed};
+use crate::adapter::Call;
+use crate::call::Repeat;
+use crate::placement::Deleted;
+use crate::{Adapter, AdapterOptions, Auth, HttpService};
+
+const ALL: &str = "/v1/guests";
+const ONE: &str = "/v1/guests/{uuid}";
+const ACTION: &str = "/v1/guests/{uuid}/action";
+const CONSOLE: &str = "/v1/guests/{uuid}/console";
+
+/// How many times the usual time limit an action may take: a guest that is stopped may have ten minutes to end by itself.
+const PATIENCE: u32 = 11;
+
+/// The guests of one agent. Clones share connections.
+#[derive(Clone)]
+pub struct GuestClient {
+    adapter: Adapter,
+}
+
+impl GuestClient {
+    /// The agent through `http`; the endpoint of `auth` is its root, without `/v1`. Over a unix socket its host is not looked
+    /// at.
+    #[must_use]
+    pub fn new(http: HttpService, auth: Auth, options: &AdapterOptions) -> Self {
+        Self {
+            adapter: Adapter::new("agent", http, auth, options),
+        }
+    }
+
+    /// POST /v1/guests: the guest will run, or the agent will say why it does not. The same again is the same guest.
+    ///
+    /// # Errors
+    /// No answer (ask again), or a refusal.
+    pub async fn build(&self, build: &GuestBuild) -> Result<GuestBody, GuestApiError> {
+        self.build_of(encode(build)).await
+    }
+
+    /// The same with a body made by hand: whatever form of a request the agent knows.
+    ///
+    /// # Errors
+    /// No answer (ask again), or a refusal.
+    pub async fn build_of(&self, body: Vec<u8>) -> Result<GuestBody, GuestApiError> {
+        let call = call(Method::POST, ALL, ALL.to_owned(), Some(body));
+        parsed(self.adapter.call(call).await?)
+    }
+
+    /// GET /v1/guests.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list.
+    pub async fn guests(&self) -> Result<Vec<GuestBody>, GuestApiError> {
+        let call = call(Method::GET, ALL, ALL.to_owned(), None);
+        let list: GuestList = parsed(self.adapter.call(call).await?)?;
+        Ok(list.guests)
+    }
+
+    /// GET /v1/guests/{uuid}; none where the agent does not know it.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no guest.
+    pub async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestBody>, GuestApiError> {
+        let call = call(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
+        let answer = found(self.adapter.call(call).await?)?;
+        answer.map(parsed).transpose()
+    }
+
+    /// DELETE /v1/guests/{uuid}: the guest will be gone. It is when [`GuestClient::guest`] does not find it.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn delete(&self, uuid: ConsumerUuid) -> Result<Deleted, GuestApiError> {
+        let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
+        let answer = found(self.adapter.call(call).await?)?;
+        Ok(answer.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
+    }
+
+    /// POST /v1/guests/{uuid}/action, and waits until it is done.
+    ///
+    /// # Errors
+    /// No answer, or a refusal: the guest is on its way, or cannot do that as it is.
+    pub async fn action(
+        &self,
+        uuid: ConsumerUuid,
+        action: &GuestAction,
+    ) -> Result<GuestBody, GuestApiError> {
+        let path = format!("{ALL}/{uuid}/action");
+        let call = Call {
+            // Whether a reboot was done cannot be seen.
+            repeat: Repeat::Once,
+            patience: PATIENCE,
+            ..call(Method::POST, ACTION, path, Some(encode(action)))
+        };
+        parsed(self.adapter.call(call).await?)
+    }
+
+    /// GET /v1/guests/{uuid}/console: what the guest wrote to its serial console; its last `lines`, or all that is kept.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn console(
+        &self,
+        uuid: ConsumerUuid,
+        lines: Option<u32>,
+    ) -> Result<Vec<u8>, GuestApiError> {
+        let query = lines.map_or_else(String::new, |lines| format!("?lines={lines}"));
+        let path = format!("{ALL}/{uuid}/console{query}");
+        let call = call(Method::GET, CONSOLE, path, None);
+        Ok(done(self.adapter.call(call).await?)?.body.to_vec())
+    }
+}
+
+pub(super) fn call(
+    method: Method,
+    route: &'static str,
+    path: String,
+    body: Option<Vec<u8>>,
+) -> Call {
+    Call {
+        method,
+        route,
+        path,
+        microversion: None,
+        body,
+        repeat: Repeat::Safe,
+        patience: 1,
+    }
+}

@@ -1,0 +1,71 @@
+//! The conductor's guests.
+
+use berth_model::ConsumerUuid;
+use berth_wire::conductor::{CreateGuest, GuestShown, GuestsShown};
+use berth_wire::encode;
+use http::Method;
+
+use super::GuestApiError;
+use super::agent::call;
+use super::reading::{found, parsed};
+use crate::placement::Deleted;
+use crate::{Adapter, AdapterOptions, Auth, HttpService};
+
+const ALL: &str = "/v1/guests";
+const ONE: &str = "/v1/guests/{uuid}";
+
+/// The guests that a conductor was asked for. Clones share connections.
+#[derive(Clone)]
+pub struct ConductorClient {
+    adapter: Adapter,
+}
+
+impl ConductorClient {
+    /// The conductor through `http`; the endpoint of `auth` is its root, without `/v1`.
+    #[must_use]
+    pub fn new(http: HttpService, auth: Auth, options: &AdapterOptions) -> Self {
+        Self {
+            adapter: Adapter::new("conductor", http, auth, options),
+        }
+    }
+
+    /// POST /v1/guests: the guest will run, or the conductor will say why it does not. The same again is the same guest.
+    ///
+    /// # Errors
+    /// No answer (ask again), or a refusal.
+    pub async fn create(&self, guest: &CreateGuest) -> Result<GuestShown, GuestApiError> {
+        let call = call(Method::POST, ALL, ALL.to_owned(), Some(encode(guest)));
+        parsed(self.adapter.call(call).await?)
+    }
+
+    /// GET /v1/guests.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list.
+    pub async fn guests(&self) -> Result<Vec<GuestShown>, GuestApiError> {
+        let call = call(Method::GET, ALL, ALL.to_owned(), None);
+        let list: GuestsShown = parsed(self.adapter.call(call).await?)?;
+        Ok(list.guests)
+    }
+
+    /// GET /v1/guests/{uuid}; none where the conductor does not know it.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no guest.
+    pub async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestShown>, GuestApiError> {
+        let call = call(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
+        let answer = found(self.adapter.call(call).await?)?;
+        answer.map(parsed).transpose()
+    }
+
+    /// DELETE /v1/guests/{uuid}: guest, accelerator requests and allocation will be gone. They are when
+    /// [`ConductorClient::guest`] does not find the guest.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn delete(&self, uuid: ConsumerUuid) -> Result<Deleted, GuestApiError> {
+        let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
+        let answer = found(self.adapter.call(call).await?)?;
+        Ok(answer.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
+    }
+}

@@ -1,0 +1,141 @@
+//! What a request could be given: GET /allocation_candidates, each answer a claim that would have been possible.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_model::{GroupSuffix, ProviderUuid, RequestGroups, ResourceClass, Trait};
+use berth_wire::BodyError;
+use berth_wire::placement::{
+    AllocationCandidates, AllocationOnProvider, AllocationRequest, ProviderSummary,
+};
+
+use super::{PlacementClient, PlacementError, pins, read};
+
+const ROUTE: &str = "/allocation_candidates";
+
+/// One possible claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    resources: BTreeMap<(ProviderUuid, ResourceClass), u64>,
+    mappings: BTreeMap<String, BTreeSet<ProviderUuid>>,
+}
+
+impl Candidate {
+    /// What is taken, by provider and class.
+    #[must_use]
+    pub fn resources(&self) -> &BTreeMap<(ProviderUuid, ResourceClass), u64> {
+        &self.resources
+    }
+
+    /// The provider that serves a group with a suffix. Such a group has one provider; none where the answer does not say it.
+    #[must_use]
+    pub fn serving(&self, suffix: &GroupSuffix) -> Option<ProviderUuid> {
+        let providers = self.mappings.get(suffix.as_str())?;
+        let mut providers = providers.iter();
+        match (providers.next(), providers.next()) {
+            (Some(provider), None) => Some(*provider),
+            _ => None,
+        }
+    }
+
+    /// The claim of a body: of an answer, or of a record of one.
+    ///
+    /// # Errors
+    /// It takes nothing, or a name or an amount is not what Placement promises.
+    pub fn of_body(body: &AllocationRequest) -> Result<Self, BodyError> {
+        let resources = body.resources()?;
+        if resources.is_empty() {
+            return Err(BodyError::field("allocations", "it takes nothing"));
+        }
+        let mappings = body.mappings.iter().flatten();
+        let mappings = mappings.map(|(suffix, providers)| {
+            let providers = providers.iter().copied().map(ProviderUuid::from);
+            (suffix.clone(), providers.collect())
+        });
+        Ok(Self {
+            resources,
+            mappings: mappings.collect(),
+        })
+    }
+
+    /// As a body, to be kept.
+    #[must_use]
+    pub fn to_body(&self) -> AllocationRequest {
+        let mut allocations = BTreeMap::new();
+        for ((provider, class), amount) in &self.resources {
+            let taken =
+                allocations
+                    .entry(*provider.as_uuid())
+                    .or_insert_with(|| AllocationOnProvider {
+                        generation: None,
+                        resources: BTreeMap::new(),
+                    });
+            taken.resources.insert(class.to_string(), *amount);
+        }
+        let mappings = self.mappings.iter().map(|(suffix, providers)| {
+            let providers = providers.iter().map(|provider| *provider.as_uuid());
+            (suffix.clone(), providers.collect())
+        });
+        AllocationRequest {
+            allocations,
+            mappings: Some(mappings.collect()),
+        }
+    }
+}
+
+/// Every candidate of an answer, and the trees that they touch.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Candidates {
+    /// The candidates, in the order of the answer, which says nothing of their worth.
+    pub candidates: Vec<Candidate>,
+    /// Every provider of every tree that one of them touches.
+    pub providers: BTreeMap<ProviderUuid, ProviderSummary>,
+}
+
+impl Candidates {
+    fn of_body(body: AllocationCandidates) -> Result<Self, BodyError> {
+        let candidates = body.allocation_requests.iter().enumerate();
+        let candidates = candidates.map(|(index, request)| {
+            let place = format_args!("allocation_requests[{index}]").to_string();
+            Candidate::of_body(request).map_err(|error| error.under(place))
+        });
+        let providers = body.provider_summaries.into_iter();
+        Ok(Self {
+            candidates: candidates.collect::<Result<_, _>>()?,
+            providers: providers
+                .map(|(uuid, summary)| (uuid.into(), summary))
+                .collect(),
+        })
+    }
+
+    /// The root of the host that a candidate is on: that of its providers which do not share their inventory. None where there
+    /// is none, or more than one.
+    #[must_use]
+    pub fn host(&self, candidate: &Candidate) -> Option<ProviderUuid> {
+        let roots = candidate.resources.keys().filter_map(|(provider, _)| {
+            let summary = self.providers.get(provider)?;
+            let mut traits = summary.traits.iter().flatten();
+            let shares = traits.any(|name| *name == Trait::MISC_SHARES_VIA_AGGREGATE.as_str());
+            let root = summary.root_provider_uuid.map(ProviderUuid::from);
+            (!shares).then(|| root.unwrap_or(*provider))
+        });
+        let roots: BTreeSet<_> = roots.collect();
+        let mut roots = roots.into_iter();
+        roots.next().filter(|_| roots.next().is_none())
+    }
+}
+
+impl PlacementClient {
+    /// What would satisfy the groups now. An empty answer is one: nothing does.
+    ///
+    /// # Errors
+    /// No answer, a refusal (Placement does not know a class or a trait), or an answer that has no candidates.
+    pub async fn allocation_candidates(
+        &self,
+        groups: &RequestGroups,
+    ) -> Result<Candidates, PlacementError> {
+        let path = format!("{ROUTE}?{}", groups.query());
+        let call = read(ROUTE, path, pins::CANDIDATES);
+        self.parse(call, "allocation candidates", Candidates::of_body)
+            .await
+    }
+}

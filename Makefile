@@ -12,7 +12,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 NEED := packaging/scripts/need.sh
 say = @printf '\n== %s\n'
 
-.PHONY: help run test check bench soak lab peers
+.PHONY: help run test check bench soak lab peers deb
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,11 @@ check: ## Format, lints, documentation, imports, licences
 peers: ## Install the real services that the tests talk to
 	@$(NEED) peers
 	@tests/peers/install.sh
+
+deb: ## Make the Debian package
+	$(say) "what the build needs"
+	@$(NEED) build
+	@packaging/scripts/deb.sh
 
 bench: ## Measure, beside the peers where they are installed; writes a table under docs/
 	@packaging/scripts/long-run.sh bench

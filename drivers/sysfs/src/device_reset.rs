@@ -6,6 +6,7 @@
 
 use berth_model::{Disposition, PciAddress};
 
+use crate::Sysfs;
 use crate::allow_list::Allowed;
 use crate::attribute::AttributeError;
 use crate::config_space::{ConfigSpace, Link};
@@ -140,6 +141,29 @@ impl ResetError {
             | ResetError::NotBack { .. } => Disposition::Fatal,
             ResetError::Write { .. } | ResetError::Sysfs(_) => Disposition::Retry,
         }
+    }
+}
+
+impl Sysfs {
+    /// The ways in which the kernel can reset a function, in its order; empty where it knows one and does not say which (before
+    /// Linux 5.15). `None`: it knows none.
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file.
+    pub fn reset_methods(
+        &self,
+        address: PciAddress,
+    ) -> Result<Option<Vec<ResetMethod>>, SysfsError> {
+        let at = self.pci_device(address);
+        if read::resolved(&at.join("reset"))?.is_none() {
+            return Ok(None);
+        }
+        let text = read::text(&at.join("reset_method"))?.unwrap_or_default();
+        let known = |word: &str| {
+            let mut all = ResetMethod::ALL.into_iter();
+            all.find(|method| method.as_str() == word)
+        };
+        Ok(Some(text.split_whitespace().filter_map(known).collect()))
     }
 }
 

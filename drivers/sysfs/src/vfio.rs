@@ -14,7 +14,7 @@ use crate::pci::PciFunction;
 use crate::read::{self, SysfsError};
 
 /// The kernel's driver that hands functions to guests.
-const VFIO: &str = "vfio-pci";
+pub(crate) const VFIO: &str = "vfio-pci";
 
 /// What came of [`Devices::bind_vfio`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,7 +225,7 @@ impl Devices {
         Ok(text.filter(|text| !text.is_empty() && text != "(null)"))
     }
 
-    async fn set_override(
+    pub(crate) async fn set_override(
         &self,
         address: PciAddress,
         driver: Option<&str>,
@@ -241,7 +241,7 @@ impl Devices {
             .map_err(|source| VfioError::Write { address, source })
     }
 
-    async fn unbind(&self, address: PciAddress) -> Result<(), VfioError> {
+    pub(crate) async fn unbind(&self, address: PciAddress) -> Result<(), VfioError> {
         let name = format!("bus/pci/devices/{address}/driver/unbind");
         match self.change(&name, address).await {
             // It lost its driver by itself meanwhile.
@@ -254,7 +254,7 @@ impl Devices {
         self.be_on(address, None).await
     }
 
-    async fn change(&self, name: &str, address: PciAddress) -> Result<(), VfioError> {
+    pub(crate) async fn change(&self, name: &str, address: PciAddress) -> Result<(), VfioError> {
         self.write(name, &address.to_string())
             .await
             .map_err(|source| VfioError::Write { address, source })

@@ -1,0 +1,146 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::kernel::{CARD, Comeback, Kernel, survives_a_kill_anywhere};
+
+const IGB: &str = "igb";
+
+fn igb() -> RestsOn {
+    RestsOn::Driver(Some(IGB.to_owned()))
+}
+
+/// As a hypervisor leaves it that was killed while a guest had it.
+fn left_on_vfio(kernel: &Kernel) {
+    let driver = format!("bus/pci/devices/{CARD}/driver");
+    kernel.tree.remove(&driver);
+    let vfio = kernel.tree.path("bus/pci/drivers/vfio-pci");
+    kernel.tree.link(&driver, &vfio);
+    let reserved = format!("bus/pci/devices/{CARD}/driver_override");
+    kernel.tree.write(&reserved, "vfio-pci\n");
+}
+
+async fn take_back(kernel: &Arc<Kernel>, rests: &RestsOn) -> Result<Returned, ReturnError> {
+    let devices = kernel.devices();
+    devices
+        .take_back(&kernel.allowed(), rests, ResetNeed::Always)
+        .await
+}
+
+#[tokio::test]
+async fn a_card_that_is_on_its_driver_again_is_reset_without_it() {
+    for rests in [igb(), RestsOn::KernelsChoice] {
+        let kernel = Kernel::new();
+        let returned = take_back(&kernel, &rests).await.unwrap();
+        assert_eq!(returned.driver.as_deref(), Some(IGB));
+        let at = format!("bus/pci/devices/{CARD}");
+        assert_eq!(
+            kernel.log(),
+            [
+                format!("{at}/driver/unbind={CARD}"),
+                format!("{at}/reset=1"),
+                format!("bus/pci/drivers/igb/bind={CARD}"),
+            ]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_card_that_was_left_on_vfio_is_reset_there_and_given_to_its_driver() {
+    for rests in [igb(), RestsOn::KernelsChoice] {
+        let kernel = Kernel::new();
+        left_on_vfio(&kernel);
+        let returned = take_back(&kernel, &rests).await.unwrap();
+        assert_eq!(returned.driver.as_deref(), Some(IGB));
+        assert!(returned.reset.is_some());
+        assert!(kernel.log()[0].ends_with("reset=1"), "{:?}", kernel.log());
+    }
+}
+
+#[tokio::test]
+async fn a_card_that_rests_on_vfio_stays_there() {
+    let kernel = Kernel::new();
+    left_on_vfio(&kernel);
+    let returned = take_back(&kernel, &RestsOn::ItsPlace).await.unwrap();
+    assert_eq!(returned.driver.as_deref(), Some("vfio-pci"));
+    assert_eq!(kernel.log(), [format!("bus/pci/devices/{CARD}/reset=1")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_anywhere_is_mended_by_asking_again() {
+    let nothing: fn(&Kernel) = |_| {};
+    for prepare in [nothing, left_on_vfio] {
+        let act = |kernel: Arc<Kernel>| async move {
+            let returned = take_back(&kernel, &igb()).await;
+            returned.map(|_| ()).map_err(|error| error.to_string())
+        };
+        survives_a_kill_anywhere(prepare, act, |kernel| {
+            assert_eq!(kernel.driver().as_deref(), Some(IGB));
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_memory_of_its_driver_a_kill_is_mended_as_well() {
+    let nothing: fn(&Kernel) = |_| {};
+    for prepare in [nothing, left_on_vfio] {
+        let act = |kernel: Arc<Kernel>| async move {
+            let returned = take_back(&kernel, &RestsOn::KernelsChoice).await;
+            returned.map(|_| ()).map_err(|error| error.to_string())
+        };
+        survives_a_kill_anywhere(prepare, act, |kernel| {
+            assert_eq!(kernel.driver().as_deref(), Some(IGB));
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_card_that_does_not_come_back_is_given_to_no_driver() {
+    for comeback in [
+        Comeback::AllOnes,
+        Comeback::SlowLink,
+        Comeback::AsAnotherCard,
+    ] {
+        let kernel = Kernel::new();
+        kernel.comeback(comeback);
+        let error = take_back(&kernel, &igb()).await.unwrap_err();
+        let dead = matches!(error, ReturnError::Reset(ResetError::NotBack { .. }));
+        assert!(dead, "{comeback:?}: {error}");
+        assert_eq!(kernel.driver(), None);
+    }
+}
+
+#[tokio::test]
+async fn a_card_that_cannot_be_reset_is_left_alone_unless_something_else_cleans_it() {
+    let kernel = Kernel::new();
+    kernel.tree.remove(&format!("bus/pci/devices/{CARD}/reset"));
+    let error = take_back(&kernel, &igb()).await.unwrap_err();
+    let no_way = matches!(error, ReturnError::Reset(ResetError::NoWay { .. }));
+    assert!(no_way && kernel.log().is_empty(), "{error}");
+    left_on_vfio(&kernel);
+    let devices = kernel.devices();
+    let returned = devices
+        .take_back(&kernel.allowed(), &igb(), ResetNeed::WhereOffered)
+        .await
+        .unwrap();
+    let (reset, driver) = (None, Some(IGB.to_owned()));
+    assert_eq!(returned, Returned { reset, driver });
+}
+
+#[tokio::test]
+async fn a_power_state_is_not_taken_for_a_reset_where_the_bus_can_be_reset() {
+    use ResetMethod::{Bus, DeviceSpecific, FunctionLevel, PowerManagement};
+    for (offered, way) in [
+        (vec![FunctionLevel, Bus], ResetWay::Kernels),
+        (
+            vec![DeviceSpecific, PowerManagement, Bus],
+            ResetWay::Kernels,
+        ),
+        (vec![PowerManagement], ResetWay::Kernels),
+        (vec![PowerManagement, Bus], ResetWay::Only(Bus)),
+        (vec![], ResetWay::Kernels),
+    ] {
+        assert_eq!(best(&offered), way, "{offered:?}");
+    }
+}

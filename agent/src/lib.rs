@@ -6,6 +6,7 @@
 pub mod admin;
 pub mod backoff;
 pub mod complete;
+pub mod device;
 pub mod disabled;
 pub mod guest;
 pub mod health;

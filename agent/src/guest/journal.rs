@@ -51,6 +51,13 @@ pub enum Claimed {
         /// Whose it is.
         guest: ConsumerUuid,
     },
+    /// One of them goes to nobody now; none was claimed.
+    Withheld {
+        /// The device, by its address or UUID.
+        device: String,
+        /// Why: its quarantine, or that it is being reset.
+        reason: String,
+    },
 }
 
 /// The journal of one agent's guests.

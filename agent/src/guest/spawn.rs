@@ -32,6 +32,14 @@ pub enum SpawnError {
         /// Whose it is.
         holder: ConsumerUuid,
     },
+    /// One of them goes to nobody now.
+    #[error("device {device} goes to no guest now: {reason}")]
+    DeviceWithheld {
+        /// The device.
+        device: String,
+        /// Why.
+        reason: String,
+    },
     /// The guest cannot have these devices beside its own.
     #[error("the guest cannot have its devices: {0}")]
     Spec(#[from] GuestSpecError),
@@ -153,6 +161,9 @@ impl Requested {
                 device,
                 holder: guest,
             }),
+            Claimed::Withheld { device, reason } => {
+                Err(SpawnError::DeviceWithheld { device, reason })
+            }
         }
     }
 }

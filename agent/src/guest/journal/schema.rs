@@ -2,6 +2,8 @@
 
 use berth_store::{SqlError, Statement, Transaction, Work};
 
+use crate::device::register;
+
 /// The version that this release writes.
 pub(super) const VERSION: i64 = 1;
 
@@ -57,6 +59,7 @@ impl Work for Opening {
         let tables = tx.rows(Statement::new(names)).await?;
         if tables.is_empty() {
             tx.script(CREATE).await?;
+            tx.script(register::CREATE).await?;
             return Ok(Found::Ours);
         }
         let names = tables.iter().map(|row| row.text(0));
@@ -66,7 +69,10 @@ impl Work for Opening {
         }
         let version = Statement::new("SELECT version FROM guest_journal");
         match tx.row(version).await?.map(|row| row.int(0)).transpose()? {
-            Some(VERSION) => Ok(Found::Ours),
+            Some(VERSION) => {
+                tx.script(register::CREATE).await?;
+                Ok(Found::Ours)
+            }
             Some(found) if found > VERSION => Ok(Found::Newer(found)),
             found => Ok(Found::Other(format!("its version is {found:?}"))),
         }

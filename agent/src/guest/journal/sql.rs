@@ -16,6 +16,7 @@ use super::{
     Accepted, Answer, Claimed, Course, GuestJournal, GuestRecord, JournalError, SpawnStep,
     StepRecord, StepState,
 };
+use crate::device::register::{self, DeviceRegister};
 use crate::guest::{BoundDevices, GuestRequest};
 
 /// The file's name below `state_path`.
@@ -64,6 +65,12 @@ impl SqlJournal {
             source,
         })?;
         Self::over(store, path).await
+    }
+
+    /// What is known of devices, in tables beside the guests'.
+    #[must_use]
+    pub fn devices(&self) -> DeviceRegister {
+        DeviceRegister::over(self.store.clone(), self.path.clone())
     }
 
     /// Closes the file and waits until that is done.
@@ -224,6 +231,7 @@ struct Claim<'a> {
 enum ClaimEnd {
     Ours,
     Taken { device: String, guest: String },
+    Withheld { device: String, reason: String },
     NoSuchGuest,
 }
 
@@ -241,6 +249,9 @@ impl Work for Claim<'_> {
                     let device = device.clone();
                     return Ok(ClaimEnd::Taken { device, guest });
                 }
+            } else if let Some(reason) = register::withheld(tx, device).await? {
+                let device = device.clone();
+                return Ok(ClaimEnd::Withheld { device, reason });
             }
         }
         let own = "UPDATE guest SET devices = ? WHERE uuid = ?";
@@ -359,6 +370,9 @@ impl GuestJournal for SqlJournal {
                     Ok(guest) => Ok(Claimed::Taken { device, guest }),
                     Err(error) => Err(damaged(&self.path, &error)),
                 },
+                ClaimEnd::Withheld { device, reason } => {
+                    Ok(Claimed::Withheld { device, reason })
+                }
                 ClaimEnd::NoSuchGuest => Err(JournalError::Unknown {
                     path: self.path.clone(),
                     guest: uuid,

@@ -139,6 +139,7 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
                     assert_eq!(model.owner(&device), Some(guest));
                     assert_eq!(Some(device), taken);
                 }
+                Ok(Claimed::Withheld { device, .. }) => panic!("{device} is withheld"),
                 Err(JournalError::Unknown { .. }) => assert!(!model.0.contains_key(&guest(*n))),
                 Err(error) => panic!("{error}"),
             }

@@ -1,0 +1,35 @@
+//! The devices of this host that guests may have: what is known of them beside what the driver sees, told to the accelerator
+//! service, cleaned between two guests, and in an operator's hands.
+//!
+//! Of each look the service's loop takes an overlay ([`DeviceConditions`]): devices in quarantine and those that the
+//! accelerator service has disabled are reserved in Placement. Beside the loop, [`Devices::run`] tells the accelerator service
+//! the host's devices when they changed and now and then, and does what the answer asks for: a handle that was given back is
+//! reset, the reset verified, and only then told clean.
+//!
+//! | room | what it does |
+//! |---|---|
+//! | [`report`] | from what is seen to the report, and from its answer to what is to be done: pure |
+//! | `condition` | what the view becomes: pure |
+//! | [`register`] | quarantines and cleanings, in the guests' journal |
+//! | `devices` | what is shared by the rooms below; the overlay |
+//! | `telling` | the report, told and told again |
+//! | `cleaning` | resets |
+//! | `act` | what an operator asks for |
+//! | [`api`] | the same over the admin API |
+//!
+//! Callers: the service's loop (overlay), the composition root (run), the admin API.
+
+pub mod api;
+
+mod act;
+mod cleaning;
+mod condition;
+mod devices;
+pub mod register;
+pub mod report;
+mod telling;
+
+pub use act::{ActError, Acted, Doing, Risk};
+pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts};
+pub use register::{DeviceRegister, Quarantine, QuarantinedBy, Register};
+pub use telling::TellError;

@@ -1,0 +1,199 @@
+//! Resets between two guests. A device is reset only while no guest has it and none can claim it, and told clean only after
+//! the reset was verified and written down: a kill in between leaves it unclean.
+
+use std::time::Duration;
+
+use berth_model::{ConsumerUuid, Disposition};
+use berth_virt::{DeviceCondition, DeviceError, DeviceReset, GuestError, VirtDriver, WantedDevice};
+use tokio::time::Instant;
+
+use super::Devices;
+use super::devices::{Attempt, Known};
+use super::register::{Cleaned, Cleaning, Quarantine, QuarantineStays, QuarantinedBy};
+use super::report::{Unclean, handle_name};
+use crate::guest::JournalError;
+
+/// How often a reset that ends in nothing is tried before the device is set aside.
+const TRIES: u32 = 5;
+
+/// The pause after the first failure; each further one is twice as long, up to the interval of reports.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What came of a reset.
+#[derive(Debug)]
+pub(super) enum ResetEnd {
+    /// The device is clean.
+    Clean(DeviceReset),
+    /// A guest has it.
+    Held(ConsumerUuid),
+    /// Another reset of it is under way.
+    UnderWay,
+    /// It was not reset, or not verified.
+    Failed(DeviceError),
+}
+
+/// Why nothing is known of a reset.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ResetError {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Hypervisor(#[from] GuestError),
+}
+
+/// What was asked for when a device was reset.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order {
+    /// The release of its handle that it is cleaned after.
+    pub(super) releases: Option<i64>,
+    pub(super) quarantine: QuarantineStays,
+    /// Whether a failure that may pass sets the device aside.
+    pub(super) last_try: bool,
+}
+
+impl<D: VirtDriver> Devices<D> {
+    /// Whether a reset may be tried now: a device that is sick as seen waits until it is well, and one whose reset failed
+    /// for a while.
+    pub(super) fn may_try(&self, unclean: &Unclean) -> bool {
+        let known = self.known();
+        let attempt = known.attempts.get(&unclean.name);
+        attempt.is_none_or(|attempt| attempt.again <= Instant::now()) && known.is_fit(&unclean.name)
+    }
+
+    /// When the next reset that failed is tried again.
+    pub(super) fn next_try(&self) -> Option<Instant> {
+        let known = self.known();
+        known.attempts.values().map(|attempt| attempt.again).min()
+    }
+
+    /// Cleans everything that the accelerator service waits for and that can be cleaned now; what came of it is told with the
+    /// next report.
+    pub async fn clean_all(&self) {
+        for unclean in self.unclean() {
+            if self.may_try(&unclean) {
+                self.clean(&unclean).await;
+            }
+        }
+    }
+
+    /// Cleans one device after a release.
+    pub(super) async fn clean(&self, unclean: &Unclean) {
+        let name = &unclean.name;
+        let failures = self.known().attempts.get(name).map_or(0, |it| it.failures);
+        let order = Order {
+            releases: Some(unclean.releases),
+            quarantine: QuarantineStays::Yes,
+            last_try: failures + 1 >= TRIES,
+        };
+        let (failures, text) = match self.reset_free(name, &unclean.wanted, order).await {
+            Ok(ResetEnd::Clean(reset)) => {
+                self.known().attempts.remove(name);
+                self.no_news(&subject(name));
+                tracing::info!(device = %name, ?reset, "the device was reset after its last guest and is free");
+                return;
+            }
+            Ok(ResetEnd::UnderWay) => return,
+            Ok(ResetEnd::Held(guest)) => (
+                failures,
+                format!("guest {guest} has it, and no accelerator request"),
+            ),
+            Ok(ResetEnd::Failed(error)) => match error.disposition() {
+                Disposition::Retry => (failures + 1, error.to_string()),
+                Disposition::Refresh | Disposition::Fatal => (failures, error.to_string()),
+            },
+            Err(error) => (failures, error.to_string()),
+        };
+        let pause = self
+            .inner
+            .options
+            .interval
+            .min(FIRST_PAUSE * 2_u32.pow(failures.min(8)));
+        let again = Instant::now() + pause;
+        let attempt = Attempt { failures, again };
+        self.known().attempts.insert(name.clone(), attempt);
+        if self.is_news(&subject(name), &text) {
+            tracing::warn!(device = %name, reason = %text, "the device was not reset and goes to nobody");
+        }
+    }
+
+    /// Resets a device that nobody has. Its end is on the disk when this returns.
+    pub(super) async fn reset_free(
+        &self,
+        name: &str,
+        wanted: &WantedDevice,
+        order: Order,
+    ) -> Result<ResetEnd, ResetError> {
+        if let Some(guest) = self.used_by(wanted, name).await? {
+            return Ok(ResetEnd::Held(guest));
+        }
+        match self.inner.register.begin(name).await? {
+            Cleaning::Begun => {}
+            Cleaning::Held(guest) => return Ok(ResetEnd::Held(guest)),
+            Cleaning::UnderWay => return Ok(ResetEnd::UnderWay),
+        }
+        self.refresh().await?;
+        let reset = self.inner.driver.reset_device(wanted).await;
+        let end = match &reset {
+            Ok(_) => Cleaned::Clean {
+                releases: order.releases,
+                quarantine: order.quarantine,
+            },
+            Err(error) => spoilt(error, order),
+        };
+        self.inner.register.end(name, &end).await?;
+        self.refresh().await?;
+        self.inner.stir.notify_one();
+        Ok(match reset {
+            Ok(reset) => ResetEnd::Clean(reset),
+            Err(error) => ResetEnd::Failed(error),
+        })
+    }
+
+    /// The guest that has a device, by the last look and by the hypervisor's word.
+    pub(super) async fn used_by(
+        &self,
+        wanted: &WantedDevice,
+        name: &str,
+    ) -> Result<Option<ConsumerUuid>, GuestError> {
+        let on_host = match self.inner.driver.guests().await {
+            Ok(guests) => guests,
+            Err(GuestError::NotSupported { .. }) => {
+                let known = self.known();
+                let mut used = known.seen.values().filter_map(|seen| seen.used.get(name));
+                return Ok(used.next().copied());
+            }
+            Err(error) => return Err(error),
+        };
+        let device = wanted.host_device();
+        let mut holders = on_host.iter().filter(|(_, guest)| {
+            let mut devices = guest.devices.iter();
+            devices.any(|held| held.device == device)
+        });
+        Ok(holders.next().map(|(uuid, _)| *uuid))
+    }
+}
+
+impl Known {
+    /// Whether a device that is offered by this name is well as it was seen.
+    pub(super) fn is_fit(&self, name: &str) -> bool {
+        let devices = self.seen.values().flat_map(|seen| &seen.devices);
+        let mut owners = devices.filter(|device| {
+            let mut names = device.handles.iter().map(handle_name);
+            names.any(|offered| offered == name)
+        });
+        owners.any(|device| device.condition == DeviceCondition::Fit)
+    }
+}
+
+fn subject(name: &str) -> String {
+    format!("reset {name}")
+}
+
+/// What a failed reset leaves of a device.
+fn spoilt(error: &DeviceError, order: Order) -> Cleaned {
+    let may_pass = error.quarantine().is_none();
+    if may_pass && !(order.last_try && error.disposition() == Disposition::Retry) {
+        return Cleaned::Unknown;
+    }
+    Cleaned::Spoilt(Quarantine::new(error.to_string(), QuarantinedBy::Agent))
+}

@@ -1,0 +1,45 @@
+//! What a view becomes of what is known beside it. Pure.
+
+use berth_model::{NodeName, ProviderUuid};
+use berth_virt::{DeviceCondition, DeviceOwner, OfferedDevice, UnfitReason};
+
+use super::register::{QuarantinedBy, Register};
+use super::report::handle_name;
+
+/// Writes into a device why it may not be given out, where what was seen is no reason by itself.
+pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Register) {
+    if device.condition != DeviceCondition::Fit {
+        return;
+    }
+    if is_disabled(node, device, register) {
+        let reason = UnfitReason::Disabled;
+        device.condition = DeviceCondition::Unfit { reason };
+        return;
+    }
+    let quarantine = |name: &String| register.quarantines.get(name);
+    let names: Vec<String> = device.handles.iter().map(handle_name).collect();
+    let mut whole = names.iter().filter_map(quarantine).peekable();
+    let Some(first) = whole.peek() else { return };
+    let reason = match first.by {
+        QuarantinedBy::Agent => UnfitReason::ResetFailed,
+        QuarantinedBy::Operator => UnfitReason::Quarantined,
+    };
+    if whole.count() == names.len() {
+        device.condition = DeviceCondition::Unfit { reason };
+        return;
+    }
+    // A part of a card: it is not offered. One that a guest holds is in use, and counts until it is given back.
+    device.handles.retain(|handle| {
+        let name = handle_name(handle);
+        quarantine(&name).is_none() || register.held.contains_key(&name)
+    });
+}
+
+fn is_disabled(node: &NodeName, device: &OfferedDevice, register: &Register) -> bool {
+    let provider = ProviderUuid::of_deployable(&device.provider_name(node));
+    device.owner == DeviceOwner::Accelerator
+        && register
+            .disabled
+            .get(node)
+            .is_some_and(|disabled| disabled.contains(&provider))
+}

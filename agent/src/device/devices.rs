@@ -1,0 +1,279 @@
+//! What is known of this host's devices, and the overlay that every look gets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use berth_client::AcceleratorClient;
+use berth_model::{ConsumerUuid, NodeName};
+use berth_virt::{HostEvent, HostEvents, HostView, NodeView, OfferedDevice, VirtDriver};
+use futures_util::future::BoxFuture;
+use futures_util::stream;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::register::{DeviceRegister, Register};
+use super::report::{Advice, Scrub};
+use super::telling::Told;
+use super::{api, condition};
+use crate::guest::{GuestJournal, JournalError};
+
+/// What the service asks of the devices, whatever the driver. `overlay` and `changes` wait for nothing.
+///
+/// The loop calls [`DeviceConditions::overlay`] with each view between `observe` and `update_provider_tree` (in `observed`,
+/// before the view goes to the nodes' passes), and takes [`DeviceConditions::changes`] for a source of events beside the
+/// driver's `watch` (`Trigger::HostEvent`): what is laid over the next look has changed. Beside the loop
+/// [`DeviceConditions::keep`] runs as a task until the stop, and [`DeviceConditions::routes`] are offered on the admin socket.
+pub trait DeviceConditions: Send + Sync + 'static {
+    /// Writes into the view what is known beside what was seen: quarantines, failed resets, devices that the accelerator
+    /// service has disabled. Devices that are sick as seen stay as they are.
+    fn overlay(&self, view: &mut HostView);
+
+    /// An event whenever the overlay of the last view would now be another one. Never ends.
+    fn changes(&self) -> HostEvents;
+
+    /// Tells and cleans until `shutdown`. `ends` changes whenever a guest's journey ended ([`crate::guest::Guests::ends`]).
+    fn keep(
+        &self,
+        ends: Option<watch::Receiver<u64>>,
+        shutdown: CancellationToken,
+    ) -> BoxFuture<'static, ()>;
+
+    /// The routes of [`super::api`].
+    fn routes(&self) -> Router;
+}
+
+/// How devices are told and cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// How often the accelerator service is told what it knows already, so that either side may lose it (60 s).
+    pub interval: Duration,
+    /// Whether devices are cleaned between two guests.
+    pub scrub: Scrub,
+    /// The seed of all jitter.
+    pub seed: u64,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_mins(1),
+            scrub: Scrub::Always,
+            seed: 0,
+        }
+    }
+}
+
+/// What devices are known through.
+pub struct DevicesParts<D> {
+    /// Who resets them.
+    pub driver: Arc<D>,
+    /// What is kept of them: [`crate::guest::SqlJournal::devices`].
+    pub register: DeviceRegister,
+    /// The guests.
+    pub journal: Arc<dyn GuestJournal>,
+    /// The accelerator service; none where `[cyborg]` names none.
+    pub service: Option<AcceleratorClient>,
+    /// Options.
+    pub options: DeviceOptions,
+}
+
+/// The devices of this host. Clones are one.
+pub struct Devices<D> {
+    pub(super) inner: Arc<Inner<D>>,
+}
+
+impl<D> Clone for Devices<D> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+pub(super) struct Inner<D> {
+    pub(super) driver: Arc<D>,
+    pub(super) register: DeviceRegister,
+    pub(super) journal: Arc<dyn GuestJournal>,
+    pub(super) service: Option<AcceleratorClient>,
+    pub(super) options: DeviceOptions,
+    known: Mutex<Known>,
+    /// Something is to be told.
+    pub(super) stir: Notify,
+    /// The overlay has changed.
+    changed: Arc<Notify>,
+}
+
+/// What is known, in memory.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) register: Register,
+    /// By node, as it was looked at last.
+    pub(super) seen: BTreeMap<NodeName, Seen>,
+    /// By node, what the accelerator service was told and answered.
+    pub(super) told: BTreeMap<NodeName, Told>,
+    /// Resets that failed, by device.
+    pub(super) attempts: BTreeMap<String, Attempt>,
+    /// What the log was told of a subject last: it is told again when it changes.
+    pub(super) said: BTreeMap<String, String>,
+    /// The service has no route for devices: it is another's.
+    pub(super) no_route: bool,
+}
+
+/// A reset that failed and is tried again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attempt {
+    /// How often it failed for a reason that may pass.
+    pub(super) failures: u32,
+    /// When it is tried again.
+    pub(super) again: Instant,
+}
+
+/// A node as it was seen, before anything was laid over it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) devices: Vec<OfferedDevice>,
+    /// All its guests, unreadable ones too.
+    pub(super) guests: BTreeSet<ConsumerUuid>,
+    /// The devices that its guests have, by name.
+    pub(super) used: BTreeMap<String, ConsumerUuid>,
+}
+
+impl Seen {
+    fn of(node: &NodeView) -> Self {
+        let mut used = BTreeMap::new();
+        for (uuid, guest) in &node.guests {
+            let functions = guest.functions.iter().map(ToString::to_string);
+            let mdevs = guest.mdevs.iter().map(|mdev| mdev.uuid.to_string());
+            used.extend(functions.chain(mdevs).map(|name| (name, *uuid)));
+        }
+        let guests = node.guests.keys().chain(node.unreadable.keys());
+        Self {
+            devices: node.devices.clone(),
+            guests: guests.copied().collect(),
+            used,
+        }
+    }
+}
+
+impl Known {
+    /// What the accelerator service last asked for of a node.
+    pub(super) fn advice(&self, node: &NodeName) -> Option<&Advice> {
+        self.told.get(node).map(|told| &told.advice)
+    }
+}
+
+impl<D: VirtDriver> Devices<D> {
+    /// The devices as the register has them; none is seen yet. What a process before this one was resetting is unclean.
+    ///
+    /// # Errors
+    /// The register cannot be read.
+    pub async fn open(parts: DevicesParts<D>) -> Result<Self, JournalError> {
+        let known = Known {
+            register: parts.register.recover().await?,
+            ..Known::default()
+        };
+        Ok(Self {
+            inner: Arc::new(Inner {
+                driver: parts.driver,
+                register: parts.register,
+                journal: parts.journal,
+                service: parts.service,
+                options: parts.options,
+                known: Mutex::new(known),
+                stir: Notify::new(),
+                changed: Arc::default(),
+            }),
+        })
+    }
+
+    /// Reads the register again, and asks for a look where the overlay is another one now.
+    pub(super) async fn refresh(&self) -> Result<(), JournalError> {
+        let register = self.inner.register.read().await?;
+        let mut known = self.known();
+        let before = &known.register;
+        let changed = before.disabled != register.disabled
+            || before.quarantines.keys().ne(register.quarantines.keys());
+        known.register = register;
+        drop(known);
+        if changed {
+            self.ask_for_a_look();
+        }
+        Ok(())
+    }
+
+    pub(super) fn ask_for_a_look(&self) {
+        self.inner.changed.notify_one();
+    }
+
+    /// Somebody may have given something back: the accelerator service is asked soon.
+    pub fn stir(&self) {
+        for told in self.known().told.values_mut() {
+            told.stale = true;
+        }
+        self.inner.stir.notify_one();
+    }
+}
+
+impl<D> Devices<D> {
+    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+        let known = self.inner.known.lock();
+        known.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is new of the subject: for one line in the log, and not one a minute.
+    pub(super) fn is_news(&self, subject: &str, text: &str) -> bool {
+        let said = &mut self.known().said;
+        said.insert(subject.to_owned(), text.to_owned()).as_deref() != Some(text)
+    }
+
+    /// There is nothing to say of the subject any more.
+    pub(super) fn no_news(&self, subject: &str) {
+        self.known().said.remove(subject);
+    }
+}
+
+impl<D: VirtDriver> DeviceConditions for Devices<D> {
+    fn overlay(&self, view: &mut HostView) {
+        let mut known = self.known();
+        let seen: BTreeMap<_, _> = view
+            .nodes
+            .iter()
+            .map(|(name, node)| (name.clone(), Seen::of(node)))
+            .collect();
+        let stirs = known.seen != seen;
+        known.seen = seen;
+        for (name, node) in &mut view.nodes {
+            for device in &mut node.devices {
+                condition::overlay(name, device, &known.register);
+            }
+        }
+        drop(known);
+        if stirs {
+            self.inner.stir.notify_one();
+        }
+    }
+
+    fn changes(&self) -> HostEvents {
+        let changed = Arc::clone(&self.inner.changed);
+        Box::pin(stream::unfold(changed, |changed| async move {
+            changed.notified().await;
+            Some((HostEvent::Devices, changed))
+        }))
+    }
+
+    fn keep(
+        &self,
+        ends: Option<watch::Receiver<u64>>,
+        shutdown: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        let devices = self.clone();
+        Box::pin(async move { devices.run(ends, shutdown).await })
+    }
+
+    fn routes(&self) -> Router {
+        api::routes(self)
+    }
+}

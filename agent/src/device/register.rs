@@ -1,0 +1,401 @@
+//! What is known of devices and is nowhere else: which are in quarantine, which are being reset, after which of its releases
+//! each was cleaned, and which of them the accelerator service wants disabled.
+//!
+//! It is kept in the guests' journal, in tables of its own, so that "no guest has it" and "it is being reset" are decided in
+//! one transaction: a device is never reset under a guest, and never claimed under a reset. A device is named as in the
+//! journal, by its PCI address or by a mediated device's UUID.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
+use berth_store::{Row, SqlError, SqlStore, Statement, Transaction, Work};
+
+use crate::guest::JournalError;
+
+/// The tables. A journal of an earlier release gets them when it is opened.
+pub(crate) const CREATE: &str = "
+CREATE TABLE IF NOT EXISTS device_quarantine (
+    name TEXT NOT NULL PRIMARY KEY,
+    reason TEXT NOT NULL,
+    by_whom TEXT NOT NULL CHECK (by_whom IN ('agent', 'operator')),
+    since INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS device_cleaning (
+    name TEXT NOT NULL PRIMARY KEY
+);
+CREATE TABLE IF NOT EXISTS device_cleaned (
+    name TEXT NOT NULL PRIMARY KEY,
+    releases INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS device_disabled (
+    node TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    PRIMARY KEY (node, provider)
+);
+";
+
+/// Who put a device into quarantine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuarantinedBy {
+    /// The agent, because a reset failed.
+    Agent,
+    /// An operator.
+    Operator,
+}
+
+impl QuarantinedBy {
+    /// The word in the table and in bodies.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+/// Why a device goes to nobody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quarantine {
+    /// Why.
+    pub reason: String,
+    /// Who says so.
+    pub by: QuarantinedBy,
+    /// Since when, in whole seconds.
+    pub since: SystemTime,
+}
+
+impl Quarantine {
+    /// From now on.
+    #[must_use]
+    pub fn new(reason: impl Into<String>, by: QuarantinedBy) -> Self {
+        Self {
+            reason: reason.into(),
+            by,
+            since: from_seconds(seconds(SystemTime::now())),
+        }
+    }
+}
+
+fn seconds(at: SystemTime) -> i64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+fn from_seconds(seconds: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+}
+
+/// All of it, as it was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Register {
+    /// By device.
+    pub quarantines: BTreeMap<String, Quarantine>,
+    /// The devices that are being reset.
+    pub cleaning: BTreeSet<String>,
+    /// The release after which each was cleaned last.
+    pub cleaned: BTreeMap<String, i64>,
+    /// The devices that guests of the journal hold.
+    pub held: BTreeMap<String, ConsumerUuid>,
+    /// The providers that the accelerator service has disabled, by node.
+    pub disabled: BTreeMap<NodeName, BTreeSet<ProviderUuid>>,
+}
+
+/// What came of the wish to reset a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cleaning {
+    /// No guest has it, and none can claim it until the reset has ended.
+    Begun,
+    /// A guest has it.
+    Held(ConsumerUuid),
+    /// It is being reset already.
+    UnderWay,
+}
+
+/// Whether a quarantine outlasts a reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuarantineStays {
+    /// It does: an operator only wanted the device reset.
+    Yes,
+    /// It is lifted.
+    No,
+}
+
+/// What the end of a reset says of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cleaned {
+    /// It is clean.
+    Clean {
+        /// After this release of its handle, where it has one.
+        releases: Option<i64>,
+        /// What becomes of its quarantine.
+        quarantine: QuarantineStays,
+    },
+    /// It must go to nobody.
+    Spoilt(Quarantine),
+    /// Nothing is known: it is as unclean as before.
+    Unknown,
+}
+
+/// The tables. Clones are one.
+#[derive(Debug, Clone)]
+pub struct DeviceRegister {
+    store: SqlStore,
+    path: String,
+}
+
+impl DeviceRegister {
+    pub(crate) fn over(store: SqlStore, path: String) -> Self {
+        Self { store, path }
+    }
+
+    /// Everything. What was being reset when the process before this one ended was not: it is as unclean as before.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written.
+    pub async fn recover(&self) -> Result<Register, JournalError> {
+        self.execute(vec![Statement::new("DELETE FROM device_cleaning")])
+            .await?;
+        self.read().await
+    }
+
+    /// Everything.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub async fn read(&self) -> Result<Register, JournalError> {
+        let read = async {
+            let mut tx = self.store.read().await?;
+            everything(&mut tx).await
+        };
+        match read.await {
+            Ok(Ok(register)) => Ok(register),
+            Ok(Err(reason)) => Err(JournalError::Damaged {
+                path: self.path.clone(),
+                reason,
+            }),
+            Err(source) => Err(self.failed(source)),
+        }
+    }
+
+    /// Begins a reset, unless a guest has the device.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn begin(&self, name: &str) -> Result<Cleaning, JournalError> {
+        match self.write(&Begin(name)).await? {
+            Ok(cleaning) => Ok(cleaning),
+            Err(guest) => Err(JournalError::Damaged {
+                path: self.path.clone(),
+                reason: format!("device {name} is held by {guest:?}, which is no guest"),
+            }),
+        }
+    }
+
+    /// Ends a reset: in one transaction it is over, and what came of it holds.
+    ///
+    /// # Errors
+    /// The journal cannot be written; the reset counts as not made.
+    pub async fn end(&self, name: &str, end: &Cleaned) -> Result<(), JournalError> {
+        let over = Statement::new("DELETE FROM device_cleaning WHERE name = ?").bind(name);
+        let mut steps = vec![over];
+        match end {
+            Cleaned::Unknown => {}
+            Cleaned::Spoilt(quarantine) => steps.push(quarantined(name, quarantine)),
+            Cleaned::Clean {
+                releases,
+                quarantine,
+            } => {
+                if *quarantine == QuarantineStays::No {
+                    steps.push(unquarantined(name));
+                }
+                steps.extend(releases.map(|releases| cleaned(name, releases)));
+            }
+        }
+        self.execute(steps).await
+    }
+
+    /// Puts a device into quarantine, or gives it another reason.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn quarantine(&self, name: &str, why: &Quarantine) -> Result<(), JournalError> {
+        self.execute(vec![quarantined(name, why)]).await
+    }
+
+    /// Lifts a quarantine; `clean`: somebody takes the word for it that it is clean after this release of its handle.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn release(&self, name: &str, clean: Option<i64>) -> Result<(), JournalError> {
+        let mut steps = vec![unquarantined(name)];
+        steps.extend(clean.map(|releases| cleaned(name, releases)));
+        self.execute(steps).await
+    }
+
+    /// Replaces what the accelerator service wants disabled of a node.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn disable(
+        &self,
+        node: &NodeName,
+        providers: &BTreeSet<ProviderUuid>,
+    ) -> Result<(), JournalError> {
+        let none = Statement::new("DELETE FROM device_disabled WHERE node = ?").bind(node.as_str());
+        let row = |provider: &ProviderUuid| {
+            Statement::new("INSERT INTO device_disabled (node, provider) VALUES (?, ?)")
+                .bind(node.as_str())
+                .bind(provider.to_string())
+        };
+        let steps = std::iter::once(none).chain(providers.iter().map(row));
+        self.execute(steps.collect()).await
+    }
+
+    async fn execute(&self, steps: Vec<Statement>) -> Result<(), JournalError> {
+        self.write(&Steps(steps)).await
+    }
+
+    async fn write<W: Work<Error = SqlError>>(&self, work: &W) -> Result<W::Output, JournalError> {
+        let done = self.store.write(work).await;
+        done.map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: SqlError) -> JournalError {
+        let path = self.path.clone();
+        match source {
+            SqlError::Corrupt(error) => JournalError::Damaged {
+                path,
+                reason: error.to_string(),
+            },
+            source => JournalError::Sql { path, source },
+        }
+    }
+}
+
+fn quarantined(name: &str, why: &Quarantine) -> Statement {
+    // Who looks later wants to know since when.
+    let sql = "INSERT INTO device_quarantine (name, reason, by_whom, since) VALUES (?, ?, ?, ?) \
+               ON CONFLICT (name) DO UPDATE SET reason = excluded.reason, by_whom = excluded.by_whom";
+    Statement::new(sql)
+        .bind(name)
+        .bind(why.reason.as_str())
+        .bind(why.by.as_str())
+        .bind(seconds(why.since))
+}
+
+fn unquarantined(name: &str) -> Statement {
+    Statement::new("DELETE FROM device_quarantine WHERE name = ?").bind(name)
+}
+
+fn cleaned(name: &str, releases: i64) -> Statement {
+    let sql = "INSERT INTO device_cleaned (name, releases) VALUES (?, ?) \
+               ON CONFLICT (name) DO UPDATE SET releases = excluded.releases";
+    Statement::new(sql).bind(name).bind(releases)
+}
+
+/// Why a guest may not claim a device now, if so. Its own devices it may always claim again.
+pub(crate) async fn withheld(tx: &mut Transaction, name: &str) -> Result<Option<String>, SqlError> {
+    let sql = "SELECT 1 FROM device_cleaning WHERE name = ?";
+    if tx.row(Statement::new(sql).bind(name)).await?.is_some() {
+        return Ok(Some("it is being reset".to_owned()));
+    }
+    let sql = "SELECT reason FROM device_quarantine WHERE name = ?";
+    let row = tx.row(Statement::new(sql).bind(name)).await?;
+    let reason = row.map(|row| row.text(0)).transpose()?;
+    Ok(reason.map(|reason| format!("it is in quarantine: {reason}")))
+}
+
+struct Steps(Vec<Statement>);
+
+impl Work for Steps {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        for step in &self.0 {
+            tx.execute(step.clone()).await?;
+        }
+        Ok(())
+    }
+}
+
+struct Begin<'a>(&'a str);
+
+impl Work for Begin<'_> {
+    /// What came of it; else a text that should name a guest.
+    type Output = Result<Cleaning, String>;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Self::Output, SqlError> {
+        let holder = Statement::new("SELECT guest FROM device WHERE name = ?").bind(self.0);
+        if let Some(row) = tx.row(holder).await? {
+            let guest = row.text(0)?;
+            return Ok(match guest.parse() {
+                Ok(guest) => Ok(Cleaning::Held(guest)),
+                Err(_) => Err(guest),
+            });
+        }
+        let sql = "INSERT INTO device_cleaning (name) VALUES (?) ON CONFLICT (name) DO NOTHING";
+        let begun = tx.execute(Statement::new(sql).bind(self.0)).await?;
+        Ok(Ok(match begun.rows_affected {
+            0 => Cleaning::UnderWay,
+            _ => Cleaning::Begun,
+        }))
+    }
+}
+
+/// All rows; else what is wrong with one.
+async fn everything(tx: &mut Transaction) -> Result<Result<Register, String>, SqlError> {
+    let sql = "SELECT name, reason, by_whom, since FROM device_quarantine";
+    let quarantines = tx.rows(Statement::new(sql)).await?;
+    let cleaning = tx
+        .rows(Statement::new("SELECT name FROM device_cleaning"))
+        .await?;
+    let sql = "SELECT name, releases FROM device_cleaned";
+    let cleaned = tx.rows(Statement::new(sql)).await?;
+    let held = tx
+        .rows(Statement::new("SELECT name, guest FROM device"))
+        .await?;
+    let sql = "SELECT node, provider FROM device_disabled";
+    let disabled = tx.rows(Statement::new(sql)).await?;
+    let mut register = Register::default();
+    for row in &quarantines {
+        register.quarantines.insert(row.text(0)?, quarantine(row)?);
+    }
+    for row in &cleaning {
+        register.cleaning.insert(row.text(0)?);
+    }
+    for row in &cleaned {
+        register.cleaned.insert(row.text(0)?, row.int(1)?);
+    }
+    for row in &held {
+        let (name, guest) = (row.text(0)?, row.text(1)?);
+        let Ok(guest) = guest.parse() else {
+            return Ok(Err(format!("device {name} is held by {guest:?}")));
+        };
+        register.held.insert(name, guest);
+    }
+    for row in &disabled {
+        let (node, provider) = (row.text(0)?, row.text(1)?);
+        let (Ok(node), Ok(provider)) = (NodeName::new(&node), provider.parse()) else {
+            return Ok(Err(format!(
+                "{provider:?} of node {node:?} is no disabled provider"
+            )));
+        };
+        register.disabled.entry(node).or_default().insert(provider);
+    }
+    Ok(Ok(register))
+}
+
+fn quarantine(row: &Row) -> Result<Quarantine, SqlError> {
+    Ok(Quarantine {
+        reason: row.text(1)?,
+        by: match row.text(2)?.as_str() {
+            "operator" => QuarantinedBy::Operator,
+            _ => QuarantinedBy::Agent,
+        },
+        since: from_seconds(row.int(3)?),
+    })
+}

@@ -1,0 +1,274 @@
+//! The report, told to the accelerator service when it changed and now and then, and what its answer asks for.
+
+use std::collections::BTreeSet;
+use std::future::pending;
+use std::time::Duration;
+
+use berth_client::AcceleratorError;
+use berth_model::{Disposition, NodeName};
+use berth_virt::VirtDriver;
+use berth_wire::accelerator::{HostDevices, KnownDevices};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::Devices;
+use super::report::{self, Advice, Unclean};
+use crate::backoff::Backoff;
+use crate::guest::JournalError;
+
+/// How many devices are reset at a time: each may keep a bus busy.
+const AT_ONCE: usize = 4;
+
+/// The least pause before a reset is tried again.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Resets under way. Dropped, they end.
+#[derive(Default)]
+struct Resets {
+    tasks: JoinSet<String>,
+    running: BTreeSet<String>,
+}
+
+impl Resets {
+    async fn ended(&mut self) {
+        match self.tasks.join_next().await {
+            Some(Ok(name)) => {
+                self.running.remove(&name);
+            }
+            // One that broke off is found again as unclean.
+            Some(Err(_)) => self.running.clear(),
+            None => self.running.clear(),
+        }
+    }
+}
+
+/// The accelerator service does not know how the devices are.
+#[derive(Debug, thiserror::Error)]
+pub enum TellError {
+    /// It did not take the report.
+    #[error("the accelerator service was not told the devices of {node}: {source}")]
+    Service {
+        /// The node.
+        node: NodeName,
+        /// Why.
+        source: Box<AcceleratorError>,
+    },
+    /// The journal cannot be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl TellError {
+    /// What a loop does about it.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            Self::Service { source, .. } => source.disposition(),
+            Self::Journal(_) => Disposition::Retry,
+        }
+    }
+}
+
+/// What the accelerator service was told of a node, and answered.
+pub(super) struct Told {
+    body: HostDevices,
+    at: Instant,
+    pub(super) advice: Advice,
+    /// Somebody may have changed what it would answer.
+    pub(super) stale: bool,
+}
+
+impl<D: VirtDriver> Devices<D> {
+    /// Tells and cleans until `shutdown`. `guests` changes whenever a guest's journey ended
+    /// ([`crate::guest::Guests::ends`]): then its devices may have been given back.
+    pub async fn run(&self, guests: Option<watch::Receiver<u64>>, shutdown: CancellationToken) {
+        let mut backoff = Backoff::seeded(self.inner.options.seed);
+        let mut guests = guests;
+        let mut resets = Resets::default();
+        loop {
+            let now = Instant::now();
+            let next = match self.tell().await {
+                Ok(()) => {
+                    backoff.worked();
+                    self.no_news("telling");
+                    self.due_at().unwrap_or(now + self.inner.options.interval)
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    if self.is_news("telling", &text) {
+                        tracing::warn!(error = %text, "devices could not be told; trying again");
+                    }
+                    match error.disposition() {
+                        Disposition::Fatal => now + self.inner.options.interval,
+                        Disposition::Retry | Disposition::Refresh => now + backoff.failed(),
+                    }
+                }
+            };
+            self.begin_resets(&mut resets);
+            let next = self
+                .next_try()
+                .map_or(next, |at| next.min(at.max(now + BREATH)));
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = sleep_until(next) => {}
+                () = self.inner.stir.notified() => {}
+                () = resets.ended(), if !resets.running.is_empty() => {}
+                () = ended(&mut guests) => self.stir(),
+            }
+        }
+        // A reset under way is dropped with its set: it counts as not made.
+    }
+
+    fn begin_resets(&self, resets: &mut Resets) {
+        for unclean in self.unclean() {
+            if resets.running.len() >= AT_ONCE {
+                return;
+            }
+            if !resets.running.contains(&unclean.name) && self.may_try(&unclean) {
+                let devices = self.clone();
+                resets.running.insert(unclean.name.clone());
+                resets.tasks.spawn(async move {
+                    devices.clean(&unclean).await;
+                    unclean.name
+                });
+            }
+        }
+    }
+
+    /// What the accelerator service waits for to be cleaned and is not in quarantine.
+    pub(super) fn unclean(&self) -> Vec<Unclean> {
+        let known = self.known();
+        let all = known.told.values().flat_map(|told| &told.advice.unclean);
+        let due = all.filter(|unclean| {
+            let register = &known.register;
+            register.cleaned.get(&unclean.name) != Some(&unclean.releases)
+                && !register.quarantines.contains_key(&unclean.name)
+        });
+        due.cloned().collect()
+    }
+
+    fn due_at(&self) -> Option<Instant> {
+        let known = self.known();
+        let times = known.told.values().map(|told| told.at);
+        times.min().map(|at| at + self.inner.options.interval)
+    }
+
+    /// Tells what has changed, or is due; nothing is sent of a node of which neither is so.
+    ///
+    /// # Errors
+    /// The service or the journal does not answer; the nodes before were told.
+    pub async fn tell(&self) -> Result<(), TellError> {
+        let Some(service) = self.inner.service.as_ref() else {
+            return Ok(());
+        };
+        if self.known().no_route {
+            return Ok(());
+        }
+        self.refresh().await?;
+        for (node, body) in self.bodies().await? {
+            if !self.is_due(&node, &body) {
+                continue;
+            }
+            let asked = Instant::now();
+            match service.report_devices(node.as_str(), &body).await {
+                Ok(answer) => self.answered(node, body, answer, asked).await?,
+                Err(AcceleratorError::NotFound(_)) => {
+                    self.known().no_route = true;
+                    tracing::info!(
+                        "the accelerator service takes no devices from this agent (it is not berth's own): it finds them by \
+                         itself, and nothing is told any more"
+                    );
+                    return Ok(());
+                }
+                Err(source) => {
+                    let source = Box::new(source);
+                    return Err(TellError::Service { node, source });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The report of each node that has devices for the service, or had some when it was told last.
+    async fn bodies(&self) -> Result<Vec<(NodeName, HostDevices)>, TellError> {
+        let records = self.inner.journal.guests().await?;
+        let known = self.known();
+        let mut bodies = Vec::new();
+        for (node, seen) in &known.seen {
+            if report::told(&seen.devices).next().is_none() && !known.told.contains_key(node) {
+                continue;
+            }
+            let building = records
+                .iter()
+                .filter(|record| record.request.node() == node);
+            let building = building.map(|record| record.request.uuid());
+            let guests = seen.guests.iter().copied().chain(building).collect();
+            let (register, scrub) = (&known.register, self.inner.options.scrub);
+            let body = report::host_devices(node, &seen.devices, &guests, register, scrub);
+            bodies.push((node.clone(), body));
+        }
+        Ok(bodies)
+    }
+
+    fn is_due(&self, node: &NodeName, body: &HostDevices) -> bool {
+        let known = self.known();
+        known.told.get(node).is_none_or(|told| {
+            told.stale || told.body != *body || told.at.elapsed() >= self.inner.options.interval
+        })
+    }
+
+    async fn answered(
+        &self,
+        node: NodeName,
+        body: HostDevices,
+        answer: KnownDevices,
+        at: Instant,
+    ) -> Result<(), TellError> {
+        let (advice, disabled) = {
+            let known = self.known();
+            let seen = known.seen.get(&node);
+            let devices = seen.map_or(&[][..], |seen| &seen.devices);
+            let disabled = known.register.disabled.get(&node).cloned();
+            (
+                report::advice(&answer, devices),
+                disabled.unwrap_or_default(),
+            )
+        };
+        if disabled != advice.disabled {
+            self.inner.register.disable(&node, &advice.disabled).await?;
+            tracing::info!(%node, providers = advice.disabled.len(), "the accelerator service's disabled devices changed");
+        }
+        if !advice.missing.is_empty() {
+            self.ask_for_a_look();
+        }
+        for gone in &advice.vanished {
+            let (arq, guest) = (gone.holder.arq, gone.holder.guest);
+            let text = format!("held by {arq}");
+            if self.is_news(&format!("vanished {}", gone.name), &text) {
+                tracing::warn!(%node, device = %gone.name, %arq, ?guest, "a device that is held has vanished; its provider stays while it is");
+            }
+        }
+        let told = Told {
+            body,
+            at,
+            advice,
+            stale: false,
+        };
+        self.known().told.insert(node, told);
+        self.refresh().await?;
+        Ok(())
+    }
+}
+
+/// Until a guest's journey ends; for ever where nobody tells.
+async fn ended(guests: &mut Option<watch::Receiver<u64>>) {
+    if let Some(ends) = guests
+        && ends.changed().await.is_ok()
+    {
+        return;
+    }
+    *guests = None;
+    pending().await
+}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_model::{NodeName, PciAddress, ResourceClass};
+use berth_sysfs::AllowList;
 use berth_virt::{CpuSet, ResourceModel};
 
 /// Where guests' disks are.
@@ -71,8 +72,52 @@ pub struct LibvirtOptions {
     pub cpu_dedicated_set: Option<CpuSet>,
     /// `[devices] enabled_mdev_types` and the `[mdev_TYPE]` sections.
     pub mdev_types: MdevTypes,
+    /// `[pci] device_spec`: the devices that flavors ask for.
+    pub pci_devices: AllowList,
+    /// `[accelerators] device_spec`: the devices that the accelerator service gives out.
+    pub accelerator_devices: AllowList,
+    /// How devices are given to guests and taken back.
+    pub device_life: DeviceLife,
     /// How the resources are modelled in Placement.
     pub model: ResourceModel,
+}
+
+/// How devices are given to guests and taken back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceLife {
+    /// Where the kernel tells of mounts, swap and routes, by which the host's own devices are known.
+    pub procfs: PathBuf,
+    /// The directory in which it is kept which driver a function rests on while a guest has it; none for what the kernel picks.
+    pub resting: Option<PathBuf>,
+    /// How long the kernel may take after a write until what was asked for is seen.
+    pub patience: Duration,
+    /// How long one write may take; some of the kernel's wait for whoever uses the device.
+    pub write_limit: Duration,
+    /// `[accelerators] reset_hook`: what cleans a function beyond its reset.
+    pub reset_hook: Option<ResetHook>,
+}
+
+/// A program of a vendor's or an operator's that cleans a function between two guests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResetHook {
+    /// The program, by its whole path; it gets no arguments, and `BERTH_DEVICE_ADDRESS`, `BERTH_DEVICE_VENDOR`,
+    /// `BERTH_DEVICE_PRODUCT` and `BERTH_DEVICE_DRIVER` in its environment.
+    pub program: PathBuf,
+    /// How long it may take.
+    pub deadline: Duration,
+}
+
+impl Default for DeviceLife {
+    /// This host's `/proc`, no memory of drivers, 10 seconds for what follows a write and 60 for a write, no hook.
+    fn default() -> Self {
+        Self {
+            procfs: PathBuf::from("/proc"),
+            resting: None,
+            patience: Duration::from_secs(10),
+            write_limit: Duration::from_mins(1),
+            reset_hook: None,
+        }
+    }
 }
 
 impl LibvirtOptions {
@@ -92,6 +137,9 @@ impl LibvirtOptions {
             cpu_shared_set: None,
             cpu_dedicated_set: None,
             mdev_types: MdevTypes::default(),
+            pci_devices: AllowList::default(),
+            accelerator_devices: AllowList::default(),
+            device_life: DeviceLife::default(),
             model: ResourceModel::default(),
         }
     }

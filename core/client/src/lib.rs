@@ -8,6 +8,8 @@
 //! | [`AcceleratorClient`] | the accelerator service's calls, Cyborg's or Berth's own, in model types |
 //! | [`ComputeClient`] | external events, told to Nova or an agent |
 //! | [`GuestClient`], [`ConductorClient`] | the agent's guests, and those the conductor was asked for |
+//! | [`ImageClient`] | the image service: what an image is, its bytes |
+//! | [`Downloads`] | what is too large to be held, piece by piece |
 //! | [`IdentityClient`] | Keystone, asked whose a token is |
 //! | [`PlacementClient`] | Placement's calls, each pinned to the microversion it needs, in model types |
 //!
@@ -22,6 +24,7 @@ mod dice;
 mod foreign;
 pub mod guest;
 pub mod identity;
+pub mod image;
 pub mod keystone;
 mod observer;
 pub mod placement;
@@ -36,8 +39,12 @@ pub use compute::{ComputeClient, EventsError};
 pub use dice::Dice;
 pub use guest::{ConductorClient, GuestApiError, GuestClient};
 pub use identity::{IdentityClient, ValidateError};
+pub use image::{ImageClient, ImageError, ImageRecord};
 pub use keystone::{Auth, AuthError, AuthOptions, AuthType, Clock, OptionsError, Secret};
 pub use observer::{Exchange, Outcome, RequestObserver};
 pub use placement::{PlacementClient, PlacementError};
 pub use retry::{Delay, RetryPolicy};
-pub use transport::{DEFAULT_BODY_LIMIT, HttpService, Sent, TransportError, TransportOptions};
+pub use transport::{
+    DEFAULT_BODY_LIMIT, Download, DownloadError, Downloads, HttpService, Sent, TransportError,
+    TransportOptions,
+};

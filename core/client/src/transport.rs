@@ -4,6 +4,7 @@
 //! this process (an axum router). Who holds an [`HttpService`] cannot tell which it is; decorators wrap it.
 
 mod body;
+mod download;
 mod network;
 mod tls;
 
@@ -17,6 +18,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
 pub use body::DEFAULT_BODY_LIMIT;
+pub use download::{Download, DownloadError, Downloads};
 pub use network::TransportOptions;
 
 /// Whether a request that failed may have reached the service.

@@ -50,16 +50,7 @@ impl Default for TransportOptions {
 }
 
 pub(super) fn network(options: &TransportOptions) -> Result<HttpService, TransportError> {
-    let network = Arc::new(Network {
-        plain: Connections::new(|| builder(options), tls::unused()?)?,
-        secure: OnceLock::new(),
-        options: options.clone(),
-    });
-    // Named files are read now, so that a wrong path is a start-up error. The system's authorities wait until a request
-    // says https: they cost memory that a plain endpoint never needs.
-    if options.cafile.is_some() || options.certfile.is_some() || options.keyfile.is_some() {
-        network.secure()?;
-    }
+    let network = Arc::new(Network::new(options)?);
     let limit = options.body_limit;
     let send = move |request: Request<Bytes>| {
         let network = Arc::clone(&network);
@@ -87,13 +78,35 @@ pub(super) fn unix(path: &Path, options: &TransportOptions) -> Result<HttpServic
     Ok(HttpService::new(tower::service_fn(send)))
 }
 
-struct Network {
+pub(super) struct Network {
     plain: Connections,
     secure: OnceLock<Connections>,
     options: TransportOptions,
 }
 
 impl Network {
+    pub(super) fn new(options: &TransportOptions) -> Result<Self, TransportError> {
+        let network = Self {
+            plain: Connections::new(|| builder(options), tls::unused()?)?,
+            secure: OnceLock::new(),
+            options: options.clone(),
+        };
+        // Named files are read now, so that a wrong path is a start-up error. The system's authorities wait until a request
+        // says https: they cost memory that a plain endpoint never needs.
+        if options.cafile.is_some() || options.certfile.is_some() || options.keyfile.is_some() {
+            network.secure()?;
+        }
+        Ok(network)
+    }
+
+    /// One that makes a new connection for each request.
+    pub(super) fn client(&self, secure: bool) -> Result<&Client, TransportError> {
+        match secure {
+            true => Ok(&self.secure()?.new),
+            false => Ok(&self.plain.new),
+        }
+    }
+
     fn secure(&self) -> Result<&Connections, TransportError> {
         if let Some(connections) = self.secure.get() {
             return Ok(connections);
@@ -164,7 +177,7 @@ fn build(builder: ClientBuilder, tls: rustls::ClientConfig) -> Result<Client, Tr
 }
 
 /// Sends, up to the head of the answer.
-async fn execute(
+pub(super) async fn execute(
     client: &Client,
     request: Request<Bytes>,
     peer: &str,

@@ -1,0 +1,84 @@
+//! Why the image service did not do it.
+
+use std::fmt;
+
+use berth_wire::BodyError;
+use http::StatusCode;
+use uuid::Uuid;
+
+use crate::{CallError, Disposition, DownloadError, RequestLine};
+
+/// An answer that refuses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageRefusal {
+    /// What was asked.
+    pub request: RequestLine,
+    /// The status.
+    pub status: StatusCode,
+    /// The service's message, on one line.
+    pub message: String,
+    /// The answer's request id, `-` where it has none.
+    pub request_id: String,
+}
+
+impl fmt::Display for ImageRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (request, id) = (&self.request, &self.request_id);
+        let status = self.status.as_u16();
+        write!(
+            f,
+            "the image service answers {request} with {status} ({id})"
+        )?;
+        match self.message.as_str() {
+            "" => Ok(()),
+            message => write!(f, ": {message}"),
+        }
+    }
+}
+
+/// A call of the image service that was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    /// There was no answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// It refuses.
+    #[error("{0}; check the auth options of [glance]")]
+    Refused(Box<ImageRefusal>),
+    /// The answer is no image.
+    #[error("the answer to {request} is no image: {reason}")]
+    Malformed {
+        /// What was asked.
+        request: Box<RequestLine>,
+        /// What is wrong with it.
+        reason: BodyError,
+    },
+    /// Its bytes are not given.
+    #[error("the image service does not give the bytes of image {image}: {reason}")]
+    File {
+        /// The image.
+        image: Uuid,
+        /// Why.
+        reason: DownloadError,
+    },
+}
+
+impl From<ImageRefusal> for ImageError {
+    fn from(refusal: ImageRefusal) -> Self {
+        Self::Refused(Box::new(refusal))
+    }
+}
+
+impl ImageError {
+    /// What a loop does about it.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            Self::Call(error) => error.disposition(),
+            Self::Refused(refusal) if refusal.status.is_server_error() => Disposition::Retry,
+            Self::File { reason, .. } if reason.is_passing() => Disposition::Retry,
+            Self::Malformed { .. } => Disposition::Retry,
+            Self::Refused(_) | Self::File { .. } => Disposition::Fatal,
+        }
+    }
+}

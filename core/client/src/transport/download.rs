@@ -1,0 +1,223 @@
+//! Bodies that are too large to be held: read piece by piece, each within a limit of time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use reqwest::Url;
+use tokio::time::timeout;
+
+use super::body::chain;
+use super::network::{Network, execute};
+use super::{TransportError, TransportOptions};
+
+/// How often one answer may point to another place.
+const MOST_REDIRECTS: u32 = 5;
+
+/// A download that does not go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DownloadError {
+    /// No answer, or it ended early.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// Another status than 200.
+    #[error("the answer is {}, not 200", status.as_u16())]
+    Status {
+        /// Which.
+        status: StatusCode,
+    },
+    /// It is elsewhere, where it is not fetched from.
+    #[error("the answer points to {place}: {reason}")]
+    Redirect {
+        /// Where it points to, without its query.
+        place: String,
+        /// Why it is not followed.
+        reason: &'static str,
+    },
+}
+
+impl DownloadError {
+    /// Whether the same may be answered another time.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Transport(error) => error.is_passing(),
+            Self::Status { status } => {
+                status.is_server_error()
+                    || matches!(
+                        *status,
+                        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+                    )
+            }
+            Self::Redirect { .. } => false,
+        }
+    }
+}
+
+/// Large files over TCP and TLS. Clones share connections.
+#[derive(Clone)]
+pub struct Downloads {
+    network: Arc<Network>,
+    patience: Duration,
+}
+
+impl Downloads {
+    /// How long the next piece may take where nothing else is said.
+    pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Downloads in which the answer's head, and then each piece, come within `patience` of each other.
+    ///
+    /// # Errors
+    /// A file named in the options cannot be read or holds no certificate or key.
+    pub fn network(options: &TransportOptions, patience: Duration) -> Result<Self, TransportError> {
+        Ok(Self {
+            network: Arc::new(Network::new(options)?),
+            patience,
+        })
+    }
+
+    /// GET of an `http` or `https` URL, redirects followed (five at most, never to another scheme but from `http` to `https`).
+    ///
+    /// # Errors
+    /// No answer, one that is not 200, or one that points where nothing is fetched from.
+    pub async fn get(&self, url: &str) -> Result<Download, DownloadError> {
+        let mut url = parsed(url)?;
+        for _ in 0..=MOST_REDIRECTS {
+            let answer = self.ask(&url, HeaderMap::new()).await?;
+            if !answer.status().is_redirection() {
+                return self.download(answer);
+            }
+            url = next(&url, answer.headers())?;
+        }
+        Err(DownloadError::Redirect {
+            place: shown(&url),
+            reason: "that is one redirect too many; five are followed",
+        })
+    }
+
+    /// GET with headers that go to this place alone: no redirect is followed.
+    pub(crate) async fn get_with(
+        &self,
+        url: &str,
+        headers: HeaderMap,
+    ) -> Result<Download, DownloadError> {
+        let url = parsed(url)?;
+        let answer = self.ask(&url, headers).await?;
+        self.download(answer)
+    }
+
+    async fn ask(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+    ) -> Result<Response<reqwest::Body>, TransportError> {
+        let unsendable = |reason: String| TransportError::Unsendable { reason };
+        let mut request = Request::builder()
+            .method(Method::GET)
+            .uri(url.as_str())
+            .header(
+                header::USER_AGENT,
+                concat!("berth/", env!("CARGO_PKG_VERSION")),
+            )
+            .body(Bytes::new())
+            .map_err(|error| unsendable(error.to_string()))?;
+        request.headers_mut().extend(headers);
+        let peer = url.authority().to_owned();
+        let client = self.network.client(url.scheme() == "https")?;
+        let after = self.patience;
+        timeout(after, execute(client, request, &peer))
+            .await
+            .map_err(|_| TransportError::Timeout { after })?
+    }
+
+    fn download(&self, answer: Response<reqwest::Body>) -> Result<Download, DownloadError> {
+        let status = answer.status();
+        if status != StatusCode::OK {
+            return Err(DownloadError::Status { status });
+        }
+        let length = answer.headers().get(header::CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        Ok(Download {
+            length,
+            body: answer.into_body(),
+            patience: self.patience,
+        })
+    }
+}
+
+fn parsed(url: &str) -> Result<Url, TransportError> {
+    Url::parse(url).map_err(|error| TransportError::Unsendable {
+        reason: error.to_string(),
+    })
+}
+
+/// Without what may hold a signature or a password.
+fn shown(url: &Url) -> String {
+    let port = url
+        .port()
+        .map_or_else(String::new, |port| format!(":{port}"));
+    let host = url.host_str().unwrap_or_default();
+    let place = format!("{}://{host}{port}{}", url.scheme(), url.path());
+    place
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(200)
+        .collect()
+}
+
+fn next(from: &Url, headers: &HeaderMap) -> Result<Url, DownloadError> {
+    let refuse = |place: String, reason| Err(DownloadError::Redirect { place, reason });
+    let location = headers.get(header::LOCATION).and_then(|l| l.to_str().ok());
+    let Some(Ok(to)) = location.map(|location| from.join(location)) else {
+        return refuse(
+            "nowhere".to_owned(),
+            "it has no Location that could be followed",
+        );
+    };
+    match (from.scheme(), to.scheme()) {
+        ("http", "http" | "https") | ("https", "https") => Ok(to),
+        (_, "http") => refuse(shown(&to), "from https nothing is followed to http"),
+        _ => refuse(shown(&to), "only http and https are followed"),
+    }
+}
+
+/// A body under way.
+pub struct Download {
+    length: Option<u64>,
+    body: reqwest::Body,
+    patience: Duration,
+}
+
+impl Download {
+    /// How many bytes it announces.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// The next piece; none at the end. One that was announced longer than it is does not end, it fails.
+    ///
+    /// # Errors
+    /// The connection ended early, or nothing came in time.
+    pub async fn piece(&mut self) -> Result<Option<Bytes>, TransportError> {
+        let after = self.patience;
+        loop {
+            let frame = timeout(after, self.body.frame()).await;
+            match frame.map_err(|_| TransportError::Timeout { after })? {
+                None => return Ok(None),
+                Some(Err(error)) => {
+                    return Err(TransportError::Closed {
+                        reason: chain(&error.without_url()),
+                    });
+                }
+                Some(Ok(frame)) => {
+                    if let Ok(piece) = frame.into_data() {
+                        return Ok(Some(piece));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -6,8 +6,9 @@
 #   FOLDER   what build.sh made
 #   SHARE    a folder that the host sees as /share: SHARE/host.sh is what it does; the console is written to SHARE/console.log
 #
-# Environment: LIMIT (seconds for all of it, 900), KEEP (a disk image that outlives a power-cycle, /keep in the host), FRESH=0
-# (the host's own disk is kept, too), CONTROL (a socket of the emulator's monitor: power-cycles, devices that come and go).
+# Environment: LIMIT (seconds for all of it, 900), KEEP (a disk image that outlives a power-cycle, /keep in the host),
+# CONTROL (a socket of the emulator's monitor: power-cycles, devices that come and go), INIT (the host's first process; systemd
+# is /lib/systemd/systemd, else a script that mounts what is needed).
 #
 # The machine: two NUMA cells; on cell 0 two `edu` cards and a test card on the root bus, an igb card and an NVMe drive with
 # virtual functions behind root ports; on cell 1 a network card and a second igb card.
@@ -65,7 +66,7 @@ for attempt in 1 2 3 4; do
     : >"$CONSOLE"
     timeout "${LIMIT:-900}" "${emulator[@]}" "${machine[@]}" "${cards[@]}" \
         -kernel "$FOLDER/vmlinuz" -initrd "$FOLDER/initrd.gz" \
-        -append "console=ttyS0 panic=-1 quiet no_timer_check intel_iommu=on iommu=nopt" </dev/null >"$SHARE/emulator.log" 2>&1 &
+        -append "console=ttyS0 panic=-1 quiet no_timer_check intel_iommu=on iommu=nopt labinit=${INIT:-/lab-init}" </dev/null >"$SHARE/emulator.log" 2>&1 &
     pid=$!
     for _ in $(seq "${BOOT_LIMIT:-150}"); do
         grep -aq '^LAB .* share' "$CONSOLE" && break

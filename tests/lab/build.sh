@@ -14,7 +14,7 @@ export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 TOOLS="mmdebstrap e2fsprogs cpio kmod gcc make xz-utils libc6-dev busybox-static"
-HOST_PACKAGES="libvirt-daemon-system,libvirt-daemon-driver-qemu,libvirt-clients,qemu-system-x86,qemu-utils,mdevctl,kmod,pciutils,iproute2,udev,procps,curl,python3-minimal,busybox-static"
+HOST_PACKAGES="libvirt-daemon-system,libvirt-daemon-driver-qemu,libvirt-clients,qemu-system-x86,qemu-utils,mdevctl,kmod,pciutils,iproute2,udev,procps,curl,python3-minimal,busybox-static,systemd,systemd-sysv,dbus"
 # The host's own devices, and how guests get them.
 MODULES="vfio-pci vfio_iommu_type1 mdev igb igbvf nvme e1000e virtio_net virtio_pci virtio_blk ext4 9p 9pnet_virtio tun bridge
 kvm-amd overlay isofs vfat nls_iso8859-1 nls_ascii nls_cp437"
@@ -143,6 +143,11 @@ host() {
     depmod -b "$root" "$version"
     install -m 0755 "$HERE/init" "$root/lab-init"
     mkdir -p "$root/share" "$root/keep"
+    # The same under systemd, for those who boot with INIT=/lib/systemd/systemd.
+    install -D -m 0644 "$HERE/lab.service" "$root/etc/systemd/system/lab.service"
+    mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
+    ln -sf ../lab.service "$root/etc/systemd/system/multi-user.target.wants/lab.service"
+    install -m 0755 "$HERE/service" "$root/lab-service"
     truncate -s 1600M "$folder/host.ext4.new"
     mke2fs -q -t ext4 -O ^has_journal -E lazy_itable_init=1,nodiscard -m 0 -d "$root" "$folder/host.ext4.new"
     mv "$folder/host.ext4.new" "$folder/host.ext4"
@@ -157,7 +162,7 @@ main() {
     folder=$(realpath "$1")
     version=$(kernel_version)
     [ -n "$version" ] || fail "apt knows no package linux-image-amd64: does it know Debian's main archive?"
-    stamp="$version $(cat "$HERE/build.sh" "$HERE/init" | sha256sum | cut -d' ' -f1) ${LAB_INCLUDE:-}"
+    stamp="$version $(cat "$HERE"/{build.sh,init,service,lab.service} | sha256sum | cut -d' ' -f1) ${LAB_INCLUDE:-}"
     [ "$(cat "$folder/stamp" 2>/dev/null)" != "$stamp" ] || return 0
     say "building the host's image in $1 (kernel $version; two to five minutes, kept afterwards)"
     rm -f "$folder/stamp"

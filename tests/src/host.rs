@@ -53,6 +53,7 @@ impl Host {
             gpus: Vec::new(),
             functions: Vec::new(),
             devices: Vec::new(),
+            pci: berth_virt::PciInPlacement::default(),
             customs: Vec::new(),
             traits: BTreeSet::new(),
             guests: BTreeMap::new(),

@@ -32,6 +32,7 @@ impl Node {
             gpus: self.gpus.iter().map(seen).collect(),
             functions: self.nics.clone(),
             devices: Vec::new(),
+            pci: berth_virt::PciInPlacement::default(),
             customs: self.customs.clone(),
             traits: self.traits.iter().cloned().collect(),
             guests: self.guests.iter().map(Guest::view).collect(),

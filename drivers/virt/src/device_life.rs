@@ -85,6 +85,12 @@ pub enum DeviceError {
         /// The driver's name.
         driver: &'static str,
     },
+    /// The host's devices cannot be looked at.
+    #[error("the host's devices cannot be looked at: {reason}")]
+    Unseen {
+        /// What stood in the way.
+        reason: String,
+    },
     /// No allow-list means it.
     #[error("{device} may not be given to guests: {reason}")]
     NotAllowed {
@@ -164,7 +170,9 @@ impl DeviceError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            DeviceError::Unfinished { .. } | DeviceError::TimedOut { .. } => Disposition::Retry,
+            DeviceError::Unseen { .. }
+            | DeviceError::Unfinished { .. }
+            | DeviceError::TimedOut { .. } => Disposition::Retry,
             DeviceError::Missing { .. }
             | DeviceError::InUse { .. }
             | DeviceError::NotWhole { .. }

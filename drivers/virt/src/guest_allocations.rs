@@ -7,8 +7,10 @@ use berth_model::{
     ConsumerUuid, NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass, Usages,
 };
 
-use crate::provider_tree::{card_cell, cell_name, cells_are_modelled, dedicated_are_pcpu, named};
-use crate::{CpuPolicy, GuestCell, GuestView, NodeView, VgpuModel};
+use crate::provider_tree::{
+    card_cell, cell_name, cells_are_modelled, dedicated_are_pcpu, device_of, named,
+};
+use crate::{CpuPolicy, GuestCell, GuestView, HostDevice, NodeView, VgpuModel};
 
 /// Amounts by provider and class, in the classes' units.
 pub type Resources = BTreeMap<(ProviderUuid, ResourceClass), u64>;
@@ -60,13 +62,17 @@ impl Claiming<'_> {
             let memory = guest.memory_mib;
             put(&mut claimed, root, &ResourceClass::MEMORY_MB, memory);
         }
-        for parent in guest.mdevs.iter().filter_map(|mdev| mdev.parent) {
-            if let Some((provider, class)) = self.gpu(parent) {
+        for mdev in &guest.mdevs {
+            let of_gpu = mdev.parent.and_then(|parent| self.gpu(parent));
+            let place = of_gpu.or_else(|| self.device(HostDevice::Mdev(mdev.uuid), mdev.parent));
+            if let Some((provider, class)) = place {
                 put(&mut claimed, provider, &class, 1);
             }
         }
         for function in &guest.functions {
-            if let Some((provider, class)) = self.function(*function) {
+            let of_card = self.function(*function);
+            let place = of_card.or_else(|| self.device(HostDevice::Function(*function), None));
+            if let Some((provider, class)) = place {
                 put(&mut claimed, provider, &class, 1);
             }
         }
@@ -156,6 +162,17 @@ impl Claiming<'_> {
             }
         };
         Some((provider.uuid(), class))
+    }
+
+    /// Where a part of an offered device is reported.
+    fn device(
+        &self,
+        part: HostDevice,
+        parent: Option<PciAddress>,
+    ) -> Option<(ProviderUuid, ResourceClass)> {
+        let device = device_of(self.seen, part, parent)?;
+        let provider = self.tree.by_name(&device.provider_name(self.node))?;
+        Some((provider.uuid(), device.class.clone()))
     }
 
     fn function(&self, address: PciAddress) -> Option<(ProviderUuid, ResourceClass)> {

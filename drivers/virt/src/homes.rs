@@ -16,6 +16,7 @@ use berth_model::{
     ResourceClass,
 };
 
+use crate::provider_tree::wanted_devices;
 use crate::resource_kind::ResourceKind;
 use crate::{GuestView, HostView, NodeView, Trees};
 
@@ -42,6 +43,9 @@ pub fn homes(
     };
     if let Some(class) = asked.new_name() {
         return asked.whole(asked.root(), class);
+    }
+    if let Some(class) = asked.devices_class() {
+        return asked.whole(allocation.provider, class);
     }
     match ResourceKind::of(seen, &allocation.class) {
         Some(ResourceKind::Mdev) => mdevs::homes(&asked),
@@ -122,6 +126,16 @@ impl<'a> Asked<'a> {
                 custom.formerly.contains(class) && root.inventories.contains_key(&custom.class)
             })
             .map(|custom| custom.class.clone())
+    }
+
+    /// The class of the device that the allocation's provider stands for, where it is one that is offered: whatever the class
+    /// was, its units are of that device.
+    fn devices_class(&self) -> Option<ResourceClass> {
+        let name = &self.trees.get(self.allocation.provider)?.name;
+        let devices = wanted_devices(self.seen, self.node);
+        let device = devices.get(name)?;
+        self.tree.by_name(name)?;
+        Some(device.class.clone())
     }
 
     /// Whether a provider is of this node: the one that is left, or one that either tree has.

@@ -46,6 +46,8 @@ pub struct NodeView {
     pub functions: Vec<VirtualFunctions>,
     /// Devices that are offered whole, as virtual functions or as mediated devices, each a child of the root; by address.
     pub devices: Vec<OfferedDevice>,
+    /// Whether the compute service's devices among them are reported to Placement.
+    pub pci: PciInPlacement,
     /// Further resources on the root, one class each.
     pub customs: Vec<CustomResource>,
     /// Qualities of the node: `HW_*` of its processor, `COMPUTE_*` of what the hypervisor can do.
@@ -56,6 +58,16 @@ pub struct NodeView {
     pub unreadable: BTreeMap<ConsumerUuid, UnreadableGuest>,
     /// How its resources are modelled.
     pub model: ResourceModel,
+}
+
+/// `[pci] report_in_placement`: whether Placement is told of the compute service's PCI devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PciInPlacement {
+    /// It is not, and what another compute service told it stays as it is.
+    #[default]
+    NotReported,
+    /// It is, and what another compute service told it is taken over.
+    Reported,
 }
 
 /// A node's CPUs.

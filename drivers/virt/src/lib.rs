@@ -35,7 +35,7 @@ pub use host_device::{
 };
 pub use host_view::{
     CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView, Hypervisor,
-    NodeView, NumaCell, OfferedMdevs, PhysicalGpu, PowerState, UnreadableGuest, VirtualFunctions,
+    NodeView, NumaCell, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerState, UnreadableGuest, VirtualFunctions,
 };
 pub use observe_error::ObserveError;
 pub use provider_tree::{ProviderTreeError, provider_tree};

@@ -1,9 +1,11 @@
 //! From what is seen to the tree that is wanted. Pure.
 //!
 //! [`wanted`] says how much of which class belongs on which provider under the node's model; [`moves`] names the inventories
-//! that Placement has elsewhere; [`names`] knows which children are this driver's to name. Here the wanted amounts are written
+//! that Placement has elsewhere; [`names`] knows which children are this driver's to name; [`devices`] has the children that
+//! stand for offered devices. Here the wanted amounts are written
 //! into Placement's tree, so that all that is not the driver's stays as it is.
 
+mod devices;
 mod moves;
 mod names;
 mod wanted;
@@ -15,12 +17,13 @@ use berth_model::{
     ProviderName, ProviderNameError, ProviderTree, ProviderUuid, ResourceClass, Trait, TreeError,
 };
 
+pub(crate) use devices::{device_of, wanted as wanted_devices};
 use names::{NamedFor, named_for};
 pub(crate) use names::{cell_name, named};
 use wanted::{Amounts, Wanted};
 pub(crate) use wanted::{card_cell, cells_are_modelled, dedicated_are_pcpu};
 
-use crate::{HostView, NodeView, resource_kind::offered};
+use crate::{HostView, NodeView, OfferedDevice, UnfitReason, resource_kind::offered};
 
 /// A view that makes no tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +72,19 @@ pub enum ProviderTreeError {
         /// The other one.
         other: ProviderUuid,
     },
+    /// A device of the compute service has a provider that Cyborg writes.
+    #[error(
+        "{name} ({uuid}) in the tree of {node} is Cyborg's, and [pci] device_spec names the device too: it has one owner; take it \
+         out of Cyborg's configuration and delete the provider, or out of [pci] device_spec"
+    )]
+    Cyborgs {
+        /// The node.
+        node: NodeName,
+        /// The provider's name.
+        name: ProviderName,
+        /// The provider.
+        uuid: ProviderUuid,
+    },
     /// A child has no place: somebody else has a provider of its name in the tree.
     #[error("a child provider has no place in the tree of {node}")]
     Tree {
@@ -89,6 +105,7 @@ impl ProviderTreeError {
             ProviderTreeError::Name { .. }
             | ProviderTreeError::Amount { .. }
             | ProviderTreeError::Twice { .. }
+            | ProviderTreeError::Cyborgs { .. }
             | ProviderTreeError::Tree { .. } => Disposition::Fatal,
         }
     }
@@ -109,7 +126,9 @@ pub fn provider_tree(
         .get(node)
         .ok_or_else(|| ProviderTreeError::UnknownNode { node: node.clone() })?;
     let wanted = wanted::wanted(seen, node)?;
-    let misnamed = names::misnamed(current, node, wanted.children.keys())?;
+    let devices = devices::wanted(seen, node);
+    let mut misnamed = names::misnamed(current, node, wanted.children.keys())?;
+    misnamed.extend(devices::misnamed(current, node, &devices)?);
     if !misnamed.is_empty() {
         // First they get their names, so that no second child is made for the same; the rest is for the next look.
         return Ok(Desired {
@@ -118,14 +137,16 @@ pub fn provider_tree(
             held_traits: BTreeMap::new(),
         });
     }
-    let unmarked = names::unmarked(current, node);
+    let mut unmarked = names::unmarked(current, node);
+    unmarked.extend(devices::unmarked(current, node, &devices)?);
     let marked = marked(current, &unmarked);
-    let moves = moves::moves(seen, &marked, node, &wanted);
+    let mut moves = moves::moves(seen, &marked, node, &wanted);
+    moves.extend(devices::moves(&marked, &devices));
     let goes = |child: &ProviderUuid| {
         let name = current.get(*child).map(|child| &child.name);
-        name.is_some_and(|name| !wanted.children.contains_key(name))
+        name.is_some_and(|name| !wanted.children.contains_key(name) && !devices.contains_key(name))
     };
-    if !unmarked.is_empty() && (!moves.is_empty() || unmarked.iter().any(goes)) {
+    if !unmarked.is_empty() && (!moves.is_empty() || unmarked.keys().any(goes)) {
         // Nobody takes from a child that does not say whose it is: first it says so, the rest is for the next look.
         return Ok(Desired {
             tree: marked,
@@ -140,15 +161,18 @@ pub fn provider_tree(
         node,
         known: reported_classes(seen),
         moves: &moves,
+        devices: &devices,
     };
     let mut tree = current.clone();
     writing.root(&mut tree, &wanted)?;
     writing.children_that_go(&mut tree, &wanted);
+    let held_traits = writing.devices_that_go(&mut tree);
     writing.children_that_stay(&mut tree, &wanted)?;
+    writing.devices_that_stay(&mut tree)?;
     Ok(Desired {
         tree,
         moves,
-        held_traits: BTreeMap::new(),
+        held_traits,
     })
 }
 
@@ -163,12 +187,16 @@ fn renamed(current: &ProviderTree, names: BTreeMap<ProviderUuid, ProviderName>) 
     renamed
 }
 
-/// The tree in which children that a nova-compute left unmarked (before 34.0.0 it marked none) say whose they are.
-fn marked(current: &ProviderTree, unmarked: &[ProviderUuid]) -> ProviderTree {
+/// The tree in which children that a nova-compute left unmarked (before 34.0.0 it marked none), and those of Cyborg's that are
+/// Berth's to write from now on, say whose they are.
+fn marked(
+    current: &ProviderTree,
+    unmarked: &BTreeMap<ProviderUuid, BTreeSet<Trait>>,
+) -> ProviderTree {
     let mut marked = current.clone();
-    for child in unmarked {
+    for (child, marks) in unmarked {
         if let Some(child) = marked.get_mut(*child) {
-            child.traits.insert(Trait::OWNER_NOVA);
+            child.traits.extend(marks.iter().cloned());
         }
     }
     marked
@@ -209,6 +237,7 @@ struct Writing<'a> {
     node: &'a NodeName,
     known: BTreeSet<ResourceClass>,
     moves: &'a [Move],
+    devices: &'a BTreeMap<ProviderName, &'a OfferedDevice>,
 }
 
 impl Writing<'_> {
@@ -236,6 +265,51 @@ impl Writing<'_> {
                 self.drop_reported(emptied);
             }
         }
+    }
+
+    /// Children of devices that are gone: removed, or emptied where somebody's child is below them. What is still in use is
+    /// held, and says so.
+    fn devices_that_go(&self, tree: &mut ProviderTree) -> BTreeMap<ProviderUuid, BTreeSet<Trait>> {
+        let gone = BTreeSet::from([UnfitReason::Vanished.as_trait()]);
+        let goes =
+            |provider: &&Provider| devices::goes(self.seen, self.current, self.devices, provider);
+        let mut held_traits = BTreeMap::new();
+        let children = self.current.children(self.current.root().uuid());
+        for provider in children.into_iter().filter(goes) {
+            let uuid = provider.uuid();
+            if self.current.children(uuid).is_empty() {
+                tree.remove(uuid);
+                held_traits.insert(uuid, gone.clone());
+            } else if let Some(emptied) = tree.get_mut(uuid) {
+                emptied.inventories.clear();
+                emptied.traits.extend(gone.iter().cloned());
+            }
+        }
+        held_traits
+    }
+
+    fn devices_that_stay(&self, tree: &mut ProviderTree) -> Result<(), ProviderTreeError> {
+        let root = tree.root().uuid();
+        for (name, device) in self.devices {
+            let there = tree.by_name(name).map(Provider::uuid);
+            let uuid = match there.filter(|uuid| tree.is_own(*uuid)) {
+                Some(uuid) => uuid,
+                None => {
+                    let uuid = device.provider_uuid(self.node, root);
+                    let child = Provider::child(uuid, name.clone(), root);
+                    tree.insert(child)
+                        .map_err(|source| ProviderTreeError::Tree {
+                            node: self.node.clone(),
+                            source,
+                        })?;
+                    uuid
+                }
+            };
+            if let Some(child) = tree.get_mut(uuid) {
+                devices::write(child, self.current.get(uuid), self.seen, device)?;
+            }
+        }
+        Ok(())
     }
 
     fn children_that_stay(

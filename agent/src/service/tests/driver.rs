@@ -168,6 +168,7 @@ pub(super) fn node() -> NodeView {
         gpus: vec![gpu],
         functions: Vec::new(),
         devices: Vec::new(),
+        pci: berth_virt::PciInPlacement::default(),
         customs: Vec::new(),
         traits: BTreeSet::new(),
         guests: BTreeMap::new(),

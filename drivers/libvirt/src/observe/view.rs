@@ -69,6 +69,7 @@ fn node_view(facts: Facts, options: &LibvirtOptions) -> Result<NodeView, Observe
         gpus: physical_gpus(&facts.parents, &facts.mdevs, &options.mdev_types),
         functions: Vec::new(),
         devices: Vec::new(),
+        pci: berth_virt::PciInPlacement::default(),
         customs: Vec::new(),
         traits: traits(
             &facts.capabilities,

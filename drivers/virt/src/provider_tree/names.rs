@@ -1,6 +1,6 @@
 //! The names a driver gives its child providers: Nova's pattern `<node>_<device>`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
     NodeName, PciAddress, Provider, ProviderName, ProviderTree, ProviderUuid, Trait,
@@ -98,8 +98,11 @@ pub(super) fn misnamed<'a>(
     Ok(found)
 }
 
-/// Children right below the root that have a name this driver gives and carry nobody's mark.
-pub(super) fn unmarked(current: &ProviderTree, node: &NodeName) -> Vec<ProviderUuid> {
+/// Children right below the root that have a name this driver gives and carry nobody's mark, with the one they are to carry.
+pub(super) fn unmarked(
+    current: &ProviderTree,
+    node: &NodeName,
+) -> BTreeMap<ProviderUuid, BTreeSet<Trait>> {
     let is_unmarked = |child: &&Provider| {
         !current.is_ours(child.uuid())
             && named_for(node, &child.name).is_some()
@@ -108,11 +111,14 @@ pub(super) fn unmarked(current: &ProviderTree, node: &NodeName) -> Vec<ProviderU
                 .any(|theirs| child.traits.contains(theirs))
     };
     let children = current.children(current.root().uuid()).into_iter();
-    children.filter(is_unmarked).map(Provider::uuid).collect()
+    children
+        .filter(is_unmarked)
+        .map(|child| (child.uuid(), BTreeSet::from([Trait::OWNER_NOVA])))
+        .collect()
 }
 
 /// Nova's PCI tracker marks its providers so; their names are other (upper-case addresses), but a name is no proof.
-const PCI_TRACKERS: Trait = Trait::known("COMPUTE_MANAGED_PCI_DEVICE");
+pub(super) const PCI_TRACKERS: Trait = Trait::known("COMPUTE_MANAGED_PCI_DEVICE");
 
 /// The name of a cell's provider: `<node>_numa<id>`.
 pub(crate) fn cell_name(node: &NodeName, cell: u32) -> Result<ProviderName, ProviderTreeError> {

@@ -68,6 +68,7 @@ pub(crate) fn node() -> NodeView {
         gpus: Vec::new(),
         functions: Vec::new(),
         devices: Vec::new(),
+        pci: berth_virt::PciInPlacement::default(),
         customs: Vec::new(),
         traits: BTreeSet::new(),
         guests: BTreeMap::new(),

@@ -1,18 +1,20 @@
 //! The driver itself: the contract of `berth-virt` over one connection.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_model::ConsumerUuid;
-use berth_sysfs::Sysfs;
+use berth_sysfs::{AttributeWrites, Sysfs};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    Destroyed, GuestError, GuestOnHost, HostEvents, HostView, ObserveError, PowerAction, Powered,
-    Spawned, VirtDriver,
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostDevice, HostEvents, HostView,
+    ObserveError, PowerAction, Powered, Spawned, VirtDriver, WantedDevice,
 };
 
 use crate::connection::{Connection, Session};
+use crate::devices::{HostDevices, Task, Turns};
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
 use crate::guests::{self, PowerStep};
 use crate::observe;
@@ -33,12 +35,26 @@ pub struct LibvirtDriver {
     /// A connection of their own for changes of guests, so that looking at the host does not wait for them; none where two
     /// connections would see two hosts (libvirt's test driver).
     changes: Option<Connection>,
+    /// The devices that guests are given; none for libvirt's test driver, whose devices are nowhere.
+    devices: Option<HostDevices>,
+    turns: Turns,
 }
 
 impl LibvirtDriver {
     /// A driver with these options.
     #[must_use]
     pub fn new(options: LibvirtOptions) -> Self {
+        Self::over(options, None)
+    }
+
+    /// The same, with the device tree of the options written through `attributes`: for a tree of files that a test plays the
+    /// kernel of.
+    #[must_use]
+    pub fn with_attributes(options: LibvirtOptions, attributes: Arc<dyn AttributeWrites>) -> Self {
+        Self::over(options, Some(attributes))
+    }
+
+    fn over(options: LibvirtOptions, attributes: Option<Arc<dyn AttributeWrites>>) -> Self {
         let subscribers = Subscribers::default();
         let uri = &options.connection_uri;
         Self {
@@ -49,6 +65,9 @@ impl LibvirtDriver {
                 options.call_timeout,
                 subscribers.clone(),
             ),
+            devices: device_tree(&options)
+                .map(|sysfs| HostDevices::new(sysfs, &options, attributes)),
+            turns: Turns::default(),
             options: Arc::new(options),
             subscribers,
         }
@@ -67,11 +86,50 @@ impl LibvirtDriver {
         answer.await?
     }
 
-    /// The device tree that guests' devices are looked up in; none for libvirt's test driver, whose devices are nowhere.
+    /// The device tree that guests' devices are looked up in.
     fn sysfs(&self) -> Option<Sysfs> {
-        let is_test = self.options.connection_uri.starts_with("test:");
-        let root = self.options.sysfs.as_ref().filter(|_| !is_test);
-        root.map(Sysfs::at)
+        device_tree(&self.options)
+    }
+
+    /// Has `work` done with a device, on a thread of its own.
+    async fn with_devices<T, F>(
+        &self,
+        wanted: &WantedDevice,
+        call: &'static str,
+        work: impl FnOnce(HostDevices, WantedDevice) -> F + Send + 'static,
+    ) -> Result<T, DeviceError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, DeviceError>>,
+    {
+        let devices = self
+            .devices
+            .clone()
+            .ok_or_else(|| self.gives_no_devices())?;
+        let task = Task {
+            device: Some(wanted.host_device()),
+            function: wanted.function(),
+            call,
+            limit: devices.limit(),
+        };
+        let wanted = wanted.clone();
+        self.turns.run(task, move || work(devices, wanted)).await
+    }
+
+    /// Refuses what a guest has, whether it runs or not.
+    async fn nobody_has(&self, device: HostDevice) -> Result<(), DeviceError> {
+        let unseen = |error: GuestError| DeviceError::Unfinished {
+            device,
+            call: "asking for whose it is",
+            reason: error.to_string(),
+        };
+        for (uuid, guest) in self.guests().await.map_err(unseen)? {
+            if guest.devices.iter().any(|held| held.device == device) {
+                let reason = format!("it is guest {uuid}'s, which is {}", guest.state);
+                return Err(DeviceError::InUse { device, reason });
+            }
+        }
+        Ok(())
     }
 
     fn guest_xml_options(&self) -> GuestXmlOptions {
@@ -108,6 +166,13 @@ impl LibvirtDriver {
             .await
             .map(|_| Powered::Done)
     }
+}
+
+/// None for libvirt's test driver, whose devices are nowhere.
+fn device_tree(options: &LibvirtOptions) -> Option<Sysfs> {
+    let is_test = options.connection_uri.starts_with("test:");
+    let root = options.sysfs.as_ref().filter(|_| !is_test);
+    root.map(Sysfs::at)
 }
 
 impl VirtDriver for LibvirtDriver {
@@ -159,6 +224,42 @@ impl VirtDriver for LibvirtDriver {
             }
             (PowerStep::AskedToEnd, _) => Ok(Powered::Done),
         }
+    }
+
+    async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        self.with_devices(wanted, "checking it", async |devices, wanted| {
+            devices.check(&wanted)
+        })
+        .await
+    }
+
+    async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        self.with_devices(wanted, "making it ready", async |devices, wanted| {
+            devices.prepare(&wanted).await
+        })
+        .await
+    }
+
+    async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+        if self.devices.is_some() {
+            self.nobody_has(wanted.host_device()).await?;
+        }
+        self.with_devices(wanted, "taking it back", async |devices, wanted| {
+            devices.reset(&wanted).await
+        })
+        .await
+    }
+
+    async fn prepare_host(&self) -> Vec<DeviceError> {
+        let Some(devices) = self.devices.clone() else {
+            return Vec::new();
+        };
+        let limit = devices.limit();
+        let work = async move || Ok(devices.make_virtual_functions().await);
+        self.turns
+            .run(Task::of_host("making virtual functions", limit), work)
+            .await
+            .unwrap_or_else(|error| vec![error])
     }
 
     fn watch(&self) -> HostEvents {

@@ -8,10 +8,13 @@
 //! The other way: `guest_xml` makes a document of a wanted guest, purely, and `guests` defines, starts and ends it, on a
 //! connection of its own; what a guest says of itself (`guest_metadata`) is written by the one and read by the other.
 //!
+//! What a guest is given of the host goes through `devices`: checked, made ready, and reset when the guest is gone.
+//!
 //! The library is loaded at the first call, not linked: see `symbols` and ADR 0004.
 
 mod capabilities;
 mod connection;
+mod devices;
 mod domain_capabilities;
 mod driver;
 mod gpus;

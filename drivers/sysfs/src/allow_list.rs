@@ -25,6 +25,7 @@ pub struct AllowList {
 pub struct Allowed {
     function: PciFunction,
     tags: DeviceTags,
+    entry: usize,
 }
 
 impl Allowed {
@@ -38,6 +39,12 @@ impl Allowed {
     #[must_use]
     pub fn address(&self) -> PciAddress {
         self.function.address
+    }
+
+    /// Which entry of its list means it, counted from 1.
+    #[must_use]
+    pub fn entry(&self) -> usize {
+        self.entry
     }
 
     /// What the entry says of it.
@@ -101,6 +108,37 @@ impl AllowList {
         self.specs.is_empty()
     }
 
+    /// The entries of this list and then those of another: what either means may be touched.
+    #[must_use]
+    pub fn and(&self, other: &AllowList) -> AllowList {
+        let specs = self.specs.iter().chain(&other.specs);
+        AllowList {
+            specs: specs.cloned().collect(),
+        }
+    }
+
+    /// The entry that names its devices by their network interface, which Placement cannot be told of: the name is not the
+    /// device's own. The first, counted from 1.
+    #[must_use]
+    pub fn entry_with_devname(&self) -> Option<usize> {
+        let mut specs = self.specs.iter();
+        specs
+            .find(|spec| spec.is_by_name())
+            .map(DeviceSpec::entry)
+    }
+
+    /// An entry of this list and one of another that name one and the same address, so that its device would have two owners
+    /// on any host. What else both lists may mean is seen on the host alone.
+    #[must_use]
+    pub fn same_address(&self, other: &AllowList) -> Option<(PciAddress, usize, usize)> {
+        self.specs.iter().find_map(|one| {
+            let address = one.single()?;
+            let mut others = other.specs.iter();
+            let same = others.find(|other| other.single() == Some(address))?;
+            Some((address, one.entry(), same.entry()))
+        })
+    }
+
     /// Says yes or no to a function, whose network interfaces have these names. Pure.
     ///
     /// # Errors
@@ -117,6 +155,7 @@ impl AllowList {
             Some(spec) => Ok(Allowed {
                 function: function.clone(),
                 tags: spec.tags().clone(),
+                entry: spec.entry(),
             }),
             None => Err(NotAllowed::NotListed {
                 address: function.address,
@@ -144,7 +183,7 @@ impl Sysfs {
     }
 
     /// The names of a function's network interfaces.
-    fn network_names(&self, address: PciAddress) -> Result<Vec<String>, SysfsError> {
+    pub(crate) fn network_names(&self, address: PciAddress) -> Result<Vec<String>, SysfsError> {
         crate::read::names(&self.pci_device(address).join("net"))
     }
 }
@@ -181,6 +220,15 @@ mod tests {
         );
         let gone = sysfs.allowed(&allow, "83:00.0".parse().unwrap());
         assert!(matches!(gone, Err(NotAllowed::NotThere { .. })));
+    }
+
+    #[test]
+    fn one_address_in_two_lists_is_told_with_both_entries() {
+        let one = list(json!([{"vendor_id": "8086"}, {"address": "81:00.0"}, {"address": "0000:82:00.0"}]));
+        let other = list(json!([{"vendor_id": "10de", "address": "0000:82:00.0"}]));
+        let address = "0000:82:00.0".parse().unwrap();
+        assert_eq!(one.same_address(&other), Some((address, 3, 1)));
+        assert_eq!(one.same_address(&list(json!([{"vendor_id": "8086"}]))), None);
     }
 
     #[test]

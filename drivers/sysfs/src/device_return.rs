@@ -9,7 +9,7 @@ use berth_model::{Disposition, PciAddress};
 use crate::allow_list::Allowed;
 use crate::device_reset::{ResetError, ResetMethod, ResetWay, VerifiedReset};
 use crate::devices::Devices;
-use crate::vfio::{VFIO, VfioError};
+use crate::vfio::{VFIO_DRIVER, VfioError};
 
 /// Where a function rests when no guest has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +84,10 @@ impl Devices {
             let file = file.display().to_string();
             return Err(ResetError::NoWay { address, file }.into());
         }
-        let on_a_hosts_driver = now.driver.as_deref().filter(|driver| *driver != VFIO);
+        let on_a_hosts_driver = now
+            .driver
+            .as_deref()
+            .filter(|driver| *driver != VFIO_DRIVER);
         let rests = match (rests, on_a_hosts_driver) {
             (RestsOn::KernelsChoice, Some(driver)) => RestsOn::Driver(Some(driver.to_owned())),
             (rests, _) => rests.clone(),
@@ -119,7 +122,7 @@ impl Devices {
         self.change("bus/pci/drivers_probe", address).await?;
         // The kernel has bound it when the write comes back, or has no driver for it.
         match self.unchanged(allowed)?.driver {
-            Some(driver) if driver == VFIO => Err(VfioError::NotOn {
+            Some(driver) if driver == VFIO_DRIVER => Err(VfioError::NotOn {
                 address,
                 wanted: "a driver of the host's".to_owned(),
                 found: Some(driver),

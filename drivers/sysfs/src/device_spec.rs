@@ -8,6 +8,7 @@ mod tags;
 
 use std::fmt;
 
+use berth_model::PciAddress;
 use serde_json::{Map, Value};
 
 use crate::pci::{PciFunction, Sriov};
@@ -44,6 +45,7 @@ impl Flaw {
 /// One entry.
 #[derive(Debug, Clone)]
 pub(crate) struct DeviceSpec {
+    entry: usize,
     vendor: Option<u16>,
     product: Option<u16>,
     place: Place,
@@ -81,7 +83,7 @@ impl DeviceSpec {
             one => vec![one],
         };
         let specs = tables.into_iter().map(|table| match table {
-            Value::Object(table) => Self::of_table(table).map_err(refuse),
+            Value::Object(table) => Self::of_table(entry, table).map_err(refuse),
             _ => Err(refuse(Flaw::new(
                 "",
                 "a table of keys such as address and vendor_id is expected",
@@ -90,7 +92,7 @@ impl DeviceSpec {
         specs.collect()
     }
 
-    fn of_table(table: &Map<String, Value>) -> Result<Self, Flaw> {
+    fn of_table(entry: usize, table: &Map<String, Value>) -> Result<Self, Flaw> {
         let text = |key: &str| match table.get(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.trim().to_owned())),
@@ -111,6 +113,7 @@ impl DeviceSpec {
             (None, None) => Place::Anywhere,
         };
         let spec = Self {
+            entry,
             vendor: identifier("vendor_id", text("vendor_id")?)?,
             product: identifier("product_id", text("product_id")?)?,
             place,
@@ -150,6 +153,24 @@ impl DeviceSpec {
                 };
                 of_physical || pattern.matches(function.address)
             }
+        }
+    }
+
+    /// Which entry it is, counted from 1.
+    pub(crate) fn entry(&self) -> usize {
+        self.entry
+    }
+
+    /// Whether it names its device by a network interface.
+    pub(crate) fn is_by_name(&self) -> bool {
+        matches!(self.place, Place::Named(_))
+    }
+
+    /// The one address it names, if it names one.
+    pub(crate) fn single(&self) -> Option<PciAddress> {
+        match &self.place {
+            Place::Address(pattern) => pattern.single(),
+            Place::Anywhere | Place::Named(_) => None,
         }
     }
 

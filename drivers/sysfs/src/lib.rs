@@ -24,6 +24,7 @@ mod iommu;
 mod kernel;
 mod mdev;
 mod mdev_instance;
+mod offered_devices;
 mod pci;
 mod read;
 mod sriov;
@@ -46,11 +47,15 @@ pub use host_use::{HostUse, Procfs};
 pub use iommu::IommuGroup;
 pub use mdev::{MdevDevice, MdevParent, MdevType};
 pub use mdev_instance::{MdevError, MdevMade, MdevRemoved};
+pub use offered_devices::{
+    ConditionNews, DeviceLists, DeviceRefusal, LastLook, OfferedDevices, SeenFunction, SeenMdevs,
+    mdev_uuid, offered_devices,
+};
 pub use pci::{PciFunction, Sriov};
 pub use read::SysfsError;
 pub use sriov::{SriovError, VirtualFunctionsMade};
 pub use uevent::{DeviceNews, Uevent, UeventError, UeventStream, parse_uevent};
-pub use vfio::{VfioBound, VfioError, VfioReleased};
+pub use vfio::{VFIO_DRIVER, VfioBound, VfioError, VfioReleased};
 
 use std::path::{Path, PathBuf};
 

@@ -14,7 +14,7 @@ use crate::pci::PciFunction;
 use crate::read::{self, SysfsError};
 
 /// The kernel's driver that hands functions to guests.
-pub(crate) const VFIO: &str = "vfio-pci";
+pub const VFIO_DRIVER: &str = "vfio-pci";
 
 /// What came of [`Devices::bind_vfio`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,16 +135,16 @@ impl Devices {
             return Err(VfioError::OtherGroup { address, group });
         }
         let now = self.unchanged(allowed)?;
-        if now.driver.as_deref() == Some(VFIO) {
+        if now.driver.as_deref() == Some(VFIO_DRIVER) {
             return Ok(VfioBound::AlreadyBound);
         }
-        self.driver_is_loaded(address, VFIO)?;
-        self.set_override(address, Some(VFIO)).await?;
+        self.driver_is_loaded(address, VFIO_DRIVER)?;
+        self.set_override(address, Some(VFIO_DRIVER)).await?;
         if now.driver.is_some() {
             self.unbind(address).await?;
         }
         self.change("bus/pci/drivers_probe", address).await?;
-        self.be_on(address, Some(VFIO)).await?;
+        self.be_on(address, Some(VFIO_DRIVER)).await?;
         Ok(VfioBound::Bound)
     }
 
@@ -176,7 +176,7 @@ impl Devices {
         if let Some(driver) = former {
             self.driver_is_loaded(address, driver)?;
         }
-        if former != Some(VFIO) {
+        if former != Some(VFIO_DRIVER) {
             self.set_override(address, None).await?;
         }
         if now.driver.as_deref() == former {

@@ -26,6 +26,8 @@ pub struct DeviceTags {
     pub traits: BTreeSet<Trait>,
     /// Whether it is reserved after one guest, until somebody frees it; no.
     pub one_time_use: Option<bool>,
+    /// How many virtual functions a physical one is to have when the agent starts; as many as it has. Berth's own.
+    pub num_vfs: Option<u32>,
 }
 
 impl DeviceTags {
@@ -40,6 +42,7 @@ impl DeviceTags {
                 "managed" => tags.managed = Some(truth(key, value)?),
                 "live_migratable" => tags.live_migratable = Some(truth(key, value)?),
                 "one_time_use" => tags.one_time_use = Some(truth(key, value)?),
+                "num_vfs" => tags.num_vfs = Some(count(key, value)?),
                 "resource_class" => tags.resource_class = Some(class(key, text(key, value)?)?),
                 "traits" => tags.traits = traits(key, value)?,
                 other if others.contains(&other) => {}
@@ -48,7 +51,7 @@ impl DeviceTags {
                     return Err(Flaw::new(
                         &shown,
                         "unknown key; address, devname, vendor_id, product_id, physical_network, trusted, \
-                         remote_managed, managed, live_migratable, resource_class, traits and one_time_use are known",
+                         remote_managed, managed, live_migratable, resource_class, traits, one_time_use and num_vfs are known",
                     ));
                 }
             }
@@ -75,6 +78,19 @@ fn truth(key: &str, value: &Value) -> Result<bool, Flaw> {
         "no" | "false" | "off" | "0" | "n" | "f" => Ok(false),
         _ => Err(Flaw::new(key, "yes or no is expected")),
     }
+}
+
+/// A number, or Nova's way of writing one in JSON as a text.
+fn count(key: &str, value: &Value) -> Result<u32, Flaw> {
+    let number = match value {
+        Value::Number(number) => number.as_u64().and_then(|n| u32::try_from(n).ok()),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    let fits = |number: &u32| (1..=65_535).contains(number);
+    number
+        .filter(fits)
+        .ok_or_else(|| Flaw::new(key, "a number from 1 to 65535 is expected"))
 }
 
 /// As Nova makes a name of what is written: upper case, other characters as `_`, `CUSTOM_` where it is no standard one.

@@ -131,6 +131,28 @@ fn tags_are_read_as_nova_reads_them() {
 use berth_model::ResourceClass;
 
 #[test]
+fn virtual_functions_are_counted_in_a_number_or_in_novas_text() {
+    for (written, count) in [(json!(4), Some(4)), (json!("16"), Some(16))] {
+        let spec = one(json!({"vendor_id": "8086", "num_vfs": written}));
+        assert_eq!(spec.tags().num_vfs, count);
+    }
+    for wrong in [
+        json!(0),
+        json!(-1),
+        json!("many"),
+        json!(65_536),
+        json!(1.5),
+    ] {
+        let entry = json!({"vendor_id": "8086", "num_vfs": wrong});
+        let error = DeviceSpec::read(1, &entry).unwrap_err().to_string();
+        assert!(
+            error.contains("num_vfs") && error.contains("65535"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn an_entry_that_could_mean_the_hosts_own_devices_by_mistake_is_refused() {
     for (entry, key, words) in [
         (json!({}), "", "every device"),

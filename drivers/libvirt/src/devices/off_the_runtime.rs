@@ -1,0 +1,111 @@
+//! Work that may hang in the kernel, on threads of its own: one at a time for each function.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use berth_model::PciAddress;
+use berth_virt::{DeviceError, HostDevice};
+use tokio::sync::oneshot;
+
+/// Whose turn it is on each function. A call that was given up keeps its turn until it ends, so that no second one meets it on
+/// the same card.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    functions: Mutex<BTreeMap<Option<PciAddress>, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// What is to be done, and how long it may take.
+pub(crate) struct Task {
+    /// The device; none for all of the host's.
+    pub(crate) device: Option<HostDevice>,
+    /// The function that it is, or is a part of, where that is known.
+    pub(crate) function: Option<PciAddress>,
+    /// What is done, in words.
+    pub(crate) call: &'static str,
+    /// The most it may take, the wait for the turn included.
+    pub(crate) limit: Duration,
+}
+
+impl Task {
+    /// Something that is done with whatever devices there are.
+    pub(crate) fn of_host(call: &'static str, limit: Duration) -> Self {
+        Self {
+            device: None,
+            function: None,
+            call,
+            limit,
+        }
+    }
+}
+
+impl Turns {
+    /// Runs `work` on a thread of its own.
+    ///
+    /// # Errors
+    /// The work's, or [`DeviceError::TimedOut`]: then it still runs.
+    pub(crate) async fn run<T, F>(
+        &self,
+        task: Task,
+        work: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<T, DeviceError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, DeviceError>>,
+    {
+        let turn = Arc::clone(
+            self.functions
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(task.function)
+                .or_default(),
+        );
+        let Task {
+            device,
+            call,
+            limit,
+            ..
+        } = task;
+        let working = async {
+            let turn = turn.lock_owned().await;
+            let (answer, waiting) = oneshot::channel();
+            let runtime = tokio::runtime::Handle::current();
+            let started = std::thread::Builder::new()
+                .name("device".to_owned())
+                .spawn(move || {
+                    let outcome = runtime.block_on(work());
+                    drop(turn);
+                    let _ = answer.send(outcome);
+                });
+            let lost = |reason: String| match device {
+                Some(device) => DeviceError::Unfinished {
+                    device,
+                    call,
+                    reason,
+                },
+                None => DeviceError::Unseen { reason },
+            };
+            match started {
+                Ok(_) => waiting
+                    .await
+                    .unwrap_or_else(|_| Err(lost("its thread ended without an answer".to_owned()))),
+                Err(error) => Err(lost(format!("no thread for it: {error}"))),
+            }
+        };
+        tokio::time::timeout(limit, working)
+            .await
+            .unwrap_or_else(|_| {
+                Err(match device {
+                    Some(device) => DeviceError::TimedOut {
+                        device,
+                        call,
+                        limit,
+                    },
+                    None => DeviceError::Unseen {
+                        reason: format!("{call} did not come back within {limit:?}"),
+                    },
+                })
+            })
+    }
+}

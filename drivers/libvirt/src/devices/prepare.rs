@@ -1,0 +1,115 @@
+//! Making devices ready: mediated devices before a guest has them, virtual functions before the host is looked at.
+
+use berth_sysfs::{MdevError, RestsOn, Sriov, SriovError, VFIO_DRIVER, VirtualFunctionsMade};
+use berth_virt::{DeviceError, HostDevice, UnfitReason, WantedDevice};
+
+use super::{HostDevices, Wanted, whole};
+
+const CALL: &str = "making it ready";
+
+impl HostDevices {
+    /// Makes the device ready for a guest that is not started yet.
+    pub(crate) async fn prepare(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        // Again: a long wait may lie between.
+        self.check(wanted)?;
+        let device = wanted.host_device();
+        match Wanted::of(wanted) {
+            Wanted::Managed(address) => {
+                let driver = self.allowed(device, address)?.function().driver.clone();
+                // On a VFIO driver it is by the hypervisor, which was killed there, or it rests there; what was remembered counts.
+                let is_taken = driver.as_deref() == Some(VFIO_DRIVER);
+                let unknown = |recalled| recalled == RestsOn::KernelsChoice;
+                let unkept = |error: std::io::Error| DeviceError::Unfinished {
+                    device,
+                    call: "remembering its driver",
+                    reason: error.to_string(),
+                };
+                if !is_taken || self.resting.recall(address).map(unknown).map_err(unkept)? {
+                    let driver = driver.as_deref();
+                    self.resting.remember(address, driver).map_err(unkept)?;
+                }
+                Ok(())
+            }
+            Wanted::InPlace(..) | Wanted::Found(_) => Ok(()),
+            Wanted::Made(uuid, source) => {
+                let parent = source.parent.to_string();
+                let made = self.devices.make_mdev(&parent, &source.mdev_type, uuid);
+                made.await.map(drop).map_err(|error| unmade(device, &error))
+            }
+        }
+    }
+
+    /// Makes the virtual functions that the lists want, card by card.
+    pub(crate) async fn make_virtual_functions(&self) -> Vec<DeviceError> {
+        let functions = match self.sysfs().pci_functions() {
+            Ok(functions) => functions,
+            Err(error) => {
+                let reason = whole(&error);
+                return vec![DeviceError::Unseen { reason }];
+            }
+        };
+        let mut errors = Vec::new();
+        for function in functions {
+            let device = HostDevice::Function(function.address);
+            if !matches!(function.sriov, Sriov::Physical { .. }) {
+                continue;
+            }
+            let Ok(allowed) = self.allowed(device, function.address) else {
+                continue;
+            };
+            let Some(wanted) = allowed.tags().num_vfs else {
+                continue;
+            };
+            match self.devices.make_virtual_functions(&allowed, wanted).await {
+                Ok(VirtualFunctionsMade::Made(made)) => {
+                    tracing::info!(
+                        device = %function.address,
+                        count = made.len(),
+                        "virtual functions were made"
+                    );
+                }
+                Ok(VirtualFunctionsMade::AlreadyThere(_)) => {}
+                Err(error) => errors.push(unparted(device, &error)),
+            }
+        }
+        errors
+    }
+}
+
+fn unmade(device: HostDevice, error: &MdevError) -> DeviceError {
+    let reason = whole(error);
+    match error {
+        MdevError::NoParent { .. } | MdevError::NoType { .. } | MdevError::Another { .. } => {
+            DeviceError::Missing { device, reason }
+        }
+        MdevError::NoneLeft { .. } => DeviceError::InUse { device, reason },
+        MdevError::NotDone { .. } | MdevError::Write { .. } | MdevError::Sysfs(_) => {
+            DeviceError::Unfinished {
+                device,
+                call: CALL,
+                reason,
+            }
+        }
+    }
+}
+
+fn unparted(device: HostDevice, error: &SriovError) -> DeviceError {
+    let reason = whole(error);
+    match error {
+        SriovError::NotPhysical { .. }
+        | SriovError::TooMany { .. }
+        | SriovError::OtherNumber { .. } => DeviceError::NotAllowed { device, reason },
+        SriovError::NotTheSame(_) => DeviceError::Quarantined {
+            device,
+            cause: UnfitReason::ConfigSpace,
+            reason,
+        },
+        SriovError::NotMade { .. } | SriovError::Write { .. } | SriovError::Sysfs(_) => {
+            DeviceError::Unfinished {
+                device,
+                call: "making its virtual functions",
+                reason,
+            }
+        }
+    }
+}

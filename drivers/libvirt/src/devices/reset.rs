@@ -1,0 +1,158 @@
+//! Taking devices back whose guest is gone.
+
+use berth_model::PciAddress;
+use berth_sysfs::{
+    MdevRemoved, ResetError, ResetNeed, RestsOn, ReturnError, Returned, VFIO_DRIVER, VfioError,
+};
+use berth_virt::{DeviceError, DeviceReset, HostDevice, UnfitReason, WantedDevice};
+
+use super::{HostDevices, Wanted, hook, whole};
+
+const CALL: &str = "taking it back";
+
+impl HostDevices {
+    /// Takes the device back. The caller has made sure that no guest has it.
+    pub(crate) async fn reset(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+        let device = wanted.host_device();
+        match Wanted::of(wanted) {
+            Wanted::Managed(address) => {
+                let unkept = |error: std::io::Error| DeviceError::Unfinished {
+                    device,
+                    call: "recalling its driver",
+                    reason: error.to_string(),
+                };
+                let rests = self.resting.recall(address).map_err(unkept)?;
+                let rests = self.resting_place(device, address, rests)?;
+                let reset = self.reset_function(device, address, &rests).await?;
+                self.resting.forget(address).map_err(unkept)?;
+                Ok(reset)
+            }
+            Wanted::InPlace(address, _) => {
+                self.reset_function(device, address, &RestsOn::ItsPlace)
+                    .await
+            }
+            Wanted::Made(uuid, _) => match self.devices.remove_mdev(uuid).await {
+                Ok(MdevRemoved::Removed) => Ok(DeviceReset::Removed),
+                Ok(MdevRemoved::NotThere) => Ok(DeviceReset::NotThere),
+                Err(error) => Err(DeviceError::Unfinished {
+                    device,
+                    call: CALL,
+                    reason: whole(&error),
+                }),
+            },
+            Wanted::Found(uuid) => Ok(match self.mdev(device, uuid)? {
+                Some(_) => DeviceReset::LeftStanding,
+                None => DeviceReset::NotThere,
+            }),
+        }
+    }
+
+    /// What is not remembered is written down before the function is taken off its driver, so that a kill forgets nothing.
+    fn resting_place(
+        &self,
+        device: HostDevice,
+        address: PciAddress,
+        recalled: RestsOn,
+    ) -> Result<RestsOn, DeviceError> {
+        if recalled != RestsOn::KernelsChoice {
+            return Ok(recalled);
+        }
+        let function = self.sysfs().pci_function(address);
+        let driver = function
+            .map_err(super::unreadable(device))?
+            .and_then(|it| it.driver);
+        match driver {
+            Some(driver) if driver != VFIO_DRIVER => {
+                let kept = self.resting.remember(address, Some(&driver));
+                kept.map_err(|error| DeviceError::Unfinished {
+                    device,
+                    call: "remembering its driver",
+                    reason: error.to_string(),
+                })?;
+                Ok(RestsOn::Driver(Some(driver)))
+            }
+            _ => Ok(RestsOn::KernelsChoice),
+        }
+    }
+
+    async fn reset_function(
+        &self,
+        device: HostDevice,
+        address: PciAddress,
+        rests: &RestsOn,
+    ) -> Result<DeviceReset, DeviceError> {
+        let quarantined = |cause, reason| DeviceError::Quarantined {
+            device,
+            cause,
+            reason,
+        };
+        let allowed = match self.allowed(device, address) {
+            Ok(allowed) => allowed,
+            // It was on a list when the guest got it; what is on none is not touched, and not clean.
+            Err(DeviceError::NotAllowed { reason, .. }) => {
+                let reason = format!("it cannot be reset any more: {reason}");
+                return Err(quarantined(UnfitReason::ResetFailed, reason));
+            }
+            Err(DeviceError::Missing { .. }) => {
+                return Err(quarantined(UnfitReason::Vanished, "it is gone".to_owned()));
+            }
+            Err(other) => return Err(other),
+        };
+        // Given back to its driver, it may have been mounted or bridged since.
+        self.is_not_the_hosts(device, address)?;
+        let need = match &self.hook {
+            Some(_) => ResetNeed::WhereOffered,
+            None => ResetNeed::Always,
+        };
+        let returned = self.devices.take_back(&allowed, rests, need).await;
+        let Returned { driver, .. } = returned.map_err(|error| judged(device, &error))?;
+        if let Some(hook) = &self.hook {
+            hook::clean(hook, &allowed, driver.as_deref())
+                .await
+                .map_err(|reason| quarantined(UnfitReason::Vendor, reason))?;
+        }
+        Ok(DeviceReset::Reset { driver })
+    }
+}
+
+/// What a failed return means: a card that must not be given out, or one to be tried again.
+fn judged(device: HostDevice, error: &ReturnError) -> DeviceError {
+    let reason = whole(error);
+    let cause = match error {
+        ReturnError::Reset(
+            ResetError::NoWay { .. } | ResetError::NotOffered { .. } | ResetError::NotBack { .. },
+        ) => Some(UnfitReason::ResetFailed),
+        ReturnError::Driver(VfioError::Gone { .. })
+        | ReturnError::Reset(ResetError::NotTheSame(VfioError::Gone { .. })) => {
+            Some(UnfitReason::Vanished)
+        }
+        ReturnError::Driver(VfioError::Changed { .. })
+        | ReturnError::Reset(ResetError::NotTheSame(_)) => Some(UnfitReason::ConfigSpace),
+        ReturnError::Driver(
+            VfioError::DriverMissing { .. }
+            | VfioError::DriverName { .. }
+            | VfioError::OtherGroup { .. }
+            | VfioError::NotOn { .. },
+        ) => Some(UnfitReason::Driver),
+        // The kernel refused a reset that it offers.
+        ReturnError::Reset(ResetError::Write { source, .. })
+            if matches!(source, berth_sysfs::AttributeError::Refused { .. }) =>
+        {
+            Some(UnfitReason::ResetFailed)
+        }
+        ReturnError::Reset(ResetError::Write { .. } | ResetError::Sysfs(_))
+        | ReturnError::Driver(VfioError::Write { .. } | VfioError::Sysfs(_)) => None,
+    };
+    match cause {
+        Some(cause) => DeviceError::Quarantined {
+            device,
+            cause,
+            reason,
+        },
+        None => DeviceError::Unfinished {
+            device,
+            call: CALL,
+            reason,
+        },
+    }
+}

@@ -1,0 +1,111 @@
+//! Which driver a function rests on, remembered for as long as a guest may have it: one small file per function, replaced in one
+//! step. Afterwards the device tree does not say.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use berth_model::PciAddress;
+use berth_sysfs::RestsOn;
+
+/// What stands in a file for "no driver"; no driver is called so, as its name may not start with a dot.
+const NONE: &str = ".none";
+
+/// The memory; without a directory it remembers nothing.
+#[derive(Debug, Clone)]
+pub(super) struct Resting {
+    directory: Option<PathBuf>,
+}
+
+impl Resting {
+    pub(super) fn at(directory: Option<PathBuf>) -> Self {
+        Self { directory }
+    }
+
+    /// Where a function is to go when its guest is gone.
+    pub(super) fn recall(&self, address: PciAddress) -> io::Result<RestsOn> {
+        let Some(file) = self.file(address) else {
+            return Ok(RestsOn::KernelsChoice);
+        };
+        match fs::read_to_string(file) {
+            Ok(text) => Ok(match text.trim() {
+                // A file system that lost what was not yet on the disk.
+                "" => RestsOn::KernelsChoice,
+                NONE => RestsOn::Driver(None),
+                driver => RestsOn::Driver(Some(driver.to_owned())),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(RestsOn::KernelsChoice),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Remembers the driver that a function is on.
+    pub(super) fn remember(&self, address: PciAddress, driver: Option<&str>) -> io::Result<()> {
+        let (Some(directory), Some(file)) = (&self.directory, self.file(address)) else {
+            return Ok(());
+        };
+        fs::create_dir_all(directory)?;
+        let new = file.with_extension("new");
+        let mut written = File::create(&new)?;
+        writeln!(written, "{}", driver.unwrap_or(NONE))?;
+        written.sync_all()?;
+        fs::rename(&new, &file)?;
+        settle(directory)
+    }
+
+    /// Forgets it.
+    pub(super) fn forget(&self, address: PciAddress) -> io::Result<()> {
+        let (Some(directory), Some(file)) = (&self.directory, self.file(address)) else {
+            return Ok(());
+        };
+        match fs::remove_file(file) {
+            Ok(()) => settle(directory),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn file(&self, address: PciAddress) -> Option<PathBuf> {
+        let name = address.nodedev_name();
+        Some(self.directory.as_ref()?.join(name))
+    }
+}
+
+fn settle(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_is_remembered_until_it_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let resting = Resting::at(Some(folder.path().join("resting")));
+        let address = "81:00.0".parse().unwrap();
+        let recall = || resting.recall(address).unwrap();
+        assert_eq!(recall(), RestsOn::KernelsChoice);
+        for driver in [Some("igb"), None, Some("vfio-pci")] {
+            resting.remember(address, driver).unwrap();
+            assert_eq!(recall(), RestsOn::Driver(driver.map(str::to_owned)));
+        }
+        assert_eq!(
+            resting.recall("81:00.1".parse().unwrap()).unwrap(),
+            RestsOn::KernelsChoice
+        );
+        for _ in 0..2 {
+            resting.forget(address).unwrap();
+            assert_eq!(recall(), RestsOn::KernelsChoice);
+        }
+    }
+
+    #[test]
+    fn without_a_directory_nothing_is_remembered() {
+        let resting = Resting::at(None);
+        let address = "81:00.0".parse().unwrap();
+        resting.remember(address, Some("igb")).unwrap();
+        assert_eq!(resting.recall(address).unwrap(), RestsOn::KernelsChoice);
+        resting.forget(address).unwrap();
+    }
+}

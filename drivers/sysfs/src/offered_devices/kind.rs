@@ -1,0 +1,132 @@
+//! What a function is, by its class code and its ids, and how Nova and Cyborg call it.
+
+use std::collections::BTreeSet;
+
+use berth_model::{ResourceClass, Trait};
+use berth_virt::DeviceType;
+
+use super::SeenMdevs;
+use crate::{PciFunction, Sriov};
+
+pub(super) const LIVE_MIGRATABLE: Trait = Trait::known("HW_PCI_LIVE_MIGRATABLE");
+
+const INTEL: u16 = 0x8086;
+const AMD: u16 = 0x1002;
+const NVIDIA: u16 = 0x10de;
+
+/// Vendors by the names that Cyborg's traits have.
+const VENDORS: [(u16, &str); 8] = [
+    (NVIDIA, "NVIDIA"),
+    (0x102b, "MATROX"),
+    (0x1bd4, "INSPUR"),
+    (INTEL, "INTEL"),
+    (0x1099, "SAMSUNG"),
+    (0x1cf2, "ZTE"),
+    (0x10ee, "XILINX"),
+    (AMD, "AMD"),
+];
+
+/// Intel's QuickAssist functions, physical and virtual: DH895XCC, C3XXX, C62X, D15XX, 4XXX, 401XX, 402XX, 420XX.
+const QAT: [u16; 16] = [
+    0x0435, 0x0443, 0x19e2, 0x19e3, 0x37c8, 0x37c9, 0x6f54, 0x6f55, 0x4940, 0x4941, 0x4942, 0x4943,
+    0x4944, 0x4945, 0x4946, 0x4947,
+];
+
+/// What it is. The class code's upper two bytes are base class and subclass.
+pub(super) fn device_type(function: &PciFunction) -> DeviceType {
+    if function.vendor == INTEL && QAT.contains(&function.device) {
+        return DeviceType::Qat;
+    }
+    match (function.class >> 16, function.class >> 8) {
+        (0x03, _) => DeviceType::Gpu,
+        // AMD's accelerators without a screen are programmed as its graphics cards are.
+        (0x12, _) if function.vendor == AMD => DeviceType::Gpu,
+        (0x12, _) => DeviceType::Fpga,
+        (0x02, _) => DeviceType::Nic,
+        (_, 0x0108) => DeviceType::Ssd,
+        _ => DeviceType::GenericPci,
+    }
+}
+
+/// `CUSTOM_PCI_10DE_1EB8`.
+pub(super) fn nova_class(function: &PciFunction) -> ResourceClass {
+    let name = format!("CUSTOM_PCI_{:04X}_{:04X}", function.vendor, function.device);
+    ResourceClass::new(&name).unwrap_or_else(|_| known("CUSTOM_PCI"))
+}
+
+pub(super) fn cyborgs_class(device_type: DeviceType) -> ResourceClass {
+    match device_type {
+        DeviceType::Gpu => ResourceClass::PGPU,
+        DeviceType::Fpga => known("FPGA"),
+        DeviceType::Nic => known("CUSTOM_NIC"),
+        DeviceType::Qat => known("CUSTOM_QAT"),
+        DeviceType::Ssd => known("CUSTOM_SSD"),
+        DeviceType::GenericPci => known("CUSTOM_PCI"),
+    }
+}
+
+/// A name that is known to be one; were it not, a whole device would be called as one.
+fn known(name: &str) -> ResourceClass {
+    ResourceClass::new(name).unwrap_or(ResourceClass::PGPU)
+}
+
+/// The traits that Cyborg's driver of this kind reports: device profiles ask for them.
+pub(super) fn cyborgs_traits(
+    function: &PciFunction,
+    device_type: DeviceType,
+    mdevs: Option<&SeenMdevs>,
+    physical_network: Option<&str>,
+) -> BTreeSet<Trait> {
+    let vendor = VENDORS
+        .iter()
+        .find(|(id, _)| *id == function.vendor)
+        .map(|(_, name)| *name);
+    let product = format!("{:04X}", function.device);
+    let of_kind = |kind: &str| {
+        let vendor = vendor.map(|vendor| format!("CUSTOM_{kind}_{vendor}"));
+        let product = format!("CUSTOM_{kind}_PRODUCT_ID_{product}");
+        vendor.into_iter().chain([product]).collect::<Vec<_>>()
+    };
+    let names = match device_type {
+        DeviceType::Gpu if function.vendor == NVIDIA => {
+            let of_type = mdevs.and_then(|mdevs| type_word(mdevs.type_name.as_deref()?));
+            vec![match of_type {
+                Some(word) => format!("CUSTOM_NVIDIA_{product}_{word}"),
+                None => format!("CUSTOM_NVIDIA_{product}"),
+            }]
+        }
+        DeviceType::Gpu => of_kind("GPU"),
+        DeviceType::Fpga => of_kind("FPGA"),
+        DeviceType::Ssd => of_kind("SSD"),
+        DeviceType::GenericPci => of_kind("PCI"),
+        DeviceType::Qat => Vec::new(),
+        DeviceType::Nic => {
+            let part = match function.sriov {
+                Sriov::Virtual { .. } => "CUSTOM_VF",
+                Sriov::None | Sriov::Physical { .. } => "CUSTOM_PF",
+            };
+            let network = physical_network.map(|name| format!("CUSTOM_{}", word(name)));
+            network.into_iter().chain([part.to_owned()]).collect()
+        }
+    };
+    names
+        .iter()
+        .filter_map(|name| Trait::new(name).ok())
+        .collect()
+}
+
+/// `T4_2B` of `GRID T4-2B`: the second word, as Cyborg takes it, or the only one.
+fn type_word(name: &str) -> Option<String> {
+    let mut words = name.split_whitespace();
+    let first = words.next()?;
+    Some(word(words.next().unwrap_or(first)))
+}
+
+fn word(text: &str) -> String {
+    text.chars()
+        .map(|c| match c.to_ascii_uppercase() {
+            c if c.is_ascii_alphanumeric() => c,
+            _ => '_',
+        })
+        .collect()
+}

@@ -1,0 +1,98 @@
+//! What the lists say and cannot be done.
+
+use berth_model::PciAddress;
+
+/// A device that a list means and that is not offered. At a start it is a mistake in the configuration; a device that was
+/// plugged in later must not take the others down with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceRefusal {
+    /// Both lists mean it.
+    #[error(
+        "PCI function {address} is meant by entry {compute} of [pci] device_spec and by entry {accelerator} of [accelerators] \
+         device_spec; a device has one owner, so narrow one of the two entries"
+    )]
+    TwoOwners {
+        /// Its address.
+        address: PciAddress,
+        /// The entry of the one list, counted from 1.
+        compute: usize,
+        /// The entry of the other.
+        accelerator: usize,
+    },
+    /// A card is offered whole and by its parts.
+    #[error(
+        "PCI function {physical} is offered whole, and so are its virtual functions ({}): who gets the one takes the others away; \
+         list either, for instance by product_id", listed(parts)
+    )]
+    WholeAndInParts {
+        /// The physical function.
+        physical: PciAddress,
+        /// The virtual ones.
+        parts: Vec<PciAddress>,
+    },
+    /// A card is offered whole and by its mediated devices.
+    #[error(
+        "PCI function {address} is meant by entry {entry} of [pci] device_spec, and [devices] enabled_mdev_types parts it into \
+         {mdev_type}; take it out of one of the two"
+    )]
+    WholeAndMediated {
+        /// Its address.
+        address: PciAddress,
+        /// The entry, counted from 1.
+        entry: usize,
+        /// The type.
+        mdev_type: String,
+    },
+    /// The virtual functions of one card differ.
+    #[error(
+        "virtual functions {first} and {other} of PCI function {physical} have different resource classes or traits in [pci] \
+         device_spec; they count on one provider and must have the same"
+    )]
+    MixedCard {
+        /// The physical function.
+        physical: PciAddress,
+        /// One.
+        first: PciAddress,
+        /// Another.
+        other: PciAddress,
+    },
+    /// A virtual function is to be used once.
+    #[error(
+        "virtual function {address} has one_time_use in entry {entry} of [pci] device_spec; only whole functions can be kept back \
+         after one guest"
+    )]
+    VirtualOnce {
+        /// Its address.
+        address: PciAddress,
+        /// The entry, counted from 1.
+        entry: usize,
+    },
+    /// An entry names a network interface.
+    #[error(
+        "entry {entry} of [pci] device_spec has devname, which cannot be reported in Placement (report_in_placement); name the \
+         device by its address"
+    )]
+    Devname {
+        /// The entry, counted from 1.
+        entry: usize,
+    },
+}
+
+impl DeviceRefusal {
+    /// The option that is to be mended.
+    #[must_use]
+    pub fn option(&self) -> &'static str {
+        match self {
+            DeviceRefusal::TwoOwners { .. } => "[accelerators] device_spec",
+            _ => "[pci] device_spec",
+        }
+    }
+}
+
+fn listed(addresses: &[PciAddress]) -> String {
+    let mut shown: Vec<_> = addresses.iter().take(4).map(ToString::to_string).collect();
+    if addresses.len() > shown.len() {
+        shown.push(format!("{} more", addresses.len() - shown.len()));
+    }
+    shown.join(", ")
+}

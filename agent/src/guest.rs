@@ -19,6 +19,7 @@
 //! | `keep` | after a start of the agent or of the host, and ever after |
 //! | [`GuestResources`] | devices and disks, as the composition root provides them |
 //! | [`HostResources`] | the same of this host: devices by the driver, disks by [`disks`] |
+//! | [`fit`] | where on the host a guest goes |
 //! | [`journal`] | what is under way, on the disk |
 //!
 //! Callers: the admin API (create, delete, power), the service (start and reconcile), tests.
@@ -30,6 +31,7 @@ pub mod bound_devices;
 pub mod compute_api;
 pub mod disks;
 pub mod external_events;
+pub mod fit;
 mod guests;
 mod host_resources;
 pub mod journal;

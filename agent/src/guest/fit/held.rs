@@ -1,0 +1,95 @@
+//! What guests hold of the host.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_virt::CpuSet;
+use berth_virt::guest_spec::{GuestTopology, MemoryPages, VcpuPin};
+
+/// What guests hold of one host cell.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CellUse {
+    /// Virtual CPUs on its shared CPUs, of guests that are placed on cells.
+    pub shared_vcpus: u64,
+    /// Memory of small pages, in MiB, of guests that are placed on cells.
+    pub small_mib: u64,
+    /// Huge pages, by size in KiB.
+    pub huge: BTreeMap<u64, u64>,
+}
+
+impl CellUse {
+    /// All memory in MiB.
+    #[must_use]
+    pub fn memory_mib(&self) -> u64 {
+        let huge = self.huge.iter().map(|(size, count)| size * count / 1024);
+        self.small_mib + huge.sum::<u64>()
+    }
+}
+
+/// What guests hold of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Held {
+    /// CPUs that nobody else may be pinned to.
+    reserved: BTreeSet<u32>,
+    /// By host cell; none: the whole of a host that shows no cells.
+    cells: BTreeMap<Option<u32>, CellUse>,
+}
+
+impl Held {
+    /// Adds what a guest holds; `reserved` are the CPUs kept for it.
+    pub fn add(&mut self, topology: &GuestTopology, reserved: &CpuSet) {
+        self.reserved.extend(reserved.iter());
+        let shared = |vcpus: &CpuSet| match topology.pinning() {
+            Some(pinning) => {
+                let pin = |vcpu| {
+                    pinning
+                        .pins()
+                        .get(usize::try_from(vcpu).unwrap_or(usize::MAX))
+                };
+                let shared = |vcpu: &u32| matches!(pin(*vcpu), Some(VcpuPin::Shared(_)));
+                vcpus.iter().filter(shared).count()
+            }
+            None => vcpus.len(),
+        };
+        if topology.cells().is_empty() && topology.pinning().is_some() {
+            let vcpus = CpuSet::first(topology.vcpus());
+            self.add_cell(
+                None,
+                shared(&vcpus),
+                topology.memory_mib(),
+                topology.pages(),
+            );
+        }
+        for cell in topology.cells() {
+            let vcpus = shared(&cell.vcpus);
+            self.add_cell(
+                Some(cell.host_cell),
+                vcpus,
+                cell.memory_mib,
+                topology.pages(),
+            );
+        }
+    }
+
+    fn add_cell(&mut self, cell: Option<u32>, shared: usize, memory_mib: u64, pages: MemoryPages) {
+        let used = self.cells.entry(cell).or_default();
+        used.shared_vcpus += shared as u64;
+        match pages {
+            MemoryPages::Small => used.small_mib += memory_mib,
+            MemoryPages::Huge { size_kib } => {
+                *used.huge.entry(size_kib).or_default() += memory_mib * 1024 / size_kib;
+            }
+        }
+    }
+
+    /// The CPUs that nobody else may be pinned to.
+    #[must_use]
+    pub fn reserved(&self) -> CpuSet {
+        self.reserved.iter().copied().collect()
+    }
+
+    /// What is held of a host cell.
+    #[must_use]
+    pub fn on(&self, cell: Option<u32>) -> CellUse {
+        self.cells.get(&cell).cloned().unwrap_or_default()
+    }
+}

@@ -31,5 +31,5 @@ mod telling;
 
 pub use act::{ActError, Acted, Doing, Risk};
 pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts};
-pub use register::{DeviceRegister, Quarantine, QuarantinedBy, Register};
+pub use register::{DeviceRegister, Quarantine, QuarantinedBy, Register, Withheld};
 pub use telling::TellError;

@@ -17,6 +17,7 @@
 //! | `spawn`, `undo` | the steps forward and backward |
 //! | `power` | start, stop, pause, reboot |
 //! | `keep` | after a start of the agent or of the host, and ever after |
+//! | [`mod@reconcile`] | journal, hypervisor, devices, requests and allocations, compared pair by pair |
 //! | [`GuestResources`] | devices and disks, as the composition root provides them |
 //! | [`HostResources`] | the same of this host: devices by the driver, disks by [`disks`] |
 //! | [`fit`] | where on the host a guest goes |
@@ -37,6 +38,7 @@ mod host_resources;
 pub mod journal;
 mod keep;
 mod power;
+pub mod reconcile;
 pub mod request;
 mod resources;
 mod spawn;
@@ -49,7 +51,7 @@ pub use binding_wait::{BindRefused, BindingWait};
 pub use bound_devices::{BoundDevice, BoundDevices, MdevParent};
 pub use compute_api::{EventSources, compute_api};
 pub use external_events::{BindEvent, ExternalEvents};
-pub use guests::{Guests, GuestsError, GuestsParts, Held, JourneyEnd};
+pub use guests::{Guests, GuestsError, GuestsParts, Held, HeldGuests, JourneyEnd};
 pub use host_resources::HostResources;
 pub use journal::{
     Accepted, Claimed, Course, GuestJournal, GuestRecord, JournalError, SpawnStep, SqlJournal,

@@ -1,16 +1,19 @@
 //! Resets between two guests. A device is reset only while no guest has it and none can claim it, and told clean only after
 //! the reset was verified and written down: a kill in between leaves it unclean.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_model::{ConsumerUuid, Disposition};
-use berth_virt::{DeviceCondition, DeviceError, DeviceReset, GuestError, VirtDriver, WantedDevice};
+use berth_virt::{
+    DeviceCondition, DeviceError, DeviceReset, GuestError, OfferedHandle, VirtDriver, WantedDevice,
+};
 use tokio::time::Instant;
 
 use super::Devices;
 use super::devices::{Attempt, Known};
 use super::register::{Cleaned, Cleaning, Quarantine, QuarantineStays, QuarantinedBy};
-use super::report::{Unclean, handle_name};
+use super::report::{self, Unclean, handle_name, wanted};
 use crate::guest::JournalError;
 
 /// How often a reset that ends in nothing is tried before the device is set aside.
@@ -74,6 +77,61 @@ impl<D: VirtDriver> Devices<D> {
                 self.clean(&unclean).await;
             }
         }
+    }
+
+    /// Removes mediated devices that are there and nobody's; their names. One that an accelerator request holds, or that is
+    /// being cleaned or set aside, is somebody's.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written.
+    pub async fn remove_orphan_mdevs(&self) -> Result<Vec<String>, JournalError> {
+        self.refresh().await?;
+        let mut removed = Vec::new();
+        for handle in self.free_mdevs() {
+            let name = handle_name(&handle);
+            let order = Order {
+                releases: None,
+                quarantine: QuarantineStays::Yes,
+                last_try: false,
+            };
+            match self.reset_free(&name, &wanted(&handle), order).await {
+                Ok(ResetEnd::Clean(DeviceReset::Removed)) => removed.push(name),
+                Ok(_) => {}
+                Err(ResetError::Journal(error)) => return Err(error),
+                // Nobody knows whether a guest has it.
+                Err(ResetError::Hypervisor(_)) => {}
+            }
+        }
+        Ok(removed)
+    }
+
+    fn free_mdevs(&self) -> Vec<OfferedHandle> {
+        let unclean: BTreeSet<String> = self.unclean().into_iter().map(|it| it.name).collect();
+        let known = self.known();
+        let mut free = Vec::new();
+        for (node, seen) in &known.seen {
+            // Without the service's word nobody knows what is bound.
+            let Some(advice) = known.advice(node) else {
+                continue;
+            };
+            let told =
+                report::told(&seen.devices).filter(|it| it.condition == DeviceCondition::Fit);
+            let mdevs = told.flat_map(|device| &device.handles);
+            let mdevs = mdevs.filter(|handle| matches!(handle, OfferedHandle::Mdev { .. }));
+            free.extend(
+                mdevs
+                    .filter(|handle| {
+                        let name = handle_name(handle);
+                        advice.releases.contains_key(&name)
+                            && !unclean.contains(&name)
+                            && !known.register.quarantines.contains_key(&name)
+                            && !known.register.held.contains_key(&name)
+                            && !seen.used.contains_key(&name)
+                    })
+                    .cloned(),
+            );
+        }
+        free
     }
 
     /// Cleans one device after a release.

@@ -6,6 +6,7 @@
 //! journal, by its PCI address or by a mediated device's UUID.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
@@ -295,16 +296,37 @@ fn cleaned(name: &str, releases: i64) -> Statement {
     Statement::new(sql).bind(name).bind(releases)
 }
 
+/// Why a guest may not claim a device now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Withheld {
+    /// It is being reset, which ends by itself.
+    Resetting,
+    /// It is in quarantine, for this reason.
+    Quarantined(String),
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resetting => f.write_str("it is being reset"),
+            Self::Quarantined(reason) => write!(f, "it is in quarantine: {reason}"),
+        }
+    }
+}
+
 /// Why a guest may not claim a device now, if so. Its own devices it may always claim again.
-pub(crate) async fn withheld(tx: &mut Transaction, name: &str) -> Result<Option<String>, SqlError> {
+pub(crate) async fn withheld(
+    tx: &mut Transaction,
+    name: &str,
+) -> Result<Option<Withheld>, SqlError> {
     let sql = "SELECT 1 FROM device_cleaning WHERE name = ?";
     if tx.row(Statement::new(sql).bind(name)).await?.is_some() {
-        return Ok(Some("it is being reset".to_owned()));
+        return Ok(Some(Withheld::Resetting));
     }
     let sql = "SELECT reason FROM device_quarantine WHERE name = ?";
     let row = tx.row(Statement::new(sql).bind(name)).await?;
     let reason = row.map(|row| row.text(0)).transpose()?;
-    Ok(reason.map(|reason| format!("it is in quarantine: {reason}")))
+    Ok(reason.map(Withheld::Quarantined))
 }
 
 struct Steps(Vec<Statement>);

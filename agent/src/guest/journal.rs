@@ -22,6 +22,7 @@ pub use record::{Course, GuestRecord, SpawnStep, StepRecord, StepState};
 pub use sql::SqlJournal;
 
 use super::{BoundDevices, GuestRequest};
+use crate::device::Withheld;
 
 /// What came of a call, when it comes.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, JournalError>> + Send + 'a>>;
@@ -55,8 +56,8 @@ pub enum Claimed {
     Withheld {
         /// The device, by its address or UUID.
         device: String,
-        /// Why: its quarantine, or that it is being reset.
-        reason: String,
+        /// Why.
+        why: Withheld,
     },
 }
 

@@ -19,7 +19,7 @@ use super::way::is_ours;
 
 /// What a look at a settled guest comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Finding {
+pub(super) enum Look {
     AsItShouldBe,
     BringBack,
     EndedItself,
@@ -36,22 +36,22 @@ pub enum KeepError {
     Driver(#[from] GuestError),
 }
 
-fn look(record: &GuestRecord, found: Option<&GuestOnHost>, boot_id: &str) -> Finding {
+pub(super) fn look(record: &GuestRecord, found: Option<&GuestOnHost>, boot_id: &str) -> Look {
     let settled =
         record.course == Course::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done);
     if !settled || record.power == DesiredPower::ShutOff {
-        return Finding::AsItShouldBe;
+        return Look::AsItShouldBe;
     }
     match found {
-        None => Finding::BringBack,
+        None => Look::BringBack,
         // Somebody else's: the spawn would be refused, and holding it would say nothing new.
-        Some(found) if !is_ours(found, &record.request) => Finding::AsItShouldBe,
+        Some(found) if !is_ours(found, &record.request) => Look::AsItShouldBe,
         Some(found) => match found.state {
-            GuestState::Running | GuestState::Paused => Finding::AsItShouldBe,
+            GuestState::Running | GuestState::Paused => Look::AsItShouldBe,
             GuestState::ShutOff | GuestState::Crashed if record.ran_in() != boot_id => {
-                Finding::BringBack
+                Look::BringBack
             }
-            GuestState::ShutOff | GuestState::Crashed => Finding::EndedItself,
+            GuestState::ShutOff | GuestState::Crashed => Look::EndedItself,
         },
     }
 }
@@ -89,8 +89,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let found = self.inner.way.driver.guests().await?;
         for record in &records {
             let uuid = record.request.uuid();
-            let finding = look(record, found.get(&uuid), &self.inner.way.boot_id);
-            if finding != Finding::AsItShouldBe {
+            let seen = look(record, found.get(&uuid), &self.inner.way.boot_id);
+            if seen != Look::AsItShouldBe {
                 let guests = self.clone();
                 self.inner.tasks().spawn(async move {
                     told(uuid, guests.mend(uuid).await);
@@ -118,12 +118,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         };
         let found: BTreeMap<_, _> = way.driver.guests().await.map_err(Held::Hypervisor)?;
         match look(&record, found.get(&uuid), &way.boot_id) {
-            Finding::AsItShouldBe => {}
-            Finding::EndedItself => {
+            Look::AsItShouldBe => {}
+            Look::EndedItself => {
                 tracing::info!(guest = %uuid, "the guest ended itself and stays off until it is started");
                 way.journal.want(uuid, DesiredPower::ShutOff).await?;
             }
-            Finding::BringBack => {
+            Look::BringBack => {
                 let open = StepRecord {
                     state: StepState::Begun,
                     detail: record.ran_in().to_owned(),

@@ -5,10 +5,12 @@
 //! done again from its first step, and what is there already is found and kept.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{GuestError, HostDevice, VirtDriver};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::binding_wait::BindRefused;
@@ -17,6 +19,10 @@ use super::journal::{Claimed, GuestRecord, JournalError, SpawnStep, StepState};
 use super::resources::{GuestResources, Provision, ResourceError};
 use super::way::{Way, host_devices, is_ours};
 use super::{BoundDevices, GuestRequest};
+use crate::device::Withheld;
+
+/// How long a guest waits between two looks whether the reset of its device has ended.
+const RESETTING: Duration = Duration::from_millis(250);
 
 /// Why a spawn does not go on.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +44,7 @@ pub enum SpawnError {
         /// The device.
         device: String,
         /// Why.
-        reason: String,
+        reason: Withheld,
     },
     /// The guest cannot have these devices beside its own.
     #[error("the guest cannot have its devices: {0}")]
@@ -150,19 +156,42 @@ impl Requested {
         spec.power = self.power;
         let devices = spec.devices.as_slice().iter();
         let names: BTreeSet<_> = devices.map(|attached| name_of(&attached.device)).collect();
-        match way.journal.claim(uuid, &names, &now).await? {
-            Claimed::Ours => Ok(Bound(Going {
-                request: self.request,
-                devices: now,
-                spec,
-                ran_in: self.ran_in,
-            })),
-            Claimed::Taken { device, guest } => Err(SpawnError::DeviceTaken {
-                device,
-                holder: guest,
-            }),
-            Claimed::Withheld { device, reason } => {
-                Err(SpawnError::DeviceWithheld { device, reason })
+        claimed(way, cancel, uuid, &names, &now).await?;
+        Ok(Bound(Going {
+            request: self.request,
+            devices: now,
+            spec,
+            ran_in: self.ran_in,
+        }))
+    }
+}
+
+/// Makes the devices the guest's own. A reset between two guests is waited for: it ends by itself.
+async fn claimed<D: VirtDriver, R: GuestResources>(
+    way: &Way<D, R>,
+    cancel: &CancellationToken,
+    uuid: ConsumerUuid,
+    names: &BTreeSet<String>,
+    devices: &BoundDevices,
+) -> Result<(), SpawnError> {
+    loop {
+        match way.journal.claim(uuid, names, devices).await? {
+            Claimed::Ours => return Ok(()),
+            Claimed::Taken { device, guest } => {
+                let holder = guest;
+                return Err(SpawnError::DeviceTaken { device, holder });
+            }
+            Claimed::Withheld {
+                why: Withheld::Resetting,
+                ..
+            } => tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(SpawnError::Cancelled),
+                () = sleep(RESETTING) => {}
+            },
+            Claimed::Withheld { device, why } => {
+                let reason = why;
+                return Err(SpawnError::DeviceWithheld { device, reason });
             }
         }
     }

@@ -16,7 +16,7 @@ use super::{
     Accepted, Answer, Claimed, Course, GuestJournal, GuestRecord, JournalError, SpawnStep,
     StepRecord, StepState,
 };
-use crate::device::register::{self, DeviceRegister};
+use crate::device::register::{self, DeviceRegister, Withheld};
 use crate::guest::{BoundDevices, GuestRequest};
 
 /// The file's name below `state_path`.
@@ -231,7 +231,7 @@ struct Claim<'a> {
 enum ClaimEnd {
     Ours,
     Taken { device: String, guest: String },
-    Withheld { device: String, reason: String },
+    Withheld { device: String, why: Withheld },
     NoSuchGuest,
 }
 
@@ -249,9 +249,9 @@ impl Work for Claim<'_> {
                     let device = device.clone();
                     return Ok(ClaimEnd::Taken { device, guest });
                 }
-            } else if let Some(reason) = register::withheld(tx, device).await? {
+            } else if let Some(why) = register::withheld(tx, device).await? {
                 let device = device.clone();
-                return Ok(ClaimEnd::Withheld { device, reason });
+                return Ok(ClaimEnd::Withheld { device, why });
             }
         }
         let own = "UPDATE guest SET devices = ? WHERE uuid = ?";
@@ -370,9 +370,7 @@ impl GuestJournal for SqlJournal {
                     Ok(guest) => Ok(Claimed::Taken { device, guest }),
                     Err(error) => Err(damaged(&self.path, &error)),
                 },
-                ClaimEnd::Withheld { device, reason } => {
-                    Ok(Claimed::Withheld { device, reason })
-                }
+                ClaimEnd::Withheld { device, why } => Ok(Claimed::Withheld { device, why }),
                 ClaimEnd::NoSuchGuest => Err(JournalError::Unknown {
                     path: self.path.clone(),
                     guest: uuid,

@@ -1,0 +1,241 @@
+//! The comparison, pair by pair. Pure: what could not be read is no finding.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_model::{ConsumerUuid, ProviderUuid};
+use berth_virt::{GuestOnHost, HostDevice};
+
+use super::finding::Finding;
+use crate::device::report::Holder;
+use crate::guest::BoundDevices;
+use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepState};
+use crate::guest::keep::{self, Look};
+use crate::guest::way::is_ours;
+
+/// What was read of the five truths. None: it could not be, or there is none.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Which boot of the host this is.
+    pub boot_id: String,
+    /// The journal.
+    pub journal: Vec<GuestRecord>,
+    /// The hypervisor.
+    pub hypervisor: Option<BTreeMap<ConsumerUuid, GuestOnHost>>,
+    /// The devices.
+    pub devices: Option<DeviceFacts>,
+    /// What the requests of each guest are bound to now, or why that cannot be.
+    pub requests: BTreeMap<ConsumerUuid, Result<BoundDevices, String>>,
+    /// Who holds what of this host's providers, by their names.
+    pub allocations: Option<BTreeMap<ConsumerUuid, BTreeSet<String>>>,
+}
+
+/// What is known of devices.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// What is offered, and why not where it is not fit.
+    pub offered: BTreeMap<String, Option<String>>,
+    /// Who holds what, as the accelerator service has it.
+    pub holders: BTreeMap<String, Holder>,
+    /// What is held and was not there at the last report.
+    pub vanished: BTreeSet<String>,
+    /// What was given back and is not clean.
+    pub unclean: BTreeSet<String>,
+    /// Providers that Placement lost.
+    pub missing: BTreeSet<ProviderUuid>,
+}
+
+/// All findings, in their order.
+#[must_use]
+pub fn compare(facts: &Facts) -> BTreeSet<Finding> {
+    let mut found = BTreeSet::new();
+    let known: BTreeMap<ConsumerUuid, &GuestRecord> = facts
+        .journal
+        .iter()
+        .map(|record| (record.request.uuid(), record))
+        .collect();
+    for record in &facts.journal {
+        journal_and_hypervisor(facts, record, &mut found);
+        journal_and_requests(facts, record, &mut found);
+        journal_and_devices(facts, record, &mut found);
+    }
+    if let Some(hypervisor) = &facts.hypervisor {
+        for (uuid, guest) in hypervisor {
+            if guest.owner.is_some() && !known.contains_key(uuid) {
+                found.insert(Finding::GuestOrphan {
+                    guest: *uuid,
+                    name: guest.name.clone(),
+                });
+            }
+        }
+        devices_and_hypervisor(facts, hypervisor, &mut found);
+    }
+    devices_and_requests(facts, &known, &mut found);
+    allocations_and_guests(facts, &known, &mut found);
+    found
+}
+
+/// Whether nothing is under way with the guest, and it should have its devices.
+fn settled(record: &GuestRecord) -> bool {
+    record.course == Course::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done)
+}
+
+fn journal_and_hypervisor(facts: &Facts, record: &GuestRecord, found: &mut BTreeSet<Finding>) {
+    let guest = record.request.uuid();
+    if let Some(what) = record.open() {
+        found.insert(Finding::GuestUnfinished { guest, what });
+        return;
+    }
+    let Some(hypervisor) = &facts.hypervisor else {
+        return;
+    };
+    let on_host = hypervisor.get(&guest);
+    match keep::look(record, on_host, &facts.boot_id) {
+        Look::AsItShouldBe => {}
+        Look::BringBack => {
+            found.insert(Finding::GuestAway { guest });
+        }
+        Look::EndedItself => {
+            found.insert(Finding::GuestEnded { guest });
+        }
+    }
+    if !settled(record) {
+        return;
+    }
+    let Some(on_host) = on_host else { return };
+    let difference = if is_ours(on_host, &record.request) {
+        let bound = record.devices.clone().unwrap_or_default();
+        match bound.attached_to(record.request.spec()) {
+            Ok(spec) => on_host.difference(&spec),
+            Err(error) => Some(error.to_string()),
+        }
+    } else {
+        Some("it is another's".to_owned())
+    };
+    if let Some(difference) = difference {
+        found.insert(Finding::GuestDiffers { guest, difference });
+    }
+}
+
+fn journal_and_requests(facts: &Facts, record: &GuestRecord, found: &mut BTreeSet<Finding>) {
+    let guest = record.request.uuid();
+    let Some(now) = facts.requests.get(&guest).filter(|_| settled(record)) else {
+        return;
+    };
+    let before = record.devices.clone().unwrap_or_default();
+    let reason = match now {
+        Ok(now) if *now == before => return,
+        Ok(now) => format!("they are bound to {now}, and the guest has {before}"),
+        Err(reason) => reason.clone(),
+    };
+    found.insert(Finding::RequestsDiffer { guest, reason });
+}
+
+fn journal_and_devices(facts: &Facts, record: &GuestRecord, found: &mut BTreeSet<Finding>) {
+    let Some(devices) = &facts.devices else {
+        return;
+    };
+    let bound = record.devices.iter().flat_map(|bound| bound.iter());
+    for bound in bound.filter(|_| settled(record)) {
+        let device = bound.name();
+        let reason = match devices.offered.get(&device) {
+            Some(Some(reason)) => reason.clone(),
+            None if devices.vanished.contains(&device) => "it is gone".to_owned(),
+            Some(None) | None => continue,
+        };
+        found.insert(Finding::DeviceUnfit {
+            device,
+            guest: record.request.uuid(),
+            reason,
+        });
+    }
+}
+
+fn devices_and_hypervisor(
+    facts: &Facts,
+    hypervisor: &BTreeMap<ConsumerUuid, GuestOnHost>,
+    found: &mut BTreeSet<Finding>,
+) {
+    let Some(devices) = &facts.devices else {
+        return;
+    };
+    for (uuid, guest) in hypervisor.iter().filter(|(_, guest)| guest.owner.is_none()) {
+        for held in &guest.devices {
+            let device = match held.device {
+                HostDevice::Function(address) => address.to_string(),
+                HostDevice::Mdev(uuid) => uuid.hyphenated().to_string(),
+            };
+            // A request that is bound for it says that it is somebody's who asks the same service.
+            if devices.offered.contains_key(&device) && !devices.holders.contains_key(&device) {
+                let guest = *uuid;
+                found.insert(Finding::DeviceTaken { device, guest });
+            }
+        }
+    }
+}
+
+fn devices_and_requests(
+    facts: &Facts,
+    known: &BTreeMap<ConsumerUuid, &GuestRecord>,
+    found: &mut BTreeSet<Finding>,
+) {
+    let Some(devices) = &facts.devices else {
+        return;
+    };
+    for (device, holder) in &devices.holders {
+        let is_here = holder
+            .guest
+            .is_some_and(|guest| is_guest(facts, known, guest));
+        if !is_here {
+            found.insert(Finding::RequestOrphan {
+                arq: holder.arq,
+                guest: holder.guest,
+                device: device.clone(),
+            });
+        }
+    }
+    for device in &devices.unclean {
+        let device = device.clone();
+        found.insert(Finding::DeviceUnclean { device });
+    }
+    for provider in &devices.missing {
+        let provider = *provider;
+        found.insert(Finding::ProviderMissing { provider });
+    }
+}
+
+fn is_guest(
+    facts: &Facts,
+    known: &BTreeMap<ConsumerUuid, &GuestRecord>,
+    guest: ConsumerUuid,
+) -> bool {
+    let hypervisor = facts.hypervisor.as_ref();
+    known.contains_key(&guest)
+        // During a move its allocations are the migration's.
+        || known.values().any(|record| record.request.spec().owner.consumer == guest)
+        // A hypervisor that does not answer may have it.
+        || hypervisor.is_none_or(|guests| guests.contains_key(&guest))
+}
+
+fn allocations_and_guests(
+    facts: &Facts,
+    known: &BTreeMap<ConsumerUuid, &GuestRecord>,
+    found: &mut BTreeSet<Finding>,
+) {
+    let Some(allocations) = &facts.allocations else {
+        return;
+    };
+    for (consumer, providers) in allocations {
+        if !is_guest(facts, known, *consumer) {
+            found.insert(Finding::AllocationOrphan {
+                consumer: *consumer,
+                providers: providers.iter().cloned().collect(),
+            });
+        }
+    }
+    for record in facts.journal.iter().filter(|record| settled(record)) {
+        let guest = record.request.spec().owner.consumer;
+        if !allocations.contains_key(&guest) {
+            found.insert(Finding::AllocationMissing { guest });
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What two of the five truths disagree about: journal, hypervisor, devices, accelerator requests, allocations.
+
+use std::fmt;
+
+use berth_model::{ArqUuid, ConsumerUuid, ProviderUuid};
+
+/// What is done about a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// The agent mends it.
+    Repaired,
+    /// It ends by itself, or somebody else's clock mends it.
+    Awaited,
+    /// Nobody but an operator can tell which side is right.
+    Reported,
+}
+
+impl Remedy {
+    /// The word in bodies.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Repaired => "repaired",
+            Self::Awaited => "awaited",
+            Self::Reported => "reported",
+        }
+    }
+}
+
+/// One disagreement.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Finding {
+    /// Journal and hypervisor: a guest is on its way.
+    GuestUnfinished {
+        /// The guest.
+        guest: ConsumerUuid,
+        /// What is under way.
+        what: String,
+    },
+    /// Journal and hypervisor: a guest that should run is not there, or off since the host was booted.
+    GuestAway {
+        /// The guest.
+        guest: ConsumerUuid,
+    },
+    /// Journal and hypervisor: a guest that should run has ended itself.
+    GuestEnded {
+        /// The guest.
+        guest: ConsumerUuid,
+    },
+    /// Journal and hypervisor: the hypervisor has another guest of the UUID, or the guest with other devices.
+    GuestDiffers {
+        /// The guest.
+        guest: ConsumerUuid,
+        /// In what.
+        difference: String,
+    },
+    /// Journal and hypervisor: a guest that berth made and the journal does not know.
+    GuestOrphan {
+        /// The guest.
+        guest: ConsumerUuid,
+        /// Its name on the hypervisor.
+        name: String,
+    },
+    /// Journal and devices: a device that a guest holds is gone or sick.
+    DeviceUnfit {
+        /// The device.
+        device: String,
+        /// Whose it is.
+        guest: ConsumerUuid,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Devices and hypervisor: a guest that is not berth's has an offered device.
+    DeviceTaken {
+        /// The device.
+        device: String,
+        /// Who has it.
+        guest: ConsumerUuid,
+    },
+    /// Devices and requests: a device that was given back and is not clean.
+    DeviceUnclean {
+        /// The device.
+        device: String,
+    },
+    /// Devices and journal: a mediated device that nobody holds.
+    MdevOrphan {
+        /// Its UUID.
+        device: String,
+    },
+    /// Journal and requests: a guest's requests are not bound to its devices any more.
+    RequestsDiffer {
+        /// The guest.
+        guest: ConsumerUuid,
+        /// In what.
+        reason: String,
+    },
+    /// Requests and guests: a request holds a device for a guest that this host does not have.
+    RequestOrphan {
+        /// The request.
+        arq: ArqUuid,
+        /// The guest it is bound for, where it says.
+        guest: Option<ConsumerUuid>,
+        /// The device.
+        device: String,
+    },
+    /// Allocations and guests: a consumer holds something of this host and is no guest of it.
+    AllocationOrphan {
+        /// The consumer.
+        consumer: ConsumerUuid,
+        /// Of which providers.
+        providers: Vec<String>,
+    },
+    /// Allocations and guests: a guest holds nothing of this host.
+    AllocationMissing {
+        /// The guest.
+        guest: ConsumerUuid,
+    },
+    /// Devices and Placement: Placement lost a device's provider.
+    ProviderMissing {
+        /// The provider.
+        provider: ProviderUuid,
+    },
+}
+
+impl Finding {
+    /// A word for scripts.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::GuestUnfinished { .. } => "guest_unfinished",
+            Self::GuestAway { .. } => "guest_away",
+            Self::GuestEnded { .. } => "guest_ended",
+            Self::GuestDiffers { .. } => "guest_differs",
+            Self::GuestOrphan { .. } => "guest_orphan",
+            Self::DeviceUnfit { .. } => "device_unfit",
+            Self::DeviceTaken { .. } => "device_taken",
+            Self::DeviceUnclean { .. } => "device_unclean",
+            Self::MdevOrphan { .. } => "mdev_orphan",
+            Self::RequestsDiffer { .. } => "requests_differ",
+            Self::RequestOrphan { .. } => "request_orphan",
+            Self::AllocationOrphan { .. } => "allocation_orphan",
+            Self::AllocationMissing { .. } => "allocation_missing",
+            Self::ProviderMissing { .. } => "provider_missing",
+        }
+    }
+
+    /// What it is about: a UUID or an address.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        match self {
+            Self::GuestUnfinished { guest, .. }
+            | Self::GuestAway { guest }
+            | Self::GuestEnded { guest }
+            | Self::GuestDiffers { guest, .. }
+            | Self::GuestOrphan { guest, .. }
+            | Self::RequestsDiffer { guest, .. }
+            | Self::AllocationMissing { guest } => guest.to_string(),
+            Self::DeviceUnfit { device, .. }
+            | Self::DeviceTaken { device, .. }
+            | Self::DeviceUnclean { device }
+            | Self::MdevOrphan { device } => device.clone(),
+            Self::RequestOrphan { arq, .. } => arq.to_string(),
+            Self::AllocationOrphan { consumer, .. } => consumer.to_string(),
+            Self::ProviderMissing { provider } => provider.to_string(),
+        }
+    }
+
+    /// What is done about it.
+    #[must_use]
+    pub const fn remedy(&self) -> Remedy {
+        match self {
+            Self::GuestUnfinished { .. }
+            | Self::GuestAway { .. }
+            | Self::GuestEnded { .. }
+            | Self::DeviceUnclean { .. }
+            | Self::MdevOrphan { .. }
+            | Self::ProviderMissing { .. } => Remedy::Repaired,
+            Self::RequestOrphan { .. } => Remedy::Awaited,
+            Self::GuestDiffers { .. }
+            | Self::GuestOrphan { .. }
+            | Self::DeviceUnfit { .. }
+            | Self::DeviceTaken { .. }
+            | Self::RequestsDiffer { .. }
+            | Self::AllocationOrphan { .. }
+            | Self::AllocationMissing { .. } => Remedy::Reported,
+        }
+    }
+
+    /// Whether a guest that is being made looks like this for a while.
+    #[must_use]
+    pub const fn may_be_under_way(&self) -> bool {
+        matches!(
+            self,
+            Self::RequestOrphan { .. }
+                | Self::AllocationOrphan { .. }
+                | Self::AllocationMissing { .. }
+                | Self::GuestUnfinished { .. }
+        )
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GuestUnfinished { what, .. } => {
+                write!(f, "not done yet: {what}; the agent goes on with it")
+            }
+            Self::GuestAway { guest } => write!(
+                f,
+                "guest {guest} should run and does not; it is brought back with its devices"
+            ),
+            Self::GuestEnded { guest } => write!(
+                f,
+                "guest {guest} has ended itself and stays off until it is started"
+            ),
+            Self::GuestDiffers { guest, difference } => write!(
+                f,
+                "guest {guest} on the hypervisor is not as it was made: {difference}; look who changed it"
+            ),
+            Self::GuestOrphan { guest, name } => write!(
+                f,
+                "guest {guest} ({name}) was made by berth, and the journal does not know it; restore guests.db from a backup, \
+                 or end the guest by the hypervisor's own means"
+            ),
+            Self::DeviceUnfit {
+                device,
+                guest,
+                reason,
+            } => write!(f, "device {device}, which guest {guest} holds: {reason}"),
+            Self::DeviceTaken { device, guest } => write!(
+                f,
+                "device {device} is offered, and guest {guest}, which berth did not make, has it; take it from one of the two"
+            ),
+            Self::DeviceUnclean { device } => write!(
+                f,
+                "device {device} was given back and is not clean; it is reset before anybody gets it"
+            ),
+            Self::MdevOrphan { device } => {
+                write!(f, "mediated device {device} is nobody's; it is removed")
+            }
+            Self::RequestsDiffer { guest, reason } => write!(
+                f,
+                "the accelerator requests of guest {guest} are not bound to its devices any more: {reason}; delete the guest, \
+                 or bind them again"
+            ),
+            Self::RequestOrphan { arq, guest, device } => {
+                write!(f, "accelerator request {arq} holds {device} for ")?;
+                match guest {
+                    Some(guest) => write!(f, "guest {guest}, which this host does not have")?,
+                    None => f.write_str("nobody")?,
+                }
+                f.write_str("; the accelerator service unbinds it after its grace time")
+            }
+            Self::AllocationOrphan {
+                consumer,
+                providers,
+            } => write!(
+                f,
+                "consumer {consumer} holds allocations of {} and is no guest of this host; delete them if nobody builds it \
+                 (openstack resource provider allocation delete {consumer})",
+                providers.join(", ")
+            ),
+            Self::AllocationMissing { guest } => write!(
+                f,
+                "guest {guest} holds no allocation of this host: what it uses may be promised to others; claim it anew"
+            ),
+            Self::ProviderMissing { provider } => write!(
+                f,
+                "Placement was seen without provider {provider} of a device; a pass makes it again"
+            ),
+        }
+    }
+}

@@ -24,8 +24,8 @@ use crate::health::{Message, Severity};
 pub use plan_state::PlanState;
 use reshape_result::ReshapeResult;
 use rows::{
-    BUILD_INFO, GENERATION_CONFLICTS, HEALTH_MESSAGES, HELD_UNITS, PLACEMENT_REQUESTS, PLAN_STATE,
-    RESHAPES, TICK_DURATION,
+    BUILD_INFO, GENERATION_CONFLICTS, GUESTS_HELD, HEALTH_MESSAGES, HELD_UNITS, PLACEMENT_REQUESTS,
+    PLAN_STATE, RESHAPES, TICK_DURATION,
 };
 pub use rows::{Kind, METRICS, MetricRow, metrics_page};
 
@@ -92,6 +92,7 @@ impl Metrics {
             .gauge(BUILD_INFO, Label::new("version", version))
             .set(1.0);
         metrics.plan_states([]);
+        metrics.held_guests(0);
         metrics.health(&[]);
         for result in ReshapeResult::ALL {
             metrics.reshapes(result).increment(0);
@@ -153,6 +154,13 @@ impl Metrics {
                 .set(*used as f64);
         }
         self.known_classes().extend(units.into_keys());
+    }
+
+    /// How many guests stand still.
+    pub fn held_guests(&self, count: usize) {
+        let gauge = key(GUESTS_HELD, Vec::new());
+        let gauge = self.0.recorder.register_gauge(&gauge, &METADATA);
+        gauge.set(decimal(count));
     }
 
     fn known_classes(&self) -> std::sync::MutexGuard<'_, BTreeSet<ResourceClass>> {

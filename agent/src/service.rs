@@ -9,11 +9,13 @@
 //! | `pulse` | whether a pass goes on or hangs |
 //! | `state` | what the admin API and `STATUS=` show |
 //! | `findings` | what the nodes' passes mean for health |
+//! | `guests` | guests, kept as they should be beside the passes |
 //! | `error` | what ends the service and what makes it try again |
 
 mod error;
 mod event_loop;
 mod findings;
+mod guests;
 mod keepalive;
 mod nodes;
 mod pass;
@@ -39,12 +41,14 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 pub use error::{ExitReason, LastFailure, PassError, ServiceError};
+pub use guests::{GuestService, KeptGuests};
 pub use requests::{Request, TickOutcome};
 pub use state::{AgentState, LastPass, NodeState, PassResult, Phase, Touched};
 
 pub(crate) use error::sentence;
 
 use crate::admin::{self, AdminOptions, SocketLock};
+use crate::guest::HeldGuests;
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::options::TrackerOptions;
@@ -117,8 +121,8 @@ pub struct Agent<D> {
     pub mode: Mode,
     /// The admin socket; none: nobody can ask, and nothing keeps a second agent away.
     pub admin: Option<AdminOptions>,
-    /// The routes of guests ([`crate::guest::api::routes`]), offered on the admin socket; none: this agent makes no guests.
-    pub guests: Option<axum::Router>,
+    /// The guests; none: this agent makes none.
+    pub guests: Option<GuestService>,
     /// The lock that keeps a second agent away, if it was taken before; else it is taken with the admin socket.
     pub lock: Option<SocketLock>,
     /// What is counted.
@@ -167,6 +171,21 @@ struct Sources {
     events: HostEvents,
     hangups: Pin<Box<dyn Stream<Item = ()> + Send>>,
     requests: mpsc::Receiver<Request>,
+    /// The guests that stand still.
+    holding: Option<watch::Receiver<HeldGuests>>,
+}
+
+impl Sources {
+    /// The next word about guests that stand still.
+    async fn held(holding: &mut Option<watch::Receiver<HeldGuests>>) -> HeldGuests {
+        if let Some(told) = holding {
+            if told.changed().await.is_ok() {
+                return told.borrow_and_update().clone();
+            }
+            *holding = None;
+        }
+        std::future::pending().await
+    }
 }
 
 /// How many requests of the admin API may wait for the loop.
@@ -199,19 +218,27 @@ pub async fn run<D: VirtDriver>(
         Mode::Once { .. } => stream::pending().boxed(),
     };
     let metrics = agent.metrics.clone();
+    let grace = agent.live.graceful_shutdown_timeout;
     let (event_loop, state) = EventLoop::new(agent);
-    let serving = door.map(|door| door.serve(state, metrics, asked, guests));
+    let routes = guests.as_ref().map(|service| service.guests.routes());
+    let holding = guests.as_ref().map(|service| service.guests.holding());
+    let keeping = guests.map(|service| service.begin(event_loop.started()));
+    let serving = door.map(|door| door.serve(state, metrics, asked, routes));
     // The passes are tasks of their own, but on this thread: an agent waits far more than it computes.
     let sources = Sources {
         events,
         hangups,
         requests,
+        holding,
     };
     let ended = LocalSet::new()
         .run_until(event_loop.run(sources, &shutdown))
         .await;
     if let Some(serving) = serving {
         serving.stop().await;
+    }
+    if let Some(keeping) = keeping {
+        keeping.stop(grace).await;
     }
     ended
 }

@@ -35,8 +35,9 @@ pub use problem::{Problem, Refused};
 pub use running::{RunningError, running_config};
 pub use secret::{MASK, Secret};
 pub use sections::{
-    AcceleratorService, Agent, AuthStrategy, Compute, ComputeDriver, Config, Devices, Fake,
-    Libvirt, MdevType, Model, PlacementService, UpdateInterval, VirtType,
+    AcceleratorService, Accelerators, Agent, AuthStrategy, CacheMode, Compute, ComputeDriver,
+    ConductorService, Config, CpuMode, Devices, Fake, ImageCache, Libvirt, MdevType, Model, Pci,
+    PlacementService, UpdateInterval, VirtType,
 };
 pub use view::{Change, Effective, Public, after_reload, changes};
 

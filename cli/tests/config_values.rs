@@ -120,6 +120,20 @@ fn values_reach_the_typed_form() {
 }
 
 #[test]
+fn device_spec_is_taken_as_tables_as_texts_and_from_a_variable() {
+    let as_tables = load(
+        "[[pci.device_spec]]\naddress = \"0000:81:00.*\"\nmanaged = \"no\"\n[[pci.device_spec]]\nvendor_id = \"8086\"",
+        &[],
+    );
+    let tables = json!([{"address": "0000:81:00.*", "managed": "no"}, {"vendor_id": "8086"}]);
+    assert_eq!(json!(as_tables.config.pci.device_spec), tables);
+    assert_eq!(shown(&as_tables)["pci.device_spec"].0, tables);
+    let text = r#"[{"vendor_id": "8086", "product_id": "1520"}, {"vendor_id": "10de"}]"#;
+    let variable = load("", &[("BERTH__ACCELERATORS__DEVICE_SPEC", text)]).config;
+    assert_eq!(json!(variable.accelerators.device_spec), json!([text]));
+}
+
+#[test]
 fn an_enabled_type_without_a_section_has_the_defaults() {
     let config = load("[devices]\nenabled_mdev_types = [\"i915-GVTg_V5_4\"]", &[]).config;
     assert_eq!(config.mdev["i915-GVTg_V5_4"].mdev_class, "VGPU");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_model::ConsumerUuid;
 use berth_virt::{GuestError, VirtDriver};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -17,6 +17,9 @@ use super::spawn::{Requested, SpawnError};
 use super::undo::{Requests, UndoError, undo};
 use super::way::Way;
 use super::{Accelerators, ExternalEvents, GuestRequest};
+
+/// The guests that stand still, each with the reason.
+pub type HeldGuests = BTreeMap<ConsumerUuid, String>;
 
 /// How a guest's journey ended.
 #[derive(Debug)]
@@ -98,8 +101,10 @@ pub(super) struct Inner<D, R> {
     pub(super) way: Way<D, R>,
     slots: Mutex<HashMap<ConsumerUuid, Slot>>,
     /// Why guests stand still, as of their last journeys.
-    held: Mutex<BTreeMap<ConsumerUuid, String>>,
+    held: watch::Sender<HeldGuests>,
     tasks: TaskTracker,
+    /// How many journeys have ended.
+    ends: watch::Sender<u64>,
 }
 
 impl<D, R> Inner<D, R> {
@@ -148,8 +153,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 boot_id: parts.boot_id,
             },
             slots: Mutex::default(),
-            held: Mutex::default(),
+            held: watch::Sender::default(),
             tasks: TaskTracker::new(),
+            ends: watch::Sender::new(0),
         };
         Self {
             inner: Arc::new(inner),
@@ -160,6 +166,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     #[must_use]
     pub fn events(&self) -> &ExternalEvents {
         &self.inner.way.accelerators.events
+    }
+
+    /// Changes whenever a guest's journey ended: devices may have been given back.
+    #[must_use]
+    pub fn ends(&self) -> watch::Receiver<u64> {
+        self.inner.ends.subscribe()
     }
 
     /// Takes a request: once this is answered the guest will run, or say why it does not, whatever happens to the agent.
@@ -281,31 +293,36 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         end
     }
 
-    /// What is kept of a journey's end in memory.
+    /// What is kept of a journey's end in memory. That a guest stands still is said once, until the reason changes.
     pub(super) fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd) {
-        let mut held = self.held_guests();
-        match end {
+        self.inner.held.send_if_modified(|held| match end {
             JourneyEnd::Held { reason } => {
-                held.insert(uuid, reason.to_string());
+                let reason = reason.to_string();
+                let news = held.get(&uuid) != Some(&reason);
+                if news {
+                    tracing::warn!(guest = %uuid, %reason, "a guest stands still");
+                }
+                held.insert(uuid, reason);
+                news
             }
-            _ => {
-                held.remove(&uuid);
-            }
-        }
+            _ => held.remove(&uuid).is_some(),
+        });
         if matches!(end, JourneyEnd::Gone) {
             self.slots().remove(&uuid);
         }
-    }
-
-    fn held_guests(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, String>> {
-        let held = self.inner.held.lock();
-        held.unwrap_or_else(PoisonError::into_inner)
+        self.inner.ends.send_modify(|ends| *ends += 1);
     }
 
     /// The guests that stand still, and why: what an operator must know, and what is tried again at the next comparison.
     #[must_use]
-    pub fn held(&self) -> BTreeMap<ConsumerUuid, String> {
-        self.held_guests().clone()
+    pub fn held(&self) -> HeldGuests {
+        self.inner.held.borrow().clone()
+    }
+
+    /// The same, with a word whenever it changes.
+    #[must_use]
+    pub fn holding(&self) -> watch::Receiver<HeldGuests> {
+        self.inner.held.subscribe()
     }
 
     pub(super) async fn travel(&self, uuid: ConsumerUuid) -> Result<JourneyEnd, Held> {
@@ -357,7 +374,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 pub(super) fn told(uuid: ConsumerUuid, end: JourneyEnd) {
     match end {
         JourneyEnd::Held { reason } => {
-            tracing::warn!(guest = %uuid, reason = &reason as &dyn std::error::Error, "a guest stands still");
+            tracing::debug!(guest = %uuid, reason = &reason as &dyn std::error::Error, "a guest stands still");
         }
         JourneyEnd::Undone { reason } => {
             tracing::warn!(guest = %uuid, reason, "a guest could not be spawned");

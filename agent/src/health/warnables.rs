@@ -109,6 +109,16 @@ pub static UNREADABLE_GUESTS: Warnable = Warnable {
     time_to_visible: Duration::ZERO,
 };
 
+/// Guests that are neither where they should be nor undone.
+pub static GUESTS_HELD: Warnable = Warnable {
+    code: "guests-held",
+    severity: Severity::Error,
+    title: "Guests stand still",
+    text: "{guests}. They keep their devices and are tried again every reconcile_interval",
+    depends_on: &[&HYPERVISOR_AWAY],
+    time_to_visible: Duration::ZERO,
+};
+
 /// A state file cannot be read or written.
 pub static STATE_FILES: Warnable = Warnable {
     code: "state-files",
@@ -181,6 +191,7 @@ pub static WARNABLES: &[&Warnable] = &[
     &RESHAPE_FAILED,
     &HELD_UNITS,
     &UNREADABLE_GUESTS,
+    &GUESTS_HELD,
     &STATE_FILES,
     &CONFIG_RELOAD_FAILED,
     &HOST_EVENTS_LOST,

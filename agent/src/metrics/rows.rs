@@ -34,6 +34,7 @@ pub(super) const PLACEMENT_REQUESTS: &str = "berth_placement_requests_total";
 pub(super) const GENERATION_CONFLICTS: &str = "berth_generation_conflicts_total";
 pub(super) const RESHAPES: &str = "berth_reshapes_total";
 pub(super) const HELD_UNITS: &str = "berth_held_units";
+pub(super) const GUESTS_HELD: &str = "berth_guests_held";
 pub(super) const HEALTH_MESSAGES: &str = "berth_health_messages";
 pub(super) const BUILD_INFO: &str = "berth_build_info";
 
@@ -74,6 +75,12 @@ pub const METRICS: &[MetricRow] = &[
         kind: Kind::Gauge,
         labels: &["resource_class"],
         help: "Units without a home, held on inventory that nobody else can claim.",
+    },
+    MetricRow {
+        name: GUESTS_HELD,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Guests that stand still: neither where they should be nor undone; the log says which and why.",
     },
     MetricRow {
         name: HEALTH_MESSAGES,

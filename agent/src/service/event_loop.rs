@@ -27,9 +27,10 @@ use super::pass::{Returned, Surroundings};
 use super::pulse::{LONGEST_LOOK, MARGIN};
 use super::requests::{Request, TickOutcome, Waiting};
 use super::state::{AgentState, Phase};
-use super::{Agent, LiveOptions, Mode, Reload, Sources, States};
+use super::{Agent, LiveOptions, Mode, Reload, Sources, States, findings};
 use crate::backoff::Backoff;
 use crate::disabled::{self, Disabled, DisabledError};
+use crate::guest::HeldGuests;
 use crate::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
@@ -60,6 +61,8 @@ pub(super) struct EventLoop<D> {
     driver: &'static str,
     config: Arc<serde_json::Value>,
     published: watch::Sender<Arc<AgentState>>,
+    /// Whether all nodes have been reported once.
+    started: watch::Sender<bool>,
     dice: Dice,
 }
 
@@ -205,9 +208,15 @@ impl<D: VirtDriver> EventLoop<D> {
             driver,
             config,
             published,
+            started: watch::Sender::default(),
             dice,
         };
         (event_loop, state)
+    }
+
+    /// What tells that all nodes have been reported once.
+    pub(super) fn started(&self) -> watch::Receiver<bool> {
+        self.started.subscribe()
     }
 
     /// Runs to the end, and stops in order whatever the end is.
@@ -245,6 +254,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 }
                 Some(()) = sources.hangups.next(), if free => self.hangup(),
                 Some(request) = sources.requests.recv(), if free => self.request(request),
+                held = Sources::held(&mut sources.holding) => self.held_guests(&held),
             }
         }
     }
@@ -330,6 +340,7 @@ impl<D: VirtDriver> EventLoop<D> {
     fn check_started(&mut self, now: Instant) -> Flow {
         if self.phase == Phase::Starting && self.nodes.all_started() {
             self.phase = Phase::Running;
+            self.started.send_replace(true);
             self.keepalive.started();
             self.terms.reviewed = None;
             self.publish(now);
@@ -439,6 +450,11 @@ impl<D: VirtDriver> EventLoop<D> {
             }
             Request::SetDisabled { disabled, reply } => self.begin_keep(disabled, reply),
         }
+    }
+
+    fn held_guests(&mut self, held: &HeldGuests) {
+        findings::of_guests(&mut self.health, held, Instant::now());
+        self.metrics.held_guests(held.len());
     }
 
     fn publish(&mut self, now: Instant) {

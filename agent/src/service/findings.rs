@@ -7,9 +7,10 @@ use tokio::time::Instant;
 
 use super::error::Trouble;
 use super::state::NodeState;
+use crate::guest::HeldGuests;
 use crate::health::{
-    HELD_UNITS, Health, IDENTITY, NODE_GONE, NOT_IN_SYNC, PLACEMENT_AWAY, PLACEMENT_REFUSES,
-    RESHAPE_FAILED, RESHAPE_NEEDED, UNREADABLE_GUESTS, Warnable,
+    GUESTS_HELD, HELD_UNITS, Health, IDENTITY, NODE_GONE, NOT_IN_SYNC, PLACEMENT_AWAY,
+    PLACEMENT_REFUSES, RESHAPE_FAILED, RESHAPE_NEEDED, UNREADABLE_GUESTS, Warnable,
 };
 
 /// Findings that are about the agent's peers, whichever node met them.
@@ -107,6 +108,20 @@ pub(super) fn of_view(health: &mut Health, view: &HostView, now: Instant) {
         }
         health.set(found, now);
     }
+}
+
+/// Sets and clears what follows from guests that stand still. (Each was told in the log when it began to.)
+pub(super) fn of_guests(health: &mut Health, held: &HeldGuests, now: Instant) {
+    if held.is_empty() {
+        return health.clear(&GUESTS_HELD, "");
+    }
+    let named = held.iter().take(NAMED);
+    let mut guests: Vec<String> = named.map(|(uuid, why)| format!("{uuid}: {why}")).collect();
+    match held.len().saturating_sub(NAMED) {
+        0 => {}
+        more => guests.push(format!("{more} more")),
+    }
+    health.set(GUESTS_HELD.found().with("guests", guests.join("; ")), now);
 }
 
 /// A node is shown (again): nothing that was said about its absence holds.

@@ -187,7 +187,13 @@ impl Reading<'_> {
             DeValue::Datetime(_) => {
                 return Err(("no option takes a date or time; write a text in quotes", at));
             }
-            DeValue::Table(_) => ValueKind::Table(config::Map::new()),
+            DeValue::Table(entries) => {
+                let entries = entries.iter().map(|(key, value)| {
+                    let key = key.get_ref().as_ref().to_owned();
+                    Ok((key, self.convert(value)?))
+                });
+                ValueKind::Table(entries.collect::<Result<_, _>>()?)
+            }
         };
         Ok(Value::new(Some(&at), kind))
     }

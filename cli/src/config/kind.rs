@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 
 use berth_model::{PciAddress, ResourceClass};
 use berth_store::sql::Location;
+use berth_sysfs::AllowList;
 use berth_virt::CpuSet;
 use config::{Value, ValueKind};
 
+use super::view::json;
 use crate::failure::ErrorCode;
 
 /// The kind of an option's value.
@@ -44,6 +46,10 @@ pub enum Kind {
     MdevTypes,
     /// A list of PCI addresses.
     PciAddresses,
+    /// A list of names: letters, digits, `_`, `-`, `.`, `:`.
+    Names,
+    /// Nova's `device_spec`: a list of tables, or of JSON texts.
+    DeviceSpec,
     /// `VGPU` or a custom resource class.
     MdevClass,
     /// An absolute path of a unix socket, at most 107 bytes (`sun_path`, unix(7)).
@@ -97,7 +103,10 @@ impl Kind {
             Kind::Seconds(low, high) => {
                 self.check_decimal(value, |number| number >= low && number <= high)
             }
-            Kind::Choices(_) | Kind::MdevTypes | Kind::PciAddresses => self.check_list(value),
+            Kind::Choices(_) | Kind::MdevTypes | Kind::PciAddresses | Kind::Names => {
+                self.check_list(value)
+            }
+            Kind::DeviceSpec => self.check_device_spec(value),
             _ => match value {
                 ValueKind::String(text) => self.check_text(text).map(|()| value.clone()),
                 other => Err(Wrong::kind(
@@ -202,6 +211,19 @@ impl Kind {
         Ok(value.clone())
     }
 
+    fn check_device_spec(self, value: &ValueKind) -> Result<ValueKind, Wrong> {
+        let ValueKind::Array(elements) = value else {
+            let wrong = format!("a list is wanted, not {}", self.described(value));
+            return Err(Wrong::kind(wrong, self.write()));
+        };
+        let entries: Vec<_> = elements.iter().map(json).collect();
+        AllowList::read(&entries).map_err(|error| Wrong {
+            element: error.entry.checked_sub(1),
+            ..Wrong::value(error.to_string(), self.write())
+        })?;
+        Ok(value.clone())
+    }
+
     /// Checks a text, or one element of a list of texts.
     fn check_text(self, text: &str) -> Result<(), Wrong> {
         let refuse = |wrong: String| Err(Wrong::value(wrong, self.write()));
@@ -249,6 +271,7 @@ impl Kind {
             Kind::PciAddresses if text.parse::<PciAddress>().is_err() => {
                 refuse(format!("{text:?} is no PCI address"))
             }
+            Kind::Names if !is_name(text) => refuse(format!("{text:?} is no such name")),
             Kind::MdevClass if !is_mdev_class(text) => refuse(format!("{text:?} is not accepted")),
             Kind::Listen | Kind::LoopbackListen => self.check_listen(text),
             _ => Ok(()),
@@ -323,6 +346,11 @@ impl Kind {
                 "write names as in mdev_supported_types, such as [\"nvidia-35\"]".into()
             }
             Kind::PciAddresses => "write addresses such as [\"0000:84:00.0\"]".into(),
+            Kind::Names => "write names such as [\"Haswell-noTSX\"]".into(),
+            Kind::DeviceSpec => {
+                "write tables such as [{ address = \"0000:81:00.0\" }] or [{ vendor_id = \"10de\", product_id = \"1eb8\" }]"
+                    .into()
+            }
             Kind::MdevClass => {
                 "write \"VGPU\" or a custom class such as \"CUSTOM_GPU_SLICE\"".into()
             }
@@ -355,6 +383,8 @@ impl Kind {
             Kind::CpuSet => "CPU set such as 0-3,^2,8".into(),
             Kind::MdevTypes => "list of mediated device types".into(),
             Kind::PciAddresses => "list of PCI addresses".into(),
+            Kind::Names => "list of names".into(),
+            Kind::DeviceSpec => "list of tables, or of JSON texts".into(),
             Kind::MdevClass => "VGPU or CUSTOM_…".into(),
             Kind::Listen => "address:port".into(),
             Kind::LoopbackListen => "loopback address:port".into(),
@@ -381,7 +411,12 @@ impl Kind {
             Kind::Ratio(_) | Kind::Seconds(..) => {
                 trimmed.parse().map_or_else(|_| as_text(), ValueKind::Float)
             }
-            Kind::Choices(_) | Kind::MdevTypes | Kind::PciAddresses => {
+            // One text may hold a whole list, commas and all.
+            Kind::DeviceSpec => {
+                let text = ValueKind::String(trimmed.to_owned());
+                ValueKind::Array(vec![Value::new(Some(&origin.to_owned()), text)])
+            }
+            Kind::Choices(_) | Kind::MdevTypes | Kind::PciAddresses | Kind::Names => {
                 let words = trimmed
                     .split(',')
                     .map(str::trim)
@@ -418,6 +453,11 @@ pub(super) fn is_mdev_type(text: &str) -> bool {
         && text
             .chars()
             .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
+}
+
+fn is_name(text: &str) -> bool {
+    let allowed = |letter: u8| letter.is_ascii_alphanumeric() || b"_-.:".contains(&letter);
+    text.len() <= 64 && text.bytes().all(allowed)
 }
 
 fn is_mdev_class(text: &str) -> bool {

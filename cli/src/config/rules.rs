@@ -2,6 +2,9 @@
 //!
 //! A rule keeps silent about an option that already has a problem of its own.
 
+mod client;
+mod guests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -43,8 +46,8 @@ pub(super) fn judge(
     judge.cpu_sets();
     judge.mdev_types();
     judge.fake_machine();
-    judge.placement_login();
-    judge.placement_tls();
+    judge.clients();
+    judge.guests();
     judge.verdict
 }
 
@@ -194,103 +197,6 @@ impl Judge<'_> {
             );
         }
     }
-
-    /// The client's own check, each problem at the option it names or, where that is not set, at `auth_type`.
-    fn placement_login(&mut self) {
-        let placement = &self.config.placement;
-        if placement.auth_type.is_none() {
-            return self.placement_without_login();
-        }
-        let wrong = placement
-            .check()
-            .err()
-            .map(|error| error.problems)
-            .unwrap_or_default();
-        let in_clear = placement
-            .auth_url
-            .as_deref()
-            .filter(|url| in_clear(url))
-            .map(str::to_owned);
-        for problem in wrong {
-            let name = format!("placement.{}", problem.option);
-            if self.is_broken(&[&name, "placement.auth_type"]) {
-                continue;
-            }
-            let at = if self.is_set(&name) {
-                name.as_str()
-            } else {
-                "placement.auth_type"
-            };
-            let at = self.problem(at, "", "", ErrorCode::Missing).at;
-            let code = if self.is_set(&name) {
-                ErrorCode::Contradiction
-            } else {
-                ErrorCode::Missing
-            };
-            self.verdict.problems.push(Problem {
-                at,
-                key: name,
-                wrong: problem.sentence,
-                right: String::new(),
-                code,
-            });
-        }
-        if let Some(url) = in_clear {
-            let wrong = format!("{url} is not encrypted, so the secret travels in clear text");
-            self.warn("placement.auth_url", wrong, "write https://");
-        }
-    }
-
-    fn placement_without_login(&mut self) {
-        if self.is_broken(&["placement.auth_type"]) {
-            return;
-        }
-        let guesses = [
-            ("password", "password"),
-            ("application_credential_secret", "v3applicationcredential"),
-            ("token", "v3token"),
-            ("endpoint_override", "none"),
-        ];
-        for (key, auth_type) in guesses {
-            let name = format!("placement.{key}");
-            if self.is_set(&name) {
-                let right = format!("write auth_type = {auth_type:?} in [placement]");
-                return self.refuse(
-                    &name,
-                    "set, but auth_type is not",
-                    right,
-                    ErrorCode::Missing,
-                );
-            }
-        }
-    }
-
-    fn placement_tls(&mut self) {
-        let placement = &self.config.placement;
-        let (insecure, cafile) = (placement.insecure, placement.cafile.is_some());
-        if insecure && cafile {
-            self.warn(
-                "placement.insecure",
-                "any certificate is believed although cafile is set",
-                "write insecure = false",
-            );
-        } else if insecure {
-            self.warn(
-                "placement.insecure",
-                "any certificate is believed",
-                "write insecure = false and name a cafile",
-            );
-        }
-    }
-}
-
-/// Whether a URL is plain HTTP to another machine.
-fn in_clear(url: &str) -> bool {
-    let Some(rest) = url.strip_prefix("http://") else {
-        return false;
-    };
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    !(host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]"))
 }
 
 /// Secrets that stand in a file everyone on the host can read.
@@ -344,6 +250,17 @@ pub(super) fn on_this_host(loaded: &super::Loaded) -> Vec<Problem> {
         "placement.cafile",
         "placement.certfile",
         "placement.keyfile",
+        "cyborg.cafile",
+        "cyborg.certfile",
+        "cyborg.keyfile",
+        "glance.cafile",
+        "glance.certfile",
+        "glance.keyfile",
+        "agent.tls_cert",
+        "agent.tls_key",
+        "agent.client_ca",
+        "accelerators.reset_hook",
+        "libvirt.emulator",
         "fake.machine",
     ];
     let mut problems = Vec::new();

@@ -43,16 +43,28 @@ pub struct Config {
     pub initial_disk_allocation_ratio: f64,
     #[serde(deserialize_with = "seconds")]
     pub graceful_shutdown_timeout: Duration,
+    #[serde(deserialize_with = "seconds")]
+    pub arq_binding_timeout: Duration,
+    #[serde(deserialize_with = "seconds")]
+    pub reconcile_interval: Duration,
     pub compute: Compute,
     pub libvirt: Libvirt,
+    pub pci: Pci,
+    pub accelerators: Accelerators,
     pub devices: Devices,
     #[serde(default)]
     pub mdev: BTreeMap<String, MdevType>,
     pub model: Model,
     #[serde(deserialize_with = "super::login::auth_options")]
     pub placement: AuthOptions,
+    #[serde(deserialize_with = "super::login::auth_options")]
+    pub cyborg: AuthOptions,
+    #[serde(deserialize_with = "super::login::auth_options")]
+    pub glance: AuthOptions,
+    pub image_cache: ImageCache,
     pub placement_service: PlacementService,
     pub accelerator_service: AcceleratorService,
+    pub conductor_service: ConductorService,
     pub keystone_authtoken: KeystoneAuthtoken,
     pub agent: Agent,
     pub fake: Fake,
@@ -65,6 +77,13 @@ impl Config {
         self.instances_path
             .clone()
             .unwrap_or_else(|| self.state_path.join("instances"))
+    }
+
+    /// Directory of base images: `[image_cache] directory`, else `_base` below `instances_path`.
+    #[must_use]
+    pub fn image_cache_directory(&self) -> PathBuf {
+        let directory = self.image_cache.directory.clone();
+        directory.unwrap_or_else(|| self.instances_path().join("_base"))
     }
 
     /// The database of the built-in Placement: `[placement_service] connection`, else a file below `state_path`.
@@ -162,6 +181,10 @@ impl Compute {
 pub struct Libvirt {
     connection_uri: Option<String>,
     pub virt_type: VirtType,
+    cpu_mode: Option<CpuMode>,
+    pub cpu_models: Vec<String>,
+    disk_cachemodes: Vec<CacheMode>,
+    pub emulator: Option<PathBuf>,
 }
 
 impl Libvirt {
@@ -170,6 +193,110 @@ impl Libvirt {
     pub fn connection_uri(&self) -> &str {
         self.connection_uri.as_deref().unwrap_or("qemu:///system")
     }
+
+    /// The processor that guests see: as set, else by how they run.
+    #[must_use]
+    pub fn cpu_mode(&self) -> CpuMode {
+        self.cpu_mode.unwrap_or(match self.virt_type {
+            VirtType::Kvm => CpuMode::HostModel,
+            VirtType::Qemu => CpuMode::None,
+        })
+    }
+
+    /// How guests' disks are cached; where several are named, which is refused, the first.
+    #[must_use]
+    pub fn disk_cache(&self) -> CacheMode {
+        let first = self.disk_cachemodes.first().copied();
+        first.unwrap_or(CacheMode::None)
+    }
+
+    /// How many cache modes are named.
+    pub(super) fn cache_modes(&self) -> usize {
+        self.disk_cachemodes.len()
+    }
+}
+
+/// `[libvirt] cpu_mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuMode {
+    /// The hypervisor's default.
+    None,
+    /// The nearest named model to the host's.
+    HostModel,
+    /// The host's own.
+    HostPassthrough,
+    /// All that the hypervisor can show.
+    Maximum,
+    /// The model that `cpu_models` names.
+    Custom,
+}
+
+/// One of `[libvirt] disk_cachemodes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum CacheMode {
+    /// Past the host's page cache.
+    #[serde(rename = "file=none")]
+    None,
+    /// Through it.
+    #[serde(rename = "file=writeback")]
+    Writeback,
+}
+
+/// `[pci]`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct Pci {
+    /// As written; `AllowList::read` makes a list of it.
+    pub device_spec: Vec<serde_json::Value>,
+    pub report_in_placement: bool,
+}
+
+/// `[accelerators]`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct Accelerators {
+    /// As written; `AllowList::read` makes a list of it.
+    pub device_spec: Vec<serde_json::Value>,
+    pub reset_hook: Option<PathBuf>,
+    #[serde(deserialize_with = "seconds")]
+    pub reset_hook_timeout: Duration,
+}
+
+/// `[image_cache]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct ImageCache {
+    directory: Option<PathBuf>,
+    pub size_gb: Option<u64>,
+    #[serde(
+        rename = "remove_unused_original_minimum_age_seconds",
+        deserialize_with = "seconds"
+    )]
+    pub unused_age: Duration,
+}
+
+/// `[conductor_service]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct ConductorService {
+    pub listen: SocketAddr,
 }
 
 /// `[libvirt] virt_type`.
@@ -297,6 +424,11 @@ pub struct Agent {
     pub admin_socket: PathBuf,
     pub admin_group: String,
     pub metrics_listen: Option<SocketAddr>,
+    pub listen: Option<SocketAddr>,
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    pub client_ca: Option<PathBuf>,
+    pub events_listen: Option<SocketAddr>,
 }
 
 /// `[fake]`.

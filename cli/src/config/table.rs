@@ -2,7 +2,8 @@
 //!
 //! A new option is a row here and a field in `sections`; a test holds the two together.
 
-use berth_client::AuthType;
+mod client;
+mod guests;
 
 use super::kind::Kind;
 use super::option::{Default, Effect, OptionRow};
@@ -18,6 +19,14 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "How CPUs are offered, and how often Placement is looked at.",
     ),
     ("libvirt", "The libvirt driver."),
+    (
+        "pci",
+        "PCI devices of this host that flavors name, as Nova gives them to guests.",
+    ),
+    (
+        "accelerators",
+        "Devices of this host that the accelerator service binds: device profiles name them.",
+    ),
     ("devices", "Mediated devices."),
     (
         "mdev_TYPE",
@@ -32,13 +41,26 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "Placement as a client sees it: keystoneauth's options by their own names.",
     ),
     (
+        "cyborg",
+        "The accelerator service as a client sees it: Cyborg or Berth's own. `berth up` serves one, which needs no entry here.",
+    ),
+    (
+        "glance",
+        "The image service as a client sees it; images at a path or an HTTP URL need none.",
+    ),
+    (
+        "image_cache",
+        "Base images that guests' disks rest on, each kept once on this host.",
+    ),
+    (
         "placement_service",
         "The Placement service built in (`berth up`, `berth placement serve`).",
     ),
     (
         "accelerator_service",
-        "The accelerator service built in (`berth accelerator serve`).",
+        "The accelerator service built in (`berth up`, `berth accelerator serve`).",
     ),
+    ("conductor_service", "The conductor built in (`berth up`)."),
     (
         "keystone_authtoken",
         "The account by which a built-in service asks Keystone whose tokens are, where its `auth_strategy` is `keystone`: \
@@ -84,8 +106,42 @@ impl OptionRow {
     }
 }
 
-/// Every option, section by section.
-pub const OPTIONS: &[OptionRow] = &[
+/// Every option. Those of a section stand together; the sections' order is that of [`SECTIONS`].
+pub const OPTIONS: &[OptionRow] = &joined::<{ PARTS.0 }>(PARTS.1);
+
+/// The parts of [`OPTIONS`] and how many rows they have together.
+const PARTS: (usize, &[&[OptionRow]]) = {
+    let parts: &[&[OptionRow]] = &[
+        OWN,
+        guests::ROWS,
+        &client::rows("placement", "placement", "\"http://127.0.0.1:8778\""),
+        &client::rows("cyborg", "accelerator", "\"http://127.0.0.1:6666\""),
+        &client::rows("glance", "image", "\"http://127.0.0.1:9292\""),
+    ];
+    let (mut count, mut part) = (0, 0);
+    while part < parts.len() {
+        count += parts[part].len();
+        part += 1;
+    }
+    (count, parts)
+};
+
+const fn joined<const N: usize>(parts: &[&[OptionRow]]) -> [OptionRow; N] {
+    let mut all = [parts[0][0]; N];
+    let (mut next, mut part) = (0, 0);
+    while part < parts.len() {
+        let mut index = 0;
+        while index < parts[part].len() {
+            all[next] = parts[part][index];
+            next += 1;
+            index += 1;
+        }
+        part += 1;
+    }
+    all
+}
+
+const OWN: &[OptionRow] = &[
     row("", "compute_driver", Kind::Choice(&["libvirt", "fake"]), Default::Text("libvirt"),
         "The driver of this host: `libvirt`, or `fake` for a machine described by a file (`[fake] machine`)."),
     row("", "host", Kind::HostName, Default::Derived("the host name of the machine"),
@@ -156,59 +212,6 @@ pub const OPTIONS: &[OptionRow] = &[
         "Where CPUs and memory stand: `flat` (root) or `cells` (a child provider for each NUMA cell)."),
     row("model", "pcpu", Kind::Choice(&["vcpu", "pcpu"]), Default::Text("pcpu"),
         "What the CPUs of `cpu_dedicated_set` are reported as: `vcpu` (Nova before Train) or `pcpu`."),
-
-    row("placement", "auth_type",
-        Kind::Choice(&AuthType::NAMES),
-        Default::Unset,
-        "How to log in: `password`, `v3applicationcredential`, `v3token`, `admin_token` (a fixed token) or `none`.")
-        .example("\"password\""),
-    row("placement", "auth_url", Kind::Url(&["http", "https"]), Default::Unset,
-        "The Identity service.").example("\"https://keystone.example.org:5000/v3\""),
-    row("placement", "username", Kind::Text, Default::Unset, "User name.").example("\"placement\""),
-    row("placement", "user_id", Kind::Text, Default::Unset, "User id, in place of name and domain."),
-    row("placement", "password", Kind::Secret, Default::Unset, "Password."),
-    row("placement", "user_domain_name", Kind::Text, Default::Unset, "Domain of the user.").example("\"Default\""),
-    row("placement", "user_domain_id", Kind::Text, Default::Unset, "Domain of the user, by id."),
-    row("placement", "project_name", Kind::Text, Default::Unset, "Project to be scoped to.").example("\"service\""),
-    row("placement", "project_id", Kind::Text, Default::Unset, "Project to be scoped to, by id."),
-    row("placement", "project_domain_name", Kind::Text, Default::Unset, "Domain of the project.")
-        .example("\"Default\""),
-    row("placement", "project_domain_id", Kind::Text, Default::Unset, "Domain of the project, by id."),
-    row("placement", "default_domain_name", Kind::Text, Default::Unset, "Stands in for a domain that is not given."),
-    row("placement", "default_domain_id", Kind::Text, Default::Unset, "Stands in for a domain that is not given, by id.")
-        ,
-    row("placement", "system_scope", Kind::Choice(&["all"]), Default::Unset, "`all` for a system scoped token.").example("\"all\""),
-    row("placement", "application_credential_id", Kind::Text, Default::Unset, "Application credential, by id."),
-    row("placement", "application_credential_name", Kind::Text, Default::Unset,
-        "Application credential, by name; needs the user too."),
-    row("placement", "application_credential_secret", Kind::Secret, Default::Unset,
-        "Secret of the application credential."),
-    row("placement", "token", Kind::Secret, Default::Unset, "Token, for `v3token` and `admin_token`."),
-    row("placement", "endpoint_override", Kind::Url(&["http", "https"]), Default::Unset,
-        "The Placement endpoint, in place of the one in the catalog.").example("\"http://127.0.0.1:8778\""),
-    row("placement", "endpoint", Kind::Url(&["http", "https"]), Default::Unset,
-        "The same, by the name that `admin_token` and `none` have for it.").example("\"http://127.0.0.1:8778\""),
-    row("placement", "region_name", Kind::Text, Default::Unset, "Region to look in, in the catalog.")
-        .example("\"RegionOne\""),
-    row("placement", "service_type", Kind::Text, Default::Text("placement"), "Service type in the catalog."),
-    row("placement", "service_name", Kind::Text, Default::Unset, "Service name in the catalog."),
-    row("placement", "valid_interfaces", Kind::Choices(&["internal", "public", "admin"]),
-        Default::List(&["internal", "public"]), "Interfaces to look for in the catalog, best first."),
-    row("placement", "cafile", Kind::Path, Default::Unset, "PEM file of the authorities that may sign the server.")
-        .example("\"/etc/ssl/certs/ca-certificates.crt\""),
-    row("placement", "certfile", Kind::Path, Default::Unset, "PEM file of the client certificate.").example("\"/etc/berth/client.pem\""),
-    row("placement", "keyfile", Kind::Path, Default::Unset, "PEM file of the client certificate's key.").example("\"/etc/berth/client.key\""),
-    row("placement", "insecure", Kind::Flag, Default::Flag(false), "Whether any server certificate is believed."),
-    row("placement", "timeout", Kind::Seconds(0.1, 3600.0), Default::Derived("60"),
-        "Seconds one request may take; a reshape may take ten times as long.").example("60.0"),
-    row("placement", "connect_retries", Kind::Integer(0, 100), Default::Integer(0),
-        "How often a failed connection is tried again."),
-    row("placement", "connect_retry_delay", Kind::Seconds(0.0, 600.0), Default::Unset,
-        "Seconds before a failed connection is tried again; unset: doubling from 0.5 up to 60.").example("0.5"),
-    row("placement", "status_code_retries", Kind::Integer(0, 100), Default::Integer(0),
-        "How often a 503 is tried again."),
-    row("placement", "status_code_retry_delay", Kind::Seconds(0.0, 600.0), Default::Unset,
-        "Seconds before a 503 is tried again; unset: doubling from 0.5 up to 60.").example("0.5"),
 
     row("placement_service", "connection", Kind::Database, Default::Derived("`sqlite:` and `placement.sqlite` below `state_path`"),
         "The database; the variable BERTH_DATABASE_URL sets it too.").example("\"sqlite:/var/lib/berth/placement.sqlite\""),
@@ -291,7 +294,6 @@ pub(super) fn is_section(section: &str) -> bool {
 
 /// Options of OpenStack that a later version reads; an empty key means the whole section.
 pub(super) const NOT_YET: &[(&str, &str)] = &[
-    ("", "arq_binding_timeout"),
     ("", "resume_guests_state_on_host_boot"),
     ("", "sync_power_state_interval"),
     ("", "vif_plugging_timeout"),
@@ -305,14 +307,12 @@ pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("placement", "max_version"),
     ("compute", "provider_config_location"),
     ("compute", "max_concurrent_disk_ops"),
-    ("libvirt", "cpu_mode"),
-    ("libvirt", "cpu_models"),
     ("libvirt", "cpu_model_extra_flags"),
     ("libvirt", "images_type"),
+    ("pci", "alias"),
+    ("pci", "enabled_live_migration"),
+    ("image_cache", "precache_concurrency"),
     ("libvirt", "pmem_namespaces"),
-    ("pci", ""),
-    ("cyborg", ""),
-    ("conductor_service", ""),
     ("identity_service", ""),
     ("filter_scheduler", ""),
     ("scheduler", ""),
@@ -327,6 +327,8 @@ pub(super) const RENAMED: &[(&str, &str, &str)] = &[
         "the options of [DEFAULT] stand at the top level, before the first section",
     ),
     ("agent", "socket", "write admin_socket"),
+    ("pci", "passthrough_whitelist", "write device_spec"),
+    ("image_cache", "subdirectory_name", "write directory"),
     ("", "vcpu_pin_set", "write cpu_shared_set in [compute]"),
     ("devices", "enabled_vgpu_types", "write enabled_mdev_types"),
     ("placement", "os_region_name", "write region_name"),

@@ -97,6 +97,7 @@ impl Bench {
             events,
             hangups: hung,
             requests,
+            holding: None,
         };
         let mut running = Running {
             states,

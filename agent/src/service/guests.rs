@@ -1,0 +1,107 @@
+//! Guests beside the passes: they are kept as they should be from the moment on at which the nodes are reported, or when that
+//! takes too long; at the stop their journeys are ended between two steps, and the guests run on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use berth_virt::VirtDriver;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::guest::{GuestResources, Guests, HeldGuests, api};
+
+/// How long guests wait for the nodes' first passes. A reshape is to find the guests that it read of; but a host that was booted
+/// while Placement is away must bring its guests back all the same.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+/// All guests, as the service runs them.
+pub trait KeptGuests: Send + Sync + 'static {
+    /// Their routes, offered on the admin socket.
+    fn routes(&self) -> Router;
+
+    /// Keeps them as they should be until `shutdown`, and ends when nothing is under way any more.
+    fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()>;
+
+    /// Ends what is under way.
+    fn stop(&self) -> BoxFuture<'static, ()>;
+
+    /// Those that stand still.
+    fn holding(&self) -> watch::Receiver<HeldGuests>;
+}
+
+impl<D: VirtDriver, R: GuestResources> KeptGuests for Guests<D, R> {
+    fn routes(&self) -> Router {
+        api::routes(self)
+    }
+
+    fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+        let guests = self.clone();
+        Box::pin(async move { Guests::keep(&guests, interval, shutdown).await })
+    }
+
+    fn stop(&self) -> BoxFuture<'static, ()> {
+        let guests = self.clone();
+        Box::pin(async move { Guests::stop(&guests).await })
+    }
+
+    fn holding(&self) -> watch::Receiver<HeldGuests> {
+        Guests::holding(self)
+    }
+}
+
+/// The guests of an agent and how often they are compared.
+#[derive(Clone)]
+pub struct GuestService {
+    /// The guests.
+    pub guests: Arc<dyn KeptGuests>,
+    /// `reconcile_interval`.
+    pub interval: Duration,
+}
+
+/// The guests while they are kept.
+pub(super) struct Keeping {
+    task: JoinHandle<()>,
+    end: CancellationToken,
+}
+
+impl GuestService {
+    /// Begins to keep the guests as soon as `started` says so.
+    pub(super) fn begin(self, mut started: watch::Receiver<bool>) -> Keeping {
+        let end = CancellationToken::new();
+        let shutdown = end.clone();
+        let task = tokio::spawn(async move {
+            // A sender that is gone is a service that ends.
+            let reported = async { started.wait_for(|started| *started).await.is_ok() };
+            let begins = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => false,
+                reported = timeout(LONGEST_WAIT, reported) => reported.unwrap_or(true),
+            };
+            if begins {
+                self.guests.keep(self.interval, shutdown).await;
+            } else {
+                self.guests.stop().await;
+            }
+        });
+        Keeping { task, end }
+    }
+}
+
+impl Keeping {
+    /// Ends what is under way, within this time; the next start goes on from wherever it stands.
+    pub(super) async fn stop(self, grace: Duration) {
+        self.end.cancel();
+        let mut task = self.task;
+        if timeout(grace, &mut task).await.is_err() {
+            tracing::warn!(
+                ?grace,
+                "guests' steps under way did not end within graceful_shutdown_timeout; the next start goes on with them"
+            );
+            task.abort();
+        }
+    }
+}

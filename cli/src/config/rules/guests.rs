@@ -1,0 +1,84 @@
+//! What guests and their devices need of each other's options.
+
+use super::Judge;
+use crate::config::sections::{ComputeDriver, CpuMode};
+use crate::failure::ErrorCode;
+
+impl Judge<'_> {
+    pub(super) fn guests(&mut self) {
+        self.cpu_model();
+        self.disk_cache();
+        self.agent_tls();
+    }
+
+    fn cpu_model(&mut self) {
+        let (mode, models) = ("libvirt.cpu_mode", "libvirt.cpu_models");
+        if self.config.compute_driver != ComputeDriver::Libvirt || self.is_broken(&[mode, models]) {
+            return;
+        }
+        let custom = self.config.libvirt.cpu_mode() == CpuMode::Custom;
+        let named = self.config.libvirt.cpu_models.len();
+        match (custom, named) {
+            (true, 0) => self.refuse(
+                mode,
+                "a custom processor model needs a name",
+                "write cpu_models = [\"Haswell-noTSX\"] in [libvirt]",
+                ErrorCode::Missing,
+            ),
+            (false, 1..) => self.refuse(
+                models,
+                "cpu_mode is not custom, so no model is taken by its name",
+                "write cpu_mode = \"custom\" in [libvirt], or remove it",
+                ErrorCode::Contradiction,
+            ),
+            (true, 2..) => self.warn(
+                models,
+                "only the first model is taken",
+                "name the one that guests are to see",
+            ),
+            (true, 1) | (false, 0) => {}
+        }
+    }
+
+    fn disk_cache(&mut self) {
+        let name = "libvirt.disk_cachemodes";
+        if self.config.libvirt.cache_modes() > 1 && !self.is_broken(&[name]) {
+            self.refuse(
+                name,
+                "a kind of disk is cached in one way",
+                "write file=none or file=writeback",
+                ErrorCode::Contradiction,
+            );
+        }
+    }
+
+    fn agent_tls(&mut self) {
+        let agent = &self.config.agent;
+        let files = [
+            ("agent.tls_cert", agent.tls_cert.is_some()),
+            ("agent.tls_key", agent.tls_key.is_some()),
+            ("agent.client_ca", agent.client_ca.is_some()),
+        ];
+        let listens = agent.listen.is_some();
+        if self.is_broken(&["agent.listen"]) {
+            return;
+        }
+        for (name, given) in files {
+            if self.is_broken(&[name]) {
+                continue;
+            }
+            let key = name.trim_start_matches("agent.");
+            if listens && !given {
+                let wrong = format!("the API is offered over TLS only, and {key} is not set");
+                let right = format!("write {key} in [agent], or remove listen");
+                self.refuse("agent.listen", wrong, right, ErrorCode::Missing);
+            } else if !listens && given {
+                self.warn(
+                    name,
+                    "nothing listens with it",
+                    "write listen in [agent], or remove it",
+                );
+            }
+        }
+    }
+}

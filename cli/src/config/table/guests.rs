@@ -1,0 +1,68 @@
+//! The options of guests and their devices.
+
+use super::{PLACEMENT_MAX, WEEK, row};
+use crate::config::kind::Kind;
+use crate::config::option::{Default, OptionRow};
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[OptionRow] = &[
+    row("", "arq_binding_timeout", Kind::Integer(1, 86_400), Default::Integer(300),
+        "Seconds a guest's start waits for its accelerator requests to be bound; after that the start is undone."),
+    row("", "reconcile_interval", Kind::Integer(1, 86_400), Default::Integer(60),
+        "Seconds between two comparisons of what guests should be with what the hypervisor has; what stands still is tried \
+         again then."),
+
+    row("pci", "device_spec", Kind::DeviceSpec, Default::List(&[]),
+        "The devices that guests are given by flavors: Nova's entries (`address`, `devname`, `vendor_id`, `product_id` and \
+         their tags), as tables or as Nova's JSON texts. What no entry means is the host's own and is never touched. An \
+         entry is written `[[pci.device_spec]]`, or in the list: `[{ address = \"0000:81:00.*\" }]`."),
+    row("pci", "report_in_placement", Kind::Flag, Default::Flag(false),
+        "Whether these devices are reported as child providers in Placement, as Nova's option of this name does."),
+
+    row("accelerators", "device_spec", Kind::DeviceSpec, Default::List(&[]),
+        "The devices that the accelerator service binds, in the syntax of `[pci] device_spec`. A device has one owner: an entry \
+         that means one of the other list's devices is refused."),
+    row("accelerators", "reset_hook", Kind::Path, Default::Unset,
+        "A program that cleans a device of either list after its reset, before anybody else may have it; it is given the \
+         device's address. One that fails puts the device into quarantine.")
+        .example("\"/usr/local/lib/berth/clean-device\""),
+    row("accelerators", "reset_hook_timeout", Kind::Integer(1, 86_400), Default::Integer(300),
+        "Seconds the program may take."),
+
+    row("libvirt", "cpu_mode",
+        Kind::Choice(&["none", "host-model", "host-passthrough", "maximum", "custom"]),
+        Default::Derived("`host-model` with KVM, else `none`"),
+        "The processor that guests see.").example("\"host-model\""),
+    row("libvirt", "cpu_models", Kind::Names, Default::List(&[]),
+        "The named processor model of `cpu_mode = \"custom\"`; the first is taken."),
+    row("libvirt", "disk_cachemodes", Kind::Choices(&["file=none", "file=writeback"]), Default::List(&["file=none"]),
+        "How guests' disks are cached: past the host's page cache (`file=none`), which the file system must be able to, or \
+         through it (`file=writeback`)."),
+    row("libvirt", "emulator", Kind::Path, Default::Unset,
+        "The emulator that guests run in; unset: the one libvirt picks.").example("\"/usr/bin/qemu-system-x86_64\""),
+
+    row("image_cache", "directory", Kind::Path, Default::Derived("`_base` below `instances_path`"),
+        "Directory of the base images.").example("\"/var/lib/berth/instances/_base\""),
+    row("image_cache", "size_gb", Kind::Integer(1, PLACEMENT_MAX), Default::Unset,
+        "GiB that base images may take together: beyond it those that no guest uses go, the longest unused first.").example("100"),
+    row("image_cache", "remove_unused_original_minimum_age_seconds", Kind::Integer(0, 52 * WEEK), Default::Integer(86_400),
+        "Seconds for which a base image is kept that no guest uses."),
+
+    row("conductor_service", "listen", Kind::LoopbackListen, Default::Text("127.0.0.1:8774"),
+        "Address and port of the API."),
+
+    row("agent", "listen", Kind::Listen, Default::Unset,
+        "An address for the agent's own API over TLS, for those who show a certificate that `client_ca` signed.")
+        .example("\"0.0.0.0:8773\""),
+    row("agent", "tls_cert", Kind::Path, Default::Unset,
+        "PEM file of the agent's certificate, with those between it and the authority.")
+        .example("\"/etc/berth/agent.pem\""),
+    row("agent", "tls_key", Kind::Path, Default::Unset, "PEM file of the certificate's key.")
+        .example("\"/etc/berth/agent.key\""),
+    row("agent", "client_ca", Kind::Path, Default::Unset,
+        "PEM file of the authorities whose certificates are let in.").example("\"/etc/berth/clients-ca.pem\""),
+    row("agent", "events_listen", Kind::LoopbackListen, Default::Unset,
+        "A loopback address for external events alone (POST /v2.1/os-server-external-events), without TLS: where a Cyborg on \
+         this host tells of binds. With an account in `[keystone_authtoken]` its tokens are checked.")
+        .example("\"127.0.0.1:8775\""),
+];

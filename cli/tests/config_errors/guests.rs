@@ -1,0 +1,21 @@
+//! Guests, their devices, and the services they need.
+
+use super::{Case, cases};
+
+pub(super) const CASES: &[Case] = cases! {
+    "arq_binding_timeout = 0" => ["berth.toml:1:23: arq_binding_timeout: 0 is out of range; write a whole number from 1 to 86400 [BERTH-E0105]"];
+    "[pci]\ndevice_spec = \"x\"" => ["berth.toml:2:15: pci.device_spec: a list is wanted, not the text \"x\"; write tables such as [{ address = \"0000:81:00.0\" }] or [{ vendor_id = \"10de\", product_id = \"1eb8\" }] [BERTH-E0104]"];
+    "[pci]\ndevice_spec = [\"{\"]" => ["berth.toml:2:16: pci.device_spec: device_spec entry 1: it is no JSON text: EOF while parsing an object at line 1 column 1; write tables such as [{ address = \"0000:81:00.0\" }] or [{ vendor_id = \"10de\", product_id = \"1eb8\" }] [BERTH-E0105]"];
+    "[[pci.device_spec]]\naddress = \"0000:81:00.0\"\n[[pci.device_spec]]\nvendorid = \"10de\"" => ["berth.toml:3:1: pci.device_spec: device_spec entry 2: vendorid: unknown key; address, devname, vendor_id, product_id, physical_network, trusted, remote_managed, managed, live_migratable, resource_class, traits and one_time_use are known; write tables such as [{ address = \"0000:81:00.0\" }] or [{ vendor_id = \"10de\", product_id = \"1eb8\" }] [BERTH-E0105]"];
+    "[[accelerators.device_spec]]\nmanaged = \"yes\"" => ["berth.toml:1:1: accelerators.device_spec: device_spec entry 1: it means every device of the host, the host's own disk and network card among them; name an address, a devname, a vendor_id or a product_id; write tables such as [{ address = \"0000:81:00.0\" }] or [{ vendor_id = \"10de\", product_id = \"1eb8\" }] [BERTH-E0105]"];
+    "[pci]\npassthrough_whitelist = []" => ["berth.toml:2:1: pci.passthrough_whitelist: berth does not have this option; write device_spec [BERTH-E0101]"];
+    "[accelerators]\nreset_hook = \"bin/x\"" => ["berth.toml:2:14: accelerators.reset_hook: \"bin/x\" is not absolute; write a path that begins with / [BERTH-E0105]"];
+    "[libvirt]\ncpu_mode = \"custom\"" => ["berth.toml:2:12: libvirt.cpu_mode: a custom processor model needs a name; write cpu_models = [\"Haswell-noTSX\"] in [libvirt] [BERTH-E0107]"];
+    "[libvirt]\ncpu_models = [\"Haswell\"]" => ["berth.toml:2:14: libvirt.cpu_models: cpu_mode is not custom, so no model is taken by its name; write cpu_mode = \"custom\" in [libvirt], or remove it [BERTH-E0108]"];
+    "[libvirt]\ndisk_cachemodes = [\"file=none\", \"file=writeback\"]" => ["berth.toml:2:19: libvirt.disk_cachemodes: a kind of disk is cached in one way; write file=none or file=writeback [BERTH-E0108]"];
+    "[cyborg]\nauth_type = \"none\"" => ["berth.toml:2:13: cyborg.endpoint_override: is not set; auth_type none needs it [BERTH-E0107]"];
+    "[glance]\npassword = \"hunter2\"" => ["berth.toml:2:12: glance.password: set, but auth_type is not; write auth_type = \"password\" in [glance] [BERTH-E0107]"];
+    "[agent]\nlisten = \"0.0.0.0:8773\"\ntls_cert = \"/c\"\ntls_key = \"/k\"" => ["berth.toml:2:10: agent.listen: the API is offered over TLS only, and client_ca is not set; write client_ca in [agent], or remove listen [BERTH-E0107]"];
+    "[agent]\nevents_listen = \"0.0.0.0:8775\"" => ["berth.toml:2:17: agent.events_listen: 0.0.0.0:8775 is not on the loopback interface; write a loopback address and port such as \"127.0.0.1:9177\" [BERTH-E0105]"];
+    "[conductor_service]\nlisten = \"0.0.0.0:8774\"" => ["berth.toml:2:10: conductor_service.listen: 0.0.0.0:8774 is not on the loopback interface; write a loopback address and port such as \"127.0.0.1:9177\" [BERTH-E0105]"];
+};

@@ -219,6 +219,17 @@ impl AcceleratorClient {
             .await
     }
 
+    /// GET /v2/accelerator_requests: all requests that the account may see, in no order.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list.
+    pub async fn arqs(&self) -> Result<Vec<ToldArq>, AcceleratorError> {
+        let call = call(Method::GET, ARQS, ARQS.to_owned(), None, Repeat::Safe);
+        let told = |body: ArqList| Ok(body.arqs.into_iter().map(ToldArq::from).collect());
+        self.parse(call, "a list of accelerator requests", told)
+            .await
+    }
+
     /// GET /v2/accelerator_requests/{uuid}; none where there is none (or it is another project's).
     ///
     /// # Errors

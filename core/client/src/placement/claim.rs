@@ -131,6 +131,14 @@ impl Candidate {
 }
 
 impl Claimed {
+    /// A claim that was written down before it was made, whether it was made or not: to be released.
+    pub fn noted_before(consumer: ConsumerUuid, candidate: Candidate) -> Self {
+        Self {
+            consumer,
+            candidate,
+        }
+    }
+
     /// What is claimed.
     #[must_use]
     pub fn candidate(&self) -> &Candidate {

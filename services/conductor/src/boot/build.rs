@@ -1,0 +1,96 @@
+//! The host's agent builds the guest.
+
+use std::collections::BTreeMap;
+
+use berth_client::{GuestApiError, GuestClient};
+use berth_model::{ConsumerUuid, Disposition};
+use berth_wire::guest::GuestBuild;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::{BootError, Bound};
+use crate::journal::{BootStep, StepDetail, StepState};
+use crate::way::Way;
+
+impl Bound {
+    /// Hands the guest to its agent, and waits until it is what it should be.
+    pub(super) async fn build(
+        self,
+        way: &Way,
+        cancel: &CancellationToken,
+    ) -> Result<(), BootError> {
+        let placed = &self.provided.placed;
+        let (place, step) = (placed.place(), BootStep::Build);
+        let node = &placed.chosen.node;
+        let agent = way.agents.agent(node);
+        let agent = agent.ok_or_else(|| BootError::NoAgent(node.clone()))?;
+        way.note(place, step, StepState::Begun, StepDetail::Nothing)
+            .await?;
+        agent.build(&self.body()).await.map_err(|error| {
+            // Another request has its UUID there, or it is not understood: another host would say the same.
+            match error.disposition() {
+                Disposition::Fatal => BootError::NotAccepted(error),
+                Disposition::Retry | Disposition::Refresh => BootError::Agent(error),
+            }
+        })?;
+        is_built(&agent, place.0, way, cancel).await?;
+        way.note(place, step, StepState::Done, StepDetail::Nothing)
+            .await?;
+        let _the_guests_own = self.provided.placed.claimed.built();
+        Ok(())
+    }
+
+    fn body(&self) -> GuestBuild {
+        let placed = &self.provided.placed;
+        let mut allocations: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for ((provider, class), amount) in placed.claimed.candidate().resources() {
+            let of_provider = allocations.entry(*provider.as_uuid()).or_default();
+            of_provider.insert(class.to_string(), *amount);
+        }
+        let arqs = self.provided.arqs.keys();
+        GuestBuild {
+            accelerator_requests: arqs.map(|arq| *arq.as_uuid()).collect(),
+            allocations,
+            ..placed.record.request.build_on(&placed.chosen.node)
+        }
+    }
+}
+
+/// Waits until the agent has built it, or says why not. An image may take long, and a guest that is being built has an owner: there
+/// is no limit but the caller's patience.
+async fn is_built(
+    agent: &GuestClient,
+    guest: ConsumerUuid,
+    way: &Way,
+    cancel: &CancellationToken,
+) -> Result<(), BootError> {
+    loop {
+        let told = agent.guest(guest).await.map_err(|error| match error {
+            GuestApiError::Refused(_) => BootError::NotBuilt(error.to_string()),
+            error => BootError::Agent(error),
+        })?;
+        let Some(told) = told else {
+            let reason = "the agent does not know the guest any more";
+            return Err(BootError::NotBuilt(reason.to_owned()));
+        };
+        match told.status.as_str() {
+            "active" | "stopped" | "paused" => return Ok(()),
+            "failed" => {
+                let reason = told
+                    .reason
+                    .unwrap_or_else(|| "it does not say why".to_owned());
+                return Err(BootError::NotBuilt(reason));
+            }
+            "deleting" => {
+                let reason = "the guest is deleted at its agent meanwhile";
+                return Err(BootError::NotBuilt(reason.to_owned()));
+            }
+            // building, failing, or a word of a later agent's.
+            _ => {}
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return Err(BootError::Cancelled),
+            () = sleep(way.options.poll) => {}
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Why a boot did not come to its end.
+
+use berth_client::placement::ClaimError;
+use berth_client::{AcceleratorError, GuestApiError, PlacementError};
+use berth_model::{Disposition, NodeName, RequestGroupsError};
+
+use crate::journal::JournalError;
+
+/// A boot that did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// The journal cannot be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The guest is deleted meanwhile, or the conductor stops.
+    #[error("it was called off")]
+    Cancelled,
+    /// Placement did not answer as hoped.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// A candidate could not be claimed.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// The accelerator service did not answer as hoped.
+    #[error(transparent)]
+    Accelerator(#[from] AcceleratorError),
+    /// Requests may have been made that nobody knows.
+    #[error("whether accelerator requests were made is not known: {0}")]
+    RequestsUnknown(#[source] AcceleratorError),
+    /// The agent did not answer.
+    #[error(transparent)]
+    Agent(GuestApiError),
+    /// There is no such profile.
+    #[error(
+        "device profile {0} does not exist; openstack accelerator device profile list names those that do"
+    )]
+    NoProfile(String),
+    /// What is asked for cannot be asked of Placement.
+    #[error(transparent)]
+    Groups(#[from] RequestGroupsError),
+    /// Nothing satisfies what is asked for.
+    #[error("No valid host was found: {0}")]
+    NoValidHost(String),
+    /// Others were quicker.
+    #[error("No valid host was found: each of {0} candidates was taken by somebody else meanwhile")]
+    AllTaken(usize),
+    /// Nobody knows the node's agent.
+    #[error("no agent of node {0} is known")]
+    NoAgent(NodeName),
+    /// The candidate does not say which provider serves a group.
+    #[error(
+        "the claim does not say which provider serves group {0} of the device profile; it was changed meanwhile"
+    )]
+    NoMapping(u32),
+    /// The accelerator service could not bind.
+    #[error("its accelerator requests could not be bound: {0}")]
+    NotBound(String),
+    /// The agent could not build it.
+    #[error("{0}")]
+    NotBuilt(String),
+    /// The agent will not have the request, and no other would.
+    #[error("{0}")]
+    NotAccepted(GuestApiError),
+}
+
+impl BootError {
+    /// What follows: the same again later; the next attempt with other candidates; or the end.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            Self::Placement(error) | Self::Claim(ClaimError::Placement(error)) => {
+                // What was done has to be read, and each step reads before it acts.
+                match error.disposition() {
+                    Disposition::Fatal => Disposition::Fatal,
+                    Disposition::Retry | Disposition::Refresh => Disposition::Retry,
+                }
+            }
+            Self::Accelerator(error) => match error.disposition() {
+                Disposition::Fatal => Disposition::Fatal,
+                Disposition::Retry | Disposition::Refresh => Disposition::Retry,
+            },
+            Self::Agent(error) => error.disposition(),
+            Self::Journal(_) | Self::Cancelled | Self::RequestsUnknown(_) => Disposition::Retry,
+            Self::AllTaken(_)
+            | Self::Claim(ClaimError::Taken(_))
+            | Self::NoAgent(_)
+            | Self::NoMapping(_)
+            | Self::NotBound(_)
+            | Self::NotBuilt(_) => Disposition::Refresh,
+            Self::Claim(ClaimError::HoldsOther { .. })
+            | Self::NoProfile(_)
+            | Self::Groups(_)
+            | Self::NoValidHost(_)
+            | Self::NotAccepted(_) => Disposition::Fatal,
+        }
+    }
+
+    /// Whether what was claimed is to blame, so that it is not tried again.
+    pub(crate) fn blames_the_claim(&self) -> bool {
+        matches!(
+            self,
+            Self::NotBound(_) | Self::NotBuilt(_) | Self::NoAgent(_)
+        )
+    }
+}

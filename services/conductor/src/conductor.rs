@@ -1,0 +1,295 @@
+//! All guests of a conductor: what is asked of them, one journey per guest at a time, and going on after a restart.
+
+mod journeys;
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use berth_client::{AcceleratorClient, PlacementClient};
+use berth_model::ConsumerUuid;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use journeys::JourneyEnd;
+
+use crate::journal::{Accepted, BootJournal, BootRecord, Course, JournalError};
+use crate::strays::Strays;
+use crate::way::Way;
+use crate::{Agents, AsAnswered, BootRequest, Scheduler};
+
+/// What a conductor works through.
+pub struct ConductorParts {
+    /// What is under way.
+    pub journal: Arc<dyn BootJournal>,
+    /// Placement, Berth's own or OpenStack's.
+    pub placement: PlacementClient,
+    /// The accelerator service, Berth's own or Cyborg; its account needs the role `service`.
+    pub accelerators: AcceleratorClient,
+    /// The way to the nodes' agents.
+    pub agents: Arc<dyn Agents>,
+}
+
+/// How a conductor behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConductorOptions {
+    /// How often a guest is tried, each time with other candidates (Nova's `[scheduler] max_attempts`), at least 1.
+    pub max_attempts: u32,
+    /// How often an agent is asked how far it is.
+    pub poll: Duration,
+    /// How long a boot stands still for a service that is away before it is taken back.
+    pub patience: Duration,
+    /// How long a delete waits for the agent before it is left for later.
+    pub delete_wait: Duration,
+    /// The pause before the second try of what stands still; it doubles.
+    pub pause: Duration,
+    /// The longest such pause.
+    pub longest_pause: Duration,
+    /// How long an accelerator request that nobody knows is left alone.
+    pub stray_grace: Duration,
+}
+
+impl Default for ConductorOptions {
+    fn default() -> Self {
+        Self {
+            max_attempts: 3,
+            poll: Duration::from_millis(500),
+            patience: Duration::from_mins(2),
+            delete_wait: Duration::from_secs(30),
+            pause: Duration::from_secs(1),
+            longest_pause: Duration::from_mins(1),
+            stray_grace: Duration::from_mins(10),
+        }
+    }
+}
+
+/// A guest that nothing can be asked of.
+#[derive(Debug, thiserror::Error)]
+pub enum ConductorError {
+    /// It is not known here.
+    #[error("there is no guest {uuid}")]
+    NotFound {
+        /// The guest.
+        uuid: ConsumerUuid,
+    },
+    /// Another request has its UUID.
+    #[error("guest {uuid} was asked for before, and differently; delete that one first")]
+    Other {
+        /// The guest.
+        uuid: ConsumerUuid,
+    },
+    /// It is being deleted.
+    #[error("guest {uuid} is being deleted; ask again when it is gone")]
+    Ending {
+        /// The guest.
+        uuid: ConsumerUuid,
+    },
+    /// The journal cannot be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// What stands for a guest's journey under way.
+#[derive(Debug, Clone, Default)]
+struct Slot {
+    /// Held by the journey.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Ends a boot between two steps, or in its wait.
+    cancel: CancellationToken,
+}
+
+/// A guest that stands still.
+#[derive(Debug, Clone)]
+struct StandingStill {
+    reason: String,
+    since: Instant,
+    tries: u32,
+    next: Instant,
+}
+
+struct Inner {
+    way: Way,
+    slots: Mutex<HashMap<ConsumerUuid, Slot>>,
+    held: Mutex<BTreeMap<ConsumerUuid, StandingStill>>,
+    strays: Strays,
+    tasks: TaskTracker,
+}
+
+/// All guests of one conductor. Clones are one.
+#[derive(Clone)]
+pub struct Conductor {
+    inner: Arc<Inner>,
+}
+
+impl Conductor {
+    /// The conductor of this journal, with candidates in Placement's order. Nothing happens before [`Conductor::keep`],
+    /// [`Conductor::resume`] or a request.
+    #[must_use]
+    pub fn open(parts: ConductorParts) -> Self {
+        Self::open_with(parts, Arc::new(AsAnswered), ConductorOptions::default())
+    }
+
+    /// The same with another order of candidates, and other options.
+    #[must_use]
+    pub fn open_with(
+        parts: ConductorParts,
+        scheduler: Arc<dyn Scheduler>,
+        options: ConductorOptions,
+    ) -> Self {
+        let inner = Inner {
+            way: Way {
+                journal: parts.journal,
+                placement: parts.placement,
+                accelerators: parts.accelerators,
+                agents: parts.agents,
+                scheduler,
+                options,
+            },
+            slots: Mutex::default(),
+            held: Mutex::default(),
+            strays: Strays::default(),
+            tasks: TaskTracker::new(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Takes a request: once this is answered the guest will run, or say why it does not, whatever happens to the conductor.
+    ///
+    /// # Errors
+    /// Another request has its UUID, or the journal cannot be written.
+    pub async fn create(&self, request: &BootRequest) -> Result<Accepted, ConductorError> {
+        let uuid = request.uuid();
+        let accepted = self.inner.way.journal.accept(request).await?;
+        match accepted {
+            Accepted::New => self.set_out(uuid),
+            // Its journey goes its own way, as slowly as it must.
+            Accepted::Same => {}
+            Accepted::Other => return Err(ConductorError::Other { uuid }),
+            Accepted::Ending => return Err(ConductorError::Ending { uuid }),
+        }
+        Ok(accepted)
+    }
+
+    /// Takes the request to end a guest: once this is answered it will be gone, accelerator requests and allocation included.
+    ///
+    /// # Errors
+    /// There is no such guest, or the journal cannot be written.
+    pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), ConductorError> {
+        match self.inner.way.journal.turn(uuid, &Course::Delete).await {
+            Err(JournalError::Unknown { .. }) => return Err(ConductorError::NotFound { uuid }),
+            other => other?,
+        }
+        // A boot under way looks at its course again.
+        self.slot(uuid).cancel.cancel();
+        self.set_out(uuid);
+        Ok(())
+    }
+
+    /// All guests.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub async fn list(&self) -> Result<Vec<BootRecord>, ConductorError> {
+        Ok(self.inner.way.journal.guests().await?)
+    }
+
+    /// One guest.
+    ///
+    /// # Errors
+    /// There is none, or the journal cannot be read.
+    pub async fn show(&self, uuid: ConsumerUuid) -> Result<BootRecord, ConductorError> {
+        let record = self.inner.way.journal.guest(uuid).await?;
+        record.ok_or(ConductorError::NotFound { uuid })
+    }
+
+    /// Why a guest stands still; none where it does not. It is tried again.
+    #[must_use]
+    pub fn held(&self, uuid: ConsumerUuid) -> Option<String> {
+        self.standing_still()
+            .get(&uuid)
+            .map(|held| held.reason.clone())
+    }
+
+    /// Goes on with every guest whose turn it is: at the start with all that are not where they should be, later with those
+    /// whose pause is over. How many are not where they should be.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub async fn resume(&self) -> Result<usize, ConductorError> {
+        let records = self.inner.way.journal.guests().await?;
+        let open = records.iter().filter(|record| record.is_open());
+        let open: Vec<_> = open.map(|record| record.request.uuid()).collect();
+        let now = Instant::now();
+        for uuid in &open {
+            let held = self.standing_still().get(uuid).map(|held| held.next);
+            let due = held.is_none_or(|next| next <= now);
+            // Its journey may be under way.
+            if due && self.slot(*uuid).turn.try_lock().is_ok() {
+                self.set_out(*uuid);
+            }
+        }
+        Ok(open.len())
+    }
+
+    /// Goes on with what stands still, and looks for lost accelerator requests, until `stop`; then waits until no journey is
+    /// under way.
+    pub async fn keep(&self, stop: impl Future<Output = ()>) {
+        let mut stop = pin!(stop);
+        loop {
+            if let Err(error) = self.resume().await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "guests' boots do not go on"
+                );
+            }
+            if let Err(error) = self.inner.strays.look(&self.inner.way).await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "lost accelerator requests are not looked for"
+                );
+            }
+            tokio::select! {
+                () = &mut stop => break,
+                () = sleep(self.inner.way.options.pause) => {}
+            }
+        }
+        self.stop().await;
+    }
+
+    /// Looks for lost accelerator requests once; how many were deleted.
+    ///
+    /// # Errors
+    /// The journal or the accelerator service does not answer; said in a sentence.
+    pub async fn look_for_strays(&self) -> Result<usize, String> {
+        let looked = self.inner.strays.look(&self.inner.way).await;
+        looked.map_err(|error| error.to_string())
+    }
+
+    /// Waits until no journey is under way, and takes none any more.
+    pub async fn stop(&self) {
+        self.inner.tasks.close();
+        for slot in self.slots().values() {
+            slot.cancel.cancel();
+        }
+        self.inner.tasks.wait().await;
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<ConsumerUuid, Slot>> {
+        let slots = self.inner.slots.lock();
+        slots.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn standing_still(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, StandingStill>> {
+        let held = self.inner.held.lock();
+        held.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slot(&self, uuid: ConsumerUuid) -> Slot {
+        self.slots().entry(uuid).or_default().clone()
+    }
+}

@@ -1,0 +1,227 @@
+//! One guest's journey: from where it is to where it is meant to be.
+
+use std::sync::Arc;
+
+use berth_model::{ConsumerUuid, Disposition};
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Conductor, StandingStill};
+use crate::boot::{BootError, Requested};
+use crate::journal::{BootRecord, Course, FailedAttempt, JournalError, Then};
+use crate::undo::{UndoError, undo};
+
+/// How a guest's journey ended.
+#[derive(Debug)]
+pub enum JourneyEnd {
+    /// The guest runs.
+    Active,
+    /// It does not, for this reason, and nothing of it is left.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// Nothing is left, and nothing is known of it.
+    Gone,
+    /// The conductor stops; the next start goes on.
+    Interrupted,
+    /// It stands still for this reason, and is tried again.
+    Held {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Why a journey stands still.
+#[derive(Debug, thiserror::Error)]
+enum Held {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Undo(#[from] UndoError),
+    #[error(transparent)]
+    Boot(BootError),
+}
+
+impl Conductor {
+    /// Begins a guest's journey, unless one waits to begin already.
+    pub(super) fn set_out(&self, uuid: ConsumerUuid) {
+        if self.inner.tasks.is_closed() {
+            return;
+        }
+        let conductor = self.clone();
+        self.inner.tasks.spawn(async move {
+            told(uuid, &conductor.journey(uuid).await);
+        });
+    }
+
+    /// The guest's turn, once no other journey of it is under way. A guest that went away took its slot along: whoever waited
+    /// there waits anew.
+    async fn turn(&self, uuid: ConsumerUuid) -> OwnedMutexGuard<()> {
+        loop {
+            let turn = self.slot(uuid).turn;
+            let held = Arc::clone(&turn).lock_owned().await;
+            if Arc::ptr_eq(&turn, &self.slot(uuid).turn) {
+                return held;
+            }
+        }
+    }
+
+    /// One guest from where it is to where it is meant to be; one journey of a guest at a time.
+    pub async fn journey(&self, uuid: ConsumerUuid) -> JourneyEnd {
+        let _turn = self.turn(uuid).await;
+        let end = match self.travel(uuid).await {
+            Ok(end) => end,
+            Err(reason) => JourneyEnd::Held {
+                reason: reason.to_string(),
+            },
+        };
+        self.ended(uuid, &end);
+        end
+    }
+
+    /// What is kept of a journey's end in memory.
+    fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd) {
+        let mut held = self.standing_still();
+        if let JourneyEnd::Held { reason } = end {
+            let options = &self.inner.way.options;
+            let now = Instant::now();
+            let (since, tries) = held.get(&uuid).map_or((now, 0), |it| (it.since, it.tries));
+            let pause = options.pause.saturating_mul(1 << tries.min(16));
+            let standing = StandingStill {
+                reason: reason.clone(),
+                since,
+                tries: tries + 1,
+                next: now + pause.min(options.longest_pause),
+            };
+            held.insert(uuid, standing);
+        } else {
+            held.remove(&uuid);
+        }
+        if matches!(end, JourneyEnd::Gone) {
+            self.slots().remove(&uuid);
+        }
+    }
+
+    /// Whether a boot has stood still for so long that it is taken back.
+    fn is_out_of_patience(&self, uuid: ConsumerUuid) -> bool {
+        let patience = self.inner.way.options.patience;
+        let held = self.standing_still();
+        held.get(&uuid)
+            .is_some_and(|held| held.since.elapsed() >= patience)
+    }
+
+    async fn travel(&self, uuid: ConsumerUuid) -> Result<JourneyEnd, Held> {
+        let way = &self.inner.way;
+        loop {
+            let Some(record) = way.journal.guest(uuid).await? else {
+                return Ok(JourneyEnd::Gone);
+            };
+            match record.course.clone() {
+                Course::Active => return Ok(JourneyEnd::Active),
+                Course::Failed { reason } => return Ok(JourneyEnd::Failed { reason }),
+                Course::Boot => {
+                    let cancel = self.slot(uuid).cancel;
+                    if self.boot(record, &cancel).await? == Boot::Interrupted {
+                        return Ok(JourneyEnd::Interrupted);
+                    }
+                }
+                Course::Undo { failed, then } => {
+                    undo(way, &record).await?;
+                    match then {
+                        Then::Again => way.journal.again(uuid, &failed).await?,
+                        Then::Fail => {
+                            let reason = reasons(&record.failures, &failed);
+                            way.journal.turn(uuid, &Course::Failed { reason }).await?;
+                        }
+                    }
+                }
+                Course::Delete => {
+                    undo(way, &record).await?;
+                    way.journal.forget(uuid).await?;
+                    return Ok(JourneyEnd::Gone);
+                }
+            }
+        }
+    }
+
+    async fn boot(&self, record: BootRecord, cancel: &CancellationToken) -> Result<Boot, Held> {
+        let way = &self.inner.way;
+        let (uuid, attempt) = (record.request.uuid(), record.attempt);
+        let error = match Requested::boot(record, way, cancel).await {
+            Ok(()) => {
+                way.journal.turn(uuid, &Course::Active).await?;
+                return Ok(Boot::LookAgain);
+            }
+            Err(BootError::Cancelled) if self.inner.tasks.is_closed() => {
+                return Ok(Boot::Interrupted);
+            }
+            Err(BootError::Cancelled) => return Ok(Boot::LookAgain),
+            Err(BootError::Journal(error)) => return Err(error.into()),
+            Err(error) => error,
+        };
+        let disposition = error.disposition();
+        if disposition == Disposition::Retry && !self.is_out_of_patience(uuid) {
+            return Err(Held::Boot(error));
+        }
+        // How far it came is in the journal.
+        let record = way.journal.guest(uuid).await?;
+        let chosen = record.as_ref().and_then(|record| record.chosen(attempt));
+        let avoid = chosen.filter(|_| error.blames_the_claim()).map(|chosen| {
+            let devices = chosen.devices();
+            match devices.is_empty() {
+                true => vec![*chosen.host.as_uuid()],
+                false => devices,
+            }
+        });
+        let failed = FailedAttempt {
+            node: chosen.map(|chosen| chosen.node.to_string()),
+            reason: error.to_string(),
+            avoid: avoid.unwrap_or_default(),
+        };
+        let more = attempt < way.options.max_attempts;
+        let then = match disposition {
+            Disposition::Refresh if more => Then::Again,
+            Disposition::Refresh | Disposition::Retry | Disposition::Fatal => Then::Fail,
+        };
+        tracing::warn!(guest = %uuid, attempt, reason = %failed, "a boot is taken back");
+        way.journal
+            .turn(uuid, &Course::Undo { failed, then })
+            .await?;
+        Ok(Boot::LookAgain)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Boot {
+    LookAgain,
+    Interrupted,
+}
+
+/// Why a request fails: the last reason, and those of the attempts before.
+fn reasons(before: &[FailedAttempt], last: &FailedAttempt) -> String {
+    if before.is_empty() {
+        return last.reason.clone();
+    }
+    let all = before.iter().chain(std::iter::once(last)).enumerate();
+    let all: Vec<_> = all
+        .map(|(index, failed)| format!("attempt {} {failed}", index + 1))
+        .collect();
+    all.join("; ")
+}
+
+/// An end in the log.
+fn told(uuid: ConsumerUuid, end: &JourneyEnd) {
+    match end {
+        JourneyEnd::Held { reason } => {
+            tracing::warn!(guest = %uuid, reason, "a guest stands still")
+        }
+        JourneyEnd::Failed { reason } => {
+            tracing::warn!(guest = %uuid, reason, "a guest could not be booted");
+        }
+        JourneyEnd::Interrupted => tracing::debug!(guest = %uuid, "the next start goes on"),
+        JourneyEnd::Active => tracing::info!(guest = %uuid, "the guest is active"),
+        JourneyEnd::Gone => tracing::info!(guest = %uuid, "the guest is gone"),
+    }
+}

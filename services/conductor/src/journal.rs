@@ -1,0 +1,82 @@
+//! The journal: what each guest is meant to be, and how far its boot has come, on the disk before anything acts on it.
+//!
+//! [`BootJournal`] is the seam (tests put faults in front of it); [`SqlJournal`] is the file. A change that was answered is on
+//! the disk; one that was not is there wholly or not at all.
+
+mod error;
+mod record;
+mod rows;
+mod schema;
+mod sql;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use berth_model::{ConsumerUuid, DeviceProfileName};
+
+pub use error::JournalError;
+pub use record::{
+    BootRecord, BootStep, Chosen, Course, FailedAttempt, StepDetail, StepRecord, StepState, Then,
+};
+pub use sql::SqlJournal;
+
+use crate::BootRequest;
+
+/// What came of a call, when it comes.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, JournalError>> + Send + 'a>>;
+
+/// What came of a request for a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is written down, and new.
+    New,
+    /// The same request is written down already.
+    Same,
+    /// Another request has this UUID.
+    Other,
+    /// The guest of this UUID is being deleted.
+    Ending,
+}
+
+/// The journal of one conductor's guests.
+pub trait BootJournal: Send + Sync {
+    /// Where it is, for messages.
+    fn path(&self) -> String;
+
+    /// All guests, by UUID.
+    fn guests(&self) -> Answer<'_, Vec<BootRecord>>;
+
+    /// One guest; none where it is not known.
+    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>>;
+
+    /// Writes a request down, on the course of a boot.
+    fn accept<'a>(&'a self, request: &'a BootRequest) -> Answer<'a, Accepted>;
+
+    /// Where the guest is meant to go from now on. [`Course::Delete`] is final: nothing takes its place any more. What of the
+    /// request may be secret is forgotten where no step needs it.
+    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()>;
+
+    /// The attempt is taken back wholly, and the next begins: it failed so.
+    fn again<'a>(&'a self, uuid: ConsumerUuid, failed: &'a FailedAttempt) -> Answer<'a, ()>;
+
+    /// How far an attempt has come; an earlier word about the same step is replaced.
+    fn note<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        attempt: u32,
+        step: BootStep,
+        record: &'a StepRecord,
+    ) -> Answer<'a, ()>;
+
+    /// Removes all that is known of the guest; it need not be there.
+    fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()>;
+
+    /// Accelerator requests of this profile may have been made that nobody knows: their answer was lost.
+    fn stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()>;
+
+    /// The profiles of which there may be such requests.
+    fn strays(&self) -> Answer<'_, Vec<DeviceProfileName>>;
+
+    /// There are none of this profile any more.
+    fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()>;
+}

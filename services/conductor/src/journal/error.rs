@@ -1,0 +1,69 @@
+//! Why the journal could not be read or written.
+
+use berth_model::ConsumerUuid;
+use berth_store::{OpenError, SqlError};
+
+/// A journal that could not be read or written. What was not answered may be there wholly, or not at all.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// It cannot be opened, or another conductor has it.
+    #[error("the conductor's journal {path}: {source}")]
+    Open {
+        /// The file.
+        path: String,
+        /// Why.
+        source: OpenError,
+    },
+    /// The file is no journal, or damaged.
+    #[error(
+        "{path} is damaged or no journal of a conductor ({reason}); restore it from a backup, or move it away: guests go on, \
+         and berth guest list says which nobody knows any more"
+    )]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What was found.
+        reason: String,
+    },
+    /// A later release wrote it.
+    #[error(
+        "{path} has version {found} of the conductor's journal, and this berth knows up to {known}: install the release that \
+         wrote it, or a later one"
+    )]
+    Newer {
+        /// The file.
+        path: String,
+        /// Its version.
+        found: i64,
+        /// The latest known here.
+        known: i64,
+    },
+    /// A guest's rows say what no release writes.
+    #[error(
+        "{path} holds of guest {guest} what cannot be read ({reason}); restore the file from a backup"
+    )]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// The guest.
+        guest: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// There is no such guest.
+    #[error("the journal {path} does not know guest {guest}")]
+    Unknown {
+        /// The file.
+        path: String,
+        /// The guest.
+        guest: ConsumerUuid,
+    },
+    /// The database said no.
+    #[error("the conductor's journal {path} cannot be used: {source}; {}", source.mend())]
+    Sql {
+        /// The file.
+        path: String,
+        /// Why.
+        source: SqlError,
+    },
+}

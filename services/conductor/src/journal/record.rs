@@ -1,0 +1,297 @@
+//! A guest as the journal has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use berth_client::placement::Candidate;
+use berth_model::{ArqUuid, GroupSuffix, NodeName, ProviderUuid};
+use berth_wire::placement::AllocationRequest;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::BootRequest;
+
+/// A step of an attempt, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BootStep {
+    /// A candidate is the guest's in Placement.
+    Claim,
+    /// Its accelerator requests are made.
+    Arqs,
+    /// They are bound to the providers of the claim.
+    Bind,
+    /// The host's agent builds it.
+    Build,
+}
+
+impl BootStep {
+    /// All of them, in their order.
+    pub const ALL: [Self; 4] = [Self::Claim, Self::Arqs, Self::Bind, Self::Build];
+
+    /// The word in the journal.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Arqs => "arqs",
+            Self::Bind => "bind",
+            Self::Build => "build",
+        }
+    }
+
+    /// The step of this word.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| step.as_str() == word)
+    }
+}
+
+impl fmt::Display for BootStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How far a step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepState {
+    /// It may have acted, wholly or in part.
+    Begun,
+    /// It has acted.
+    Done,
+    /// It is being undone.
+    Undoing,
+    /// Nothing of it is left.
+    Undone,
+}
+
+impl StepState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Begun, Self::Done, Self::Undoing, Self::Undone];
+
+    /// The word in the journal.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Begun => "begun",
+            Self::Done => "done",
+            Self::Undoing => "undoing",
+            Self::Undone => "undone",
+        }
+    }
+
+    /// The state of this word.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+/// A candidate and the host that it is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// The host's own provider.
+    pub host: ProviderUuid,
+    /// Its node.
+    pub node: NodeName,
+    /// The candidate.
+    pub candidate: Candidate,
+}
+
+impl Chosen {
+    /// The providers that serve groups of the device profile.
+    #[must_use]
+    pub fn devices(&self) -> Vec<Uuid> {
+        let groups = (0u32..).map(GroupSuffix::of_device_profile);
+        let devices = groups.map_while(|suffix| self.candidate.serving(&suffix));
+        let devices: BTreeSet<_> = devices.collect();
+        devices.iter().map(|it| *it.as_uuid()).collect()
+    }
+}
+
+/// What has to be known to go on with a step or to undo it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum StepDetail {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What is claimed.
+    Claim(Box<Chosen>),
+    /// The accelerator requests, each with its group of the device profile.
+    Requests(BTreeMap<ArqUuid, u32>),
+}
+
+/// How far a step is, and what belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepRecord {
+    /// How far.
+    pub state: StepState,
+    /// What belongs to it.
+    pub detail: StepDetail,
+}
+
+/// What follows when an attempt is taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Then {
+    /// The next one.
+    Again,
+    /// The request fails.
+    Fail,
+}
+
+/// Where a guest is meant to go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Course {
+    /// To run.
+    Boot,
+    /// Back to nothing of this attempt.
+    Undo {
+        /// Why.
+        failed: FailedAttempt,
+        /// And then.
+        then: Then,
+    },
+    /// It runs, as far as the conductor knows: it is the agent's from here on.
+    Active,
+    /// It does not, and nothing of it is left. It stays known, with the reason, until it is deleted.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// To nothing.
+    Delete,
+}
+
+/// An attempt that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailedAttempt {
+    /// Where; none where there was no candidate.
+    pub node: Option<String>,
+    /// Why.
+    pub reason: String,
+    /// Candidates with one of these providers are not tried again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub avoid: Vec<Uuid>,
+}
+
+impl fmt::Display for FailedAttempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.node {
+            Some(node) => write!(f, "on {node}: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+/// All that is known of a guest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BootRecord {
+    /// What was asked for.
+    pub request: BootRequest,
+    /// Where it is meant to go.
+    pub course: Course,
+    /// The attempt that is under way, or was the last, from 1 on.
+    pub attempt: u32,
+    /// Those before it.
+    pub failures: Vec<FailedAttempt>,
+    /// How far each attempt came.
+    pub steps: BTreeMap<(u32, BootStep), StepRecord>,
+}
+
+impl BootRecord {
+    /// A step of the present attempt; none where it was never begun.
+    #[must_use]
+    pub fn step(&self, step: BootStep) -> Option<&StepRecord> {
+        self.steps.get(&(self.attempt, step))
+    }
+
+    /// What an attempt claimed, or may have.
+    #[must_use]
+    pub fn chosen(&self, attempt: u32) -> Option<&Chosen> {
+        match &self.steps.get(&(attempt, BootStep::Claim))?.detail {
+            StepDetail::Claim(chosen) => Some(chosen),
+            StepDetail::Nothing | StepDetail::Requests(_) => None,
+        }
+    }
+
+    /// The accelerator requests of an attempt.
+    #[must_use]
+    pub fn requests(&self, attempt: u32) -> Option<&BTreeMap<ArqUuid, u32>> {
+        match &self.steps.get(&(attempt, BootStep::Arqs))?.detail {
+            StepDetail::Requests(requests) => Some(requests),
+            StepDetail::Nothing | StepDetail::Claim(_) => None,
+        }
+    }
+
+    /// The steps of which anything may be there, the last first.
+    pub fn acted(&self) -> impl Iterator<Item = (u32, BootStep)> {
+        let steps = self.steps.iter().rev();
+        let acted = steps.filter(|(_, record)| record.state != StepState::Undone);
+        acted.map(|(place, _)| *place)
+    }
+
+    /// Whether anything is still to be done.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        match self.course {
+            Course::Boot | Course::Undo { .. } | Course::Delete => true,
+            Course::Active | Course::Failed { .. } => false,
+        }
+    }
+}
+
+/// A detail as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum DetailText {
+    Claim {
+        host: Uuid,
+        node: String,
+        request: AllocationRequest,
+    },
+    Requests(BTreeMap<Uuid, u32>),
+}
+
+impl StepDetail {
+    /// Its text; empty for nothing.
+    pub(super) fn to_text(&self) -> String {
+        let text = match self {
+            Self::Nothing => return String::new(),
+            Self::Claim(chosen) => DetailText::Claim {
+                host: *chosen.host.as_uuid(),
+                node: chosen.node.to_string(),
+                request: chosen.candidate.to_body(),
+            },
+            Self::Requests(requests) => {
+                let plain = requests.iter().map(|(arq, group)| (*arq.as_uuid(), *group));
+                DetailText::Requests(plain.collect())
+            }
+        };
+        String::from_utf8_lossy(&berth_wire::encode(&text)).into_owned()
+    }
+
+    pub(super) fn of_text(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(Self::Nothing);
+        }
+        let told = |error: &dyn fmt::Display| format!("detail: {error}");
+        match berth_wire::decode(text.as_bytes()).map_err(|e| told(&e))? {
+            DetailText::Claim {
+                host,
+                node,
+                request,
+            } => Ok(Self::Claim(Box::new(Chosen {
+                host: host.into(),
+                node: NodeName::new(&node).map_err(|e| told(&e))?,
+                candidate: Candidate::of_body(&request).map_err(|e| told(&e))?,
+            }))),
+            DetailText::Requests(plain) => {
+                let requests = plain.into_iter().map(|(arq, group)| (arq.into(), group));
+                Ok(Self::Requests(requests.collect()))
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The tables, and whether a file has them.
+
+use berth_store::{SqlError, Statement, Transaction, Work};
+
+/// The version that this release writes.
+pub(super) const VERSION: i64 = 1;
+
+const CREATE: &str = "
+CREATE TABLE conductor_journal (version INTEGER NOT NULL);
+INSERT INTO conductor_journal (version) VALUES (1);
+CREATE TABLE guest (
+    uuid TEXT NOT NULL PRIMARY KEY,
+    request TEXT NOT NULL,
+    config_drive TEXT,
+    course TEXT NOT NULL,
+    ending INTEGER NOT NULL DEFAULT 0,
+    attempt INTEGER NOT NULL DEFAULT 1,
+    failures TEXT NOT NULL DEFAULT '[]'
+);
+CREATE TABLE step (
+    guest TEXT NOT NULL REFERENCES guest (uuid) ON DELETE CASCADE,
+    attempt INTEGER NOT NULL,
+    step TEXT NOT NULL CHECK (step IN ('claim', 'arqs', 'bind', 'build')),
+    state TEXT NOT NULL CHECK (state IN ('begun', 'done', 'undoing', 'undone')),
+    detail TEXT NOT NULL,
+    PRIMARY KEY (guest, attempt, step)
+);
+CREATE TABLE stray (profile TEXT NOT NULL PRIMARY KEY);
+";
+
+/// What a file turned out to be.
+pub(super) enum Found {
+    /// A journal of this release.
+    Ours,
+    /// A journal of a later one.
+    Newer(i64),
+    /// Something else, or damaged.
+    Other(String),
+}
+
+/// Looks whether the file is whole and a journal; makes the tables in an empty one.
+pub(super) struct Opening;
+
+impl Work for Opening {
+    type Output = Found;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Found, SqlError> {
+        if let Some(row) = tx.row(Statement::new("PRAGMA quick_check(1)")).await? {
+            let found = row.text(0)?;
+            if found != "ok" {
+                return Ok(Found::Other(found));
+            }
+        }
+        let names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
+        let tables = tx.rows(Statement::new(names)).await?;
+        let names = tables.iter().map(|row| row.text(0));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = names.first() else {
+            tx.script(CREATE).await?;
+            return Ok(Found::Ours);
+        };
+        if !names.iter().any(|name| name == "conductor_journal") {
+            return Ok(Found::Other(format!("it has the table {first}")));
+        }
+        let version = Statement::new("SELECT version FROM conductor_journal");
+        match tx.row(version).await?.map(|row| row.int(0)).transpose()? {
+            Some(VERSION) => Ok(Found::Ours),
+            Some(found) if found > VERSION => Ok(Found::Newer(found)),
+            found => Ok(Found::Other(format!("its version is {found:?}"))),
+        }
+    }
+}

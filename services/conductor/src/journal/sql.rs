@@ -1,0 +1,319 @@
+//! The journal as a SQLite file under `state_path`.
+
+use std::path::Path;
+
+use berth_model::{ConsumerUuid, DeviceProfileName};
+use berth_store::{
+    Location, OpenError, SqlError, SqlOptions, SqlStore, Statement, Synchronous, Transaction, Work,
+};
+use serde::Serialize;
+
+use super::rows::records;
+use super::schema::{Found, Opening, VERSION};
+use super::{
+    Accepted, Answer, BootJournal, BootRecord, BootStep, Course, FailedAttempt, JournalError,
+    StepRecord,
+};
+use crate::BootRequest;
+
+/// The file's name below `state_path`.
+const FILE: &str = "conductor.db";
+
+const GUESTS: &str =
+    "SELECT uuid, request, config_drive, course, attempt, failures FROM guest ORDER BY uuid";
+const STEPS: &str = "SELECT guest, attempt, step, state, detail FROM step";
+const ONE_GUEST: &str =
+    "SELECT uuid, request, config_drive, course, attempt, failures FROM guest WHERE uuid = ?";
+const ONE_GUESTS_STEPS: &str =
+    "SELECT guest, attempt, step, state, detail FROM step WHERE guest = ?";
+
+/// The journal in a file. One process owns it.
+#[derive(Debug, Clone)]
+pub struct SqlJournal {
+    store: SqlStore,
+    path: String,
+}
+
+impl SqlJournal {
+    /// Opens `conductor.db` in the folder, makes it where there is none, and looks whether it is whole.
+    ///
+    /// # Errors
+    /// Another conductor has it, it is damaged, not a journal, a later release's, or the disk says no.
+    pub async fn open(state_path: &Path) -> Result<Self, JournalError> {
+        let file = state_path.join(FILE);
+        let options = SqlOptions {
+            readers: 1,
+            synchronous: Synchronous::Full,
+            ..SqlOptions::default()
+        };
+        let path = file.display().to_string();
+        let opened = SqlStore::open(&Location::SqliteFile(file), &options).await;
+        let store = opened.map_err(|source| match source {
+            OpenError::Sql(SqlError::Corrupt(error)) => damaged(&path, &error.to_string()),
+            source => JournalError::Open {
+                path: path.clone(),
+                source,
+            },
+        })?;
+        Self::over(store, path).await
+    }
+
+    /// A journal that lives as long as this value, for tests.
+    ///
+    /// # Errors
+    /// SQLite says no.
+    pub async fn in_memory() -> Result<Self, JournalError> {
+        let path = "(memory)".to_owned();
+        let store = SqlStore::in_memory().await;
+        let store = store.map_err(|source| JournalError::Open {
+            path: path.clone(),
+            source,
+        })?;
+        Self::over(store, path).await
+    }
+
+    /// Closes the file and waits until that is done.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
+    async fn over(store: SqlStore, path: String) -> Result<Self, JournalError> {
+        let journal = Self { store, path };
+        match journal.write(&Opening).await? {
+            Found::Ours => Ok(journal),
+            Found::Newer(found) => Err(JournalError::Newer {
+                path: journal.path,
+                found,
+                known: VERSION,
+            }),
+            Found::Other(reason) => Err(damaged(&journal.path, &reason)),
+        }
+    }
+
+    async fn write<W: Work<Error = SqlError>>(&self, work: &W) -> Result<W::Output, JournalError> {
+        let done = self.store.write(work).await;
+        done.map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: SqlError) -> JournalError {
+        let path = self.path.clone();
+        match source {
+            SqlError::Corrupt(error) => damaged(&path, &error.to_string()),
+            source => JournalError::Sql { path, source },
+        }
+    }
+
+    /// A change of one guest's rows that must be there.
+    async fn change(&self, guest: ConsumerUuid, statement: Statement) -> Result<(), JournalError> {
+        match self.write(&Change { guest, statement }).await? {
+            Changed::Yes => Ok(()),
+            Changed::NoSuchGuest => Err(JournalError::Unknown {
+                path: self.path.clone(),
+                guest,
+            }),
+        }
+    }
+
+    async fn select(&self, one: Option<ConsumerUuid>) -> Result<Vec<BootRecord>, JournalError> {
+        let read = async {
+            let mut tx = self.store.read().await?;
+            let (guests, steps) = match one {
+                None => (Statement::new(GUESTS), Statement::new(STEPS)),
+                Some(uuid) => (
+                    Statement::new(ONE_GUEST).bind(uuid.to_string()),
+                    Statement::new(ONE_GUESTS_STEPS).bind(uuid.to_string()),
+                ),
+            };
+            let guests = tx.rows(guests).await?;
+            let steps = tx.rows(steps).await?;
+            records(&guests, &steps)
+        };
+        match read.await.map_err(|source| self.failed(source))? {
+            Ok(records) => Ok(records),
+            Err(unreadable) => Err(JournalError::Unreadable {
+                path: self.path.clone(),
+                guest: unreadable.guest,
+                reason: unreadable.reason,
+            }),
+        }
+    }
+}
+
+impl BootJournal for SqlJournal {
+    fn path(&self) -> String {
+        self.path.clone()
+    }
+
+    fn guests(&self) -> Answer<'_, Vec<BootRecord>> {
+        Box::pin(self.select(None))
+    }
+
+    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>> {
+        Box::pin(async move { Ok(self.select(Some(uuid)).await?.pop()) })
+    }
+
+    fn accept<'a>(&'a self, request: &'a BootRequest) -> Answer<'a, Accepted> {
+        {
+            let (text, config_drive) = request.to_journal();
+            let accept = Accept {
+                uuid: request.uuid(),
+                request: text,
+                config_drive,
+            };
+            Box::pin(async move { self.write(&accept).await })
+        }
+    }
+
+    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()> {
+        let ending = i64::from(*course == Course::Delete);
+        let needs_drive = matches!(course, Course::Boot | Course::Undo { .. });
+        let sql = "UPDATE guest SET course = ?, ending = ?, \
+                   config_drive = CASE WHEN ? THEN config_drive ELSE NULL END \
+                   WHERE uuid = ? AND ending <= ?";
+        let statement = Statement::new(sql)
+            .bind(text(course))
+            .bind(ending)
+            .bind(i64::from(needs_drive))
+            .bind(uuid.to_string())
+            .bind(ending);
+        Box::pin(self.change(uuid, statement))
+    }
+
+    fn again<'a>(&'a self, uuid: ConsumerUuid, failed: &'a FailedAttempt) -> Answer<'a, ()> {
+        let sql = "UPDATE guest SET course = ?, attempt = attempt + 1, \
+                   failures = json_insert(failures, '$[#]', json(?)) WHERE uuid = ? AND ending = 0";
+        let statement = Statement::new(sql)
+            .bind(text(&Course::Boot))
+            .bind(text(failed))
+            .bind(uuid.to_string());
+        Box::pin(self.change(uuid, statement))
+    }
+
+    fn note<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        attempt: u32,
+        step: BootStep,
+        record: &'a StepRecord,
+    ) -> Answer<'a, ()> {
+        let sql = "INSERT INTO step (guest, attempt, step, state, detail) \
+                   SELECT uuid, ?, ?, ?, ? FROM guest WHERE uuid = ? \
+                   ON CONFLICT (guest, attempt, step) DO UPDATE SET state = excluded.state, detail = excluded.detail";
+        let statement = Statement::new(sql)
+            .bind(i64::from(attempt))
+            .bind(step.as_str())
+            .bind(record.state.as_str())
+            .bind(record.detail.to_text())
+            .bind(uuid.to_string());
+        Box::pin(self.change(uuid, statement))
+    }
+
+    fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
+        let statement = Statement::new("DELETE FROM guest WHERE uuid = ?").bind(uuid.to_string());
+        Box::pin(async move { self.write(&Run(statement)).await })
+    }
+
+    fn stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()> {
+        let sql = "INSERT INTO stray (profile) VALUES (?) ON CONFLICT DO NOTHING";
+        let statement = Statement::new(sql).bind(profile.as_str());
+        Box::pin(async move { self.write(&Run(statement)).await })
+    }
+
+    fn strays(&self) -> Answer<'_, Vec<DeviceProfileName>> {
+        Box::pin(async move {
+            let statement = Statement::new("SELECT profile FROM stray ORDER BY profile");
+            let rows = self.store.rows(statement).await;
+            let names = rows.and_then(|rows| rows.iter().map(|row| row.text(0)).collect());
+            let names: Vec<String> = names.map_err(|source| self.failed(source))?;
+            let names = names.iter().map(|name| DeviceProfileName::new(name));
+            names
+                .collect::<Result<_, _>>()
+                .map_err(|error| damaged(&self.path, &error.to_string()))
+        })
+    }
+
+    fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()> {
+        let sql = "DELETE FROM stray WHERE profile = ?";
+        let statement = Statement::new(sql).bind(profile.as_str());
+        Box::pin(async move { self.write(&Run(statement)).await })
+    }
+}
+
+fn text<T: Serialize>(value: &T) -> String {
+    String::from_utf8_lossy(&berth_wire::encode(value)).into_owned()
+}
+
+fn damaged(path: &str, reason: &str) -> JournalError {
+    JournalError::Damaged {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+struct Accept {
+    uuid: ConsumerUuid,
+    request: String,
+    config_drive: Option<String>,
+}
+
+impl Work for Accept {
+    type Output = Accepted;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Accepted, SqlError> {
+        let known = Statement::new("SELECT request, ending FROM guest WHERE uuid = ?");
+        if let Some(row) = tx.row(known.bind(self.uuid.to_string())).await? {
+            return Ok(if row.int(1)? != 0 {
+                Accepted::Ending
+            } else if row.text(0)? == self.request {
+                Accepted::Same
+            } else {
+                Accepted::Other
+            });
+        }
+        let sql = "INSERT INTO guest (uuid, request, config_drive, course) VALUES (?, ?, ?, ?)";
+        let insert = Statement::new(sql)
+            .bind(self.uuid.to_string())
+            .bind(&self.request)
+            .bind(self.config_drive.clone())
+            .bind(text(&Course::Boot));
+        tx.execute(insert).await?;
+        Ok(Accepted::New)
+    }
+}
+
+enum Changed {
+    Yes,
+    NoSuchGuest,
+}
+
+struct Change {
+    guest: ConsumerUuid,
+    statement: Statement,
+}
+
+impl Work for Change {
+    type Output = Changed;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Changed, SqlError> {
+        if tx.execute(self.statement.clone()).await?.rows_affected > 0 {
+            return Ok(Changed::Yes);
+        }
+        // A guest that is being deleted is turned by nothing any more, and that is no error.
+        let known = Statement::new("SELECT 1 FROM guest WHERE uuid = ?");
+        let row = tx.row(known.bind(self.guest.to_string())).await?;
+        Ok(row.map_or(Changed::NoSuchGuest, |_| Changed::Yes))
+    }
+}
+
+struct Run(Statement);
+
+impl Work for Run {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        tx.execute(self.0.clone()).await.map(drop)
+    }
+}

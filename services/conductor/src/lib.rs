@@ -1,0 +1,41 @@
+//! The conductor: from a request to a running guest, on one host for now.
+//!
+//! A guest's boot is a row of steps, each written down before it acts (ADR 8): the **claim** of an allocation candidate, its
+//! accelerator requests (**arqs**) made of the device profile, their **bind** to the providers that the claim's mappings name,
+//! and the **build** at the host's agent. A step that fails has the whole attempt taken back, backwards over the journal's rows,
+//! and the next candidate is tried, at most [`ConductorOptions::max_attempts`] times; only then the request fails, with the
+//! reasons of each attempt. A delete is the same way back. Whatever dies in between, the next start goes on with it, or undoes it.
+//!
+//! | room | noun |
+//! |---|---|
+//! | `request` | what is asked for, checked |
+//! | `journal` | what each guest is meant to be, and how far it is |
+//! | `boot`, `undo` | the steps, and the way back |
+//! | `scheduler` | which candidate first: a trait, where the scheduler's filters and weighers come in |
+//! | `diagnosis` | why there is no candidate, by asking again with one demand less |
+//! | `agents` | the way to a node's agent |
+//! | `conductor` | all guests: one journey per guest at a time |
+//! | `router` | the HTTP API, `/v1/guests` |
+//!
+//! Placement and the accelerator service are Berth's own or OpenStack's. Callers: `cli` (`berth up`), `tests`.
+
+mod agents;
+mod boot;
+mod conductor;
+mod diagnosis;
+pub mod journal;
+mod request;
+mod router;
+mod scheduler;
+mod strays;
+mod undo;
+mod way;
+
+pub use agents::{Agents, EveryNode};
+pub use berth_http::{serve_tcp, serve_unix};
+pub use boot::BootError;
+pub use conductor::{Conductor, ConductorError, ConductorOptions, ConductorParts, JourneyEnd};
+pub use request::{BootRequest, BootRequestError};
+pub use router::{ROUTES, router};
+pub use scheduler::{AsAnswered, HostCandidates, Scheduler};
+pub use undo::UndoError;

@@ -1,0 +1,170 @@
+//! The way back, over the journal's rows: the guest gone at its agent, its accelerator requests unbound and deleted, its claim
+//! released, in this order. What may still be running holds everything else.
+
+use std::collections::BTreeSet;
+
+use berth_client::placement::{Claimed, Deleted};
+use berth_client::{AcceleratorError, GuestApiError, PlacementError};
+use berth_model::{ArqState, ConsumerUuid, NodeName};
+use tokio::time::{Instant, sleep};
+
+use crate::journal::{BootRecord, BootStep, JournalError, StepState};
+use crate::way::Way;
+
+/// A step that is not undone yet.
+#[derive(Debug, thiserror::Error)]
+pub enum UndoError {
+    /// The journal cannot be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Placement did not release the claim.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// The accelerator service did not unbind or delete.
+    #[error(transparent)]
+    Accelerator(#[from] AcceleratorError),
+    /// The agent did not answer.
+    #[error("{0}; until it says that the guest is gone, its devices and its claim stay its own")]
+    Agent(#[from] GuestApiError),
+    /// The agent still has the guest.
+    #[error("the agent of {node} still has the guest: {reason}")]
+    NotGone {
+        /// The node.
+        node: NodeName,
+        /// What the agent says.
+        reason: String,
+    },
+    /// Nobody knows the node's agent.
+    #[error("no agent of node {0} is known, and only it can say that the guest is gone")]
+    NoAgent(NodeName),
+}
+
+/// Undoes all steps that may have acted, of every attempt.
+pub(crate) async fn undo(way: &Way, record: &BootRecord) -> Result<(), UndoError> {
+    let guest = record.request.uuid();
+    for (attempt, step) in record.acted() {
+        let place = (guest, attempt);
+        let Some(was) = record.steps.get(&(attempt, step)) else {
+            continue;
+        };
+        // What a step was about must survive: the undo may be killed, too.
+        let detail = || was.detail.clone();
+        if was.state != StepState::Undoing {
+            // Whether it was done, or only begun, decides below, also the second time.
+            if was.state == StepState::Done || step != BootStep::Claim {
+                way.note(place, step, StepState::Undoing, detail()).await?;
+            }
+        }
+        match step {
+            BootStep::Build => unbuild(way, record, attempt).await?,
+            BootStep::Bind => unbind(way, record, attempt).await?,
+            BootStep::Arqs => delete_requests(way, record, attempt).await?,
+            BootStep::Claim => release(way, record, attempt, was.state).await?,
+        }
+        way.note(place, step, StepState::Undone, detail()).await?;
+    }
+    Ok(())
+}
+
+/// Has the guest deleted at its agent, and waits until it is gone there.
+async fn unbuild(way: &Way, record: &BootRecord, attempt: u32) -> Result<(), UndoError> {
+    let Some(chosen) = record.chosen(attempt) else {
+        return Ok(());
+    };
+    let node = &chosen.node;
+    let agent = way.agents.agent(node);
+    let agent = agent.ok_or_else(|| UndoError::NoAgent(node.clone()))?;
+    let guest = record.request.uuid();
+    let begun = Instant::now();
+    if agent.delete(guest).await? == Deleted::AlreadyGone {
+        return Ok(());
+    }
+    while let Some(told) = agent.guest(guest).await? {
+        if begun.elapsed() >= way.options.delete_wait {
+            let reason = told.reason.unwrap_or(told.status);
+            let node = node.clone();
+            return Err(UndoError::NotGone { node, reason });
+        }
+        sleep(way.options.poll).await;
+    }
+    Ok(())
+}
+
+/// Gives the handles back. A request that is not bound, or not there, has none.
+async fn unbind(way: &Way, record: &BootRecord, attempt: u32) -> Result<(), UndoError> {
+    let Some(ours) = record.requests(attempt) else {
+        return Ok(());
+    };
+    let told = way
+        .accelerators
+        .arqs_of_instance(record.request.uuid())
+        .await?;
+    let bound = told.iter().filter(|told| {
+        let state = told.arq.as_ref().map(|arq| &arq.state);
+        let holds = !matches!(state, Ok(ArqState::Initial | ArqState::Unbound));
+        ours.contains_key(&told.uuid) && holds
+    });
+    let bound: BTreeSet<_> = bound.map(|told| told.uuid).collect();
+    if bound.is_empty() {
+        return Ok(());
+    }
+    match way.accelerators.unbind_arqs(&bound).await {
+        Ok(()) => Ok(()),
+        // Not in a state to be unbound: the delete that follows ends it from any.
+        Err(
+            AcceleratorError::Refused(_)
+            | AcceleratorError::Conflict(_)
+            | AcceleratorError::NotFound(_),
+        ) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn delete_requests(way: &Way, record: &BootRecord, attempt: u32) -> Result<(), UndoError> {
+    match record.requests(attempt) {
+        Some(ours) => {
+            for arq in ours.keys() {
+                way.accelerators.delete_arq(*arq).await?;
+            }
+        }
+        None => {
+            // They may have been made, and nobody knows their names.
+            if let Some(profile) = record.request.profile() {
+                way.journal.stray(profile).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn release(
+    way: &Way,
+    record: &BootRecord,
+    attempt: u32,
+    was: StepState,
+) -> Result<(), UndoError> {
+    let Some(chosen) = record.chosen(attempt) else {
+        return Ok(());
+    };
+    let guest = record.request.uuid();
+    if was == StepState::Begun && !is_made(way, guest, record, attempt).await? {
+        return Ok(());
+    }
+    let claimed = Claimed::noted_before(guest, chosen.candidate.clone());
+    match claimed.release(&way.placement).await {
+        Ok(Deleted::Deleted | Deleted::AlreadyGone) => Ok(()),
+        Err(not_released) => Err(not_released.reason.into()),
+    }
+}
+
+/// Whether a claim that was only begun was made: what else the guest's UUID may hold is not ours to release.
+async fn is_made(
+    way: &Way,
+    guest: ConsumerUuid,
+    record: &BootRecord,
+    attempt: u32,
+) -> Result<bool, UndoError> {
+    let held = way.placement.allocations(guest).await?;
+    let ours = record.chosen(attempt).map(|it| it.candidate.resources());
+    Ok(held.is_some_and(|held| Some(&held.resources) == ours))
+}

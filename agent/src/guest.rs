@@ -17,8 +17,10 @@
 //! | `spawn`, `undo` | the steps forward and backward |
 //! | `power` | start, stop, pause, reboot |
 //! | `keep` | after a start of the agent or of the host, and ever after |
+//! | [`mod@reconcile`] | journal, hypervisor, devices, requests and allocations, compared pair by pair |
 //! | [`GuestResources`] | devices and disks, as the composition root provides them |
 //! | [`HostResources`] | the same of this host: devices by the driver, disks by [`disks`] |
+//! | [`fit`] | where on the host a guest goes |
 //! | [`journal`] | what is under way, on the disk |
 //!
 //! Callers: the admin API (create, delete, power), the service (start and reconcile), tests.
@@ -30,11 +32,13 @@ pub mod bound_devices;
 pub mod compute_api;
 pub mod disks;
 pub mod external_events;
+pub mod fit;
 mod guests;
 mod host_resources;
 pub mod journal;
 mod keep;
 mod power;
+pub mod reconcile;
 pub mod request;
 mod resources;
 mod spawn;

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::logging::{LevelFilter, Log};
 use crate::{
-    accelerator, agent, completion, config, demo, doctor, man, placement, provider, reshape, up,
+    accelerator, agent, completion, config, demo, device, doctor, man, placement, provider, reconcile, reshape, up,
 };
 
 const EXAMPLES: &str = "\
@@ -16,6 +16,8 @@ Examples:
   berth agent status                          how is the running agent?
   berth reshape plan                          what would the next start do?
   berth provider tree                         what does Placement have of this host?
+  berth device list                           which devices can guests have, and who has them?
+  berth reconcile --dry-run                   what do journal, hypervisor and services disagree about?
   berth doctor                                is this host able to be a compute node?
   berth config check                          is the configuration right?
   berth config show --origin                  what is in force, and where does it come from?
@@ -95,6 +97,10 @@ pub enum Command {
     Placement(placement::Arguments),
     /// Serve the accelerator API: device profiles, accelerator requests and their binding.
     Accelerator(accelerator::Arguments),
+    /// Show this host's devices for guests; reset them, set them aside, take them back.
+    Device(device::Arguments),
+    /// Compare guests, hypervisor, devices, accelerator requests and allocations, and mend what can be mended.
+    Reconcile(reconcile::Arguments),
     /// Show what a startup would do.
     Reshape(reshape::Arguments),
     /// Show this host's provider tree.
@@ -120,6 +126,8 @@ impl Command {
             Command::Placement(_) | Command::Accelerator(_) => LevelFilter::INFO,
             Command::Agent(arguments) if arguments.is_service() => LevelFilter::INFO,
             Command::Agent(_)
+            | Command::Device(_)
+            | Command::Reconcile(_)
             | Command::Reshape(_)
             | Command::Provider(_)
             | Command::Demo(_)

@@ -14,6 +14,7 @@ pub mod config;
 pub mod context;
 pub mod database;
 pub mod demo;
+pub mod device;
 pub mod doctor;
 pub mod exit;
 pub mod failure;
@@ -26,6 +27,7 @@ mod output;
 pub mod placement;
 pub mod progress;
 pub mod provider;
+pub mod reconcile;
 mod regular_file;
 pub mod reshape;
 pub mod signals;
@@ -83,6 +85,8 @@ fn dispatch(
         Command::Agent(arguments) => agent::run(arguments, context, out),
         Command::Accelerator(arguments) => accelerator::run(arguments, context, out),
         Command::Placement(arguments) => placement::run(arguments, context, out),
+        Command::Device(arguments) => device::run(arguments, context, out),
+        Command::Reconcile(arguments) => reconcile::run(arguments, context, out),
         Command::Reshape(arguments) => reshape::run(arguments, context, out),
         Command::Provider(arguments) => provider::run(arguments, context, out),
         Command::Demo(arguments) => demo::run(arguments, context, out),

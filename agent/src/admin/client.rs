@@ -164,7 +164,8 @@ impl AdminClient {
         self.ask(Method::DELETE, "/v1/disabled", Bytes::new()).await
     }
 
-    async fn ask<T: DeserializeOwned>(
+    /// Sends, and reads the answer.
+    pub(crate) async fn ask<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,

@@ -1,6 +1,7 @@
 //! Devices over the agent's admin API: list, show, reset, quarantine, release.
 
 pub mod body;
+pub mod client;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;

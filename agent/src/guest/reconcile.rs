@@ -3,6 +3,9 @@
 //!
 //! It changes nothing that is a tenant's: an orphan guest, an allocation without a guest, a guest that differs are reported.
 //! A guest that is being made looks like an orphan for a while, so those are logged only when they last.
+//!
+//! Caller: the composition root, which gives a [`Reconciler`] to [`crate::service::GuestService`] in the place of the bare
+//! [`Guests`]: it keeps them, and offers their routes beside its own.
 
 pub mod api;
 mod compare;

@@ -6,10 +6,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use berth_virt::VirtDriver;
+use http::Method;
 use serde::{Deserialize, Serialize};
 
 use super::{Reconciled, Reconciler};
 use crate::admin::body::API;
+use crate::admin::client::{AdminClient, AdminClientError};
 use crate::admin::refusal;
 use crate::guest::resources::GuestResources;
 
@@ -97,5 +99,25 @@ fn answer<E: std::error::Error>(found: Result<Reconciled, E>) -> Response {
             "unavailable",
             error.to_string(),
         ),
+    }
+}
+
+impl AdminClient {
+    /// GET /v1/reconcile: what differs.
+    ///
+    /// # Errors
+    /// As [`AdminClient::state`].
+    pub async fn differences(&self) -> Result<ReconcileBody, AdminClientError> {
+        self.ask(Method::GET, "/v1/reconcile", Vec::new().into())
+            .await
+    }
+
+    /// POST /v1/reconcile: what differs, and mends what can be mended.
+    ///
+    /// # Errors
+    /// As [`AdminClient::state`].
+    pub async fn reconcile(&self) -> Result<ReconcileBody, AdminClientError> {
+        self.ask(Method::POST, "/v1/reconcile", Vec::new().into())
+            .await
     }
 }

@@ -1,0 +1,341 @@
+//! Devices from the host to Placement and to the accelerator service: they appear, are bound, fall sick, vanish, are set
+//! aside and come back, and are cleaned between two guests.
+
+mod stage;
+
+use axum::Router;
+use axum::http::StatusCode;
+use berth_agent::device::{ActError, Doing, Risk};
+use berth_virt::UnfitReason;
+use serde_json::Value;
+
+use stage::{Stage, address, card, function, guest, parted, sick};
+
+const DISABLED: &str = "CUSTOM_BERTH_DEVICE_DISABLED";
+const QUARANTINED: &str = "CUSTOM_BERTH_DEVICE_QUARANTINED";
+const RESET_FAILED: &str = "CUSTOM_BERTH_DEVICE_RESET_FAILED";
+
+#[tokio::test]
+async fn a_device_that_appears_is_cleaned_and_then_bound() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    assert_eq!(stage.take_resets(), [address(0).to_string()]);
+    let (amounts, traits) = stage.provider(0).await.expect("a provider");
+    assert_eq!(amounts, "1 0");
+    assert!(traits.contains("OWNER_CYBORG") && traits.contains("CUSTOM_NVIDIA_1EB8"));
+    assert_eq!(stage.binds(0, guest(1)).await.1, "Bound");
+
+    stage.show(vec![card(0), card(1)]);
+    stage.round().await;
+    assert_eq!(stage.take_resets(), [address(1).to_string()]);
+    assert_eq!(stage.binds(1, guest(2)).await.1, "Bound");
+}
+
+#[tokio::test]
+async fn where_nothing_changes_nothing_is_sent() {
+    let mut stage = Stage::with(vec![card(0), parted(1)]).await;
+    stage.take_requests();
+    for _ in 0..10 {
+        stage.round().await;
+    }
+    assert_eq!(stage.take_requests(), Vec::<String>::new());
+    stage.stirred().await;
+    assert_eq!(
+        stage.take_requests(),
+        ["PUT /internal/v1/hosts/{host}/devices"]
+    );
+}
+
+#[tokio::test]
+async fn a_device_goes_to_the_next_guest_only_after_it_was_reset() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let (first, state) = stage.binds(0, guest(1)).await;
+    assert_eq!(state, "Bound");
+    stage.take_resets();
+    stage.delete(&first).await;
+    assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
+    stage.stirred().await;
+    assert_eq!(stage.take_resets(), [address(0).to_string()]);
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+}
+
+#[tokio::test]
+async fn a_sick_device_is_reserved_and_refused_and_comes_back() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    for reason in [
+        UnfitReason::Aer,
+        UnfitReason::ConfigSpace,
+        UnfitReason::Link,
+    ] {
+        stage.show(vec![sick(card(0), reason)]);
+        stage.round().await;
+        let (amounts, traits) = stage.provider(0).await.expect("a provider");
+        assert_eq!(amounts, "1 1", "{reason}");
+        assert!(traits.contains(reason.as_trait().as_str()), "{traits:?}");
+        assert_eq!(stage.binds(0, guest(1)).await.1, "BindFailed");
+
+        stage.show(vec![card(0)]);
+        stage.round().await;
+        let (amounts, traits) = stage.provider(0).await.expect("a provider");
+        assert_eq!(amounts, "1 0");
+        assert!(!traits.contains(reason.as_trait().as_str()), "{traits:?}");
+        let (arq, state) = stage.binds(0, guest(1)).await;
+        assert_eq!(state, "Bound");
+        stage.delete(&arq).await;
+        stage.stirred().await;
+    }
+}
+
+#[tokio::test]
+async fn a_device_that_vanishes_while_bound_stays_held_and_blocks_nothing() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let (arq, state) = stage.binds(0, guest(1)).await;
+    assert_eq!(state, "Bound");
+    stage.show(vec![card(1)]);
+    stage.round().await;
+    let known = stage.known().await;
+    assert!(known[&address(0).to_string()].vanished);
+    assert_eq!(stage.state(&arq).await, "Bound");
+    assert_eq!(
+        stage.binds(1, guest(2)).await.1,
+        "Bound",
+        "the other is reported"
+    );
+
+    stage.delete(&arq).await;
+    stage.stirred().await;
+    assert!(!stage.known().await.contains_key(&address(0).to_string()));
+    stage.show(vec![card(0), card(1)]);
+    stage.round().await;
+    assert_eq!(stage.binds(0, guest(1)).await.1, "Bound", "it is back");
+}
+
+#[tokio::test]
+async fn a_device_whose_reset_fails_is_set_aside_until_it_is_released() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    let broken = || stage.cards.broken.lock().unwrap();
+    broken().insert(name.clone(), UnfitReason::ResetFailed);
+    stage.stirred().await;
+    let (amounts, traits) = stage.provider(0).await.expect("a provider");
+    assert_eq!(amounts, "1 1");
+    assert!(traits.contains(RESET_FAILED), "{traits:?}");
+    assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
+
+    let still = stage.devices.release(&name, None, Doing::Now).await;
+    assert!(matches!(still, Err(ActError::Reset { .. })), "{still:?}");
+    stage.restart().await;
+    stage.round().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "1 1");
+
+    stage.cards.broken.lock().unwrap().clear();
+    stage
+        .devices
+        .release(&name, None, Doing::Now)
+        .await
+        .unwrap();
+    stage.round().await;
+    let (amounts, traits) = stage.provider(0).await.expect("a provider");
+    assert_eq!(amounts, "1 0");
+    assert!(!traits.contains(RESET_FAILED), "{traits:?}");
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+}
+
+#[tokio::test]
+async fn a_risk_taken_by_name_releases_a_device_that_cannot_be_reset() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    let cause = UnfitReason::ResetFailed;
+    stage
+        .cards
+        .broken
+        .lock()
+        .unwrap()
+        .insert(name.clone(), cause);
+    stage.stirred().await;
+    let risk = Some(Risk::UncleanDevice);
+    stage
+        .devices
+        .release(&name, risk, Doing::Now)
+        .await
+        .unwrap();
+    stage.round().await;
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+}
+
+#[tokio::test]
+async fn an_operator_sets_a_device_aside_and_takes_it_back() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let would = stage.devices.quarantine(&name, "smells", Doing::DryRun);
+    assert!(would.await.unwrap().text.contains("would go"));
+    stage.round().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "1 0");
+
+    let done = stage.devices.quarantine(&name, "smells", Doing::Now).await;
+    assert_eq!(done.unwrap().devices, [name.clone()]);
+    stage.round().await;
+    let (amounts, traits) = stage.provider(0).await.expect("a provider");
+    assert_eq!(amounts, "1 1");
+    assert!(traits.contains(QUARANTINED), "{traits:?}");
+    assert_eq!(stage.binds(0, guest(1)).await.1, "BindFailed");
+
+    stage.restart().await;
+    stage.round().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "1 1");
+    stage
+        .devices
+        .release(&name, None, Doing::Now)
+        .await
+        .unwrap();
+    stage.round().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "1 0");
+    assert_eq!(stage.binds(0, guest(1)).await.1, "Bound");
+}
+
+#[tokio::test]
+async fn of_a_card_a_part_can_be_set_aside() {
+    let mut stage = Stage::with(vec![parted(0)]).await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "4 0");
+    let one = function(0, 2).to_string();
+    stage
+        .devices
+        .quarantine(&one, "dead lane", Doing::Now)
+        .await
+        .unwrap();
+    stage.round().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "3 0");
+    for n in 0..3 {
+        assert_eq!(stage.binds(0, guest(n)).await.1, "Bound");
+    }
+    assert_eq!(stage.binds(0, guest(3)).await.1, "BindFailed");
+
+    let whole = address(0).to_string();
+    let all = stage
+        .devices
+        .quarantine(&whole, "the card is hot", Doing::Now)
+        .await;
+    assert_eq!(all.unwrap().devices.len(), 4);
+    stage.round().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "4 4");
+}
+
+#[tokio::test]
+async fn a_device_that_an_operator_disables_at_the_service_is_reserved_across_restarts() {
+    let mut stage = Stage::with(vec![card(0), card(1)]).await;
+    let uuid = stage.known().await[&address(0).to_string()].uuid.clone();
+    let path = format!("/v2/devices/{uuid}");
+    stage
+        .ask("POST", &format!("{path}/disable"), Value::Null)
+        .await;
+    stage.stirred().await;
+    let (amounts, traits) = stage.provider(0).await.expect("a provider");
+    assert_eq!(amounts, "1 1");
+    assert!(traits.contains(DISABLED), "{traits:?}");
+    assert_eq!(stage.provider(1).await.expect("a provider").0, "1 0");
+
+    stage.restart().await;
+    stage.pass().await;
+    let (amounts, _) = stage.provider(0).await.expect("a provider");
+    assert_eq!(amounts, "1 1", "before the service was asked again");
+
+    stage
+        .ask("POST", &format!("{path}/enable"), Value::Null)
+        .await;
+    stage.stirred().await;
+    let (amounts, traits) = stage.provider(0).await.expect("a provider");
+    assert_eq!(amounts, "1 0");
+    assert!(!traits.contains(DISABLED), "{traits:?}");
+}
+
+#[tokio::test]
+async fn a_kill_in_a_reset_leaves_the_device_unclean() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    stage.take_resets();
+    stage.devices.stir();
+    stage.devices.tell().await.unwrap();
+    *stage.cards.stuck.lock().unwrap() = true;
+    let devices = stage.devices.clone();
+    let cleaning = tokio::spawn(async move { devices.clean_all().await });
+    while stage
+        .journal()
+        .devices()
+        .read()
+        .await
+        .unwrap()
+        .cleaning
+        .is_empty()
+    {
+        tokio::task::yield_now().await;
+    }
+    cleaning.abort();
+    assert!(cleaning.await.unwrap_err().is_cancelled());
+    stage.restart().await;
+    assert!(stage.known().await[&name].unclean);
+    assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
+    stage.round().await;
+    assert_eq!(stage.take_resets(), [name.clone()]);
+    assert!(!stage.known().await[&name].unclean);
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+}
+
+#[tokio::test]
+async fn a_kill_between_reset_and_report_resets_nothing_twice() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    stage.take_resets();
+    stage.devices.stir();
+    stage.devices.tell().await.unwrap();
+    stage.devices.clean_all().await;
+    stage.restart().await;
+    assert!(stage.known().await[&name].unclean, "it was not told yet");
+    stage.round().await;
+    assert_eq!(stage.take_resets(), [name.clone()]);
+    assert!(!stage.known().await[&name].unclean);
+}
+
+#[tokio::test]
+async fn a_device_that_a_guest_has_is_not_reset_whoever_asks() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.take_resets();
+    stage.stirred().await;
+    let bound = stage.devices.reset(&name, Doing::Now).await;
+    assert!(matches!(bound, Err(ActError::Bound { .. })), "{bound:?}");
+    stage
+        .cards
+        .guests
+        .lock()
+        .unwrap()
+        .insert(guest(1), address(0));
+    stage.delete(&arq).await;
+    stage.stirred().await;
+    assert_eq!(stage.take_resets(), Vec::<String>::new());
+    assert!(stage.known().await[&name].unclean);
+    let held = stage.devices.reset(&name, Doing::Now).await;
+    assert!(matches!(held, Err(ActError::Held { .. })), "{held:?}");
+    assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
+}
+
+#[tokio::test]
+async fn beside_cyborg_which_has_no_such_route_it_is_asked_once() {
+    let cyborg = Router::new().fallback(|| async { StatusCode::NOT_FOUND });
+    let mut stage = Stage::beside(cyborg, vec![card(0)]).await;
+    stage.stirred().await;
+    stage.show(vec![card(0), card(1)]);
+    stage.round().await;
+    assert_eq!(stage.take_requests().len(), 1);
+    assert!(
+        stage.provider(1).await.is_some(),
+        "Placement is told all the same"
+    );
+}

@@ -1,0 +1,417 @@
+//! A node with accelerator devices, the built-in Placement and the built-in accelerator service, pass by pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use berth_accelerator::{Options, prepare, router};
+use berth_agent::device::report::Scrub;
+use berth_agent::device::{DeviceConditions, DeviceOptions, Devices, DevicesParts};
+use berth_agent::guest::SqlJournal;
+use berth_agent::tick;
+use berth_client::{
+    AcceleratorClient, AdapterOptions, Auth, Exchange, HttpService, RequestObserver, Secret,
+};
+use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
+use berth_store::SqlStore;
+use berth_tests::cloud::Cloud;
+use berth_tests::host::Host;
+use berth_tests::node::{Life, Node};
+use berth_virt::{
+    DeviceCondition, DeviceError, DeviceOwner, DeviceReset, DeviceType, GuestError, GuestMark,
+    GuestOnHost, GuestState, HeldDevice, HostDevice, HostEvents, HostView, ObserveError,
+    OfferedDevice, OfferedHandle, UnfitReason, VirtDriver, WantedDevice,
+};
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tower::ServiceExt;
+use uuid::Uuid;
+
+/// The node.
+pub(super) const NODE: &str = "gpu-01";
+
+/// The n-th device's address.
+pub(super) fn address(n: u8) -> PciAddress {
+    format!("0000:{:02x}:00.0", 0x80 + n).parse().unwrap()
+}
+
+/// The n-th function of the n-th card.
+pub(super) fn function(n: u8, part: u8) -> PciAddress {
+    format!("0000:{:02x}:10.{part}", 0x80 + n).parse().unwrap()
+}
+
+/// An accelerator's device: a whole GPU.
+pub(super) fn card(n: u8) -> OfferedDevice {
+    OfferedDevice {
+        address: address(n),
+        vendor_id: 0x10de,
+        product_id: 0x1eb8,
+        owner: DeviceOwner::Accelerator,
+        device_type: DeviceType::Gpu,
+        model: None,
+        numa_node: Some(0),
+        class: ResourceClass::PGPU,
+        traits: BTreeSet::from([Trait::new("CUSTOM_NVIDIA_1EB8").unwrap()]),
+        handles: vec![OfferedHandle::Function(address(n))],
+        one_time_use: false,
+        condition: DeviceCondition::Fit,
+    }
+}
+
+/// A card of which four virtual functions are offered.
+pub(super) fn parted(n: u8) -> OfferedDevice {
+    let functions = (0..4).map(|part| OfferedHandle::Function(function(n, part)));
+    OfferedDevice {
+        handles: functions.collect(),
+        ..card(n)
+    }
+}
+
+/// The same, sick.
+pub(super) fn sick(device: OfferedDevice, reason: UnfitReason) -> OfferedDevice {
+    OfferedDevice {
+        condition: DeviceCondition::Unfit { reason },
+        ..device
+    }
+}
+
+/// What the host does with devices, and what it did.
+#[derive(Debug, Default)]
+pub(super) struct Cards {
+    /// Devices whose reset fails, and how.
+    pub(super) broken: Mutex<BTreeMap<String, UnfitReason>>,
+    /// Resets that were made.
+    pub(super) resets: Mutex<Vec<String>>,
+    /// Guests of the hypervisor.
+    pub(super) guests: Mutex<BTreeMap<ConsumerUuid, PciAddress>>,
+    /// Resets never come back: the process is killed in them.
+    pub(super) stuck: Mutex<bool>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl VirtDriver for Cards {
+    fn name(&self) -> &'static str {
+        "cards"
+    }
+
+    async fn observe(&self) -> Result<HostView, ObserveError> {
+        Ok(Host::new(NODE).view())
+    }
+
+    fn watch(&self) -> HostEvents {
+        Box::pin(futures_util::stream::pending())
+    }
+
+    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+        let guests = locked(&self.guests).clone();
+        let guest = |(uuid, address): (ConsumerUuid, PciAddress)| {
+            let device = HostDevice::Function(address);
+            let on_host = GuestOnHost {
+                name: format!("guest-{uuid}"),
+                state: GuestState::Running,
+                owner: Some(GuestMark {
+                    project: "p".to_owned(),
+                    consumer: uuid,
+                    requests: BTreeSet::new(),
+                }),
+                devices: BTreeSet::from([HeldDevice { device, arq: None }]),
+            };
+            (uuid, on_host)
+        };
+        Ok(guests.into_iter().map(guest).collect())
+    }
+
+    async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+        let device = wanted.host_device();
+        let name = match device {
+            HostDevice::Function(address) => address.to_string(),
+            HostDevice::Mdev(uuid) => uuid.to_string(),
+        };
+        if *locked(&self.stuck) {
+            std::future::pending::<()>().await;
+        }
+        let broken = locked(&self.broken).get(&name).copied();
+        locked(&self.resets).push(name);
+        match broken {
+            Some(cause) => Err(DeviceError::Quarantined {
+                device,
+                cause,
+                reason: "the reset did not take".to_owned(),
+            }),
+            None => Ok(DeviceReset::Reset { driver: None }),
+        }
+    }
+}
+
+/// Requests to the accelerator service, as `METHOD route`.
+#[derive(Debug, Default)]
+struct Requests(Mutex<Vec<String>>);
+
+impl RequestObserver for Requests {
+    fn observed(&self, exchange: &Exchange<'_>) {
+        locked(&self.0).push(format!("{} {}", exchange.method, exchange.route));
+    }
+}
+
+/// Everything.
+pub(super) struct Stage {
+    pub(super) cloud: Cloud,
+    pub(super) cards: Arc<Cards>,
+    pub(super) devices: Devices<Cards>,
+    node: Node,
+    life: Life,
+    host: Host,
+    service: Router,
+    requests: Arc<Requests>,
+    folder: tempfile::TempDir,
+    journal: SqlJournal,
+}
+
+impl Stage {
+    /// A node that shows these devices and was started and told once.
+    pub(super) async fn with(shown: Vec<OfferedDevice>) -> Self {
+        let store = SqlStore::in_memory().await.unwrap();
+        prepare(&store).await.unwrap();
+        let service = router(store, Options::default());
+        Self::beside(service, shown).await
+    }
+
+    /// The same beside any accelerator service.
+    pub(super) async fn beside(service: Router, shown: Vec<OfferedDevice>) -> Self {
+        let cloud = Cloud::in_process().await;
+        let host = Host::new(NODE).with(|node| node.devices = shown);
+        let node = Node::new(&Host::new(NODE));
+        let life = node.start(&cloud).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        let (cards, requests) = (Arc::<Cards>::default(), Arc::<Requests>::default());
+        let devices = opened(&cards, &journal, &service, &requests).await;
+        let mut stage = Self {
+            cloud,
+            cards,
+            devices,
+            node,
+            life,
+            host,
+            service,
+            requests,
+            folder,
+            journal,
+        };
+        stage.round().await;
+        stage
+    }
+
+    /// The agent's process is killed and started again.
+    pub(super) async fn restart(&mut self) {
+        // Whatever of the last life has the file lets go of it.
+        let nothing = SqlJournal::in_memory().await.unwrap();
+        self.devices = opened(&self.cards, &nothing, &self.service, &self.requests).await;
+        self.journal.close().await;
+        self.journal = nothing;
+        *locked(&self.cards.stuck) = false;
+        self.journal = SqlJournal::open(self.folder.path()).await.unwrap();
+        self.devices = opened(&self.cards, &self.journal, &self.service, &self.requests).await;
+    }
+
+    /// The host shows these from now on.
+    pub(super) fn show(&mut self, shown: Vec<OfferedDevice>) {
+        self.host = self.host.clone().with(|node| node.devices = shown);
+    }
+
+    /// A look and a pass over the node.
+    pub(super) async fn pass(&mut self) {
+        let mut view = self.host.view();
+        self.devices.overlay(&mut view);
+        let (service, now) = (self.node.service, Instant::now());
+        tick::reconcile(&mut self.life.tracker, &view, service, now)
+            .await
+            .unwrap();
+    }
+
+    /// A pass, a report, what it asks for, and the pass and the report that follow from it.
+    pub(super) async fn round(&mut self) {
+        for _ in 0..2 {
+            self.pass().await;
+            self.devices.tell().await.unwrap();
+            self.devices.clean_all().await;
+            self.devices.tell().await.unwrap();
+        }
+        self.pass().await;
+    }
+
+    /// Something was given back; the report is due.
+    pub(super) async fn stirred(&mut self) {
+        self.devices.stir();
+        self.round().await;
+    }
+
+    /// The requests to the accelerator service since the last call of this.
+    pub(super) fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.requests.0))
+    }
+
+    /// The resets since the last call of this.
+    pub(super) fn take_resets(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.cards.resets))
+    }
+
+    /// The journal.
+    pub(super) fn journal(&self) -> &SqlJournal {
+        &self.journal
+    }
+
+    /// The provider of a device: `total reserved ...`, and its traits.
+    pub(super) async fn provider(&self, n: u8) -> Option<(String, BTreeSet<String>)> {
+        let rows = self.cloud.rows().await;
+        let row = rows.providers.get(provider_name(n).as_str())?;
+        let inventory = row.inventories.get("PGPU").cloned().unwrap_or_default();
+        let amounts: Vec<_> = inventory.split(' ').take(2).collect();
+        Some((amounts.join(" "), row.traits.clone()))
+    }
+
+    /// What an operator or the conductor asks of the accelerator service.
+    pub(super) async fn ask(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("x-auth-token", "admin")
+            .header("content-type", "application/json")
+            .header("openstack-api-version", "accelerator 2.3")
+            .body(match body {
+                Value::Null => Body::empty(),
+                body => Body::from(body.to_string()),
+            });
+        let answer = self
+            .service
+            .clone()
+            .oneshot(request.unwrap())
+            .await
+            .unwrap();
+        let status = answer.status().as_u16();
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    /// A new request for a GPU.
+    pub(super) async fn request(&self) -> String {
+        let group = json!([{"name": "gpu", "groups": [{"resources:PGPU": "1"}]}]);
+        // It may be there already.
+        self.ask("POST", "/v2/device_profiles", group).await;
+        let body = json!({"device_profile_name": "gpu"});
+        let (status, made) = self.ask("POST", "/v2/accelerator_requests", body).await;
+        assert_eq!(status, 201, "{made}");
+        made["arqs"][0]["uuid"].as_str().unwrap().to_owned()
+    }
+
+    /// Binds a request to the n-th device for a guest; its state afterwards.
+    pub(super) async fn bind(&self, arq: &str, n: u8, guest: ConsumerUuid) -> String {
+        let add = |path: &str, value: String| json!({"path": path, "op": "add", "value": value});
+        let steps = json!([
+            add("/hostname", NODE.to_owned()),
+            add("/device_rp_uuid", provider_uuid(n).to_string()),
+            add("/instance_uuid", guest.to_string()),
+        ]);
+        self.ask("PATCH", "/v2/accelerator_requests", json!({ arq: steps }))
+            .await;
+        self.state(arq).await
+    }
+
+    /// A request's state.
+    pub(super) async fn state(&self, arq: &str) -> String {
+        let path = format!("/v2/accelerator_requests/{arq}");
+        let (_, request) = self.ask("GET", &path, Value::Null).await;
+        request["state"].as_str().unwrap_or("gone").to_owned()
+    }
+
+    /// Makes a new request and binds it; its state. One that failed is deleted again.
+    pub(super) async fn binds(&self, n: u8, guest: ConsumerUuid) -> (String, String) {
+        let arq = self.request().await;
+        let state = self.bind(&arq, n, guest).await;
+        if state == "BindFailed" {
+            self.delete(&arq).await;
+        }
+        (arq, state)
+    }
+
+    /// Deletes a request.
+    pub(super) async fn delete(&self, arq: &str) {
+        let path = format!("/v2/accelerator_requests?arqs={arq}");
+        let (status, _) = self.ask("DELETE", &path, Value::Null).await;
+        assert_eq!(status, 204);
+    }
+
+    /// The UUIDs of the service's devices, by address.
+    pub(super) async fn known(&self) -> BTreeMap<String, KnownCard> {
+        let path = format!("/internal/v1/hosts/{NODE}/devices");
+        let (_, known) = self.ask("GET", &path, Value::Null).await;
+        let devices = known["devices"].as_array().cloned().unwrap_or_default();
+        let card = |device: &Value| {
+            let handle = &device["deployables"][0]["attach_handles"][0];
+            let card = KnownCard {
+                uuid: device["uuid"].as_str().unwrap().to_owned(),
+                vanished: device["vanished"] == json!(true),
+                unclean: handle["unclean"] == json!(true),
+            };
+            (device["name"].as_str().unwrap().to_owned(), card)
+        };
+        devices.iter().map(card).collect()
+    }
+}
+
+/// A device as the service has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KnownCard {
+    pub(super) uuid: String,
+    pub(super) vanished: bool,
+    pub(super) unclean: bool,
+}
+
+async fn opened(
+    cards: &Arc<Cards>,
+    journal: &SqlJournal,
+    service: &Router,
+    requests: &Arc<Requests>,
+) -> Devices<Cards> {
+    let http = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
+    let token = Secret::from("admin".to_owned());
+    let auth = Auth::admin_token("http://accelerator", &token).unwrap();
+    let options = AdapterOptions {
+        observer: Some(Arc::clone(requests) as _),
+        ..AdapterOptions::default()
+    };
+    let parts = DevicesParts {
+        driver: Arc::clone(cards),
+        register: journal.devices(),
+        journal: Arc::new(journal.clone()),
+        service: Some(AcceleratorClient::new(http, auth, &options)),
+        options: DeviceOptions {
+            interval: Duration::from_secs(3600),
+            scrub: Scrub::Always,
+            seed: 1,
+        },
+    };
+    Devices::open(parts).await.unwrap()
+}
+
+/// The name of the n-th device's provider.
+pub(super) fn provider_name(n: u8) -> berth_model::ProviderName {
+    NodeName::new(NODE).unwrap().deployable_name(address(n))
+}
+
+/// Its UUID, which is Cyborg's.
+pub(super) fn provider_uuid(n: u8) -> ProviderUuid {
+    ProviderUuid::of_deployable(&provider_name(n))
+}
+
+/// The n-th guest.
+pub(super) fn guest(n: u32) -> ConsumerUuid {
+    Uuid::from_u128(0x6e57_0000 + u128::from(n)).into()
+}

@@ -13,9 +13,11 @@ mod ownership;
 mod statement;
 mod transaction;
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf, absolute};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::sqlite::{
@@ -113,6 +115,7 @@ struct Inner {
     readers: SqlitePool,
     attempts: u32,
     path: Option<PathBuf>,
+    companions: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     // Held for its Drop: the locks are released with the store.
     ownership: Option<Ownership>,
 }
@@ -233,6 +236,7 @@ impl SqlStore {
             readers,
             attempts: options.attempts.max(1),
             path: path.map(Path::to_owned),
+            companions: Mutex::default(),
             ownership,
         };
         Self {
@@ -250,6 +254,26 @@ impl SqlStore {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.inner.path.as_deref()
+    }
+
+    /// What all users of this open database share beside it, one of each type, made when it is first asked for: what they
+    /// remember of its rows must be one memory, or one would not see what another wrote. It lives as long as the store, so it
+    /// must not hold a store itself.
+    #[must_use]
+    pub fn companion<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let mut companions = self
+            .inner
+            .companions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = companions.get(&TypeId::of::<T>())
+            && let Ok(known) = Arc::clone(known).downcast()
+        {
+            return known;
+        }
+        let made = Arc::new(T::default());
+        companions.insert(TypeId::of::<T>(), Arc::clone(&made) as _);
+        made
     }
 
     /// Begins a reading transaction: all its statements see one state of the database.

@@ -10,6 +10,7 @@
 pub mod answer;
 pub mod auth;
 pub mod call;
+pub mod cors;
 pub mod date;
 pub mod door;
 pub mod fault;
@@ -25,6 +26,7 @@ pub mod serve;
 pub use answer::Answer;
 pub use auth::{Caller, NoAuth2, Scope, TokenError, TokenRequest, ValidateToken};
 pub use call::Call;
+pub use cors::{Cors, cors};
 pub use date::Timestamp;
 pub use door::{Door, door};
 pub use fault::Fault;

@@ -43,6 +43,13 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
+    /// All keys with their values in order.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
     /// As a JSON object of the last values, for a schema.
     #[must_use]
     pub fn to_json(&self) -> Value {

@@ -1,4 +1,4 @@
-//! The query string of GET /resource_providers as a value.
+//! The query string of GET /resource_providers as a value, and what it has in common with GET /allocation_candidates.
 
 use std::collections::BTreeSet;
 
@@ -40,16 +40,16 @@ impl ProviderFilters {
                 .filter(|value| !value.is_empty())
                 .map(str::to_owned)
         };
-        let (member_of, forbidden_aggregates) = member_of(query, version)?;
-        let (required, forbidden_traits) = required(query, version)?;
+        let (member_of, forbidden_aggregates) = member_of(query, "", version)?;
+        let traits = TraitSets::of_query(query, "required", version)?;
         Ok(Self {
             name: text("name"),
             uuid: text("uuid"),
             in_tree: text("in_tree"),
             member_of,
             forbidden_aggregates,
-            required,
-            forbidden_traits,
+            required: traits.required,
+            forbidden_traits: traits.forbidden,
             resources: match query.last("resources") {
                 Some(value) => resources(value)?,
                 None => Vec::new(),
@@ -60,22 +60,23 @@ impl ProviderFilters {
 
 type Sets = (Vec<BTreeSet<String>>, BTreeSet<String>);
 
-fn member_of(query: &Query, version: Microversion) -> Result<Sets, Fault> {
-    let values: Vec<&str> = query.all("member_of").collect();
+/// The aggregates that `member_of` with this suffix names: required sets, and forbidden ones.
+pub(crate) fn member_of(query: &Query, suffix: &str, version: Microversion) -> Result<Sets, Fault> {
+    let key = format!("member_of{suffix}");
+    let values: Vec<&str> = query.all(&key).collect();
     if values.len() > 1 && !version.has(microversions::REPEATED_MEMBER_OF) {
-        return Err(Fault::bad_request(
-            "Multiple member_of parameters are not supported",
-        ));
+        return Err(Fault::bad_request(format!(
+            "Multiple {key} parameters are not supported"
+        )));
     }
     let (mut required, mut forbidden) = (Vec::new(), BTreeSet::new());
     for value in values {
         match one_member_of(value)? {
             Membership::Required(set) => required.push(set),
             Membership::Forbidden(_) if !version.has(microversions::FORBIDDEN_AGGREGATES) => {
-                return Err(Fault::bad_request(
-                    "Forbidden member_of parameters are not supported in the specified \
-                     microversion",
-                ));
+                return Err(Fault::bad_request(format!(
+                    "Forbidden {key} parameters are not supported in the specified microversion"
+                )));
             }
             Membership::Forbidden(set) => forbidden.extend(set),
         }
@@ -113,21 +114,38 @@ fn one_member_of(value: &str) -> Result<Membership, Fault> {
     })
 }
 
-fn required(query: &Query, version: Microversion) -> Result<Sets, Fault> {
-    let any_traits = version.has(microversions::ANY_TRAITS);
-    let mut values: Vec<&str> = query.all("required").collect();
-    if !any_traits {
-        // Before 1.39 only the last one counts.
-        values = values.pop().into_iter().collect();
-    }
-    let (mut required, mut forbidden) = (Vec::new(), BTreeSet::new());
-    for value in values {
-        match value.strip_prefix("in:") {
-            Some(list) => required.push(any_of(value, list, version)?),
-            None => all_of(value, version, &mut required, &mut forbidden)?,
+/// Traits that a query asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TraitSets {
+    /// Of each set, at least one.
+    pub(crate) required: Vec<BTreeSet<String>>,
+    /// None of these.
+    pub(crate) forbidden: BTreeSet<String>,
+}
+
+impl TraitSets {
+    /// All values of a key.
+    pub(crate) fn of_query(query: &Query, key: &str, version: Microversion) -> Result<Self, Fault> {
+        let mut values: Vec<&str> = query.all(key).collect();
+        if !version.has(microversions::ANY_TRAITS) {
+            // Before 1.39 only the last one counts.
+            values = values.pop().into_iter().collect();
         }
+        let mut sets = Self::default();
+        for value in values {
+            sets.add(value, version)?;
+        }
+        Ok(sets)
     }
-    Ok((required, forbidden))
+
+    /// One more value.
+    pub(crate) fn add(&mut self, value: &str, version: Microversion) -> Result<(), Fault> {
+        match value.strip_prefix("in:") {
+            Some(list) => self.required.push(any_of(value, list, version)?),
+            None => all_of(value, version, &mut self.required, &mut self.forbidden)?,
+        }
+        Ok(())
+    }
 }
 
 fn any_of(value: &str, list: &str, version: Microversion) -> Result<BTreeSet<String>, Fault> {
@@ -193,7 +211,8 @@ fn all_of(
     Ok(())
 }
 
-fn resources(value: &str) -> Result<Vec<(String, i64)>, Fault> {
+/// `CLASS:AMOUNT,CLASS:AMOUNT`.
+pub(crate) fn resources(value: &str) -> Result<Vec<(String, i64)>, Fault> {
     let badly_formed = |got: &str| {
         Fault::bad_request(format!(
             "Badly formed resources parameter. Expected resources query string parameter in \

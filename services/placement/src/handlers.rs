@@ -1,6 +1,7 @@
 //! A file per noun: what each method of each path does, and what is told when it cannot.
 
 pub(crate) mod aggregates;
+pub(crate) mod allocation_candidates;
 pub(crate) mod allocations;
 pub(crate) mod inventories;
 pub(crate) mod reshaper;
@@ -26,6 +27,9 @@ pub(crate) mod codes {
     pub(crate) const CANNOT_DELETE_PARENT: &str =
         "placement.resource_provider.cannot_delete_parent";
     pub(crate) const PROVIDER_NOT_FOUND: &str = "placement.resource_provider.not_found";
+    pub(crate) const DUPLICATE_KEY: &str = "placement.query.duplicate_key";
+    pub(crate) const BAD_VALUE: &str = "placement.query.bad_value";
+    pub(crate) const MISSING_VALUE: &str = "placement.query.missing_value";
 }
 
 /// What an older client is told of a provider whose generation it does not know.

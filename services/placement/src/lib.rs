@@ -4,10 +4,12 @@
 //! called in process, behind a unix socket or behind TCP, always the same way. A request passes
 //! the door (`berth_http`), a handler (`handlers/<noun>`), pure checks (`ledger`, `inventory`,
 //! `filters`) and the tables (`store/<noun>`); each writing handler is one transaction, run again
-//! as a whole when another writer came in between.
+//! as a whole when another writer came in between. Allocation candidates are found by a pure search (`candidates`) over a
+//! snapshot of all trees that follows the writes (`snapshots`).
 //!
 //! Callers: `cli` (served or in process), `tests`.
 
+mod candidates;
 mod filters;
 mod handlers;
 mod inventory;
@@ -16,10 +18,11 @@ mod microversions;
 mod policies;
 mod router;
 mod schemas;
+mod snapshots;
 mod standard;
 mod store;
 
 pub use berth_http::{serve_tcp, serve_unix};
-pub use policies::default_policy;
+pub use policies::{default_policy, rules};
 pub use router::{Options, router};
 pub use store::schema::{HEAD, SchemaError, prepare};

@@ -44,6 +44,7 @@ rules! {
     ALLOCATIONS_LIST = "placement:allocations:list",
     ALLOCATIONS_UPDATE = "placement:allocations:update",
     ALLOCATIONS_DELETE = "placement:allocations:delete",
+    CANDIDATES_LIST = "placement:allocation_candidates:list",
 }
 
 /// The usages of a project: also its readers may ask.
@@ -56,6 +57,12 @@ const SERVICE: Check = Check::Role(Cow::Borrowed("service"));
 
 fn any_of(checks: &'static [Check]) -> Requirement {
     Requirement::AnyOf(Cow::Borrowed(checks))
+}
+
+/// The names of all rules.
+pub fn rules() -> impl Iterator<Item = &'static str> {
+    let most = ADMIN_OR_SERVICE_RULES.iter().copied();
+    most.chain([TOTAL_USAGES, RESHAPE])
 }
 
 /// Placement's default rules. With [`DeprecatedDefaults::Honoured`] the role `admin` alone

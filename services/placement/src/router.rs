@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_http::policy::{DeprecatedDefaults, Policy};
-use berth_http::{Call, Door, Fault, Manners, Methods, NoAuth2, ValidateToken, door};
+use berth_http::{Call, Cors, Door, Fault, Manners, Methods, NoAuth2, ValidateToken, cors, door};
 use berth_store::SqlStore;
 
 use crate::handlers::{
-    aggregates, allocations, inventories, reshaper, resource_classes, resource_providers, root,
-    traits, usages,
+    aggregates, allocation_candidates, allocations, inventories, reshaper, resource_classes,
+    resource_providers, root, traits, usages,
 };
 use crate::microversions;
 use crate::policies::default_policy;
+use crate::snapshots::Snapshots;
 use crate::store::allocations::ConsumerReader;
 
 /// How the service behaves.
@@ -28,6 +29,13 @@ pub struct Options {
     pub incomplete_consumer_project_id: String,
     /// The user of consumers made before 1.8, where none is named.
     pub incomplete_consumer_user_id: String,
+    /// Whether candidates come in another order each time, and another choice of them where there are more than the limit.
+    pub randomize_allocation_candidates: bool,
+    /// How many candidates one answer has at most, whatever its limit says. A request for which every combination of a few
+    /// hundred devices is good has more of them than anybody's memory holds.
+    pub max_allocation_candidates: usize,
+    /// Which web sites' scripts may call. None by default.
+    pub cors: Cors,
 }
 
 const NIL_UUID: &str = "00000000-0000-0000-0000-000000000000";
@@ -40,6 +48,9 @@ impl Default for Options {
             body_limit: 64 << 20,
             incomplete_consumer_project_id: NIL_UUID.to_owned(),
             incomplete_consumer_user_id: NIL_UUID.to_owned(),
+            randomize_allocation_candidates: false,
+            max_allocation_candidates: 100_000,
+            cors: Cors::default(),
         }
     }
 }
@@ -48,6 +59,8 @@ impl Default for Options {
 #[derive(Clone)]
 pub(crate) struct Placement {
     pub(crate) store: SqlStore,
+    /// Every write goes through it.
+    pub(crate) snapshots: Snapshots,
     pub(crate) consumers: Arc<ConsumerReader>,
     pub(crate) options: Arc<Options>,
 }
@@ -60,6 +73,8 @@ impl Placement {
 }
 
 /// The Placement API over a prepared database ([`crate::prepare`]).
+///
+/// Routers over clones of one store know of each other's writes.
 pub fn router(store: SqlStore, options: Options) -> Router {
     let entrance = Door {
         manners: Manners::Placement,
@@ -67,8 +82,10 @@ pub fn router(store: SqlStore, options: Options) -> Router {
         tokens: Arc::clone(&options.tokens),
         body_limit: options.body_limit,
     };
+    let browsers = options.cors.clone();
     let placement = Placement {
         consumers: Arc::new(ConsumerReader::new(store.clone())),
+        snapshots: Snapshots::new(store.clone()),
         store,
         options: Arc::new(options),
     };
@@ -79,7 +96,7 @@ pub fn router(store: SqlStore, options: Options) -> Router {
         .merge(allocation_routes())
         .fallback(no_such_route)
         .with_state(placement);
-    door(routes, entrance)
+    cors(door(routes, entrance), browsers)
 }
 
 fn provider_routes() -> Router<Placement> {
@@ -181,6 +198,10 @@ fn allocation_routes() -> Router<Placement> {
                 .put(allocations::put)
                 .delete(allocations::delete)
                 .done(),
+        )
+        .route(
+            "/allocation_candidates",
+            Methods::new("GET").get(allocation_candidates::list).done(),
         )
         .route("/usages", Methods::new("GET").get(usages::total).done())
         .route(

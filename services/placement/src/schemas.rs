@@ -12,6 +12,7 @@ macro_rules! by_consumer {
     };
 }
 
+mod allocation_candidates;
 mod allocations;
 mod inventories;
 mod names;
@@ -21,6 +22,7 @@ mod usages;
 
 use berth_http::schema::{Format, Schema, Text};
 
+pub(crate) use allocation_candidates::check_candidates;
 pub(crate) use allocations::{post_allocations, put_allocations};
 pub(crate) use inventories::{INVENTORIES, INVENTORY, NEW_INVENTORY};
 pub(crate) use names::{

@@ -9,7 +9,9 @@ pub(crate) mod providers;
 pub(crate) mod replace;
 pub(crate) mod resource_classes;
 pub(crate) mod schema;
+pub(crate) mod touched;
 pub(crate) mod traits;
+pub(crate) mod trees;
 pub(crate) mod usages;
 
 use berth_http::{Fault, Timestamp};

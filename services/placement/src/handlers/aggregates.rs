@@ -68,7 +68,7 @@ pub(crate) async fn set(State(placement): State<Placement>, call: Call) -> Resul
         aggregates,
     };
     let provider = placement
-        .store
+        .snapshots
         .write(&set)
         .await
         .map_err(|error| match error {

@@ -137,7 +137,7 @@ pub(crate) async fn put(State(placement): State<Placement>, call: Call) -> Resul
         consumers: vec![body.wanting(&consumer, call.version, &placement.options)],
     };
     placement
-        .store
+        .snapshots
         .write(&replace)
         .await
         .map_err(|error| match error {
@@ -159,7 +159,7 @@ pub(crate) async fn post(State(placement): State<Placement>, call: Call) -> Resu
         consumers: consumers(bodies, call.version, &placement.options),
     };
     placement
-        .store
+        .snapshots
         .write(&replace)
         .await
         .map_err(|error| match error {
@@ -217,7 +217,7 @@ pub(crate) async fn delete(
         consumer: call.path("consumer_uuid")?.to_owned(),
     };
     placement
-        .store
+        .snapshots
         .write(&release)
         .await
         .map_err(|error| match error {

@@ -116,7 +116,7 @@ pub(crate) async fn create(
         version: call.version,
     };
     let provider = placement
-        .store
+        .snapshots
         .write(&add)
         .await
         .map_err(|error| match error {
@@ -166,7 +166,7 @@ pub(crate) async fn set(State(placement): State<Placement>, call: Call) -> Resul
         version: call.version,
     };
     let provider = placement
-        .store
+        .snapshots
         .write(&set)
         .await
         .map_err(|error| match error {
@@ -219,7 +219,7 @@ pub(crate) async fn update(
         version: call.version,
     };
     let provider = placement
-        .store
+        .snapshots
         .write(&change)
         .await
         .map_err(|error| match error {
@@ -247,7 +247,7 @@ pub(crate) async fn delete(
     };
     let class = &remove.class;
     placement
-        .store
+        .snapshots
         .write(&remove)
         .await
         .map_err(|error| match error {
@@ -283,7 +283,7 @@ pub(crate) async fn delete_all(
         version: call.version,
     };
     placement
-        .store
+        .snapshots
         .write(&none)
         .await
         .map_err(|error| match error {

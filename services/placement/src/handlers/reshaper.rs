@@ -47,7 +47,7 @@ pub(crate) async fn reshape(
         consumers: consumers(body.allocations, call.version, &placement.options),
     };
     placement
-        .store
+        .snapshots
         .write(&replace)
         .await
         .map_err(|error| match error {

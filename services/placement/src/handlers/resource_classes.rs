@@ -99,7 +99,7 @@ pub(crate) async fn create(
     let Named { name } = call.body(&schemas::RESOURCE_CLASS)?;
     let location = url(&name);
     let taken = format!("Conflicting resource class already exists: {name}");
-    match placement.store.write(&Ensure { name }).await {
+    match placement.snapshots.write(&Ensure { name }).await {
         Ok(Ensured::Made) => Ok(Answer::empty(StatusCode::CREATED).located(&call, &location)),
         Ok(Ensured::Found) => Err(Fault::conflict(taken)),
         Err(error) => Err(fault(error)),
@@ -127,7 +127,7 @@ async fn ensure(placement: &Placement, call: &Call) -> Result<Answer, Fault> {
     let ensure = Ensure {
         name: name.to_owned(),
     };
-    let answer = match placement.store.write(&ensure).await.map_err(fault)? {
+    let answer = match placement.snapshots.write(&ensure).await.map_err(fault)? {
         Ensured::Made => Answer::empty(StatusCode::CREATED),
         Ensured::Found => Answer::no_content(),
     };
@@ -143,7 +143,7 @@ async fn rename(placement: &Placement, call: &Call) -> Result<Answer, Fault> {
         return Err(fault(ClassError::UpdateStandard(from)));
     }
     let rename = Rename { from, to };
-    placement.store.write(&rename).await.map_err(fault)?;
+    placement.snapshots.write(&rename).await.map_err(fault)?;
     Answer::ok(&document(&rename.to))
 }
 
@@ -156,6 +156,6 @@ pub(crate) async fn delete(
     let delete = Delete {
         name: call.path("name")?.to_owned(),
     };
-    placement.store.write(&delete).await.map_err(fault)?;
+    placement.snapshots.write(&delete).await.map_err(fault)?;
     Ok(Answer::no_content())
 }

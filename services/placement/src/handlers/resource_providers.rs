@@ -147,7 +147,7 @@ pub(crate) async fn create(
         ));
     }
     let provider = placement
-        .store
+        .snapshots
         .write(&create)
         .await
         .map_err(|error| match error {
@@ -212,7 +212,7 @@ pub(crate) async fn update(
         },
     };
     let provider = placement
-        .store
+        .snapshots
         .write(&update)
         .await
         .map_err(|error| match error {
@@ -239,7 +239,7 @@ pub(crate) async fn delete(
         uuid: uuid.to_owned(),
     };
     placement
-        .store
+        .snapshots
         .write(&delete)
         .await
         .map_err(|error| match error {

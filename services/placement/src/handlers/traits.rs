@@ -121,7 +121,7 @@ pub(crate) async fn update(
     let ensure = Ensure {
         name: name.to_owned(),
     };
-    let (answer, found) = match placement.store.write(&ensure).await.map_err(fault)? {
+    let (answer, found) = match placement.snapshots.write(&ensure).await.map_err(fault)? {
         Ensured::Made(made) => (Answer::empty(StatusCode::CREATED), made),
         Ensured::Found(found) => (Answer::no_content(), found),
     };
@@ -138,7 +138,7 @@ pub(crate) async fn delete(
     let delete = Delete {
         name: call.path("name")?.to_owned(),
     };
-    placement.store.write(&delete).await.map_err(fault)?;
+    placement.snapshots.write(&delete).await.map_err(fault)?;
     Ok(Answer::no_content())
 }
 
@@ -178,7 +178,7 @@ pub(crate) async fn set_of_provider(
         generation: Some(body.resource_provider_generation),
         names: body.traits,
     };
-    let (provider, found) = placement.store.write(&set).await.map_err(fault)?;
+    let (provider, found) = placement.snapshots.write(&set).await.map_err(fault)?;
     let answer = Answer::ok(&listing(&found, Some(provider.generation)))?;
     Ok(modified(answer, &call, newest(&found)))
 }
@@ -194,6 +194,6 @@ pub(crate) async fn delete_of_provider(
         generation: None,
         names: Vec::new(),
     };
-    placement.store.write(&none).await.map_err(fault)?;
+    placement.snapshots.write(&none).await.map_err(fault)?;
     Ok(Answer::no_content())
 }

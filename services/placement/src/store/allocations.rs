@@ -138,10 +138,17 @@ pub(crate) struct Release {
 }
 
 impl Work for Release {
-    type Output = ();
+    /// The providers it held of.
+    type Output = Vec<i64>;
     type Error = ReleaseError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), ReleaseError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<Vec<i64>, ReleaseError> {
+        let sql = "SELECT DISTINCT resource_provider_id FROM allocations WHERE consumer_id = ?";
+        let rows = tx.rows(Statement::new(sql).bind(&self.consumer)).await?;
+        let providers = rows
+            .iter()
+            .map(|row| row.int(0))
+            .collect::<Result<_, _>>()?;
         let sql = "DELETE FROM allocations WHERE consumer_id = ?";
         let done = tx.execute(Statement::new(sql).bind(&self.consumer)).await?;
         if done.rows_affected == 0 {
@@ -149,6 +156,6 @@ impl Work for Release {
         }
         let sql = "DELETE FROM consumers WHERE uuid = ?";
         tx.execute(Statement::new(sql).bind(&self.consumer)).await?;
-        Ok(())
+        Ok(providers)
     }
 }

@@ -111,10 +111,11 @@ impl Retryable for ReplaceError {
 }
 
 impl Work for Replace {
-    type Output = ();
+    /// The providers that inventories or allocations were read of: no other can have been touched.
+    type Output = Vec<ProviderId>;
     type Error = ReplaceError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), ReplaceError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<Vec<ProviderId>, ReplaceError> {
         let read = self.read(tx).await?;
         let ledger = self.ledger(tx, &read).await?;
         if let Err(refusal) = ledger.check() {
@@ -123,7 +124,8 @@ impl Work for Replace {
         self.write_consumers(tx, &read).await?;
         self.write_allocations(tx, &read, &ledger).await?;
         write_inventories(tx, &ledger).await?;
-        self.raise_providers(tx, &read, &ledger).await
+        self.raise_providers(tx, &read, &ledger).await?;
+        Ok(read.touched().into_iter().collect())
     }
 }
 

@@ -21,6 +21,15 @@ pub(super) struct Read {
     pub(super) emptied: BTreeMap<ProviderId, i64>,
 }
 
+impl Read {
+    /// All providers that are named, and all that the named consumers hold of.
+    pub(super) fn touched(&self) -> BTreeSet<ProviderId> {
+        let named = self.providers.values().map(|(id, _)| *id);
+        let held = self.held.values().flatten().map(|row| row.slot.0);
+        named.chain(held).collect()
+    }
+}
+
 impl Replace {
     pub(super) async fn read(&self, tx: &mut Transaction) -> Result<Read, ReplaceError> {
         let providers = self.read_providers(tx).await?;

@@ -1,0 +1,364 @@
+//! For one tree: the ways to serve all parts of a request at once, one after the other.
+//!
+//! Depth first over the parts, those with the fewest providers first, with what prunes asked at every step: room that several
+//! parts share, one provider per group where groups are isolated, subtrees, traits that the parts of the group without suffix
+//! must have together. A step that leaves some later part nowhere to go is not taken ([`Assignments::leaves_seats`]): without
+//! it, seventeen groups on sixteen devices would be tried in every order before the answer is "none".
+
+use std::collections::BTreeMap;
+
+use super::options::{GroupPolicy, Wanted};
+use super::snapshot::Place;
+use crate::ledger::ClassId;
+
+/// How many steps may pass between two assignments before the tree is given up. What is left to prune by search alone is
+/// packing different amounts into providers that are almost full, which no known method does quickly in every case.
+const PATIENCE: u32 = 1 << 20;
+
+/// A class that several parts ask for.
+#[derive(Debug)]
+struct Shared {
+    class: ClassId,
+    /// By part; 0 where it is not asked for.
+    need: Vec<i64>,
+}
+
+/// A provider that is an option of some part.
+#[derive(Debug)]
+struct Local<'s> {
+    place: Place<'s>,
+    /// What is left of each shared class.
+    left: Vec<i64>,
+    /// Groups with a suffix that it serves now.
+    serves: u32,
+}
+
+/// All ways to serve a request in one tree.
+#[derive(Debug)]
+pub(crate) struct Assignments<'s, 'w> {
+    wanted: &'w Wanted,
+    locals: Vec<Local<'s>>,
+    shared: Vec<Shared>,
+    /// Parts in the order they are tried.
+    order: Vec<usize>,
+    /// Of each part, indices of `locals`.
+    options: Vec<Vec<usize>>,
+    /// Whether some part has so few options that others could take them all.
+    tight: bool,
+    /// For each step taken or being tried, the next option to try.
+    next: Vec<usize>,
+    /// For each step taken, the provider.
+    taken: Vec<usize>,
+    /// By part, while it is served.
+    serving: Vec<Option<usize>>,
+}
+
+impl<'s, 'w> Assignments<'s, 'w> {
+    /// `options`: for each part, the providers that could serve it by itself.
+    pub(crate) fn new(wanted: &'w Wanted, options: Vec<Vec<Place<'s>>>) -> Self {
+        let shared = shared_classes(wanted);
+        let mut index_of: BTreeMap<i64, usize> = BTreeMap::new();
+        let mut locals: Vec<Local<'s>> = Vec::new();
+        let options: Vec<Vec<usize>> = options
+            .into_iter()
+            .map(|places| {
+                let index = |place: Place<'s>| {
+                    *index_of.entry(place.member().id).or_insert_with(|| {
+                        locals.push(Local::new(place, &shared));
+                        locals.len() - 1
+                    })
+                };
+                places.into_iter().map(index).collect()
+            })
+            .collect();
+        let mut order: Vec<usize> = (0..options.len()).collect();
+        order.sort_by_key(|part| options[*part].len());
+        let tight = options.iter().any(|few| few.len() < options.len());
+        Self {
+            wanted,
+            locals,
+            shared,
+            order,
+            tight,
+            next: vec![0],
+            taken: Vec::new(),
+            serving: vec![None; options.len()],
+            options,
+        }
+    }
+
+    /// Goes to the next assignment; false when there is none any more.
+    pub(crate) fn advance(&mut self) -> bool {
+        let mut patience = PATIENCE;
+        if self.taken.len() == self.order.len() {
+            self.undo();
+        }
+        loop {
+            match self.step() {
+                Step::Taken if self.taken.len() == self.order.len() => return true,
+                Step::Taken => self.next.push(0),
+                Step::Refused => {}
+                Step::Exhausted => {
+                    self.next.pop();
+                    if self.taken.is_empty() {
+                        self.next = vec![usize::MAX];
+                        return false;
+                    }
+                    self.undo();
+                }
+            }
+            patience -= 1;
+            if patience == 0 {
+                tracing::warn!(
+                    tree = self.locals[0].place.tree.root().uuid,
+                    "a tree was given up: too many ways to serve the request end nowhere"
+                );
+                self.next = vec![usize::MAX];
+                self.taken.clear();
+                return false;
+            }
+        }
+    }
+
+    /// The provider of each part. Only after [`Assignments::advance`] said yes.
+    pub(crate) fn current(&self) -> impl Iterator<Item = Place<'s>> {
+        let serving = self.serving.iter().flatten();
+        serving.map(|local| self.locals[*local].place)
+    }
+
+    /// Tries the next option of the part whose turn it is.
+    fn step(&mut self) -> Step {
+        let part = self.order[self.taken.len()];
+        let depth = self.next.len() - 1;
+        let Some(local) = self.options[part].get(self.next[depth]).copied() else {
+            return Step::Exhausted;
+        };
+        self.next[depth] += 1;
+        if !self.may_take(part, local) {
+            return Step::Refused;
+        }
+        self.take(part, local);
+        if self.may_go_on() {
+            return Step::Taken;
+        }
+        self.undo();
+        Step::Refused
+    }
+
+    fn may_take(&self, part: usize, index: usize) -> bool {
+        let local = &self.locals[index];
+        let has_room = self
+            .shared
+            .iter()
+            .zip(&local.left)
+            .all(|(shared, left)| shared.need[part] <= *left);
+        let alone = self.wanted.policy == GroupPolicy::None
+            || self.wanted.group_of(part).is_spread()
+            || local.serves == 0;
+        has_room && alone && (!self.wanted.blind || self.is_only_of_its_tree(index))
+    }
+
+    fn is_only_of_its_tree(&self, index: usize) -> bool {
+        let place = &self.locals[index].place;
+        let mut taken = self.taken.iter().map(|other| &self.locals[*other].place);
+        taken.all(|other| other.tree.id != place.tree.id || other.same_as(place))
+    }
+
+    fn take(&mut self, part: usize, index: usize) {
+        let spread = self.wanted.group_of(part).is_spread();
+        let local = &mut self.locals[index];
+        for (shared, left) in self.shared.iter().zip(&mut local.left) {
+            *left -= shared.need[part];
+        }
+        local.serves += u32::from(!spread);
+        self.serving[part] = Some(index);
+        self.taken.push(index);
+    }
+
+    fn undo(&mut self) {
+        let Some(index) = self.taken.pop() else {
+            return;
+        };
+        let part = self.order[self.taken.len()];
+        let spread = self.wanted.group_of(part).is_spread();
+        let local = &mut self.locals[index];
+        for (shared, left) in self.shared.iter().zip(&mut local.left) {
+            *left += shared.need[part];
+        }
+        local.serves -= u32::from(!spread);
+        self.serving[part] = None;
+    }
+
+    /// Whether what was taken can become an assignment, as far as that is quickly seen; exactly, when all parts are served.
+    fn may_go_on(&self) -> bool {
+        self.wanted
+            .same_subtrees
+            .iter()
+            .all(|parts| self.have_a_top(parts))
+            && self.have_the_traits()
+            && (!self.tight || self.leaves_seats())
+    }
+
+    /// Whether one of the providers of these parts is above all the others, or can be.
+    fn have_a_top(&self, parts: &[usize]) -> bool {
+        let mut served = parts.iter().filter_map(|part| self.serving[*part]);
+        let Some(first) = served.next() else {
+            return true;
+        };
+        let first = self.locals[first].place;
+        let mut above: Vec<usize> = first.tree.lineage(first.index).collect();
+        for other in served {
+            let other = self.locals[other].place;
+            // Subtrees end at the root: providers of two trees have nothing above both.
+            if other.tree.id != first.tree.id {
+                return false;
+            }
+            let lineage: Vec<usize> = other.tree.lineage(other.index).collect();
+            above.retain(|place| lineage.contains(place));
+        }
+        let is_top = |local: &usize| {
+            let place = self.locals[*local].place;
+            place.tree.id == first.tree.id && above.contains(&place.index)
+        };
+        parts.iter().any(|part| match &self.serving[*part] {
+            Some(local) => is_top(local),
+            None => self.options[*part].iter().any(is_top),
+        })
+    }
+
+    /// Whether the parts of the group without suffix have its required traits together, or can have them.
+    fn have_the_traits(&self) -> bool {
+        let Some((index, group)) = self
+            .wanted
+            .groups
+            .iter()
+            .enumerate()
+            .find(|(_, group)| group.is_spread())
+        else {
+            return true;
+        };
+        let parts = || {
+            let parts = self.wanted.parts.iter().enumerate();
+            parts
+                .filter(|(_, part)| part.group == index)
+                .map(|(part, _)| part)
+        };
+        group.required.iter().all(|any_of| {
+            let has = |local: &usize| {
+                let member = self.locals[*local].place.member();
+                any_of.iter().any(|id| member.has_trait(*id))
+            };
+            parts().any(|part| match &self.serving[part] {
+                Some(local) => has(local),
+                None => self.options[part].iter().any(has),
+            })
+        })
+    }
+
+    /// Whether every part that is still to be served finds a provider, each class and the isolation of groups by itself.
+    fn leaves_seats(&self) -> bool {
+        let waiting = &self.order[self.taken.len()..];
+        if self.wanted.policy == GroupPolicy::Isolate {
+            let groups: Vec<usize> = waiting
+                .iter()
+                .copied()
+                .filter(|part| !self.wanted.group_of(*part).is_spread())
+                .collect();
+            if !self.seated(&groups, |local| usize::from(local.serves == 0)) {
+                return false;
+            }
+        }
+        self.shared.iter().enumerate().all(|(index, shared)| {
+            let needy: Vec<usize> = waiting
+                .iter()
+                .copied()
+                .filter(|part| shared.need[*part] > 0)
+                .collect();
+            let Some(least) = needy.iter().map(|part| shared.need[*part]).min() else {
+                return true;
+            };
+            self.seated(&needy, |local| {
+                usize::try_from(local.left[index] / least).unwrap_or_default()
+            })
+        })
+    }
+
+    /// Whether the parts find a seat each, where a provider has this many: matching by augmenting paths.
+    fn seated(&self, parts: &[usize], seats: impl Fn(&Local<'_>) -> usize) -> bool {
+        let seats: Vec<usize> = self.locals.iter().map(seats).collect();
+        let mut held: Vec<Vec<usize>> = vec![Vec::new(); self.locals.len()];
+        parts.iter().all(|part| {
+            let mut asked = vec![false; self.locals.len()];
+            self.seat(*part, &seats, &mut held, &mut asked)
+        })
+    }
+
+    fn seat(
+        &self,
+        part: usize,
+        seats: &[usize],
+        held: &mut [Vec<usize>],
+        asked: &mut [bool],
+    ) -> bool {
+        for &local in &self.options[part] {
+            if std::mem::replace(&mut asked[local], true) || !self.fits_now(part, local) {
+                continue;
+            }
+            if held[local].len() < seats[local] {
+                held[local].push(part);
+                return true;
+            }
+            for at in 0..held[local].len() {
+                let other = held[local][at];
+                if self.seat(other, seats, held, asked) {
+                    held[local][at] = part;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn fits_now(&self, part: usize, local: usize) -> bool {
+        let left = &self.locals[local].left;
+        let mut each = self.shared.iter().zip(left);
+        each.all(|(shared, left)| shared.need[part] <= *left)
+    }
+}
+
+enum Step {
+    Taken,
+    Refused,
+    Exhausted,
+}
+
+impl<'s> Local<'s> {
+    fn new(place: Place<'s>, shared: &[Shared]) -> Self {
+        let left = |shared: &Shared| {
+            let room = place.member().room(shared.class);
+            room.map_or(0, super::Room::free)
+        };
+        Self {
+            place,
+            left: shared.iter().map(left).collect(),
+            serves: 0,
+        }
+    }
+}
+
+fn shared_classes(wanted: &Wanted) -> Vec<Shared> {
+    let mut by_class: BTreeMap<ClassId, Vec<i64>> = BTreeMap::new();
+    for (index, part) in wanted.parts.iter().enumerate() {
+        for (class, amount) in &part.resources {
+            let need = by_class
+                .entry(*class)
+                .or_insert_with(|| vec![0; wanted.parts.len()]);
+            need[index] = *amount;
+        }
+    }
+    by_class
+        .into_iter()
+        .filter(|(_, need)| need.iter().filter(|amount| **amount > 0).count() > 1)
+        .map(|(class, need)| Shared { class, need })
+        .collect()
+}

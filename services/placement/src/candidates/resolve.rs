@@ -1,0 +1,116 @@
+//! A request with row ids in place of names.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use super::options::{Group, Nesting, Part, Wanted};
+use super::request::{CandidatesQuery, RequestGroup};
+use super::snapshot::{Aggregate, Names, Snapshot, TraitId};
+
+/// A name in a request that nothing has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NameError {
+    /// A resource class.
+    #[error("Invalid resource class in resources parameter: No such resource class {0}.")]
+    Class(String),
+    /// One or more traits.
+    #[error("No such trait(s): {0}.")]
+    Traits(String),
+}
+
+impl CandidatesQuery {
+    /// Looks the names up. `None` when a tree that a group must be in is not there: then nothing can be served.
+    ///
+    /// # Errors
+    /// A class or trait that does not exist.
+    pub(crate) fn resolve(&self, snapshot: &Snapshot) -> Result<Option<Wanted>, NameError> {
+        let names = snapshot.names();
+        let mut wanted = Wanted {
+            root_required: traits(names, &self.root_required)?,
+            root_forbidden: traits(names, &self.root_forbidden)?,
+            policy: self.policy,
+            blind: self.nesting == Nesting::Unknown,
+            ..Wanted::default()
+        };
+        let mut lost = false;
+        for (suffix, group) in &self.groups {
+            let in_tree = group
+                .in_tree
+                .as_ref()
+                .map(|uuid| snapshot.root_of_uuid(uuid));
+            lost |= in_tree == Some(None);
+            let index = wanted.groups.len();
+            let resources = resources(names, group)?;
+            if suffix.is_empty() {
+                // Each class may come from another provider.
+                let parts = resources.iter().map(|one| Part {
+                    group: index,
+                    resources: vec![*one],
+                });
+                wanted.parts.extend(parts);
+            } else {
+                wanted.parts.push(Part {
+                    group: index,
+                    resources,
+                });
+            }
+            wanted.groups.push(Group {
+                suffix: suffix.clone(),
+                required: group
+                    .required
+                    .iter()
+                    .map(|any_of| traits(names, any_of))
+                    .collect::<Result<_, _>>()?,
+                forbidden: traits(names, &group.forbidden)?,
+                member_of: group.member_of.iter().map(aggregates).collect(),
+                forbidden_aggregates: aggregates(&group.forbidden_aggregates),
+                in_tree: in_tree.flatten(),
+            });
+        }
+        wanted.same_subtrees = self
+            .same_subtrees
+            .iter()
+            .map(|suffixes| {
+                let parts = wanted.parts.iter().enumerate();
+                parts
+                    .filter(|(_, part)| suffixes.contains(&wanted.groups[part.group].suffix))
+                    .map(|(index, _)| index)
+                    .collect()
+            })
+            .collect();
+        Ok((!lost).then_some(wanted))
+    }
+}
+
+fn resources(names: &Names, group: &RequestGroup) -> Result<Vec<(i64, i64)>, NameError> {
+    let each = group.resources.iter();
+    each.map(|(class, amount)| {
+        let id = names
+            .class(class)
+            .ok_or_else(|| NameError::Class(class.clone()))?;
+        Ok((id, *amount))
+    })
+    .collect()
+}
+
+fn traits(names: &Names, wanted: &BTreeSet<String>) -> Result<Vec<TraitId>, NameError> {
+    let mut missing = Vec::new();
+    let mut ids = Vec::with_capacity(wanted.len());
+    for name in wanted {
+        match names.trait_id(name) {
+            Some(id) => ids.push(id),
+            None => missing.push(name.as_str()),
+        }
+    }
+    if missing.is_empty() {
+        Ok(ids)
+    } else {
+        Err(NameError::Traits(missing.join(", ")))
+    }
+}
+
+fn aggregates(uuids: &BTreeSet<String>) -> Vec<Aggregate> {
+    let ids = uuids.iter().filter_map(|uuid| Uuid::parse_str(uuid).ok());
+    ids.map(|uuid| uuid.as_u128()).collect()
+}

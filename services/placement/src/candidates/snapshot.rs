@@ -1,0 +1,294 @@
+//! All providers at one moment, tree by tree.
+//!
+//! A tree is never changed, only replaced: whoever searches an older snapshot is not disturbed, and a snapshot that follows
+//! the writes shares all trees that were not touched.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::inventory::Inventory;
+use crate::ledger::{ClassId, ProviderId};
+
+/// A trait's row id.
+pub(crate) type TraitId = i64;
+/// An aggregate's uuid.
+pub(crate) type Aggregate = u128;
+/// The row id of a tree's root.
+pub(crate) type RootId = ProviderId;
+
+/// The trait of providers that serve other trees, those they have an aggregate in common with.
+pub(crate) const SHARES: &str = "MISC_SHARES_VIA_AGGREGATE";
+
+/// Resource classes and traits by name and by row id.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Names {
+    classes: HashMap<String, ClassId>,
+    class_names: HashMap<ClassId, String>,
+    traits: HashMap<String, TraitId>,
+    trait_names: HashMap<TraitId, String>,
+}
+
+impl Names {
+    pub(crate) fn new(classes: Vec<(ClassId, String)>, traits: Vec<(TraitId, String)>) -> Self {
+        let swapped = |pairs: &[(i64, String)]| {
+            let swap = |(id, name): &(i64, String)| (name.clone(), *id);
+            pairs.iter().map(swap).collect()
+        };
+        Self {
+            classes: swapped(&classes),
+            traits: swapped(&traits),
+            class_names: classes.into_iter().collect(),
+            trait_names: traits.into_iter().collect(),
+        }
+    }
+
+    pub(crate) fn class(&self, name: &str) -> Option<ClassId> {
+        self.classes.get(name).copied()
+    }
+
+    pub(crate) fn class_name(&self, id: ClassId) -> &str {
+        self.class_names.get(&id).map_or("", String::as_str)
+    }
+
+    pub(crate) fn trait_id(&self, name: &str) -> Option<TraitId> {
+        self.traits.get(name).copied()
+    }
+
+    pub(crate) fn trait_name(&self, id: TraitId) -> &str {
+        self.trait_names.get(&id).map_or("", String::as_str)
+    }
+}
+
+/// What a provider has of one class, and how much of it is used.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Room {
+    pub(crate) class: ClassId,
+    pub(crate) inventory: Inventory,
+    /// Units.
+    pub(crate) used: i64,
+}
+
+impl Room {
+    /// Units that may be allocated: (total - reserved) × ratio, rounded down.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the cast rounds towards zero, and a ratio beyond all measure saturates"
+    )]
+    pub(crate) fn capacity(&self) -> i64 {
+        self.inventory.capacity() as i64
+    }
+
+    /// Units that one consumer could take.
+    pub(crate) fn free(&self) -> i64 {
+        self.capacity()
+            .saturating_sub(self.used)
+            .min(self.inventory.max_unit)
+    }
+
+    /// Whether one consumer could take this amount.
+    pub(crate) fn admits(&self, amount: i64) -> bool {
+        self.inventory.admits(amount) && amount <= self.free()
+    }
+}
+
+/// One provider.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Member {
+    pub(crate) id: ProviderId,
+    pub(crate) uuid: String,
+    /// The parent's place in the tree; `None` for the root.
+    pub(crate) parent: Option<usize>,
+    /// By class.
+    pub(crate) rooms: Vec<Room>,
+    /// In order.
+    pub(crate) traits: Vec<TraitId>,
+    /// In order.
+    pub(crate) aggregates: Vec<Aggregate>,
+}
+
+impl Member {
+    pub(crate) fn room(&self, class: ClassId) -> Option<&Room> {
+        self.rooms.iter().find(|room| room.class == class)
+    }
+
+    pub(crate) fn has_trait(&self, id: TraitId) -> bool {
+        self.traits.binary_search(&id).is_ok()
+    }
+
+    pub(crate) fn is_in(&self, aggregate: Aggregate) -> bool {
+        self.aggregates.binary_search(&aggregate).is_ok()
+    }
+}
+
+/// A root and all below it, in the order of row ids.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tree {
+    pub(crate) id: RootId,
+    /// The root's place among the members.
+    root: usize,
+    pub(crate) members: Vec<Member>,
+    /// Of all members, in order, each once.
+    aggregates: Vec<Aggregate>,
+}
+
+impl Tree {
+    /// `None` when the root is not among the members.
+    pub(crate) fn new(id: RootId, members: Vec<Member>) -> Option<Self> {
+        let root = members.iter().position(|member| member.id == id)?;
+        let aggregates: BTreeSet<Aggregate> = members
+            .iter()
+            .flat_map(|member| member.aggregates.iter().copied())
+            .collect();
+        Some(Self {
+            id,
+            root,
+            members,
+            aggregates: aggregates.into_iter().collect(),
+        })
+    }
+
+    pub(crate) fn root(&self) -> &Member {
+        &self.members[self.root]
+    }
+
+    /// A member and all above it, upwards.
+    pub(crate) fn lineage(&self, place: usize) -> impl Iterator<Item = usize> {
+        // A cycle cannot be made through the API; one made by hand must not hold the search.
+        std::iter::successors(Some(place), |at| self.members[*at].parent).take(self.members.len())
+    }
+}
+
+/// A provider by its place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'s> {
+    pub(crate) tree: &'s Tree,
+    pub(crate) index: usize,
+}
+
+impl<'s> Place<'s> {
+    pub(crate) fn member(&self) -> &'s Member {
+        &self.tree.members[self.index]
+    }
+
+    pub(crate) fn same_as(&self, other: &Place<'_>) -> bool {
+        self.member().id == other.member().id
+    }
+}
+
+/// All providers at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Snapshot {
+    names: Arc<Names>,
+    trees: BTreeMap<RootId, Arc<Tree>>,
+    root_of: HashMap<ProviderId, RootId>,
+    root_of_uuid: HashMap<String, RootId>,
+    /// The sharing providers of each aggregate.
+    sharing: BTreeSet<(Aggregate, RootId, usize)>,
+}
+
+impl Snapshot {
+    pub(crate) fn new(names: Names, trees: impl IntoIterator<Item = Tree>) -> Self {
+        let mut snapshot = Self {
+            names: Arc::new(names),
+            ..Self::default()
+        };
+        for tree in trees {
+            snapshot.insert(tree);
+        }
+        snapshot
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Replaces the names. Row ids that are in use keep their names, so the trees stay as they are.
+    pub(crate) fn rename(&mut self, names: Names) {
+        self.names = Arc::new(names);
+    }
+
+    pub(crate) fn trees(&self) -> impl Iterator<Item = &Tree> {
+        self.trees.values().map(Arc::as_ref)
+    }
+
+    pub(crate) fn root_of(&self, provider: ProviderId) -> Option<RootId> {
+        self.root_of.get(&provider).copied()
+    }
+
+    pub(crate) fn root_of_uuid(&self, uuid: &str) -> Option<RootId> {
+        self.root_of_uuid.get(uuid).copied()
+    }
+
+    /// Takes a tree out, if it is there.
+    pub(crate) fn remove(&mut self, root: RootId) {
+        let Some(tree) = self.trees.remove(&root) else {
+            return;
+        };
+        for member in &tree.members {
+            // It may be known in another tree by now.
+            if self.root_of.get(&member.id) == Some(&root) {
+                self.root_of.remove(&member.id);
+                self.root_of_uuid.remove(&member.uuid);
+            }
+        }
+        for key in self.shared_by(&tree) {
+            self.sharing.remove(&key);
+        }
+    }
+
+    /// Puts a tree in, in place of the one with the same root.
+    pub(crate) fn insert(&mut self, tree: Tree) {
+        self.remove(tree.id);
+        for member in &tree.members {
+            self.root_of.insert(member.id, tree.id);
+            self.root_of_uuid.insert(member.uuid.clone(), tree.id);
+        }
+        let shared = self.shared_by(&tree);
+        self.sharing.extend(shared);
+        self.trees.insert(tree.id, Arc::new(tree));
+    }
+
+    fn shared_by(&self, tree: &Tree) -> Vec<(Aggregate, RootId, usize)> {
+        let Some(shares) = self.names.trait_id(SHARES) else {
+            return Vec::new();
+        };
+        let sharing = tree.members.iter().enumerate();
+        sharing
+            .filter(|(_, member)| member.has_trait(shares))
+            .flat_map(|(index, member)| {
+                let keys = member.aggregates.iter();
+                keys.map(move |aggregate| (*aggregate, tree.id, index))
+            })
+            .collect()
+    }
+
+    /// Whether any provider serves other trees.
+    pub(crate) fn has_sharing(&self) -> bool {
+        !self.sharing.is_empty()
+    }
+
+    /// The providers of other trees that serve this one, each once.
+    pub(crate) fn serving<'s>(&'s self, tree: &Tree) -> Vec<Place<'s>> {
+        if self.sharing.is_empty() {
+            return Vec::new();
+        }
+        let mut keys = BTreeSet::new();
+        for aggregate in &tree.aggregates {
+            let first = Bound::Included((*aggregate, RootId::MIN, 0));
+            let last = Bound::Included((*aggregate, RootId::MAX, usize::MAX));
+            let others = self.sharing.range((first, last));
+            keys.extend(
+                others
+                    .filter(|(_, root, _)| *root != tree.id)
+                    .map(|(_, root, index)| (*root, *index)),
+            );
+        }
+        keys.into_iter()
+            .filter_map(|(root, index)| {
+                let tree = self.trees.get(&root)?;
+                Some(Place { tree, index })
+            })
+            .collect()
+    }
+}

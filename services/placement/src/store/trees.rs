@@ -1,0 +1,257 @@
+//! Whole trees as the search for candidates sees them: all of them, or those that were touched.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_store::{Row, SqlError, Statement, Transaction, Value};
+use uuid::Uuid;
+
+use super::inventories;
+use super::touched::Touched;
+use crate::candidates::snapshot::RootId;
+use crate::candidates::{Member, Names, Room, Snapshot, Tree};
+use crate::ledger::ProviderId;
+
+/// Everything.
+pub(crate) async fn all(tx: &mut Transaction) -> Result<Snapshot, SqlError> {
+    let names = names(tx).await?;
+    let trees = trees(tx, Which::All).await?;
+    Ok(Snapshot::new(names, trees))
+}
+
+/// What was touched, as it is now.
+pub(crate) struct Changes {
+    names: Option<Names>,
+    /// The trees in which touched providers were or are.
+    roots: BTreeSet<RootId>,
+    /// Those of them that are there.
+    trees: Vec<Tree>,
+}
+
+/// Reads again what was touched since the snapshot was read.
+pub(crate) async fn changes(
+    tx: &mut Transaction,
+    snapshot: &Snapshot,
+    touched: &Touched,
+) -> Result<Changes, SqlError> {
+    let names = match touched.names {
+        true => Some(names(tx).await?),
+        false => None,
+    };
+    let mut roots: BTreeSet<RootId> = BTreeSet::new();
+    // Where they were.
+    roots.extend(touched.ids.iter().filter_map(|id| snapshot.root_of(*id)));
+    let known = touched.uuids.iter();
+    roots.extend(known.filter_map(|uuid| snapshot.root_of_uuid(uuid)));
+    // Where they are.
+    let ids: Vec<ProviderId> = touched.ids.iter().copied().collect();
+    let uuids: Vec<&str> = touched.uuids.iter().map(String::as_str).collect();
+    let by_id =
+        "SELECT DISTINCT COALESCE(root_provider_id, id) FROM resource_providers WHERE id IN";
+    let by_uuid =
+        "SELECT DISTINCT COALESCE(root_provider_id, id) FROM resource_providers WHERE uuid IN";
+    let mut rows = tx.rows_in(&Statement::new(by_id), &ids, "").await?;
+    rows.extend(tx.rows_in(&Statement::new(by_uuid), &uuids, "").await?);
+    for row in &rows {
+        roots.insert(row.int(0)?);
+    }
+    let keys: Vec<RootId> = roots.iter().copied().collect();
+    let trees = match keys.as_slice() {
+        [] => Vec::new(),
+        keys => trees(tx, Which::Of(keys)).await?,
+    };
+    Ok(Changes {
+        names,
+        roots,
+        trees,
+    })
+}
+
+impl Changes {
+    /// Brings the snapshot up to date.
+    pub(crate) fn apply(self, snapshot: &mut Snapshot) {
+        if let Some(names) = self.names {
+            snapshot.rename(names);
+        }
+        // All go before any comes: a provider may have gone from one to the other.
+        for root in self.roots {
+            snapshot.remove(root);
+        }
+        for tree in self.trees {
+            snapshot.insert(tree);
+        }
+    }
+}
+
+async fn names(tx: &mut Transaction) -> Result<Names, SqlError> {
+    let pair = |row: &Row| Ok((row.int(0)?, row.text(1)?));
+    let classes = tx
+        .rows(Statement::new("SELECT id, name FROM resource_classes"))
+        .await?;
+    let traits = tx
+        .rows(Statement::new("SELECT id, name FROM traits"))
+        .await?;
+    Ok(Names::new(
+        classes.iter().map(pair).collect::<Result<_, SqlError>>()?,
+        traits.iter().map(pair).collect::<Result<_, SqlError>>()?,
+    ))
+}
+
+/// Which trees are read.
+#[derive(Clone, Copy)]
+enum Which<'a> {
+    All,
+    Of(&'a [RootId]),
+}
+
+impl Which<'_> {
+    /// The rows of `select` whose provider is in such a tree; `column` is the provider's row id.
+    async fn rows(
+        self,
+        tx: &mut Transaction,
+        select: &str,
+        column: &str,
+        tail: &str,
+    ) -> Result<Vec<Row>, SqlError> {
+        match self {
+            Self::All => {
+                let sql = format!("{select} {tail}");
+                tx.rows(Statement::recurring(sql)).await
+            }
+            Self::Of(roots) => {
+                let sql = format!(
+                    "{select} WHERE {column} IN (SELECT id FROM resource_providers WHERE \
+                     root_provider_id IN"
+                );
+                let keys: Vec<Value> = roots.iter().map(|root| Value::from(*root)).collect();
+                let tail = format!(") {tail}");
+                tx.rows_in(&Statement::recurring(sql), &keys, &tail).await
+            }
+        }
+    }
+}
+
+async fn trees(tx: &mut Transaction, which: Which<'_>) -> Result<Vec<Tree>, SqlError> {
+    let mut members = members(tx, which).await?;
+    rooms(tx, which, &mut members).await?;
+    traits(tx, which, &mut members).await?;
+    aggregates(tx, which, &mut members).await?;
+    let mut by_root: BTreeMap<RootId, Vec<Read>> = BTreeMap::new();
+    for read in members.into_values() {
+        by_root.entry(read.root).or_default().push(read);
+    }
+    let trees = by_root
+        .into_iter()
+        .filter_map(|(root, reads)| tree(root, reads));
+    Ok(trees.collect())
+}
+
+/// A provider with its places as row ids.
+struct Read {
+    root: RootId,
+    parent: Option<ProviderId>,
+    member: Member,
+}
+
+fn tree(root: RootId, reads: Vec<Read>) -> Option<Tree> {
+    let place_of: BTreeMap<ProviderId, usize> = reads
+        .iter()
+        .enumerate()
+        .map(|(place, read)| (read.member.id, place))
+        .collect();
+    let members = reads.into_iter().map(|read| Member {
+        parent: read.parent.and_then(|id| place_of.get(&id).copied()),
+        ..read.member
+    });
+    Tree::new(root, members.collect())
+}
+
+async fn members(
+    tx: &mut Transaction,
+    which: Which<'_>,
+) -> Result<BTreeMap<ProviderId, Read>, SqlError> {
+    let select = "SELECT id, uuid, COALESCE(root_provider_id, id), parent_provider_id \
+                  FROM resource_providers";
+    let mut members = BTreeMap::new();
+    for row in which.rows(tx, select, "id", "").await? {
+        let read = Read {
+            root: row.int(2)?,
+            parent: row.opt_int(3)?,
+            member: Member {
+                id: row.int(0)?,
+                uuid: row.text(1)?,
+                parent: None,
+                rooms: Vec::new(),
+                traits: Vec::new(),
+                aggregates: Vec::new(),
+            },
+        };
+        members.insert(read.member.id, read);
+    }
+    Ok(members)
+}
+
+async fn rooms(
+    tx: &mut Transaction,
+    which: Which<'_>,
+    members: &mut BTreeMap<ProviderId, Read>,
+) -> Result<(), SqlError> {
+    let select = format!(
+        "SELECT i.resource_provider_id, i.resource_class_id, \
+         COALESCE((SELECT SUM(a.used) FROM allocations a \
+         WHERE a.resource_provider_id = i.resource_provider_id \
+         AND a.resource_class_id = i.resource_class_id), 0), {} FROM inventories i",
+        inventories::columns(tx.dialect())
+    );
+    let order = "ORDER BY i.resource_provider_id, i.resource_class_id";
+    for row in which
+        .rows(tx, &select, "i.resource_provider_id", order)
+        .await?
+    {
+        if let Some(read) = members.get_mut(&row.int(0)?) {
+            read.member.rooms.push(Room {
+                class: row.int(1)?,
+                used: row.int(2)?,
+                inventory: inventories::inventory_at(&row, 3)?,
+            });
+        }
+    }
+    Ok(())
+}
+
+async fn traits(
+    tx: &mut Transaction,
+    which: Which<'_>,
+    members: &mut BTreeMap<ProviderId, Read>,
+) -> Result<(), SqlError> {
+    let select = "SELECT resource_provider_id, trait_id FROM resource_provider_traits";
+    for row in which.rows(tx, select, "resource_provider_id", "").await? {
+        if let Some(read) = members.get_mut(&row.int(0)?) {
+            read.member.traits.push(row.int(1)?);
+        }
+    }
+    for read in members.values_mut() {
+        read.member.traits.sort_unstable();
+    }
+    Ok(())
+}
+
+async fn aggregates(
+    tx: &mut Transaction,
+    which: Which<'_>,
+    members: &mut BTreeMap<ProviderId, Read>,
+) -> Result<(), SqlError> {
+    let select = "SELECT m.resource_provider_id, g.uuid FROM resource_provider_aggregates m \
+                  JOIN placement_aggregates g ON g.id = m.aggregate_id";
+    for row in which.rows(tx, select, "m.resource_provider_id", "").await? {
+        let uuid = row
+            .opt_text(1)?
+            .and_then(|text| Uuid::parse_str(&text).ok());
+        if let (Some(read), Some(uuid)) = (members.get_mut(&row.int(0)?), uuid) {
+            read.member.aggregates.push(uuid.as_u128());
+        }
+    }
+    for read in members.values_mut() {
+        read.member.aggregates.sort_unstable();
+    }
+    Ok(())
+}

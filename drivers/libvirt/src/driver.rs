@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_model::ConsumerUuid;
-use berth_sysfs::{AttributeWrites, Sysfs};
+use berth_sysfs::{AttributeWrites, LastLook, Sysfs};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostDevice, HostEvents, HostView,
@@ -38,6 +38,8 @@ pub struct LibvirtDriver {
     /// The devices that guests are given; none for libvirt's test driver, whose devices are nowhere.
     devices: Option<HostDevices>,
     turns: Turns,
+    /// How the offered devices were at the looks before.
+    last_look: Arc<Mutex<LastLook>>,
 }
 
 impl LibvirtDriver {
@@ -68,6 +70,7 @@ impl LibvirtDriver {
             devices: device_tree(&options)
                 .map(|sysfs| HostDevices::new(sysfs, &options, attributes)),
             turns: Turns::default(),
+            last_look: Arc::default(),
             options: Arc::new(options),
             subscribers,
         }
@@ -182,9 +185,10 @@ impl VirtDriver for LibvirtDriver {
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
         let options = Arc::clone(&self.options);
+        let last = Arc::clone(&self.last_look);
         self.connection
             .call("observing the host", move |session| {
-                observe::observe(session, &options)
+                observe::observe(session, &options, &last)
             })
             .await?
     }
@@ -244,10 +248,19 @@ impl VirtDriver for LibvirtDriver {
         if self.devices.is_some() {
             self.nobody_has(wanted.host_device()).await?;
         }
-        self.with_devices(wanted, "taking it back", async |devices, wanted| {
-            devices.reset(&wanted).await
-        })
-        .await
+        let taken_back = self
+            .with_devices(wanted, "taking it back", async |devices, wanted| {
+                devices.reset(&wanted).await
+            })
+            .await;
+        if let (Ok(DeviceReset::Reset { .. }), Some(address)) = (&taken_back, wanted.function()) {
+            let mut last = self
+                .last_look
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            last.forget(address);
+        }
+        taken_back
     }
 
     async fn prepare_host(&self) -> Vec<DeviceError> {

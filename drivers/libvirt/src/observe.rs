@@ -1,14 +1,16 @@
 //! One look at the host: everything libvirt and the device tree say, gathered on the connection's thread, then put together
 //! into a [`HostView`] by a pure function (`view`).
 
+mod devices;
 mod error;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Mutex;
 
 use berth_model::PciAddress;
-use berth_sysfs::Sysfs;
+use berth_sysfs::{LastLook, SeenFunction, Sysfs};
 use berth_virt::{CpuSet, Disk, HostView, NumaCell, ObserveError, UnreadableGuest};
 use uuid::Uuid;
 use virt::connect::{Connect, NodeInfo};
@@ -55,18 +57,27 @@ struct Facts {
     mdevs: Vec<Mdev>,
     guests: Vec<Guest>,
     unreadable: BTreeMap<Uuid, UnreadableGuest>,
+    /// The functions that the operator's lists mean.
+    functions: Vec<SeenFunction>,
 }
 
 /// One look. Blocks; called on the connection's thread.
 pub(crate) fn observe(
     session: &Session,
     options: &LibvirtOptions,
+    last: &Mutex<LastLook>,
 ) -> Result<HostView, ObserveError> {
-    let facts = facts(session, options)?;
-    view::view(facts, options)
+    let facts = facts(session, options, last)?;
+    let (view, refused) = view::view(facts, options)?;
+    devices::note(last, refused)?;
+    Ok(view)
 }
 
-fn facts(session: &Session, options: &LibvirtOptions) -> Result<Facts, ObserveError> {
+fn facts(
+    session: &Session,
+    options: &LibvirtOptions,
+    last: &Mutex<LastLook>,
+) -> Result<Facts, ObserveError> {
     let connect = session.connect();
     let text = connect
         .capabilities()
@@ -84,7 +95,9 @@ fn facts(session: &Session, options: &LibvirtOptions) -> Result<Facts, ObserveEr
     // Before the mediated devices: those that a guest holds stay as long as it does.
     let (guests, unreadable) = guests(connect)?;
     let (parents, mdevs) = mediated_devices(connect, &steady.kind, sysfs.as_ref())?;
+    let functions = devices::look(sysfs.as_ref(), options, last, &parents, &mdevs)?;
     Ok(Facts {
+        functions,
         hostname: connect
             .hostname()
             .map_err(refused("virConnectGetHostname"))?,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_model::{NodeName, PciAddress, ResourceClass};
-use berth_sysfs::AllowList;
-use berth_virt::{CpuSet, ResourceModel};
+use berth_sysfs::{AllowList, DeviceLists};
+use berth_virt::{CpuSet, PciInPlacement, ResourceModel};
 
 /// Where guests' disks are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +74,8 @@ pub struct LibvirtOptions {
     pub mdev_types: MdevTypes,
     /// `[pci] device_spec`: the devices that flavors ask for.
     pub pci_devices: AllowList,
+    /// `[pci] report_in_placement`: whether Placement is told of them.
+    pub report_pci_in_placement: bool,
     /// `[accelerators] device_spec`: the devices that the accelerator service gives out.
     pub accelerator_devices: AllowList,
     /// How devices are given to guests and taken back.
@@ -138,9 +140,29 @@ impl LibvirtOptions {
             cpu_dedicated_set: None,
             mdev_types: MdevTypes::default(),
             pci_devices: AllowList::default(),
+            report_pci_in_placement: false,
             accelerator_devices: AllowList::default(),
             device_life: DeviceLife::default(),
             model: ResourceModel::default(),
+        }
+    }
+}
+
+impl LibvirtOptions {
+    /// Whether Placement is told of PCI devices.
+    pub(crate) fn pci(&self) -> PciInPlacement {
+        match self.report_pci_in_placement {
+            true => PciInPlacement::Reported,
+            false => PciInPlacement::NotReported,
+        }
+    }
+
+    /// The lists of devices.
+    pub(crate) fn device_lists(&self) -> DeviceLists<'_> {
+        DeviceLists {
+            compute: &self.pci_devices,
+            pci: self.pci(),
+            accelerator: &self.accelerator_devices,
         }
     }
 }
@@ -249,6 +271,12 @@ impl MdevTypes {
         }
         self.types.insert(one.id.clone(), one);
         Ok(())
+    }
+
+    /// Whether a type names this GPU, which is then offered by that type or not at all.
+    #[must_use]
+    pub fn names(&self, gpu: PciAddress) -> bool {
+        self.by_address.contains_key(&gpu)
     }
 
     /// The type a GPU is used for.

@@ -122,9 +122,7 @@ impl AllowList {
     #[must_use]
     pub fn entry_with_devname(&self) -> Option<usize> {
         let mut specs = self.specs.iter();
-        specs
-            .find(|spec| spec.is_by_name())
-            .map(DeviceSpec::entry)
+        specs.find(|spec| spec.is_by_name()).map(DeviceSpec::entry)
     }
 
     /// An entry of this list and one of another that name one and the same address, so that its device would have two owners
@@ -224,11 +222,16 @@ mod tests {
 
     #[test]
     fn one_address_in_two_lists_is_told_with_both_entries() {
-        let one = list(json!([{"vendor_id": "8086"}, {"address": "81:00.0"}, {"address": "0000:82:00.0"}]));
+        let one = list(
+            json!([{"vendor_id": "8086"}, {"address": "81:00.0"}, {"address": "0000:82:00.0"}]),
+        );
         let other = list(json!([{"vendor_id": "10de", "address": "0000:82:00.0"}]));
         let address = "0000:82:00.0".parse().unwrap();
         assert_eq!(one.same_address(&other), Some((address, 3, 1)));
-        assert_eq!(one.same_address(&list(json!([{"vendor_id": "8086"}]))), None);
+        assert_eq!(
+            one.same_address(&list(json!([{"vendor_id": "8086"}]))),
+            None
+        );
     }
 
     #[test]

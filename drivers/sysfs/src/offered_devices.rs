@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_virt::{
-    DeviceCondition, DeviceOwner, OfferedDevice, OfferedHandle, PciInPlacement,
+    DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, OfferedHandle, PciInPlacement,
 };
 use uuid::Uuid;
 
@@ -140,9 +140,9 @@ pub fn offered_devices(
 
 /// Takes out the virtual functions of one list whose physical function the other list offers: whoever gets that one takes
 /// them away.
-fn split_cards(
-    compute: &mut Vec<Listed<'_>>,
-    accelerator: &mut Vec<Listed<'_>>,
+fn split_cards<'a>(
+    compute: &mut Vec<Listed<'a>>,
+    accelerator: &mut Vec<Listed<'a>>,
     refused: &mut Vec<DeviceRefusal>,
 ) {
     let whole = |list: &[Listed<'_>]| -> BTreeSet<PciAddress> {
@@ -279,8 +279,16 @@ fn compute_traits(part: &Listed<'_>) -> BTreeSet<Trait> {
 /// Cyborg's devices: one for each function.
 fn of_accelerator(node: &NodeName, listed: Vec<Listed<'_>>, offered: &mut OfferedDevices) {
     let parted: BTreeSet<_> = listed.iter().filter_map(Listed::physical).collect();
+    let slot = |one: &Listed<'_>| {
+        let address = one.address();
+        (address.domain(), address.bus(), address.slot())
+    };
+    let is_gpu = |one: &Listed<'_>| kind::device_type(&one.seen.function) == DeviceType::Gpu;
+    let graphics: BTreeSet<_> = listed.iter().filter(|one| is_gpu(one)).map(slot).collect();
     for one in listed {
-        if parted.contains(&one.address()) || one.is_to_be_parted() {
+        // A graphics card's sound and USB functions go where it goes, and are listed for that alone.
+        let accompanies = !is_gpu(&one) && graphics.contains(&slot(&one));
+        if parted.contains(&one.address()) || one.is_to_be_parted() || accompanies {
             continue;
         }
         offered.devices.push(accelerator(node, &one));

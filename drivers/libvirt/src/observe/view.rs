@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress};
+use berth_sysfs::DeviceRefusal;
 use berth_virt::{
     CpuSet, Cpus, GuestMdev, GuestView, HostView, Hypervisor, NodeView, NumaCell, ObserveError,
 };
 use uuid::Uuid;
 
-use super::Facts;
+use super::{Facts, devices};
 use crate::gpus::physical_gpus;
 use crate::guest::Guest;
 use crate::options::LibvirtOptions;
 use crate::traits::traits;
 
-/// The view that the facts make.
-pub(super) fn view(facts: Facts, options: &LibvirtOptions) -> Result<HostView, ObserveError> {
+/// The view that the facts make, and which devices are not offered although a list means them.
+pub(super) fn view(
+    facts: Facts,
+    options: &LibvirtOptions,
+) -> Result<(HostView, Vec<DeviceRefusal>), ObserveError> {
     let node = match &options.node {
         Some(node) => node.clone(),
         None => NodeName::new(&facts.hostname).map_err(|error| ObserveError::Malformed {
@@ -28,14 +32,19 @@ pub(super) fn view(facts: Facts, options: &LibvirtOptions) -> Result<HostView, O
         version: facts.steady.version.clone(),
         hostname: facts.hostname.clone(),
     };
-    let seen = node_view(facts, options)?;
-    Ok(HostView {
+    let (seen, refused) = node_view(facts, options, &node)?;
+    let view = HostView {
         hypervisor,
         nodes: BTreeMap::from([(node, seen)]),
-    })
+    };
+    Ok((view, refused))
 }
 
-fn node_view(facts: Facts, options: &LibvirtOptions) -> Result<NodeView, ObserveError> {
+fn node_view(
+    facts: Facts,
+    options: &LibvirtOptions,
+    node: &NodeName,
+) -> Result<(NodeView, Vec<DeviceRefusal>), ObserveError> {
     let cells = if facts.capabilities.cells.is_empty() {
         facts.cells
     } else {
@@ -62,14 +71,16 @@ fn node_view(facts: Facts, options: &LibvirtOptions) -> Result<NodeView, Observe
     });
     let unreadable = facts.unreadable.into_iter();
     let unreadable = unreadable.map(|(uuid, guest)| (ConsumerUuid::from(uuid), guest));
-    Ok(NodeView {
+    let mut gpus = physical_gpus(&facts.parents, &facts.mdevs, &options.mdev_types);
+    let offered = devices::offered(node, options, &facts.functions, &mut gpus);
+    let seen = NodeView {
         uuid: None,
         memory_mib: facts.memory_kib / 1024,
         disk: facts.disk,
-        gpus: physical_gpus(&facts.parents, &facts.mdevs, &options.mdev_types),
+        gpus,
         functions: Vec::new(),
-        devices: Vec::new(),
-        pci: berth_virt::PciInPlacement::default(),
+        devices: offered.devices,
+        pci: options.pci(),
         customs: Vec::new(),
         traits: traits(
             &facts.capabilities,
@@ -81,7 +92,8 @@ fn node_view(facts: Facts, options: &LibvirtOptions) -> Result<NodeView, Observe
         model: options.model,
         cpus,
         cells,
-    })
+    };
+    Ok((seen, offered.refused))
 }
 
 /// The online CPUs: what the device tree says, else all that the cells have, else as many as are active, from 0 on.

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::PciAddress;
 use berth_virt::{DeviceCondition, UnfitReason};
 
-use super::{DeviceLists, SeenFunction};
-use crate::{AllowList, Ailment, DeviceHealth, GroupError, PciFunction, Sysfs, SysfsError};
+use super::{DeviceLists, DeviceRefusal, SeenFunction};
+use crate::{Ailment, AllowList, DeviceHealth, GroupError, PciFunction, Sysfs, SysfsError};
 
 /// The base class of graphics cards, which lower their link's speed when they idle.
 const DISPLAY: u32 = 0x03;
@@ -18,8 +18,11 @@ const DISPLAY: u32 = 0x03;
 /// What is remembered between looks.
 #[derive(Debug, Default)]
 pub struct LastLook {
+    looked: bool,
     well: BTreeMap<PciAddress, DeviceHealth>,
     conditions: BTreeMap<PciAddress, DeviceCondition>,
+    parted: BTreeSet<PciAddress>,
+    refused: Vec<DeviceRefusal>,
 }
 
 /// A device whose condition changed since the last look.
@@ -34,10 +37,32 @@ pub struct ConditionNews {
 }
 
 impl LastLook {
-    /// Whether there was no look yet.
-    #[must_use]
-    pub fn is_none(&self) -> bool {
-        self.conditions.is_empty()
+    /// Remembers that a function's driver parts it, and answers whether it ever did: one that does no more has lost its driver,
+    /// and is not offered whole for that.
+    pub fn parts(&mut self, address: PciAddress, now: bool) -> bool {
+        if now {
+            self.parted.insert(address);
+        }
+        self.parted.contains(&address)
+    }
+
+    /// Takes note of what is refused, and answers what of it is new. At the first look nothing is noted of any: it is an
+    /// error in the configuration then, and the next look is the first again.
+    ///
+    /// # Errors
+    /// The first of what is refused at the first look.
+    pub fn note(
+        &mut self,
+        refused: Vec<DeviceRefusal>,
+    ) -> Result<Vec<DeviceRefusal>, DeviceRefusal> {
+        if let (false, Some(first)) = (self.looked, refused.first()) {
+            return Err(first.clone());
+        }
+        self.looked = true;
+        let is_new = |one: &&DeviceRefusal| !self.refused.contains(one);
+        let new = refused.iter().filter(is_new).cloned().collect();
+        self.refused = refused;
+        Ok(new)
     }
 
     /// Forgets how a function was: it was reset, and counts as well as the next look finds it.
@@ -74,11 +99,7 @@ impl LastLook {
         health: DeviceHealth,
         group: Option<GroupError>,
     ) -> (Option<UnfitReason>, String) {
-        let mut earlier = self
-            .well
-            .get(&function.address)
-            .unwrap_or(&health)
-            .clone();
+        let mut earlier = self.well.get(&function.address).unwrap_or(&health).clone();
         // A driver that hands it to guests, or none on the way there, is ours or the hypervisor's doing.
         let is_the_hosts = |driver: &Option<String>| {
             driver
@@ -115,6 +136,7 @@ impl LastLook {
     fn keep(&mut self, there: &BTreeSet<PciAddress>) {
         self.well.retain(|address, _| there.contains(address));
         self.conditions.retain(|address, _| there.contains(address));
+        self.parted.retain(|address| there.contains(address));
     }
 }
 
@@ -143,8 +165,9 @@ fn severity(reason: UnfitReason) -> usize {
 }
 
 impl Sysfs {
-    /// Looks at all functions that either list means; `mdevs` are left for the caller to fill in. A function that cannot be read
-    /// is unfit, not an error: one sick device must not hide the host.
+    /// Looks at all functions that either list means; `mdevs` are left for the caller to fill in, who knows which functions are
+    /// parted: those stay on their driver, so their IOMMU group is nobody's concern. A function that cannot be read is unfit,
+    /// not an error: one sick device must not hide the host.
     ///
     /// # Errors
     /// The list of functions itself cannot be read.
@@ -152,8 +175,10 @@ impl Sysfs {
         &self,
         lists: DeviceLists<'_>,
         last: &mut LastLook,
+        is_parted: impl Fn(PciAddress) -> bool,
     ) -> Result<(Vec<SeenFunction>, Vec<ConditionNews>), SysfsError> {
         if lists.are_empty() {
+            last.keep(&BTreeSet::new());
             return Ok((Vec::new(), Vec::new()));
         }
         let (mut seen, mut news) = (Vec::new(), Vec::new());
@@ -168,7 +193,8 @@ impl Sysfs {
                 (Some(_), Some(_)) => &all,
             };
             let health = self.device_health(function.address);
-            let group = of(list).and_then(|allowed| self.viable_group(&allowed, list).err());
+            let whole = of(list).filter(|_| !is_parted(function.address));
+            let group = whole.and_then(|allowed| self.viable_group(&allowed, list).err());
             let (condition, told) = last.judge(&function, health, group);
             news.extend(told);
             seen.push(SeenFunction {

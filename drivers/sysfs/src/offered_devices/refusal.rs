@@ -22,7 +22,8 @@ pub enum DeviceRefusal {
     /// A card is offered whole and by its parts.
     #[error(
         "PCI function {physical} is offered whole, and so are its virtual functions ({}): who gets the one takes the others away; \
-         list either, for instance by product_id", listed(parts)
+         list either, for instance by product_id",
+        listed(parts)
     )]
     WholeAndInParts {
         /// The physical function.

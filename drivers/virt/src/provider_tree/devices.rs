@@ -51,7 +51,9 @@ pub(crate) fn wanted<'a>(
 /// The address that a child's name ends with, in Nova's or Cyborg's manner.
 fn address_in(name: &ProviderName) -> Option<PciAddress> {
     let (_, end) = name.as_str().rsplit_once('_')?;
-    end.to_ascii_lowercase().parse().ok()
+    let address: PciAddress = end.parse().ok()?;
+    let is_whole = address.to_string().eq_ignore_ascii_case(end);
+    is_whole.then_some(address)
 }
 
 /// Whose device a child of the root stands for that is Berth's to write; none for all others.

@@ -1,0 +1,149 @@
+//! The devices that the operator's lists mean: looked at in the kernel's device tree, joined with what libvirt says of mediated
+//! devices, and offered by the rules that all drivers share (`berth-sysfs`).
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use berth_model::{NodeName, PciAddress};
+use berth_sysfs::{
+    ConditionNews, DeviceRefusal, LastLook, OfferedDevices, SeenFunction, SeenMdevs, Sysfs,
+    offered_devices,
+};
+use berth_virt::{ObserveError, OfferedMdevs, PhysicalGpu};
+
+use super::error::unreadable;
+use crate::gpus::physical_gpus;
+use crate::node_device::{Mdev, MdevParent};
+use crate::options::LibvirtOptions;
+
+/// Looks at the functions that the lists mean.
+pub(super) fn look(
+    sysfs: Option<&Sysfs>,
+    options: &LibvirtOptions,
+    last: &Mutex<LastLook>,
+    parents: &[MdevParent],
+    mdevs: &[Mdev],
+) -> Result<Vec<SeenFunction>, ObserveError> {
+    let lists = options.device_lists();
+    let Some(sysfs) = sysfs.filter(|_| !lists.are_empty()) else {
+        return Ok(Vec::new());
+    };
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    let gpus = physical_gpus(parents, mdevs, &options.mdev_types);
+    let offering: BTreeMap<_, _> = gpus
+        .iter()
+        .filter_map(|gpu| Some((gpu.address, gpu.offered.as_ref()?)))
+        .collect();
+    let mut parted = Vec::new();
+    for gpu in parents.iter().map(|parent| parent.address) {
+        let now = offering.contains_key(&gpu);
+        parted.extend(last.parts(gpu, now).then_some(gpu));
+    }
+    let is_parted = |address: PciAddress| {
+        options.mdev_types.names(address)
+            || offering.contains_key(&address)
+            || parted.contains(&address)
+    };
+    let (mut functions, news) = sysfs
+        .look_at_devices(lists, &mut last, is_parted)
+        .map_err(unreadable)?;
+    drop(last);
+    news.iter().for_each(tell);
+    let names = type_names(sysfs, options)?;
+    for seen in &mut functions {
+        let address = seen.function.address;
+        let offered = offering.get(&address).copied();
+        if offered.is_some() || is_parted(address) {
+            let one = options.mdev_types.of(address);
+            seen.mdevs = one.map(|one| SeenMdevs {
+                type_name: names.get(&(address, one.id.clone())).cloned(),
+                existing: existing(mdevs, address, &one.id),
+                total: offered.map_or(0, |offered: &OfferedMdevs| offered.total),
+                mdev_type: one.id.clone(),
+                class: one.class.clone(),
+            });
+        }
+    }
+    Ok(functions)
+}
+
+fn existing(
+    mdevs: &[Mdev],
+    parent: PciAddress,
+    mdev_type: &str,
+) -> std::collections::BTreeSet<uuid::Uuid> {
+    mdevs
+        .iter()
+        .filter(|mdev| mdev.parent == Some(parent) && mdev.type_id == mdev_type)
+        .map(|mdev| mdev.uuid)
+        .collect()
+}
+
+/// The vendors' names of mediated devices' types, which traits are made of.
+fn type_names(
+    sysfs: &Sysfs,
+    options: &LibvirtOptions,
+) -> Result<BTreeMap<(PciAddress, String), String>, ObserveError> {
+    let mut names = BTreeMap::new();
+    if options.accelerator_devices.is_empty() {
+        return Ok(names);
+    }
+    for parent in sysfs.mdev_parents().map_err(unreadable)? {
+        let Ok(address) = parent.name.parse::<PciAddress>() else {
+            continue;
+        };
+        for one in parent.types {
+            if let Some(name) = one.name {
+                names.insert((address, one.id), name);
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn tell(news: &ConditionNews) {
+    let device = news.address.to_string();
+    match news.condition.reason() {
+        Some(_) => tracing::warn!(device, reason = news.detail, "device is not fit for guests"),
+        None => tracing::info!(device, "device is fit for guests again"),
+    }
+}
+
+/// What of the functions is offered, and the GPUs without those that the accelerator service has. Pure.
+pub(super) fn offered(
+    node: &NodeName,
+    options: &LibvirtOptions,
+    functions: &[SeenFunction],
+    gpus: &mut [PhysicalGpu],
+) -> OfferedDevices {
+    let lists = options.device_lists();
+    for gpu in gpus {
+        let is_the_accelerators = |seen: &SeenFunction| {
+            seen.function.address == gpu.address
+                && lists.accelerator.admit(&seen.function, &seen.names).is_ok()
+        };
+        if functions.iter().any(is_the_accelerators) {
+            gpu.offered = None;
+        }
+    }
+    offered_devices(node, lists, functions)
+}
+
+/// What the lists mean and cannot have: refused at the first look, for the configuration is to be mended; left out later,
+/// told once, for a device that came later must not take the others down with it.
+pub(super) fn note(
+    last: &Mutex<LastLook>,
+    refused: Vec<DeviceRefusal>,
+) -> Result<(), ObserveError> {
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    let new = last
+        .note(refused)
+        .map_err(|refused| ObserveError::Configuration {
+            option: refused.option().to_owned(),
+            reason: refused.to_string(),
+        })?;
+    for refused in new {
+        tracing::warn!(reason = refused.to_string(), "device is not offered");
+    }
+    Ok(())
+}

@@ -102,6 +102,7 @@ impl Journey {
             cells: Vec::new(),
             gpus: (0..self.gpus()).map(gpu).collect(),
             nics: Vec::new(),
+            faults: berth_fake::Faults::new(),
             customs: Vec::new(),
             traits: vec!["HW_CPU_X86_AVX2".parse().expect("a trait")],
             guests,

@@ -93,6 +93,7 @@ impl Upgrade {
                 Vec::new(),
             ),
             traits: Vec::new(),
+            faults: berth_fake::Faults::new(),
             guests,
         };
         Machine {

@@ -8,14 +8,15 @@ use std::time::SystemTime;
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    Destroyed, GuestError, GuestOnHost, HostEvents, HostView, ObserveError, PowerAction, Powered,
-    Spawned, VirtDriver,
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvents, HostView,
+    ObserveError, PowerAction, Powered, Spawned, VirtDriver, WantedDevice,
 };
 
 use crate::guest_file::GuestFile;
+use crate::guests::GuestBook;
 use crate::machine::Machine;
 use crate::problem::MachineError;
-use crate::seen::{Keep, Seen};
+use crate::seen::{Keep, Look, Seen};
 use crate::watch::{Changes, Stamp};
 
 /// The largest machine file taken, in bytes: tens of thousands of guests.
@@ -114,11 +115,11 @@ impl FakeDriver {
         }
     }
 
-    fn read(&self) -> Result<HostView, MachineError> {
+    fn read(&self) -> Result<Look, MachineError> {
         let stamp = self.source.look()();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(view) = last.as_ref().and_then(|last| last.at(&stamp)) {
-            return Ok(view.clone());
+        if let Some(look) = last.as_ref().and_then(|last| last.at(&stamp)) {
+            return Ok(look.clone());
         }
         let (name, text) = self.source.read()?;
         let keep = match stamp.is_fresh(SystemTime::now()) {
@@ -126,19 +127,32 @@ impl FakeDriver {
             false => Keep::Nothing,
         };
         let seen = Seen::of(last.take(), stamp, text, keep, |text| {
-            Ok(Machine::from_text(&name, text)?.view())
+            Machine::from_text(&name, text).map(|machine| Look::from(&machine))
         })?;
-        Ok(last.insert(seen).view().clone())
+        Ok(last.insert(seen).look().clone())
     }
 }
 
 impl FakeDriver {
     /// The machine, for what is done with its guests.
     fn machine(&self) -> Result<HostView, GuestError> {
-        self.read().map_err(|error| GuestError::Malformed {
+        let look = self.read().map_err(|error| GuestError::Malformed {
             origin: "the machine".to_owned(),
             reason: error.to_string(),
-        })
+        })?;
+        Ok(look.view)
+    }
+
+    /// Does something with a device in the book.
+    fn with_devices<T>(
+        &self,
+        work: impl FnOnce(&mut GuestBook, &Look) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        let unseen = |reason: String| DeviceError::Unseen { reason };
+        let look = self.read().map_err(|error| unseen(error.to_string()))?;
+        // What came of it may be a refusal, with the book as it was.
+        let outcome = self.guests.change(|book| Ok(work(book, &look)));
+        outcome.map_err(|error| unseen(error.to_string()))?
     }
 }
 
@@ -210,7 +224,7 @@ impl VirtDriver for FakeDriver {
     }
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
-        let mut view = self.read().map_err(refused)?;
+        let mut view = self.read().map_err(refused)?.view;
         self.guests.book().map_err(unseen)?.add_to(&mut view);
         Ok(view)
     }
@@ -238,6 +252,18 @@ impl VirtDriver for FakeDriver {
         let machine = self.machine()?;
         self.guests
             .change(|book| book.power(uuid, action, &machine))
+    }
+
+    async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        self.with_devices(|book, look| book.check_device(wanted, &look.view, &look.faults))
+    }
+
+    async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        self.with_devices(|book, look| book.prepare_device(wanted, &look.view, &look.faults))
+    }
+
+    async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+        self.with_devices(|book, look| book.reset_device(wanted, &look.view, &look.faults))
     }
 }
 

@@ -10,10 +10,12 @@ use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, VcpuPin};
 use berth_virt::{
     CpuPolicy, Destroyed, GuestCell, GuestError, GuestMark, GuestMdev, GuestOnHost, GuestState,
-    GuestView, HeldDevice, HostDevice, HostView, NodeView, PowerAction, PowerState, Powered,
-    Spawned,
+    GuestView, HeldDevice, HostDevice, HostView, NodeView, OfferedHandle, PowerAction, PowerState,
+    Powered, Spawned,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::device_life::DeviceBook;
 
 /// A guest that was made, and what it is doing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,8 @@ pub(crate) struct Made {
 #[serde(deny_unknown_fields)]
 pub(crate) struct GuestBook {
     guests: Vec<Made>,
+    #[serde(default, skip_serializing_if = "DeviceBook::is_empty")]
+    pub(crate) devices: DeviceBook,
 }
 
 impl GuestBook {
@@ -197,7 +201,13 @@ fn is_there(machine: &HostView, uuid: ConsumerUuid, device: HostDevice) -> Resul
         let of_card = |card: &berth_virt::VirtualFunctions| {
             card.physical == address || card.addresses.contains(&address)
         };
-        node.gpus.iter().any(|gpu| gpu.address == address) || node.functions.iter().any(of_card)
+        let offers = |device: &berth_virt::OfferedDevice| {
+            let function = OfferedHandle::Function(address);
+            device.handles.contains(&function)
+        };
+        node.gpus.iter().any(|gpu| gpu.address == address)
+            || node.functions.iter().any(of_card)
+            || node.devices.iter().any(offers)
     };
     if machine.nodes.values().any(has) {
         return Ok(());

@@ -4,7 +4,7 @@
 //! again on each look, so editing it is changing the machine: a guest that stops, a GPU that is gone, or the one word in
 //! `[model]` that makes an upgrade. [`Machine`] is the same as a value, for tests that build theirs.
 //!
-//! Guests can be made on it, too. Those stand in a book of their own beside the machine file (`FILE.guests`, or in memory for
+//! Guests can be made on it, too, and its devices be made ready and reset. Those stand in a book of their own beside the machine file (`FILE.guests`, or in memory for
 //! a machine in memory), never in the machine file, which is its author's.
 //!
 //! # The machine file
@@ -21,8 +21,10 @@
 //! | `[[node.gpu]]` | `address`*, `numa`, `types`* = { type = how many there can be }, `enabled` (one of the types; without it the GPU is not configured), `class` (VGPU) |
 //! | `[[node.nic]]` | `address`*, `numa`, `class` (SRIOV_NET_VF), `functions`* (addresses) |
 //! | `[[node.custom]]` | `class`*, `formerly` (names it had; its own may be among them), `total`* |
+//! | `[[node.fault]]` | `device`* (the address of a function or of the card it is a part of), `is`* = "hosts-own", "prepare-fails", "config-space-dead", "reset-fails" or "reset-hangs" |
 //! | `[[node.guest]]` | `uuid`*, `name`, `power` = "running" or "shut off", `vcpus`*, `memory_mib`*, `disk_gib`, `cpu_policy` = "shared", "dedicated" or "mixed" with `dedicated_vcpus`, `cells` = [{ `id`*, `vcpus`*, `memory_mib`* }], `mdevs` = [{ `uuid`*, `gpu` }], `functions` (addresses), `customs` = { class = amount }, `migration` = { `consumer`*, `known` } |
 
+mod device_life;
 mod driver;
 mod guest_file;
 mod guests;
@@ -38,6 +40,8 @@ mod write;
 
 pub use driver::FakeDriver;
 pub use initial::{initial_allocations, initial_tree};
-pub use machine::{Gpu, GpuHost, Guest, Machine, Migration, MigrationSight, Node};
+pub use machine::{
+    DeviceFault, Faults, Gpu, GpuHost, Guest, Machine, Migration, MigrationSight, Node,
+};
 pub use problem::{MachineError, Problem};
 pub use shipped::machines;

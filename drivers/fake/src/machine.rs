@@ -43,8 +43,51 @@ pub struct Node {
     pub customs: Vec<CustomResource>,
     /// Its traits.
     pub traits: Vec<Trait>,
+    /// What goes wrong with its devices, by the function.
+    pub faults: Faults,
     /// Its guests.
     pub guests: Vec<Guest>,
+}
+
+/// What goes wrong with devices, by the function: the device itself, or the card that it is a part of.
+pub type Faults = BTreeMap<PciAddress, DeviceFault>;
+
+/// What goes wrong with a device when something is done with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeviceFault {
+    /// The host uses it itself, so that no guest may have it.
+    HostsOwn,
+    /// It cannot be made ready, at present.
+    PrepareFails,
+    /// It does not answer any more.
+    ConfigSpaceDead,
+    /// Its reset does not take.
+    ResetFails,
+    /// Its reset does not come back in time; the next one may.
+    ResetHangs,
+}
+
+impl DeviceFault {
+    /// All there are.
+    pub const ALL: [DeviceFault; 5] = [
+        DeviceFault::HostsOwn,
+        DeviceFault::PrepareFails,
+        DeviceFault::ConfigSpaceDead,
+        DeviceFault::ResetFails,
+        DeviceFault::ResetHangs,
+    ];
+
+    /// The machine file's word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DeviceFault::HostsOwn => "hosts-own",
+            DeviceFault::PrepareFails => "prepare-fails",
+            DeviceFault::ConfigSpaceDead => "config-space-dead",
+            DeviceFault::ResetFails => "reset-fails",
+            DeviceFault::ResetHangs => "reset-hangs",
+        }
+    }
 }
 
 /// A physical GPU.
@@ -139,6 +182,7 @@ impl Machine {
             nics: Vec::new(),
             customs: Vec::new(),
             traits: Vec::new(),
+            faults: Faults::new(),
             guests,
         };
         Machine {

@@ -5,9 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::ConsumerUuid;
 use berth_virt::{GuestView, HostView, NodeView, OfferedMdevs, PhysicalGpu};
 
-use crate::machine::{Gpu, Guest, Machine, Migration, MigrationSight, Node};
+use crate::machine::{Faults, Gpu, Guest, Machine, Migration, MigrationSight, Node};
 
 impl Machine {
+    /// What goes wrong with the devices of all nodes.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        let faults = self.nodes.iter().flat_map(|node| &node.faults);
+        faults.map(|(address, fault)| (*address, *fault)).collect()
+    }
+
     /// What a hypervisor shows of this machine.
     #[must_use]
     pub fn view(&self) -> HostView {

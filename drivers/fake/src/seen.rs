@@ -3,7 +3,26 @@
 
 use berth_virt::HostView;
 
+use crate::machine::{Faults, Machine};
 use crate::watch::Stamp;
+
+/// What a machine's text says, as it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// What a hypervisor shows.
+    pub(crate) view: HostView,
+    /// What goes wrong with devices.
+    pub(crate) faults: Faults,
+}
+
+impl From<&Machine> for Look {
+    fn from(machine: &Machine) -> Self {
+        Self {
+            view: machine.view(),
+            faults: machine.faults(),
+        }
+    }
+}
 
 /// What is kept beside the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +39,13 @@ pub(crate) struct Seen {
     stamp: Stamp,
     /// What was read, where the state does not tell whether that is still so.
     text: Option<String>,
-    view: HostView,
+    look: Look,
 }
 
 impl Seen {
-    /// The view, if it is for certain that of this state.
-    pub(crate) fn at(&self, stamp: &Stamp) -> Option<&HostView> {
-        (self.text.is_none() && self.stamp == *stamp).then_some(&self.view)
+    /// What was seen, if it is for certain that of this state.
+    pub(crate) fn at(&self, stamp: &Stamp) -> Option<&Look> {
+        (self.text.is_none() && self.stamp == *stamp).then_some(&self.look)
     }
 
     /// What the text shows: what was seen before, where it is the same text, else what `parse` makes of it.
@@ -35,22 +54,22 @@ impl Seen {
         stamp: Stamp,
         text: String,
         keep: Keep,
-        parse: impl FnOnce(&str) -> Result<HostView, E>,
+        parse: impl FnOnce(&str) -> Result<Look, E>,
     ) -> Result<Self, E> {
-        let view = match before {
-            Some(before) if before.text.as_ref() == Some(&text) => before.view,
+        let look = match before {
+            Some(before) if before.text.as_ref() == Some(&text) => before.look,
             _ => parse(&text)?,
         };
         Ok(Self {
             stamp,
             text: (keep == Keep::Text).then_some(text),
-            view,
+            look,
         })
     }
 
-    /// The view.
-    pub(crate) fn view(&self) -> &HostView {
-        &self.view
+    /// What was seen.
+    pub(crate) fn look(&self) -> &Look {
+        &self.look
     }
 }
 
@@ -60,7 +79,6 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
-    use crate::machine::Machine;
     use crate::machines;
 
     #[test]
@@ -70,7 +88,7 @@ mod tests {
         let look = |before, text: &str, keep| {
             Seen::of(before, Stamp::File(None), text.to_owned(), keep, |text| {
                 read.set(read.get() + 1);
-                Ok::<_, Infallible>(Machine::from_text(name, text).unwrap().view())
+                Ok::<_, Infallible>(Look::from(&Machine::from_text(name, text).unwrap()))
             })
             .unwrap()
         };
@@ -83,8 +101,8 @@ mod tests {
         let edited = text.replace("disk = 7000", "disk = 60");
         let third = look(Some(second), &edited, Keep::Text);
         assert_eq!(read.get(), 2);
-        let view = third.view().clone();
-        assert_ne!(*look(Some(third), text, Keep::Text).view(), view);
+        let seen = third.look().clone();
+        assert_ne!(*look(Some(third), text, Keep::Text).look(), seen);
         assert_eq!(read.get(), 3);
     }
 }

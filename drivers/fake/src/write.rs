@@ -7,7 +7,7 @@ use berth_virt::{
 };
 use toml::{Table, Value};
 
-use crate::machine::{Gpu, Guest, Machine, Migration, MigrationSight, Node};
+use crate::machine::{Faults, Gpu, Guest, Machine, Migration, MigrationSight, Node};
 
 impl Machine {
     /// The machine file's text.
@@ -68,6 +68,7 @@ fn node(node: &Node) -> Table {
         ("gpu", tables(&node.gpus, gpu)),
         ("nic", tables(&node.nics, nic)),
         ("custom", tables(&node.customs, custom)),
+        ("fault", faults(&node.faults)),
         ("guest", tables(&node.guests, guest)),
     ] {
         put(&mut table, key, list);
@@ -148,6 +149,16 @@ fn custom(custom: &CustomResource) -> Table {
     put(&mut table, "formerly", texts(&custom.formerly));
     put(&mut table, "total", number(custom.total));
     table
+}
+
+fn faults(faults: &Faults) -> Value {
+    let rows: Vec<_> = faults.iter().collect();
+    tables(&rows, |(address, fault)| {
+        let mut table = Table::new();
+        put(&mut table, "device", text(address));
+        put(&mut table, "is", fault.as_str());
+        table
+    })
 }
 
 fn guest(guest: &Guest) -> Table {

@@ -2,14 +2,17 @@
 //! tests (and by `berth doctor`'s developers' eyes: it only looks). No test framework and no runtime is needed: it returns
 //! what it found.
 //!
-//! [`check`] looks at a machine at rest; [`check_guests`] makes and ends guests on it; [`check_watch`] needs something to happen
-//! to it, [`check_recovery`] needs it to break, and both are told how by the driver's own test.
+//! [`check`] looks at a machine at rest; [`check_guests`] makes and ends guests on it, [`check_devices`] gives them devices;
+//! [`check_watch`] needs something to happen to it, [`check_recovery`] needs it to break, and both are told how by the driver's
+//! own test.
 
+mod devices;
 mod foreign;
 mod guests;
 mod reshapes;
 mod trees;
 
+pub use devices::check_devices;
 pub use guests::check_guests;
 
 use std::fmt;
@@ -67,6 +70,12 @@ pub enum Promise {
     KeepsDevices,
     /// A destroyed guest is gone, what it held is free, and destroying it again is no error.
     DestroysGuests,
+    /// A device is looked at without a change, and one that may go to nobody is refused.
+    ChecksDevices,
+    /// A device is made ready once, however often that is asked for, and a guest can have it then.
+    PreparesDevices,
+    /// A device whose guest is gone is taken back, also when that is asked for again, and can be another's.
+    GivesBackDevices,
 }
 
 /// A promise that a driver broke.

@@ -6,10 +6,10 @@ use berth_model::{NodeName, PciAddress, ResourceClass};
 use berth_virt::{CpuSet, Cpus, CustomResource, Disk, NumaCell, ResourceModel, VirtualFunctions};
 
 use super::field::{Field, Table, nearest};
-use super::{MOST, Reading, guest, model};
+use super::{MOST, Reading, fault, guest, model};
 use crate::machine::{Gpu, Node};
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "name",
     "uuid",
     "model",
@@ -21,6 +21,7 @@ const KEYS: [&str; 12] = [
     "gpu",
     "nic",
     "custom",
+    "fault",
     "guest",
 ];
 
@@ -103,6 +104,9 @@ pub(super) fn node(
         nics,
         customs,
         traits,
+        faults: each(table, "fault", fault::fault, reading)
+            .into_iter()
+            .collect(),
         guests: Vec::new(),
     };
     node.guests = each(

@@ -1,6 +1,7 @@
 //! The fake driver from outside: its files, its machines, its promises.
 
 #[cfg(test)]
+mod devices;
 mod driver;
 #[cfg(test)]
 mod guests;

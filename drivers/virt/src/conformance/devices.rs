@@ -1,0 +1,165 @@
+//! The promises about devices: looked at without a change, made ready, kept for their guest, and given back once it is gone.
+
+use super::{Promise, Violation, broken};
+use crate::guest_spec::{GuestDevice, GuestSpec};
+use crate::{
+    Destroyed, DeviceError, DeviceReset, GuestState, PowerAction, Spawned, VirtDriver, WantedDevice,
+};
+
+/// Takes the guest's devices, `wanted`, through their life with it and back, twice. The guest must not be there before, and its
+/// devices must be free. `refused` is a device that no guest may have, if the host has one.
+pub async fn check_devices(
+    driver: &impl VirtDriver,
+    spec: &GuestSpec,
+    wanted: &[WantedDevice],
+    refused: Option<&WantedDevice>,
+) -> Vec<Violation> {
+    let mut suite = Suite {
+        driver,
+        violations: Vec::new(),
+    };
+    suite.looked_at(wanted, "a look").await;
+    if let Some(refused) = refused {
+        suite.refused(refused).await;
+    }
+    for _ in 0..2 {
+        suite.made_ready(wanted).await;
+        suite.held(spec, wanted).await;
+        suite.given_back(spec, wanted).await;
+    }
+    suite.violations
+}
+
+struct Suite<'a, D> {
+    driver: &'a D,
+    violations: Vec<Violation>,
+}
+
+impl<D: VirtDriver> Suite<'_, D> {
+    fn breach(&mut self, promise: Promise, detail: impl std::fmt::Display) {
+        self.violations.push(broken(promise, None, detail));
+    }
+
+    async fn looked_at(&mut self, wanted: &[WantedDevice], when: &str) {
+        for device in wanted {
+            for _ in 0..2 {
+                if let Err(error) = self.driver.check_device(device).await {
+                    self.breach(Promise::ChecksDevices, format!("{when}: {error}"));
+                }
+            }
+        }
+    }
+
+    /// What may not be given is neither found well nor made ready.
+    async fn refused(&mut self, device: &WantedDevice) {
+        let checked = self.driver.check_device(device).await;
+        let prepared = self.driver.prepare_device(device).await;
+        for (what, outcome) in [("looked at", checked), ("made ready", prepared)] {
+            match outcome {
+                Err(
+                    DeviceError::NotAllowed { .. }
+                    | DeviceError::HostsOwn { .. }
+                    | DeviceError::NotWhole { .. }
+                    | DeviceError::Missing { .. }
+                    | DeviceError::InUse { .. }
+                    | DeviceError::Quarantined { .. },
+                ) => {}
+                seen => {
+                    let detail = format!(
+                        "{} may go to nobody and was {what}: {seen:?}",
+                        device.host_device()
+                    );
+                    self.breach(Promise::ChecksDevices, detail);
+                }
+            }
+        }
+    }
+
+    async fn made_ready(&mut self, wanted: &[WantedDevice]) {
+        for device in wanted {
+            for what in ["a preparation", "the same again"] {
+                if let Err(error) = self.driver.prepare_device(device).await {
+                    self.breach(Promise::PreparesDevices, format!("{what}: {error}"));
+                }
+            }
+        }
+        self.looked_at(wanted, "a look at what was made ready")
+            .await;
+    }
+
+    /// While a guest has a device, nobody takes it away, and a journey that goes through its steps again changes nothing.
+    async fn held(&mut self, spec: &GuestSpec, wanted: &[WantedDevice]) {
+        match self.driver.spawn(spec).await {
+            Ok(Spawned::Spawned) => {}
+            seen => self.breach(
+                Promise::PreparesDevices,
+                format!("a spawn with what was made ready: {seen:?}"),
+            ),
+        }
+        self.kept(wanted, "running").await;
+        self.made_ready(wanted).await;
+        let at_once = PowerAction::Stop {
+            grace: std::time::Duration::ZERO,
+        };
+        if let Err(error) = self.driver.power(spec.uuid, at_once).await {
+            self.breach(Promise::PowersGuests, error);
+        }
+        self.kept(wanted, "off").await;
+        match self.driver.guests().await {
+            Ok(guests) => match guests.get(&spec.uuid) {
+                Some(guest)
+                    if guest.devices == spec.held_devices()
+                        && guest.state == GuestState::ShutOff => {}
+                seen => self.breach(
+                    Promise::KeepsDevices,
+                    format!("after refused resets the guest is {seen:?}"),
+                ),
+            },
+            Err(error) => self.breach(Promise::ListsGuests, error),
+        }
+    }
+
+    async fn kept(&mut self, wanted: &[WantedDevice], guest: &str) {
+        for device in wanted {
+            match self.driver.reset_device(device).await {
+                Err(DeviceError::InUse { .. }) => {}
+                seen => self.breach(
+                    Promise::KeepsDevices,
+                    format!("a reset of a device whose guest is {guest}: {seen:?}"),
+                ),
+            }
+        }
+    }
+
+    async fn given_back(&mut self, spec: &GuestSpec, wanted: &[WantedDevice]) {
+        match self.driver.destroy(spec.uuid).await {
+            Ok(Destroyed::Destroyed) => {}
+            seen => self.breach(Promise::DestroysGuests, format!("a destroy: {seen:?}")),
+        }
+        for device in wanted {
+            let first = self.driver.reset_device(device).await;
+            let again = self.driver.reset_device(device).await;
+            let as_promised = match (device.device, &device.mdev) {
+                (GuestDevice::Mdev { .. }, Some(_)) => {
+                    matches!(first, Ok(DeviceReset::Removed))
+                        && matches!(again, Ok(DeviceReset::NotThere))
+                }
+                (GuestDevice::Mdev { .. }, None) => {
+                    matches!(first, Ok(DeviceReset::LeftStanding))
+                        && matches!(again, Ok(DeviceReset::LeftStanding))
+                }
+                (GuestDevice::Pci { .. } | GuestDevice::VendorVfio { .. }, _) => {
+                    matches!(first, Ok(DeviceReset::Reset { .. }))
+                        && matches!((&first, &again), (Ok(first), Ok(again)) if first == again)
+                }
+            };
+            if !as_promised {
+                let device = device.host_device();
+                let detail = format!("{device} after its guest: {first:?}, then {again:?}");
+                self.breach(Promise::GivesBackDevices, detail);
+            }
+        }
+        self.looked_at(wanted, "a look at what was given back")
+            .await;
+    }
+}

@@ -62,5 +62,5 @@ bench: ## Measure, beside the peers where they are installed; writes a table und
 soak: ## The long runs of the fault tests; writes a table under docs/
 	@packaging/scripts/long-run.sh soak
 
-lab: ## The libvirt driver against libvirtd on this machine; writes a table under docs/
+lab: ## The libvirt driver on this machine, and a virtual host with VFIO devices; writes a table under docs/
 	@packaging/scripts/long-run.sh lab

@@ -1,4 +1,4 @@
-//! A guest's disks on this host: what is asked for, and where it lies.
+//! A guest's disks on this host: what is asked for, and how it is made.
 //!
 //! | room | what it is |
 //! |---|---|
@@ -6,20 +6,297 @@
 //! | [`ImageSource`] | an image: where it is, what it must be |
 //! | [`ConfigDriveContent`] | what a guest is told about itself |
 //! | [`InstancesPath`] | where a guest's files lie |
+//! | [`Disks`] | makes them, and takes them away |
+//! | `cache`, `fetch` | images on this host, and how they come |
+//! | `inspect` | what an image's bytes say, before any program opens it |
+//! | `qemu_img` | the program that does |
+//! | `iso9660` | a config drive's file |
+//! | `place` | files that are whole or not there |
 //!
 //! Callers: whoever makes a request (`guest::build`), [`super::HostResources`], tests.
 
+mod cache;
 mod config_drive;
+mod error;
+mod fetch;
 mod image_source;
+mod inspect;
+mod iso9660;
+mod kept;
 mod layout;
+mod options;
+mod place;
 mod plan;
+mod progress;
+mod qemu_img;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::{BaseImage, GuestSpec, QcowDisk};
+use tokio::task::spawn_blocking;
 
 pub use config_drive::{
-    ConfigDrive, ConfigDriveContent, ConfigDriveError, ConfigDriveParts, ContentDigest, PublicKey,
-    UserData,
+    ConfigDrive, ConfigDriveContent, ConfigDriveError, ConfigDriveFormat, ConfigDriveParts,
+    ContentDigest, PublicKey, UserData,
 };
+pub use error::DiskError;
+pub use fetch::ImageSources;
 pub use image_source::{
     Checksum, HashAlgorithm, ImageKey, ImageLocation, ImageSource, ImageSourceError, ImageUrl,
 };
+pub use iso9660::IsoError;
 pub use layout::InstancesPath;
+pub use options::DiskOptions;
 pub use plan::{DiskPlan, DiskPlanError};
+pub use progress::{ImageProgress, ImageStage, LoggedProgress};
+
+use super::{GuestRequest, Provision};
+use cache::ImageCache;
+use kept::Kept;
+use place::Part;
+use qemu_img::QemuImg;
+
+const GIB: u64 = 1 << 30;
+/// What a guest's random number generator is given, in bytes: Nova's amount.
+const SEED: usize = 512;
+
+/// Guests' disks on this host.
+pub struct Disks {
+    options: DiskOptions,
+    cache: ImageCache,
+    kept: Kept,
+    qemu_img: QemuImg,
+}
+
+impl Disks {
+    /// The disks below `instances_path`, which is made where it is not there, and cleaned of what an earlier life left
+    /// unfinished. As long as this is there no other has it.
+    ///
+    /// # Errors
+    /// The folder cannot be used, or another agent has it.
+    pub fn open(
+        options: DiskOptions,
+        sources: ImageSources,
+        progress: Arc<dyn ImageProgress>,
+    ) -> Result<Self, DiskError> {
+        let path = options.instances_path.path().as_path();
+        fs::create_dir_all(path).map_err(|error| DiskError::io("making", path, error))?;
+        let qemu_img = QemuImg {
+            program: options.qemu_img.as_path().to_owned(),
+            deadline: options.qemu_img_deadline,
+        };
+        let cache = ImageCache::open(
+            options.instances_path.base()?.as_path(),
+            sources,
+            qemu_img.clone(),
+            options.largest_image,
+            progress,
+        )?;
+        let kept = Kept::open(options.instances_path.kept()?.as_path())?;
+        Ok(Self {
+            options,
+            cache,
+            kept,
+            qemu_img,
+        })
+    }
+
+    /// Where guests' files lie.
+    #[must_use]
+    pub fn instances_path(&self) -> &InstancesPath {
+        &self.options.instances_path
+    }
+
+    pub(super) fn keep(&self, guest: ConsumerUuid, drive: &ConfigDrive) -> Result<(), DiskError> {
+        self.kept.keep(guest, drive)
+    }
+
+    pub(super) fn discard(&self, guest: ConsumerUuid) -> Result<(), DiskError> {
+        self.kept.discard(guest)
+    }
+
+    /// Whether the guest's disks are there, or can be made. Changes nothing.
+    pub(super) fn check(&self, guest: &Provision<'_>) -> Result<(), DiskError> {
+        let plan = guest.disks;
+        if plan.is_none() {
+            return Ok(());
+        }
+        let spec = guest.spec;
+        if spec.disks != self.instances_path().disks(spec.uuid, plan)? {
+            let folder = self.instances_path().guest(spec.uuid)?;
+            return Err(DiskError::Elsewhere {
+                reason: format!(
+                    "its disks are made in {folder} over images in {}; ask for them there",
+                    self.instances_path().base()?
+                ),
+            });
+        }
+        for disk in spec.disks.root().into_iter().chain(spec.disks.ephemeral()) {
+            let path = disk.path.as_path();
+            if !place::is_there(path)? && guest.ran {
+                let path = path.to_owned();
+                return Err(DiskError::Lost { path });
+            }
+        }
+        if let Some(image) = plan.image() {
+            self.cache.check(image, most(plan))?;
+        }
+        match (plan.config_drive(), spec.disks.config_drive()) {
+            (Some(drive), Some(path)) if !place::is_there(path.as_path())? => {
+                self.kept.content(spec.uuid, drive).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the guest's disks that are not there.
+    pub(super) async fn prepare(&self, guest: &Provision<'_>) -> Result<(), DiskError> {
+        self.check(guest)?;
+        let (spec, plan) = (guest.spec, guest.disks);
+        let folder = self.instances_path().guest(spec.uuid)?;
+        let folder = folder.as_path();
+        let logs_here = spec.console_log.as_path().parent() == Some(folder);
+        if plan.is_none() && !logs_here {
+            return Ok(());
+        }
+        // QEMU's account passes through it; its files are that account's or nobody's.
+        place::folder(folder, 0o711)?;
+        place::sync_folder(folder)?;
+        place::clean(folder, |_| true)?;
+        // A disk over it is of no use without it, also one that is there.
+        let cached = match plan.image() {
+            Some(image) => Some(self.cache.image(image, most(plan)).await?),
+            None => None,
+        };
+        if let Some(root) = spec.disks.root().filter(|_| plan.has_root()) {
+            let image = cached.as_ref().map_or(0, |cached| cached.size);
+            let size = match plan.root_gib() {
+                0 => image,
+                gib => gib * GIB,
+            };
+            self.disk(root, size).await?;
+        }
+        for (disk, gib) in spec.disks.ephemeral().iter().zip(plan.ephemeral_gib()) {
+            self.disk(disk, gib * GIB).await?;
+        }
+        if let (Some(drive), Some(path)) = (plan.config_drive(), spec.disks.config_drive()) {
+            self.config_drive(drive, spec, path.as_path()).await?;
+        }
+        Ok(())
+    }
+
+    async fn disk(&self, disk: &QcowDisk, size: u64) -> Result<(), DiskError> {
+        let path = disk.path.as_path();
+        if place::is_there(path)? {
+            return Ok(());
+        }
+        place::room(path.parent().unwrap_or(path), 0)?;
+        let part = Part::of(path);
+        part.create()?;
+        let base: Option<&BaseImage> = disk.base.as_ref();
+        self.qemu_img.create(part.path(), base, size).await?;
+        finished(part).await
+    }
+
+    async fn config_drive(
+        &self,
+        drive: &ConfigDrive,
+        spec: &GuestSpec,
+        path: &Path,
+    ) -> Result<(), DiskError> {
+        if place::is_there(path)? {
+            return Ok(());
+        }
+        let content = self.kept.content(spec.uuid, drive)?;
+        let mut seed = vec![0; SEED];
+        let random = Path::new("/dev/urandom");
+        fs::File::open(random)
+            .and_then(|mut file| file.read_exact(&mut seed))
+            .map_err(|error| DiskError::io("reading", random, error))?;
+        let files = config_drive::files(content.parts(), spec, &seed);
+        let image = iso9660::iso9660(self.options.config_drive_format.label(), &files)?;
+        place::room(path.parent().unwrap_or(path), image.len() as u64)?;
+        let path = path.to_owned();
+        let written = spawn_blocking({
+            let path = path.clone();
+            move || place::write(&path, &image)
+        });
+        written
+            .await
+            .map_err(|error| DiskError::io("writing", &path, std::io::Error::other(error)))?
+    }
+
+    /// Removes the guest's folder. Where its disks were not made here, only what was: the folder itself and the console's log.
+    pub(super) async fn release(&self, guest: &Provision<'_>) -> Result<(), DiskError> {
+        let folder = self.instances_path().guest(guest.spec.uuid)?;
+        let folder = folder.as_path().to_owned();
+        let log = guest.spec.console_log.as_path().to_owned();
+        let is_planned = !guest.disks.is_none();
+        let removed = spawn_blocking({
+            let folder = folder.clone();
+            move || {
+                if is_planned {
+                    return place::remove_folder(&folder);
+                }
+                if log.parent() != Some(&folder)
+                    || place::kind(&folder)? != Some(place::Kind::Folder)
+                {
+                    return Ok(());
+                }
+                place::remove(&log)?;
+                // What else is in it is its maker's.
+                let _ = fs::remove_dir(&folder);
+                Ok(())
+            }
+        });
+        removed
+            .await
+            .map_err(|error| DiskError::io("removing", &folder, std::io::Error::other(error)))?
+    }
+
+    /// Removes images that nobody used for long, and what was kept for guests that never came to be.
+    pub(super) fn tidy(&self, guests: &[&GuestRequest]) {
+        let known: BTreeSet<_> = guests.iter().map(|request| request.uuid()).collect();
+        if let Err(error) = self.kept.tidy(&known) {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "what was kept for guests that are gone could not be removed"
+            );
+        }
+        if !self.options.remove_unused_base_images {
+            return;
+        }
+        let images = guests.iter().filter_map(|request| request.disks().image());
+        let used: BTreeSet<_> = images.map(ImageSource::key).collect();
+        let age = self.options.remove_unused_original_minimum_age;
+        if let Err(error) = self.cache.age(&used, age) {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "old images could not be removed"
+            );
+        }
+    }
+}
+
+/// How large a disk an image may be, in bytes.
+fn most(plan: &DiskPlan) -> u64 {
+    match plan.root_gib() {
+        0 => inspect::LARGEST,
+        gib => gib * GIB,
+    }
+}
+
+/// A disk's name and mode, on the disk when this returns.
+async fn finished(part: Part) -> Result<(), DiskError> {
+    let path = part.path().to_owned();
+    let finished = spawn_blocking(move || part.finish(0o600)).await;
+    finished.map_err(|error| DiskError::io("writing", &path, std::io::Error::other(error)))?
+}
+
+#[cfg(test)]
+mod tests;

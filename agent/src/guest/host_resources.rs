@@ -1,35 +1,49 @@
-//! What guests use of this host: devices through the driver.
+//! What guests use of this host: devices through the driver, disks below `instances_path`.
 
 use std::sync::Arc;
 
+use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::GuestDevice;
 use berth_virt::{DeviceError, MdevSource, VirtDriver, WantedDevice};
 
-use super::BoundDevices;
+use super::disks::Disks;
 use super::resources::{GuestResources, Provision, ResourceError};
+use super::{BoundDevices, GuestRequest};
 
-/// The devices of this host.
+/// Devices and disks of this host.
 pub struct HostResources<D> {
     driver: Arc<D>,
+    disks: Option<Disks>,
 }
 
 impl<D: VirtDriver> HostResources<D> {
     /// The driver's devices. Guests whose disks are to be made are refused.
     #[must_use]
     pub fn new(driver: Arc<D>) -> Self {
-        Self { driver }
+        Self {
+            driver,
+            disks: None,
+        }
     }
-}
 
-/// Refuses a guest whose disks are to be made.
-fn without_disks(guest: &Provision<'_>) -> Result<(), ResourceError> {
-    if guest.disks.is_none() {
-        return Ok(());
+    /// The same with disks.
+    #[must_use]
+    pub fn with_disks(self, disks: Disks) -> Self {
+        Self {
+            disks: Some(disks),
+            ..self
+        }
     }
-    Err(ResourceError::Refused {
-        what: "a disk".to_owned(),
-        reason: "this agent makes no disks; name files that are there in spec.disks".to_owned(),
-    })
+
+    fn disks_for(&self, guest: &Provision<'_>) -> Result<Option<&Disks>, ResourceError> {
+        match &self.disks {
+            None if !guest.disks.is_none() => Err(ResourceError::Refused {
+                what: "a disk".to_owned(),
+                reason: "this agent makes no disks; set instances_path".to_owned(),
+            }),
+            disks => Ok(disks.as_ref()),
+        }
+    }
 }
 
 /// The guest's devices, with what its mediated ones are made of.
@@ -59,6 +73,10 @@ impl From<DeviceError> for ResourceError {
                 what: "a device".to_owned(),
                 reason: said,
             },
+            DeviceError::Unseen { reason } => Self::Failed {
+                what: "a device".to_owned(),
+                reason,
+            },
             DeviceError::NotAllowed { device, .. }
             | DeviceError::HostsOwn { device, .. }
             | DeviceError::NotWhole { device, .. }
@@ -82,15 +100,28 @@ impl From<DeviceError> for ResourceError {
 }
 
 impl<D: VirtDriver> GuestResources for HostResources<D> {
+    async fn keep(&self, request: &GuestRequest) -> Result<(), ResourceError> {
+        match (&self.disks, request.disks().config_drive()) {
+            (Some(disks), Some(drive)) => Ok(disks.keep(request.uuid(), drive)?),
+            _ => Ok(()),
+        }
+    }
+
     async fn check(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
         for device in wanted(&guest) {
             self.driver.check_device(&device).await?;
         }
-        without_disks(&guest)
+        match self.disks_for(&guest)? {
+            Some(disks) => Ok(disks.check(&guest)?),
+            None => Ok(()),
+        }
     }
 
     async fn prepare(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
-        without_disks(&guest)?;
+        // Disks first: an image may take long, and a device is better not touched for a guest that will have no disk.
+        if let Some(disks) = self.disks_for(&guest)? {
+            disks.prepare(&guest).await?;
+        }
         for device in wanted(&guest) {
             self.driver.prepare_device(&device).await?;
         }
@@ -98,7 +129,7 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
     }
 
     async fn release(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
-        // Each is tried: a card that does not come back is no reason to keep another one.
+        // Each is tried: a card that does not come back is no reason to keep another one, nor a tenant's disks.
         let mut first = None;
         for device in wanted(&guest) {
             match self.driver.reset_device(&device).await {
@@ -110,6 +141,24 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
                 }
             }
         }
+        if let Some(disks) = self.disks_for(&guest)?
+            && let Err(error) = disks.release(&guest).await
+        {
+            first.get_or_insert(error.into());
+        }
         first.map_or(Ok(()), Err)
+    }
+
+    async fn discard(&self, guest: ConsumerUuid) -> Result<(), ResourceError> {
+        match &self.disks {
+            Some(disks) => Ok(disks.discard(guest)?),
+            None => Ok(()),
+        }
+    }
+
+    async fn tidy(&self, guests: &[&GuestRequest]) {
+        if let Some(disks) = &self.disks {
+            disks.tidy(guests);
+        }
     }
 }

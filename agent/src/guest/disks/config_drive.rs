@@ -4,6 +4,7 @@
 //! below `instances_path`, written before the journal knows of the guest and removed with it.
 
 mod content;
+mod files;
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub use content::{ConfigDriveContent, ConfigDriveError, ConfigDriveParts, PublicKey, UserData};
+pub use files::ConfigDriveFormat;
+pub(super) use files::files;
 
 /// The SHA-256 of a content as it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,6 @@
+//! Disks in real folders, made by the real qemu-img.
+
+mod bench;
+mod config_drives;
+mod fetches;
+mod lives;

@@ -5,6 +5,9 @@
 //! reads what was touched since, in one transaction; so it sees every write that was answered before it was asked. What was
 //! never answered (a caller who went away in the middle) counts as having touched everything.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_store::{SqlError, SqlStore};

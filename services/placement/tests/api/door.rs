@@ -107,7 +107,7 @@ async fn a_well_formed_request_id_is_kept_and_another_is_not() {
 async fn unknown_paths_are_404_and_unknown_methods_405_with_what_is_allowed() {
     let service = Service::start().await;
     assert_eq!(service.get("/nope").await.status, 404);
-    assert_eq!(service.get("/allocation_candidates").await.status, 404);
+    assert_eq!(service.get("/allocation_candidate").await.status, 404);
     for (method, path, allow) in [
         ("PUT", "/resource_providers", "GET, POST"),
         ("PATCH", "/resource_providers/x", "GET, DELETE, PUT"),

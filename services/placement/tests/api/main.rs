@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod aggregates;
+mod allocation_candidates;
 mod allocations;
 mod claims;
+mod cors;
 mod counters;
 mod door;
 mod inventories;

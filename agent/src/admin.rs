@@ -170,7 +170,7 @@ impl Door {
         states: States,
         metrics: Metrics,
         requests: mpsc::Sender<Request>,
-        guests: Option<Router>,
+        further: Router,
     ) -> Serving {
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
@@ -185,7 +185,7 @@ impl Door {
                 berth_serve::serve(tcp, LIMITS, |_| router.clone(), stop.cancelled_owned()).await;
             });
         }
-        let router = router::admin(shared, self.access, guests);
+        let router = router::admin(shared, self.access, further);
         tasks.spawn(on_socket(self.unix, router, LIMITS, stop.clone()));
         Serving {
             stop,

@@ -31,6 +31,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use berth_client::{Dice, PlacementClient};
 use berth_store::state_dir::StateFiles;
 use berth_virt::{HostEvents, VirtDriver};
@@ -41,7 +42,7 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 pub use error::{ExitReason, LastFailure, PassError, ServiceError};
-pub use guests::{GuestService, KeptGuests};
+pub use guests::{DeviceService, GuestService, KeptGuests};
 pub use requests::{Request, TickOutcome};
 pub use state::{AgentState, LastPass, NodeState, PassResult, Phase, Touched};
 
@@ -123,6 +124,8 @@ pub struct Agent<D> {
     pub admin: Option<AdminOptions>,
     /// The guests; none: this agent makes none.
     pub guests: Option<GuestService>,
+    /// What is known of the devices beside what the driver sees; none: nothing is laid over a view.
+    pub devices: Option<DeviceService>,
     /// The lock that keeps a second agent away, if it was taken before; else it is taken with the admin socket.
     pub lock: Option<SocketLock>,
     /// What is counted.
@@ -148,6 +151,7 @@ impl<D> Agent<D> {
             mode: Mode::Serve,
             admin: None,
             guests: None,
+            devices: None,
             lock: None,
             metrics: Metrics::default(),
             notifier: Notifier::silent(),
@@ -173,6 +177,8 @@ struct Sources {
     requests: mpsc::Receiver<Request>,
     /// The guests that stand still.
     holding: Option<watch::Receiver<HeldGuests>>,
+    /// What is laid over the next view is another one. Never ends.
+    device_changes: HostEvents,
 }
 
 impl Sources {
@@ -204,6 +210,7 @@ pub async fn run<D: VirtDriver>(
     let lock = agent.lock.take();
     let options = agent.admin.take();
     let guests = agent.guests.take();
+    let devices = agent.devices.clone();
     let (door, mut hangup) = match doors(options, lock.as_ref()).await {
         Ok(doors) => doors,
         Err(error) => {
@@ -213,16 +220,23 @@ pub async fn run<D: VirtDriver>(
     };
     let hangups = stream::poll_fn(move |context| hangup.poll_recv(context)).boxed();
     let (asked, requests) = mpsc::channel(REQUESTS);
-    let events = match agent.mode {
-        Mode::Serve => agent.driver.watch(),
-        Mode::Once { .. } => stream::pending().boxed(),
+    let serves = agent.mode == Mode::Serve;
+    let (events, device_changes) = match (serves, &devices) {
+        (true, Some(devices)) => (agent.driver.watch(), devices.devices.changes()),
+        (true, None) => (agent.driver.watch(), stream::pending().boxed()),
+        (false, _) => (stream::pending().boxed(), stream::pending().boxed()),
     };
     let metrics = agent.metrics.clone();
     let grace = agent.live.graceful_shutdown_timeout;
     let (event_loop, state) = EventLoop::new(agent);
-    let routes = guests.as_ref().map(|service| service.guests.routes());
+    let routes = [
+        guests.as_ref().map(|service| service.guests.routes()),
+        devices.as_ref().map(|service| service.devices.routes()),
+    ];
+    let routes = routes.into_iter().flatten().fold(Router::new(), Router::merge);
     let holding = guests.as_ref().map(|service| service.guests.holding());
     let keeping = guests.map(|service| service.begin(event_loop.started()));
+    let telling = devices.filter(|_| serves).map(DeviceService::begin);
     let serving = door.map(|door| door.serve(state, metrics, asked, routes));
     // The passes are tasks of their own, but on this thread: an agent waits far more than it computes.
     let sources = Sources {
@@ -230,6 +244,7 @@ pub async fn run<D: VirtDriver>(
         hangups,
         requests,
         holding,
+        device_changes,
     };
     let ended = LocalSet::new()
         .run_until(event_loop.run(sources, &shutdown))
@@ -237,7 +252,7 @@ pub async fn run<D: VirtDriver>(
     if let Some(serving) = serving {
         serving.stop().await;
     }
-    if let Some(keeping) = keeping {
+    for keeping in [telling, keeping].into_iter().flatten() {
         keeping.stop(grace).await;
     }
     ended

@@ -30,7 +30,7 @@ use crate::signals;
 const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often Placement is looked at for providers that it lost.
-const LOOK: Duration = Duration::from_secs(60);
+pub(crate) const LOOK: Duration = Duration::from_secs(60);
 
 /// `berth accelerator`.
 #[derive(Debug, clap::Args)]
@@ -118,7 +118,11 @@ async fn serve(
     Ok(())
 }
 
-fn options(config: &Config, bell: EventsBell) -> Result<Options, Failure> {
+/// How the service behaves, as the configuration says.
+///
+/// # Errors
+/// The way to Keystone is not configured.
+pub(crate) fn options(config: &Config, bell: EventsBell) -> Result<Options, Failure> {
     let (tokens, service_tokens): (Arc<dyn ValidateToken>, _) =
         match config.accelerator_service.auth_strategy {
             AuthStrategy::Noauth2 => (Arc::new(NoAuth2::default()), ServiceTokens::Waived),
@@ -136,8 +140,11 @@ fn options(config: &Config, bell: EventsBell) -> Result<Options, Failure> {
     })
 }
 
-/// Who is told of binds, if anybody.
-fn receiver(config: &Config) -> Result<Option<ComputeClient>, Failure> {
+/// Who is told of binds, if the configuration names anybody.
+///
+/// # Errors
+/// The way there is not configured.
+pub(crate) fn receiver(config: &Config) -> Result<Option<ComputeClient>, Failure> {
     let service = &config.accelerator_service;
     let Some(endpoint) = &service.external_events_endpoint else {
         return Ok(None);
@@ -193,7 +200,10 @@ fn placement_of(url: Option<&str>, config: &Config) -> Result<Option<PlacementCl
 }
 
 /// Opens the address to listen on; where callers are believed, nothing but loopback is taken.
-async fn listen_on(address: SocketAddr, auth: AuthStrategy) -> Result<TcpListener, Failure> {
+///
+/// # Errors
+/// It is not loopback, or somebody listens there.
+pub(crate) async fn listen_on(address: SocketAddr, auth: AuthStrategy) -> Result<TcpListener, Failure> {
     if auth == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
         let what = format!(
             "the accelerator service believes its callers (noauth2); {address} is not loopback"

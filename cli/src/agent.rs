@@ -19,7 +19,10 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::compose::{DEADLINE, Driver, placement_over_network, tracker_options};
+use crate::compose::{
+    DEADLINE, Driver, HostGuests, accelerators_over_network, placement_over_network,
+    tracker_options,
+};
 use crate::config::{Config, Loaded, Public, Sources, UpdateInterval, after_reload};
 use crate::context::Context;
 use crate::exit::ExitCode;
@@ -121,30 +124,8 @@ pub fn run(
     let loaded = context.load()?;
     match &arguments.command {
         None => {
-            let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-            context.block_on(async {
-                let end = signals::end();
-                let observer = Arc::new(metrics.clone());
-                let placement = placement_over_network(&loaded.config, Some(observer))?;
-                let shutdown = CancellationToken::new();
-                let stop = shutdown.clone();
-                let waiting = tokio::spawn(async move {
-                    end.await;
-                    stop.cancel();
-                });
-                let ended = serve(
-                    &loaded,
-                    &context.sources,
-                    &arguments.run,
-                    placement,
-                    metrics,
-                    shutdown,
-                    drop,
-                )
-                .await;
-                waiting.abort();
-                ended
-            })??;
+            let run = alone_on_this_host(&loaded, &context.sources, &arguments.run);
+            context.block_on(run)??;
         }
         Some(command) => {
             let socket = &loaded.config.agent.admin_socket;
@@ -154,56 +135,131 @@ pub fn run(
     Ok(ExitCode::Done)
 }
 
-/// Runs the agent against a Placement until `shutdown`. `ready` is given what tells when its first inventory landed.
-///
-/// # Errors
-/// As the agent's, each with its exit code.
-pub async fn serve(
+/// The agent beside the services that the configuration names, until it is told to end.
+async fn alone_on_this_host(
     loaded: &Loaded,
     sources: &Sources,
     arguments: &RunArguments,
-    placement: PlacementClient,
-    metrics: Metrics,
-    shutdown: CancellationToken,
-    ready: impl FnOnce(watch::Receiver<bool>),
 ) -> Result<(), Failure> {
-    let config = &loaded.config;
-    let rename = rename(arguments);
-    let driver = Arc::new(Driver::of(config)?);
-    // Before anything is touched in the state folder, which another agent may be writing to.
-    let lock = match arguments.once {
-        true => alone(config)?,
-        false => SocketLock::take(&config.agent.admin_socket)
-            .map_err(|error| failed(&ServiceError::Admin(error)))?,
-    };
-    let files = StateDir::open(&config.state_path).map_err(|error| {
-        Failure::caused(ErrorCode::State, "the state folder (state_path)", &error)
-    })?;
-    let mut agent = Agent::new(driver, placement, Arc::new(files));
-    agent.live = live(loaded, loaded.public(), rename)?;
-    agent.reload = Some(reload(sources.clone(), loaded.public(), rename));
-    agent.mode = match arguments.once {
-        true => Mode::Once {
-            deadline: arguments.deadline.unwrap_or(DEADLINE),
-        },
-        false => Mode::Serve,
-    };
-    agent.admin = (!arguments.once).then(|| AdminOptions {
-        socket: config.agent.admin_socket.clone(),
-        group: config.agent.admin_group.clone(),
-        metrics_listen: config.agent.metrics_listen,
+    let end = signals::end();
+    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+    let placement = placement_over_network(&loaded.config, Some(Arc::new(metrics.clone())))?;
+    let accelerators = accelerators_over_network(&loaded.config)?;
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    let waiting = tokio::spawn(async move {
+        end.await;
+        stop.cancel();
     });
-    agent.lock = Some(lock);
-    agent.metrics = metrics;
-    agent.notifier = notifier();
-    ready(agent.notifier.readiness());
-    agent.reviewed = match &arguments.expect_plan {
-        Some(file) => Some(PlanFile::read(file)?.reviewed()?),
-        None => None,
+    let begin = async {
+        let host = OwnHost::take(loaded, arguments)?;
+        let config = &loaded.config;
+        let guests =
+            HostGuests::open(config, &host.driver, accelerators, placement.clone()).await?;
+        let run = Run {
+            loaded,
+            sources,
+            arguments,
+            metrics,
+            shutdown,
+        };
+        let ended = host.serve(run, placement, &guests, drop).await;
+        guests.close().await;
+        ended
     };
-    service::run(agent, shutdown)
-        .await
-        .map_err(|error| failed(&error))
+    let ended = begin.await;
+    waiting.abort();
+    ended
+}
+
+/// How an agent runs, from its start to its end.
+pub struct Run<'a> {
+    /// The configuration.
+    pub loaded: &'a Loaded,
+    /// Where it is read again.
+    pub sources: &'a Sources,
+    /// What the command line says.
+    pub arguments: &'a RunArguments,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Ends it.
+    pub shutdown: CancellationToken,
+}
+
+/// This host, taken: no other agent has it as long as this lives.
+pub struct OwnHost {
+    /// The driver.
+    pub driver: Arc<Driver>,
+    lock: SocketLock,
+    files: StateDir,
+}
+
+impl OwnHost {
+    /// Takes the host and its state folder.
+    ///
+    /// # Errors
+    /// Another agent has it, the driver cannot be made, or the folder cannot be used.
+    pub fn take(loaded: &Loaded, arguments: &RunArguments) -> Result<Self, Failure> {
+        let config = &loaded.config;
+        let driver = Arc::new(Driver::of(config)?);
+        // Before anything is touched in the state folder, which another agent may be writing to.
+        let lock = match arguments.once {
+            true => alone(config)?,
+            false => SocketLock::take(&config.agent.admin_socket)
+                .map_err(|error| failed(&ServiceError::Admin(error)))?,
+        };
+        let files = StateDir::open(&config.state_path).map_err(|error| {
+            Failure::caused(ErrorCode::State, "the state folder (state_path)", &error)
+        })?;
+        Ok(Self {
+            driver,
+            lock,
+            files,
+        })
+    }
+
+    /// Runs the agent against a Placement until `shutdown`. `ready` is given what tells when its first inventory landed.
+    ///
+    /// # Errors
+    /// As the agent's, each with its exit code.
+    pub async fn serve(
+        self,
+        run: Run<'_>,
+        placement: PlacementClient,
+        guests: &HostGuests,
+        ready: impl FnOnce(watch::Receiver<bool>),
+    ) -> Result<(), Failure> {
+        let (loaded, arguments) = (run.loaded, run.arguments);
+        let config = &loaded.config;
+        let rename = rename(arguments);
+        let mut agent = Agent::new(self.driver, placement, Arc::new(self.files));
+        agent.live = live(loaded, loaded.public(), rename)?;
+        agent.reload = Some(reload(run.sources.clone(), loaded.public(), rename));
+        agent.mode = match arguments.once {
+            true => Mode::Once {
+                deadline: arguments.deadline.unwrap_or(DEADLINE),
+            },
+            false => Mode::Serve,
+        };
+        agent.admin = (!arguments.once).then(|| AdminOptions {
+            socket: config.agent.admin_socket.clone(),
+            group: config.agent.admin_group.clone(),
+            metrics_listen: config.agent.metrics_listen,
+        });
+        agent.lock = Some(self.lock);
+        agent.metrics = run.metrics;
+        agent.notifier = notifier();
+        ready(agent.notifier.readiness());
+        agent.reviewed = match &arguments.expect_plan {
+            Some(file) => Some(PlanFile::read(file)?.reviewed()?),
+            None => None,
+        };
+        agent.devices = Some(guests.devices());
+        agent.guests = (!arguments.once).then(|| guests.guests());
+        service::run(agent, run.shutdown)
+            .await
+            .map_err(|error| failed(&error))
+    }
 }
 
 /// The service manager. One that cannot be told is done without, as sd_notify(3) recommends: a variable inherited from

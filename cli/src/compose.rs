@@ -1,6 +1,8 @@
 //! From the configuration to the parts: the driver, the tracker's options, the way to Placement. The only place that knows
 //! all of them.
 
+mod guests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +25,13 @@ use berth_virt::{
     WantedDevice,
 };
 
+pub use guests::{HostGuests, accelerators_in_process, accelerators_over_network};
+
 use crate::config::{ComputeDriver, Config};
 use crate::failure::{ErrorCode, Failure};
+
+/// The file below `state_path` with the guests that were made on the machine of a fake driver.
+const FAKE_GUESTS: &str = "fake-guests";
 
 /// The driver the configuration names.
 pub enum Driver {
@@ -51,8 +58,9 @@ impl Driver {
                     )
                     .mend("set [fake] machine = \"FILE\", or give --machine FILE"));
                 };
+                let book = config.state_path.join(FAKE_GUESTS);
                 FakeDriver::from_file(machine)
-                    .map(Driver::Fake)
+                    .map(|driver| Driver::Fake(driver.with_guests_at(&book)))
                     .map_err(|error| {
                         Failure::caused(
                             ErrorCode::Driver,
@@ -222,8 +230,11 @@ impl VirtDriver for Driver {
 
 #[cfg(feature = "libvirt")]
 mod libvirt {
-    use berth_libvirt::{DiskPlacement, LibvirtOptions, MdevType, MdevTypes, VirtType};
+    use berth_libvirt::{
+        DiskCache, DiskPlacement, LibvirtOptions, MdevType, MdevTypes, ResetHook, VirtType,
+    };
     use berth_model::{NodeName, ResourceClass};
+    use berth_sysfs::AllowList;
 
     use crate::config::{self, Config};
     use crate::failure::{ErrorCode, Failure};
@@ -247,6 +258,24 @@ mod libvirt {
             .cpu_dedicated_set
             .clone_from(&config.compute.cpu_dedicated_set);
         options.model = config.model.0;
+        options.disk_cache = match config.libvirt.disk_cache() {
+            config::CacheMode::None => DiskCache::Bypassed,
+            config::CacheMode::Writeback => DiskCache::Writeback,
+        };
+        options.emulator.clone_from(&config.libvirt.emulator);
+        options.pci_devices = allow_list("pci", &config.pci.device_spec)?;
+        options.report_pci_in_placement = config.pci.report_in_placement;
+        options.accelerator_devices = allow_list("accelerators", &config.accelerators.device_spec)?;
+        options.device_life.resting = Some(config.state_path.join("resting-drivers"));
+        options.device_life.reset_hook =
+            config
+                .accelerators
+                .reset_hook
+                .as_ref()
+                .map(|program| ResetHook {
+                    program: program.clone(),
+                    deadline: config.accelerators.reset_hook_timeout,
+                });
         let mut types = Vec::new();
         for id in &config.devices.enabled_mdev_types {
             let mut mdev = MdevType::new(id);
@@ -266,6 +295,11 @@ mod libvirt {
             )
         })?;
         Ok(options)
+    }
+
+    fn allow_list(section: &str, entries: &[serde_json::Value]) -> Result<AllowList, Failure> {
+        AllowList::read(entries)
+            .map_err(|error| Failure::new(ErrorCode::BadValue, format!("[{section}] {error}")))
     }
 }
 
@@ -335,6 +369,10 @@ pub fn placement_over_network(
 
 /// The file below `state_path` in which `berth up` says where its Placement is, for as long as it runs.
 pub const ENDPOINT_FILE: &str = "placement.endpoint";
+/// The same of its accelerator service.
+pub const ACCELERATOR_ENDPOINT_FILE: &str = "accelerator.endpoint";
+/// The same of its conductor.
+pub const CONDUCTOR_ENDPOINT_FILE: &str = "conductor.endpoint";
 
 /// Placement for a command that looks once: as `[placement]` says, else the one that `berth up` serves on this machine.
 ///

@@ -1,4 +1,7 @@
-//! `berth up`: everything on this machine, in the foreground: Placement on loopback and the agent beside it, in one process.
+//! `berth up`: everything on this machine, in the foreground: Placement, the accelerator service and the conductor on loopback,
+//! and the agent beside them, in one process.
+
+mod services;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,11 +10,14 @@ use std::sync::Arc;
 
 use berth_agent::metrics::Metrics;
 use berth_placement::{Options, router, serve_tcp};
+use berth_store::SqlStore;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{self, RunArguments};
-use crate::compose::{EMBEDDED_TOKEN, ENDPOINT_FILE, placement_in_process};
+use services::{Accelerator, Services};
+
+use crate::agent::{OwnHost, Run, RunArguments};
+use crate::compose::{EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, placement_in_process};
 use crate::config::Loaded;
 use crate::context::{Context, quoted};
 use crate::database;
@@ -72,31 +78,15 @@ async fn everything(
         end.await;
         stop.cancel();
     });
-    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-    let placement = placement_in_process(store.clone(), Some(Arc::new(metrics.clone())))?;
-    let (tell, ready) = oneshot::channel();
-    let serving_agent = pin!(agent::serve(
+    let ended = host(
+        arguments,
+        context,
         loaded,
-        &context.sources,
-        &arguments.run,
-        placement,
-        metrics,
-        shutdown.clone(),
-        // The receiver is this very function's.
-        |ready| drop(tell.send(ready)),
-    ));
-    let told = async {
-        // Whoever never begins to serve has nothing to tell.
-        let mut ready = ready.await.ok()?;
-        ready.wait_for(|ready| *ready).await.ok().map(drop)
-    };
-    let ended = with_next(serving_agent, told, || {
-        // With --once there is nobody to ask afterwards.
-        if arguments.run.once {
-            return Ok(());
-        }
-        next(&context.invocation(), &address.to_string(), &clouds, out)
-    })
+        &store,
+        &shutdown,
+        |out| next(&context.invocation(), &address.to_string(), &clouds, out),
+        out,
+    )
     .await;
     shutdown.cancel();
     waiting.abort();
@@ -105,6 +95,74 @@ async fn everything(
     // Commands look where it is to listen from now on; a stale file would only be told as "away".
     let _ = std::fs::remove_file(&endpoint);
     store.close().await;
+    ended
+}
+
+/// This host's agent, with the accelerator service and the conductor where it serves; `told` once it is ready.
+async fn host(
+    arguments: &Arguments,
+    context: &Context,
+    loaded: &Loaded,
+    store: &SqlStore,
+    shutdown: &CancellationToken,
+    told: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let config = &loaded.config;
+    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+    let placement = placement_in_process(store.clone(), Some(Arc::new(metrics.clone())))?;
+    let own = OwnHost::take(loaded, &arguments.run)?;
+    // With --once nobody is there to ask for a guest.
+    let accelerator = match arguments.run.once {
+        true => None,
+        false => Some(Accelerator::open(config).await?),
+    };
+    let client = accelerator.as_ref().map(|service| service.client.clone());
+    let guests = HostGuests::open(config, &own.driver, client, placement.clone()).await?;
+    let services = match accelerator {
+        None => None,
+        Some(accelerator) => {
+            writeln!(out, "Accelerator at http://{}/v2", accelerator.address)?;
+            let asked = placement.clone();
+            let begun = Services::begin(config, accelerator, asked, &guests, shutdown).await?;
+            writeln!(out, "Conductor at http://{}", begun.conductor)?;
+            Some(begun)
+        }
+    };
+    out.flush()?;
+    let (tell, ready) = oneshot::channel();
+    let run = Run {
+        loaded,
+        sources: &context.sources,
+        arguments: &arguments.run,
+        metrics,
+        shutdown: shutdown.clone(),
+    };
+    let serving = pin!(own.serve(
+        run,
+        placement,
+        &guests,
+        // The receiver is this very function's.
+        |ready| drop(tell.send(ready)),
+    ));
+    let ready = async {
+        // Whoever never begins to serve has nothing to tell.
+        let mut ready = ready.await.ok()?;
+        ready.wait_for(|ready| *ready).await.ok().map(drop)
+    };
+    let ended = with_next(serving, ready, || {
+        // With --once there is nobody to ask afterwards.
+        if arguments.run.once {
+            return Ok(());
+        }
+        told(out)
+    })
+    .await;
+    shutdown.cancel();
+    if let Some(services) = services {
+        services.ended().await;
+    }
+    guests.close().await;
     ended
 }
 

@@ -32,6 +32,8 @@ fn berth(state: &Path, arguments: &[&str]) -> Output {
         .env("BERTH__PLACEMENT__AUTH_TYPE", "none")
         .env("BERTH__PLACEMENT__ENDPOINT", "http://127.0.0.1:9")
         .env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0")
+        .env("BERTH__ACCELERATOR_SERVICE__LISTEN", "127.0.0.1:0")
+        .env("BERTH__CONDUCTOR_SERVICE__LISTEN", "127.0.0.1:0")
         .env("BERTH__HOST", "node-1")
         .output()
         .unwrap()

@@ -45,6 +45,8 @@ fn shell(line: &str, home: &BerthHome, listen: &str) -> String {
         .args(["-e", "-c", line])
         .current_dir(checkout())
         .env("BERTH__PLACEMENT_SERVICE__LISTEN", listen)
+        .env("BERTH__ACCELERATOR_SERVICE__LISTEN", "127.0.0.1:0")
+        .env("BERTH__CONDUCTOR_SERVICE__LISTEN", "127.0.0.1:0")
         .env("HOME", home.path(""))
         .output()
         .expect("bash runs");

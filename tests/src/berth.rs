@@ -150,6 +150,11 @@ impl BerthHome {
                 command = command.env_remove(&key);
             }
         }
+        // Beside others: the ports that nobody asks for by number are any that are free.
+        for section in ["ACCELERATOR_SERVICE", "CONDUCTOR_SERVICE"] {
+            let variable = format!("BERTH__{section}__LISTEN");
+            command = command.env(&variable, "127.0.0.1:0");
+        }
         for (key, value) in &self.environment {
             command = command.env(key, value);
         }

@@ -100,8 +100,8 @@ pub(super) fn public(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// Everything, for those whom `access` lets in.
-pub(super) fn admin(shared: Shared, access: Access, guests: Option<Router>) -> Router {
+/// Everything, for those whom `access` lets in; `further` has the routes of guests and devices.
+pub(super) fn admin(shared: Shared, access: Access, further: Router) -> Router {
     let own = Router::new()
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
@@ -113,7 +113,7 @@ pub(super) fn admin(shared: Shared, access: Access, guests: Option<Router>) -> R
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(shared);
     // Guests' bodies have a limit of their own.
-    own.merge(guests.unwrap_or_default())
+    own.merge(further)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(Arc::new(access), admit))
@@ -377,7 +377,7 @@ mod tests {
             metrics: Metrics::default(),
             requests,
         };
-        let router = admin(shared, Access::of_group("no-such-group-here"), None)
+        let router = admin(shared, Access::of_group("no-such-group-here"), Router::new())
             .layer(MockConnectInfo(peer));
         let request = HttpRequest::builder()
             .method(method)

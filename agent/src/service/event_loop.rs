@@ -27,7 +27,7 @@ use super::pass::{Returned, Surroundings};
 use super::pulse::{LONGEST_LOOK, MARGIN};
 use super::requests::{Request, TickOutcome, Waiting};
 use super::state::{AgentState, Phase};
-use super::{Agent, LiveOptions, Mode, Reload, Sources, States, findings};
+use super::{Agent, DeviceService, LiveOptions, Mode, Reload, Sources, States, findings};
 use crate::backoff::Backoff;
 use crate::disabled::{self, Disabled, DisabledError};
 use crate::guest::HeldGuests;
@@ -60,6 +60,7 @@ pub(super) struct EventLoop<D> {
     last_failure: LastFailure,
     driver: &'static str,
     config: Arc<serde_json::Value>,
+    devices: Option<DeviceService>,
     published: watch::Sender<Arc<AgentState>>,
     /// Whether all nodes have been reported once.
     started: watch::Sender<bool>,
@@ -207,6 +208,7 @@ impl<D: VirtDriver> EventLoop<D> {
             last_failure: LastFailure::NoAnswer,
             driver,
             config,
+            devices: agent.devices,
             published,
             started: watch::Sender::default(),
             dice,
@@ -255,6 +257,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 Some(()) = sources.hangups.next(), if free => self.hangup(),
                 Some(request) = sources.requests.recv(), if free => self.request(request),
                 held = Sources::held(&mut sources.holding) => self.held_guests(&held),
+                Some(event) = sources.device_changes.next(), if free => self.event(Some(event)),
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Guests beside the passes: they are kept as they should be from the moment on at which the nodes are reported, or when that
-//! takes too long; at the stop their journeys are ended between two steps, and the guests run on.
+//! Guests and devices beside the passes. Guests are kept as they should be from the moment on at which the nodes are reported,
+//! or when that takes too long; at the stop their journeys are ended between two steps, and the guests run on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::device::DeviceConditions;
 use crate::guest::{GuestResources, Guests, HeldGuests, api};
 
 /// How long guests wait for the nodes' first passes. A reshape is to find the guests that it read of; but a host that was booted
@@ -56,13 +57,31 @@ impl<D: VirtDriver, R: GuestResources> KeptGuests for Guests<D, R> {
 /// The guests of an agent and how often they are compared.
 #[derive(Clone)]
 pub struct GuestService {
-    /// The guests.
+    /// The guests: a [`crate::guest::reconcile::Reconciler`] over them, which compares them with all else, or the bare ones.
     pub guests: Arc<dyn KeptGuests>,
     /// `reconcile_interval`.
     pub interval: Duration,
 }
 
-/// The guests while they are kept.
+/// What is known of devices, and what makes it be looked at again.
+#[derive(Clone)]
+pub struct DeviceService {
+    /// The devices.
+    pub devices: Arc<dyn DeviceConditions>,
+    /// Changes whenever a guest's journey ended.
+    pub ends: Option<watch::Receiver<u64>>,
+}
+
+impl DeviceService {
+    /// Begins to tell and to clean.
+    pub(super) fn begin(self) -> Keeping {
+        let end = CancellationToken::new();
+        let task = tokio::spawn(self.devices.keep(self.ends, end.clone()));
+        Keeping { task, end }
+    }
+}
+
+/// Guests or devices while they are kept.
 pub(super) struct Keeping {
     task: JoinHandle<()>,
     end: CancellationToken,
@@ -99,7 +118,7 @@ impl Keeping {
         if timeout(grace, &mut task).await.is_err() {
             tracing::warn!(
                 ?grace,
-                "guests' steps under way did not end within graceful_shutdown_timeout; the next start goes on with them"
+                "steps of guests or devices did not end within graceful_shutdown_timeout; the next start goes on with them"
             );
             task.abort();
         }

@@ -45,7 +45,7 @@ impl<D: VirtDriver> EventLoop<D> {
         let now = Instant::now();
         let running = self.observation.running.take();
         self.triggers.finish();
-        let view = match view {
+        let mut view = match view {
             Ok(view) => view,
             Err(error)
                 if self.phase == Phase::Starting && error.disposition() == Disposition::Fatal =>
@@ -63,6 +63,9 @@ impl<D: VirtDriver> EventLoop<D> {
         self.observation.backoff.worked();
         self.observation.retry_at = None;
         self.health.clear(&HYPERVISOR_AWAY, "");
+        if let Some(service) = &self.devices {
+            service.devices.overlay(&mut view);
+        }
         self.see_nodes(&view, now);
         let breaks_backoff = running.is_some_and(|running| running.breaks_backoff);
         let seen = Seen {

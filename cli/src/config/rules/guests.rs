@@ -1,5 +1,7 @@
 //! What guests and their devices need of each other's options.
 
+use berth_sysfs::AllowList;
+
 use super::Judge;
 use crate::config::sections::{ComputeDriver, CpuMode};
 use crate::failure::ErrorCode;
@@ -9,6 +11,44 @@ impl Judge<'_> {
         self.cpu_model();
         self.disk_cache();
         self.agent_tls();
+        self.device_owners();
+    }
+
+    /// A device has one owner, and one that Placement is told of is known by more than its interface's name.
+    fn device_owners(&mut self) {
+        let (pci, accelerators) = ("pci.device_spec", "accelerators.device_spec");
+        if self.is_broken(&[pci, accelerators]) {
+            return;
+        }
+        // What cannot be read has been refused.
+        let Ok(of_compute) = AllowList::read(&self.config.pci.device_spec) else {
+            return;
+        };
+        let Ok(of_service) = AllowList::read(&self.config.accelerators.device_spec) else {
+            return;
+        };
+        if let Some((address, entry, other)) = of_service.same_address(&of_compute) {
+            self.refuse(
+                accelerators,
+                format!("entry {entry} means {address}, which entry {other} of [pci] device_spec means too"),
+                "a device has one owner: take it out of one of the lists",
+                ErrorCode::Contradiction,
+            );
+        }
+        let reported = [
+            (accelerators, &of_service, true),
+            (pci, &of_compute, self.config.pci.report_in_placement),
+        ];
+        for (name, list, reported) in reported {
+            if let Some(entry) = list.entry_with_devname().filter(|_| reported) {
+                self.refuse(
+                    name,
+                    format!("entry {entry} names a network interface, and Placement is told of these devices"),
+                    "name the device by its address, or by vendor_id and product_id",
+                    ErrorCode::Contradiction,
+                );
+            }
+        }
     }
 
     fn cpu_model(&mut self) {

@@ -1,0 +1,188 @@
+//! From the configuration to the guests of this host: their journal, their devices, the way to the accelerator service.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_agent::device::{DeviceOptions, Devices, DevicesParts};
+use berth_agent::guest::reconcile::Reconciler;
+use berth_agent::guest::{
+    Accelerators, EventSources, ExternalEvents, GuestJournal, Guests, GuestsParts, HostResources,
+    JournalError, SqlJournal, api, compute_api,
+};
+use berth_agent::service::{DeviceService, ExitReason, GuestService};
+use berth_client::{
+    AcceleratorClient, AdapterOptions, Auth, ComputeClient, Dice, GuestClient, HttpService,
+    PlacementClient,
+};
+
+use super::{Driver, EMBEDDED_TOKEN};
+use crate::config::{Config, Secret};
+use crate::failure::{ErrorCode, Failure};
+
+/// What says which boot of the host this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The largest answer of a service in this process, in bytes.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+/// The accelerator service as `[cyborg]` says, over the network; none where it names none.
+///
+/// # Errors
+/// Options contradict each other, or a file they name cannot be used.
+pub fn accelerators_over_network(config: &Config) -> Result<Option<AcceleratorClient>, Failure> {
+    if config.cyborg.auth_type.is_none() {
+        return Ok(None);
+    }
+    AcceleratorClient::from_options(&config.cyborg, None)
+        .map(Some)
+        .map_err(|error| {
+            let what = "the way to the accelerator service is not configured";
+            Failure::caused(ErrorCode::Missing, what, &error)
+                .mend("see [cyborg] in docs/guide/reference/configuration.md")
+        })
+}
+
+/// A service of this process, asked as an administrator.
+///
+/// # Errors
+/// Never in practice: the endpoint's name is a constant.
+fn in_process(router: axum::Router, endpoint: &str) -> Result<(HttpService, Auth), Failure> {
+    let http = HttpService::in_process::<_, axum::body::Body, _>(router, LARGEST_ANSWER);
+    let auth = Auth::admin_token(endpoint, &Secret::from(EMBEDDED_TOKEN))
+        .map_err(|error| Failure::caused(ErrorCode::Bug, "a built-in service", &error))?;
+    Ok((http, auth))
+}
+
+/// The built-in accelerator service in this process.
+///
+/// # Errors
+/// Never in practice.
+pub fn accelerators_in_process(router: axum::Router) -> Result<AcceleratorClient, Failure> {
+    let (http, auth) = in_process(router, "http://accelerator")?;
+    Ok(AcceleratorClient::new(
+        http,
+        auth,
+        &AdapterOptions::default(),
+    ))
+}
+
+/// The guests of this host and what is known of its devices, with the journal of both.
+pub struct HostGuests {
+    journal: SqlJournal,
+    guests: Guests<Driver, HostResources<Driver>>,
+    devices: Devices<Driver>,
+    reconciler: Reconciler<Driver, HostResources<Driver>>,
+    interval: Duration,
+}
+
+impl HostGuests {
+    /// Opens the journal below `state_path`; nothing happens to any guest yet.
+    ///
+    /// # Errors
+    /// Another process has the journal, it is damaged or a later release's, or the disk says no.
+    pub async fn open(
+        config: &Config,
+        driver: &Arc<Driver>,
+        accelerators: Option<AcceleratorClient>,
+        placement: PlacementClient,
+    ) -> Result<Self, Failure> {
+        let boot_id = std::fs::read_to_string(BOOT_ID).map_err(|error| {
+            let what = format!("which boot of the host this is cannot be read from {BOOT_ID}");
+            Failure::caused(ErrorCode::File, what, &error)
+        })?;
+        let journal = SqlJournal::open(&config.state_path)
+            .await
+            .map_err(|error| unusable(&error))?;
+        let shared: Arc<dyn GuestJournal> = Arc::new(journal.clone());
+        let devices = Devices::open(DevicesParts {
+            driver: Arc::clone(driver),
+            register: journal.devices(),
+            journal: Arc::clone(&shared),
+            service: accelerators.clone(),
+            options: DeviceOptions {
+                seed: Dice::thrown().next(),
+                ..DeviceOptions::default()
+            },
+        })
+        .await
+        .map_err(|error| unusable(&error))?;
+        let guests = Guests::new(GuestsParts {
+            journal: shared,
+            driver: Arc::clone(driver),
+            resources: Arc::new(HostResources::new(Arc::clone(driver))),
+            accelerators: Accelerators {
+                client: accelerators,
+                events: ExternalEvents::default(),
+                binding_timeout: config.arq_binding_timeout,
+            },
+            boot_id: boot_id.trim().to_owned(),
+        });
+        let reconciler = Reconciler::new(guests.clone(), Some(devices.clone()), Some(placement));
+        Ok(Self {
+            journal,
+            guests,
+            devices,
+            reconciler,
+            interval: config.reconcile_interval,
+        })
+    }
+
+    /// The guests as the agent's service keeps them.
+    #[must_use]
+    pub fn guests(&self) -> GuestService {
+        GuestService {
+            guests: Arc::new(self.reconciler.clone()),
+            interval: self.interval,
+        }
+    }
+
+    /// The devices as the agent's service has them.
+    #[must_use]
+    pub fn devices(&self) -> DeviceService {
+        DeviceService {
+            devices: Arc::new(self.devices.clone()),
+            ends: Some(self.guests.ends()),
+        }
+    }
+
+    /// The part of the compute API by which binds are told, for those whom `sources` lets in.
+    #[must_use]
+    pub fn compute_api(&self, sources: EventSources) -> axum::Router {
+        let journal = Arc::new(self.journal.clone());
+        compute_api(journal, self.guests.events().clone(), sources)
+    }
+
+    /// Who is told of binds in this process.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn receiver(&self) -> Result<ComputeClient, Failure> {
+        let router = self.compute_api(EventSources::Anybody);
+        let (http, auth) = in_process(router, "http://agent/v2.1")?;
+        Ok(ComputeClient::new(http, auth, &AdapterOptions::default()))
+    }
+
+    /// The agent's guests, asked in this process.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn client(&self) -> Result<GuestClient, Failure> {
+        let (http, auth) = in_process(api::routes(&self.guests), "http://agent")?;
+        Ok(GuestClient::new(http, auth, &AdapterOptions::default()))
+    }
+
+    /// Closes the journal; nothing may be under way any more.
+    pub async fn close(&self) {
+        self.journal.close().await;
+    }
+}
+
+fn unusable(error: &JournalError) -> Failure {
+    let code = match error.reason() {
+        ExitReason::HeldByAnother => ErrorCode::Held,
+        ExitReason::Configuration => ErrorCode::BadValue,
+        ExitReason::Bug => ErrorCode::Bug,
+        _ => ErrorCode::State,
+    };
+    Failure::caused(code, "the guests' journal cannot be used", error)
+}

@@ -1,0 +1,170 @@
+//! The accelerator service and the conductor of `berth up`, in the agent's process: each over a database of its own, on a
+//! port of its own for others, and asked by this process without one.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use berth_accelerator::{EventsBell, Options, deliver_events, router, serve_tcp, watch_providers};
+use berth_client::{AcceleratorClient, PlacementClient};
+use berth_conductor::journal::{JournalError, SqlJournal};
+use berth_conductor::{Conductor, ConductorParts, EveryNode};
+use berth_store::{OpenError, SqlStore};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::write;
+use crate::accelerator::{self, LOOK};
+use crate::compose::{
+    ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, HostGuests, accelerators_in_process,
+};
+use crate::config::Config;
+use crate::database;
+use crate::failure::{ErrorCode, Failure};
+
+/// The accelerator service, open but not yet served.
+pub(super) struct Accelerator {
+    store: SqlStore,
+    bell: EventsBell,
+    listener: TcpListener,
+    /// Where it will be served.
+    pub(super) address: SocketAddr,
+    /// The service, asked in this process.
+    pub(super) client: AcceleratorClient,
+}
+
+impl Accelerator {
+    /// Opens database and port.
+    ///
+    /// # Errors
+    /// Another process has one of them, or the configuration contradicts itself.
+    pub(super) async fn open(config: &Config) -> Result<Self, Failure> {
+        let service = &config.accelerator_service;
+        let store =
+            database::open_accelerator(&config.accelerator_database(), &config.state_path).await?;
+        let listener = accelerator::listen_on(service.listen, service.auth_strategy).await?;
+        let address = listener.local_addr().unwrap_or(service.listen);
+        let bell = EventsBell::default();
+        // Who asks in this process is this process, whoever else must show a token.
+        let own = Options {
+            bell: bell.clone(),
+            orphan_grace: service.orphan_request_grace,
+            ..Options::default()
+        };
+        let client = accelerators_in_process(router(store.clone(), own))?;
+        Ok(Self {
+            store,
+            bell,
+            listener,
+            address,
+            client,
+        })
+    }
+}
+
+/// The services beside Placement while they are served.
+pub(super) struct Services {
+    accelerators: SqlStore,
+    boots: SqlJournal,
+    tasks: JoinSet<()>,
+    endpoints: Vec<PathBuf>,
+    /// Where the conductor is served.
+    pub(super) conductor: SocketAddr,
+}
+
+impl Services {
+    /// Serves the accelerator service and the conductor until `stop`. Binds are told to this host's guests, or to whomever the
+    /// configuration names.
+    ///
+    /// # Errors
+    /// Another process has the conductor's port or journal, or a file cannot be written.
+    pub(super) async fn begin(
+        config: &Config,
+        accelerator: Accelerator,
+        placement: PlacementClient,
+        guests: &HostGuests,
+        stop: &CancellationToken,
+    ) -> Result<Self, Failure> {
+        let state = &config.state_path;
+        let boots = SqlJournal::open(state)
+            .await
+            .map_err(|error| unusable(&error))?;
+        let listener = conductor_port(config.conductor_service.listen).await?;
+        let conductor_at = listener
+            .local_addr()
+            .unwrap_or(config.conductor_service.listen);
+        let endpoints = vec![
+            endpoint(state, ACCELERATOR_ENDPOINT_FILE, accelerator.address)?,
+            endpoint(state, CONDUCTOR_ENDPOINT_FILE, conductor_at)?,
+        ];
+        let conductor = Conductor::open(ConductorParts {
+            journal: Arc::new(boots.clone()),
+            placement: placement.clone(),
+            accelerators: accelerator.client,
+            agents: Arc::new(EveryNode(guests.client()?)),
+        });
+        let receiver = match accelerator::receiver(config)? {
+            Some(receiver) => receiver,
+            None => guests.receiver()?,
+        };
+        let (store, bell) = (accelerator.store, accelerator.bell);
+        let api = router(store.clone(), accelerator::options(config, bell.clone())?);
+        let stopped = || stop.clone().cancelled_owned();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve_tcp(accelerator.listener, api, stopped()));
+        tasks.spawn(deliver_events(store.clone(), receiver, bell, stopped()));
+        tasks.spawn(watch_providers(store.clone(), placement, LOOK, stopped()));
+        let api = berth_conductor::router(conductor.clone());
+        tasks.spawn(berth_conductor::serve_tcp(listener, api, stopped()));
+        let end = stopped();
+        tasks.spawn(async move { conductor.keep(end).await });
+        Ok(Self {
+            accelerators: store,
+            boots,
+            tasks,
+            endpoints,
+            conductor: conductor_at,
+        })
+    }
+
+    /// Waits for all that ends with the token, and closes the databases.
+    pub(super) async fn ended(mut self) {
+        // A panic in one has been told already.
+        while self.tasks.join_next().await.is_some() {}
+        for file in &self.endpoints {
+            let _ = std::fs::remove_file(file);
+        }
+        self.boots.close().await;
+        self.accelerators.close().await;
+    }
+}
+
+/// Says in a file below `state_path` where a service is.
+fn endpoint(state: &Path, name: &str, address: SocketAddr) -> Result<PathBuf, Failure> {
+    let file = state.join(name);
+    write(&file, &format!("http://{address}\n"))?;
+    Ok(file)
+}
+
+async fn conductor_port(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::AddrInUse => ErrorCode::Held,
+            _ => ErrorCode::BadValue,
+        };
+        Failure::caused(code, format!("cannot listen on {address}"), &error)
+            .mend("stop what listens there, or set [conductor_service] listen")
+    })
+}
+
+fn unusable(error: &JournalError) -> Failure {
+    let code = match error {
+        JournalError::Open {
+            source: OpenError::Held { .. },
+            ..
+        } => ErrorCode::Held,
+        _ => ErrorCode::State,
+    };
+    Failure::caused(code, "the conductor's journal cannot be used", error)
+}

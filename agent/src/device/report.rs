@@ -282,3 +282,6 @@ impl Advice {
 pub fn handle_names(device: &OfferedDevice) -> Vec<String> {
     device.handles.iter().map(handle_name).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -266,3 +266,6 @@ impl<D: VirtDriver, R: GuestResources> KeptGuests for Reconciler<D, R> {
         self.inner.guests.holding()
     }
 }
+
+#[cfg(test)]
+mod tests;

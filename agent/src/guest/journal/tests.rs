@@ -1,5 +1,7 @@
 //! The journal: what is read back is what was acknowledged, in every history and after every reopening.
 
+mod withheld;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::Path;

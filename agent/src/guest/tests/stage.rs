@@ -403,7 +403,7 @@ impl Stage {
     // ---- the hypervisor ----
 
     /// The host goes off and on: the agent with it, guests are off, devices are as the firmware leaves them.
-    pub(super) fn reboot_host(&self) {
+    pub(in crate::guest) fn reboot_host(&self) {
         self.kill_at(None);
         let mut world = self.world();
         world.boots += 1;

@@ -1,0 +1,242 @@
+//! Each pair of the five truths, made to disagree.
+
+use berth_model::ArqUuid;
+use berth_virt::guest_spec::DesiredPower;
+use berth_virt::{GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice};
+use uuid::Uuid;
+
+use super::*;
+use crate::device::report::Holder;
+use crate::guest::JourneyEnd;
+use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepRecord, StepState};
+use crate::guest::samples::{NODE, arq, bound, guest, request};
+use crate::guest::tests::stage::Stage;
+
+const BOOT: &str = "boot-1";
+
+/// Guest 1 with the device of request 1, as it should be.
+fn record() -> GuestRecord {
+    let step = |step| {
+        let detail = match step {
+            SpawnStep::Start => BOOT.to_owned(),
+            _ => String::new(),
+        };
+        let state = StepState::Done;
+        (step, StepRecord { state, detail })
+    };
+    GuestRecord {
+        request: request(1, &[1]),
+        course: Course::Spawn,
+        power: DesiredPower::Running,
+        steps: SpawnStep::ALL.map(step).into(),
+        devices: Some(bound(&[1])),
+    }
+}
+
+fn on_host() -> GuestOnHost {
+    let record = record();
+    let spec = bound(&[1]).attached_to(record.request.spec()).unwrap();
+    GuestOnHost {
+        name: spec.name.to_string(),
+        state: GuestState::Running,
+        owner: Some(GuestMark {
+            project: spec.owner.project.as_str().to_owned(),
+            consumer: guest(1),
+            requests: record.request.arqs().clone(),
+        }),
+        devices: spec.held_devices(),
+    }
+}
+
+fn device(number: u32) -> String {
+    format!("0000:{number:02x}:00.0")
+}
+
+fn holder(number: u32, of: u32) -> Holder {
+    Holder {
+        arq: arq(number),
+        guest: Some(guest(of)),
+    }
+}
+
+/// A host on which all agree.
+fn agreed() -> Facts {
+    Facts {
+        boot_id: BOOT.to_owned(),
+        journal: vec![record()],
+        hypervisor: Some([(guest(1), on_host())].into()),
+        devices: Some(DeviceFacts {
+            offered: [(device(1), None), (device(2), None)].into(),
+            holders: [(device(1), holder(1, 1))].into(),
+            ..DeviceFacts::default()
+        }),
+        requests: [(guest(1), Ok(bound(&[1])))].into(),
+        allocations: Some([(guest(1), BTreeSet::from([NODE.to_owned()]))].into()),
+    }
+}
+
+fn codes(change: impl FnOnce(&mut Facts)) -> Vec<&'static str> {
+    let mut facts = agreed();
+    change(&mut facts);
+    compare(&facts).iter().map(Finding::code).collect()
+}
+
+fn hypervisor(facts: &mut Facts) -> &mut BTreeMap<ConsumerUuid, GuestOnHost> {
+    facts.hypervisor.as_mut().unwrap()
+}
+
+fn devices(facts: &mut Facts) -> &mut DeviceFacts {
+    facts.devices.as_mut().unwrap()
+}
+
+#[test]
+fn where_all_agree_nothing_is_found() {
+    assert_eq!(codes(|_| {}), Vec::<&str>::new());
+}
+
+#[test]
+fn each_pair_that_disagrees_is_found_by_its_own_name() {
+    type Change = fn(&mut Facts);
+    let cases: [(&str, Change); 13] = [
+        ("guest_unfinished", |facts| {
+            facts.journal[0].steps.remove(&SpawnStep::Start);
+        }),
+        ("guest_away", |facts| hypervisor(facts).clear()),
+        ("guest_away", |facts| {
+            facts.boot_id = "boot-2".to_owned();
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::ShutOff;
+        }),
+        ("guest_ended", |facts| {
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::ShutOff;
+        }),
+        ("guest_differs", |facts| {
+            hypervisor(facts)
+                .get_mut(&guest(1))
+                .unwrap()
+                .devices
+                .clear();
+        }),
+        ("guest_orphan", |facts| {
+            hypervisor(facts).insert(guest(2), on_host());
+        }),
+        ("device_unfit", |facts| {
+            let why = Some("it is gone".to_owned());
+            devices(facts).offered.insert(device(1), why);
+        }),
+        ("device_taken", |facts| {
+            let held = HeldDevice {
+                device: HostDevice::Function(device(2).parse().unwrap()),
+                arq: None,
+            };
+            let stranger = GuestOnHost {
+                owner: None,
+                devices: [held].into(),
+                ..on_host()
+            };
+            hypervisor(facts).insert(guest(9), stranger);
+        }),
+        ("device_unclean", |facts| {
+            devices(facts).unclean.insert(device(2));
+        }),
+        ("requests_differ", |facts| {
+            facts.requests.insert(guest(1), Ok(bound(&[2])));
+        }),
+        ("request_orphan", |facts| {
+            devices(facts).holders.insert(device(2), holder(2, 5));
+        }),
+        ("allocation_orphan", |facts| {
+            let held = BTreeSet::from([NODE.to_owned()]);
+            facts.allocations.as_mut().unwrap().insert(guest(5), held);
+        }),
+        ("allocation_missing", |facts| {
+            facts.allocations.as_mut().unwrap().clear();
+        }),
+    ];
+    for (code, change) in cases {
+        assert_eq!(codes(change), [code]);
+    }
+    let provider = Uuid::from_u128(3).into();
+    let lost = codes(|facts| {
+        devices(facts).missing.insert(provider);
+    });
+    assert_eq!(lost, ["provider_missing"]);
+}
+
+#[test]
+fn what_could_not_be_read_is_no_finding() {
+    assert_eq!(codes(|facts| facts.hypervisor = None), Vec::<&str>::new());
+    assert_eq!(codes(|facts| facts.devices = None), Vec::<&str>::new());
+    assert_eq!(codes(|facts| facts.requests.clear()), Vec::<&str>::new());
+    assert_eq!(codes(|facts| facts.allocations = None), Vec::<&str>::new());
+    // The hypervisor may have the guest that a request is bound for.
+    let unknown = codes(|facts| {
+        facts.hypervisor = None;
+        devices(facts).holders.insert(device(2), holder(2, 5));
+    });
+    assert_eq!(unknown, Vec::<&str>::new());
+}
+
+#[test]
+fn only_what_a_tenant_cannot_lose_by_is_repaired() {
+    let (uuid, name, what) = (guest(1), device(1), String::new());
+    let reported = [
+        Finding::GuestOrphan {
+            guest: uuid,
+            name: what.clone(),
+        },
+        Finding::GuestDiffers {
+            guest: uuid,
+            difference: what.clone(),
+        },
+        Finding::AllocationOrphan {
+            consumer: uuid,
+            providers: Vec::new(),
+        },
+        Finding::RequestsDiffer {
+            guest: uuid,
+            reason: what,
+        },
+    ];
+    for finding in reported {
+        assert_eq!(finding.remedy(), Remedy::Reported, "{finding}");
+    }
+    let unclean = Finding::DeviceUnclean { device: name };
+    assert_eq!(unclean.remedy(), Remedy::Repaired);
+    let request = Finding::RequestOrphan {
+        arq: ArqUuid::from(Uuid::from_u128(1)),
+        guest: None,
+        device: String::new(),
+    };
+    assert_eq!(request.remedy(), Remedy::Awaited);
+}
+
+fn found(reconciled: &Reconciled) -> Vec<&'static str> {
+    let findings = reconciled.findings.iter();
+    findings.map(|(finding, _)| finding.code()).collect()
+}
+
+#[tokio::test]
+async fn a_guest_that_the_host_lost_is_found_and_brought_back() {
+    let stage = Stage::new().await;
+    stage.bind(1, &[1]);
+    let guests = stage.guests();
+    let reconciler = Reconciler::new(guests.clone(), None, None);
+    guests.create(&request(1, &[1])).await.unwrap();
+    let unfinished = found(&reconciler.look().await.unwrap());
+    assert!(unfinished.is_empty() || unfinished == ["guest_unfinished"]);
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        JourneyEnd::Settled
+    ));
+    assert_eq!(found(&reconciler.look().await.unwrap()), Vec::<&str>::new());
+
+    stage.reboot_host();
+    let guests = stage.guests();
+    let reconciler = Reconciler::new(guests.clone(), None, None);
+    let looked = reconciler.look().await.unwrap();
+    assert_eq!(found(&looked), ["guest_away"]);
+    assert_eq!(found(&reconciler.look().await.unwrap()), ["guest_away"]);
+    reconciler.repair().await.unwrap();
+    guests.stop().await;
+    assert_eq!(found(&reconciler.look().await.unwrap()), Vec::<&str>::new());
+}

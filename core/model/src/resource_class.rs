@@ -59,8 +59,26 @@ impl ResourceClass {
     pub const VGPU: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("VGPU")));
     /// Whole physical GPUs.
     pub const PGPU: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("PGPU")));
+    /// Programmable gate arrays.
+    pub const FPGA: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("FPGA")));
     /// SR-IOV virtual functions of network cards.
     pub const SRIOV_NET_VF: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("SRIOV_NET_VF")));
+
+    /// A class of one's own that is known when the program is built.
+    ///
+    /// # Panics
+    /// At build time, when used in a constant, if the name's form is wrong.
+    #[must_use]
+    pub const fn known_custom(name: &'static str) -> Self {
+        Self(Symbol::known(name))
+    }
+
+    /// The class that Nova gives PCI devices of these ids: `CUSTOM_PCI_10DE_1EB8`.
+    #[must_use]
+    pub fn pci_device(vendor: u16, product: u16) -> Self {
+        let name = format!("CUSTOM_PCI_{vendor:04X}_{product:04X}");
+        Self(Symbol(Cow::Owned(name)))
+    }
 
     /// Checks the name.
     ///
@@ -125,6 +143,12 @@ impl FromStr for ResourceClass {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pci_devices_class_is_novas() {
+        let class = ResourceClass::pci_device(0x10de, 0x1eb8);
+        assert_eq!(ResourceClass::new("CUSTOM_PCI_10DE_1EB8"), Ok(class));
+    }
 
     #[test]
     fn names_are_standard_or_custom() {

@@ -16,10 +16,11 @@
 //! |---|---|
 //! | `[model]`, also `[node.model]` for one node | `vgpu` = "root" or "per-gpu", `numa` = "flat" or "cells", `pcpu` = "vcpu" or "pcpu" |
 //! | `[hypervisor]` | `kind`, `version`, `hostname` |
-//! | `[[node]]`* | `name`*, `uuid` (its root provider's, where the hypervisor knows one), `memory_mib`*, `disk`* (GiB, "shared" or "none"), `traits`, `cpus`* = { `online`*, `shared`, `dedicated` } in the grammar of `cpu_shared_set` |
+//! | `[[node]]`* | `name`*, `uuid` (its root provider's, where the hypervisor knows one), `memory_mib`*, `disk`* (GiB, "shared" or "none"), `traits`, `report_pci_in_placement` (true where it has devices of the compute service), `cpus`* = { `online`*, `shared`, `dedicated` } in the grammar of `cpu_shared_set` |
 //! | `[[node.cell]]` | `id`*, `cpus`*, `memory_mib`* |
 //! | `[[node.gpu]]` | `address`*, `numa`, `types`* = { type = how many there can be }, `enabled` (one of the types; without it the GPU is not configured), `class` (VGPU) |
 //! | `[[node.nic]]` | `address`*, `numa`, `class` (SRIOV_NET_VF), `functions`* (addresses) |
+//! | `[[node.device]]` | `address`*, `vendor`* and `product`* (four hexadecimal digits), `owner` = "accelerator" or "compute", `type` = "GPU", "FPGA", "NIC", "QAT", "SSD" or "GENERIC_PCI", `model`, `numa`, `class` (Cyborg's for the type, VGPU for mdevs, CUSTOM_PCI_VVVV_PPPP for compute), `traits`, `functions` (virtual functions that are offered in its place), `mdevs` = { `type`*, `count`* } (or mediated devices), `one_time_use`, `health` = "ok", or why it may not be given out: "aer", "link", "driver", "iommu-group", "config-space", "vendor", "quarantined", "disabled", "reset-failed", "vanished" |
 //! | `[[node.custom]]` | `class`*, `formerly` (names it had; its own may be among them), `total`* |
 //! | `[[node.fault]]` | `device`* (the address of a function or of the card it is a part of), `is`* = "hosts-own", "prepare-fails", "config-space-dead", "reset-fails" or "reset-hangs" |
 //! | `[[node.guest]]` | `uuid`*, `name`, `power` = "running" or "shut off", `vcpus`*, `memory_mib`*, `disk_gib`, `cpu_policy` = "shared", "dedicated" or "mixed" with `dedicated_vcpus`, `cells` = [{ `id`*, `vcpus`*, `memory_mib`* }], `mdevs` = [{ `uuid`*, `gpu` }], `functions` (addresses), `customs` = { class = amount }, `migration` = { `consumer`*, `known` } |

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_virt::{
     CpuPolicy, CpuSet, Cpus, CustomResource, Disk, GuestMdev, GuestView, Hypervisor, NumaCell,
-    PowerState, ResourceModel, VirtualFunctions,
+    OfferedDevice, PciInPlacement, PowerState, ResourceModel, VirtualFunctions,
 };
 use uuid::Uuid;
 
@@ -39,6 +39,10 @@ pub struct Node {
     pub gpus: Vec<Gpu>,
     /// Its network cards.
     pub nics: Vec<VirtualFunctions>,
+    /// Devices that are offered whole, as virtual functions or as mediated devices.
+    pub devices: Vec<OfferedDevice>,
+    /// Whether Placement is told of the compute service's devices among them.
+    pub pci: PciInPlacement,
     /// Further resources on the root.
     pub customs: Vec<CustomResource>,
     /// Its traits.
@@ -180,6 +184,8 @@ impl Machine {
             cells: Vec::new(),
             gpus: (0..gpus).map(|bus| a_gpu(bus, units)).collect(),
             nics: Vec::new(),
+            devices: Vec::new(),
+            pci: PciInPlacement::default(),
             customs: Vec::new(),
             traits: Vec::new(),
             faults: Faults::new(),

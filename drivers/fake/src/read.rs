@@ -1,5 +1,6 @@
 //! From a machine file's text to a machine. Everything that is wrong is found in one pass, each with its place.
 
+mod device;
 mod fault;
 mod field;
 mod guest;

@@ -2,7 +2,7 @@
 
 /// The shipped machines: name and text. Each says in a comment which word to change for its upgrade.
 #[must_use]
-pub fn machines() -> [(&'static str, &'static str); 6] {
+pub fn machines() -> [(&'static str, &'static str); 7] {
     [
         (
             "eight-gpu-flat",
@@ -24,6 +24,10 @@ pub fn machines() -> [(&'static str, &'static str); 6] {
         (
             "three-node-cluster",
             include_str!("../machines/three-node-cluster.toml"),
+        ),
+        (
+            "accelerators",
+            include_str!("../machines/accelerators.toml"),
         ),
     ]
 }

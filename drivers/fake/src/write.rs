@@ -2,8 +2,9 @@
 
 use berth_model::ResourceClass;
 use berth_virt::{
-    CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, NumaCell, NumaModel, PcpuModel,
-    PowerState, ResourceModel, VgpuModel, VirtualFunctions,
+    CpuPolicy, Cpus, CustomResource, DeviceOwner, Disk, GuestCell, GuestMdev, NumaCell, NumaModel,
+    OfferedDevice, OfferedHandle, PciInPlacement, PcpuModel, PowerState, ResourceModel, VgpuModel,
+    VirtualFunctions,
 };
 use toml::{Table, Value};
 
@@ -62,11 +63,14 @@ fn node(node: &Node) -> Table {
     put(&mut table, "disk", disk);
     put(&mut table, "traits", texts(&node.traits));
     put(&mut table, "model", model(node.model));
+    let reported = node.pci == PciInPlacement::Reported;
+    put(&mut table, "report_pci_in_placement", reported);
     put(&mut table, "cpus", cpus(&node.cpus));
     for (key, list) in [
         ("cell", tables(&node.cells, cell)),
         ("gpu", tables(&node.gpus, gpu)),
         ("nic", tables(&node.nics, nic)),
+        ("device", tables(&node.devices, device)),
         ("custom", tables(&node.customs, custom)),
         ("fault", faults(&node.faults)),
         ("guest", tables(&node.guests, guest)),
@@ -141,6 +145,54 @@ fn nic(nic: &VirtualFunctions) -> Table {
     put(&mut table, "class", text(&nic.class));
     put(&mut table, "functions", texts(&nic.addresses));
     table
+}
+
+fn device(device: &OfferedDevice) -> Table {
+    let mut table = Table::new();
+    put(&mut table, "address", text(device.address));
+    put(&mut table, "vendor", format!("{:04x}", device.vendor_id));
+    put(&mut table, "product", format!("{:04x}", device.product_id));
+    let owner = match device.owner {
+        DeviceOwner::Accelerator => "accelerator",
+        DeviceOwner::Compute => "compute",
+    };
+    put(&mut table, "owner", owner);
+    put(&mut table, "type", device.device_type.as_str());
+    if let Some(model) = &device.model {
+        put(&mut table, "model", model.as_str());
+    }
+    if let Some(cell) = device.numa_node {
+        put(&mut table, "numa", i64::from(cell));
+    }
+    put(&mut table, "class", text(&device.class));
+    put(&mut table, "traits", texts(&device.traits));
+    parts(&mut table, device);
+    put(&mut table, "one_time_use", device.one_time_use);
+    let health = device.condition.reason();
+    put(
+        &mut table,
+        "health",
+        health.map_or("ok", |why| why.as_str()),
+    );
+    table
+}
+
+fn parts(table: &mut Table, device: &OfferedDevice) {
+    if device.handles == [OfferedHandle::Function(device.address)] {
+        return;
+    }
+    if let Some(OfferedHandle::Mdev { mdev_type, .. }) = device.handles.first() {
+        let mut mdevs = Table::new();
+        put(&mut mdevs, "type", mdev_type.as_str());
+        put(&mut mdevs, "count", number(device.handles.len() as u64));
+        put(table, "mdevs", mdevs);
+        return;
+    }
+    let functions = device.handles.iter().filter_map(|handle| match handle {
+        OfferedHandle::Function(function) => Some(function),
+        OfferedHandle::Mdev { .. } => None,
+    });
+    put(table, "functions", texts(functions));
 }
 
 fn custom(custom: &CustomResource) -> Table {

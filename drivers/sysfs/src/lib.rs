@@ -49,7 +49,7 @@ pub use mdev::{MdevDevice, MdevParent, MdevType};
 pub use mdev_instance::{MdevError, MdevMade, MdevRemoved};
 pub use offered_devices::{
     ConditionNews, DeviceLists, DeviceRefusal, LastLook, OfferedDevices, SeenFunction, SeenMdevs,
-    mdev_uuid, offered_devices,
+    offered_devices,
 };
 pub use pci::{PciFunction, Sriov};
 pub use read::SysfsError;

@@ -264,7 +264,9 @@ fn parts_that_are_fit(parts: &[Listed<'_>]) -> (Vec<OfferedHandle>, DeviceCondit
 
 fn compute_class(part: &Listed<'_>) -> ResourceClass {
     let tagged = part.allowed.tags().resource_class.clone();
-    tagged.unwrap_or_else(|| kind::nova_class(&part.seen.function))
+    tagged.unwrap_or_else(|| {
+        ResourceClass::pci_device(part.seen.function.vendor, part.seen.function.device)
+    })
 }
 
 fn compute_traits(part: &Listed<'_>) -> BTreeSet<Trait> {
@@ -317,7 +319,7 @@ fn accelerator(node: &NodeName, one: &Listed<'_>) -> OfferedDevice {
             mdev_handles(node, function.address, mdevs),
         ),
         None => (
-            kind::cyborgs_class(device_type),
+            device_type.resource_class(),
             vec![OfferedHandle::Function(function.address)],
         ),
     };
@@ -343,7 +345,7 @@ fn mdev_handles(node: &NodeName, parent: PciAddress, mdevs: &SeenMdevs) -> Vec<O
     let provider = ProviderUuid::of_deployable(&node.deployable_name(parent));
     let mut uuids = mdevs.existing.clone();
     let more = usize::try_from(mdevs.total).unwrap_or(usize::MAX);
-    let numbered = (0..mdevs.total).map(|number| mdev_uuid(provider, number));
+    let numbered = (0..mdevs.total).map(|number| OfferedHandle::mdev_uuid(provider, number));
     for uuid in numbered {
         if uuids.len() >= more {
             break;
@@ -356,12 +358,6 @@ fn mdev_handles(node: &NodeName, parent: PciAddress, mdevs: &SeenMdevs) -> Vec<O
         mdev_type: mdevs.mdev_type.clone(),
     };
     uuids.into_iter().map(handle).collect()
-}
-
-/// The UUID of a provider's mediated device of this number: version 5 of the provider's UUID and `mdev NUMBER`.
-#[must_use]
-pub fn mdev_uuid(provider: ProviderUuid, number: u64) -> Uuid {
-    Uuid::new_v5(provider.as_uuid(), format!("mdev {number}").as_bytes())
 }
 
 #[cfg(test)]

@@ -91,6 +91,21 @@ impl DeviceType {
     }
 }
 
+impl DeviceType {
+    /// The class that Cyborg gives a whole device of this kind.
+    #[must_use]
+    pub fn resource_class(self) -> ResourceClass {
+        match self {
+            DeviceType::Gpu => ResourceClass::PGPU,
+            DeviceType::Fpga => ResourceClass::FPGA,
+            DeviceType::Nic => ResourceClass::known_custom("CUSTOM_NIC"),
+            DeviceType::Qat => ResourceClass::known_custom("CUSTOM_QAT"),
+            DeviceType::Ssd => ResourceClass::known_custom("CUSTOM_SSD"),
+            DeviceType::GenericPci => ResourceClass::known_custom("CUSTOM_PCI"),
+        }
+    }
+}
+
 impl fmt::Display for DeviceType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
@@ -111,6 +126,15 @@ pub enum OfferedHandle {
         /// Its type, by the kernel's name (`nvidia-558`).
         mdev_type: String,
     },
+}
+
+impl OfferedHandle {
+    /// The UUID of a mediated device of a provider that nobody has made yet: version 5 of the provider's UUID and
+    /// `mdev NUMBER`.
+    #[must_use]
+    pub fn mdev_uuid(provider: ProviderUuid, number: u64) -> Uuid {
+        Uuid::new_v5(provider.as_uuid(), format!("mdev {number}").as_bytes())
+    }
 }
 
 /// Whether a device may be given out.

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{PciAddress, ResourceClass};
-use berth_virt::{CpuPolicy, GuestCell, GuestMdev, GuestView, PowerState};
+use berth_virt::{
+    CpuPolicy, GuestCell, GuestMdev, GuestView, OfferedDevice, OfferedHandle, PowerState,
+};
 use uuid::Uuid;
 
 use super::field::{Field, Table};
@@ -171,7 +173,8 @@ fn mdev(field: &Field<'_>, node: &Node, reading: &mut Reading<'_>) -> Option<Gue
     });
     let parent = table.field("gpu").and_then(|field| {
         let address: PciAddress = field.parsed(reading)?;
-        if !node.gpus.iter().any(|gpu| gpu.address == address) {
+        let is_device = node.devices.iter().any(|device| device.address == address);
+        if !is_device && !node.gpus.iter().any(|gpu| gpu.address == address) {
             let right = "a GPU that is gone is left out here, too";
             field.wrong(format!("the node has no GPU {address}; {right}"), reading);
         }
@@ -185,8 +188,12 @@ fn mdev(field: &Field<'_>, node: &Node, reading: &mut Reading<'_>) -> Option<Gue
 
 fn function(field: &Field<'_>, node: &Node, reading: &mut Reading<'_>) -> Option<PciAddress> {
     let address: PciAddress = field.parsed(reading)?;
-    if !node.nics.iter().any(|nic| nic.addresses.contains(&address)) {
-        let text = format!("no nic of the node has the virtual function {address}");
+    let offered = OfferedHandle::Function(address);
+    let is_device = |device: &OfferedDevice| device.handles.contains(&offered);
+    if !node.devices.iter().any(is_device)
+        && !node.nics.iter().any(|nic| nic.addresses.contains(&address))
+    {
+        let text = format!("no nic and no device of the node has the function {address}");
         field.wrong(text, reading);
     }
     reading.once(

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{NodeName, PciAddress, ResourceClass};
-use berth_virt::{CpuSet, Cpus, CustomResource, Disk, NumaCell, ResourceModel, VirtualFunctions};
+use berth_virt::{
+    CpuSet, Cpus, CustomResource, DeviceOwner, Disk, NumaCell, OfferedDevice, PciInPlacement,
+    ResourceModel, VirtualFunctions,
+};
 
 use super::field::{Field, Table, nearest};
-use super::{MOST, Reading, fault, guest, model};
+use super::{MOST, Reading, device, fault, guest, model};
 use crate::machine::{Gpu, Node};
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 15] = [
     "name",
     "uuid",
     "model",
@@ -20,6 +23,8 @@ const KEYS: [&str; 13] = [
     "cell",
     "gpu",
     "nic",
+    "device",
+    "report_pci_in_placement",
     "custom",
     "fault",
     "guest",
@@ -91,6 +96,14 @@ pub(super) fn node(
         |table, reading| nic(table, &cells, reading),
         reading,
     );
+    let mut devices = each(
+        table,
+        "device",
+        |table, reading| device::device(table, name.as_ref(), &cells, reading),
+        reading,
+    );
+    devices.sort_by_key(|device| device.address);
+    let pci = pci(table, &devices, reading);
     let customs = each(table, "custom", custom, reading);
     let mut node = Node {
         name: name?,
@@ -102,6 +115,8 @@ pub(super) fn node(
         cells,
         gpus,
         nics,
+        devices,
+        pci: pci?,
         customs,
         traits,
         faults: each(table, "fault", fault::fault, reading)
@@ -225,14 +240,35 @@ fn huge_pages(field: &Field<'_>, reading: &mut Reading<'_>) -> BTreeMap<u64, u64
     pages
 }
 
+/// Whether Placement is told of PCI devices: what the node says, else where it has some.
+fn pci(
+    table: &Table<'_>,
+    devices: &[OfferedDevice],
+    reading: &mut Reading<'_>,
+) -> Option<PciInPlacement> {
+    let has_some = devices
+        .iter()
+        .any(|device| device.owner == DeviceOwner::Compute);
+    let field = table.field("report_pci_in_placement");
+    let reported = field.map_or(Some(has_some), |field| field.flag(reading))?;
+    Some(match reported {
+        true => PciInPlacement::Reported,
+        false => PciInPlacement::NotReported,
+    })
+}
+
 /// A thing's name within its node: addresses and cells of two nodes may be the same.
-fn within(table: &Table<'_>, shown: impl ToString) -> String {
+pub(super) fn within(table: &Table<'_>, shown: impl ToString) -> String {
     let node = table.key.split('.').next().unwrap_or_default();
     format!("{} of {node}", shown.to_string())
 }
 
 /// The NUMA cell of a device, which must be one of the node's where those are listed.
-fn numa(table: &Table<'_>, cells: &[NumaCell], reading: &mut Reading<'_>) -> Option<u32> {
+pub(super) fn numa(
+    table: &Table<'_>,
+    cells: &[NumaCell],
+    reading: &mut Reading<'_>,
+) -> Option<u32> {
     let field = table.field("numa")?;
     let id = field.cell(reading)?;
     if !cells.is_empty() && !cells.iter().any(|cell| cell.id == id) {
@@ -249,7 +285,7 @@ pub(super) fn no_such_cell(id: u32, cells: &[NumaCell]) -> String {
     format!("the node has no cell {id}; it has {}", known.join(", "))
 }
 
-fn address(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<PciAddress> {
+pub(super) fn address(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<PciAddress> {
     let field = table.need("address", "its PCI address, as \"0000:84:00.0\"", reading)?;
     let address: PciAddress = field.parsed(reading)?;
     reading.once("PCI device", within(table, address), &field);

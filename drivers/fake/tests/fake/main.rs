@@ -8,4 +8,6 @@ mod guests;
 #[cfg(test)]
 mod machines;
 #[cfg(test)]
+mod offered_devices;
+#[cfg(test)]
 mod reading;

@@ -240,7 +240,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "functions = [\"0000:02:10.0\"]",
             "functions = [\"0000:02:10.7\"]",
-            "m.toml:35:14: node[0].guest[0].functions[0]: no nic of the node has the virtual function 0000:02:10.7",
+            "m.toml:35:14: node[0].guest[0].functions[0]: no nic and no device of the node has the function 0000:02:10.7",
         ),
         (
             "000000000002\", known = true",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_model::{ResourceClass, Trait};
+use berth_model::Trait;
 use berth_virt::DeviceType;
 
 use super::SeenMdevs;
@@ -46,28 +46,6 @@ pub(super) fn device_type(function: &PciFunction) -> DeviceType {
         (_, 0x0108) => DeviceType::Ssd,
         _ => DeviceType::GenericPci,
     }
-}
-
-/// `CUSTOM_PCI_10DE_1EB8`.
-pub(super) fn nova_class(function: &PciFunction) -> ResourceClass {
-    let name = format!("CUSTOM_PCI_{:04X}_{:04X}", function.vendor, function.device);
-    ResourceClass::new(&name).unwrap_or_else(|_| known("CUSTOM_PCI"))
-}
-
-pub(super) fn cyborgs_class(device_type: DeviceType) -> ResourceClass {
-    match device_type {
-        DeviceType::Gpu => ResourceClass::PGPU,
-        DeviceType::Fpga => known("FPGA"),
-        DeviceType::Nic => known("CUSTOM_NIC"),
-        DeviceType::Qat => known("CUSTOM_QAT"),
-        DeviceType::Ssd => known("CUSTOM_SSD"),
-        DeviceType::GenericPci => known("CUSTOM_PCI"),
-    }
-}
-
-/// A name that is known to be one; were it not, a whole device would be called as one.
-fn known(name: &str) -> ResourceClass {
-    ResourceClass::new(name).unwrap_or(ResourceClass::PGPU)
 }
 
 /// The traits that Cyborg's driver of this kind reports: device profiles ask for them.

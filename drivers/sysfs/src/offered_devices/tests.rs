@@ -361,7 +361,7 @@ proptest! {
         total in 1..12u64, made in proptest::collection::btree_set(0..12u64, 0..12)
     ) {
         let provider = ProviderUuid::of_deployable(&node().deployable_name(address("81:00.0")));
-        let made: Vec<_> = made.into_iter().filter(|number| *number < total).map(|number| mdev_uuid(provider, number)).collect();
+        let made: Vec<_> = made.into_iter().filter(|number| *number < total).map(|number| OfferedHandle::mdev_uuid(provider, number)).collect();
         prop_assert_eq!(parted(mdevs(&made, total)).handles, parted(mdevs(&[], total)).handles);
     }
 

@@ -20,6 +20,7 @@
 //! | [`mod@reconcile`] | journal, hypervisor, devices, requests and allocations, compared pair by pair |
 //! | [`GuestResources`] | devices and disks, as the composition root provides them |
 //! | [`HostResources`] | the same of this host: devices by the driver, disks by [`disks`] |
+//! | [`build`] | from what a conductor asks for to a request, placed |
 //! | [`fit`] | where on the host a guest goes |
 //! | [`journal`] | what is under way, on the disk |
 //!
@@ -29,6 +30,7 @@ mod accelerators;
 pub mod api;
 pub mod binding_wait;
 pub mod bound_devices;
+pub mod build;
 pub mod compute_api;
 pub mod disks;
 pub mod external_events;
@@ -49,6 +51,7 @@ mod way;
 pub use accelerators::Accelerators;
 pub use binding_wait::{BindRefused, BindingWait};
 pub use bound_devices::{BoundDevice, BoundDevices, MdevParent};
+pub use build::{BuildError, BuildOptions, Building};
 pub use compute_api::{EventSources, compute_api};
 pub use external_events::{BindEvent, ExternalEvents};
 pub use guests::{Guests, GuestsError, GuestsParts, Held, HeldGuests, JourneyEnd};

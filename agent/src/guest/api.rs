@@ -14,15 +14,15 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use berth_model::ConsumerUuid;
 use berth_virt::{GuestError, Powered, VirtDriver};
+use berth_wire::guest::GuestAction;
 
-use super::GuestRequest;
+use super::build::{BuildError, BuildFault};
 use super::compute_api::{EventSources, compute_api};
 use super::guests::{Guests, GuestsError};
 use super::power::PowerError;
 use super::resources::GuestResources;
 use crate::admin::refusal;
-use body::ActionBody;
-pub use body::{GuestBody, GuestList, StepBody};
+use body::Creation;
 
 /// The largest body of a request for a guest, in bytes.
 const BODY_LIMIT: usize = 256 << 10;
@@ -37,7 +37,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests",
-        "Body `{\"node\", \"accelerator_requests\", \"spec\"}`. 202: it is written down and will be done, or will say why not, whatever happens to the agent; the same again is the same guest. 409: another guest has its UUID, or it is being deleted.",
+        "Body: `uuid`, `name`, `project_id`, `node`, `flavor` (`name`, `vcpus`, `ram_mb`, `disk_gb`, `ephemeral_gb`, `extra_specs`) and, where wanted, `user_id`, `image` or `kernel`, `networks`, `accelerator_requests`, `allocations`, `limits`, `config_drive`, `power`; or the whole guest as `{\"node\", \"accelerator_requests\", \"spec\"}`. 202: it has its place and the devices of its flavor, is written down and will be done, or will say why not, whatever happens to the agent; the same again is the same guest. 409 `no_room`: the host has no place for it; each host cell is named with what it lacks. 409: another guest has its UUID, or it is being deleted. 503 `not_now`: the host cannot be looked at, or was not reported yet.",
     ),
     (
         "GET",
@@ -83,7 +83,7 @@ pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router
 
 async fn list<D: VirtDriver, R: GuestResources>(State(guests): State<Guests<D, R>>) -> Response {
     match guests.list().await {
-        Ok(records) => Json(GuestList::new(&records, &guests.held())).into_response(),
+        Ok(records) => Json(body::list(&records, &guests.held())).into_response(),
         Err(error) => refused(&error),
     }
 }
@@ -97,7 +97,7 @@ async fn show<D: VirtDriver, R: GuestResources>(
         Err(refusal) => return *refusal,
     };
     match guests.show(uuid).await {
-        Ok(record) => Json(GuestBody::new(&record, guests.held().get(&uuid))).into_response(),
+        Ok(record) => Json(body::one(&record, guests.held().get(&uuid))).into_response(),
         Err(error) => refused(&error),
     }
 }
@@ -106,13 +106,30 @@ async fn create<D: VirtDriver, R: GuestResources>(
     State(guests): State<Guests<D, R>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let request = match read::<GuestRequest>(body) {
-        Ok(request) => request,
+    let creation = match whole(body)
+        .and_then(|bytes| Creation::read(&bytes).map_err(|error| Box::new(unread(&error))))
+    {
+        Ok(creation) => creation,
         Err(refusal) => return *refusal,
     };
-    match guests.create(&request).await {
-        Ok(_) => accepted(&guests, request.uuid()).await,
-        Err(error) => refused(&error),
+    let (uuid, created) = match &creation {
+        Creation::Whole(request) => (
+            request.uuid(),
+            guests.create(request).await.map_err(BuildError::from),
+        ),
+        Creation::Build(build) => (build.uuid.into(), guests.build(build).await),
+    };
+    match created {
+        Ok(_) => accepted(&guests, uuid).await,
+        Err(BuildError::Guests(error)) => refused(&error),
+        Err(error) => {
+            let (status, code) = match error.fault() {
+                BuildFault::Body => (StatusCode::BAD_REQUEST, "bad_request"),
+                BuildFault::NoRoom | BuildFault::Guests => (StatusCode::CONFLICT, "no_room"),
+                BuildFault::Later => (StatusCode::SERVICE_UNAVAILABLE, "not_now"),
+            };
+            refusal(status, code, error.to_string())
+        }
     }
 }
 
@@ -139,8 +156,8 @@ async fn action<D: VirtDriver, R: GuestResources>(
         Ok(uuid) => uuid,
         Err(refusal) => return *refusal,
     };
-    let action = match read::<ActionBody>(body) {
-        Ok(body) => body.action(),
+    let action = match read::<GuestAction>(body) {
+        Ok(body) => body::power_action(&body),
         Err(refusal) => return *refusal,
     };
     // A client that goes away must not leave the guest half-way.
@@ -185,7 +202,7 @@ async fn accepted<D: VirtDriver, R: GuestResources>(
     match guests.show(uuid).await {
         Ok(record) => (
             StatusCode::ACCEPTED,
-            Json(GuestBody::new(&record, guests.held().get(&uuid))),
+            Json(body::one(&record, guests.held().get(&uuid))),
         )
             .into_response(),
         Err(error) => refused(&error),
@@ -202,7 +219,11 @@ fn known(uuid: &str) -> Result<ConsumerUuid, Box<Response>> {
 fn read<T: serde::de::DeserializeOwned>(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<T, Box<Response>> {
-    let body = body.map_err(|rejection| {
+    berth_wire::decode(&whole(body)?).map_err(|error| Box::new(unread(&error)))
+}
+
+fn whole(body: Result<Bytes, BytesRejection>) -> Result<Bytes, Box<Response>> {
+    body.map_err(|rejection| {
         let (code, message) = if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
             (
                 "too_large",
@@ -212,16 +233,17 @@ fn read<T: serde::de::DeserializeOwned>(
             ("bad_request", "the body did not arrive whole".to_owned())
         };
         Box::new(refusal(rejection.status(), code, message))
-    })?;
-    berth_wire::decode(&body).map_err(|error| {
-        let refused = refusal(StatusCode::BAD_REQUEST, "bad_request", error.to_string());
-        Box::new(refused)
     })
+}
+
+fn unread(error: &berth_wire::BodyError) -> Response {
+    refusal(StatusCode::BAD_REQUEST, "bad_request", error.to_string())
 }
 
 fn refused(error: &GuestsError) -> Response {
     let (status, code) = match error {
         GuestsError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
+        GuestsError::CpusTaken { .. } => (StatusCode::CONFLICT, "no_room"),
         GuestsError::Other { .. } => (StatusCode::CONFLICT, "other"),
         GuestsError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
         GuestsError::Resource(_) => (StatusCode::SERVICE_UNAVAILABLE, "resource"),

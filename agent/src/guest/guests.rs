@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_model::ConsumerUuid;
-use berth_virt::{GuestError, VirtDriver};
+use berth_virt::{CpuSet, GuestError, VirtDriver};
 use tokio::sync::{OwnedMutexGuard, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::build::{Building, pinned_elsewhere};
 use super::journal::{
     Accepted, Course, GuestJournal, GuestRecord, JournalError, SpawnStep, StepState,
 };
@@ -80,6 +81,14 @@ pub enum GuestsError {
         /// The guest.
         uuid: ConsumerUuid,
     },
+    /// Host CPUs that it is to be pinned to are another's.
+    #[error("the host's CPUs {cpus} are guest {holder}'s; name others in spec.topology.pinning")]
+    CpusTaken {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// Whose they are.
+        holder: ConsumerUuid,
+    },
     /// What the journal must not have in clear cannot be kept.
     #[error(transparent)]
     Resource(#[from] ResourceError),
@@ -99,6 +108,8 @@ pub(super) struct Slot {
 
 pub(super) struct Inner<D, R> {
     pub(super) way: Way<D, R>,
+    /// Held from reading what guests hold of the host until one more is written down.
+    pub(super) placing: tokio::sync::Mutex<()>,
     slots: Mutex<HashMap<ConsumerUuid, Slot>>,
     /// Why guests stand still, as of their last journeys.
     held: watch::Sender<HeldGuests>,
@@ -116,12 +127,14 @@ impl<D, R> Inner<D, R> {
 /// All guests of this agent. Clones are one.
 pub struct Guests<D, R> {
     pub(super) inner: Arc<Inner<D, R>>,
+    pub(super) building: Option<Building>,
 }
 
 impl<D, R> Clone for Guests<D, R> {
     fn clone(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
+            building: self.building.clone(),
         }
     }
 }
@@ -152,6 +165,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 accelerators: parts.accelerators,
                 boot_id: parts.boot_id,
             },
+            placing: tokio::sync::Mutex::default(),
             slots: Mutex::default(),
             held: watch::Sender::default(),
             tasks: TaskTracker::new(),
@@ -159,7 +173,15 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         };
         Self {
             inner: Arc::new(inner),
+            building: None,
         }
+    }
+
+    /// The same, which makes guests of builds too ([`Guests::build`]).
+    #[must_use]
+    pub fn with_building(self, building: Building) -> Self {
+        let building = Some(building);
+        Self { building, ..self }
     }
 
     /// Where services' events go.
@@ -179,6 +201,19 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// # Errors
     /// Another request has its UUID, or the journal cannot be written.
     pub async fn create(&self, request: &GuestRequest) -> Result<Accepted, GuestsError> {
+        let _placing = self.inner.placing.lock().await;
+        let pinned = !request.reserved_cpus().is_empty();
+        if pinned {
+            let records = self.inner.way.journal.guests().await?;
+            if let Some((cpus, holder)) = pinned_elsewhere(request, &records) {
+                return Err(GuestsError::CpusTaken { cpus, holder });
+            }
+        }
+        self.accept(request).await
+    }
+
+    /// Writes a request down and begins its journey; under the lock.
+    pub(super) async fn accept(&self, request: &GuestRequest) -> Result<Accepted, GuestsError> {
         let uuid = request.uuid();
         self.inner.way.resources.keep(request).await?;
         let accepted = self.inner.way.journal.accept(request).await?;

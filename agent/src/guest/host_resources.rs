@@ -48,10 +48,10 @@ impl<D: VirtDriver> HostResources<D> {
 
 /// The guest's devices, with what its mediated ones are made of.
 fn wanted<'a>(guest: &Provision<'a>) -> impl Iterator<Item = WantedDevice> + use<'a> {
-    let bound = guest.bound;
+    let (bound, mdevs) = (guest.bound, guest.mdevs);
     let devices = guest.spec.devices.as_slice().iter();
     devices.map(move |attached| WantedDevice {
-        mdev: mdev_source(attached.device, bound),
+        mdev: mdev_source(attached.device, bound).or_else(|| made_of(attached.device, mdevs)),
         device: attached.device,
     })
 }
@@ -63,6 +63,12 @@ fn mdev_source(device: GuestDevice, bound: &BoundDevices) -> Option<MdevSource> 
         parent: parent.address,
         mdev_type: parent.asked_type.clone(),
     })
+}
+
+/// What a mediated device of the flavor is made of.
+fn made_of(device: GuestDevice, mdevs: &[WantedDevice]) -> Option<MdevSource> {
+    let found = mdevs.iter().find(|wanted| wanted.device == device)?;
+    found.mdev.clone()
 }
 
 impl From<DeviceError> for ResourceError {

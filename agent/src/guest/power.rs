@@ -129,6 +129,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let provision = Provision {
             spec: &spec,
             bound: &devices,
+            mdevs: record.request.picked().mdevs(),
             disks: record.request.disks(),
             ran: !record.ran_in().is_empty(),
         };

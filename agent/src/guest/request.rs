@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
-use berth_virt::guest_spec::{DeviceOrigin, GuestSpec};
+use berth_virt::CpuSet;
+use berth_virt::guest_spec::{DeviceOrigin, GuestSpec, Pinning};
 use serde::{Deserialize, Serialize};
 
+use super::build::Picked;
 use super::disks::{DiskPlan, DiskPlanError};
 
 /// The most accelerator requests of one guest: more functions than any machine has slots for.
@@ -60,6 +62,7 @@ pub struct GuestRequest {
     arqs: BTreeSet<ArqUuid>,
     spec: GuestSpec,
     disks: DiskPlan,
+    picked: Picked,
 }
 
 impl GuestRequest {
@@ -91,6 +94,7 @@ impl GuestRequest {
             arqs: known,
             spec,
             disks: DiskPlan::default(),
+            picked: Picked::default(),
         })
     }
 
@@ -101,6 +105,12 @@ impl GuestRequest {
     pub fn with_disks(self, disks: DiskPlan) -> Result<Self, GuestRequestError> {
         disks.fits(&self.spec.disks)?;
         Ok(Self { disks, ..self })
+    }
+
+    /// The same with what the agent picked for it; its spec has the CPUs and devices.
+    #[must_use]
+    pub fn with_picked(self, picked: Picked) -> Self {
+        Self { picked, ..self }
     }
 
     /// The guest's UUID.
@@ -132,6 +142,21 @@ impl GuestRequest {
     pub fn disks(&self) -> &DiskPlan {
         &self.disks
     }
+
+    /// What the agent picked for it; nothing where its spec came whole.
+    #[must_use]
+    pub fn picked(&self) -> &Picked {
+        &self.picked
+    }
+
+    /// The host CPUs that no other guest may be pinned to.
+    #[must_use]
+    pub fn reserved_cpus(&self) -> CpuSet {
+        let pinning = self.spec.topology.pinning();
+        let pinned = pinning.map(Pinning::dedicated).unwrap_or_default();
+        let reserved = self.picked.reserved_cpus().iter();
+        reserved.chain(pinned.iter()).collect()
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -143,6 +168,8 @@ struct RequestRecord {
     /// Not there in rows of releases that made no disks.
     #[serde(default, skip_serializing_if = "DiskPlan::is_none")]
     disks: DiskPlan,
+    #[serde(default, skip_serializing_if = "Picked::is_none")]
+    picked: Picked,
 }
 
 impl TryFrom<RequestRecord> for GuestRequest {
@@ -158,7 +185,9 @@ impl TryFrom<RequestRecord> for GuestRequest {
                     reason: error.to_string(),
                 })
         });
-        Self::new(node, arqs.collect::<Result<_, _>>()?, record.spec)?.with_disks(record.disks)
+        Self::new(node, arqs.collect::<Result<_, _>>()?, record.spec)?
+            .with_disks(record.disks)
+            .map(|request| request.with_picked(record.picked))
     }
 }
 
@@ -169,6 +198,7 @@ impl From<GuestRequest> for RequestRecord {
             accelerator_requests: request.arqs.iter().map(ToString::to_string).collect(),
             spec: request.spec,
             disks: request.disks,
+            picked: request.picked,
         }
     }
 }

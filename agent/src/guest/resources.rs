@@ -3,6 +3,7 @@
 use std::future::{Future, ready};
 
 use berth_model::{ConsumerUuid, Disposition};
+use berth_virt::WantedDevice;
 use berth_virt::guest_spec::GuestSpec;
 
 use super::disks::DiskPlan;
@@ -56,6 +57,8 @@ pub struct Provision<'a> {
     pub spec: &'a GuestSpec,
     /// What its mediated devices are made of.
     pub bound: &'a BoundDevices,
+    /// What the flavor's mediated devices are made of.
+    pub mdevs: &'a [WantedDevice],
     /// The disks that are to be made.
     pub disks: &'a DiskPlan,
     /// Whether it ran before: then its disks hold its tenant's state, and one that is not there is not made anew.

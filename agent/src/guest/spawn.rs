@@ -85,6 +85,7 @@ impl Going {
         Provision {
             spec: &self.spec,
             bound: &self.devices,
+            mdevs: self.request.picked().mdevs(),
             disks: self.request.disks(),
             ran: !self.ran_in.is_empty(),
         }

@@ -100,6 +100,7 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
     let provision = Provision {
         spec: &spec,
         bound: &bound,
+        mdevs: record.request.picked().mdevs(),
         disks: record.request.disks(),
         ran: !record.ran_in().is_empty(),
     };

@@ -1,4 +1,4 @@
-//! Guests as they travel over the admin API.
+//! Guests as they travel over the admin API: from records to bodies, from bodies to what is done.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,83 +6,53 @@ use std::time::Duration;
 use berth_model::ConsumerUuid;
 use berth_virt::PowerAction;
 use berth_virt::guest_spec::DesiredPower;
-use serde::{Deserialize, Serialize};
+use berth_wire::guest::{GuestAction, GuestBody, GuestBuild, GuestList, StepBody};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::admin::body::API;
+use crate::guest::GuestRequest;
 use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepState};
 
 /// The longest time that a guest may take to end by itself, in seconds.
 const LONGEST_GRACE: u16 = 600;
 
-/// GET /v1/guests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuestList {
-    /// [`API`].
-    pub api: String,
-    /// The guests, by UUID.
-    pub guests: Vec<GuestBody>,
-}
-
-impl GuestList {
-    pub(super) fn new(records: &[GuestRecord], held: &BTreeMap<ConsumerUuid, String>) -> Self {
-        let guests = records
-            .iter()
-            .map(|record| GuestBody::new(record, held.get(&record.request.uuid())));
-        Self {
-            api: API.to_owned(),
-            guests: guests.collect(),
-        }
+/// All guests, with why they stand still.
+pub(super) fn list(records: &[GuestRecord], held: &BTreeMap<ConsumerUuid, String>) -> GuestList {
+    let guests = records
+        .iter()
+        .map(|record| one(record, held.get(&record.request.uuid())));
+    GuestList {
+        api: API.to_owned(),
+        guests: guests.collect(),
     }
 }
 
-/// One guest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuestBody {
-    /// Its UUID.
-    pub uuid: String,
-    /// Its name on the hypervisor.
-    pub name: String,
-    /// Its node.
-    pub node: String,
-    /// `building`, `active`, `stopped`, `paused`, `failing`, `failed` or `deleting`.
-    pub status: String,
-    /// Why it failed, or what it is held by; null: nothing is wrong.
-    pub reason: Option<String>,
-    /// Its accelerator requests.
-    pub accelerator_requests: Vec<String>,
-    /// The devices that these are bound to, in words.
-    pub devices: Vec<String>,
-    /// Its steps, in their order.
-    pub steps: Vec<StepBody>,
-}
-
-/// One step of a guest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StepBody {
-    /// `bind`, `check`, `prepare`, `define` or `start`.
-    pub step: String,
-    /// `begun`, `done`, `undoing` or `undone`.
-    pub state: String,
-}
-
-impl GuestBody {
-    pub(super) fn new(record: &GuestRecord, held: Option<&String>) -> Self {
-        let devices = record.devices.iter().flat_map(|devices| devices.iter());
-        let steps = record.steps.iter().map(|(step, record)| StepBody {
-            step: step.as_str().to_owned(),
-            state: record.state.as_str().to_owned(),
-        });
-        let arqs = record.request.arqs().iter();
-        Self {
-            uuid: record.request.uuid().to_string(),
-            name: record.request.spec().name.to_string(),
-            node: record.request.node().to_string(),
-            status: status(record).to_owned(),
-            reason: held.cloned().or_else(|| reason(record)),
-            accelerator_requests: arqs.map(ToString::to_string).collect(),
-            devices: devices.map(|bound| bound.device.to_string()).collect(),
-            steps: steps.collect(),
-        }
+/// One guest, with why it stands still.
+pub(super) fn one(record: &GuestRecord, held: Option<&String>) -> GuestBody {
+    let request = &record.request;
+    let own = request.spec().devices.as_slice().iter();
+    let own = own.map(|attached| attached.device.to_string());
+    let bound = record.devices.iter().flat_map(|devices| devices.iter());
+    let bound = bound.map(|bound| bound.device.to_string());
+    let steps = record.steps.iter().map(|(step, record)| StepBody {
+        step: step.as_str().to_owned(),
+        state: record.state.as_str().to_owned(),
+    });
+    let topology = &request.spec().topology;
+    let pinned = topology.pinning().map(|pinning| pinning.dedicated());
+    let cells = topology.cells().iter();
+    GuestBody {
+        uuid: *request.uuid().as_uuid(),
+        name: request.spec().name.to_string(),
+        node: request.node().to_string(),
+        status: status(record).to_owned(),
+        reason: held.cloned().or_else(|| reason(record)),
+        dedicated_cpus: pinned.map(|cpus| cpus.to_string()).unwrap_or_default(),
+        host_cells: cells.map(|cell| cell.host_cell).collect(),
+        accelerator_requests: request.arqs().iter().map(|arq| *arq.as_uuid()).collect(),
+        devices: own.chain(bound).collect(),
+        steps: steps.collect(),
     }
 }
 
@@ -112,32 +82,36 @@ fn reason(record: &GuestRecord) -> Option<String> {
     }
 }
 
-/// POST /v1/guests/{uuid}/action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum ActionBody {
-    Start,
-    Stop {
-        #[serde(default)]
-        grace_seconds: u16,
-    },
-    Pause,
-    Unpause,
-    SoftReboot,
-    HardReboot,
+/// What is asked for: a build, or, of whoever knows the host himself, the whole guest.
+pub(super) enum Creation {
+    Build(Box<GuestBuild>),
+    Whole(Box<GuestRequest>),
 }
 
-impl ActionBody {
-    pub(super) fn action(self) -> PowerAction {
-        match self {
-            Self::Start => PowerAction::Start,
-            Self::Stop { grace_seconds } => PowerAction::Stop {
-                grace: Duration::from_secs(grace_seconds.min(LONGEST_GRACE).into()),
-            },
-            Self::Pause => PowerAction::Pause,
-            Self::Unpause => PowerAction::Unpause,
-            Self::SoftReboot => PowerAction::SoftReboot,
-            Self::HardReboot => PowerAction::HardReboot,
+impl Creation {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, berth_wire::BodyError> {
+        /// Which of the two a body is.
+        #[derive(Deserialize)]
+        struct Shape {
+            spec: Option<IgnoredAny>,
         }
+        let shape: Shape = berth_wire::decode(bytes)?;
+        match shape.spec {
+            Some(_) => Ok(Self::Whole(Box::new(berth_wire::decode(bytes)?))),
+            None => Ok(Self::Build(Box::new(berth_wire::decode(bytes)?))),
+        }
+    }
+}
+
+pub(super) fn power_action(action: &GuestAction) -> PowerAction {
+    match action {
+        GuestAction::Start {} => PowerAction::Start,
+        GuestAction::Stop { grace_seconds } => PowerAction::Stop {
+            grace: Duration::from_secs((*grace_seconds).min(LONGEST_GRACE).into()),
+        },
+        GuestAction::Pause {} => PowerAction::Pause,
+        GuestAction::Unpause {} => PowerAction::Unpause,
+        GuestAction::SoftReboot {} => PowerAction::SoftReboot,
+        GuestAction::HardReboot {} => PowerAction::HardReboot,
     }
 }

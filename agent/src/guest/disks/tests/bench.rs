@@ -258,6 +258,7 @@ impl Guest {
         Provision {
             spec: &self.spec,
             bound: &self.bound,
+            mdevs: &[],
             disks: &self.plan,
             ran: self.ran,
         }

@@ -1,0 +1,207 @@
+//! From a build to a guest: what a conductor asks for ([`GuestBuild`]) becomes a request with a place on the host and the devices
+//! of its flavor, picked and written down under one lock.
+//!
+//! The order is: read the body whole ([`Asked`](asked), pure), look at the host, take the lock, read what all guests of the
+//! journal hold, fit and pick (pure), write the request into the journal, let the lock go. So no two guests are pinned to one
+//! CPU or given one device, whatever comes at the same time; what was picked is in the journal with the request, and a kill on
+//! the way leaves either all of it or nothing.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | `asked` | a body, checked |
+//! | `devices` | the flavor's devices, by the guest's allocations; pure |
+//! | [`Picked`] | what was picked, as it is journaled |
+//! | [`BuildError`] | why there is no guest |
+//!
+//! Callers: the admin API. Whoever composes the agent gives the [`Building`].
+
+mod asked;
+mod devices;
+mod error;
+mod picked;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use berth_model::{ConsumerUuid, NodeName, ProviderTree};
+use berth_virt::guest_spec::{CpuModel, GuestDevices, HostPath};
+use berth_virt::{NodeView, VirtDriver};
+use berth_wire::guest::GuestBuild;
+
+use super::bound_devices::name_of;
+use super::disks::InstancesPath;
+use super::fit::{Held, fit};
+use super::journal::{Accepted, Course, GuestRecord};
+use super::resources::GuestResources;
+use super::{GuestRequest, Guests, GuestsError};
+use crate::device::DeviceConditions;
+use asked::Asked;
+pub use error::{BuildError, BuildFault};
+pub use picked::{BuildDigest, Picked};
+
+/// Placement's tree of a node, as the agent last knew it; none before the node was reported.
+pub type TreeOf = Arc<dyn Fn(&NodeName) -> Option<Arc<ProviderTree>> + Send + Sync>;
+
+/// What guests are built with.
+#[derive(Clone)]
+pub struct Building {
+    /// The same for all guests of this agent.
+    pub options: BuildOptions,
+    /// Placement's trees.
+    pub trees: TreeOf,
+    /// What is known of devices beside what the driver sees; none where nobody keeps it.
+    pub conditions: Option<Arc<dyn DeviceConditions>>,
+}
+
+/// What is the same for all guests of an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildOptions {
+    /// `instances_path`.
+    pub instances: InstancesPath,
+    /// `[libvirt] cpu_mode` and `cpu_models`.
+    pub cpu_model: CpuModel,
+    /// The folders that kernels of guests may lie in; none: no guest names a kernel of the host.
+    pub kernel_directories: Vec<HostPath>,
+}
+
+impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
+    /// Makes a guest of a build. Once this is answered it will run, or say why not, whatever happens to the agent.
+    ///
+    /// # Errors
+    /// [`BuildError`]; nothing is left behind.
+    pub async fn build(&self, build: &GuestBuild) -> Result<Accepted, BuildError> {
+        let building = self.building.as_ref().ok_or(BuildError::NotHere)?;
+        let asked = Asked::of(build, &building.options)?;
+        let digest = BuildDigest::of(build);
+        let way = &self.inner.way;
+        // One that is known needs no look at the host.
+        if let Some(record) = way
+            .journal
+            .guest(asked.uuid)
+            .await
+            .map_err(GuestsError::from)?
+        {
+            return self.again(&record, &digest);
+        }
+        let seen = self.look(building, &asked.node).await?;
+        let tree = (building.trees)(&asked.node);
+        let _placing = self.inner.placing.lock().await;
+        let records = way.journal.guests().await.map_err(GuestsError::from)?;
+        if let Some(record) = records
+            .iter()
+            .find(|known| known.request.uuid() == asked.uuid)
+        {
+            return self.again(record, &digest);
+        }
+        let request = placed(asked, digest, &seen, tree.as_deref(), &records)?;
+        Ok(self.accept(&request).await?)
+    }
+
+    /// The same build again is the same guest.
+    fn again(&self, record: &GuestRecord, digest: &BuildDigest) -> Result<Accepted, BuildError> {
+        let uuid = record.request.uuid();
+        if record.course == Course::Destroy {
+            return Err(GuestsError::Ending { uuid }.into());
+        }
+        if record.request.picked().build() != Some(digest) {
+            return Err(GuestsError::Other { uuid }.into());
+        }
+        self.set_out(uuid);
+        Ok(Accepted::Same)
+    }
+
+    async fn look(&self, building: &Building, node: &NodeName) -> Result<NodeView, BuildError> {
+        let mut view = self.inner.way.driver.observe().await?;
+        if let Some(conditions) = &building.conditions {
+            conditions.overlay(&mut view);
+        }
+        view.nodes
+            .remove(node)
+            .ok_or_else(|| BuildError::NoSuchNode {
+                node: node.clone(),
+                known: view.nodes.into_keys().collect(),
+            })
+    }
+}
+
+/// What guests of the journal hold of the host.
+pub(super) fn held(records: &[GuestRecord]) -> Held {
+    let mut held = Held::default();
+    for record in records.iter().filter(|record| record.may_hold()) {
+        held.add(
+            &record.request.spec().topology,
+            &record.request.reserved_cpus(),
+        );
+    }
+    held
+}
+
+/// The names of devices that guests have: those of the journal, whose devices may not be bound yet, and those on the
+/// hypervisor, whoever made them.
+fn taken(records: &[GuestRecord], seen: &NodeView) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for record in records.iter().filter(|record| record.may_hold()) {
+        let own = record.request.spec().devices.as_slice().iter();
+        names.extend(own.map(|attached| name_of(&attached.device)));
+        let bound = record.devices.iter().flat_map(|devices| devices.iter());
+        names.extend(bound.map(|device| device.name()));
+    }
+    for guest in seen.guests.values() {
+        names.extend(
+            guest
+                .mdevs
+                .iter()
+                .map(|mdev| mdev.uuid.hyphenated().to_string()),
+        );
+        names.extend(guest.functions.iter().map(ToString::to_string));
+    }
+    names
+}
+
+/// The request, with its place and devices.
+fn placed(
+    asked: Asked,
+    digest: BuildDigest,
+    seen: &NodeView,
+    tree: Option<&ProviderTree>,
+    records: &[GuestRecord],
+) -> Result<GuestRequest, BuildError> {
+    let picks = devices::pick(&asked, seen, tree, &taken(records, seen))?;
+    let mut limits = asked.limits.clone();
+    limits.host_cells = limits.host_cells.or(picks.host_cells);
+    let place = fit(&asked.placement, seen, &held(records), &picks.near, &limits)?;
+    let mut spec = asked.spec;
+    spec.topology = place.topology;
+    spec.devices = GuestDevices::new(picks.attached)?;
+    let picked = Picked::new(Some(digest), place.reserved, picks.made);
+    let request = GuestRequest::new(asked.node, asked.arqs, spec)?;
+    Ok(request.with_disks(asked.disks)?.with_picked(picked))
+}
+
+/// A guest of this UUID that the journal knows no more of than that it is asked for.
+impl GuestRecord {
+    /// Whether CPUs, pages and devices of the host may be this guest's: it is not one whose spawn failed and was undone.
+    #[must_use]
+    pub fn may_hold(&self) -> bool {
+        !matches!(self.course, Course::Undo { .. }) || self.open().is_some()
+    }
+}
+
+/// Whether a guest whose place was not picked here is pinned to CPUs that are kept for another.
+pub(super) fn pinned_elsewhere(
+    request: &GuestRequest,
+    records: &[GuestRecord],
+) -> Option<(berth_virt::CpuSet, ConsumerUuid)> {
+    let own = request.reserved_cpus();
+    let others = records
+        .iter()
+        .filter(|record| record.may_hold() && record.request.uuid() != request.uuid());
+    let shared = others.map(|record| {
+        let shared = record.request.reserved_cpus().intersection(&own);
+        (shared, record.request.uuid())
+    });
+    shared.into_iter().find(|(shared, _)| !shared.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

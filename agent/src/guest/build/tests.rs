@@ -1,0 +1,493 @@
+//! Builds: from bodies over the API to guests with CPUs and devices of their own.
+
+mod bench;
+mod hostile;
+
+use std::collections::BTreeSet;
+
+use berth_model::{ConsumerUuid, ProviderUuid, ResourceClass};
+use berth_virt::guest_spec::{GuestBoot, GuestDevice, InterfaceSource};
+use berth_virt::{
+    DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, OfferedHandle, OfferedMdevs,
+    PhysicalGpu, UnfitReason,
+};
+use proptest::prelude::*;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::*;
+use crate::guest::journal::GuestJournal as _;
+use crate::guest::JourneyEnd;
+use bench::{Bench, build, uuid};
+
+const GPU: &str = "compute1_pci_0000_81_00_0";
+const CARD: &str = "compute1_0000:41:00.0";
+const ACCELERATOR: &str = "compute1_0000:42:00.0";
+
+/// Two cells of 16 CPUs, 0-3 and 16-19 shared; on cell 1 a GPU of four slots, a NIC with two free functions and an
+/// accelerator.
+fn bench_of_devices() -> Bench {
+    let mut bench = Bench::new(2, 16, "0-3,16-19");
+    bench.gpus.push(PhysicalGpu {
+        address: "0000:81:00.0".parse().unwrap(),
+        numa_node: Some(1),
+        offered: Some(OfferedMdevs {
+            mdev_type: "nvidia-558".to_owned(),
+            class: ResourceClass::VGPU,
+            total: 4,
+        }),
+    });
+    let card = |address: &str, owner, functions: &[&str]| OfferedDevice {
+        address: address.parse().unwrap(),
+        vendor_id: 0x8086,
+        product_id: 0x1572,
+        owner,
+        device_type: DeviceType::Nic,
+        model: None,
+        numa_node: Some(1),
+        class: ResourceClass::new("CUSTOM_NIC").unwrap(),
+        traits: BTreeSet::new(),
+        handles: functions
+            .iter()
+            .map(|at| OfferedHandle::Function(at.parse().unwrap()))
+            .collect(),
+        one_time_use: false,
+        condition: DeviceCondition::Fit,
+    };
+    bench.devices = vec![
+        card(
+            "0000:41:00.0",
+            DeviceOwner::Compute,
+            &["0000:41:02.0", "0000:41:02.1"],
+        ),
+        card("0000:42:00.0", DeviceOwner::Accelerator, &["0000:42:00.0"]),
+    ];
+    bench
+}
+
+/// What `GuestBuild::allocations` says of so much of a class on a provider.
+fn allocated(provider: ProviderUuid, class: &str, amount: u64) -> serde_json::Value {
+    json!({ provider.to_string(): { class: amount } })
+}
+
+#[tokio::test]
+async fn a_build_becomes_a_running_guest_with_cpus_disks_and_interfaces_of_its_own() {
+    let bench = Bench::new(2, 16, "0-3,16-19");
+    let guests = bench.guests().await;
+    let body = build(
+        1,
+        json!({
+            "flavor": {"name": "f", "vcpus": 4, "ram_mb": 1024, "disk_gb": 5, "ephemeral_gb": 1,
+                       "extra_specs": {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "prefer"}},
+            "networks": [{"source": {"bridge": "br0"}}, {"source": {"network": "default"}, "mac": "52:54:00:00:00:01"}],
+            "kernel": {"kernel": "/boot/guests/vmlinuz", "ramdisk": "/boot/guests/initrd", "command_line": "console=ttyS0"},
+            "config_drive": {"metadata": {"role": "web"}, "user_data": "I2Nsb3Vk"},
+            "user_id": "u",
+        }),
+    );
+    assert_eq!(guests.build(&body).await.unwrap(), Accepted::New);
+    assert!(matches!(guests.journey(uuid(1)).await, JourneyEnd::Settled));
+    let spec = bench.running(1);
+    assert_eq!(
+        spec.topology.pinning().unwrap().dedicated().to_string(),
+        "4-7"
+    );
+    assert_eq!(spec.topology.cells()[0].host_cell, 0);
+    let files = spec.disks.root().into_iter().chain(spec.disks.ephemeral());
+    let files: Vec<_> = files.map(|disk| disk.path.to_string()).collect();
+    let folder = format!("/instances/{}", uuid(1));
+    assert_eq!(
+        files,
+        [format!("{folder}/disk"), format!("{folder}/disk.eph0")]
+    );
+    assert!(spec.disks.config_drive().is_some());
+    assert_eq!(spec.console_log.as_str(), format!("{folder}/console.log"));
+    assert!(
+        matches!(&spec.boot, GuestBoot::Kernel { kernel, .. } if kernel.as_str() == "/boot/guests/vmlinuz")
+    );
+    let [derived, given] = spec.interfaces.as_slice() else {
+        panic!("two interfaces")
+    };
+    assert!(matches!(&derived.source, InterfaceSource::Bridge(name) if name.as_str() == "br0"));
+    assert!(
+        derived.mac.to_string().starts_with("fa:"),
+        "{}",
+        derived.mac
+    );
+    assert_eq!(given.mac.to_string(), "52:54:00:00:00:01");
+    let journaled = serde_json::to_string(&guests.show(uuid(1)).await.unwrap().request).unwrap();
+    assert!(
+        !journaled.contains("I2Nsb3Vk") && !journaled.contains("web"),
+        "{journaled}"
+    );
+}
+
+#[tokio::test]
+async fn the_same_build_again_is_the_same_guest_and_another_is_refused() {
+    let bench = Bench::new(1, 8, "0");
+    let guests = bench.guests().await;
+    let one = build(1, json!({}));
+    assert_eq!(guests.build(&one).await.unwrap(), Accepted::New);
+    guests.journey(uuid(1)).await;
+    assert_eq!(guests.build(&one).await.unwrap(), Accepted::Same);
+    let other = build(1, json!({"name": "other"}));
+    let refused = guests.build(&other).await.unwrap_err();
+    assert!(
+        matches!(refused, BuildError::Guests(GuestsError::Other { .. })),
+        "{refused}"
+    );
+    // After a restart, too.
+    let guests = bench.guests().await;
+    assert_eq!(guests.build(&one).await.unwrap(), Accepted::Same);
+    bench
+        .journal()
+        .turn(uuid(1), &Course::Destroy)
+        .await
+        .unwrap();
+    let refused = guests.build(&one).await.unwrap_err();
+    assert!(
+        matches!(refused, BuildError::Guests(GuestsError::Ending { .. })),
+        "{refused}"
+    );
+}
+
+fn pinned(number: u32, vcpus: u32) -> GuestBuild {
+    build(
+        number,
+        json!({"flavor": {"name": "f", "vcpus": vcpus, "ram_mb": 16, "extra_specs": {"hw:cpu_policy": "dedicated"}}}),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_64_builds_at_once_no_two_are_pinned_to_one_cpu_and_the_host_is_filled() {
+    let bench = Bench::new(4, 24, "");
+    let guests = bench.guests().await;
+    let builds = (0..64).map(|number| {
+        let guests = guests.clone();
+        tokio::spawn(async move { guests.build(&pinned(number, 2)).await })
+    });
+    let (mut made, mut refused) = (0, 0);
+    for build in futures_util::future::join_all(builds).await {
+        match build.unwrap() {
+            Ok(_) => made += 1,
+            Err(error) => {
+                assert!(
+                    error
+                        .to_string()
+                        .contains("host cell 3: 2 dedicated CPUs are needed, 0 "),
+                    "{error}"
+                );
+                assert_eq!(error.fault(), BuildFault::NoRoom);
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!((made, refused), (48, 16));
+    let mut cpus = BTreeSet::new();
+    for record in guests.list().await.unwrap() {
+        for cpu in record.request.reserved_cpus().iter() {
+            assert!(cpus.insert(cpu), "CPU {cpu} is two guests'");
+        }
+    }
+    assert_eq!(cpus.len(), 96);
+}
+
+#[tokio::test]
+async fn what_a_guest_held_is_free_again_when_it_is_gone_or_has_failed() {
+    let bench = Bench::new(1, 4, "");
+    let guests = bench.guests().await;
+    guests.build(&pinned(1, 4)).await.unwrap();
+    guests.journey(uuid(1)).await;
+    let refused = guests.build(&pinned(2, 1)).await.unwrap_err();
+    assert_eq!(refused.disposition(), berth_model::Disposition::Refresh);
+    guests.delete(uuid(1)).await.unwrap();
+    guests.journey(uuid(1)).await;
+    bench.refuse_guests();
+    guests.build(&pinned(2, 4)).await.unwrap();
+    assert!(matches!(
+        guests.journey(uuid(2)).await,
+        JourneyEnd::Undone { .. }
+    ));
+    bench.take_guests();
+    guests.build(&pinned(3, 4)).await.unwrap();
+    assert!(matches!(guests.journey(uuid(3)).await, JourneyEnd::Settled));
+}
+
+#[tokio::test]
+async fn a_whole_spec_is_not_pinned_to_anothers_cpus() {
+    let bench = Bench::new(1, 4, "");
+    let guests = bench.guests().await;
+    guests.build(&pinned(1, 2)).await.unwrap();
+    let made = guests.show(uuid(1)).await.unwrap().request;
+    let mut spec = made.spec().clone();
+    spec.uuid = uuid(2);
+    let other = GuestRequest::new(made.node().clone(), vec![], spec).unwrap();
+    let refused = guests.create(&other).await.unwrap_err();
+    assert!(
+        matches!(refused, GuestsError::CpusTaken { holder, .. } if holder == uuid(1)),
+        "{refused}"
+    );
+    assert_eq!(guests.list().await.unwrap().len(), 1);
+}
+
+fn with_vgpus(bench: &Bench, number: u32, amount: u64) -> GuestBuild {
+    let amount_text = amount.to_string();
+    build(
+        number,
+        json!({
+            "flavor": {"name": "f", "vcpus": 1, "ram_mb": 16, "extra_specs": {"resources:VGPU": amount_text}},
+            "allocations": allocated(bench.provider(GPU), "VGPU", amount),
+        }),
+    )
+}
+
+#[tokio::test]
+async fn a_flavors_vgpus_are_made_on_the_gpu_that_is_allocated_and_none_is_given_twice() {
+    let bench = bench_of_devices();
+    let guests = bench.guests().await;
+    let mut seen = BTreeSet::new();
+    for (number, amount) in [(1, 1), (2, 2), (3, 1)] {
+        guests
+            .build(&with_vgpus(&bench, number, amount))
+            .await
+            .unwrap();
+        assert!(matches!(
+            guests.journey(uuid(number)).await,
+            JourneyEnd::Settled
+        ));
+        for attached in bench.running(number).devices.as_slice() {
+            assert!(matches!(attached.device, GuestDevice::Mdev { .. }));
+            assert!(seen.insert(attached.device));
+        }
+    }
+    assert_eq!(seen.len(), 4);
+    for made in bench.made() {
+        let source = made.mdev.unwrap();
+        assert_eq!(
+            (source.parent.to_string(), source.mdev_type),
+            ("0000:81:00.0".to_owned(), "nvidia-558".to_owned())
+        );
+    }
+    let refused = guests.build(&with_vgpus(&bench, 4, 1)).await.unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("1 are allocated, and 0 are free"),
+        "{refused}"
+    );
+    guests.delete(uuid(2)).await.unwrap();
+    guests.journey(uuid(2)).await;
+    guests.build(&with_vgpus(&bench, 4, 2)).await.unwrap();
+}
+
+#[tokio::test]
+async fn functions_go_by_their_allocation_and_the_guest_is_near_them() {
+    let bench = bench_of_devices();
+    let guests = bench.guests().await;
+    let card = bench.provider(CARD);
+    let asks = |number: u32, specs: serde_json::Value, allocations: serde_json::Value| {
+        let flavor = json!({"name": "f", "vcpus": 1, "ram_mb": 16, "extra_specs": specs});
+        build(
+            number,
+            json!({"flavor": flavor, "allocations": allocations}),
+        )
+    };
+    let near = asks(
+        1,
+        json!({"pci_passthrough:alias": "nic:1", "hw:cpu_policy": "dedicated"}),
+        allocated(card, "CUSTOM_NIC", 1),
+    );
+    guests.build(&near).await.unwrap();
+    guests.journey(uuid(1)).await;
+    let spec = bench.running(1);
+    assert_eq!(
+        spec.devices.as_slice()[0].device.to_string(),
+        "PCI function 0000:41:02.0"
+    );
+    assert_eq!(spec.topology.cells()[0].host_cell, 1);
+    // An accelerator's allocation gives no device, and draws the guest near.
+    let drawn = asks(
+        2,
+        json!({"hw:cpu_policy": "dedicated"}),
+        allocated(bench.provider(ACCELERATOR), "CUSTOM_NIC", 1),
+    );
+    guests.build(&drawn).await.unwrap();
+    let request = guests.show(uuid(2)).await.unwrap().request;
+    assert!(request.spec().devices.as_slice().is_empty());
+    assert_eq!(request.spec().topology.cells()[0].host_cell, 1);
+    for (specs, allocations, said) in [
+        (
+            json!({"resources:CUSTOM_NIC": "2"}),
+            allocated(card, "CUSTOM_NIC", 1),
+            "the flavor asks for 2 of CUSTOM_NIC, 1 are",
+        ),
+        (
+            json!({"pci_passthrough:alias": "nic:1"}),
+            json!({}),
+            "the flavor asks for 1 of PCI devices, 0 are",
+        ),
+        (
+            json!({"resources1:VGPU": "1"}),
+            allocated(Uuid::from_u128(9).into(), "VGPU", 1),
+            "no such provider",
+        ),
+        (
+            json!({}),
+            allocated(card, "CUSTOM_NIC", 2),
+            "2 are allocated, and 1 of the 2 of device 0000:41:00.0 are free",
+        ),
+        (
+            json!({"pci_passthrough:alias": "nic"}),
+            json!({}),
+            "pci_passthrough:alias",
+        ),
+        (json!({"resources:VGPU": "-1"}), json!({}), "resources:VGPU"),
+    ] {
+        let refused = guests
+            .build(&asks(3, specs, allocations))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+    // What other resources are allocated of elsewhere is not this host's business.
+    let elsewhere = asks(
+        3,
+        json!({}),
+        allocated(Uuid::from_u128(9).into(), "DISK_GB", 5),
+    );
+    guests.build(&elsewhere).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_that_is_not_well_is_not_given_out() {
+    let mut bench = bench_of_devices();
+    bench.devices[0].condition = DeviceCondition::Unfit {
+        reason: UnfitReason::Link,
+    };
+    let guests = bench.guests().await;
+    let body = build(
+        1,
+        json!({"allocations": allocated(bench.provider(CARD), "CUSTOM_NIC", 1)}),
+    );
+    let refused = guests.build(&body).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("device 0000:41:00.0 cannot be given out: its link is slower"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn without_placements_tree_only_guests_without_devices_are_built() {
+    let bench = bench_of_devices();
+    let provider = bench.provider(GPU);
+    bench.forget_tree();
+    let guests = bench.guests().await;
+    let body = build(1, json!({"allocations": allocated(provider, "VGPU", 1)}));
+    let refused = guests.build(&body).await.unwrap_err();
+    assert_eq!(refused.fault(), BuildFault::Later, "{refused}");
+    let body = build(1, json!({"allocations": allocated(provider, "VCPU", 1)}));
+    guests.build(&body).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_guest_stays_on_the_cell_whose_provider_it_holds() {
+    let bench = bench_of_devices();
+    let guests = bench.guests().await;
+    for (number, cell) in [(1, 1), (2, 1), (3, 0)] {
+        let provider = bench.provider(&format!("compute1_numa{cell}"));
+        let mut body = pinned(number, 2);
+        body.allocations = serde_json::from_value(allocated(provider, "PCPU", 2)).unwrap();
+        guests.build(&body).await.unwrap();
+        let request = guests.show(uuid(number)).await.unwrap().request;
+        assert_eq!(request.spec().topology.cells()[0].host_cell, cell);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_without_a_building_takes_whole_guests_only() {
+    let bench = Bench::new(1, 4, "");
+    let guests = bench.bare_guests().await;
+    assert!(matches!(
+        guests.build(&build(1, json!({}))).await,
+        Err(BuildError::NotHere)
+    ));
+}
+
+#[test]
+fn a_record_with_what_was_picked_reads_back() {
+    let wanted = berth_virt::WantedDevice {
+        device: GuestDevice::Mdev {
+            uuid: Uuid::from_u128(7),
+        },
+        mdev: Some(berth_virt::MdevSource {
+            parent: "0000:81:00.0".parse().unwrap(),
+            mdev_type: "nvidia-558".to_owned(),
+        }),
+    };
+    let digest = BuildDigest::of(&build(1, json!({})));
+    let picked = Picked::new(Some(digest), "4-7".parse().unwrap(), vec![wanted]);
+    let request = crate::guest::samples::request(1, &[]).with_picked(picked);
+    let text = serde_json::to_string(&request).unwrap();
+    assert_eq!(
+        serde_json::from_str::<GuestRequest>(&text).unwrap(),
+        request
+    );
+}
+
+/// What is done with the host's guests, in any order.
+#[derive(Debug, Clone)]
+enum Turn {
+    Build(u32, u32, bool),
+    Delete(u32),
+    Restart,
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    prop_oneof![
+        4 => (0..12_u32, 1..5_u32, any::<bool>()).prop_map(|(n, cpus, alone)| Turn::Build(n, cpus, alone)),
+        2 => (0..12_u32).prop_map(Turn::Delete),
+        1 => Just(Turn::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_comes_and_goes_no_cpu_is_two_guests(turns in proptest::collection::vec(turn(), 1..24)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let bench = Bench::new(2, 8, "");
+            let mut guests = bench.guests().await;
+            for turn in turns {
+                match turn {
+                    Turn::Build(number, vcpus, alone) => {
+                        let mut body = pinned(number, vcpus);
+                        if alone {
+                            body.flavor.extra_specs.insert("hw:cpu_thread_policy".to_owned(), "isolate".to_owned());
+                        }
+                        let _ = guests.build(&body).await;
+                    }
+                    Turn::Delete(number) => {
+                        if guests.delete(uuid(number)).await.is_ok() {
+                            guests.journey(uuid(number)).await;
+                        }
+                    }
+                    Turn::Restart => {
+                        guests.stop().await;
+                        guests = bench.guests().await;
+                        guests.resume().await.unwrap();
+                    }
+                }
+                let mut holder: std::collections::BTreeMap<u32, ConsumerUuid> = Default::default();
+                for record in guests.list().await.unwrap() {
+                    for cpu in record.request.reserved_cpus().iter() {
+                        let other = holder.insert(cpu, record.request.uuid());
+                        assert_eq!(other, None, "CPU {cpu}");
+                    }
+                }
+            }
+        });
+    }
+}

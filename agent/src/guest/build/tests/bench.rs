@@ -1,0 +1,306 @@
+//! A host in memory that takes whatever it is given, and says what it was given.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use berth_model::{Provider, ProviderName};
+use berth_virt::guest_spec::GuestSpec;
+use berth_virt::{
+    Cpus, Destroyed, Disk, GuestError, GuestMark, GuestOnHost, GuestState, HostEvents, HostView,
+    Hypervisor, NumaCell, ObserveError, PciInPlacement, PowerAction, Powered, ResourceModel,
+    Spawned, WantedDevice,
+};
+
+use super::*;
+use crate::guest::journal::SqlJournal;
+use crate::guest::resources::{Provision, ResourceError};
+use crate::guest::{Accelerators, ExternalEvents, GuestsParts};
+
+pub(super) fn uuid(number: u32) -> ConsumerUuid {
+    crate::guest::samples::guest(number)
+}
+
+/// A small build with these fields in the place of its own.
+pub(super) fn build(number: u32, with: serde_json::Value) -> GuestBuild {
+    serde_json::from_value(body(number, with)).unwrap()
+}
+
+pub(super) fn body(number: u32, with: serde_json::Value) -> serde_json::Value {
+    let mut body = json!({
+        "uuid": uuid(number).to_string(), "name": format!("vm-{number}"), "project_id": "p", "node": "compute1",
+        "flavor": {"name": "small", "vcpus": 1, "ram_mb": 64},
+    });
+    for (key, value) in with.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    body
+}
+
+#[derive(Default)]
+struct World {
+    specs: BTreeMap<ConsumerUuid, GuestSpec>,
+    made: Vec<WantedDevice>,
+    refuses: bool,
+    has_tree: bool,
+}
+
+/// The host, and what outlives an agent.
+pub(super) struct Bench {
+    cells: u32,
+    each: u32,
+    shared: String,
+    pub(super) gpus: Vec<PhysicalGpu>,
+    pub(super) devices: Vec<OfferedDevice>,
+    world: Arc<Mutex<World>>,
+    journal: Mutex<Option<Arc<SqlJournal>>>,
+}
+
+pub(super) type BenchGuests = Guests<BenchHost, BenchHost>;
+
+/// The host as an agent has it.
+pub(super) struct BenchHost {
+    view: HostView,
+    world: Arc<Mutex<World>>,
+}
+
+impl Bench {
+    /// So many cells of so many CPUs, two to a core, all dedicated but for those.
+    pub(super) fn new(cells: u32, each: u32, shared: &str) -> Self {
+        let world = World {
+            has_tree: true,
+            ..World::default()
+        };
+        Self {
+            cells,
+            each,
+            shared: shared.to_owned(),
+            gpus: Vec::new(),
+            devices: Vec::new(),
+            world: Arc::new(Mutex::new(world)),
+            journal: Mutex::default(),
+        }
+    }
+
+    fn node(&self) -> NodeName {
+        NodeName::new("compute1").unwrap()
+    }
+
+    fn view(&self) -> HostView {
+        let cells: Vec<_> = (0..self.cells)
+            .map(|id| {
+                let first = id * self.each;
+                let cpus = first..first + self.each;
+                NumaCell {
+                    siblings: cpus
+                        .clone()
+                        .step_by(2)
+                        .map(|cpu| [cpu, cpu + 1].into_iter().collect())
+                        .collect(),
+                    ..NumaCell::new(id, cpus.collect(), 4096)
+                }
+            })
+            .collect();
+        let online = berth_virt::CpuSet::first(self.cells * self.each);
+        let shared = self.shared.parse().unwrap();
+        let node = NodeView {
+            uuid: None,
+            cpus: Cpus {
+                dedicated: Some(online.difference(&shared)),
+                shared: (!shared.is_empty()).then_some(shared),
+                online,
+            },
+            memory_mib: 4096 * u64::from(self.cells),
+            disk: Disk::None,
+            cells,
+            gpus: self.gpus.clone(),
+            functions: Vec::new(),
+            devices: self.devices.clone(),
+            pci: PciInPlacement::default(),
+            customs: Vec::new(),
+            traits: BTreeSet::new(),
+            guests: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            model: ResourceModel::default(),
+        };
+        HostView {
+            hypervisor: Hypervisor {
+                kind: "bench".to_owned(),
+                version: "1".to_owned(),
+                hostname: "compute1".to_owned(),
+            },
+            nodes: [(self.node(), node)].into(),
+        }
+    }
+
+    /// Placement's tree: the host, its devices and cells.
+    fn tree(&self) -> ProviderTree {
+        let root = ProviderUuid::from(Uuid::from_u128(1));
+        let mut tree = ProviderTree::new(Provider::root(root, self.node().root_name().clone()));
+        let mut child = |name: &str| {
+            let name = ProviderName::new(name).unwrap();
+            tree.insert(Provider::child(root.child(&name), name, root))
+                .unwrap();
+        };
+        let gpus = self
+            .gpus
+            .iter()
+            .map(|gpu| format!("compute1_{}", gpu.address.nodedev_name()));
+        let devices = self
+            .devices
+            .iter()
+            .map(|device| device.provider_name(&self.node()).to_string());
+        let cells = (0..self.cells).map(|cell| format!("compute1_numa{cell}"));
+        gpus.chain(devices)
+            .chain(cells)
+            .for_each(|name| child(&name));
+        tree
+    }
+
+    pub(super) fn provider(&self, name: &str) -> ProviderUuid {
+        let tree = self.tree();
+        tree.by_name(&ProviderName::new(name).unwrap())
+            .unwrap()
+            .uuid()
+    }
+
+    pub(super) fn forget_tree(&self) {
+        self.world.lock().unwrap().has_tree = false;
+    }
+
+    pub(super) fn journal(&self) -> Arc<SqlJournal> {
+        self.journal.lock().unwrap().clone().unwrap()
+    }
+
+    pub(super) fn refuse_guests(&self) {
+        self.world.lock().unwrap().refuses = true;
+    }
+
+    pub(super) fn take_guests(&self) {
+        self.world.lock().unwrap().refuses = false;
+    }
+
+    /// The guest as the hypervisor was told to run it.
+    pub(super) fn running(&self, number: u32) -> GuestSpec {
+        self.world.lock().unwrap().specs[&uuid(number)].clone()
+    }
+
+    /// The mediated devices that were made ready.
+    pub(super) fn made(&self) -> Vec<WantedDevice> {
+        self.world.lock().unwrap().made.clone()
+    }
+
+    /// A fresh agent that takes whole guests only.
+    pub(super) async fn bare_guests(&self) -> BenchGuests {
+        let known = self.journal.lock().unwrap().clone();
+        let journal = match known {
+            Some(journal) => journal,
+            None => Arc::new(SqlJournal::in_memory().await.unwrap()),
+        };
+        *self.journal.lock().unwrap() = Some(Arc::clone(&journal));
+        let host = |world: &Arc<Mutex<World>>| {
+            Arc::new(BenchHost {
+                view: self.view(),
+                world: Arc::clone(world),
+            })
+        };
+        Guests::new(GuestsParts {
+            journal,
+            driver: host(&self.world),
+            resources: host(&self.world),
+            accelerators: Accelerators {
+                client: None,
+                events: ExternalEvents::default(),
+                binding_timeout: Duration::from_secs(1),
+            },
+            boot_id: "boot".to_owned(),
+        })
+    }
+
+    /// A fresh agent.
+    pub(super) async fn guests(&self) -> BenchGuests {
+        let tree = Arc::new(self.tree());
+        let world = Arc::clone(&self.world);
+        let path = |text: &str| HostPath::new(text).unwrap();
+        self.bare_guests().await.with_building(Building {
+            options: BuildOptions {
+                instances: InstancesPath::new(path("/instances")),
+                cpu_model: CpuModel::HostPassthrough,
+                kernel_directories: vec![path("/boot/guests")],
+            },
+            trees: Arc::new(move |_| world.lock().unwrap().has_tree.then(|| Arc::clone(&tree))),
+            conditions: None,
+        })
+    }
+}
+
+impl VirtDriver for BenchHost {
+    fn name(&self) -> &'static str {
+        "bench"
+    }
+
+    async fn observe(&self) -> Result<HostView, ObserveError> {
+        Ok(self.view.clone())
+    }
+
+    fn watch(&self) -> HostEvents {
+        Box::pin(futures_util::stream::pending())
+    }
+
+    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+        let mut world = self.world.lock().unwrap();
+        if world.refuses {
+            return Err(GuestError::NotSupported { driver: "bench" });
+        }
+        world.specs.insert(spec.uuid, spec.clone());
+        Ok(Spawned::Spawned)
+    }
+
+    async fn destroy(&self, guest: ConsumerUuid) -> Result<Destroyed, GuestError> {
+        match self.world.lock().unwrap().specs.remove(&guest) {
+            Some(_) => Ok(Destroyed::Destroyed),
+            None => Ok(Destroyed::NotThere),
+        }
+    }
+
+    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+        let world = self.world.lock().unwrap();
+        let guests = world.specs.iter().map(|(uuid, spec)| {
+            let guest = GuestOnHost {
+                name: spec.name.to_string(),
+                state: GuestState::Running,
+                owner: Some(GuestMark {
+                    project: spec.owner.project.to_string(),
+                    consumer: spec.owner.consumer,
+                    requests: BTreeSet::new(),
+                }),
+                devices: spec.held_devices(),
+            };
+            (*uuid, guest)
+        });
+        Ok(guests.collect())
+    }
+
+    async fn power(&self, _: ConsumerUuid, _: PowerAction) -> Result<Powered, GuestError> {
+        Ok(Powered::AlreadySo)
+    }
+}
+
+impl GuestResources for BenchHost {
+    async fn check(&self, _: Provision<'_>) -> Result<(), ResourceError> {
+        Ok(())
+    }
+
+    async fn prepare(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
+        self.world
+            .lock()
+            .unwrap()
+            .made
+            .extend_from_slice(guest.mdevs);
+        Ok(())
+    }
+
+    async fn release(&self, _: Provision<'_>) -> Result<(), ResourceError> {
+        Ok(())
+    }
+}

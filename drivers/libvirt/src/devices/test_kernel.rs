@@ -27,6 +27,8 @@ struct State {
     /// The driver that takes each function by itself.
     natural: BTreeMap<String, String>,
     comeback: Comeback,
+    /// The IOMMU group that mediated devices get.
+    mdev_group: Option<u32>,
     /// The caller is killed at this write, counted from 1, before or after it.
     kill: Option<(usize, bool)>,
     made: usize,
@@ -41,6 +43,7 @@ impl TestKernel {
                 log: Vec::new(),
                 natural: BTreeMap::new(),
                 comeback: Comeback::Well,
+                mdev_group: None,
                 kill: None,
                 made: 0,
             }),
@@ -56,6 +59,11 @@ impl TestKernel {
         }
         let mut state = self.state.lock().unwrap();
         state.natural.insert(address.to_owned(), driver.to_owned());
+    }
+
+    /// The IOMMU group that mediated devices get.
+    pub(crate) fn groups_mdevs(&self, group: u32) {
+        self.state.lock().unwrap().mdev_group = Some(group);
     }
 
     pub(crate) fn comes_back(&self, comeback: Comeback) {
@@ -185,6 +193,10 @@ impl TestKernel {
                 fs::write(mdev.join("remove"), "").unwrap();
                 let kind = parent.join("mdev_supported_types").join(id);
                 symlink(&kind, mdev.join("mdev_type")).unwrap();
+                if let Some(group) = self.state.lock().unwrap().mdev_group {
+                    let group = self.root.join(format!("kernel/iommu_groups/{group}"));
+                    symlink(group, mdev.join("iommu_group")).unwrap();
+                }
                 let all = self.root.join("bus/mdev/devices");
                 fs::create_dir_all(&all).unwrap();
                 symlink(&mdev, all.join(content)).unwrap();

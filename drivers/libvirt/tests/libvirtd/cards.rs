@@ -18,6 +18,12 @@ pub(crate) const AVAILABLE: u64 = 15;
 /// A card that stands on the kernel's VFIO driver, ready for a guest.
 pub(crate) const READY: &str = "0000:82:00.0";
 
+/// A card that a driver of the host's has, for the hypervisor to take.
+pub(crate) const TAKEN: &str = "0000:83:00.0";
+
+/// The group that mediated devices get which are made later.
+pub(crate) const MDEV_GROUP: u32 = 31;
+
 /// Writes the tree under `root`.
 pub(crate) fn write(root: &Path) {
     let gpu = function(root, GPU, "10de", "1eb8", "030200", 12);
@@ -28,6 +34,7 @@ pub(crate) fn write(root: &Path) {
             ("name", "GRID T4-1B"),
             ("device_api", "vfio-pci"),
             ("available_instances", &AVAILABLE.to_string()),
+            ("create", ""),
         ],
     );
     link(&root.join("class/mdev_bus").join(GPU), &gpu);
@@ -45,6 +52,9 @@ pub(crate) fn write(root: &Path) {
     link(&ready.join("driver"), &vfio);
     link(&vfio.join(READY), &ready);
     write_all(&root.join("bus/pci"), &[("drivers_probe", "")]);
+
+    function(root, TAKEN, "8086", "10c9", "020000", 14);
+    group(root, MDEV_GROUP);
 
     // Where the host's own CPUs are shown through.
     directory(&root.join("devices/system"));
@@ -73,9 +83,12 @@ fn function(
             ("class", &format!("0x{class}")),
             ("numa_node", "0"),
             ("uevent", &uevent),
+            ("driver_override", "(null)"),
+            ("reset", ""),
+            ("reset_method", "flr bus"),
         ],
     );
-    fs::write(at.join("config"), configuration_space()).expect("a file in the tree");
+    fs::write(at.join("config"), configuration_space(vendor, device)).expect("a file in the tree");
     link(&at.join("subsystem"), &directory(&root.join("bus/pci")));
     link(&root.join("bus/pci/devices").join(address), &at);
     let group = group(root, of_group);
@@ -84,9 +97,17 @@ fn function(
     at
 }
 
-/// 256 bytes with an empty list of capabilities.
-fn configuration_space() -> [u8; 256] {
-    [0; 256]
+/// 256 bytes with these ids, and PCI Express with a function level reset as the only capability: libvirt then leaves resets to
+/// VFIO.
+fn configuration_space(vendor: &str, device: &str) -> [u8; 256] {
+    let id = |text| u16::from_str_radix(text, 16).expect("an id");
+    let mut space = [0; 256];
+    space[..2].copy_from_slice(&id(vendor).to_le_bytes());
+    space[2..4].copy_from_slice(&id(device).to_le_bytes());
+    // The status says that there is a list, and where it starts.
+    (space[0x06], space[0x34]) = (0x10, 0x40);
+    (space[0x40], space[0x47]) = (0x10, 0x10);
+    space
 }
 
 fn group(root: &Path, number: u32) -> PathBuf {

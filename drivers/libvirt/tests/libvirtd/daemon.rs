@@ -71,7 +71,7 @@ impl Daemon {
             .args(["--mount", "--propagation", "private", "--", "sh", "-euc"])
             .arg(
                 "mount --rbind /sys/devices/system \"$0/sys/devices/system\"\n\
-                 mkdir \"$0/dev\"\n\
+                 mkdir -p \"$0/dev\"\n\
                  mount -t tmpfs dev \"$0/dev\"\n\
                  for node in null zero full random urandom tty; do cp -a \"/dev/$node\" \"$0/dev\"; done\n\
                  mkdir \"$0/dev/pts\" \"$0/dev/shm\" \"$0/dev/vfio\"\n\

@@ -24,7 +24,7 @@ fn driver(daemon: &Daemon) -> LibvirtDriver {
     })
 }
 
-fn attached(device: GuestDevice, request: u128) -> AttachedDevice {
+pub(crate) fn attached(device: GuestDevice, request: u128) -> AttachedDevice {
     let origin = DeviceOrigin::Arq(Uuid::from_u128(request).into());
     AttachedDevice { device, origin }
 }
@@ -42,7 +42,11 @@ fn mdev(request: u128) -> AttachedDevice {
     attached(GuestDevice::Mdev { uuid }, request)
 }
 
-fn guest_spec(folder: &std::path::Path, number: u128, devices: Vec<AttachedDevice>) -> GuestSpec {
+pub(crate) fn guest_spec(
+    folder: &std::path::Path,
+    number: u128,
+    devices: Vec<AttachedDevice>,
+) -> GuestSpec {
     let uuid = ConsumerUuid::from(Uuid::from_u128(
         number << 64 | 0x4000_0000_8000_0000_0000_0000,
     ));

@@ -2,10 +2,14 @@
 
 mod cards;
 mod daemon;
+mod devices;
 mod disk_files;
 mod emulator;
 mod guests;
 mod held_devices;
+#[path = "../../src/devices/test_kernel.rs"]
+#[allow(dead_code, reason = "the unit tests use all of it")]
+mod test_kernel;
 
 use std::time::Duration;
 

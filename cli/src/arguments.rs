@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::logging::{LevelFilter, Log};
 use crate::{
-    accelerator, agent, completion, config, demo, device, doctor, man, placement, provider, reconcile, reshape, up,
+    accelerator, agent, completion, config, demo, device, doctor, guest, man, placement, provider, reconcile, reshape, up,
 };
 
 const EXAMPLES: &str = "\
@@ -16,6 +16,7 @@ Examples:
   berth agent status                          how is the running agent?
   berth reshape plan                          what would the next start do?
   berth provider tree                         what does Placement have of this host?
+  berth guest list                            which guests are there, and how are they?
   berth device list                           which devices can guests have, and who has them?
   berth reconcile --dry-run                   what do journal, hypervisor and services disagree about?
   berth doctor                                is this host able to be a compute node?
@@ -97,6 +98,8 @@ pub enum Command {
     Placement(placement::Arguments),
     /// Serve the accelerator API: device profiles, accelerator requests and their binding.
     Accelerator(accelerator::Arguments),
+    /// Boot, show, switch and delete guests.
+    Guest(guest::Arguments),
     /// Show this host's devices for guests; reset them, set them aside, take them back.
     Device(device::Arguments),
     /// Compare guests, hypervisor, devices, accelerator requests and allocations, and mend what can be mended.
@@ -127,6 +130,7 @@ impl Command {
             Command::Agent(arguments) if arguments.is_service() => LevelFilter::INFO,
             Command::Agent(_)
             | Command::Device(_)
+            | Command::Guest(_)
             | Command::Reconcile(_)
             | Command::Reshape(_)
             | Command::Provider(_)

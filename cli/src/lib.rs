@@ -18,6 +18,7 @@ pub mod device;
 pub mod doctor;
 pub mod exit;
 pub mod failure;
+pub mod guest;
 pub mod keystone_tokens;
 pub mod listing;
 pub mod logging;
@@ -85,6 +86,7 @@ fn dispatch(
         Command::Agent(arguments) => agent::run(arguments, context, out),
         Command::Accelerator(arguments) => accelerator::run(arguments, context, out),
         Command::Placement(arguments) => placement::run(arguments, context, out),
+        Command::Guest(arguments) => guest::run(arguments, context, out),
         Command::Device(arguments) => device::run(arguments, context, out),
         Command::Reconcile(arguments) => reconcile::run(arguments, context, out),
         Command::Reshape(arguments) => reshape::run(arguments, context, out),

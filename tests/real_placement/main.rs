@@ -1,9 +1,10 @@
 //! The startup against the real Placement, with the fake driver: a first start, a restart, and the four reshapes, every unit
-//! checked through Placement's API.
+//! checked through Placement's API; and guests booted through it.
 
 #![cfg(test)]
 
 mod agent;
+mod boot;
 mod holdings;
 mod needs;
 mod reshape;

@@ -94,6 +94,8 @@ impl Upgrade {
             ),
             traits: Vec::new(),
             faults: berth_fake::Faults::new(),
+            devices: Vec::new(),
+            pci: berth_virt::PciInPlacement::default(),
             guests,
         };
         Machine {

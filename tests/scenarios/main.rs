@@ -2,11 +2,13 @@
 //!
 //! By noun: `refusals` (a startup that is disturbed or refused), `holds` (units without a home), `identity` (name and UUID),
 //! `quiet` (ticks and restarts that send next to nothing), `foreign` (what others own), `reshape` (the upgrade), `parsers`
-//! (files and answers that nobody meant), `devices` (accelerators, from the host to both services). They share `mishaps` (what goes wrong on the way to Placement) and `upgrading`
+//! (files and answers that nobody meant), `devices` (accelerators, from the host to both services),
+//! `boot` (guests, from a request to the agent). They share `mishaps` (what goes wrong on the way to Placement) and `upgrading`
 //! (a node on the eve of its upgrade).
 
 #![cfg(test)]
 
+mod boot;
 mod devices;
 mod foreign;
 mod holds;

@@ -5,6 +5,7 @@
 //! ends with the value that stands for it (or, at the latest, with the test process).
 
 pub mod berth;
+pub mod boot;
 pub mod claims;
 pub mod cloud;
 pub mod exchange;

@@ -1,7 +1,7 @@
 //! Why there is no candidate: the same question with one demand less at a time. What has candidates then fails by that demand.
 
 use berth_client::{PlacementClient, PlacementError};
-use berth_model::RequestGroups;
+use berth_model::{Demand, RequestGroups};
 
 /// The most questions that are asked.
 const MOST_QUESTIONS: usize = 40;
@@ -14,8 +14,12 @@ pub(crate) async fn why_none(
     placement: &PlacementClient,
     groups: &RequestGroups,
 ) -> Result<String, PlacementError> {
-    let mut causes = Vec::new();
+    let mut causes: Vec<Demand> = Vec::new();
     for relaxed in groups.relaxations().into_iter().take(MOST_QUESTIONS) {
+        // Without its only resource a whole group is not asked for: where one of its traits is the cause, that says no more.
+        if is_said(&causes, &relaxed.without) {
+            continue;
+        }
         let asked = relaxed.groups.limited(Some(1));
         let found = match placement.allocation_candidates(&asked).await {
             Ok(found) => found,
@@ -24,7 +28,7 @@ pub(crate) async fn why_none(
             Err(error) => return Err(error),
         };
         if !found.candidates.is_empty() {
-            causes.push(relaxed.without.to_string());
+            causes.push(relaxed.without);
         }
         if causes.len() == MOST_CAUSES {
             break;
@@ -36,7 +40,21 @@ pub(crate) async fn why_none(
         [cause] => format!("no host has {cause} to give beside the rest"),
         causes => format!(
             "no host has all of it; there would be one without any of these: {}",
-            causes.join(", ")
+            causes
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
         ),
+    })
+}
+
+fn is_said(causes: &[Demand], next: &Demand) -> bool {
+    let Demand::Resource(Some(group), ..) = next else {
+        return false;
+    };
+    causes.iter().any(|cause| match cause {
+        Demand::Required(Some(of), _) | Demand::Forbidden(Some(of), _) => of == group,
+        _ => false,
     })
 }

@@ -1,0 +1,155 @@
+//! Files on the command line: an image with its checksum, user data in base64.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, absolute};
+
+use berth_wire::guest::{ImageBody, ImageLocation};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::failure::{ErrorCode, Failure};
+
+/// How much of a file is read at a time.
+const PIECE: usize = 1 << 20;
+
+/// The image of `--image`: a path of this host, an http(s) URL, or the UUID of an image of the image service.
+pub(super) fn image(
+    image: &str,
+    checksum: Option<&str>,
+    format: Option<&str>,
+) -> Result<ImageBody, Failure> {
+    let checksum = checksum.map(str::to_owned);
+    let format = match format.or_else(|| told_by_name(image)) {
+        Some(format) => format.to_owned(),
+        None => {
+            let what = format!("--image: the name {image:?} does not say its format");
+            return Err(Failure::new(ErrorCode::Usage, what)
+                .mend("add --image-format qcow2, or --image-format raw"));
+        }
+    };
+    let (location, checksum) = if let Ok(uuid) = Uuid::parse_str(image) {
+        (ImageLocation::Glance(uuid), checksum)
+    } else if image.starts_with("http://") || image.starts_with("https://") {
+        if checksum.is_none() {
+            return Err(Failure::new(
+                ErrorCode::Usage,
+                "--image: a download needs a checksum, or anybody on the way could change it",
+            )
+            .mend("add --image-checksum sha256:HEX, as its publisher says it"));
+        }
+        (ImageLocation::Url(image.to_owned()), checksum)
+    } else {
+        let path = absolute(image).unwrap_or_else(|_| Path::new(image).to_owned());
+        let checksum = match checksum {
+            Some(checksum) => checksum,
+            None => of_file(&path)?,
+        };
+        let path = path.display().to_string();
+        (ImageLocation::Path(path), Some(checksum))
+    };
+    Ok(ImageBody {
+        location,
+        checksum,
+        format,
+    })
+}
+
+/// What a name says of a format. An image of the image service is known there.
+fn told_by_name(image: &str) -> Option<&'static str> {
+    let end = image.rsplit('.').next().unwrap_or_default();
+    match end.to_ascii_lowercase().as_str() {
+        "qcow2" => Some("qcow2"),
+        "raw" | "img" => Some("raw"),
+        _ => None,
+    }
+}
+
+fn of_file(path: &Path) -> Result<String, Failure> {
+    let unreadable = |error: std::io::Error| {
+        let what = format!("--image: {} cannot be read", path.display());
+        Failure::caused(ErrorCode::File, what, &error)
+            .mend("name a file of this host, an http(s) URL, or the UUID of an image of the image service")
+    };
+    let mut file = File::open(path).map_err(unreadable)?;
+    let mut hash = Sha256::new();
+    let mut piece = vec![0; PIECE];
+    loop {
+        let read = file.read(&mut piece).map_err(unreadable)?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&piece[..read]);
+    }
+    Ok(format!("sha256:{:x}", hash.finalize()))
+}
+
+/// A text file of the command line.
+pub(super) fn text(option: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| {
+        let what = format!("{option}: {} cannot be read", path.display());
+        Failure::caused(ErrorCode::File, what, &error)
+    })
+}
+
+/// RFC 4648, with padding.
+pub(super) fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let mut word = [0; 4];
+        word[1..=three.len()].copy_from_slice(three);
+        let word = u32::from_be_bytes(word);
+        for place in 0..4 {
+            let six = (word >> (18 - 6 * place)) & 63;
+            let letter = LETTERS.get(six as usize).copied().unwrap_or(b'=');
+            let there = place <= three.len();
+            text.push(if there { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_the_rfcs() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+    }
+
+    #[test]
+    fn an_image_is_a_path_a_url_or_a_uuid_and_says_its_format() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.qcow2");
+        std::fs::write(&path, b"abc").unwrap();
+        let local = image(&path.display().to_string(), None, None).unwrap();
+        assert_eq!(local.format, "qcow2");
+        assert_eq!(
+            local.checksum.as_deref(),
+            Some("sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+        );
+        let glance = "11111111-2222-4333-8444-0000000000aa";
+        let glance = image(glance, None, Some("raw")).unwrap();
+        assert!(matches!(glance.location, ImageLocation::Glance(_)));
+        for (name, sentence) in [
+            ("/nowhere/a.raw", "/nowhere/a.raw cannot be read"),
+            ("a.iso", "does not say its format"),
+            ("https://host/a.qcow2", "a download needs a checksum"),
+        ] {
+            let refused = image(name, None, None).unwrap_err().explain();
+            assert!(refused.contains(sentence), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `berth guest list` and `berth guest show`.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use berth_client::GuestApiError;
+use berth_wire::conductor::GuestShown;
+use berth_wire::guest::GuestBody;
+use serde_json::{Value, json};
+
+use super::ways::{Ways, failed, unknown};
+use crate::failure::Failure;
+use crate::listing::{Format, Listing};
+
+const COLUMNS: [&str; 6] = ["uuid", "name", "node", "status", "devices", "reason"];
+
+/// What the agent has.
+pub(super) fn of_agent(guests: &[GuestBody]) -> Listing {
+    let mut listing = Listing::new(&COLUMNS);
+    for guest in guests {
+        listing.push([
+            json!(guest.uuid),
+            json!(guest.name),
+            json!(guest.node),
+            json!(guest.status),
+            json!(guest.devices.join(", ")),
+            json!(guest.reason),
+        ]);
+    }
+    listing
+}
+
+pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
+    let (at_agent, asked_for) = both(ways.agent.guests().await, ways.conductor.guests().await)?;
+    let at_agent = at_agent.unwrap_or_default();
+    let mut listing = of_agent(&at_agent);
+    let there: BTreeSet<_> = at_agent.iter().map(|guest| guest.uuid).collect();
+    for guest in asked_for.unwrap_or_default() {
+        // One that is at its agent is what the agent says.
+        if !there.contains(&guest.uuid) {
+            listing.push([
+                json!(guest.uuid),
+                json!(guest.name),
+                json!(guest.node),
+                json!(guest.status),
+                json!(""),
+                json!(guest.fault),
+            ]);
+        }
+    }
+    listing.print(format, out)
+}
+
+pub(super) async fn one(
+    ways: &Ways,
+    meant: &str,
+    format: &Format,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let uuid = ways.guest(meant).await?;
+    let (at_agent, asked_for) = both(
+        ways.agent.guest(uuid).await,
+        ways.conductor.guest(uuid).await,
+    )?;
+    let rows = rows(at_agent.flatten().as_ref(), asked_for.flatten().as_ref());
+    if rows.is_empty() {
+        return Err(unknown(meant));
+    }
+    let mut listing = Listing::new(&["field", "value"]);
+    for (field, value) in rows {
+        listing.push([json!(field), value]);
+    }
+    listing.print(format, out)
+}
+
+/// What either of them says; a failure only where neither answers. Beside OpenStack there is no conductor of ours.
+fn both<A, C>(
+    agent: Result<A, GuestApiError>,
+    conductor: Result<C, GuestApiError>,
+) -> Result<(Option<A>, Option<C>), Failure> {
+    match (agent, conductor) {
+        (Err(error), Err(_)) => Err(failed(&error)),
+        (agent, conductor) => Ok((agent.ok(), conductor.ok())),
+    }
+}
+
+fn rows(agent: Option<&GuestBody>, conductor: Option<&GuestShown>) -> Vec<(String, Value)> {
+    let mut rows: Vec<(String, Value)> = Vec::new();
+    let mut add = |field: &str, value: Value| rows.push((field.to_owned(), value));
+    let Some((uuid, name)) = agent
+        .map(|it| (it.uuid, &it.name))
+        .or_else(|| conductor.map(|it| (it.uuid, &it.name)))
+    else {
+        return rows;
+    };
+    add("uuid", json!(uuid));
+    add("name", json!(name));
+    let node = agent.map(|it| it.node.clone());
+    let node = node.or_else(|| conductor.and_then(|it| it.node.clone()));
+    add("node", json!(node));
+    let status = agent.map(|it| &it.status);
+    add("status", json!(status.or(conductor.map(|it| &it.status))));
+    let fault = conductor.and_then(|it| it.fault.as_ref());
+    add(
+        "fault",
+        json!(agent.and_then(|it| it.reason.as_ref()).or(fault)),
+    );
+    if let Some(guest) = conductor {
+        add("project", json!(guest.project_id));
+        add("user", json!(guest.user_id));
+        add("vcpus", json!(guest.flavor.vcpus));
+        add("ram_mb", json!(guest.flavor.ram_mb));
+        add("disk_gb", json!(guest.flavor.disk_gb));
+        let specs = guest.flavor.extra_specs.iter();
+        let specs: Vec<_> = specs.map(|(key, value)| format!("{key}={value}")).collect();
+        add("properties", json!(specs.join(", ")));
+        add("device_profile", json!(guest.device_profile));
+    }
+    let requests = agent.map(|it| &it.accelerator_requests);
+    let requests = requests.or(conductor.map(|it| &it.accelerator_requests));
+    let requests = requests.into_iter().flatten().map(ToString::to_string);
+    add(
+        "accelerator_requests",
+        json!(requests.collect::<Vec<_>>().join(", ")),
+    );
+    if let Some(guest) = agent {
+        add("devices", json!(guest.devices.join(", ")));
+        add("dedicated_cpus", json!(guest.dedicated_cpus));
+        let cells = guest.host_cells.iter().map(ToString::to_string);
+        add("host_cells", json!(cells.collect::<Vec<_>>().join(", ")));
+    }
+    if let Some(guest) = conductor {
+        let steps = guest.steps.iter();
+        let steps = steps.map(|it| format!("{}.{} {}", it.attempt, it.step, it.state));
+        add("boot_steps", json!(steps.collect::<Vec<_>>().join(", ")));
+    }
+    if let Some(guest) = agent {
+        let steps = guest.steps.iter();
+        let steps = steps.map(|it| format!("{} {}", it.step, it.state));
+        add("steps", json!(steps.collect::<Vec<_>>().join(", ")));
+    }
+    rows
+}

@@ -1,0 +1,115 @@
+//! The way to the agent and to the conductor, and which guest is meant.
+
+use std::collections::BTreeSet;
+
+use berth_client::{
+    AdapterOptions, Auth, CallError, ConductorClient, Disposition, GuestApiError, GuestClient,
+    HttpService, TransportOptions,
+};
+use berth_model::ConsumerUuid;
+
+use crate::compose::CONDUCTOR_ENDPOINT_FILE;
+use crate::config::Config;
+use crate::failure::{ErrorCode, Failure};
+
+/// The largest answer that is read: a console's log, a thousand guests.
+const BODY_LIMIT: usize = 64 << 20;
+
+/// Both ways.
+pub(super) struct Ways {
+    pub(super) agent: GuestClient,
+    pub(super) conductor: ConductorClient,
+}
+
+impl Ways {
+    /// The agent by its admin socket; the conductor where `berth up` says that it listens, else by `[conductor_service] listen`.
+    pub(super) fn new(config: &Config) -> Result<Self, Failure> {
+        let wrong = |error: &(dyn std::error::Error + 'static)| {
+            let what = "the agent or the conductor cannot be asked with this configuration";
+            Failure::caused(ErrorCode::BadValue, what, error)
+        };
+        let transport = TransportOptions {
+            body_limit: BODY_LIMIT,
+            ..TransportOptions::default()
+        };
+        let options = AdapterOptions::default();
+        let socket = HttpService::unix(&config.agent.admin_socket, &transport);
+        let socket = socket.map_err(|error| wrong(&error))?;
+        let nobody = |endpoint: &str| Auth::none(endpoint).map_err(|error| wrong(&error));
+        let agent = GuestClient::new(socket, nobody("http://agent")?, &options);
+        let said = std::fs::read_to_string(config.state_path.join(CONDUCTOR_ENDPOINT_FILE));
+        let endpoint = match said {
+            Ok(endpoint) => endpoint.trim().to_owned(),
+            Err(_) => format!("http://{}", config.conductor_service.listen),
+        };
+        let network = HttpService::network(&transport).map_err(|error| wrong(&error))?;
+        let conductor = ConductorClient::new(network, nobody(&endpoint)?, &options);
+        Ok(Self { agent, conductor })
+    }
+
+    /// The guest that is meant: a UUID, or the name of one.
+    pub(super) async fn guest(&self, meant: &str) -> Result<ConsumerUuid, Failure> {
+        if let Ok(uuid) = meant.parse() {
+            return Ok(uuid);
+        }
+        let agent = self.agent.guests().await;
+        let conductor = self.conductor.guests().await;
+        let at_agent = agent.as_ref().ok().into_iter().flatten();
+        let at_agent = at_agent
+            .filter(|guest| guest.name == meant)
+            .map(|it| it.uuid);
+        let asked_for = conductor.as_ref().ok().into_iter().flatten();
+        let asked_for = asked_for
+            .filter(|guest| guest.name == meant)
+            .map(|it| it.uuid);
+        let found: BTreeSet<_> = at_agent.chain(asked_for).collect();
+        let mut uuids = found.iter().copied().map(ConsumerUuid::from);
+        match (uuids.next(), uuids.next()) {
+            (Some(uuid), None) => Ok(uuid),
+            (Some(_), Some(_)) => {
+                let uuids: Vec<_> = found.iter().map(ToString::to_string).collect();
+                let what = format!("{} guests are called {meant:?}", found.len());
+                Err(Failure::new(ErrorCode::Refused, what)
+                    .mend(format!("name one by its UUID: {}", uuids.join(", "))))
+            }
+            (None, _) => {
+                // Where nobody could be asked, nothing is known of names.
+                agent.map_err(|error| failed(&error))?;
+                Err(unknown(meant))
+            }
+        }
+    }
+}
+
+/// A guest that nobody knows.
+pub(super) fn unknown(meant: &str) -> Failure {
+    Failure::new(ErrorCode::Refused, format!("there is no guest {meant}"))
+        .mend("berth guest list names those that there are")
+}
+
+/// A call that was not done, as a failure.
+pub(super) fn failed(error: &GuestApiError) -> Failure {
+    match error {
+        GuestApiError::Call(
+            CallError::Transport { request, .. } | CallError::AnswerLost { request, .. },
+        ) if request.service == "agent" => {
+            Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", error).mend(
+                "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket?",
+            )
+        }
+        GuestApiError::Call(_) => {
+            Failure::caused(ErrorCode::Unavailable, "the conductor cannot be asked", error).mend(
+                "it runs in berth up: is that running, with this --state-dir, or as [conductor_service] listen says?",
+            )
+        }
+        GuestApiError::Malformed { .. } => Failure::from_error(ErrorCode::AgentAnswer, error),
+        _ if error.disposition() == Disposition::Retry => {
+            Failure::from_error(ErrorCode::Unavailable, error)
+                .mend("the log of berth says more; repeat it later")
+        }
+        GuestApiError::NotFound(_)
+        | GuestApiError::Conflict(_)
+        | GuestApiError::Unavailable(_)
+        | GuestApiError::Refused(_) => Failure::from_error(ErrorCode::Refused, error),
+    }
+}

@@ -1,0 +1,316 @@
+//! Boots: from a request to a guest with its devices and back, through a Placement, an accelerator service and an agent, each
+//! of which may refuse, fail or be away.
+
+mod sweep;
+
+use std::time::Duration;
+
+use berth_conductor::journal::{Accepted, BootJournal as _, Course, StepState};
+use berth_conductor::{Conductor, ConductorError, ConductorOptions, JourneyEnd};
+use berth_model::ResourceClass;
+use berth_tests::boot::{BootStage, Mood, NODE, asked, guest, impatient, request};
+use serde_json::json;
+
+async fn fails(conductor: &Conductor, number: u32, profile: &str) -> String {
+    conductor.create(&request(number, profile)).await.unwrap();
+    match conductor.journey(guest(number)).await {
+        JourneyEnd::Failed { reason } => reason,
+        end => panic!("{end:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_guest_gets_its_claim_and_its_devices_and_is_built_with_both() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "two")).await.unwrap();
+    let end = conductor.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    stage.judge().await;
+    let build = stage.agent.guests().remove(&guest(1)).unwrap();
+    assert_eq!(
+        (build.node.as_str(), build.accelerator_requests.len()),
+        (NODE, 2)
+    );
+    let drive = build.config_drive.unwrap();
+    assert_eq!(drive.user_data.as_deref(), Some("c2VjcmV0"));
+    let held = &stage.holders().await[&guest(1)];
+    assert_eq!(held[&ResourceClass::PGPU], 2);
+    assert_eq!(held[&ResourceClass::VCPU], 2);
+    let record = conductor.show(guest(1)).await.unwrap();
+    assert!(
+        record
+            .steps
+            .values()
+            .all(|step| step.state == StepState::Done)
+    );
+
+    conductor.delete(guest(1)).await.unwrap();
+    assert!(matches!(
+        conductor.journey(guest(1)).await,
+        JourneyEnd::Gone
+    ));
+    assert!(stage.holders().await.is_empty());
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_guest_without_a_profile_needs_no_accelerator_service() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    let plain = asked(&json!({"uuid": guest(1).to_string(), "name": "plain",
+        "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}, "node": NODE}));
+    conductor.create(&plain).await.unwrap();
+    assert!(matches!(
+        conductor.journey(guest(1)).await,
+        JourneyEnd::Active
+    ));
+    let history = stage.crossings.history();
+    assert!(
+        !history.iter().any(|it| it.contains("accelerator")),
+        "{history:?}"
+    );
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn where_there_is_no_candidate_the_fault_names_the_demand_that_has_none() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    let reason = fails(&conductor, 1, "fast").await;
+    assert_eq!(
+        reason,
+        "No valid host was found: no host has trait CUSTOM_FAST in group device_profile_0 to give beside the rest"
+    );
+    let reason = fails(&conductor, 2, "pair").await;
+    assert!(
+        reason.contains("2 PGPU in group device_profile_0"),
+        "{reason}"
+    );
+    let huge = asked(&json!({"uuid": guest(3).to_string(), "name": "huge",
+        "flavor": {"name": "f", "vcpus": 65, "ram_mb": 64}}));
+    conductor.create(&huge).await.unwrap();
+    let end = conductor.journey(guest(3)).await;
+    assert!(
+        format!("{end:?}").contains("no host has 65 VCPU"),
+        "{end:?}"
+    );
+    let elsewhere = asked(&json!({"uuid": guest(4).to_string(), "name": "elsewhere",
+        "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}, "node": "compute9"}));
+    conductor.create(&elsewhere).await.unwrap();
+    let end = conductor.journey(guest(4)).await;
+    assert!(
+        format!("{end:?}").contains("Placement knows no host compute9"),
+        "{end:?}"
+    );
+    let reason = fails(&conductor, 5, "unheard-of").await;
+    assert!(
+        reason.contains("device profile unheard-of does not exist"),
+        "{reason}"
+    );
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_bind_that_is_refused_is_tried_on_other_devices_and_then_taken_back() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    stage.disable_devices().await;
+    let conductor = stage.conductor();
+    let reason = fails(&conductor, 1, "gpu").await;
+    assert!(reason.contains("is disabled"), "{reason}");
+    assert!(reason.contains("attempt 3 on compute1"), "{reason}");
+    let record = conductor.show(guest(1)).await.unwrap();
+    let tried: std::collections::BTreeSet<_> = (1..=3)
+        .flat_map(|attempt| record.chosen(attempt).unwrap().devices())
+        .collect();
+    assert_eq!(tried.len(), 3, "three devices");
+    stage.judge().await;
+    // Once they are offered again, so is a guest of another name.
+    stage.enable_devices().await;
+    conductor.create(&request(2, "gpu")).await.unwrap();
+    assert!(matches!(
+        conductor.journey(guest(2)).await,
+        JourneyEnd::Active
+    ));
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_build_that_fails_once_is_done_on_the_next_candidate() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    stage.agent.is(Mood::CannotBuildOne);
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    let end = conductor.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let record = conductor.show(guest(1)).await.unwrap();
+    assert_eq!(record.attempt, 2);
+    assert!(
+        record.failures[0]
+            .to_string()
+            .contains("cannot be given to a guest")
+    );
+    assert_ne!(
+        record.chosen(1).unwrap().devices(),
+        record.chosen(2).unwrap().devices()
+    );
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_request_that_the_agent_refuses_fails_with_the_agents_sentence() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    stage.agent.is(Mood::Refuses);
+    let conductor = stage.conductor();
+    let reason = fails(&conductor, 1, "gpu").await;
+    assert!(
+        reason.contains("hw:numa_nodes: 9 is more than this host has"),
+        "{reason}"
+    );
+    assert!(
+        !reason.contains("attempt"),
+        "no other host would say anything else: {reason}"
+    );
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_guest_whose_agent_is_away_waits_and_is_taken_back_only_once_the_agent_says_that_it_is_gone()
+ {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    stage.agent.is(Mood::Away);
+    let options = ConductorOptions {
+        patience: Duration::ZERO,
+        ..impatient()
+    };
+    let conductor = stage.conductor_with(options);
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    while conductor.held(guest(1)).is_none() {
+        tokio::task::yield_now().await;
+    }
+    // Out of patience, and on the way back, which the agent must allow.
+    let JourneyEnd::Held { reason } = conductor.journey(guest(1)).await else {
+        panic!("it is held");
+    };
+    assert!(
+        reason.contains("until it says that the guest is gone"),
+        "{reason}"
+    );
+    assert!(
+        stage.holders().await.contains_key(&guest(1)),
+        "its claim is its own"
+    );
+    stage.agent.is(Mood::Well);
+    let JourneyEnd::Failed { reason } = conductor.journey(guest(1)).await else {
+        panic!("it failed");
+    };
+    assert!(
+        reason.contains("agent.sock refuses connections"),
+        "{reason}"
+    );
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_guest_that_is_deleted_while_it_is_built_is_gone() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    stage.agent.is(Mood::Slow);
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    while !stage.agent.knows(guest(1)) {
+        tokio::task::yield_now().await;
+    }
+    conductor.delete(guest(1)).await.unwrap();
+    assert!(matches!(
+        conductor.create(&request(1, "gpu")).await,
+        Err(ConductorError::Ending { .. } | ConductorError::NotFound { .. }) | Ok(_)
+    ));
+    assert!(matches!(
+        conductor.journey(guest(1)).await,
+        JourneyEnd::Gone | JourneyEnd::Active
+    ));
+    conductor.delete(guest(1)).await.ok();
+    conductor.journey(guest(1)).await;
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn the_same_request_twice_is_one_guest_and_another_with_its_uuid_is_refused() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    let first = request(1, "gpu");
+    assert_eq!(conductor.create(&first).await.unwrap(), Accepted::New);
+    assert!(matches!(
+        conductor.journey(guest(1)).await,
+        JourneyEnd::Active
+    ));
+    // Also now that its config drive is forgotten.
+    assert_eq!(conductor.create(&first).await.unwrap(), Accepted::Same);
+    let other = conductor.create(&request(1, "two")).await;
+    assert!(matches!(other, Err(ConductorError::Other { .. })));
+    assert_eq!(stage.agent.guests().len(), 1);
+    let missing = conductor.delete(guest(5)).await;
+    assert!(matches!(missing, Err(ConductorError::NotFound { .. })));
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_uuid_that_holds_something_in_placement_keeps_it() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    assert!(matches!(
+        conductor.journey(guest(1)).await,
+        JourneyEnd::Active
+    ));
+    // The conductor's journal is lost; somebody asks for the same UUID again.
+    stage.journal().forget(guest(1)).await.unwrap();
+    let reason = fails(&conductor, 1, "two").await;
+    assert!(
+        reason.contains("holds other allocations already"),
+        "{reason}"
+    );
+    assert!(
+        stage.holders().await.contains_key(&guest(1)),
+        "it is another's"
+    );
+    let record = conductor.show(guest(1)).await.unwrap();
+    assert!(matches!(record.course, Course::Failed { .. }));
+}
+
+#[tokio::test]
+async fn sixteen_at_once_for_eight_devices_are_eight_guests_and_nothing_is_left_of_the_others() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    let boots = (1..=16).map(|number| {
+        let conductor = conductor.clone();
+        tokio::spawn(async move {
+            conductor.create(&request(number, "gpu")).await.unwrap();
+            conductor.journey(guest(number)).await
+        })
+    });
+    let boots: Vec<_> = boots.collect();
+    let mut active = 0;
+    for boot in boots {
+        match boot.await.unwrap() {
+            JourneyEnd::Active => active += 1,
+            JourneyEnd::Failed { reason } => {
+                assert!(reason.contains("No valid host was found"), "{reason}");
+            }
+            end => panic!("{end:?}"),
+        }
+    }
+    assert_eq!(active, 8);
+    stage.judge().await;
+}

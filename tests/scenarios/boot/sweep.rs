@@ -1,0 +1,216 @@
+//! Every journey, killed before and after each of its crossings, and with an error answered at each of them.
+
+use berth_conductor::{Conductor, JourneyEnd};
+use berth_tests::boot::{BootStage, Fault, Mood, Point, guest, request};
+
+/// What is asked for, as a story.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Journey {
+    Boot,
+    BootOnTheNext,
+    NoCandidate,
+    BindRefused,
+    BuildFails,
+    Refused,
+    BootAndDelete,
+}
+
+impl Journey {
+    const ALL: [Self; 7] = [
+        Self::Boot,
+        Self::BootOnTheNext,
+        Self::NoCandidate,
+        Self::BindRefused,
+        Self::BuildFails,
+        Self::Refused,
+        Self::BootAndDelete,
+    ];
+
+    fn set(self, stage: &BootStage) {
+        stage.agent.is(match self {
+            Self::BootOnTheNext => Mood::CannotBuildOne,
+            Self::BuildFails => Mood::CannotBuild,
+            Self::Refused => Mood::Refuses,
+            _ => Mood::Well,
+        });
+    }
+
+    /// Before its first case, and after its last.
+    async fn scene(self, stage: &BootStage, begins: bool) {
+        if self == Self::BindRefused {
+            match begins {
+                true => stage.disable_devices().await,
+                false => stage.enable_devices().await,
+            }
+        }
+    }
+
+    fn profile(self) -> &'static str {
+        match self {
+            Self::NoCandidate => "fast",
+            _ => "gpu",
+        }
+    }
+
+    /// The whole of it, as one who never gives up asks.
+    async fn run(self, stage: &BootStage, number: u32) {
+        let conductor = stage.conductor();
+        let deletes = self == Self::BootAndDelete;
+        // A client repeats what was not answered; what it saw deleted it does not ask for again.
+        let known = conductor.show(guest(number)).await.is_ok();
+        if known || !deletes || !stage.crossings.history().contains(&"gone".to_owned()) {
+            while let Err(error) = conductor.create(&request(number, self.profile())).await {
+                let ending = matches!(error, berth_conductor::ConductorError::Ending { .. });
+                if ending {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            arrives(&conductor, number).await;
+        }
+        if deletes {
+            while let Err(error) = conductor.delete(guest(number)).await {
+                if matches!(error, berth_conductor::ConductorError::NotFound { .. }) {
+                    break;
+                }
+            }
+            arrives(&conductor, number).await;
+        }
+    }
+
+    async fn check(self, stage: &BootStage, number: u32) {
+        stage.judge().await;
+        let runs = stage.agent.guests().contains_key(&guest(number));
+        let should = matches!(self, Self::Boot | Self::BootOnTheNext);
+        assert_eq!(runs, should, "{self:?}");
+    }
+
+    /// Runs until it is done or killed; whether it was killed.
+    async fn until_killed(
+        self,
+        stage: &BootStage,
+        number: u32,
+        fault: Option<(Point, Fault)>,
+    ) -> bool {
+        stage.crossings.begin(fault);
+        tokio::select! {
+            biased;
+            () = stage.crossings.dies() => true,
+            () = self.run(stage, number) => false,
+        }
+    }
+}
+
+/// Journeys until the guest is where it should be.
+async fn arrives(conductor: &Conductor, number: u32) {
+    for _ in 0..20 {
+        match conductor.journey(guest(number)).await {
+            JourneyEnd::Held { .. } => {}
+            _ => return,
+        }
+    }
+    panic!("it stands still: {:?}", conductor.held(guest(number)));
+}
+
+/// Takes the guest away, whatever came of it, so that the next case finds the stage clean.
+async fn clear(stage: &BootStage, number: u32) {
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    conductor.delete(guest(number)).await.ok();
+    arrives(&conductor, number).await;
+}
+
+fn points(crossings: usize) -> impl Iterator<Item = Point> {
+    (1..=crossings).flat_map(|at| [false, true].map(|after| Point { at, after }))
+}
+
+/// Every journey with the fault at every crossing; how many cases that were.
+async fn sweep(stage: &BootStage, journeys: &[Journey], fault: Fault) -> usize {
+    let (mut number, mut cases) = (1, 0);
+    for journey in journeys {
+        journey.scene(stage, true).await;
+        journey.set(stage);
+        assert!(!journey.until_killed(stage, number, None).await);
+        let crossings = stage.crossings.history().len();
+        journey.check(stage, number).await;
+        clear(stage, number).await;
+        for point in points(crossings) {
+            number += 1;
+            journey.set(stage);
+            let killed = journey
+                .until_killed(stage, number, Some((point, fault)))
+                .await;
+            if fault == Fault::Kill {
+                assert!(killed, "{journey:?} comes to {point:?}");
+                assert_eq!(stage.agent.broken(), Vec::<String>::new());
+                assert!(!journey.until_killed(stage, number, None).await);
+            }
+            journey.check(stage, number).await;
+            clear(stage, number).await;
+            cases += 1;
+        }
+        stage.judge().await;
+        journey.scene(stage, false).await;
+    }
+    cases
+}
+
+#[tokio::test]
+async fn a_kill_at_any_crossing_leaves_nothing_and_makes_nothing_twice() {
+    let stage = BootStage::new().await;
+    let cases = sweep(&stage, &Journey::ALL, Fault::Kill).await;
+    assert!(cases > 300, "{cases} cases");
+}
+
+#[tokio::test]
+async fn an_error_at_any_crossing_ends_where_it_would_have_ended_without() {
+    let stage = BootStage::new().await;
+    let cases = sweep(&stage, &Journey::ALL, Fault::Error).await;
+    assert!(cases > 300, "{cases} cases");
+}
+
+#[tokio::test]
+async fn a_kill_in_the_recovery_from_a_kill_is_no_worse() {
+    let stage = BootStage::new().await;
+    let (mut number, mut cases) = (1, 0);
+    for journey in [Journey::BootAndDelete, Journey::BootOnTheNext] {
+        journey.set(&stage);
+        assert!(!journey.until_killed(&stage, number, None).await);
+        let crossings = stage.crossings.history().len();
+        clear(&stage, number).await;
+        // Some crossings, and every third of the recovery from a kill there: all of them take minutes.
+        for first in points(crossings).step_by(17) {
+            for second in points(1000).step_by(3) {
+                number += 1;
+                journey.set(&stage);
+                let kill = |point| Some((point, Fault::Kill));
+                assert!(journey.until_killed(&stage, number, kill(first)).await);
+                let killed = journey.until_killed(&stage, number, kill(second)).await;
+                assert!(!journey.until_killed(&stage, number, None).await);
+                journey.check(&stage, number).await;
+                clear(&stage, number).await;
+                cases += 1;
+                if !killed {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(cases > 50, "{cases} cases");
+}
+
+/// A judge that never says no is worth nothing.
+#[tokio::test]
+async fn a_conductor_that_forgets_its_intents_is_caught() {
+    let stage = BootStage::new().await;
+    stage.crossings.forget_intents();
+    let judged = tokio::spawn(async move {
+        sweep(
+            &stage,
+            &[Journey::BootAndDelete, Journey::BuildFails],
+            Fault::Kill,
+        )
+        .await
+    });
+    assert!(judged.await.is_err_and(|error| error.is_panic()));
+}

@@ -1,0 +1,345 @@
+//! A host with eight GPUs, a Placement and an accelerator service that know them, an agent that builds guests in memory, and a
+//! conductor before all of it; every crossing between the conductor and them is counted, and at each of them it can be killed.
+
+mod agent;
+mod crossings;
+mod journal;
+mod judge;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use berth_accelerator::{Options, prepare, router};
+use berth_client::{
+    AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, PlacementClient, Secret,
+};
+use berth_conductor::journal::SqlJournal;
+use berth_conductor::{
+    AsAnswered, BootRequest, Conductor, ConductorOptions, ConductorParts, EveryNode,
+};
+use berth_model::{
+    ConsumerUuid, Inventory, Provider, ProviderName, ProviderUuid, ResourceClass, Trait,
+};
+use berth_store::SqlStore;
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+use uuid::Uuid;
+
+pub use agent::{BootAgent, Mood};
+pub use crossings::{Crossings, Fault, Point};
+
+use crate::cloud::Cloud;
+use journal::Seam;
+
+/// The node.
+pub const NODE: &str = "compute1";
+/// How many GPUs it has.
+pub const GPUS: u8 = 8;
+
+/// All of it, and what survives the conductor.
+#[derive(Clone)]
+pub struct BootStage {
+    cloud: Cloud,
+    service: Router,
+    /// The agent of the node.
+    pub agent: BootAgent,
+    /// The crossings.
+    pub crossings: Crossings,
+    journal: Arc<SqlJournal>,
+}
+
+impl BootStage {
+    /// A fresh one with the built-in Placement.
+    pub async fn new() -> Self {
+        Self::over(Cloud::in_process().await).await
+    }
+
+    /// A fresh one with this Placement, which has no provider of its names yet.
+    ///
+    /// # Panics
+    /// The Placement or the accelerator service do not take what they are told.
+    pub async fn over(cloud: Cloud) -> Self {
+        let store = SqlStore::in_memory().await.expect("memory");
+        prepare(&store).await.expect("an empty database");
+        let service = router(store, Options::default());
+        let journal = SqlJournal::in_memory().await.expect("memory");
+        let stage = Self {
+            agent: BootAgent::new(cloud.placement(), accelerators(&service, None)),
+            cloud,
+            service,
+            crossings: Crossings::default(),
+            journal: Arc::new(journal),
+        };
+        stage.report().await;
+        stage
+    }
+
+    /// What the agent of the host would report.
+    async fn report(&self) {
+        let placement = self.cloud.placement();
+        let gpu_trait = Trait::known("CUSTOM_GPU");
+        placement.ensure_trait(&gpu_trait).await.expect("a trait");
+        let root = Provider::root(self::root(), name(NODE));
+        let of_root = [
+            (ResourceClass::VCPU, 64),
+            (ResourceClass::MEMORY_MB, 65_536),
+            (ResourceClass::DISK_GB, 1000),
+        ];
+        let traits = [Trait::known("COMPUTE_ACCELERATORS")];
+        self.provider(root.clone(), &of_root, &traits).await;
+        let mut devices = Vec::new();
+        for n in 0..GPUS {
+            let gpu = Provider::child(gpu(n), name(&gpu_name(n)), root.uuid());
+            self.provider(
+                gpu,
+                &[(ResourceClass::PGPU, 1)],
+                &[Trait::OWNER_CYBORG, gpu_trait.clone()],
+            )
+            .await;
+            devices.push(device(n));
+        }
+        let path = format!("/internal/v1/hosts/{NODE}/devices");
+        self.ask("PUT", &path, json!({ "devices": devices })).await;
+        for (profile, groups) in [
+            (
+                "gpu",
+                json!([{"resources:PGPU": "1", "trait:CUSTOM_GPU": "required"}]),
+            ),
+            (
+                "two",
+                json!([{"resources:PGPU": "1"}, {"resources:PGPU": "1"}]),
+            ),
+            ("pair", json!([{"resources:PGPU": "2"}])),
+            (
+                "fast",
+                json!([{"resources:PGPU": "1", "trait:CUSTOM_FAST": "required"}]),
+            ),
+        ] {
+            let body = json!([{"name": profile, "groups": groups}]);
+            self.ask("POST", "/v2/device_profiles", body).await;
+        }
+        let fast = Trait::known("CUSTOM_FAST");
+        placement.ensure_trait(&fast).await.expect("a trait");
+    }
+
+    async fn provider(&self, made: Provider, amounts: &[(ResourceClass, u64)], traits: &[Trait]) {
+        let placement = self.cloud.placement();
+        let made = placement.create_provider(&made).await.expect("a provider");
+        let inventories = amounts
+            .iter()
+            .map(|(class, total)| (class.clone(), Inventory::of(*total).expect("an amount")));
+        let generation = made.generation.expect("a generation");
+        let generation = placement
+            .put_inventories(made.uuid(), generation, &inventories.collect())
+            .await
+            .expect("inventories");
+        let traits = traits.iter().cloned().collect();
+        let put = placement.put_traits(made.uuid(), generation, &traits).await;
+        put.expect("traits");
+    }
+
+    /// Has every device set aside by an operator: Placement does not know it yet.
+    pub async fn disable_devices(&self) {
+        let devices = self.ask("GET", "/v2/devices", Value::Null).await;
+        for device in devices["devices"].as_array().into_iter().flatten() {
+            let path = format!(
+                "/v2/devices/{}/disable",
+                device["uuid"].as_str().unwrap_or_default()
+            );
+            self.ask("POST", &path, Value::Null).await;
+        }
+    }
+
+    /// Has them offered again.
+    pub async fn enable_devices(&self) {
+        let devices = self.ask("GET", "/v2/devices", Value::Null).await;
+        for device in devices["devices"].as_array().into_iter().flatten() {
+            let path = format!(
+                "/v2/devices/{}/enable",
+                device["uuid"].as_str().unwrap_or_default()
+            );
+            self.ask("POST", &path, Value::Null).await;
+        }
+    }
+
+    /// Asks the accelerator service, beside the conductor.
+    ///
+    /// # Panics
+    /// It refuses.
+    pub async fn ask(&self, method: &str, path: &str, body: Value) -> Value {
+        let request = axum::http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("x-auth-token", "admin")
+            .header("openstack-api-version", "accelerator 2.3")
+            .header("content-type", "application/json")
+            .body(match body {
+                Value::Null => Body::empty(),
+                body => Body::from(body.to_string()),
+            });
+        let answer = self.service.clone().oneshot(request.expect("a request"));
+        let answer = answer.await.expect("an answer");
+        let status = answer.status();
+        let bytes = answer
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(status.is_success(), "{method} {path}: {status} {text}");
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    /// A fresh conductor before this stage, as after a start.
+    #[must_use]
+    pub fn conductor(&self) -> Conductor {
+        self.conductor_with(impatient())
+    }
+
+    /// The same with other options.
+    #[must_use]
+    pub fn conductor_with(&self, options: ConductorOptions) -> Conductor {
+        let crossings = self.crossings.present();
+        let placement = self
+            .cloud
+            .decorated(|http| crossings.before("placement", http))
+            .placement();
+        let agent = crossings.before("agent", self.agent.http());
+        let auth = Auth::none("http://agent").expect("an endpoint");
+        let parts = ConductorParts {
+            journal: Arc::new(Seam::new(Arc::clone(&self.journal), crossings.clone())),
+            placement,
+            accelerators: accelerators(&self.service, Some(&crossings)),
+            agents: Arc::new(EveryNode(GuestClient::new(agent, auth, &once()))),
+        };
+        Conductor::open_with(parts, Arc::new(AsAnswered), options)
+    }
+
+    /// The journal, beneath the seam.
+    #[must_use]
+    pub fn journal(&self) -> &SqlJournal {
+        &self.journal
+    }
+
+    /// Placement, beside the conductor.
+    #[must_use]
+    pub fn placement(&self) -> PlacementClient {
+        self.cloud.placement()
+    }
+
+    /// The accelerator service, beside the conductor.
+    #[must_use]
+    pub fn accelerators(&self) -> AcceleratorClient {
+        accelerators(&self.service, None)
+    }
+}
+
+/// What the tests of a stage need not wait for.
+#[must_use]
+pub fn impatient() -> ConductorOptions {
+    ConductorOptions {
+        poll: Duration::from_millis(1),
+        patience: Duration::from_secs(600),
+        delete_wait: Duration::from_secs(5),
+        pause: Duration::from_millis(1),
+        longest_pause: Duration::from_millis(2),
+        stray_grace: Duration::ZERO,
+        ..ConductorOptions::default()
+    }
+}
+
+fn once() -> AdapterOptions {
+    // The default repeats nothing.
+    AdapterOptions::default()
+}
+
+fn accelerators(service: &Router, crossings: Option<&Crossings>) -> AcceleratorClient {
+    let http = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
+    let http = match crossings {
+        Some(crossings) => crossings.before("accelerator", http),
+        None => http,
+    };
+    let token = Secret::from("admin".to_owned());
+    let auth = Auth::admin_token("http://accelerator", &token).expect("an endpoint");
+    AcceleratorClient::new(http, auth, &once())
+}
+
+/// A request for a guest with a device profile.
+///
+/// # Panics
+/// Never: the request is whole.
+#[must_use]
+pub fn request(number: u32, profile: &str) -> BootRequest {
+    asked(&json!({
+        "uuid": guest(number).to_string(),
+        "name": format!("vm{number}"),
+        "flavor": {"name": "small", "vcpus": 2, "ram_mb": 512, "disk_gb": 10},
+        "device_profile": profile,
+        "config_drive": {"user_data": "c2VjcmV0"},
+    }))
+}
+
+/// A request of this body.
+///
+/// # Panics
+/// It is none.
+#[must_use]
+pub fn asked(body: &Value) -> BootRequest {
+    let body = berth_wire::decode(body.to_string().as_bytes()).expect("a body");
+    BootRequest::new(body, Uuid::new_v4()).expect("a request")
+}
+
+/// The n-th guest.
+#[must_use]
+pub fn guest(number: u32) -> ConsumerUuid {
+    Uuid::from_u128(0x1000_0000_0000_4000_8000_0000_0000_0000 + u128::from(number)).into()
+}
+
+/// The host's own provider.
+#[must_use]
+pub fn root() -> ProviderUuid {
+    Uuid::from_u128(0x2000_0000_0000_4000_8000_0000_0000_0001).into()
+}
+
+/// The n-th GPU's provider.
+#[must_use]
+pub fn gpu(n: u8) -> ProviderUuid {
+    Uuid::new_v3(&Uuid::NAMESPACE_DNS, gpu_name(n).as_bytes()).into()
+}
+
+fn gpu_name(n: u8) -> String {
+    format!("{NODE}_0000:{:02x}:00.0", n + 1)
+}
+
+fn name(text: &str) -> ProviderName {
+    ProviderName::new(text).expect("a name")
+}
+
+fn device(n: u8) -> Value {
+    let bus = format!("{:02x}", n + 1);
+    json!({
+        "name": format!("0000:{bus}:00.0"),
+        "type": "GPU",
+        "vendor": "10de",
+        "deployables": [{
+            "name": gpu_name(n),
+            "rp_uuid": gpu(n).to_string(),
+            "resource_class": "PGPU",
+            "traits": ["OWNER_CYBORG", "CUSTOM_GPU"],
+            "attach_handles": [{
+                "attach_type": "PCI",
+                "attach_info": {"domain": "0000", "bus": bus, "device": "00", "function": "0"},
+            }],
+        }],
+    })
+}
+
+/// A whole body of JSON.
+fn body_of(value: &impl serde::Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("JSON").into()
+}

@@ -1,0 +1,257 @@
+//! The agent of the node: it builds guests in memory, and looks, as the real one does, whether their accelerator requests are
+//! bound for them; besides it looks whether what they hold is claimed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use berth_client::{AcceleratorClient, HttpService, PlacementClient, TransportError};
+use berth_model::{ArqState, ArqUuid, ConsumerUuid};
+use berth_wire::guest::{GuestBody, GuestBuild};
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use serde_json::json;
+use tower::service_fn;
+
+use super::{NODE, body_of};
+
+/// How the agent is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Mood {
+    /// It builds what it is asked for.
+    #[default]
+    Well,
+    /// It does not accept requests.
+    Refuses,
+    /// It accepts them and cannot build.
+    CannotBuild,
+    /// The first that it is asked for it cannot build.
+    CannotBuildOne,
+    /// It does not answer.
+    Away,
+    /// It never gets done.
+    Slow,
+}
+
+#[derive(Clone)]
+struct Built {
+    build: GuestBuild,
+    status: &'static str,
+    reason: Option<String>,
+}
+
+#[derive(Default)]
+struct World {
+    mood: Mood,
+    guests: BTreeMap<ConsumerUuid, Built>,
+    /// What must never be seen.
+    broken: Vec<String>,
+    builds: usize,
+}
+
+/// The agent.
+#[derive(Clone)]
+pub struct BootAgent {
+    world: Arc<Mutex<World>>,
+    placement: PlacementClient,
+    accelerators: AcceleratorClient,
+}
+
+impl BootAgent {
+    pub(super) fn new(placement: PlacementClient, accelerators: AcceleratorClient) -> Self {
+        Self {
+            world: Arc::default(),
+            placement,
+            accelerators,
+        }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on it is so.
+    pub fn is(&self, mood: Mood) {
+        self.world().mood = mood;
+    }
+
+    /// What it builds, by guest.
+    #[must_use]
+    pub fn guests(&self) -> BTreeMap<ConsumerUuid, GuestBuild> {
+        let world = self.world();
+        let guests = world.guests.iter();
+        guests
+            .filter(|(_, built)| built.status != "failed")
+            .map(|(uuid, built)| (*uuid, built.build.clone()))
+            .collect()
+    }
+
+    /// Whether it knows the guest, in whatever state.
+    #[must_use]
+    pub fn knows(&self, guest: ConsumerUuid) -> bool {
+        self.world().guests.contains_key(&guest)
+    }
+
+    /// What it saw that must never be.
+    #[must_use]
+    pub fn broken(&self) -> Vec<String> {
+        self.world().broken.clone()
+    }
+
+    pub(super) fn http(&self) -> HttpService {
+        let agent = self.clone();
+        HttpService::new(service_fn(move |request: Request<Bytes>| {
+            let agent = agent.clone();
+            async move { agent.answer(request).await }
+        }))
+    }
+
+    async fn answer(&self, request: Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
+        if self.world().mood == Mood::Away {
+            return Err(TransportError::Refused {
+                peer: "agent.sock".to_owned(),
+            });
+        }
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let one = path
+            .strip_prefix("/v1/guests/")
+            .and_then(|it| it.parse().ok());
+        Ok(match (method, one) {
+            (Method::POST, None) => self.build(request.body()).await,
+            (Method::GET, Some(guest)) => self.show(guest).await,
+            (Method::DELETE, Some(guest)) => self.delete(guest).await,
+            _ => refusal(StatusCode::NOT_FOUND, "no_such_path", "no such path"),
+        })
+    }
+
+    async fn build(&self, body: &Bytes) -> Response<Bytes> {
+        let build: GuestBuild = match berth_wire::decode(body) {
+            Ok(build) => build,
+            Err(error) => {
+                return refusal(StatusCode::BAD_REQUEST, "bad_request", &error.to_string());
+            }
+        };
+        let uuid = ConsumerUuid::from(build.uuid);
+        if self.world().mood == Mood::Refuses {
+            let sentence = "flavor.extra_specs.hw:numa_nodes: 9 is more than this host has";
+            return refusal(StatusCode::BAD_REQUEST, "bad_request", sentence);
+        }
+        let known = self.world().guests.get(&uuid).cloned();
+        if let Some(known) = known {
+            return match known.build == build {
+                true => answer(StatusCode::ACCEPTED, &shown(&known)),
+                false => refusal(StatusCode::CONFLICT, "other", "another one has its UUID"),
+            };
+        }
+        self.look_at(&build).await;
+        let mut world = self.world();
+        world.builds += 1;
+        let built = Built {
+            build,
+            status: "building",
+            reason: None,
+        };
+        world.guests.insert(uuid, built.clone());
+        answer(StatusCode::ACCEPTED, &shown(&built))
+    }
+
+    /// A guest that is being built has all that is its own.
+    async fn look_at(&self, build: &GuestBuild) {
+        let uuid = ConsumerUuid::from(build.uuid);
+        let mut wrong = Vec::new();
+        let held = self.placement.allocations(uuid).await.ok().flatten();
+        let held = held.map(|held| held.resources).unwrap_or_default();
+        let mut claimed: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for ((provider, class), amount) in held {
+            let of_provider = claimed.entry(*provider.as_uuid()).or_default();
+            of_provider.insert(class.to_string(), amount);
+        }
+        if claimed != build.allocations || claimed.is_empty() {
+            wrong.push(format!("{uuid} is built without its claim"));
+        }
+        let told = self.accelerators.arqs_of_instance(uuid).await;
+        let bound = told.unwrap_or_default().into_iter().filter_map(|told| {
+            let state = told.arq.ok()?.state;
+            let ours = matches!(&state, ArqState::Bound(binding, _) if binding.hostname == NODE);
+            ours.then_some(*told.uuid.as_uuid())
+        });
+        let bound: BTreeSet<_> = bound.collect();
+        if bound != build.accelerator_requests.iter().copied().collect() {
+            wrong.push(format!("{uuid} is built without its devices"));
+        }
+        self.world().broken.extend(wrong);
+    }
+
+    async fn show(&self, guest: ConsumerUuid) -> Response<Bytes> {
+        let (fails, requests) = {
+            let mut world = self.world();
+            let mood = world.mood.clone();
+            let Some(built) = world.guests.get_mut(&guest) else {
+                return unknown();
+            };
+            let fails = match mood {
+                Mood::CannotBuild | Mood::CannotBuildOne => built.status == "building",
+                _ => false,
+            };
+            if fails {
+                built.status = "failed";
+                built.reason = Some("device 0000:01:00.0 cannot be given to a guest".to_owned());
+            } else if built.status == "building" && mood != Mood::Slow {
+                built.status = "active";
+            }
+            let requests = built.build.accelerator_requests.clone();
+            if fails && mood == Mood::CannotBuildOne {
+                world.mood = Mood::Well;
+            }
+            (fails, requests)
+        };
+        if fails {
+            // A failed spawn unbinds its requests and leaves them.
+            let arqs = requests.into_iter().map(ArqUuid::from).collect();
+            self.accelerators.unbind_arqs(&arqs).await.ok();
+        }
+        match self.world().guests.get(&guest) {
+            Some(built) => answer(StatusCode::OK, &shown(built)),
+            None => unknown(),
+        }
+    }
+
+    async fn delete(&self, guest: ConsumerUuid) -> Response<Bytes> {
+        let Some(gone) = self.world().guests.remove(&guest) else {
+            return unknown();
+        };
+        for arq in gone.build.accelerator_requests {
+            self.accelerators.delete_arq(arq.into()).await.ok();
+        }
+        answer(StatusCode::ACCEPTED, &json!({}))
+    }
+}
+
+fn shown(built: &Built) -> GuestBody {
+    GuestBody {
+        uuid: built.build.uuid,
+        name: built.build.name.clone(),
+        node: built.build.node.clone(),
+        status: built.status.to_owned(),
+        reason: built.reason.clone(),
+        dedicated_cpus: String::new(),
+        host_cells: Vec::new(),
+        accelerator_requests: built.build.accelerator_requests.clone(),
+        devices: Vec::new(),
+        steps: Vec::new(),
+    }
+}
+
+fn unknown() -> Response<Bytes> {
+    refusal(StatusCode::NOT_FOUND, "not_found", "there is no such guest")
+}
+
+fn refusal(status: StatusCode, code: &str, message: &str) -> Response<Bytes> {
+    let body = json!({"api": "berth/1", "error": {"code": code, "message": message}});
+    answer(status, &body)
+}
+
+fn answer(status: StatusCode, body: &impl serde::Serialize) -> Response<Bytes> {
+    let mut answer = Response::new(body_of(body));
+    *answer.status_mut() = status;
+    answer
+}

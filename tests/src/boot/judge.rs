@@ -1,0 +1,103 @@
+//! What must hold when nothing is under way: guests, claims, accelerator requests and the journal say the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_conductor::journal::{BootJournal as _, Course};
+use berth_model::{ArqState, ConsumerUuid, ResourceClass};
+
+use super::{BootStage, GPUS, gpu, root};
+
+impl BootStage {
+    /// Deletes what a lost answer left, and looks at everything.
+    ///
+    /// # Panics
+    /// Something is left over, missing or doubled.
+    pub async fn judge(&self) {
+        let conductor = self.conductor();
+        while conductor.look_for_strays().await.expect("answers") > 0 {}
+        let wrong = self.wrong().await;
+        assert!(
+            wrong.is_empty(),
+            "{wrong:#?}\nafter {:#?}",
+            self.crossings.history()
+        );
+    }
+
+    /// What is wrong.
+    pub async fn wrong(&self) -> Vec<String> {
+        let mut wrong = self.agent.broken();
+        let guests = self.agent.guests();
+        let records = self.journal().guests().await.expect("a journal");
+        let active: BTreeSet<ConsumerUuid> = records
+            .iter()
+            .filter(|record| record.course == Course::Active)
+            .map(|record| record.request.uuid())
+            .collect();
+        for record in &records {
+            if record.is_open() {
+                wrong.push(format!(
+                    "{} is open: {:?}",
+                    record.request.uuid(),
+                    record.course
+                ));
+            }
+            // Secrets stay no longer than they are needed.
+            let (text, drive) = (format!("{record:?}"), "c2VjcmV0");
+            if text.contains(drive) {
+                wrong.push(format!("{} keeps its user data", record.request.uuid()));
+            }
+        }
+        let running: BTreeSet<_> = guests.keys().copied().collect();
+        if active != running {
+            wrong.push(format!("active are {active:?}, running {running:?}"));
+        }
+        let holders = self.holders().await;
+        let holding: BTreeSet<_> = holders.keys().copied().collect();
+        if holding != running {
+            wrong.push(format!("{holding:?} hold allocations, {running:?} run"));
+        }
+        let mut bound: BTreeMap<ConsumerUuid, BTreeSet<_>> = BTreeMap::new();
+        let mut handles = BTreeSet::new();
+        for told in self.accelerators().arqs().await.expect("requests") {
+            let arq = told.arq.expect("a request");
+            match arq.state {
+                ArqState::Bound(binding, handle) => {
+                    if !handles.insert(handle.uuid) {
+                        wrong.push(format!("{} is given twice", handle.info));
+                    }
+                    bound
+                        .entry(binding.instance)
+                        .or_default()
+                        .insert(*arq.uuid.as_uuid());
+                }
+                state => wrong.push(format!("request {} is left {}", arq.uuid, state.phase())),
+            }
+        }
+        for (uuid, build) in &guests {
+            let asked: BTreeSet<_> = build.accelerator_requests.iter().copied().collect();
+            if bound.remove(uuid).unwrap_or_default() != asked {
+                wrong.push(format!("{uuid} has not the devices it was built with"));
+            }
+        }
+        if !bound.is_empty() {
+            wrong.push(format!("{bound:?} are bound for nobody"));
+        }
+        wrong
+    }
+
+    /// Who holds what on the host.
+    pub async fn holders(&self) -> BTreeMap<ConsumerUuid, BTreeMap<ResourceClass, u64>> {
+        let placement = self.placement();
+        let mut holders: BTreeMap<ConsumerUuid, BTreeMap<ResourceClass, u64>> = BTreeMap::new();
+        for provider in (0..GPUS).map(gpu).chain([root()]) {
+            let held = placement.provider_allocations(provider).await;
+            for (consumer, amounts) in held.expect("allocations").value {
+                let of_consumer = holders.entry(consumer).or_default();
+                for (class, amount) in amounts {
+                    *of_consumer.entry(class).or_insert(0) += amount;
+                }
+            }
+        }
+        holders
+    }
+}

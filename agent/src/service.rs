@@ -9,7 +9,8 @@
 //! | `pulse` | whether a pass goes on or hangs |
 //! | `state` | what the admin API and `STATUS=` show |
 //! | `findings` | what the nodes' passes mean for health |
-//! | `guests` | guests, kept as they should be beside the passes |
+//! | `guests` | guests, kept as they should be beside the passes, and devices |
+//! | `trees` | the nodes' trees, for whoever builds guests |
 //! | `error` | what ends the service and what makes it try again |
 
 mod error;
@@ -22,6 +23,7 @@ mod pass;
 mod pulse;
 mod requests;
 mod state;
+mod trees;
 
 #[cfg(test)]
 mod tests;
@@ -45,6 +47,7 @@ pub use error::{ExitReason, LastFailure, PassError, ServiceError};
 pub use guests::{DeviceService, GuestService, KeptGuests};
 pub use requests::{Request, TickOutcome};
 pub use state::{AgentState, LastPass, NodeState, PassResult, Phase, Touched};
+pub use trees::KnownTrees;
 
 pub(crate) use error::sentence;
 
@@ -126,6 +129,8 @@ pub struct Agent<D> {
     pub guests: Option<GuestService>,
     /// What is known of the devices beside what the driver sees; none: nothing is laid over a view.
     pub devices: Option<DeviceService>,
+    /// Where the nodes' trees are shown to whoever needs them in this process.
+    pub trees: KnownTrees,
     /// The lock that keeps a second agent away, if it was taken before; else it is taken with the admin socket.
     pub lock: Option<SocketLock>,
     /// What is counted.
@@ -152,6 +157,7 @@ impl<D> Agent<D> {
             admin: None,
             guests: None,
             devices: None,
+            trees: KnownTrees::default(),
             lock: None,
             metrics: Metrics::default(),
             notifier: Notifier::silent(),

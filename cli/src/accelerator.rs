@@ -1,4 +1,6 @@
-//! `berth accelerator`: the built-in accelerator service alone.
+//! `berth accelerator`: the built-in accelerator service alone, and what operators ask of it or of Cyborg.
+
+mod ask;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -57,23 +59,52 @@ enum Command {
         #[arg(long, value_name = "URL")]
         placement: Option<String>,
     },
+    /// Device profiles: what a flavor asks of accelerators.
+    Profile {
+        #[command(subcommand)]
+        command: ask::Profile,
+    },
+    /// Accelerator requests (ARQs): a profile's units, bound for guests.
+    Request {
+        #[command(subcommand)]
+        command: ask::Request,
+    },
+    /// The devices that the service knows, of all hosts.
+    Device {
+        #[command(subcommand)]
+        command: ask::Device,
+    },
 }
 
 /// Runs `berth accelerator`.
 ///
 /// # Errors
-/// The database cannot be opened, the address cannot be listened on, or the way to Keystone is not configured.
+/// The service does not do what is asked; or the database cannot be opened, the address cannot be listened on, or the way to Keystone is not configured.
 pub fn run(
     arguments: &Arguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let config = context.load()?.config;
-    let Command::Serve {
-        database,
-        listen,
-        placement,
-    } = &arguments.command;
+    let (database, listen, placement) = match &arguments.command {
+        Command::Serve {
+            database,
+            listen,
+            placement,
+        } => (database, listen, placement),
+        Command::Profile { command } => {
+            context.block_on(ask::profile(command, &config, out))??;
+            return Ok(ExitCode::Done);
+        }
+        Command::Request { command } => {
+            context.block_on(ask::request(command, &config, out))??;
+            return Ok(ExitCode::Done);
+        }
+        Command::Device { command } => {
+            context.block_on(ask::device(command, &config, out))??;
+            return Ok(ExitCode::Done);
+        }
+    };
     let url = database.as_ref().map_or_else(
         || config.accelerator_database(),
         |url| Secret::from(url.to_owned()),
@@ -203,7 +234,10 @@ fn placement_of(url: Option<&str>, config: &Config) -> Result<Option<PlacementCl
 ///
 /// # Errors
 /// It is not loopback, or somebody listens there.
-pub(crate) async fn listen_on(address: SocketAddr, auth: AuthStrategy) -> Result<TcpListener, Failure> {
+pub(crate) async fn listen_on(
+    address: SocketAddr,
+    auth: AuthStrategy,
+) -> Result<TcpListener, Failure> {
     if auth == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
         let what = format!(
             "the accelerator service believes its callers (noauth2); {address} is not loopback"

@@ -255,6 +255,7 @@ impl OwnHost {
             None => None,
         };
         agent.devices = Some(guests.devices());
+        agent.trees = guests.trees();
         agent.guests = (!arguments.once).then(|| guests.guests());
         service::run(agent, run.shutdown)
             .await

@@ -36,7 +36,7 @@ pub use running::{RunningError, running_config};
 pub use secret::{MASK, Secret};
 pub use sections::{
     AcceleratorService, Accelerators, Agent, AuthStrategy, CacheMode, Compute, ComputeDriver,
-    ConductorService, Config, CpuMode, Devices, Fake, ImageCache, Libvirt, MdevType, Model, Pci,
+    ConductorService, Config, ConfigDriveLayout, CpuMode, Devices, Fake, ImageCache, Libvirt, MdevType, Model, Pci,
     PlacementService, UpdateInterval, VirtType,
 };
 pub use view::{Change, Effective, Public, after_reload, changes};

@@ -27,7 +27,7 @@ use super::pass::{Returned, Surroundings};
 use super::pulse::{LONGEST_LOOK, MARGIN};
 use super::requests::{Request, TickOutcome, Waiting};
 use super::state::{AgentState, Phase};
-use super::{Agent, DeviceService, LiveOptions, Mode, Reload, Sources, States, findings};
+use super::{Agent, DeviceService, KnownTrees, LiveOptions, Mode, Reload, Sources, States, findings};
 use crate::backoff::Backoff;
 use crate::disabled::{self, Disabled, DisabledError};
 use crate::guest::HeldGuests;
@@ -61,6 +61,7 @@ pub(super) struct EventLoop<D> {
     driver: &'static str,
     config: Arc<serde_json::Value>,
     devices: Option<DeviceService>,
+    trees: KnownTrees,
     published: watch::Sender<Arc<AgentState>>,
     /// Whether all nodes have been reported once.
     started: watch::Sender<bool>,
@@ -209,6 +210,7 @@ impl<D: VirtDriver> EventLoop<D> {
             driver,
             config,
             devices: agent.devices,
+            trees: agent.trees,
             published,
             started: watch::Sender::default(),
             dice,
@@ -467,6 +469,9 @@ impl<D: VirtDriver> EventLoop<D> {
             .plan_states(state.nodes.values().map(|node| node.plan));
         self.metrics
             .held_units(state.nodes.values().flat_map(|node| &node.held));
+        let known = state.nodes.iter();
+        let known = known.filter_map(|(name, node)| Some((name.clone(), node.tree.clone()?)));
+        self.trees.set(known);
         self.published.send_replace(Arc::new(state));
     }
 

@@ -1,22 +1,28 @@
 //! From the configuration to the guests of this host: their journal, their devices, the way to the accelerator service.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent::device::{DeviceOptions, Devices, DevicesParts};
+use berth_agent::guest::build::{BuildOptions, Building};
+use berth_agent::guest::disks::{
+    ConfigDriveFormat, DiskOptions, Disks, ImageSources, LoggedProgress,
+};
 use berth_agent::guest::reconcile::Reconciler;
 use berth_agent::guest::{
     Accelerators, EventSources, ExternalEvents, GuestJournal, Guests, GuestsParts, HostResources,
     JournalError, SqlJournal, api, compute_api,
 };
-use berth_agent::service::{DeviceService, ExitReason, GuestService};
+use berth_agent::service::{DeviceService, ExitReason, GuestService, KnownTrees};
 use berth_client::{
-    AcceleratorClient, AdapterOptions, Auth, ComputeClient, Dice, GuestClient, HttpService,
-    PlacementClient,
+    AcceleratorClient, AdapterOptions, Auth, ComputeClient, Dice, Downloads, GuestClient,
+    HttpService, ImageClient, PlacementClient, TransportOptions,
 };
+use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
 
 use super::{Driver, EMBEDDED_TOKEN};
-use crate::config::{Config, Secret};
+use crate::config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, Secret};
 use crate::failure::{ErrorCode, Failure};
 
 /// What says which boot of the host this is.
@@ -72,6 +78,7 @@ pub struct HostGuests {
     guests: Guests<Driver, HostResources<Driver>>,
     devices: Devices<Driver>,
     reconciler: Reconciler<Driver, HostResources<Driver>>,
+    trees: KnownTrees,
     interval: Duration,
 }
 
@@ -93,6 +100,8 @@ impl HostGuests {
         let journal = SqlJournal::open(&config.state_path)
             .await
             .map_err(|error| unusable(&error))?;
+        let disks = disks(config)?;
+        let instances = disks.instances_path().clone();
         let shared: Arc<dyn GuestJournal> = Arc::new(journal.clone());
         let devices = Devices::open(DevicesParts {
             driver: Arc::clone(driver),
@@ -109,7 +118,7 @@ impl HostGuests {
         let guests = Guests::new(GuestsParts {
             journal: shared,
             driver: Arc::clone(driver),
-            resources: Arc::new(HostResources::new(Arc::clone(driver))),
+            resources: Arc::new(HostResources::new(Arc::clone(driver)).with_disks(disks)),
             accelerators: Accelerators {
                 client: accelerators,
                 events: ExternalEvents::default(),
@@ -117,12 +126,24 @@ impl HostGuests {
             },
             boot_id: boot_id.trim().to_owned(),
         });
+        let trees = KnownTrees::default();
+        let known = trees.clone();
+        let guests = guests.with_building(Building {
+            options: BuildOptions {
+                instances,
+                cpu_model: cpu_model(config)?,
+                kernel_directories: image_directories(config)?,
+            },
+            trees: Arc::new(move |node| known.of(node)),
+            conditions: Some(Arc::new(devices.clone())),
+        });
         let reconciler = Reconciler::new(guests.clone(), Some(devices.clone()), Some(placement));
         Ok(Self {
             journal,
             guests,
             devices,
             reconciler,
+            trees,
             interval: config.reconcile_interval,
         })
     }
@@ -143,6 +164,12 @@ impl HostGuests {
             devices: Arc::new(self.devices.clone()),
             ends: Some(self.guests.ends()),
         }
+    }
+
+    /// Where the agent shows its nodes' trees, by which guests' devices are picked.
+    #[must_use]
+    pub fn trees(&self) -> KnownTrees {
+        self.trees.clone()
     }
 
     /// The part of the compute API by which binds are told, for those whom `sources` lets in.
@@ -175,6 +202,73 @@ impl HostGuests {
     pub async fn close(&self) {
         self.journal.close().await;
     }
+}
+
+fn host_path(option: &str, path: &Path) -> Result<HostPath, Failure> {
+    HostPath::new(&path.display().to_string())
+        .map_err(|error| Failure::new(ErrorCode::BadValue, format!("{option}: {error}")))
+}
+
+fn image_directories(config: &Config) -> Result<Vec<HostPath>, Failure> {
+    let directories = config.image_cache.image_directories.iter();
+    directories
+        .map(|directory| host_path("[image_cache] image_directories", directory))
+        .collect()
+}
+
+/// The processor that guests see; a fake machine's has none to choose.
+fn cpu_model(config: &Config) -> Result<CpuModel, Failure> {
+    let libvirt = &config.libvirt;
+    if config.compute_driver == ComputeDriver::Fake {
+        return Ok(CpuModel::Default);
+    }
+    Ok(match (libvirt.cpu_mode(), libvirt.cpu_models.first()) {
+        (CpuMode::None, _) | (CpuMode::Custom, None) => CpuModel::Default,
+        (CpuMode::HostModel, _) => CpuModel::HostModel,
+        (CpuMode::HostPassthrough, _) => CpuModel::HostPassthrough,
+        (CpuMode::Maximum, _) => CpuModel::Maximum,
+        (CpuMode::Custom, Some(name)) => {
+            CpuModel::Named(CpuModelName::new(name).map_err(|error| {
+                let what = format!("[libvirt] cpu_models: {error}");
+                Failure::new(ErrorCode::BadValue, what)
+            })?)
+        }
+    })
+}
+
+/// Guests' disks as the configuration says.
+fn disks(config: &Config) -> Result<Disks, Failure> {
+    let folder = config.instances_path();
+    let cache = &config.image_cache;
+    let mut options = DiskOptions::new(host_path("instances_path", &folder)?)
+        .map_err(|error| Failure::caused(ErrorCode::Bug, "a default of disks", &error))?;
+    options.config_drive_format = match config.config_drive_layout {
+        ConfigDriveLayout::OpenStack => ConfigDriveFormat::OpenStack,
+        ConfigDriveLayout::NoCloud => ConfigDriveFormat::NoCloud,
+    };
+    options.largest_image = cache.largest_image_gb << 30;
+    options.remove_unused_base_images = cache.remove_unused_base_images;
+    options.remove_unused_original_minimum_age = cache.unused_age;
+    let downloads = Downloads::network(&TransportOptions::default(), Downloads::DEFAULT_PATIENCE);
+    let glance = config.glance.auth_type;
+    let glance = glance.map(|_| ImageClient::from_options(&config.glance));
+    let sources = ImageSources {
+        directories: image_directories(config)?,
+        downloads: Some(downloads.map_err(|error| {
+            Failure::caused(ErrorCode::Missing, "images cannot be downloaded", &error)
+        })?),
+        glance: glance.transpose().map_err(|error| {
+            let what = "the way to the image service is not configured ([glance])";
+            Failure::caused(ErrorCode::Missing, what, &error)
+        })?,
+    };
+    Disks::open(options, sources, Arc::new(LoggedProgress::default())).map_err(|error| {
+        let what = format!(
+            "the guests' disks below {} cannot be used",
+            folder.display()
+        );
+        Failure::caused(ErrorCode::State, what, &error).mend("set instances_path, or free it")
+    })
 }
 
 fn unusable(error: &JournalError) -> Failure {

@@ -48,6 +48,8 @@ pub enum Kind {
     PciAddresses,
     /// A list of names: letters, digits, `_`, `-`, `.`, `:`.
     Names,
+    /// A list of absolute paths.
+    Paths,
     /// Nova's `device_spec`: a list of tables, or of JSON texts.
     DeviceSpec,
     /// `VGPU` or a custom resource class.
@@ -103,7 +105,7 @@ impl Kind {
             Kind::Seconds(low, high) => {
                 self.check_decimal(value, |number| number >= low && number <= high)
             }
-            Kind::Choices(_) | Kind::MdevTypes | Kind::PciAddresses | Kind::Names => {
+            Kind::Choices(_) | Kind::MdevTypes | Kind::PciAddresses | Kind::Names | Kind::Paths => {
                 self.check_list(value)
             }
             Kind::DeviceSpec => self.check_device_spec(value),
@@ -238,7 +240,7 @@ impl Kind {
             Kind::SocketPath if text.len() > LONGEST_SOCKET_PATH => {
                 refuse(format!("{} bytes are too many for a socket", text.len()))
             }
-            Kind::Path | Kind::SocketPath if !text.starts_with('/') => {
+            Kind::Path | Kind::Paths | Kind::SocketPath if !text.starts_with('/') => {
                 refuse(format!("{text:?} is not absolute"))
             }
             Kind::Url(schemes) => check_url(text, schemes).or_else(refuse),
@@ -324,6 +326,7 @@ impl Kind {
             Kind::Secret => "write the secret in quotes, on one line".into(),
             Kind::HostName => "write letters, digits, '.', '-' and '_', at most 255".into(),
             Kind::Path => "write a path that begins with /".into(),
+            Kind::Paths => "write paths such as [\"/srv/images\"]".into(),
             Kind::SocketPath => {
                 format!(
                     "write a path that begins with / and has at most {LONGEST_SOCKET_PATH} bytes"
@@ -384,6 +387,7 @@ impl Kind {
             Kind::MdevTypes => "list of mediated device types".into(),
             Kind::PciAddresses => "list of PCI addresses".into(),
             Kind::Names => "list of names".into(),
+            Kind::Paths => "list of absolute paths".into(),
             Kind::DeviceSpec => "list of tables, or of JSON texts".into(),
             Kind::MdevClass => "VGPU or CUSTOM_…".into(),
             Kind::Listen => "address:port".into(),
@@ -416,7 +420,7 @@ impl Kind {
                 let text = ValueKind::String(trimmed.to_owned());
                 ValueKind::Array(vec![Value::new(Some(&origin.to_owned()), text)])
             }
-            Kind::Choices(_) | Kind::MdevTypes | Kind::PciAddresses | Kind::Names => {
+            Kind::Choices(_) | Kind::MdevTypes | Kind::PciAddresses | Kind::Names | Kind::Paths => {
                 let words = trimmed
                     .split(',')
                     .map(str::trim)

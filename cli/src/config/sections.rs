@@ -47,6 +47,7 @@ pub struct Config {
     pub arq_binding_timeout: Duration,
     #[serde(deserialize_with = "seconds")]
     pub reconcile_interval: Duration,
+    pub config_drive_layout: ConfigDriveLayout,
     pub compute: Compute,
     pub libvirt: Libvirt,
     pub pci: Pci,
@@ -79,13 +80,6 @@ impl Config {
             .unwrap_or_else(|| self.state_path.join("instances"))
     }
 
-    /// Directory of base images: `[image_cache] directory`, else `_base` below `instances_path`.
-    #[must_use]
-    pub fn image_cache_directory(&self) -> PathBuf {
-        let directory = self.image_cache.directory.clone();
-        directory.unwrap_or_else(|| self.instances_path().join("_base"))
-    }
-
     /// The database of the built-in Placement: `[placement_service] connection`, else a file below `state_path`.
     #[must_use]
     pub fn placement_database(&self) -> Secret {
@@ -113,6 +107,16 @@ impl Config {
                 Secret::from(format!("sqlite:{}", file.display()))
             })
     }
+}
+
+/// `config_drive_layout`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConfigDriveLayout {
+    /// OpenStack's.
+    OpenStack,
+    /// cloud-init's.
+    NoCloud,
 }
 
 /// `compute_driver`.
@@ -279,8 +283,9 @@ pub struct Accelerators {
     reason = "each field is the option of its name, documented in the table"
 )]
 pub struct ImageCache {
-    directory: Option<PathBuf>,
-    pub size_gb: Option<u64>,
+    pub image_directories: Vec<PathBuf>,
+    pub largest_image_gb: u64,
+    pub remove_unused_base_images: bool,
     #[serde(
         rename = "remove_unused_original_minimum_age_seconds",
         deserialize_with = "seconds"

@@ -8,6 +8,7 @@
 
 mod error;
 mod host_devices;
+mod operators;
 mod reading;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ use berth_wire::{BodyError, encode};
 use http::Method;
 
 pub use error::{AcceleratorError, AcceleratorRefusal};
+pub use operators::DeviceSwitch;
 
 use crate::adapter::{Answer, Call};
 use crate::call::Repeat;

@@ -1,6 +1,6 @@
 //! The options of guests and their devices.
 
-use super::{PLACEMENT_MAX, WEEK, row};
+use super::{WEEK, row};
 use crate::config::kind::Kind;
 use crate::config::option::{Default, OptionRow};
 
@@ -41,10 +41,17 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("libvirt", "emulator", Kind::Path, Default::Unset,
         "The emulator that guests run in; unset: the one libvirt picks.").example("\"/usr/bin/qemu-system-x86_64\""),
 
-    row("image_cache", "directory", Kind::Path, Default::Derived("`_base` below `instances_path`"),
-        "Directory of the base images.").example("\"/var/lib/berth/instances/_base\""),
-    row("image_cache", "size_gb", Kind::Integer(1, PLACEMENT_MAX), Default::Unset,
-        "GiB that base images may take together: beyond it those that no guest uses go, the longest unused first.").example("100"),
+    row("", "config_drive_layout", Kind::Choice(&["openstack", "nocloud"]), Default::Text("openstack"),
+        "How a config drive's files stand: as OpenStack's (`config-2`), or as cloud-init's NoCloud (`cidata`)."),
+
+    row("image_cache", "image_directories", Kind::Paths, Default::List(&[]),
+        "The directories of this host in which images and kernels may lie that a guest names by their path; none: nothing of this \
+         host is taken by its path.")
+        .example("[\"/srv/images\"]"),
+    row("image_cache", "largest_image_gb", Kind::Integer(1, 1 << 20), Default::Integer(1024),
+        "GiB of one image that are fetched at most."),
+    row("image_cache", "remove_unused_base_images", Kind::Flag, Default::Flag(true),
+        "Whether base images go that no guest uses."),
     row("image_cache", "remove_unused_original_minimum_age_seconds", Kind::Integer(0, 52 * WEEK), Default::Integer(86_400),
         "Seconds for which a base image is kept that no guest uses."),
 

@@ -1,0 +1,101 @@
+//! What operators ask: device profiles, devices and whether they may be bound. Microversion 2.3 for a device's status; a Cyborg
+//! that does not have it answers without.
+
+use berth_wire::accelerator::{
+    CreateDeviceProfile, DeviceBody, DeviceList, DeviceProfileBody, DeviceProfileList,
+};
+use berth_wire::encode;
+use http::Method;
+use uuid::Uuid;
+
+use super::{AcceleratorClient, AcceleratorError, PROFILES, call, reading};
+use crate::call::Repeat;
+use crate::placement::Deleted;
+
+const ONE_PROFILE: &str = "/v2/device_profiles/{uuid}";
+const DEVICES: &str = "/v2/devices";
+const ENABLE: &str = "/v2/devices/{uuid}/enable";
+const DISABLE: &str = "/v2/devices/{uuid}/disable";
+
+/// The microversion that tells a device's status and can change it.
+const STATUS: (u16, u16) = (2, 3);
+
+/// Whether requests may be bound to a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceSwitch {
+    /// They may.
+    Enable,
+    /// They may not; what is bound stays bound.
+    Disable,
+}
+
+impl AcceleratorClient {
+    /// GET /v2/device_profiles: all of them.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list.
+    pub async fn device_profiles(&self) -> Result<Vec<DeviceProfileBody>, AcceleratorError> {
+        let path = PROFILES.to_owned();
+        let call = call(Method::GET, PROFILES, path, None, Repeat::Safe);
+        let profiles = |body: DeviceProfileList| Ok(body.device_profiles);
+        self.parse(call, "a list of device profiles", profiles)
+            .await
+    }
+
+    /// POST /v2/device_profiles: a new one.
+    ///
+    /// # Errors
+    /// No answer, a refusal (its name is taken, a group is not as it should be), or an answer that is no profile.
+    pub async fn create_device_profile(
+        &self,
+        wanted: &CreateDeviceProfile,
+    ) -> Result<DeviceProfileBody, AcceleratorError> {
+        let body = Some(encode(&[wanted]));
+        let path = PROFILES.to_owned();
+        let call = call(Method::POST, PROFILES, path, body, Repeat::Once);
+        self.parse(call, "a device profile", Ok).await
+    }
+
+    /// DELETE /v2/device_profiles/{uuid}.
+    ///
+    /// # Errors
+    /// No answer, or a refusal: it is in use.
+    pub async fn delete_device_profile(&self, uuid: Uuid) -> Result<Deleted, AcceleratorError> {
+        let path = format!("{PROFILES}/{uuid}");
+        let call = call(Method::DELETE, ONE_PROFILE, path, None, Repeat::Safe);
+        let found = reading::found(self.ask(call).await?)?;
+        Ok(found.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
+    }
+
+    /// GET /v2/devices: all devices of all hosts.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list.
+    pub async fn devices(&self) -> Result<Vec<DeviceBody>, AcceleratorError> {
+        let mut call = call(Method::GET, DEVICES, DEVICES.to_owned(), None, Repeat::Safe);
+        call.microversion = Some(STATUS);
+        self.parse(call, "a list of devices", |body: DeviceList| {
+            Ok(body.devices)
+        })
+        .await
+    }
+
+    /// POST /v2/devices/{uuid}/enable or /disable.
+    ///
+    /// # Errors
+    /// No answer, or a refusal: there is no such device.
+    pub async fn switch_device(
+        &self,
+        uuid: Uuid,
+        switch: DeviceSwitch,
+    ) -> Result<(), AcceleratorError> {
+        let (route, word) = match switch {
+            DeviceSwitch::Enable => (ENABLE, "enable"),
+            DeviceSwitch::Disable => (DISABLE, "disable"),
+        };
+        let path = format!("{DEVICES}/{uuid}/{word}");
+        let mut call = call(Method::POST, route, path, None, Repeat::Safe);
+        call.microversion = Some(STATUS);
+        reading::done(self.ask(call).await?).map(drop)
+    }
+}

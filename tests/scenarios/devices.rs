@@ -3,13 +3,17 @@
 
 mod stage;
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::http::StatusCode;
-use berth_agent::device::{ActError, Doing, Risk};
-use berth_virt::UnfitReason;
-use serde_json::Value;
+use berth_agent::device::{ActError, DeviceConditions, Doing, Risk};
+use berth_virt::{HostEvent, UnfitReason};
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use stage::{Stage, address, card, function, guest, parted, sick};
+use stage::{Stage, address, card, function, guest, parted, provider_uuid, sick};
 
 const DISABLED: &str = "CUSTOM_BERTH_DEVICE_DISABLED";
 const QUARANTINED: &str = "CUSTOM_BERTH_DEVICE_QUARANTINED";
@@ -338,4 +342,110 @@ async fn beside_cyborg_which_has_no_such_route_it_is_asked_once() {
         stage.provider(1).await.is_some(),
         "Placement is told all the same"
     );
+}
+
+#[tokio::test]
+async fn beside_the_passes_devices_are_told_and_cleaned_by_themselves() {
+    let stage = Stage::with(vec![card(0)]).await;
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    let (ends, told) = tokio::sync::watch::channel(0);
+    let stop = CancellationToken::new();
+    let (devices, stopped) = (stage.devices.clone(), stop.clone());
+    let running = tokio::spawn(async move { devices.run(Some(told), stopped).await });
+    // A guest's journey has ended: that is why anybody looks.
+    ends.send_replace(1);
+    while stage.known().await[&address(0).to_string()].unclean {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_operator_sees_and_moves_devices_over_the_admin_api() {
+    let mut stage = Stage::with(vec![card(0), parted(1)]).await;
+    let (name, part) = (address(0).to_string(), function(1, 3).to_string());
+    let (status, list) = stage.admin("GET", "/v1/devices", Value::Null).await;
+    assert_eq!(status, 200);
+    let states = |list: &Value| -> Vec<String> {
+        let devices = list["devices"].as_array().unwrap().iter();
+        devices
+            .map(|it| it["state"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(states(&list), ["free"; 5]);
+
+    let path = |verb: &str| format!("/v1/devices/{part}/{verb}");
+    let (status, refused) = stage.admin("POST", &path("quarantine"), Value::Null).await;
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (400, &json!("bad_request"))
+    );
+    let why = json!({"reason": "lane 3 is dead"});
+    let (status, done) = stage.admin("POST", &path("quarantine"), why).await;
+    assert_eq!((status, &done["devices"]), (200, &json!([part])));
+    let (_, shown) = stage
+        .admin("GET", &format!("/v1/devices/{part}"), Value::Null)
+        .await;
+    assert_eq!(shown["devices"][0]["state"], "quarantined");
+    assert_eq!(shown["devices"][0]["quarantine"]["by"], "operator");
+    assert_eq!(shown["devices"][0]["reason"], "lane 3 is dead");
+
+    let (_, _) = stage.binds(0, guest(1)).await;
+    stage.stirred().await;
+    let (_, shown) = stage
+        .admin("GET", &format!("/v1/devices/{name}"), Value::Null)
+        .await;
+    assert_eq!(states(&shown), ["bound"]);
+    assert_eq!(shown["devices"][0]["guest"], guest(1).to_string());
+    let reset = format!("/v1/devices/{name}/reset");
+    let (status, refused) = stage.admin("POST", &reset, Value::Null).await;
+    assert_eq!((status, &refused["error"]["code"]), (409, &json!("bound")));
+
+    let would = json!({"dry_run": true});
+    let (status, _) = stage.admin("POST", &path("release"), would).await;
+    assert_eq!(status, 200);
+    let (status, _) = stage.admin("POST", &path("release"), Value::Null).await;
+    assert_eq!(status, 200);
+    let (status, refused) = stage.admin("POST", &path("release"), Value::Null).await;
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (409, &json!("not_quarantined"))
+    );
+    for (method, path, body) in [
+        ("GET", "/v1/devices/0000:ff:00.0", Value::Null),
+        ("POST", "/v1/devices/nonsense/reset", Value::Null),
+    ] {
+        let (status, refused) = stage.admin(method, path, body).await;
+        assert_eq!(
+            (status, &refused["error"]["code"]),
+            (404, &json!("not_found"))
+        );
+    }
+    let odd = json!({"force": true});
+    let (status, refused) = stage.admin("POST", &reset, odd).await;
+    assert_eq!(status, 400);
+    assert!(
+        refused["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("force")
+    );
+}
+
+#[tokio::test]
+async fn a_provider_that_placement_lost_makes_a_pass_that_makes_it_again() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let (placement, provider) = (stage.cloud.placement(), provider_uuid(0));
+    placement.delete_provider(provider).await.unwrap();
+    stage.service_looks().await;
+    let mut changes = stage.devices.changes();
+    stage.devices.stir();
+    stage.devices.tell().await.unwrap();
+    assert_eq!(changes.next().await, Some(HostEvent::Devices));
+    stage.look_anew();
+    stage.pass().await;
+    assert_eq!(stage.provider(0).await.expect("made again").0, "1 0");
 }

@@ -21,7 +21,9 @@ use super::body::{
     API, ConfigBody, DisableBody, DisabledBody, ErrorBody, ErrorDetail, HealthBody, PlanBody,
     STATE_FILES, StateBody, TickBody,
 };
+use crate::device;
 use crate::disabled::{Disabled, DisabledError};
+use crate::guest::{self, reconcile};
 use crate::health::WARNABLES;
 use crate::metrics::Metrics;
 use crate::service::{AgentState, Request, States, TickOutcome, sentence};
@@ -47,7 +49,7 @@ impl Shared {
 }
 
 /// The routes, for the documentation.
-const ROUTES: &[(&str, &str, &str)] = &[
+pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "GET",
         "/healthz",
@@ -330,7 +332,8 @@ pub fn admin_page() -> String {
         head = LIMITS.head.as_secs(),
         body = LIMITS.body.as_secs(),
     );
-    for (method, path, help) in ROUTES {
+    let further = [guest::api::ROUTES, reconcile::api::ROUTES, device::api::ROUTES];
+    for (method, path, help) in ROUTES.iter().chain(further.into_iter().flatten()) {
         // Writing to a String cannot fail.
         let _ = writeln!(page, "| {method} | `{path}` | {help} |");
     }

@@ -80,7 +80,8 @@ impl<D: VirtDriver> Devices<D> {
     }
 
     /// Removes mediated devices that are there and nobody's; their names. One that an accelerator request holds, or that is
-    /// being cleaned or set aside, is somebody's.
+    /// being cleaned or set aside, is somebody's. Each is looked for once in a process's life: a guest that ends under it
+    /// leaves none.
     ///
     /// # Errors
     /// The journal cannot be read or written.
@@ -95,7 +96,12 @@ impl<D: VirtDriver> Devices<D> {
                 last_try: false,
             };
             match self.reset_free(&name, &wanted(&handle), order).await {
-                Ok(ResetEnd::Clean(DeviceReset::Removed)) => removed.push(name),
+                Ok(ResetEnd::Clean(reset)) => {
+                    self.known().swept.insert(name.clone());
+                    if reset == DeviceReset::Removed {
+                        removed.push(name);
+                    }
+                }
                 Ok(_) => {}
                 Err(ResetError::Journal(error)) => return Err(error),
                 // Nobody knows whether a guest has it.
@@ -123,6 +129,7 @@ impl<D: VirtDriver> Devices<D> {
                     .filter(|handle| {
                         let name = handle_name(handle);
                         advice.releases.contains_key(&name)
+                            && !known.swept.contains(&name)
                             && !unclean.contains(&name)
                             && !known.register.quarantines.contains_key(&name)
                             && !known.register.held.contains_key(&name)

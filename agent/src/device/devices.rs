@@ -117,6 +117,8 @@ pub(super) struct Known {
     pub(super) told: BTreeMap<NodeName, Told>,
     /// Resets that failed, by device.
     pub(super) attempts: BTreeMap<String, Attempt>,
+    /// Mediated devices that this process looked for and found gone or removed: only a process before it can have left one.
+    pub(super) swept: BTreeSet<String>,
     /// What the log was told of a subject last: it is told again when it changes.
     pub(super) said: BTreeMap<String, String>,
     /// The service has no route for devices: it is another's.

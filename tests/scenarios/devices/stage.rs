@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use berth_accelerator::{Options, prepare, router};
+use berth_accelerator::{Options, prepare, router, watch_providers};
+use berth_agent::device::api;
 use berth_agent::device::report::Scrub;
 use berth_agent::device::{DeviceConditions, DeviceOptions, Devices, DevicesParts};
 use berth_agent::guest::SqlJournal;
@@ -28,6 +29,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use uuid::Uuid;
 
@@ -172,6 +174,7 @@ pub(super) struct Stage {
     requests: Arc<Requests>,
     folder: tempfile::TempDir,
     journal: SqlJournal,
+    store: SqlStore,
 }
 
 impl Stage {
@@ -179,8 +182,11 @@ impl Stage {
     pub(super) async fn with(shown: Vec<OfferedDevice>) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         prepare(&store).await.unwrap();
-        let service = router(store, Options::default());
-        Self::beside(service, shown).await
+        let service = router(store.clone(), Options::default());
+        Self {
+            store,
+            ..Self::beside(service, shown).await
+        }
     }
 
     /// The same beside any accelerator service.
@@ -204,6 +210,7 @@ impl Stage {
             requests,
             folder,
             journal,
+            store: SqlStore::in_memory().await.unwrap(),
         };
         stage.round().await;
         stage
@@ -277,27 +284,38 @@ impl Stage {
         Some((amounts.join(" "), row.traits.clone()))
     }
 
+    /// What an operator asks of the agent.
+    pub(super) async fn admin(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        asked(api::routes(&self.devices), method, path, body).await
+    }
+
+    /// The accelerator service looks which providers Placement has, once.
+    pub(super) async fn service_looks(&self) {
+        let stopped = CancellationToken::new();
+        let (store, placement) = (self.store.clone(), self.cloud.placement());
+        let period = Duration::from_millis(1);
+        let looking = watch_providers(store, placement, period, stopped.clone().cancelled_owned());
+        let looking = tokio::spawn(looking);
+        let path = format!("/internal/v1/hosts/{NODE}/devices");
+        loop {
+            let (_, known) = self.ask("GET", &path, Value::Null).await;
+            if known["devices"][0]["deployables"][0]["provider_missing"] == json!(true) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stopped.cancel();
+        looking.await.unwrap();
+    }
+
+    /// The next pass reads Placement anew.
+    pub(super) fn look_anew(&mut self) {
+        self.life.tracker.forget();
+    }
+
     /// What an operator or the conductor asks of the accelerator service.
     pub(super) async fn ask(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("x-auth-token", "admin")
-            .header("content-type", "application/json")
-            .header("openstack-api-version", "accelerator 2.3")
-            .body(match body {
-                Value::Null => Body::empty(),
-                body => Body::from(body.to_string()),
-            });
-        let answer = self
-            .service
-            .clone()
-            .oneshot(request.unwrap())
-            .await
-            .unwrap();
-        let status = answer.status().as_u16();
-        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
-        (status, serde_json::from_slice(&bytes).unwrap_or_default())
+        asked(self.service.clone(), method, path, body).await
     }
 
     /// A new request for a GPU.
@@ -414,4 +432,21 @@ pub(super) fn provider_uuid(n: u8) -> ProviderUuid {
 /// The n-th guest.
 pub(super) fn guest(n: u32) -> ConsumerUuid {
     Uuid::from_u128(0x6e57_0000 + u128::from(n)).into()
+}
+
+async fn asked(router: Router, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("x-auth-token", "admin")
+        .header("content-type", "application/json")
+        .header("openstack-api-version", "accelerator 2.3")
+        .body(match body {
+            Value::Null => Body::empty(),
+            body => Body::from(body.to_string()),
+        });
+    let answer = router.oneshot(request.unwrap()).await.unwrap();
+    let status = answer.status().as_u16();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&bytes).unwrap_or_default())
 }

@@ -14,7 +14,7 @@ use berth_virt::guest_spec::DiskFormat;
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
 
-use super::inspect::{ImageFile, ImageFlaw, Inspected, LARGEST, inspect};
+use super::inspect::{ImageFile, ImageFlaw, Inspected, LARGEST, backing_name, inspect};
 use super::place::{self, Part};
 use super::progress::{ImageProgress, ImageStage};
 use super::qemu_img::QemuImg;
@@ -178,11 +178,13 @@ impl ImageCache {
         Ok(())
     }
 
-    /// Removes images that are none of `used` and were not used for so long.
+    /// Removes images that were not used for so long, that are none of `used`, and that no disk in the folder of a guest lies
+    /// over, whoever's that is.
     pub(super) fn age(&self, used: &BTreeSet<ImageKey>, age: Duration) -> Result<(), DiskError> {
-        let used: BTreeSet<_> = used.iter().map(ImageKey::as_str).collect();
+        let mut used: BTreeSet<_> = used.iter().map(|key| key.as_str().to_owned()).collect();
+        used.extend(self.under_disks()?);
         for name in place::names(&self.folder)? {
-            if used.contains(name.as_str()) || !is_ours(&name) {
+            if used.contains(&name) || !is_ours(&name) {
                 continue;
             }
             let path = self.folder.join(&name);
@@ -197,6 +199,28 @@ impl ImageCache {
             }
         }
         Ok(())
+    }
+
+    /// The names of images that disks lie over.
+    fn under_disks(&self) -> Result<BTreeSet<String>, DiskError> {
+        let mut used = BTreeSet::new();
+        let guests = self.folder.parent().unwrap_or(&self.folder);
+        for guest in place::names(guests)? {
+            let guest = guests.join(guest);
+            if guest == self.folder || place::kind(&guest)? != Some(place::Kind::Folder) {
+                continue;
+            }
+            // A guest that is going away meanwhile has no disks any more.
+            for disk in place::names(&guest).unwrap_or_default() {
+                let disk = place::open(&guest.join(disk)).and_then(ImageFile::new);
+                let name = disk.ok().and_then(|disk| backing_name(&disk));
+                let base = name.as_deref().map(Path::new);
+                let base = base.filter(|base| base.parent() == Some(&self.folder));
+                let base = base.and_then(|base| base.file_name()?.to_str());
+                used.extend(base.map(str::to_owned));
+            }
+        }
+        Ok(used)
     }
 }
 

@@ -93,9 +93,7 @@ pub enum DiskError {
     #[error(transparent)]
     Iso(#[from] IsoError),
     /// qemu-img could not be started.
-    #[error(
-        "{program} cannot be started: {source}; install qemu-utils and util-linux, or set qemu_img"
-    )]
+    #[error("{program} cannot be started: {source}; install qemu-utils and util-linux")]
     NoProgram {
         /// The program.
         program: String,

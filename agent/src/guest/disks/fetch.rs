@@ -113,7 +113,7 @@ impl Writing<'_> {
         match bytes <= self.most {
             true => Ok(()),
             false => Err(self.refused(format!(
-                "it has more than {} bytes, the most that is fetched (largest_image)",
+                "it has more than {} bytes, the most that is fetched (largest_image_gb)",
                 self.most
             ))),
         }

@@ -14,6 +14,8 @@ use std::os::unix::fs::FileExt;
 
 use berth_virt::guest_spec::DiskFormat;
 
+pub(super) use qcow2::backing_name;
+
 /// The largest virtual size in bytes: 1 EiB.
 pub(super) const LARGEST: u64 = 1 << 60;
 

@@ -11,17 +11,17 @@ use super::{ConfigDriveFormat, InstancesPath};
 pub struct DiskOptions {
     /// `instances_path`: the folder of all guests.
     pub instances_path: InstancesPath,
-    /// `config_drive_format`: which layout guests look at.
+    /// `config_drive_layout`: which layout guests look at.
     pub config_drive_format: ConfigDriveFormat,
-    /// `largest_image`: the most bytes of one image that are fetched.
+    /// `largest_image_gb`: the most bytes of one image that are fetched.
     pub largest_image: u64,
     /// `remove_unused_base_images`: whether images that no guest uses are removed.
     pub remove_unused_base_images: bool,
     /// `remove_unused_original_minimum_age_seconds`: after how long.
     pub remove_unused_original_minimum_age: Duration,
-    /// `qemu_img`: the program.
+    /// The program.
     pub qemu_img: HostPath,
-    /// `qemu_img_deadline`: how long it may take for one image.
+    /// How long it may take for one image.
     pub qemu_img_deadline: Duration,
 }
 

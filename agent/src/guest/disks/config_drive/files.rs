@@ -15,7 +15,7 @@ use super::content::ConfigDriveParts;
 /// The versions of OpenStack's layout that guests look for; what is in them is the same.
 const VERSIONS: [&str; 3] = ["2015-10-15", "2018-08-27", "latest"];
 
-/// Which layout guests look at (`config_drive_format`).
+/// Which layout guests look at (`config_drive_layout`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConfigDriveFormat {

@@ -64,6 +64,20 @@ pub(super) fn read(image: &impl Bytes) -> Result<Inspected, ImageFlaw> {
     })
 }
 
+/// The name of the file that a qcow2 file lies over, of our own disks; none for any other file.
+pub(in crate::guest::disks) fn backing_name(image: &impl Bytes) -> Option<String> {
+    let mut head = [0; 24];
+    image.read_at(0, &mut head).ok()?;
+    let (offset, length) = (u64_at(&head, 8), u32_at(&head, 16));
+    // QEMU's longest is 1023 bytes.
+    if &head[..4] != b"QFI\xfb" || offset == 0 || !(1..=1023).contains(&length) {
+        return None;
+    }
+    let mut name = vec![0; usize::try_from(length).ok()?];
+    image.read_at(offset, &mut name).ok()?;
+    String::from_utf8(name).ok()
+}
+
 fn whole(image: &impl Bytes, what: &'static str, start: u64, length: u64) -> Result<(), ImageFlaw> {
     let (end, len) = (start.saturating_add(length), image.len());
     match end <= len {
@@ -106,7 +120,7 @@ fn header(image: &impl Bytes) -> Result<Header, ImageFlaw> {
         features = u64_at(&head, 72);
         length = u32_at(&head, 100);
         sane(
-            length >= 104 && length % 8 == 0,
+            length >= 104 && length.is_multiple_of(8),
             "header_length",
             length.into(),
             "104 or more, by eights, is expected",
@@ -202,7 +216,7 @@ fn tables(image: &impl Bytes, header: &Header, head: &[u8]) -> Result<(), ImageF
         "a table of at most 32 MiB is expected",
     )?;
     sane(
-        header.l1_offset % cluster == 0 && header.l1_offset != 0,
+        header.l1_offset.is_multiple_of(cluster) && header.l1_offset != 0,
         "l1_table_offset",
         header.l1_offset,
         "the start of a cluster is expected",
@@ -216,7 +230,7 @@ fn tables(image: &impl Bytes, header: &Header, head: &[u8]) -> Result<(), ImageF
     let (offset, clusters) = (u64_at(head, 48), u64::from(u32_at(head, 56)));
     let length = clusters.saturating_mul(cluster);
     sane(
-        offset % cluster == 0 && offset != 0,
+        offset.is_multiple_of(cluster) && offset != 0,
         "refcount_table_offset",
         offset,
         "the start of a cluster is expected",
@@ -274,7 +288,7 @@ fn clusters(image: &impl Bytes, header: &Header) -> Result<u64, ImageFlaw> {
             continue;
         }
         sane(
-            offset % cluster == 0,
+            offset.is_multiple_of(cluster),
             "an L1 entry",
             offset,
             "the start of a cluster is expected",
@@ -326,7 +340,7 @@ fn placed(image: &impl Bytes, header: &Header, entry: u64, used: u64) -> Result<
         return Ok(false);
     }
     sane(
-        offset % header.cluster() == 0,
+        offset.is_multiple_of(header.cluster()),
         "an L2 entry",
         offset,
         "the start of a cluster is expected",

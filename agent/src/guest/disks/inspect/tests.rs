@@ -41,12 +41,12 @@ fn qcow2() -> Vec<u8> {
     put(
         &mut file,
         3 * CLUSTER,
-        &(copied | 4 * CLUSTER as u64).to_be_bytes(),
+        &(copied | (4 * CLUSTER as u64)).to_be_bytes(),
     );
     put(
         &mut file,
         4 * CLUSTER,
-        &(copied | 5 * CLUSTER as u64).to_be_bytes(),
+        &(copied | (5 * CLUSTER as u64)).to_be_bytes(),
     );
     file
 }
@@ -211,7 +211,7 @@ fn each_bad_qcow2_is_refused_with_its_reason() {
         ),
         (
             "compressed beyond",
-            |f| put(f, 4 * CLUSTER, &(1_u64 << 62 | 1 << 40).to_be_bytes()),
+            |f| put(f, 4 * CLUSTER, &((1_u64 << 62) | (1 << 40)).to_be_bytes()),
             "a compressed cluster ends",
         ),
         (

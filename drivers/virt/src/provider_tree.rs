@@ -169,6 +169,9 @@ pub fn provider_tree(
     let held_traits = writing.devices_that_go(&mut tree);
     writing.children_that_stay(&mut tree, &wanted)?;
     writing.devices_that_stay(&mut tree)?;
+    if has_accelerators(&tree) {
+        tree.root_mut().traits.insert(COMPUTE_ACCELERATORS);
+    }
     Ok(Desired {
         tree,
         moves,
@@ -229,6 +232,16 @@ fn is_a_drivers_to_judge(held: &Trait) -> bool {
     (name.starts_with("HW_CPU_") || name.starts_with("COMPUTE_"))
         && ![Trait::COMPUTE_NODE, Trait::COMPUTE_STATUS_DISABLED].contains(held)
 }
+
+/// Whether guests with a device profile may come here: this tree offers accelerators, Berth's or the real Cyborg's.
+fn has_accelerators(tree: &ProviderTree) -> bool {
+    let own = tree.own();
+    own.iter()
+        .any(|provider| provider.traits.contains(&Trait::OWNER_CYBORG))
+}
+
+/// What a conductor asks of a host for a guest with a device profile.
+const COMPUTE_ACCELERATORS: Trait = Trait::known("COMPUTE_ACCELERATORS");
 
 /// What the writing of the wanted amounts into the current tree needs to know.
 struct Writing<'a> {

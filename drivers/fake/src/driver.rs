@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvents, HostView,
-    ObserveError, PowerAction, Powered, Spawned, VirtDriver, WantedDevice,
+    ObserveError, PowerAction, Powered, Redefined, Spawned, VirtDriver, WantedDevice,
 };
 
 use crate::guest_file::GuestFile;
@@ -252,6 +252,34 @@ impl VirtDriver for FakeDriver {
         let machine = self.machine()?;
         self.guests
             .change(|book| book.power(uuid, action, &machine))
+    }
+
+    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+        let machine = self.machine()?;
+        self.guests.change(|book| book.redefine(spec, &machine))
+    }
+
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+        let machine = self.machine()?;
+        self.guests.change(|book| book.suspend(uuid, &machine))
+    }
+
+    async fn live_migrate(
+        &self,
+        uuid: ConsumerUuid,
+        _destination: &NodeName,
+    ) -> Result<(), GuestError> {
+        if let Some(guest) = self.guests().await?.get(&uuid) {
+            guest.holds_nothing_for(
+                uuid,
+                "be moved while it runs",
+                "a device of this host cannot come along",
+            )?;
+        }
+        Err(GuestError::Unsupported {
+            driver: "fake",
+            action: "move a guest to another host while it runs; stop it and create it there",
+        })
     }
 
     async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {

@@ -11,7 +11,7 @@ use berth_virt::guest_spec::{DesiredPower, GuestSpec, VcpuPin};
 use berth_virt::{
     CpuPolicy, Destroyed, GuestCell, GuestError, GuestMark, GuestMdev, GuestOnHost, GuestState,
     GuestView, HeldDevice, HostDevice, HostView, NodeView, OfferedHandle, PowerAction, PowerState,
-    Powered, Spawned,
+    Powered, Redefined, Spawned,
 };
 use serde::{Deserialize, Serialize};
 
@@ -157,6 +157,51 @@ impl GuestBook {
         };
         made.state = becomes;
         Ok(Powered::Done)
+    }
+
+    pub(crate) fn redefine(
+        &mut self,
+        spec: &GuestSpec,
+        machine: &HostView,
+    ) -> Result<Redefined, GuestError> {
+        let uuid = spec.uuid;
+        let Some(made) = self.of(uuid) else {
+            return is_not_of_file(machine, uuid, "redefine").map(|()| Redefined::NotThere);
+        };
+        if let Some(difference) = made.seen().difference(spec) {
+            return Err(GuestError::Another { uuid, difference });
+        }
+        if made.state != DesiredPower::ShutOff {
+            let state = state(made.state);
+            return Err(GuestError::NotOff { uuid, state });
+        }
+        made.spec = spec.clone();
+        Ok(Redefined::Redefined)
+    }
+
+    pub(crate) fn suspend(
+        &mut self,
+        uuid: ConsumerUuid,
+        machine: &HostView,
+    ) -> Result<Powered, GuestError> {
+        let Some(made) = self.of(uuid) else {
+            return is_not_of_file(machine, uuid, "suspend").map(|()| Powered::NotThere);
+        };
+        made.seen().holds_nothing_for(
+            uuid,
+            "be suspended",
+            "the state of a device cannot be written to disk",
+        )?;
+        match made.state {
+            DesiredPower::Running | DesiredPower::Paused => {
+                made.state = DesiredPower::ShutOff;
+                Ok(Powered::Done)
+            }
+            DesiredPower::ShutOff => Err(GuestError::NotRunning {
+                uuid,
+                state: GuestState::ShutOff,
+            }),
+        }
     }
 
     fn of(&mut self, uuid: ConsumerUuid) -> Option<&mut Made> {

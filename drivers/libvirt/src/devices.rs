@@ -153,6 +153,7 @@ fn whole(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
+#[allow(dead_code, reason = "the tests with a libvirtd use the rest")]
 mod test_kernel;
 #[cfg(test)]
 mod tests;

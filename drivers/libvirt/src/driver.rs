@@ -5,12 +5,12 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, NodeName};
 use berth_sysfs::{AttributeWrites, LastLook, Sysfs};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostDevice, HostEvents, HostView,
-    ObserveError, PowerAction, Powered, Spawned, VirtDriver, WantedDevice,
+    ObserveError, PowerAction, Powered, Redefined, Spawned, VirtDriver, WantedDevice,
 };
 
 use crate::connection::{Connection, Session};
@@ -228,6 +228,32 @@ impl VirtDriver for LibvirtDriver {
             }
             (PowerStep::AskedToEnd, _) => Ok(Powered::Done),
         }
+    }
+
+    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+        let (spec, options) = (spec.clone(), self.guest_xml_options());
+        self.change("giving a guest another document", move |session| {
+            guests::redefine(session.connect(), &spec, &options)
+        })
+        .await
+    }
+
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+        self.change("suspending a guest", move |session| {
+            guests::save(session.connect(), uuid)
+        })
+        .await
+    }
+
+    async fn live_migrate(
+        &self,
+        uuid: ConsumerUuid,
+        _destination: &NodeName,
+    ) -> Result<(), GuestError> {
+        self.change("moving a guest", move |session| {
+            guests::live_migrate(session.connect(), uuid)
+        })
+        .await
     }
 
     async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {

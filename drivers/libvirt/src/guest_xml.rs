@@ -18,9 +18,9 @@ use berth_virt::guest_spec::{CpuModel, GuestBoot, GuestSpec, GuestTopology, Memo
 use crate::guest_metadata::GuestMetadata;
 use crate::options::DiskCache;
 use domain::{
-    CellElement, Clock, CpuElement, CpuModelElement, CpuTune, Domain, Features, HugePages, Memory,
-    MemoryBacking, MemoryNode, MemoryPlacement, Metadata, Named, NumaElement, NumaTune, Os, OsType,
-    Page, Pin, SetElement, Timer, Vcpu,
+    CellElement, Clock, CpuElement, CpuModelElement, CpuTune, Domain, Features, Firmware,
+    FirmwareFeature, HugePages, Memory, MemoryBacking, MemoryNode, MemoryPlacement, Metadata,
+    Named, NumaElement, NumaTune, Os, OsType, Page, Pin, SetElement, State, Timer, Vcpu,
 };
 
 /// A domain's `type`: how the guest runs.
@@ -84,7 +84,13 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
         cputune: cpu_tune(topology),
         numatune: numa_tune(topology),
         os: os(&spec.boot, options.virtualisation),
-        features: Features { acpi: (), apic: () },
+        features: Features {
+            acpi: (),
+            apic: (),
+            // Else the guest could change what secure boot goes by.
+            smm: matches!(spec.boot, GuestBoot::Uefi { secure_boot: true })
+                .then_some(State { state: "on" }),
+        },
         cpu: cpu(&spec.cpu_model, topology),
         clock: clock(),
         on_poweroff: "destroy",
@@ -157,7 +163,7 @@ fn numa_tune(topology: &GuestTopology) -> Option<NumaTune> {
 
 fn os(boot: &GuestBoot, virtualisation: Virtualisation) -> Os<'_> {
     let (kernel, initrd, cmdline) = match boot {
-        GuestBoot::Disk => (None, None, None),
+        GuestBoot::Disk | GuestBoot::Uefi { .. } => (None, None, None),
         GuestBoot::Kernel {
             kernel,
             ramdisk,
@@ -168,7 +174,20 @@ fn os(boot: &GuestBoot, virtualisation: Virtualisation) -> Os<'_> {
             Some(command_line.as_str()).filter(|line| !line.is_empty()),
         ),
     };
+    let uefi = match boot {
+        GuestBoot::Uefi { secure_boot } if virtualisation != Virtualisation::Test => {
+            Some(*secure_boot)
+        }
+        _ => None,
+    };
     Os {
+        auto: uefi.map(|_| "efi"),
+        firmware: uefi.map(|secure_boot| Firmware {
+            feature: FirmwareFeature {
+                enabled: if secure_boot { "yes" } else { "no" },
+                name: "secure-boot",
+            },
+        }),
         os_type: match virtualisation {
             Virtualisation::Kvm | Virtualisation::Qemu => OsType {
                 arch: Some("x86_64"),

@@ -4,6 +4,7 @@
 //! done, so that it can be called again after its answer was lost. A guest is defined, then started: one that fails to start
 //! stays defined, for the caller to destroy.
 
+mod change;
 mod document;
 mod error;
 
@@ -22,6 +23,7 @@ use virt_sys as sys;
 
 use crate::connection::Session;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
+pub(crate) use change::{live_migrate, redefine, suspend as save};
 use error::{is, refused};
 
 /// What a domain leaves behind when it is undefined, all to go with it.

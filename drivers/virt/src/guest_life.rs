@@ -202,6 +202,29 @@ impl GuestOnHost {
     }
 }
 
+impl GuestOnHost {
+    /// Refuses what cannot be done while the guest holds devices of the host, whether it runs or not.
+    ///
+    /// # Errors
+    /// [`GuestError::HoldsDevices`], with the action (`be suspended`) and the reason as they are given here.
+    pub fn holds_nothing_for(
+        &self,
+        uuid: ConsumerUuid,
+        action: &'static str,
+        reason: &'static str,
+    ) -> Result<(), GuestError> {
+        if self.devices.is_empty() {
+            return Ok(());
+        }
+        Err(GuestError::HoldsDevices {
+            uuid,
+            action,
+            devices: self.devices.clone(),
+            reason,
+        })
+    }
+}
+
 fn listed(devices: &BTreeSet<HeldDevice>) -> String {
     if devices.is_empty() {
         return "no devices".to_owned();
@@ -241,6 +264,24 @@ pub enum GuestError {
         devices: BTreeSet<HeldDevice>,
         /// Why not.
         reason: &'static str,
+    },
+    /// It is done only with a guest that is off.
+    #[error(
+        "guest {uuid} is {state}: only one that is off is given another document; stop it first"
+    )]
+    NotOff {
+        /// The guest.
+        uuid: ConsumerUuid,
+        /// What it is doing.
+        state: GuestState,
+    },
+    /// It is done only with a guest that runs.
+    #[error("guest {uuid} is {state}: only one that runs can be suspended")]
+    NotRunning {
+        /// The guest.
+        uuid: ConsumerUuid,
+        /// What it is doing.
+        state: GuestState,
     },
     /// The driver cannot do that with guests.
     #[error("the driver {driver} cannot {action}")]
@@ -373,6 +414,8 @@ impl GuestError {
             | GuestError::DeviceMissing { .. }
             | GuestError::Another { .. }
             | GuestError::NameTaken { .. }
+            | GuestError::NotOff { .. }
+            | GuestError::NotRunning { .. }
             | GuestError::WrongState { .. } => Disposition::Refresh,
             GuestError::NotSupported { .. }
             | GuestError::Unsupported { .. }

@@ -72,6 +72,11 @@ pub struct GuestOwner {
 pub enum GuestBoot {
     /// Its root disk (or the firmware alone, where it has none).
     Disk,
+    /// Its root disk, by UEFI firmware instead of a BIOS (Nova's `hw_firmware_type=uefi`).
+    Uefi {
+        /// Whether only signed code is started (`os_secure_boot=required`).
+        secure_boot: bool,
+    },
     /// A kernel that lies on the host (Nova's `kernel_id` and `ramdisk_id`).
     Kernel {
         /// The kernel.

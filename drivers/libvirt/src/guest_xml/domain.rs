@@ -120,8 +120,13 @@ pub(super) struct MemoryNode {
 
 #[derive(Serialize)]
 pub(super) struct Os<'a> {
+    /// What libvirt picks the firmware by; none for its default, a BIOS.
+    #[serde(rename = "@firmware", skip_serializing_if = "Option::is_none")]
+    pub(super) auto: Option<&'static str>,
     #[serde(rename = "type")]
     pub(super) os_type: OsType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) firmware: Option<Firmware>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kernel: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,6 +135,19 @@ pub(super) struct Os<'a> {
     pub(super) cmdline: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) boot: Option<Boot>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Firmware {
+    pub(super) feature: FirmwareFeature,
+}
+
+#[derive(Serialize)]
+pub(super) struct FirmwareFeature {
+    #[serde(rename = "@enabled")]
+    pub(super) enabled: &'static str,
+    #[serde(rename = "@name")]
+    pub(super) name: &'static str,
 }
 
 #[derive(Serialize)]
@@ -152,6 +170,14 @@ pub(super) struct Boot {
 pub(super) struct Features {
     pub(super) acpi: (),
     pub(super) apic: (),
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) smm: Option<State>,
+}
+
+#[derive(Serialize)]
+pub(super) struct State {
+    #[serde(rename = "@state")]
+    pub(super) state: &'static str,
 }
 
 #[derive(Serialize)]

@@ -198,6 +198,13 @@ fn shapes() -> Vec<(&'static str, String)> {
         };
         shapes.push((name, guest_xml(&spec, &options)));
     }
+    for (name, secure_boot) in [("uefi", false), ("secure_boot", true)] {
+        let spec = GuestSpec {
+            boot: GuestBoot::Uefi { secure_boot },
+            ..with_disks()
+        };
+        shapes.push((name, guest_xml(&spec, &options)));
+    }
     for (name, virtualisation) in [
         ("emulated", Virtualisation::Qemu),
         ("test", Virtualisation::Test),
@@ -254,6 +261,30 @@ fn the_documents_are_as_they_were() {
     for (name, text) in shapes().into_iter().take(6) {
         insta::assert_snapshot!(name, text);
     }
+}
+
+#[test]
+fn a_guest_by_uefi_says_whether_only_signed_code_starts() {
+    let shapes = shapes();
+    let document = |wanted: &str| {
+        let (_, text) = shapes.iter().find(|(name, _)| *name == wanted).unwrap();
+        text.as_str()
+    };
+    let (uefi, secure) = (document("uefi"), document("secure_boot"));
+    for text in [uefi, secure] {
+        assert!(text.contains("<os firmware=\"efi\">"), "{text}");
+    }
+    assert!(
+        uefi.contains("enabled=\"no\" name=\"secure-boot\""),
+        "{uefi}"
+    );
+    assert!(
+        secure.contains("enabled=\"yes\" name=\"secure-boot\""),
+        "{secure}"
+    );
+    // Without it the guest could change what secure boot goes by.
+    assert!(secure.contains("<smm state=\"on\"/>") && !uefi.contains("<smm"));
+    assert!(!document("disks").contains("firmware"));
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! The promises about devices: looked at without a change, made ready, kept for their guest, and given back once it is gone.
 
+use berth_model::NodeName;
+
 use super::{Promise, Violation, broken};
-use crate::guest_spec::{GuestDevice, GuestSpec};
+use crate::guest_spec::{CpuModel, DesiredPower, GuestDevice, GuestDevices, GuestSpec};
 use crate::{
-    Destroyed, DeviceError, DeviceReset, GuestState, PowerAction, Spawned, VirtDriver, WantedDevice,
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestState, PowerAction, Redefined, Spawned,
+    VirtDriver, WantedDevice,
 };
 
 /// Takes the guest's devices, `wanted`, through their life with it and back, twice. The guest must not be there before, and its
@@ -97,6 +100,7 @@ impl<D: VirtDriver> Suite<'_, D> {
             ),
         }
         self.kept(wanted, "running").await;
+        self.stays_where_it_is(spec).await;
         self.made_ready(wanted).await;
         let at_once = PowerAction::Stop {
             grace: std::time::Duration::ZERO,
@@ -116,6 +120,63 @@ impl<D: VirtDriver> Suite<'_, D> {
                 ),
             },
             Err(error) => self.breach(Promise::ListsGuests, error),
+        }
+        self.redefined(spec).await;
+    }
+
+    /// A guest with devices is neither suspended nor moved, and says why.
+    async fn stays_where_it_is(&mut self, spec: &GuestSpec) {
+        if spec.devices.as_slice().is_empty() {
+            return;
+        }
+        let suspended = self.driver.suspend(spec.uuid).await.map(drop);
+        let moved = match NodeName::new("elsewhere") {
+            Ok(destination) => self.driver.live_migrate(spec.uuid, &destination).await,
+            Err(error) => return self.breach(Promise::KeepsDevices, error),
+        };
+        for (what, outcome) in [("a suspension", suspended), ("a move", moved)] {
+            if !matches!(outcome, Err(GuestError::HoldsDevices { .. })) {
+                let detail = format!("{what} of a guest with devices: {outcome:?}");
+                self.breach(Promise::KeepsDevices, detail);
+            }
+        }
+    }
+
+    /// A guest is given another document while it is off, and loses no device by it.
+    async fn redefined(&mut self, spec: &GuestSpec) {
+        let other = GuestSpec {
+            cpu_model: CpuModel::Maximum,
+            ..spec.clone()
+        };
+        match self.driver.redefine(&other).await {
+            Ok(Redefined::Redefined) => {}
+            seen => self.breach(
+                Promise::PowersGuests,
+                format!("another document for a guest that is off: {seen:?}"),
+            ),
+        }
+        let without = GuestSpec {
+            devices: GuestDevices::default(),
+            ..spec.clone()
+        };
+        let refused = self.driver.redefine(&without).await;
+        if without.devices != spec.devices && !matches!(refused, Err(GuestError::Another { .. })) {
+            let detail = format!("a document without the guest's devices: {refused:?}");
+            self.breach(Promise::KeepsDevices, detail);
+        }
+        let started = GuestSpec {
+            power: DesiredPower::Running,
+            ..other
+        };
+        if let Err(error) = self.driver.spawn(&started).await {
+            self.breach(Promise::PowersGuests, format!("a start with it: {error}"));
+        }
+        match self.driver.redefine(spec).await {
+            Err(GuestError::NotOff { .. }) => {}
+            seen => self.breach(
+                Promise::PowersGuests,
+                format!("another document for a guest that runs: {seen:?}"),
+            ),
         }
     }
 

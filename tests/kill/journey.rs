@@ -103,6 +103,8 @@ impl Journey {
             gpus: (0..self.gpus()).map(gpu).collect(),
             nics: Vec::new(),
             faults: berth_fake::Faults::new(),
+            devices: Vec::new(),
+            pci: berth_virt::PciInPlacement::default(),
             customs: Vec::new(),
             traits: vec!["HW_CPU_X86_AVX2".parse().expect("a trait")],
             guests,

@@ -9,6 +9,7 @@
 mod devices;
 mod foreign;
 mod guests;
+mod offered;
 mod reshapes;
 mod trees;
 
@@ -41,6 +42,14 @@ pub enum Promise {
     ExplainsItsMdevs,
     /// No mediated device and no function is in two guests.
     GivesADeviceOnce,
+    /// No part of a device is offered twice, and none that is offered in another way too.
+    OffersADeviceOnce,
+    /// Each offered device is a child of the root with its owner's marks, as many units as it has parts, and all of them
+    /// reserved with the reason where it is unfit.
+    ReportsItsDevices,
+    /// A device that is gone is held with its reason while units are in use, deleted when they are free, and as before when it
+    /// is back.
+    HoldsWhatIsGone,
     /// The same view and tree give the same wanted tree.
     IsPure,
     /// From a bare root, the wanted tree is a plain update.
@@ -132,6 +141,7 @@ pub async fn check(driver: &impl VirtDriver) -> Vec<Violation> {
     for (node, seen) in &view.nodes {
         violations.extend(cpus(node, seen));
         violations.extend(devices(node, seen));
+        violations.extend(offered::check(driver, &view, node));
         violations.extend(trees::check(driver, &view, node));
         violations.extend(foreign::check(driver, &view, node));
         violations.extend(reshapes::check(driver, &view, node));
@@ -218,6 +228,7 @@ fn devices(node: &NodeName, seen: &NodeView) -> Vec<Violation> {
         for mdev in &guest.mdevs {
             if let Some(parent) = mdev.parent
                 && !seen.gpus.iter().any(|gpu| gpu.address == parent)
+                && !seen.devices.iter().any(|device| device.address == parent)
             {
                 let detail = format!("guest {uuid} uses GPU {parent}, which is not seen");
                 violations.push(broken(Promise::ExplainsItsMdevs, Some(node), detail));

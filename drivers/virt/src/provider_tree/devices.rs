@@ -64,18 +64,16 @@ fn owner(current: &ProviderTree, provider: &Provider) -> Option<DeviceOwner> {
     }
     address_in(&provider.name)?;
     let has = |mark: &Trait| provider.traits.contains(mark);
-    let is_deployable = provider.uuid() == ProviderUuid::of_deployable(&provider.name);
-    match has(&Trait::CUSTOM_OWNER_BERTH) && !has(&PCI_TRACKERS) {
-        true if has(&Trait::OWNER_CYBORG) || is_deployable => Some(DeviceOwner::Accelerator),
-        _ if has(&Trait::OWNER_CYBORG) => None,
-        // A Placement may not know the trait; a child that Berth made is known by its UUID.
-        _ if current.is_ours(provider.uuid())
-            && (has(&PCI_TRACKERS) || provider.uuid() == root.child(&provider.name)) =>
-        {
-            Some(DeviceOwner::Compute)
-        }
-        _ => None,
+    if has(&Trait::OWNER_CYBORG) {
+        return has(&Trait::CUSTOM_OWNER_BERTH).then_some(DeviceOwner::Accelerator);
     }
+    // A Placement may not know the traits; then a child is known by its UUID.
+    let is_deployable = provider.uuid() == ProviderUuid::of_deployable(&provider.name);
+    if is_deployable && has(&Trait::CUSTOM_OWNER_BERTH) && !has(&PCI_TRACKERS) {
+        return Some(DeviceOwner::Accelerator);
+    }
+    let is_device = has(&PCI_TRACKERS) || provider.uuid() == root.child(&provider.name);
+    (is_device && current.is_ours(provider.uuid())).then_some(DeviceOwner::Compute)
 }
 
 /// Whether a child stands for a device that is not offered any more. A nova-compute's PCI devices are none of ours while PCI

@@ -5,6 +5,8 @@ mod adopted;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod devices;
+#[cfg(test)]
 mod homes;
 #[cfg(test)]
 mod properties;

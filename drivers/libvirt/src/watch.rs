@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use berth_sysfs::{DeviceNews, UeventStream};
+use berth_sysfs::{DeviceNews, UeventError, UeventStream};
 use berth_virt::HostEvent;
 use futures_core::Stream;
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -49,18 +49,19 @@ pub(crate) enum Kernel {
     Ignored,
 }
 
+/// What the kernel tells: its socket, or a test in its place.
+type KernelNews = Pin<Box<dyn Stream<Item = Result<DeviceNews, UeventError>> + Send>>;
+
 /// The kernel's events as they stand with one stream.
-#[derive(Debug)]
 enum Uevents {
     /// To be opened at the first poll, which happens within the runtime.
     Unopened,
-    Open(UeventStream),
+    Open(KernelNews),
     /// Not wanted, or the socket failed.
     Closed,
 }
 
 /// The stream behind [`berth_virt::HostEvents`].
-#[derive(Debug)]
 pub(crate) struct Watch {
     libvirt: Receiver<HostEvent>,
     kernel: Uevents,
@@ -82,7 +83,7 @@ impl Watch {
     fn poll_kernel(&mut self, context: &mut Context<'_>) -> Poll<HostEvent> {
         if let Uevents::Unopened = self.kernel {
             self.kernel = match UeventStream::open() {
-                Ok(stream) => Uevents::Open(stream),
+                Ok(stream) => Uevents::Open(Box::pin(stream)),
                 Err(error) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "no kernel events");
                     Uevents::Closed
@@ -92,7 +93,7 @@ impl Watch {
         let Uevents::Open(stream) = &mut self.kernel else {
             return Poll::Pending;
         };
-        match Pin::new(stream).poll_next(context) {
+        match stream.as_mut().poll_next(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Some(Ok(DeviceNews::Changed(_)))) => Poll::Ready(HostEvent::Devices),
             Poll::Ready(Some(Ok(DeviceNews::Lost))) => Poll::Ready(HostEvent::Unknown),
@@ -125,9 +126,63 @@ impl Stream for Watch {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::future::poll_fn;
+    use std::io;
+
+    use berth_sysfs::Uevent;
 
     use super::*;
+
+    /// A kernel that has these to tell, and then nothing.
+    struct Told(VecDeque<Result<DeviceNews, UeventError>>);
+
+    impl Stream for Told {
+        type Item = Result<DeviceNews, UeventError>;
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            self.0
+                .pop_front()
+                .map_or(Poll::Pending, |news| Poll::Ready(Some(news)))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_device_that_is_plugged_in_is_told_and_a_socket_that_fails_is_told_once() {
+        let subscribers = Subscribers::default();
+        let plugged = Uevent {
+            action: "add".to_owned(),
+            devpath: "/devices/pci0000:80/0000:81:00.0".to_owned(),
+            subsystem: "pci".to_owned(),
+        };
+        let news = [
+            Ok(DeviceNews::Changed(plugged)),
+            Ok(DeviceNews::Lost),
+            Err(UeventError::Read(io::Error::other("gone"))),
+        ];
+        let mut watch = Watch::new(&subscribers, Kernel::Ignored);
+        watch.kernel = Uevents::Open(Box::pin(Told(news.into())));
+        subscribers.publish(HostEvent::Guests);
+        drop(subscribers);
+        let mut told = Vec::new();
+        while told.len() < 4 {
+            let next = poll_fn(|context| Pin::new(&mut watch).poll_next(context)).await;
+            match next {
+                Some(event) => told.push(event),
+                None => told.push(poll_fn(|context| watch.poll_kernel(context)).await),
+            }
+        }
+        assert_eq!(
+            told,
+            [
+                HostEvent::Guests,
+                HostEvent::Devices,
+                HostEvent::Unknown,
+                HostEvent::Unknown
+            ]
+        );
+        assert!(matches!(watch.kernel, Uevents::Closed));
+    }
 
     #[tokio::test]
     async fn events_reach_every_stream_and_the_surplus_is_dropped() {

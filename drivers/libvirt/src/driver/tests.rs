@@ -317,3 +317,118 @@ async fn the_driver_keeps_every_promise_of_the_contract() {
         []
     );
 }
+
+/// Plants a PCI function into the device tree beside the node's file.
+fn plant(directory: &TempDir, address: &str, ids: (u16, u16), class: &str) {
+    let at = directory.path().join("sys/bus/pci/devices").join(address);
+    std::fs::create_dir_all(&at).unwrap();
+    let mut header = [0_u8; 64];
+    header[..2].copy_from_slice(&ids.0.to_le_bytes());
+    header[2..4].copy_from_slice(&ids.1.to_le_bytes());
+    std::fs::write(at.join("config"), header).unwrap();
+    for (file, text) in [
+        ("vendor", format!("0x{:04x}", ids.0)),
+        ("device", format!("0x{:04x}", ids.1)),
+        ("class", class.to_owned()),
+        ("numa_node", "1".to_owned()),
+    ] {
+        std::fs::write(at.join(file), text).unwrap();
+    }
+}
+
+/// Gives the function an IOMMU group of its own.
+fn group(directory: &TempDir, address: &str, number: u32) {
+    let sys = directory.path().join("sys");
+    let device = sys.join("bus/pci/devices").join(address);
+    let group = sys.join(format!("kernel/iommu_groups/{number}"));
+    std::fs::create_dir_all(group.join("devices")).unwrap();
+    std::os::unix::fs::symlink(&device, group.join("devices").join(address)).unwrap();
+    std::os::unix::fs::symlink(&group, device.join("iommu_group")).unwrap();
+}
+
+fn list(entries: &serde_json::Value) -> berth_sysfs::AllowList {
+    berth_sysfs::AllowList::read(entries.as_array().unwrap()).unwrap()
+}
+
+/// Two mediated-device GPUs and an SSD in the device tree.
+fn with_devices(directory: &TempDir) -> LibvirtOptions {
+    let options = options(directory);
+    plant(directory, "0000:84:00.0", (0x10de, 0x1eb8), "0x030200");
+    plant(directory, "0000:85:00.0", (0x10de, 0x1eb8), "0x030200");
+    plant(directory, "0000:90:00.0", (0x1bd4, 0x1003), "0x010802");
+    group(directory, "0000:90:00.0", 3);
+    options
+}
+
+#[tokio::test]
+async fn devices_of_both_lists_are_offered_and_a_gpu_has_one_owner() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = with_devices(&directory);
+    options.accelerator_devices = list(&serde_json::json!([{"address": "0000:84:00.0"}]));
+    options.pci_devices = list(&serde_json::json!([{"address": "0000:90:00.0"}]));
+    options.report_pci_in_placement = true;
+    let driver = LibvirtDriver::new(options);
+    let view = driver.observe().await.unwrap();
+    let seen = &view.nodes[&NodeName::new("gpu-01").unwrap()];
+    let [card, ssd] = &seen.devices[..] else {
+        panic!("{:?}", seen.devices)
+    };
+    assert_eq!((card.class.as_str(), card.handles.len()), ("VGPU", 16));
+    let existing = berth_virt::OfferedHandle::Mdev {
+        uuid: Uuid::from_u128(0xa),
+        parent: address(0x84),
+        mdev_type: "nvidia-558".to_owned(),
+    };
+    assert!(card.handles.contains(&existing));
+    assert_eq!(ssd.class.as_str(), "CUSTOM_PCI_1BD4_1003");
+    assert_eq!(ssd.condition, berth_virt::DeviceCondition::Fit);
+    let offered: Vec<_> = seen.gpus.iter().map(|gpu| gpu.offered.is_some()).collect();
+    assert_eq!(
+        offered,
+        [false, true],
+        "the first is the accelerator service's"
+    );
+    assert_eq!(conformance::check(&driver).await, []);
+}
+
+#[tokio::test]
+async fn a_sick_device_is_told_and_one_that_is_gone_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = with_devices(&directory);
+    options.accelerator_devices = list(&serde_json::json!([{"address": "0000:90:00.0"}]));
+    let driver = LibvirtDriver::new(options);
+    let look = async || {
+        let view = driver.observe().await.unwrap();
+        let devices = view.nodes.into_values().next().unwrap().devices;
+        devices.first().map(|device| device.condition.reason())
+    };
+    assert_eq!(look().await, Some(None));
+    let at = directory.path().join("sys/bus/pci/devices/0000:90:00.0");
+    let well = std::fs::read(at.join("config")).unwrap();
+    std::fs::write(at.join("config"), [0xff; 64]).unwrap();
+    let reason = berth_virt::UnfitReason::ConfigSpace;
+    assert_eq!(look().await, Some(Some(reason)));
+    std::fs::write(at.join("config"), well).unwrap();
+    assert_eq!(look().await, Some(None));
+    std::fs::remove_dir_all(at).unwrap();
+    assert_eq!(look().await, None);
+}
+
+#[tokio::test]
+async fn a_device_in_both_lists_is_a_mistake_at_the_start_and_left_out_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = with_devices(&directory);
+    options.pci_devices = list(&serde_json::json!([{"vendor_id": "8086"}, {"vendor_id": "1bd4"}]));
+    options.accelerator_devices = list(&serde_json::json!([{"address": "0000:90:00.0"}]));
+    let refused = LibvirtDriver::new(options.clone()).observe().await;
+    let text = refused.unwrap_err().to_string();
+    let told = "entry 2 of [pci] device_spec and by entry 1 of [accelerators]";
+    assert!(text.contains(told), "{text}");
+    let at = directory.path().join("sys/bus/pci/devices/0000:90:00.0");
+    std::fs::remove_dir_all(at).unwrap();
+    let driver = LibvirtDriver::new(options);
+    driver.observe().await.unwrap();
+    plant(&directory, "0000:90:00.0", (0x1bd4, 0x1003), "0x010802");
+    let view = driver.observe().await.unwrap();
+    assert_eq!(view.nodes.into_values().next().unwrap().devices, []);
+}

@@ -165,7 +165,7 @@ impl<D: VirtDriver> Devices<D> {
         for handle in &handles {
             self.reset_now(handle, QuarantineStays::Yes).await?;
         }
-        Ok(acted(&handles, "was reset, and the reset verified"))
+        Ok(acted(&handles, "reset and verified"))
     }
 
     /// Sets a device aside: it goes to nobody. A guest that has it keeps it.
@@ -191,7 +191,7 @@ impl<D: VirtDriver> Devices<D> {
         }
         self.refresh().await?;
         self.inner.stir.notify_one();
-        Ok(acted(&handles, "is in quarantine"))
+        Ok(acted(&handles, "in quarantine"))
     }
 
     /// Lifts a quarantine, after a verified reset; `risk`: without one. A device that a guest has is cleaned when the guest
@@ -244,7 +244,7 @@ impl<D: VirtDriver> Devices<D> {
         }
         self.refresh().await?;
         self.inner.stir.notify_one();
-        Ok(acted(&quarantined, "is out of quarantine"))
+        Ok(acted(&quarantined, "out of quarantine"))
     }
 
     async fn reset_now(
@@ -316,7 +316,7 @@ fn checked(reason: &str) -> Result<&str, ActError> {
 fn acted(handles: &[OfferedHandle], what: &str) -> Acted {
     let devices: Vec<String> = handles.iter().map(handle_name).collect();
     Acted {
-        text: format!("{} {what}", devices.join(", ")),
+        text: format!("{what}: {}", devices.join(", ")),
         devices,
     }
 }

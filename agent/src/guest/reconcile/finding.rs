@@ -186,7 +186,7 @@ impl Finding {
         }
     }
 
-    /// Whether a guest that is being made looks like this for a while.
+    /// Whether a guest that is being made, or a host that starts, looks like this for a while.
     #[must_use]
     pub const fn may_be_under_way(&self) -> bool {
         matches!(
@@ -195,6 +195,7 @@ impl Finding {
                 | Self::AllocationOrphan { .. }
                 | Self::AllocationMissing { .. }
                 | Self::GuestUnfinished { .. }
+                | Self::ProviderMissing { .. }
         )
     }
 }

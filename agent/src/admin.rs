@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use router::admin_page;
+pub use router::{ROUTES, admin_page};
 pub(crate) use router::refusal;
 pub use socket::SocketLock;
 

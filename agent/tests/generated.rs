@@ -23,6 +23,14 @@ fn the_metrics_page_is_the_codes() {
 }
 
 #[test]
+fn the_openapi_document_is_the_codes() {
+    compare(
+        "docs/api/agent.json",
+        &berth_agent::guest::api::openapi::openapi(),
+    );
+}
+
+#[test]
 fn the_admin_api_page_is_the_codes() {
     compare(
         "docs/guide/reference/admin-api.md",

@@ -2,6 +2,7 @@
 //! done afterwards, and `GET` says how far it is.
 
 mod body;
+pub mod openapi;
 
 use std::sync::Arc;
 

@@ -91,7 +91,7 @@ impl<'a> ExtraSpecs<'a> {
         memory: &BTreeMap<u32, &str>,
     ) -> Result<Vec<WantedCell>, FlavorError> {
         for (key, given) in [(CPUS, cpus), (MEMORY, memory)] {
-            for cell in given.keys().copied().filter(|cell| *cell >= nodes) {
+            if let Some(cell) = given.keys().find(|cell| **cell >= nodes) {
                 return Err(self.wrong(
                     &format!("{key}{cell}"),
                     format!("there are {nodes} cells, from 0 ({NODES})"),

@@ -1,9 +1,17 @@
 //! Guests booted and deleted through the real Placement: candidates, mappings and claims are its own.
 
-use berth_conductor::JourneyEnd;
+use berth_conductor::{Conductor, JourneyEnd};
 use berth_tests::boot::{BootStage, GPUS, guest, request};
 use berth_tests::cloud::Cloud;
 use berth_tests::peer::{PlacementSettings, RealPlacement};
+
+async fn fails(conductor: &Conductor, number: u32, profile: &str) -> String {
+    conductor.create(&request(number, profile)).await.unwrap();
+    match conductor.journey(guest(number)).await {
+        JourneyEnd::Failed { reason } => reason,
+        end => panic!("{end:?}"),
+    }
+}
 
 #[tokio::test]
 async fn guests_are_booted_until_no_device_is_left_and_deleted_again() {
@@ -18,24 +26,21 @@ async fn guests_are_booted_until_no_device_is_left_and_deleted_again() {
         assert!(matches!(end, JourneyEnd::Active), "{number}: {end:?}");
     }
     stage.judge().await;
-    for (number, profile, sentence) in [
-        (21, "gpu", "no host has"),
-        (22, "fast", "trait CUSTOM_FAST in group device_profile_0"),
-        (23, "pair", "2 PGPU in group device_profile_0"),
-    ] {
-        conductor.create(&request(number, profile)).await.unwrap();
-        let end = conductor.journey(guest(number)).await;
-        let JourneyEnd::Failed { reason } = end else {
-            panic!("{end:?}");
-        };
-        assert!(reason.contains(sentence), "{reason}");
-    }
+    let reason = fails(&conductor, 21, "gpu").await;
+    assert!(reason.contains("no host has"), "{reason}");
     for number in all {
         conductor.delete(guest(number)).await.unwrap();
         let end = conductor.journey(guest(number)).await;
         assert!(matches!(end, JourneyEnd::Gone), "{number}: {end:?}");
     }
     assert!(stage.holders().await.is_empty());
+    for (number, profile, sentence) in [
+        (22, "fast", "trait CUSTOM_FAST in group device_profile_0"),
+        (23, "pair", "2 PGPU in group device_profile_0"),
+    ] {
+        let reason = fails(&conductor, number, profile).await;
+        assert!(reason.contains(sentence), "{reason}");
+    }
     conductor.create(&request(31, "two")).await.unwrap();
     assert!(matches!(
         conductor.journey(guest(31)).await,

@@ -31,12 +31,21 @@ impl Answer {
     /// # Errors
     /// A 500 when the document cannot be serialised.
     pub fn with_body(status: StatusCode, document: &impl Serialize) -> Result<Self, Fault> {
-        let body = serde_json::to_vec(document).map_err(|error| {
+        let answer = Self::written(serde_json::to_vec(document))?;
+        Ok(Self { status, ..answer })
+    }
+
+    /// 200 with a body that is JSON already, or could not be made so.
+    ///
+    /// # Errors
+    /// A 500 when it could not.
+    pub fn written(document: Result<Vec<u8>, serde_json::Error>) -> Result<Self, Fault> {
+        let body = document.map_err(|error| {
             tracing::error!(%error, "answer cannot be serialised");
             Fault::internal("the answer could not be written")
         })?;
         Ok(Self {
-            status,
+            status: StatusCode::OK,
             body: Some(body),
             headers: Vec::new(),
         })

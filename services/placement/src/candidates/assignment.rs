@@ -147,11 +147,7 @@ impl<'s, 'w> Assignments<'s, 'w> {
 
     fn may_take(&self, part: usize, index: usize) -> bool {
         let local = &self.locals[index];
-        let has_room = self
-            .shared
-            .iter()
-            .zip(&local.left)
-            .all(|(shared, left)| shared.need[part] <= *left);
+        let has_room = self.has_room(part, index);
         let alone = self.wanted.policy == GroupPolicy::None
             || self.wanted.group_of(part).is_spread()
             || local.serves == 0;
@@ -301,7 +297,7 @@ impl<'s, 'w> Assignments<'s, 'w> {
         asked: &mut [bool],
     ) -> bool {
         for &local in &self.options[part] {
-            if std::mem::replace(&mut asked[local], true) || !self.fits_now(part, local) {
+            if std::mem::replace(&mut asked[local], true) || !self.has_room(part, local) {
                 continue;
             }
             if held[local].len() < seats[local] {
@@ -319,10 +315,11 @@ impl<'s, 'w> Assignments<'s, 'w> {
         false
     }
 
-    fn fits_now(&self, part: usize, local: usize) -> bool {
-        let left = &self.locals[local].left;
-        let mut each = self.shared.iter().zip(left);
-        each.all(|(shared, left)| shared.need[part] <= *left)
+    /// Whether what is left of shared classes is enough. Where a class is over its capacity less than nothing is left, which is
+    /// enough for a part that does not ask for it.
+    fn has_room(&self, part: usize, local: usize) -> bool {
+        let mut each = self.shared.iter().zip(&self.locals[local].left);
+        each.all(|(shared, left)| shared.need[part] == 0 || shared.need[part] <= *left)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::inventory::Inventory;
 use crate::ledger::{ClassId, ProviderId};
@@ -41,6 +41,14 @@ impl Names {
             class_names: classes.into_iter().collect(),
             trait_names: traits.into_iter().collect(),
         }
+    }
+
+    /// Whether all that the other names mean the same here.
+    fn extend(&self, other: &Self) -> bool {
+        let same = |mine: &HashMap<i64, String>, others: &HashMap<i64, String>| {
+            others.iter().all(|(id, name)| mine.get(id) == Some(name))
+        };
+        same(&self.class_names, &other.class_names) && same(&self.trait_names, &other.trait_names)
     }
 
     pub(crate) fn class(&self, name: &str) -> Option<ClassId> {
@@ -130,6 +138,23 @@ pub(crate) struct Tree {
     pub(crate) members: Vec<Member>,
     /// Of all members, in order, each once.
     aggregates: Vec<Aggregate>,
+    written: Written,
+}
+
+/// How answers show a tree, once one did. No part of what the tree is, and never copied.
+#[derive(Debug, Default)]
+struct Written(OnceLock<String>);
+
+impl Clone for Written {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Written {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Tree {
@@ -145,7 +170,20 @@ impl Tree {
             root,
             members,
             aggregates: aggregates.into_iter().collect(),
+            written: Written::default(),
         })
+    }
+
+    /// How answers show the tree; `write` makes it where none did so far.
+    pub(crate) fn written<E>(
+        &self,
+        write: impl FnOnce(&Self) -> Result<String, E>,
+    ) -> Result<&str, E> {
+        if let Some(text) = self.written.0.get() {
+            return Ok(text);
+        }
+        let text = write(self)?;
+        Ok(self.written.0.get_or_init(|| text))
     }
 
     pub(crate) fn root(&self) -> &Member {
@@ -203,8 +241,13 @@ impl Snapshot {
         &self.names
     }
 
-    /// Replaces the names. Row ids that are in use keep their names, so the trees stay as they are.
+    /// Replaces the names. The trees stay as they are: they know row ids alone.
     pub(crate) fn rename(&mut self, names: Names) {
+        if !names.extend(&self.names) {
+            for tree in self.trees.values_mut() {
+                Arc::make_mut(tree).written = Written::default();
+            }
+        }
         self.names = Arc::new(names);
     }
 

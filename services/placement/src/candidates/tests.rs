@@ -140,6 +140,18 @@ fn groups_for_which_few_providers_are_good_do_not_starve() {
 }
 
 #[test]
+fn a_provider_over_its_capacity_in_one_class_serves_another() {
+    let mut over = room(DISK, 1);
+    over.used = 2;
+    let root = member(1, None, vec![room(VCPU, 8), over]);
+    let child = member(2, Some(0), vec![room(DISK, 2)]);
+    let snapshot = Snapshot::new(names(), [Tree::new(1, vec![root, child]).unwrap()]);
+    let mut wanted = groups(&[1, 1, 1], DISK, GroupPolicy::None);
+    wanted.parts[2].resources = vec![(VCPU, 1)];
+    assert_eq!(found(&snapshot, &wanted, 10), [[2, 2, 1]]);
+}
+
+#[test]
 fn a_limit_takes_from_every_tree_before_it_takes_twice_from_one() {
     let snapshot = hosts(50, 4);
     let wanted = groups(&[1, 1], VGPU, GroupPolicy::Isolate);

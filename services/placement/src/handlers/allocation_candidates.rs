@@ -49,8 +49,12 @@ fn answer(
     };
     let Some(wanted) = wanted else {
         let (wanted, found) = (Wanted::default(), Found::default());
-        return Answer::ok(&Document::new(snapshot.names(), &wanted, &found, version));
+        return written(&Document::new(snapshot.names(), &wanted, &found, version));
     };
     let found = search(snapshot, &wanted, limit, order);
-    Answer::ok(&Document::new(snapshot.names(), &wanted, &found, version))
+    written(&Document::new(snapshot.names(), &wanted, &found, version))
+}
+
+fn written(document: &Document<'_>) -> Result<Answer, Fault> {
+    Answer::written(document.write())
 }

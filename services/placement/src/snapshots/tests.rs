@@ -358,3 +358,44 @@ async fn a_write_whose_caller_went_away_counts_as_one_that_touched_everything() 
     let followed = snapshots.current().await.unwrap();
     assert_eq!(*followed, whole(&service.store).await);
 }
+
+#[tokio::test]
+async fn an_answer_shows_names_as_they_are_now() {
+    let service = service().await;
+    let at = |path: &str| format!("/resource_providers/{}{path}", uuid('a', 1));
+    service
+        .write(&Write::Make {
+            provider: 1,
+            parent: None,
+        })
+        .await;
+    service
+        .send("PUT", "/resource_classes/CUSTOM_OLD", None)
+        .await;
+    let body =
+        json!({"resource_provider_generation": 0, "inventories": {"CUSTOM_OLD": {"total": 1}}});
+    service.send("PUT", &at("/inventories"), Some(body)).await;
+    let shown = async |class: &str| {
+        let path = format!("/allocation_candidates?resources={class}:1");
+        let (_, body) = service.send("GET", &path, None).await;
+        body["provider_summaries"][uuid('a', 1)]["resources"].clone()
+    };
+    let room = json!({"capacity": 1, "used": 0});
+    assert_eq!(shown("CUSTOM_OLD").await, json!({"CUSTOM_OLD": room}));
+    // Only before 1.7 a class is renamed.
+    let request = Request::put("/resource_classes/CUSTOM_OLD")
+        .header("x-auth-token", "admin")
+        .header("openstack-api-version", "placement 1.6")
+        .header("content-type", "application/json")
+        .body(Body::from(json!({"name": "CUSTOM_NEW"}).to_string()));
+    let options = Options {
+        policy: crate::default_policy(berth_http::DeprecatedDefaults::Honoured),
+        ..Options::default()
+    };
+    let response = router(service.store.clone(), options)
+        .oneshot(request.unwrap())
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(shown("CUSTOM_NEW").await, json!({"CUSTOM_NEW": room}));
+}

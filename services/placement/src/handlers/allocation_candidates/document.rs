@@ -12,7 +12,7 @@ use crate::candidates::{Found, Member, Names, Tree};
 use crate::ledger::ClassId;
 use crate::microversions as since;
 
-#[derive(Serialize)]
+/// The whole answer.
 pub(super) struct Document<'a> {
     allocation_requests: Requests<'a>,
     provider_summaries: Summaries<'a>,
@@ -42,6 +42,16 @@ impl<'a> Document<'a> {
             allocation_requests: Requests { style, found },
             provider_summaries: Summaries { style, found },
         }
+    }
+
+    /// As JSON.
+    pub(super) fn write(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut out = br#"{"allocation_requests":"#.to_vec();
+        serde_json::to_writer(&mut out, &self.allocation_requests)?;
+        out.extend_from_slice(br#","provider_summaries":"#);
+        self.provider_summaries.write(&mut out)?;
+        out.push(b'}');
+        Ok(out)
     }
 }
 
@@ -202,38 +212,99 @@ struct Summaries<'a> {
     found: &'a Found<'a>,
 }
 
-impl Serialize for Summaries<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl<'a> Summaries<'a> {
+    /// The places that something is taken from.
+    fn places(&self) -> impl Iterator<Item = Place<'a>> {
         let Wanted { parts, .. } = self.style.wanted;
+        self.found.candidates().flat_map(move |places| {
+            let parts = places.iter().zip(parts);
+            parts
+                .filter(|(_, part)| !part.resources.is_empty())
+                .map(|(place, _)| *place)
+        })
+    }
+
+    fn trees(&self) -> impl Iterator<Item = &'a Tree> {
         let mut trees: BTreeMap<i64, &Tree> = BTreeMap::new();
-        let mut used: BTreeSet<i64> = BTreeSet::new();
-        for places in self.found.candidates() {
-            for (place, part) in places.iter().zip(parts) {
-                if !part.resources.is_empty() {
-                    trees.insert(place.tree.id, place.tree);
-                    if self.style.wanted.blind {
-                        used.insert(place.member().id);
-                    }
-                }
+        let mut last = None;
+        for place in self.places() {
+            // One tree's places mostly stand together.
+            if last.replace(place.tree.id) != Some(place.tree.id) {
+                trees.insert(place.tree.id, place.tree);
             }
         }
-        let asked: BTreeSet<ClassId> = parts
+        trees.into_values()
+    }
+
+    fn write(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        if !self.style.version.has(since::NESTED_CANDIDATES) {
+            return serde_json::to_writer(out, &Older(self));
+        }
+        // From 1.29 on a tree is always shown alike, and always whole.
+        out.push(b'{');
+        for (number, tree) in self.trees().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            let whole = Whole {
+                style: self.style,
+                tree,
+            };
+            let text = tree.written(|_| serde_json::to_string(&whole))?;
+            // Without the braces around it.
+            out.extend_from_slice(text.as_bytes().get(1..text.len() - 1).unwrap_or_default());
+        }
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+/// A tree as answers from 1.29 on show it.
+struct Whole<'a> {
+    style: Style<'a>,
+    tree: &'a Tree,
+}
+
+impl Serialize for Whole<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let none = BTreeSet::new();
+        serializer.collect_map(self.tree.members.iter().map(|member| {
+            let summary = Summary {
+                style: self.style,
+                tree: self.tree,
+                member,
+                asked: &none,
+            };
+            (&member.uuid, summary)
+        }))
+    }
+}
+
+/// As answers before 1.29 show it: who does not know of nesting sees only what is taken from.
+struct Older<'a>(&'a Summaries<'a>);
+
+impl Serialize for Older<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let style = self.0.style;
+        let used: BTreeMap<i64, Place<'_>> = self
+            .0
+            .places()
+            .map(|place| (place.member().id, place))
+            .collect();
+        let asked: BTreeSet<ClassId> = style
+            .wanted
+            .parts
             .iter()
             .flat_map(|part| part.resources.iter().map(|(class, _)| *class))
             .collect();
-        let members = trees
-            .values()
-            .flat_map(|tree| tree.members.iter().map(move |member| (*tree, member)))
-            // Who does not know of nesting sees only what is taken from.
-            .filter(|(_, member)| !self.style.wanted.blind || used.contains(&member.id));
-        serializer.collect_map(members.map(|(tree, member)| {
+        serializer.collect_map(used.values().map(|place| {
             let summary = Summary {
-                style: self.style,
-                tree,
-                member,
+                style,
+                tree: place.tree,
+                member: place.member(),
                 asked: &asked,
             };
-            (&member.uuid, summary)
+            (&place.member().uuid, summary)
         }))
     }
 }

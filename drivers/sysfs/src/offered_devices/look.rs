@@ -85,7 +85,7 @@ impl LastLook {
             reason,
         });
         let before = self.conditions.insert(function.address, condition);
-        let news = (before.unwrap_or_default() != condition).then(|| ConditionNews {
+        let news = (before.unwrap_or_default() != condition).then_some(ConditionNews {
             address: function.address,
             condition,
             detail,

@@ -316,11 +316,11 @@ fn traits(before: Option<&Provider>, device: &OfferedDevice) -> BTreeSet<Trait> 
 }
 
 /// The device that a guest's part is of, with its provider's name and its class: how a claim is read back from a guest.
-pub(crate) fn device_of<'a>(
-    seen: &'a NodeView,
+pub(crate) fn device_of(
+    seen: &NodeView,
     part: HostDevice,
     parent: Option<PciAddress>,
-) -> Option<&'a OfferedDevice> {
+) -> Option<&OfferedDevice> {
     let devices = || seen.devices.iter();
     let has = |device: &&OfferedDevice| {
         device.handles.iter().any(|handle| match (handle, part) {

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod devices;
+#[cfg(test)]
 mod driver;
 #[cfg(test)]
 mod guests;

@@ -5,6 +5,7 @@
 //! missed is a line of the table, not a failure.
 
 mod agent;
+mod candidates;
 mod host;
 mod idle;
 mod machine;
@@ -67,6 +68,7 @@ fn measure() -> Outcome<PathBuf> {
     if let Some(guests) = startups.iter().map(|startup| startup.guests).max() {
         sections.push(reshaper::measure(guests)?);
     }
+    sections.push(candidates::measure()?);
     sections.push(idle::measure(nova.as_ref())?);
     Ok(write(&machine, &sections)?)
 }

@@ -29,6 +29,16 @@ impl Api {
         Ok(self.send(Method::GET, path, None)?.json())
     }
 
+    /// The JSON of a GET at a microversion.
+    pub(crate) fn get_at(&self, version: &str, path: &str) -> Outcome<Value> {
+        Ok(self.send_at(version, Method::GET, path, None)?.json())
+    }
+
+    /// A PUT that is to succeed.
+    pub(crate) fn put(&self, path: &str, body: &Value) -> Outcome<()> {
+        self.send(Method::PUT, path, Some(body)).map(drop)
+    }
+
     /// A POST that is to succeed.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Outcome<()> {
         self.send(Method::POST, path, Some(body)).map(drop)
@@ -40,10 +50,20 @@ impl Api {
     }
 
     fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Answer> {
+        self.send_at("1.30", method, path, body)
+    }
+
+    fn send_at(
+        &self,
+        version: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Outcome<Answer> {
         let asked = format!("{method} {path}");
         let mut ask = Ask::new(method, format!("{}{path}", self.url))
             .header("x-auth-token", "admin")
-            .header("openstack-api-version", "placement 1.30");
+            .header("openstack-api-version", &format!("placement {version}"));
         if let Some(body) = body {
             ask = ask.json(body);
         }
@@ -65,10 +85,10 @@ pub(crate) enum Placement {
     },
     /// `berth placement serve`.
     BuiltIn {
-        _serving: RunningBerth,
+        serving: RunningBerth,
         pid: u32,
         url: String,
-        _home: BerthHome,
+        home: BerthHome,
     },
 }
 
@@ -106,10 +126,26 @@ impl Placement {
         serving.wait_until(PATIENCE, || Ask::get(&url).send().is_ok())?;
         Ok(Self::BuiltIn {
             pid: serving.pid(),
-            _serving: serving,
+            serving,
             url,
-            _home: home,
+            home,
         })
+    }
+
+    /// OpenStack's on the rows of the built-in one, which ends.
+    pub(crate) fn handed_over(self) -> Outcome<Self> {
+        let Self::BuiltIn { serving, home, .. } = self else {
+            return Ok(self);
+        };
+        serving.stop(PATIENCE)?;
+        let mut real = Self::real()?;
+        if let Self::Real { service, .. } = &mut real {
+            service.stop();
+            let rows = service.sqlite_path().ok_or("on SQLite")?;
+            fs::copy(home.path("placement.sqlite"), rows)?;
+            service.restart()?;
+        }
+        Ok(real)
     }
 
     /// What speaks to it.

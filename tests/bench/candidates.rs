@@ -1,0 +1,126 @@
+//! GET /allocation_candidates: many hosts, and one host with many ways to serve a request.
+
+use serde_json::{Value, json};
+
+use crate::meter::{Spent, ms};
+use crate::placement::{Api, Placement};
+use crate::table::{Figure, Goal, Row, Section};
+use crate::{Outcome, say};
+
+/// How many hosts are asked for at once.
+const HOSTS: u32 = 1000;
+/// How many GPUs each has.
+const GPUS: u32 = 8;
+
+/// What is asked, and by which part of the peer's CPU we want to answer it.
+const QUESTIONS: [(&str, &str, f64); 4] = [
+    (
+        "1,000 hosts x 8 GPUs, one granular group, limit 1000",
+        "resources=VCPU:4,MEMORY_MB:4096&resources1=PGPU:1&limit=1000",
+        200.0,
+    ),
+    (
+        "the same, limit 10",
+        "resources=VCPU:4,MEMORY_MB:4096&resources1=PGPU:1&limit=10",
+        200.0,
+    ),
+    (
+        "one host x 8 GPUs, 4 granular groups, all candidates",
+        "in_tree=ROOT&in_tree1=ROOT&resources=VCPU:4&resources1=PGPU:1&resources2=PGPU:1&resources3=PGPU:1&resources4=PGPU:1&group_policy=none",
+        50.0,
+    ),
+    (
+        "one host x 8 GPUs, 5 granular groups, limit 1000",
+        "in_tree=ROOT&in_tree1=ROOT&resources=VCPU:4&resources1=PGPU:1&resources2=PGPU:1&resources3=PGPU:1&resources4=PGPU:1\
+         &resources5=PGPU:1&group_policy=none&limit=1000",
+        200.0,
+    ),
+];
+
+/// Measures it on both.
+pub(crate) fn measure() -> Outcome<Section> {
+    say("GET /allocation_candidates");
+    let placement = Placement::built_in()?;
+    fill(&placement.api())?;
+    let ours = ask(&placement, 20)?;
+    // To fill the peer over its API would take longer than all the rest.
+    let peer = ask(&placement.handed_over()?, 2)?;
+    let rows = QUESTIONS.iter().zip(ours.iter().zip(&peer));
+    let rows = rows.flat_map(|((what, _, part), (ours, peer))| {
+        let row = |kind: &str, of: fn(&Spent) -> Figure, goal| Row {
+            what: format!("{what}: {kind}"),
+            peer: Some(of(peer)),
+            ours: of(ours),
+            goal,
+        };
+        [
+            row(
+                "CPU",
+                |spent| Figure::Ms(ms(spent.cpu)),
+                Some(Goal::PartOfPeer(*part)),
+            ),
+            row("wall", |spent| Figure::Ms(ms(spent.wall)), None),
+        ]
+    });
+    Ok(Section {
+        title: "GET /allocation_candidates",
+        note: "Per request, of several alike; the service's time alone. The peer is OpenStack Placement 16 on SQLite, ours \
+               `berth placement serve` on SQLite. Where there are more candidates than the limit, the peer names those of the \
+               first hosts, ours some of every host.",
+        rows: rows.collect(),
+    })
+}
+
+/// The spending per request of each question.
+fn ask(placement: &Placement, times: u32) -> Outcome<Vec<Spent>> {
+    let api = placement.api();
+    let meter = placement.meter();
+    let mut all = Vec::new();
+    for (_, question, _) in QUESTIONS {
+        let path = format!(
+            "/allocation_candidates?{}",
+            question.replace("ROOT", &uuid(0, 0))
+        );
+        // The first request may read what others do not read again.
+        let first = api.get_at("1.36", &path)?;
+        if first["allocation_requests"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
+        {
+            return Err(format!("no candidates for {path}").into());
+        }
+        let before = meter.mark();
+        for _ in 0..times {
+            api.get_at("1.36", &path)?;
+        }
+        let spent = meter.since(&before);
+        all.push(Spent {
+            wall: spent.wall / times,
+            cpu: spent.cpu / times,
+        });
+    }
+    Ok(all)
+}
+
+fn uuid(host: u32, child: u32) -> String {
+    format!("00000000-0000-4000-8000-{host:08}{child:04}")
+}
+
+fn fill(api: &Api) -> Outcome<()> {
+    for host in 0..HOSTS {
+        let inventories = json!({"VCPU": {"total": 64}, "MEMORY_MB": {"total": 262_144}});
+        provider(api, &uuid(host, 0), None, &inventories)?;
+        for gpu in 1..=GPUS {
+            let inventories = json!({"PGPU": {"total": 1}});
+            provider(api, &uuid(host, gpu), Some(&uuid(host, 0)), &inventories)?;
+        }
+    }
+    Ok(())
+}
+
+fn provider(api: &Api, uuid: &str, parent: Option<&str>, inventories: &Value) -> Outcome<()> {
+    let body = json!({"name": uuid, "uuid": uuid, "parent_provider_uuid": parent});
+    api.post("/resource_providers", &body)?;
+    let body = json!({"resource_provider_generation": 0, "inventories": inventories});
+    api.put(&format!("/resource_providers/{uuid}/inventories"), &body)
+}

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_client::Dice;
-use berth_virt::{HostEvent, HostView, ObserveError, VirtDriver};
+use berth_virt::{DeviceError, HostEvent, HostView, ObserveError, VirtDriver};
 use futures_util::StreamExt;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -27,7 +27,9 @@ use super::pass::{Returned, Surroundings};
 use super::pulse::{LONGEST_LOOK, MARGIN};
 use super::requests::{Request, TickOutcome, Waiting};
 use super::state::{AgentState, Phase};
-use super::{Agent, DeviceService, KnownTrees, LiveOptions, Mode, Reload, Sources, States, findings};
+use super::{
+    Agent, DeviceService, KnownTrees, LiveOptions, Mode, Reload, Sources, States, findings,
+};
 use crate::backoff::Backoff;
 use crate::disabled::{self, Disabled, DisabledError};
 use crate::guest::HeldGuests;
@@ -72,6 +74,8 @@ pub(super) struct EventLoop<D> {
 enum Done<D> {
     Observed {
         sequence: u64,
+        /// What of the host was not made as it should be, if it was tried.
+        unprepared: Option<Vec<DeviceError>>,
         view: Result<HostView, ObserveError>,
     },
     Passed(Box<Returned<D>>),
@@ -98,6 +102,8 @@ struct Observation {
     retry_at: Option<Instant>,
     /// Why the last one failed.
     failure: Option<String>,
+    /// What was said last of the host's devices that are not as they should be.
+    unprepared: Vec<String>,
 }
 
 struct Running {
@@ -191,6 +197,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 backoff: Backoff::seeded(dice.next()),
                 retry_at: None,
                 failure: None,
+                unprepared: Vec::new(),
             },
             live: agent.live,
             terms,
@@ -404,7 +411,16 @@ impl<D: VirtDriver> EventLoop<D> {
 
     fn done(&mut self, done: Result<Done<D>, JoinError>) -> Result<(), ServiceError> {
         match done {
-            Ok(Done::Observed { sequence, view }) => self.observed(sequence, view),
+            Ok(Done::Observed {
+                sequence,
+                unprepared,
+                view,
+            }) => {
+                if let Some(errors) = unprepared {
+                    self.unprepared(&errors);
+                }
+                self.observed(sequence, view)
+            }
             Ok(Done::Passed(returned)) => self.passed(*returned),
             Ok(Done::Reloaded(options)) => {
                 self.reloaded(options);

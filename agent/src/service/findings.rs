@@ -143,3 +143,33 @@ pub(super) fn node_went(health: &mut Health, name: &NodeName, now: Instant) {
     }
     health.set(NODE_GONE.found().of(name.to_string()), now);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_that_stand_still_are_named_with_the_reason_until_none_does() {
+        let mut health = Health::default();
+        let now = Instant::now();
+        let held: HeldGuests = (0..7)
+            .map(|n| {
+                let uuid = format!("5c965fc9-a7cd-4d38-8ccb-d8821db50d0{n}");
+                (uuid.parse().unwrap(), "the disk is full".to_owned())
+            })
+            .collect();
+        of_guests(&mut health, &held, now);
+        let [message] = &health.visible(now)[..] else {
+            panic!("one finding for all of them");
+        };
+        assert_eq!(message.code, "guests-held");
+        assert!(
+            message.text.contains("the disk is full"),
+            "{}",
+            message.text
+        );
+        assert!(message.text.contains("2 more"), "{}", message.text);
+        of_guests(&mut health, &HeldGuests::new(), now);
+        assert!(health.visible(now).is_empty());
+    }
+}

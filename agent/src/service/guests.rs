@@ -124,3 +124,88 @@ impl Keeping {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Notes what is asked of it, and keeps until it is told to end.
+    #[derive(Clone, Default)]
+    struct Noted(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Noted {
+        fn note(&self, what: &'static str) {
+            self.0.lock().unwrap().push(what);
+        }
+
+        fn all(&self) -> Vec<&'static str> {
+            self.0.lock().unwrap().clone()
+        }
+    }
+
+    impl KeptGuests for Noted {
+        fn routes(&self) -> Router {
+            Router::new()
+        }
+
+        fn keep(&self, _: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+            let noted = self.clone();
+            Box::pin(async move {
+                noted.note("keep");
+                shutdown.cancelled().await;
+                noted.note("kept");
+            })
+        }
+
+        fn stop(&self) -> BoxFuture<'static, ()> {
+            let noted = self.clone();
+            Box::pin(async move { noted.note("stop") })
+        }
+
+        fn holding(&self) -> watch::Receiver<HeldGuests> {
+            watch::channel(HeldGuests::new()).1
+        }
+    }
+
+    fn service(noted: &Noted) -> GuestService {
+        GuestService {
+            guests: Arc::new(noted.clone()),
+            interval: Duration::from_secs(1),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn guests_are_kept_once_the_nodes_are_reported() {
+        let noted = Noted::default();
+        let (started, when) = watch::channel(false);
+        let keeping = service(&noted).begin(when);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(noted.all().is_empty(), "a reshape may be under way");
+        started.send_replace(true);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(noted.all(), ["keep"]);
+        keeping.stop(Duration::from_secs(1)).await;
+        assert_eq!(noted.all(), ["keep", "kept"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn guests_come_back_although_placement_is_away() {
+        let noted = Noted::default();
+        let (_started, when) = watch::channel(false);
+        let keeping = service(&noted).begin(when);
+        tokio::time::sleep(LONGEST_WAIT + Duration::from_millis(1)).await;
+        assert_eq!(noted.all(), ["keep"]);
+        keeping.stop(Duration::from_secs(1)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_before_that_ends_what_was_asked_for_meanwhile() {
+        let noted = Noted::default();
+        let (_started, when) = watch::channel(false);
+        let keeping = service(&noted).begin(when);
+        keeping.stop(Duration::from_secs(1)).await;
+        assert_eq!(noted.all(), ["stop"]);
+    }
+}

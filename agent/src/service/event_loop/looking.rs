@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use berth_model::Disposition;
-use berth_virt::{HostView, ObserveError, VirtDriver};
+use berth_virt::{DeviceError, HostView, ObserveError, VirtDriver};
 use tokio::time::Instant;
 
 use super::{Done, EventLoop, Running};
@@ -15,7 +15,7 @@ use crate::service::nodes::Seen;
 use crate::service::pass::Journey;
 use crate::service::requests::TickOutcome;
 use crate::service::state::Phase;
-use crate::triggers::Causes;
+use crate::triggers::{Causes, Trigger};
 
 impl<D: VirtDriver> EventLoop<D> {
     pub(super) fn observe(&mut self, causes: &Causes, now: Instant) {
@@ -23,9 +23,16 @@ impl<D: VirtDriver> EventLoop<D> {
         let sequence = self.observation.sequence;
         tracing::debug!(%causes, sequence, "looking at the host");
         let driver = Arc::clone(&self.surroundings.driver);
+        // A card that was plugged has none of its virtual functions yet.
+        let prepares = self.phase == Phase::Starting || causes.has(Trigger::HostEvent);
         let task = self.work.spawn_local(async move {
+            let unprepared = match prepares {
+                true => Some(driver.prepare_host().await),
+                false => None,
+            };
             Done::Observed {
                 sequence,
+                unprepared,
                 view: driver.observe().await,
             }
         });
@@ -78,6 +85,21 @@ impl<D: VirtDriver> EventLoop<D> {
         }
         self.answer_waiting();
         Ok(())
+    }
+
+    /// Says once what of the host could not be made as the configuration wants it; the rest of the host is looked at.
+    pub(super) fn unprepared(&mut self, errors: &[DeviceError]) {
+        let told: Vec<String> = errors.iter().map(|error| sentence(error)).collect();
+        if self.observation.unprepared == told {
+            return;
+        }
+        for error in &told {
+            tracing::warn!(%error, "a device of the host is not as the configuration wants it");
+        }
+        if told.is_empty() {
+            tracing::info!("the host's devices are as the configuration wants them");
+        }
+        self.observation.unprepared = told;
     }
 
     pub(super) fn unobserved(&mut self, sequence: u64, error: ObserveError, now: Instant) {

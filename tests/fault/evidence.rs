@@ -43,6 +43,7 @@ pub(crate) fn worlds(situation: &Situation, case: &Case, clean: &PlacementRows) 
         quiet_ticks: quiet_ticks(case, &trace),
         trace,
         placement,
+        ..Worlds::default()
     }
 }
 

@@ -10,6 +10,7 @@
 //! One file per family of invariants, each a function from worlds to violations that shares no code with what it judges.
 //! An invariant counts only when a planted bug (a canary, in this crate's tests) is caught by it.
 
+mod bindings;
 mod capacity;
 mod causes;
 mod conduct;
@@ -24,13 +25,15 @@ mod journeys;
 mod owners;
 mod pace;
 mod quiet;
+mod resets;
+mod told;
 mod trees;
 mod worlds;
 
 pub use conduct::EXIT_CODES;
 pub use invariant::{InvariantId, Violation};
 pub use worlds::{
-    Allocated, Answer, ConsumerRow, Device, Exit, Fact, Guest, Histories, Journal, JourneyEnd,
+    AcceleratorWorld, Allocated, Answer, ArqRow, ConsumerRow, Device, Exit, Fact, Guest, Histories, Journal, JourneyEnd,
     JourneyRow, Limits, Pass, PassEnd, PlacementWorld, ProviderRow, Refusal, Reported, Request,
     Reshape, Step, StepEffect, StepSeam, Text, Worlds,
 };
@@ -42,6 +45,8 @@ pub fn audit(worlds: &Worlds) -> Vec<Violation> {
         capacity::s1,
         conservation::s2,
         devices::s3,
+        bindings::s4,
+        resets::s5,
         durability::s8,
         causes::s9,
         generations::s10,
@@ -58,7 +63,15 @@ pub fn audit(worlds: &Worlds) -> Vec<Violation> {
 /// What must hold when every fault is healed and every journey had its time: all of [`audit`], and that the worlds agree.
 #[must_use]
 pub fn audit_at_rest(worlds: &Worlds) -> Vec<Violation> {
-    let at_rest = [journeys::l1, holders::l2, desired::l5, quiet::l7];
+    let at_rest = [
+        journeys::l1,
+        holders::l2,
+        bindings::l3,
+        resets::l4,
+        desired::l5,
+        quiet::l7,
+        told::l8,
+    ];
     let mut violations = audit(worlds);
     violations.extend(at_rest.into_iter().flat_map(|invariant| invariant(worlds)));
     violations

@@ -1,4 +1,4 @@
-//! S3: a device belongs to at most one guest.
+//! S3: a device belongs to at most one guest, and to at most one bound request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +16,16 @@ pub(super) fn s3(worlds: &Worlds) -> Vec<Violation> {
         let known = owners.entry(&device.name).or_default();
         known.extend(device.owners.iter().copied());
     }
+    let mut held = BTreeSet::new();
+    let bound = worlds.accelerators.iter().flat_map(|it| it.bound());
+    let twice = bound
+        .filter_map(|row| row.device.as_deref())
+        .filter(|device| !held.insert(*device))
+        .map(|device| {
+            let finding = format!("device {device} is bound by two requests");
+            Violation::of(InvariantId::S3, finding)
+        });
+    let twice: Vec<_> = twice.collect();
     owners
         .into_iter()
         .filter(|(_, owners)| owners.len() > 1)
@@ -24,5 +34,6 @@ pub(super) fn s3(worlds: &Worlds) -> Vec<Violation> {
             let finding = format!("device {device} belongs to {}", owners.join(" and to "));
             Violation::of(InvariantId::S3, finding)
         })
+        .chain(twice)
         .collect()
 }

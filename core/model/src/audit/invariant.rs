@@ -12,6 +12,10 @@ pub enum InvariantId {
     S2,
     /// A device belongs to at most one guest.
     S3,
+    /// A guest has the devices that are bound for it, no fewer and no others.
+    S4,
+    /// Between two owners of a device lies a verified reset.
+    S5,
     /// Every acknowledged write survives until a later one replaces it.
     S8,
     /// Nothing without a cause: each row was there before or belongs to a request that was sent.
@@ -30,18 +34,26 @@ pub enum InvariantId {
     L1,
     /// An allocation has its guest, or is held and reported; a guest has its allocation.
     L2,
+    /// A request is bound for a guest that is there; none of another state is left.
+    L3,
+    /// A device that nobody has is reset, or in quarantine.
+    L4,
     /// Placement has what the driver desires, held units apart.
     L5,
     /// Quiet: further ticks write nothing and ask at most once.
     L7,
+    /// What the APIs say is what is beneath them.
+    L8,
 }
 
 impl InvariantId {
     /// All of them.
-    pub const ALL: [InvariantId; 14] = [
+    pub const ALL: [InvariantId; 19] = [
         InvariantId::S1,
         InvariantId::S2,
         InvariantId::S3,
+        InvariantId::S4,
+        InvariantId::S5,
         InvariantId::S8,
         InvariantId::S9,
         InvariantId::S10,
@@ -51,8 +63,11 @@ impl InvariantId {
         InvariantId::S14,
         InvariantId::L1,
         InvariantId::L2,
+        InvariantId::L3,
+        InvariantId::L4,
         InvariantId::L5,
         InvariantId::L7,
+        InvariantId::L8,
     ];
 
     /// Whether it is judged only at rest.
@@ -60,7 +75,13 @@ impl InvariantId {
     pub const fn is_at_rest(self) -> bool {
         matches!(
             self,
-            InvariantId::L1 | InvariantId::L2 | InvariantId::L5 | InvariantId::L7
+            InvariantId::L1
+                | InvariantId::L2
+                | InvariantId::L3
+                | InvariantId::L4
+                | InvariantId::L5
+                | InvariantId::L7
+                | InvariantId::L8
         )
     }
 
@@ -73,6 +94,8 @@ impl InvariantId {
                 "a reshape conserves every amount and changes nothing outside the tree"
             }
             InvariantId::S3 => "a device belongs to at most one guest",
+            InvariantId::S4 => "a guest has the devices that are bound for it",
+            InvariantId::S5 => "between two owners of a device lies a reset",
             InvariantId::S8 => "an acknowledged write survives",
             InvariantId::S9 => "nothing is there without a cause",
             InvariantId::S10 => "generations only grow, and each has one winner",
@@ -82,8 +105,11 @@ impl InvariantId {
             InvariantId::S14 => "one agent at most writes for a host",
             InvariantId::L1 => "every journey has ended with a reason",
             InvariantId::L2 => "allocations and guests belong to each other",
+            InvariantId::L3 => "requests are bound for guests that are there",
+            InvariantId::L4 => "a device that nobody has is clean or set aside",
             InvariantId::L5 => "Placement has what the driver desires",
             InvariantId::L7 => "a settled node is quiet",
+            InvariantId::L8 => "what the APIs say is what is beneath them",
         }
     }
 }
@@ -94,6 +120,8 @@ impl fmt::Display for InvariantId {
             InvariantId::S1 => "S1",
             InvariantId::S2 => "S2",
             InvariantId::S3 => "S3",
+            InvariantId::S4 => "S4",
+            InvariantId::S5 => "S5",
             InvariantId::S8 => "S8",
             InvariantId::S9 => "S9",
             InvariantId::S10 => "S10",
@@ -103,8 +131,11 @@ impl fmt::Display for InvariantId {
             InvariantId::S14 => "S14",
             InvariantId::L1 => "L1",
             InvariantId::L2 => "L2",
+            InvariantId::L3 => "L3",
+            InvariantId::L4 => "L4",
             InvariantId::L5 => "L5",
             InvariantId::L7 => "L7",
+            InvariantId::L8 => "L8",
         };
         f.pad(name)
     }

@@ -1,5 +1,6 @@
 //! What is judged: the worlds as they were seen.
 
+mod accelerators;
 mod history;
 mod placement;
 
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use crate::{ConsumerUuid, ProviderTree, ProviderUuid, ResourceClass};
 
+pub use accelerators::{AcceleratorWorld, ArqRow};
 pub use history::{
     Answer, Exit, Fact, Histories, JourneyEnd, JourneyRow, Limits, Pass, PassEnd, Refusal, Request,
     Reshape, Text,
@@ -21,8 +23,14 @@ pub struct Worlds {
     pub placement: PlacementWorld,
     /// The guests there are, by the UUID that is their consumer's.
     pub guests: BTreeMap<ConsumerUuid, Guest>,
+    /// What the accelerator service has; none where nobody asked it.
+    pub accelerators: Option<AcceleratorWorld>,
+    /// The guests that each API says are there, by the API's name.
+    pub told: BTreeMap<String, BTreeSet<ConsumerUuid>>,
     /// The devices there are.
     pub devices: Vec<Device>,
+    /// Who has used each device since its last verified reset.
+    pub used: BTreeMap<String, BTreeSet<ConsumerUuid>>,
     /// The agents' state files.
     pub journals: Vec<Journal>,
     /// What crossed the seams, in order.
@@ -73,6 +81,8 @@ pub struct Reported {
     pub held: BTreeSet<(ProviderUuid, ResourceClass)>,
     /// Consumers without a guest.
     pub orphans: BTreeSet<ConsumerUuid>,
+    /// Devices that are set aside, for a reason that is told.
+    pub quarantined: BTreeSet<String>,
 }
 
 /// Where a crossing left the process.

@@ -44,7 +44,13 @@ fn canaries(invariant: InvariantId) -> Vec<Plant> {
             |worlds| reshaped(worlds, change_the_project),
             |worlds| reshaped(worlds, lose_the_consumer),
         ],
-        InvariantId::S3 => vec![two_guests_of_one_device, a_device_that_another_guest_opened],
+        InvariantId::S3 => vec![
+            two_guests_of_one_device,
+            a_device_that_another_guest_opened,
+            a_device_that_is_bound_twice,
+        ],
+        InvariantId::S4 => vec![fewer_devices_than_bound, another_device_than_bound],
+        InvariantId::S5 => vec![no_reset_between_two, offered_before_its_reset],
         InvariantId::S8 => vec![
             lost_allocation,
             lost_inventory,
@@ -73,6 +79,8 @@ fn canaries(invariant: InvariantId) -> Vec<Plant> {
         InvariantId::S14 => vec![two_owners],
         InvariantId::L1 => vec![open_journey, no_reason, open_intent],
         InvariantId::L2 => vec![unreported_orphan, guest_without_allocation],
+        InvariantId::L3 => vec![request_left_over, bound_for_nobody],
+        InvariantId::L4 => vec![left_unclean],
         InvariantId::L5 => vec![
             missing_trait,
             other_inventory,
@@ -82,6 +90,7 @@ fn canaries(invariant: InvariantId) -> Vec<Plant> {
             provider_not_there,
         ],
         InvariantId::L7 => vec![noisy_write, too_many_reads, too_few_ticks],
+        InvariantId::L8 => vec![told_and_not_there, there_and_not_told],
     }
 }
 
@@ -115,6 +124,8 @@ canaries_are_caught! {
     claims_beyond_capacity_are_caught: S1,
     reshapes_that_lose_double_or_touch_others_are_caught: S2,
     devices_of_two_guests_are_caught: S3,
+    guests_without_what_is_bound_for_them_are_caught: S4,
+    devices_that_go_on_without_a_reset_are_caught: S5,
     acknowledged_writes_that_are_gone_are_caught: S8,
     rows_that_nobody_asked_for_are_caught: S9,
     generations_that_fall_or_are_won_twice_are_caught: S10,
@@ -124,8 +135,11 @@ canaries_are_caught! {
     two_agents_of_one_host_are_caught: S14,
     journeys_without_an_end_are_caught: L1,
     allocations_and_guests_without_each_other_are_caught: L2,
+    requests_without_their_guest_are_caught: L3,
+    devices_that_nobody_has_and_nobody_reset_are_caught: L4,
     trees_that_the_driver_does_not_desire_are_caught: L5,
     nodes_that_do_not_settle_are_caught: L7,
+    guests_that_an_api_invents_or_forgets_are_caught: L8,
 }
 
 #[test]
@@ -218,10 +232,82 @@ fn two_guests_of_one_device(worlds: &mut Worlds) {
         devices: BTreeSet::from(["mdev-1".to_owned()]),
     };
     worlds.guests.insert(stranger(), second);
+    // Only the device is wrong with it.
+    worlds.accelerators = None;
+    worlds.told.clear();
 }
 
 fn a_device_that_another_guest_opened(worlds: &mut Worlds) {
     worlds.devices[0].owners = BTreeSet::from([stranger()]);
+}
+
+fn a_device_that_is_bound_twice(worlds: &mut Worlds) {
+    // By the same guest, so that only the device is in two hands.
+    let service = worlds.accelerators.as_mut().unwrap();
+    let row = service.requests.values().next().unwrap().clone();
+    service.requests.insert(arq(2), row);
+}
+
+// S4, L3
+
+fn fewer_devices_than_bound(worlds: &mut Worlds) {
+    let service = worlds.accelerators.as_mut().unwrap();
+    let mut row = service.requests.values().next().unwrap().clone();
+    row.device = Some("mdev-2".to_owned());
+    service.requests.insert(arq(2), row);
+}
+
+fn another_device_than_bound(worlds: &mut Worlds) {
+    let guest = worlds.guests.get_mut(&guest()).unwrap();
+    guest.devices.insert("mdev-2".to_owned());
+}
+
+fn request_left_over(worlds: &mut Worlds) {
+    let row = ArqRow {
+        phase: berth_model::ArqPhase::BindStarted,
+        instance: Some(guest()),
+        device: None,
+    };
+    let service = worlds.accelerators.as_mut().unwrap();
+    service.requests.insert(arq(2), row);
+}
+
+fn bound_for_nobody(worlds: &mut Worlds) {
+    let row = ArqRow {
+        phase: berth_model::ArqPhase::Bound,
+        instance: Some(stranger()),
+        device: Some("mdev-2".to_owned()),
+    };
+    let service = worlds.accelerators.as_mut().unwrap();
+    service.requests.insert(arq(2), row);
+}
+
+// S5, L4
+
+fn no_reset_between_two(worlds: &mut Worlds) {
+    let users = worlds.used.get_mut("mdev-1").unwrap();
+    users.insert(stranger());
+}
+
+fn offered_before_its_reset(worlds: &mut Worlds) {
+    let service = worlds.accelerators.as_mut().unwrap();
+    service.free.insert("mdev-1".to_owned());
+}
+
+fn left_unclean(worlds: &mut Worlds) {
+    let users = BTreeSet::from([stranger()]);
+    worlds.used.insert("mdev-3".to_owned(), users);
+}
+
+// L8
+
+fn told_and_not_there(worlds: &mut Worlds) {
+    let told = worlds.told.get_mut("agent").unwrap();
+    told.insert(stranger());
+}
+
+fn there_and_not_told(worlds: &mut Worlds) {
+    worlds.told.get_mut("agent").unwrap().clear();
 }
 
 // S8
@@ -416,6 +502,7 @@ fn guest_without_allocation(worlds: &mut Worlds) {
         ..Guest::default()
     };
     worlds.guests.insert(stranger(), bare);
+    worlds.told.clear();
 }
 
 // L5

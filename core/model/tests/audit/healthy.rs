@@ -235,6 +235,11 @@ fn requests() -> Vec<Request> {
     ]
 }
 
+/// The n-th accelerator request.
+pub(crate) fn arq(n: u128) -> berth_model::ArqUuid {
+    uuid::Uuid::from_u128(0xa0 + n).into()
+}
+
 /// The whole run.
 pub(crate) fn worlds() -> Worlds {
     let read = |seconds| {
@@ -254,6 +259,19 @@ pub(crate) fn worlds() -> Worlds {
                 devices: BTreeSet::from(["mdev-1".to_owned()]),
             },
         )]),
+        accelerators: Some(AcceleratorWorld {
+            requests: BTreeMap::from([(
+                arq(1),
+                ArqRow {
+                    phase: berth_model::ArqPhase::Bound,
+                    instance: Some(guest()),
+                    device: Some("mdev-1".into()),
+                },
+            )]),
+            free: BTreeSet::from(["mdev-2".to_owned()]),
+        }),
+        told: BTreeMap::from([("agent".to_owned(), BTreeSet::from([guest()]))]),
+        used: BTreeMap::from([("mdev-1".to_owned(), BTreeSet::from([guest()]))]),
         devices: vec![Device {
             name: "mdev-1".into(),
             owners: BTreeSet::from([guest()]),
@@ -320,6 +338,7 @@ pub(crate) fn worlds() -> Worlds {
         reported: Reported {
             held: BTreeSet::from([(root(), ResourceClass::VGPU)]),
             orphans: BTreeSet::new(),
+            ..Reported::default()
         },
         quiet_ticks: Some(vec![vec![read(70)], vec![read(130)]]),
     }

@@ -105,6 +105,7 @@ fn an_orphan_may_be_reported_by_name() {
         worlds.reported = Reported {
             held: BTreeSet::new(),
             orphans: BTreeSet::from([orphan()]),
+            ..Reported::default()
         };
     });
 }

@@ -80,3 +80,6 @@ pub trait BootJournal: Send + Sync {
     /// There are none of this profile any more.
     fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,7 +35,7 @@ pub struct Claimant {
 pub enum ClaimError {
     /// It does not fit any more: somebody else was quicker, or a provider went away. Another candidate may.
     #[error("{0}")]
-    Taken(PlacementError),
+    Taken(Box<PlacementError>),
     /// The consumer holds something else already.
     #[error(
         "guest {consumer} holds other allocations already (openstack resource provider allocation show {consumer}); delete \
@@ -47,7 +47,13 @@ pub enum ClaimError {
     },
     /// Placement did not do it. Whether it is done has to be asked, by claiming again.
     #[error(transparent)]
-    Placement(#[from] PlacementError),
+    Placement(Box<PlacementError>),
+}
+
+impl From<PlacementError> for ClaimError {
+    fn from(error: PlacementError) -> Self {
+        Self::Placement(Box::new(error))
+    }
 }
 
 impl ClaimError {
@@ -114,13 +120,13 @@ impl Candidate {
                         sleep(longest.mul_f64(dice.fraction())).await;
                         attempt += 1;
                     }
-                    None => return Err(ClaimError::Taken(refused)),
+                    None => return Err(ClaimError::Taken(Box::new(refused))),
                 },
                 PlacementError::Refused(ref refusal) if refusal.status == StatusCode::CONFLICT => {
-                    return Err(ClaimError::Taken(refused));
+                    return Err(ClaimError::Taken(Box::new(refused)));
                 }
-                PlacementError::NotFound(_) => return Err(ClaimError::Taken(refused)),
-                other => return Err(ClaimError::Placement(other)),
+                PlacementError::NotFound(_) => return Err(ClaimError::Taken(Box::new(refused))),
+                other => return Err(other.into()),
             }
         }
         Ok(Claimed {

@@ -84,10 +84,7 @@ impl Provided {
     }
 
     async fn ask(&self, way: &Way, bindings: &BTreeMap<ArqUuid, Binding>) -> Result<(), BootError> {
-        let refused = match way.accelerators.bind_arqs(bindings).await {
-            Ok(()) => None,
-            Err(error) => Some(error),
-        };
+        let refused = way.accelerators.bind_arqs(bindings).await.err();
         // Whatever the answer was: some may be bound, and a bind that failed is answered with success by some versions.
         match (self.look(way, bindings).await?, refused) {
             (Seen::Bound, _) | (Seen::Binding, None) => Ok(()),

@@ -68,17 +68,9 @@ impl BootError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            Self::Placement(error) | Self::Claim(ClaimError::Placement(error)) => {
-                // What was done has to be read, and each step reads before it acts.
-                match error.disposition() {
-                    Disposition::Fatal => Disposition::Fatal,
-                    Disposition::Retry | Disposition::Refresh => Disposition::Retry,
-                }
-            }
-            Self::Accelerator(error) => match error.disposition() {
-                Disposition::Fatal => Disposition::Fatal,
-                Disposition::Retry | Disposition::Refresh => Disposition::Retry,
-            },
+            Self::Placement(error) => again(error.disposition()),
+            Self::Claim(ClaimError::Placement(error)) => again(error.disposition()),
+            Self::Accelerator(error) => again(error.disposition()),
             Self::Agent(error) => error.disposition(),
             Self::Journal(_) | Self::Cancelled | Self::RequestsUnknown(_) => Disposition::Retry,
             Self::AllTaken(_)
@@ -101,5 +93,13 @@ impl BootError {
             self,
             Self::NotBound(_) | Self::NotBuilt(_) | Self::NoAgent(_)
         )
+    }
+}
+
+/// What was done has to be read, and each step reads before it acts.
+fn again(disposition: Disposition) -> Disposition {
+    match disposition {
+        Disposition::Fatal => Disposition::Fatal,
+        Disposition::Retry | Disposition::Refresh => Disposition::Retry,
     }
 }

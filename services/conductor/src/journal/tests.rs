@@ -1,0 +1,125 @@
+//! The journal as a file.
+
+use std::collections::BTreeMap;
+
+use berth_client::placement::Candidate;
+use berth_model::{ConsumerUuid, DeviceProfileName, NodeName};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::*;
+
+fn request(name: &str) -> BootRequest {
+    let body = json!({"name": name, "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64},
+        "config_drive": {"user_data": "c2VjcmV0"}});
+    let body = berth_wire::decode(body.to_string().as_bytes()).unwrap();
+    BootRequest::new(body, Uuid::from_u128(1)).unwrap()
+}
+
+fn guest() -> ConsumerUuid {
+    Uuid::from_u128(1).into()
+}
+
+fn chosen() -> StepDetail {
+    let body = json!({"allocations": {(Uuid::from_u128(2).to_string()): {"resources": {"VCPU": 1}}},
+        "mappings": {"device_profile_0": [Uuid::from_u128(3)]}});
+    let body = berth_wire::decode(body.to_string().as_bytes()).unwrap();
+    StepDetail::Claim(Box::new(Chosen {
+        host: Uuid::from_u128(2).into(),
+        node: NodeName::new("n1").unwrap(),
+        candidate: Candidate::of_body(&body).unwrap(),
+    }))
+}
+
+#[tokio::test]
+async fn what_was_written_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    assert_eq!(journal.accept(&request("vm")).await.unwrap(), Accepted::New);
+    let failed = FailedAttempt {
+        node: Some("n1".to_owned()),
+        reason: "it's \"so\"".to_owned(),
+        avoid: vec![Uuid::from_u128(3)],
+    };
+    journal.again(guest(), &failed).await.unwrap();
+    let requests = BTreeMap::from([(Uuid::from_u128(9).into(), 0)]);
+    for (step, detail) in [
+        (BootStep::Claim, chosen()),
+        (BootStep::Arqs, StepDetail::Requests(requests.clone())),
+    ] {
+        let state = StepState::Done;
+        let record = StepRecord { state, detail };
+        journal.note(guest(), 2, step, &record).await.unwrap();
+    }
+    let profile = DeviceProfileName::new("gpu").unwrap();
+    journal.stray(&profile).await.unwrap();
+    journal.stray(&profile).await.unwrap();
+    journal.close().await;
+    drop(journal);
+
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let record = journal.guest(guest()).await.unwrap().unwrap();
+    assert_eq!((record.attempt, &record.course), (2, &Course::Boot));
+    assert_eq!(record.failures, [failed]);
+    assert_eq!(record.request, request("vm"), "its config drive, too");
+    assert_eq!(record.requests(2), Some(&requests));
+    let devices = record.chosen(2).unwrap().devices();
+    assert_eq!(devices, [Uuid::from_u128(3)]);
+    assert_eq!(
+        journal.strays().await.unwrap(),
+        std::slice::from_ref(&profile)
+    );
+    journal.no_stray(&profile).await.unwrap();
+    assert_eq!(journal.strays().await.unwrap(), []);
+    journal.forget(guest()).await.unwrap();
+    assert_eq!(journal.guests().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_delete_is_final_and_secrets_go_when_no_step_needs_them() {
+    let journal = SqlJournal::in_memory().await.unwrap();
+    journal.accept(&request("vm")).await.unwrap();
+    journal.turn(guest(), &Course::Active).await.unwrap();
+    let record = journal.guest(guest()).await.unwrap().unwrap();
+    assert!(!format!("{record:?}").contains("c2VjcmV0"));
+    assert_eq!(
+        journal.accept(&request("vm")).await.unwrap(),
+        Accepted::Same
+    );
+    assert_eq!(
+        journal.accept(&request("wm")).await.unwrap(),
+        Accepted::Other
+    );
+    journal.turn(guest(), &Course::Delete).await.unwrap();
+    journal.turn(guest(), &Course::Active).await.unwrap();
+    let failed = FailedAttempt {
+        node: None,
+        reason: String::new(),
+        avoid: Vec::new(),
+    };
+    journal.again(guest(), &failed).await.unwrap();
+    let record = journal.guest(guest()).await.unwrap().unwrap();
+    assert_eq!((record.course, record.attempt), (Course::Delete, 1));
+    assert_eq!(
+        journal.accept(&request("vm")).await.unwrap(),
+        Accepted::Ending
+    );
+    let other = Uuid::from_u128(5).into();
+    let unknown = journal.turn(other, &Course::Delete).await;
+    assert!(matches!(unknown, Err(JournalError::Unknown { .. })));
+}
+
+#[tokio::test]
+async fn what_is_no_journal_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("conductor.db");
+    std::fs::write(&file, [b'x'; 8192]).unwrap();
+    let refused = SqlJournal::open(folder.path()).await.unwrap_err();
+    assert!(refused.to_string().contains("conductor.db"), "{refused}");
+    assert_eq!(std::fs::read(&file).unwrap(), [b'x'; 8192]);
+    let held = tempfile::tempdir().unwrap();
+    let first = SqlJournal::open(held.path()).await.unwrap();
+    let second = SqlJournal::open(held.path()).await.unwrap_err();
+    assert!(matches!(second, JournalError::Open { .. }), "{second}");
+    first.close().await;
+}

@@ -257,9 +257,20 @@ impl OwnHost {
         agent.devices = Some(guests.devices());
         agent.trees = guests.trees();
         agent.guests = (!arguments.once).then(|| guests.guests());
-        service::run(agent, run.shutdown)
+        let events = match arguments.once {
+            true => None,
+            false => guests.serve_events(config, &run.shutdown).await?,
+        };
+        let shutdown = run.shutdown.clone();
+        let ended = service::run(agent, run.shutdown)
             .await
-            .map_err(|error| failed(&error))
+            .map_err(|error| failed(&error));
+        shutdown.cancel();
+        if let Some(events) = events {
+            // A panic in it has been told already.
+            let _ = events.await;
+        }
+        ended
     }
 }
 

@@ -30,24 +30,33 @@ struct Known {
     until: Instant,
 }
 
+/// Keystone, asked by the account of `[keystone_authtoken]`. Nothing is sent yet.
+///
+/// # Errors
+/// Options are missing or contradictory, or a file they name cannot be used.
+pub fn identity_client(options: &KeystoneAuthtoken) -> Result<IdentityClient, Failure> {
+    let wrong = |error: &(dyn std::error::Error + 'static)| {
+        let what = "the way to Keystone is not configured";
+        Failure::caused(ErrorCode::Missing, what, error).mend(
+            "see [keystone_authtoken] in docs/guide/reference/configuration.md, or set auth_strategy = \"noauth2\"",
+        )
+    };
+    let account = &options.account;
+    account.check().map_err(|error| wrong(&error))?;
+    let http = HttpService::network(&account.transport()).map_err(|error| wrong(&error))?;
+    IdentityClient::from_options(http, account, system_clock()).map_err(|error| wrong(&error))
+}
+
 impl KeystoneTokens {
     /// By the options of `[keystone_authtoken]`. Nothing is sent yet.
     ///
     /// # Errors
     /// Options are missing or contradictory, or a file they name cannot be used.
     pub fn new(options: &KeystoneAuthtoken) -> Result<Self, Failure> {
-        let wrong = |error: &(dyn std::error::Error + 'static)| {
-            let what = "the way to Keystone is not configured";
-            Failure::caused(ErrorCode::Missing, what, error).mend(
-                "see [keystone_authtoken] in docs/guide/reference/configuration.md, or set auth_strategy = \"noauth2\"",
-            )
-        };
-        let account = &options.account;
-        account.check().map_err(|error| wrong(&error))?;
-        let http = HttpService::network(&account.transport()).map_err(|error| wrong(&error))?;
-        let identity = IdentityClient::from_options(http, account, system_clock())
-            .map_err(|error| wrong(&error))?;
-        Ok(Self::over(identity, options.token_cache_time))
+        Ok(Self::over(
+            identity_client(options)?,
+            options.token_cache_time,
+        ))
     }
 
     fn over(identity: IdentityClient, cache_time: Duration) -> Self {

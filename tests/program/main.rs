@@ -6,6 +6,7 @@ mod accelerator_service;
 mod bad_input;
 mod commands;
 mod exit_codes;
+mod guests;
 mod guide;
 mod hypervisor;
 mod keystone;

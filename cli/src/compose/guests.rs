@@ -21,9 +21,15 @@ use berth_client::{
 };
 use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
 
+use berth_placement::serve_tcp;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
 use super::{Driver, EMBEDDED_TOKEN};
 use crate::config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, Secret};
 use crate::failure::{ErrorCode, Failure};
+use crate::keystone_tokens::identity_client;
 
 /// What says which boot of the host this is.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -177,6 +183,40 @@ impl HostGuests {
     pub fn compute_api(&self, sources: EventSources) -> axum::Router {
         let journal = Arc::new(self.journal.clone());
         compute_api(journal, self.guests.events().clone(), sources)
+    }
+
+    /// Serves external events where `[agent] events_listen` says, until `stop`; none where it says nothing.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or the way to Keystone is not configured.
+    pub async fn serve_events(
+        &self,
+        config: &Config,
+        stop: &CancellationToken,
+    ) -> Result<Option<JoinHandle<()>>, Failure> {
+        let Some(address) = config.agent.events_listen else {
+            return Ok(None);
+        };
+        let authtoken = &config.keystone_authtoken;
+        let sources = match authtoken.account.auth_url {
+            None => EventSources::Anybody,
+            Some(_) => EventSources::WithToken {
+                identity: Box::new(identity_client(authtoken)?),
+                // Nova's rule.
+                roles: Arc::new(["service".to_owned(), "admin".to_owned()]),
+            },
+        };
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            let code = match error.kind() {
+                std::io::ErrorKind::AddrInUse => ErrorCode::Held,
+                _ => ErrorCode::BadValue,
+            };
+            Failure::caused(code, format!("cannot listen on {address}"), &error)
+                .mend("stop what listens there, or set [agent] events_listen")
+        })?;
+        let api = self.compute_api(sources);
+        let stop = stop.clone().cancelled_owned();
+        Ok(Some(tokio::spawn(serve_tcp(listener, api, stop))))
     }
 
     /// Who is told of binds in this process.

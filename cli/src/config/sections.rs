@@ -429,10 +429,6 @@ pub struct Agent {
     pub admin_socket: PathBuf,
     pub admin_group: String,
     pub metrics_listen: Option<SocketAddr>,
-    pub listen: Option<SocketAddr>,
-    pub tls_cert: Option<PathBuf>,
-    pub tls_key: Option<PathBuf>,
-    pub client_ca: Option<PathBuf>,
     pub events_listen: Option<SocketAddr>,
 }
 

@@ -310,6 +310,7 @@ pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("libvirt", "cpu_model_extra_flags"),
     ("libvirt", "images_type"),
     ("pci", "alias"),
+    ("agent", "listen"),
     ("pci", "enabled_live_migration"),
     ("image_cache", "precache_concurrency"),
     ("libvirt", "pmem_namespaces"),

@@ -10,7 +10,6 @@ impl Judge<'_> {
     pub(super) fn guests(&mut self) {
         self.cpu_model();
         self.disk_cache();
-        self.agent_tls();
         self.device_owners();
     }
 
@@ -89,36 +88,6 @@ impl Judge<'_> {
                 "write file=none or file=writeback",
                 ErrorCode::Contradiction,
             );
-        }
-    }
-
-    fn agent_tls(&mut self) {
-        let agent = &self.config.agent;
-        let files = [
-            ("agent.tls_cert", agent.tls_cert.is_some()),
-            ("agent.tls_key", agent.tls_key.is_some()),
-            ("agent.client_ca", agent.client_ca.is_some()),
-        ];
-        let listens = agent.listen.is_some();
-        if self.is_broken(&["agent.listen"]) {
-            return;
-        }
-        for (name, given) in files {
-            if self.is_broken(&[name]) {
-                continue;
-            }
-            let key = name.trim_start_matches("agent.");
-            if listens && !given {
-                let wrong = format!("the API is offered over TLS only, and {key} is not set");
-                let right = format!("write {key} in [agent], or remove listen");
-                self.refuse("agent.listen", wrong, right, ErrorCode::Missing);
-            } else if !listens && given {
-                self.warn(
-                    name,
-                    "nothing listens with it",
-                    "write listen in [agent], or remove it",
-                );
-            }
         }
     }
 }

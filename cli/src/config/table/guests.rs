@@ -58,18 +58,8 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("conductor_service", "listen", Kind::LoopbackListen, Default::Text("127.0.0.1:8774"),
         "Address and port of the API."),
 
-    row("agent", "listen", Kind::Listen, Default::Unset,
-        "An address for the agent's own API over TLS, for those who show a certificate that `client_ca` signed.")
-        .example("\"0.0.0.0:8773\""),
-    row("agent", "tls_cert", Kind::Path, Default::Unset,
-        "PEM file of the agent's certificate, with those between it and the authority.")
-        .example("\"/etc/berth/agent.pem\""),
-    row("agent", "tls_key", Kind::Path, Default::Unset, "PEM file of the certificate's key.")
-        .example("\"/etc/berth/agent.key\""),
-    row("agent", "client_ca", Kind::Path, Default::Unset,
-        "PEM file of the authorities whose certificates are let in.").example("\"/etc/berth/clients-ca.pem\""),
     row("agent", "events_listen", Kind::LoopbackListen, Default::Unset,
         "A loopback address for external events alone (POST /v2.1/os-server-external-events), without TLS: where a Cyborg on \
-         this host tells of binds. With an account in `[keystone_authtoken]` its tokens are checked.")
+         this host tells of binds. Where `[keystone_authtoken] auth_url` is set, its tokens are checked.")
         .example("\"127.0.0.1:8775\""),
 ];

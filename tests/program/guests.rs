@@ -1,0 +1,271 @@
+//! `berth up` from a device profile to a running guest and back, through kills: everything in one process, asked by commands.
+
+use std::time::Duration;
+use std::{fs, thread};
+
+use berth_tests::berth::RunningBerth;
+use berth_tests::exchange::Ask;
+use serde_json::Value;
+
+use crate::hypervisor::{Hypervisor, PATIENCE};
+
+/// A machine with accelerators on which `berth up` runs, and a kernel that guests may name.
+struct Host {
+    node: Hypervisor,
+    up: RunningBerth,
+    kernel: String,
+}
+
+impl Host {
+    fn start(name: &str) -> Self {
+        let mut node = Hypervisor::new("accelerators", name, "");
+        let images = node.home.path("images");
+        fs::create_dir(&images).expect("a folder");
+        let kernel = images.join("vmlinuz").display().to_string();
+        fs::write(&kernel, "a kernel, as far as a fake machine looks").expect("a file");
+        node.home
+            .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
+        node.home.set_env(
+            "BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES",
+            images.into_os_string(),
+        );
+        node.home.set_env("BERTH__RECONCILE_INTERVAL", "1");
+        if !fs::read_to_string(node.home.path("machine.toml"))
+            .expect("a machine")
+            .contains("COMPUTE_ACCELERATORS")
+        {
+            node.edit(
+                "traits = [\"HW_CPU_X86_AVX2\"]",
+                "traits = [\"HW_CPU_X86_AVX2\", \"COMPUTE_ACCELERATORS\"]",
+            );
+        }
+        let mut up = node.start(&["up"]);
+        node.wait_until_well(&mut up);
+        Self { node, up, kernel }
+    }
+
+    /// SIGKILL, and another life over the same state.
+    fn kill_and_start_again(&mut self) {
+        self.up.kill();
+        self.up = self.node.start(&["up"]);
+        self.node.wait_until_well(&mut self.up);
+    }
+
+    #[track_caller]
+    fn done(&mut self, arguments: &[&str]) -> String {
+        let outcome = self.node.run(arguments);
+        let log = self.up.stderr();
+        assert_eq!(outcome.code, 0, "{arguments:?}: {}\n{log}", outcome.stderr);
+        outcome.stdout
+    }
+
+    #[track_caller]
+    fn listed(&mut self, arguments: &[&str]) -> Vec<Value> {
+        let arguments = [arguments, &["-f", "json"]].concat();
+        let text = self.done(&arguments);
+        let value: Value = serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"));
+        // A list stands by itself, or under its noun.
+        let list = value
+            .as_object()
+            .and_then(|object| object.values().find_map(Value::as_array));
+        let list = list.or_else(|| value.as_array());
+        list.unwrap_or_else(|| panic!("{arguments:?}: {text}"))
+            .clone()
+    }
+
+    fn create(&mut self, name: &str) {
+        let kernel = self.kernel.clone();
+        self.done(&[
+            "guest",
+            "create",
+            name,
+            "--vcpus",
+            "1",
+            "--ram",
+            "256",
+            "--kernel",
+            &kernel,
+            "--device-profile",
+            "gpu",
+        ]);
+    }
+
+    /// Asks again and again until what is listed is so.
+    fn until(&mut self, arguments: &[&str], wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let begun = std::time::Instant::now();
+        loop {
+            let listed = self.listed(arguments);
+            if wanted(&listed) {
+                return listed;
+            }
+            let log = self.up.stderr();
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{arguments:?}: {listed:?}\n{log}"
+            );
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// What Placement has of allocations of this consumer.
+    fn allocations(&self, consumer: &str) -> Value {
+        let endpoint = self.node.home.state_dir().join("placement.endpoint");
+        let endpoint = fs::read_to_string(endpoint).expect("up says where Placement is");
+        let url = format!("{}/allocations/{consumer}", endpoint.trim());
+        let answer = Ask::get(url).header("x-auth-token", "admin").send();
+        answer.expect("Placement answers").json()["allocations"].clone()
+    }
+
+    /// How many devices guests can have.
+    fn devices(&mut self) -> usize {
+        self.listed(&["device", "list"]).len()
+    }
+
+    /// Nothing of any guest is anywhere.
+    fn assert_nothing_left(&mut self, consumers: &[String], devices: usize) {
+        self.until(&["guest", "list"], <[Value]>::is_empty);
+        self.until(&["accelerator", "request", "list"], <[Value]>::is_empty);
+        for consumer in consumers {
+            assert_eq!(
+                self.allocations(consumer),
+                serde_json::json!({}),
+                "{consumer}"
+            );
+        }
+        self.until(&["device", "list"], |all| {
+            all.iter()
+                .filter(|device| device["state"] == "free")
+                .count()
+                == devices
+        });
+        let book = fs::read_to_string(self.node.home.state_dir().join("fake-guests"));
+        let book: Value = serde_json::from_str(&book.expect("a book")).expect("JSON");
+        assert_eq!(book["guests"], serde_json::json!([]), "{book}");
+        let said = self.done(&["reconcile", "--dry-run"]);
+        assert!(said.contains("nothing differs"), "{said}");
+    }
+}
+
+fn uuid(guest: &Value) -> String {
+    guest["uuid"].as_str().expect("a UUID").to_owned()
+}
+
+#[test]
+fn a_guest_boots_from_a_profile_with_its_device_through_kills_and_its_delete_leaves_nothing() {
+    let mut host = Host::start("guests-1");
+    let devices = host.devices();
+    host.done(&[
+        "accelerator",
+        "profile",
+        "create",
+        "gpu",
+        "--group",
+        "resources:PGPU=1",
+    ]);
+    let mut consumers = Vec::new();
+    // The kill falls at another step of the boot, and of the delete, each time.
+    for (round, pause) in [0, 30, 80, 150, 250, 400].into_iter().enumerate() {
+        let name = format!("job-{round}");
+        host.create(&name);
+        thread::sleep(Duration::from_millis(pause));
+        host.kill_and_start_again();
+        let guests = host.until(&["guest", "list"], |guests| {
+            guests.iter().any(|guest| guest["status"] == "active")
+        });
+        let [guest] = guests.as_slice() else {
+            panic!("one guest was asked for: {guests:?}");
+        };
+        consumers.push(uuid(guest));
+        let devices_of = guest["devices"].to_string();
+        assert!(devices_of.contains("PCI function"), "{guest}");
+        let held = host.allocations(&consumers[round]).to_string();
+        assert!(held.contains("PGPU"), "{held}");
+        let bound = host.listed(&["accelerator", "request", "list"]);
+        assert!(
+            bound.len() == 1 && bound[0]["state"] == "Bound",
+            "{bound:?}"
+        );
+        // It is there after one more life, with its device.
+        host.kill_and_start_again();
+        host.until(&["guest", "list"], |guests| {
+            guests.iter().all(|guest| guest["status"] == "active")
+        });
+        host.done(&["guest", "delete", &name]);
+        thread::sleep(Duration::from_millis(pause / 4));
+        host.kill_and_start_again();
+        host.assert_nothing_left(&consumers, devices);
+    }
+    assert_eq!(host.up.stop(PATIENCE).expect("it ends").code, 0);
+}
+
+#[test]
+fn more_guests_than_devices_are_refused_with_the_reason_and_a_profile_in_use_stays() {
+    let mut host = Host::start("guests-2");
+    let devices = host.devices();
+    host.done(&[
+        "accelerator",
+        "profile",
+        "create",
+        "gpu",
+        "--group",
+        "resources:PGPU=1",
+    ]);
+    for name in ["one", "two"] {
+        host.create(name);
+    }
+    host.until(&["guest", "list"], |guests| {
+        guests.len() == 2 && guests.iter().all(|guest| guest["status"] == "active")
+    });
+    let kernel = host.kernel.clone();
+    let refused = host.node.run(&[
+        "guest",
+        "create",
+        "three",
+        "--vcpus",
+        "1",
+        "--ram",
+        "256",
+        "--kernel",
+        &kernel,
+        "--device-profile",
+        "gpu",
+        "--wait",
+    ]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("PGPU"), "{}", refused.stderr);
+    let in_use = host.node.run(&["accelerator", "profile", "delete", "gpu"]);
+    assert_eq!(in_use.code, 1, "{}", in_use.stderr);
+    let guests = host.listed(&["guest", "list"]);
+    for guest in &guests {
+        host.done(&["guest", "delete", &uuid(guest), "--wait"]);
+    }
+    let consumers: Vec<String> = guests.iter().map(uuid).collect();
+    host.assert_nothing_left(&consumers, devices);
+    host.done(&["accelerator", "profile", "delete", "gpu"]);
+    assert_eq!(host.up.stop(PATIENCE).expect("it ends").code, 0);
+}
+
+#[test]
+fn a_second_service_on_the_port_is_told_by_its_option() {
+    let first = Host::start("guests-3");
+    let endpoint = first.node.home.state_dir().join("accelerator.endpoint");
+    let endpoint = fs::read_to_string(endpoint).expect("up says where it is");
+    let address = endpoint.trim().trim_start_matches("http://").to_owned();
+    let mut second = Hypervisor::new("accelerators", "guests-4", "");
+    for (section, listen) in [
+        ("PLACEMENT_SERVICE", "127.0.0.1:0"),
+        ("ACCELERATOR_SERVICE", &address),
+    ] {
+        let variable = format!("BERTH__{section}__LISTEN");
+        second.home.set_env(&variable, listen);
+    }
+    let ended = second.run(&["up"]);
+    assert_eq!(ended.code, 73, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("[accelerator_service] listen"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(first.up.stop(PATIENCE).expect("it ends").code, 0);
+}

@@ -32,6 +32,7 @@ pub mod binding_wait;
 pub mod bound_devices;
 pub mod build;
 pub mod compute_api;
+mod console;
 pub mod disks;
 pub mod external_events;
 pub mod fit;

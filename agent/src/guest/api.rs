@@ -2,6 +2,7 @@
 //! done afterwards, and `GET` says how far it is.
 
 mod body;
+mod console;
 pub mod openapi;
 
 use std::sync::Arc;
@@ -56,6 +57,11 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
         "Body `{\"action\": ...}` with `start`, `stop` (and `grace_seconds`, 0 to 600), `pause`, `unpause`, `soft_reboot` or `hard_reboot`. Waits until it is done. 409: the guest is on its way, or cannot do that as it is.",
     ),
     (
+        "GET",
+        "/v1/guests/{uuid}/console",
+        "What the guest wrote to its serial console, as plain text: the last 100 KiB, or with `?lines=N` the last lines of them.",
+    ),
+    (
         "POST",
         "/v2.1/os-server-external-events",
         "Nova's: that an accelerator request's bind has ended (microversion 2.82).",
@@ -71,6 +77,10 @@ pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router
             get(show::<D, R>).delete(delete::<D, R>),
         )
         .route("/v1/guests/{uuid}/action", post(action::<D, R>))
+        .route(
+            "/v1/guests/{uuid}/console",
+            get(console::console::<D, R>),
+        )
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(guests.clone());
     let way = &guests.inner.way;

@@ -40,6 +40,7 @@ use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{BaseImage, GuestSpec, QcowDisk};
 use tokio::task::spawn_blocking;
 
+pub(in crate::guest) use place::open as open_plain;
 pub use config_drive::{
     ConfigDrive, ConfigDriveContent, ConfigDriveError, ConfigDriveFormat, ConfigDriveParts,
     ContentDigest, PublicKey, UserData,

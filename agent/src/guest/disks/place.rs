@@ -64,7 +64,7 @@ pub(super) fn is_there(path: &Path) -> Result<bool, DiskError> {
 }
 
 /// Opens a file for reading, if it is a plain one and no link.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(in crate::guest) fn open(path: &Path) -> io::Result<File> {
     // Not waiting: the other end of a pipe may never come.
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = OpenOptions::new()

@@ -190,7 +190,11 @@ async fn what_is_wrong_with_a_query_is_told() {
             "resources=VCPU:1&in_tree=host",
             "to be a format of uuid",
         ),
-        ("1.24", "resources=VCPU:1&resources1=VCPU:1", "'resources1' was unexpected"),
+        (
+            "1.24",
+            "resources=VCPU:1&resources1=VCPU:1",
+            "'resources1' was unexpected",
+        ),
         (
             "1.25",
             "resources_a=VCPU:1",

@@ -34,7 +34,7 @@ machine=(
     -nodefaults -display none -serial "file:$CONSOLE"
     -device intel-iommu,intremap=on
     -drive "file=$FOLDER/host.ext4,if=none,id=root,format=raw,snapshot=on"
-    -device virtio-blk-pci,drive=root,bus=pcie.0,addr=0x1e
+    -device virtio-blk-pci,drive=root,bus=pcie.0,addr=0x1b
     -fsdev "local,id=share,path=$SHARE,security_model=none"
     -device virtio-9p-pci,fsdev=share,mount_tag=share,bus=pcie.0,addr=0x1d
 )
@@ -54,7 +54,7 @@ cards=(
     # A slot for what is plugged while the host runs.
     -device pcie-root-port,id=port5,chassis=5,slot=5,bus=pcie.0,addr=0x6
 )
-[ -z "${KEEP:-}" ] || machine+=(-drive "file=$KEEP,if=none,id=keep,format=raw,cache=writethrough" -device virtio-blk-pci,drive=keep,bus=pcie.0,addr=0x1c)
+[ -z "${KEEP:-}" ] || machine+=(-drive "file=$KEEP,if=none,id=keep,format=raw,cache=writethrough" -device virtio-blk-pci,drive=keep,bus=pcie.0,addr=0x1e)
 [ -z "${CONTROL:-}" ] || machine+=(-qmp "unix:$CONTROL,server=on,wait=off")
 
 pid=

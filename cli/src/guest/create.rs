@@ -15,9 +15,9 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::image::{base64, image, text};
-use super::ways::{Ways, failed};
+use super::image::{base64, image as image_of, text};
 use super::show;
+use super::ways::{Ways, failed};
 use crate::failure::{ErrorCode, Failure};
 use crate::listing::{Format, Listing};
 
@@ -206,14 +206,6 @@ impl CreateArguments {
         };
         Ok((drive != ConfigDriveBody::default()).then_some(drive))
     }
-}
-
-fn image_of(
-    name: &str,
-    checksum: Option<&str>,
-    format: Option<&str>,
-) -> Result<berth_wire::guest::ImageBody, Failure> {
-    image(name, checksum, format)
 }
 
 pub(super) async fn run(

@@ -7,7 +7,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::logging::{LevelFilter, Log};
 use crate::{
-    accelerator, agent, completion, config, demo, device, doctor, guest, man, placement, provider, reconcile, reshape, up,
+    accelerator, agent, completion, config, demo, device, doctor, guest, man, placement, provider,
+    reconcile, reshape, up,
 };
 
 const EXAMPLES: &str = "\

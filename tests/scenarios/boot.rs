@@ -106,6 +106,14 @@ async fn where_there_is_no_candidate_the_fault_names_the_demand_that_has_none() 
         format!("{end:?}").contains("Placement knows no host compute9"),
         "{end:?}"
     );
+    let unknown = asked(&json!({"uuid": guest(6).to_string(), "name": "unknown",
+        "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64, "extra_specs": {"resources:CUSTOM_NOBODYS": "1"}}}));
+    conductor.create(&unknown).await.unwrap();
+    let end = format!("{:?}", conductor.journey(guest(6)).await);
+    assert!(
+        end.contains("no host ever reported the resource class CUSTOM_NOBODYS that is asked for"),
+        "{end}"
+    );
     let reason = fails(&conductor, 5, "unheard-of").await;
     assert!(
         reason.contains("device profile unheard-of does not exist"),

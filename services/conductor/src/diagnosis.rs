@@ -49,6 +49,24 @@ pub(crate) async fn why_none(
     })
 }
 
+/// What no host can have, because Placement does not even know its name: it refuses the whole question then.
+pub(crate) fn reported_by_nobody(error: &PlacementError) -> Option<String> {
+    let PlacementError::Refused(refusal) = error else {
+        return None;
+    };
+    let known = [
+        ("No such resource class ", "resource class"),
+        ("No such trait(s): ", "trait"),
+    ];
+    known.into_iter().find_map(|(words, kind)| {
+        let (_, names) = refusal.message.split_once(words)?;
+        let names = names.trim_end_matches(['.', ' ', '\n']);
+        Some(format!(
+            "no host ever reported the {kind} {names} that is asked for"
+        ))
+    })
+}
+
 fn is_said(causes: &[Demand], next: &Demand) -> bool {
     let Demand::Resource(Some(group), ..) = next else {
         return false;

@@ -30,7 +30,15 @@ impl Requested {
             }
         }
         let groups = self.groups(way).await?;
-        let found = way.placement.allocation_candidates(&groups).await?;
+        let found = match way.placement.allocation_candidates(&groups).await {
+            Ok(found) => found,
+            Err(error) => {
+                return Err(match diagnosis::reported_by_nobody(&error) {
+                    Some(why) => BootError::NoValidHost(why),
+                    None => error.into(),
+                });
+            }
+        };
         let hosts = self.hosts(way, found).await?;
         let mut taken = 0;
         for host in way.scheduler.order(&self.record.request, hosts) {

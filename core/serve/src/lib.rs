@@ -1,13 +1,16 @@
-//! Serves HTTP/1 to connections that others open, on TCP or a unix socket: how many at once, how long each may take to
-//! send a request, and how the end comes. Whoever holds connections open without asking anything is cut off, so that the
-//! others get their turn.
+//! Serves HTTP/1 to connections that others open, on TCP, on a unix socket or over TLS with certificates on both sides: how
+//! many at once, how long each may take to send a request, and how the end comes. Whoever holds connections open without
+//! asking anything is cut off, so that the others get their turn.
 //!
 //! Callers: the services' door (`services/http`) and the agent's admin API, which may not import each other.
 
 mod body;
+mod certificate;
+mod tls;
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, ready};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +21,20 @@ use http::{HeaderValue, Request, header};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt, service_fn};
 
 pub use body::{RequestBody, RequestBodyError};
+pub use certificate::Holder;
+pub use tls::{TlsDoor, TlsError, TlsFile, TlsFiles, TlsSettings};
+
+use certificate::Certificate;
 
 /// What a listener bears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +64,7 @@ impl Default for Limits {
 /// Serves until `stop` is ready, then lets requests under way end, at most [`Limits::grace`] long. `service` makes what
 /// answers on one connection, from its socket (an [`axum::Router`], say).
 pub async fn serve<L, S>(
-    mut listener: L,
+    listener: L,
     limits: Limits,
     service: impl Fn(&L::Io) -> S,
     stop: impl Future<Output = ()>,
@@ -66,6 +76,82 @@ pub async fn serve<L, S>(
         + 'static,
     S::Future: Send,
 {
+    let open = |socket: L::Io, _| {
+        let service = service(&socket);
+        ready(Some((socket, service)))
+    };
+    serve_opened(listener, limits, open, stop).await;
+}
+
+/// Who is at the other end of a TLS connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsClient {
+    /// Whose certificate was shown; the door's authority has signed it.
+    pub holder: Holder,
+    /// Where the connection comes from.
+    pub address: SocketAddr,
+}
+
+/// The same over TLS: only who shows a certificate that the door's authority signed is served. The handshake may take as
+/// long as the head of a request.
+pub async fn serve_tls<S>(
+    listener: TcpListener,
+    door: TlsDoor,
+    limits: Limits,
+    service: impl Fn(TlsClient) -> S + Clone + Send + 'static,
+    stop: impl Future<Output = ()>,
+) where
+    S: Service<Request<RequestBody>, Response = Response, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+{
+    let open = |socket: TcpStream, address: SocketAddr| {
+        let acceptor = TlsAcceptor::from(door.config());
+        let service = service.clone();
+        async move {
+            let shaken = timeout(limits.head, acceptor.accept(socket)).await;
+            let stream = match shaken {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => {
+                    tracing::info!(%address, %error, "a TLS connection was refused");
+                    return None;
+                }
+                Err(_) => {
+                    tracing::info!(%address, after = ?limits.head, "a TLS handshake was cut off");
+                    return None;
+                }
+            };
+            let holder = holder(&stream)?;
+            Some((stream, service(TlsClient { holder, address })))
+        }
+    };
+    serve_opened(listener, limits, open, stop).await;
+}
+
+/// Whose certificate the client showed. None: nobody is served without, whatever the TLS library let through.
+fn holder(stream: &TlsStream<TcpStream>) -> Option<Holder> {
+    let shown = stream.get_ref().1.peer_certificates()?.first()?;
+    Some(Certificate::read(shown)?.holder)
+}
+
+/// Serves what `open` makes of each connection, in the connection's own task.
+async fn serve_opened<L, I, S, F>(
+    mut listener: L,
+    limits: Limits,
+    open: impl Fn(L::Io, L::Addr) -> F,
+    stop: impl Future<Output = ()>,
+) where
+    L: Listener,
+    I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<RequestBody>, Response = Response, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+    F: Future<Output = Option<(I, S)>> + Send + 'static,
+{
     let slots = Arc::new(Semaphore::new(limits.connections));
     let closing = CancellationToken::new();
     let mut connections = JoinSet::new();
@@ -73,16 +159,20 @@ pub async fn serve<L, S>(
     loop {
         let next = async {
             let slot = Arc::clone(&slots).acquire_owned().await;
-            (slot, listener.accept().await.0)
+            (slot, listener.accept().await)
         };
         tokio::select! {
             () = &mut stop => break,
             Some(_) = connections.join_next() => {}
-            (slot, socket) = next => {
-                let service = service(&socket);
+            (slot, (socket, address)) = next => {
+                let opened = open(socket, address);
                 let closing = closing.clone();
                 connections.spawn(async move {
-                    connection(socket, limits, service, closing).await;
+                    // Nothing was asked yet, so at the stop nothing is waited for.
+                    let opened = closing.run_until_cancelled(opened).await.flatten();
+                    if let Some((socket, service)) = opened {
+                        connection(socket, limits, service, closing).await;
+                    }
                     drop(slot);
                 });
             }

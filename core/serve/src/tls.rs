@@ -1,0 +1,319 @@
+//! TLS in both directions: a listener shows its certificate, and lets in only who shows one that its authority signed.
+//!
+//! [`TlsFiles::read`] checks the files whole, for the check of a configuration, the start and a reload alike; a [`TlsDoor`] has
+//! the settings in force, which [`TlsDoor::take`] replaces under a listener that runs. Connections that are open stay as they are;
+//! a session is never taken up again, so each new connection is verified by the settings of its time.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
+
+use crate::certificate::{Certificate, DateTime};
+
+/// The files of a listener, all PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The listener's certificate, its own first, then those that signed it.
+    pub certificate: PathBuf,
+    /// The key of that certificate.
+    pub key: PathBuf,
+    /// The authorities, one of which has signed each client's certificate.
+    pub client_ca: PathBuf,
+}
+
+/// One of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsFile {
+    /// [`TlsFiles::certificate`].
+    Certificate,
+    /// [`TlsFiles::key`].
+    Key,
+    /// [`TlsFiles::client_ca`].
+    ClientCa,
+}
+
+impl TlsFile {
+    /// The option that names it.
+    #[must_use]
+    pub fn option(self) -> &'static str {
+        match self {
+            Self::Certificate => "tls_cert",
+            Self::Key => "tls_key",
+            Self::ClientCa => "client_ca",
+        }
+    }
+}
+
+impl fmt::Display for TlsFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.option())
+    }
+}
+
+/// Files by which nobody can be served.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("{file}: {} cannot be read: {source}", path.display())]
+    Unreadable {
+        /// Which.
+        file: TlsFile,
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{file}: {} {wrong}", path.display())]
+    Malformed {
+        /// Which.
+        file: TlsFile,
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong, as the end of a sentence.
+        wrong: String,
+    },
+    /// A certificate's time is over, or has not come.
+    #[error("{file}: {} holds the certificate of {holder}, which {wrong}", path.display())]
+    Untimely {
+        /// Which.
+        file: TlsFile,
+        /// Its path.
+        path: PathBuf,
+        /// Whose certificate.
+        holder: String,
+        /// Since or until when, as the end of a sentence.
+        wrong: String,
+    },
+    /// The key is another certificate's.
+    #[error(
+        "tls_key: {} is not the key of the certificate in {}",
+        key.display(),
+        certificate.display()
+    )]
+    Mismatched {
+        /// The certificate's path.
+        certificate: PathBuf,
+        /// The key's path.
+        key: PathBuf,
+    },
+}
+
+impl TlsError {
+    /// The file to be mended.
+    #[must_use]
+    pub fn file(&self) -> TlsFile {
+        match self {
+            Self::Unreadable { file, .. }
+            | Self::Malformed { file, .. }
+            | Self::Untimely { file, .. } => *file,
+            Self::Mismatched { .. } => TlsFile::Key,
+        }
+    }
+
+    /// What would be right.
+    #[must_use]
+    pub fn mend(&self) -> &'static str {
+        match (self, self.file()) {
+            (Self::Unreadable { .. }, _) => "name a PEM file that the agent's user may read",
+            (Self::Mismatched { .. }, _) => {
+                "name the key that the certificate was made with (openssl x509 -pubkey, openssl pkey -pubout)"
+            }
+            (Self::Untimely { .. }, TlsFile::ClientCa) => {
+                "put an authority in it that is valid today, and look at the clock (date)"
+            }
+            (Self::Untimely { .. }, _) => {
+                "have a new certificate made and send SIGHUP, and look at the clock (date)"
+            }
+            (Self::Malformed { .. }, TlsFile::Key) => {
+                "name a PEM file with one private key (PKCS #8, PKCS #1 or SEC 1) that has no password"
+            }
+            (Self::Malformed { .. }, TlsFile::Certificate) => {
+                "name a PEM file with the certificate of this host, then those that signed it"
+            }
+            (Self::Malformed { .. }, TlsFile::ClientCa) => {
+                "name a PEM file with the certificates of the authorities that sign clients'"
+            }
+        }
+    }
+}
+
+/// Settings that were read and checked, and by which a listener can serve.
+#[derive(Debug, Clone)]
+pub struct TlsSettings(Arc<ServerConfig>);
+
+impl TlsFiles {
+    /// Reads the files and checks them as of `now`, changing nothing.
+    ///
+    /// # Errors
+    /// A file is missing or holds something else, a certificate's time is over, or key and certificate are not a pair.
+    pub fn read(&self, now: SystemTime) -> Result<TlsSettings, TlsError> {
+        let now = DateTime::from(now);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let chain = certificates(TlsFile::Certificate, &self.certificate)?;
+        for certificate in &chain {
+            timely(TlsFile::Certificate, &self.certificate, certificate, now)?;
+        }
+        let key = PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|error| unusable(TlsFile::Key, &self.key, "private key", error))?;
+        let key = provider.key_provider.load_private_key(key);
+        let key = key.map_err(|error| {
+            let wrong = format!("holds a key that cannot be used: {error}");
+            malformed(TlsFile::Key, &self.key, wrong)
+        })?;
+        let pair = CertifiedKey::new(chain, key);
+        match pair.keys_match() {
+            Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+            Err(rustls::Error::InconsistentKeys(_)) => {
+                return Err(TlsError::Mismatched {
+                    certificate: self.certificate.clone(),
+                    key: self.key.clone(),
+                });
+            }
+            Err(error) => {
+                let wrong = format!("holds a certificate that cannot be used: {error}");
+                return Err(malformed(TlsFile::Certificate, &self.certificate, wrong));
+            }
+        }
+        let roots = Arc::new(self.authorities(now)?);
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
+            .build()
+            .map_err(|error| malformed(TlsFile::ClientCa, &self.client_ca, error.to_string()))?;
+        let builder = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| malformed(TlsFile::Key, &self.key, error.to_string()))?;
+        let mut config = builder
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(pair)));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // A session that is taken up again is not verified again: an authority that was taken away would go on letting in.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(TlsSettings(Arc::new(config)))
+    }
+
+    /// Those whose time it is: the TLS library does not look at an authority's time. One that is over may stand beside its
+    /// successor.
+    fn authorities(&self, now: DateTime) -> Result<RootCertStore, TlsError> {
+        let file = TlsFile::ClientCa;
+        let mut roots = RootCertStore::empty();
+        let mut untimely = None;
+        for certificate in certificates(file, &self.client_ca)? {
+            if let Err(error) = timely(file, &self.client_ca, &certificate, now) {
+                if !matches!(error, TlsError::Untimely { .. }) {
+                    return Err(error);
+                }
+                untimely = Some(error);
+                continue;
+            }
+            roots.add(certificate).map_err(|error| {
+                let wrong = format!("holds a certificate that cannot be used: {error}");
+                malformed(file, &self.client_ca, wrong)
+            })?;
+        }
+        match untimely {
+            Some(error) if roots.is_empty() => Err(error),
+            _ => Ok(roots),
+        }
+    }
+}
+
+/// The TLS settings in force. Clones share them.
+#[derive(Debug, Clone)]
+pub struct TlsDoor {
+    files: Arc<TlsFiles>,
+    current: Arc<RwLock<TlsSettings>>,
+}
+
+impl TlsDoor {
+    /// A door by these files, as of now.
+    ///
+    /// # Errors
+    /// As [`TlsFiles::read`].
+    pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        let settings = files.read(SystemTime::now())?;
+        Ok(Self {
+            files: Arc::new(files),
+            current: Arc::new(RwLock::new(settings)),
+        })
+    }
+
+    /// The files it was opened with.
+    #[must_use]
+    pub fn files(&self) -> &TlsFiles {
+        &self.files
+    }
+
+    /// From now on new connections are served by these settings.
+    pub fn take(&self, settings: TlsSettings) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        let current = self.current.read();
+        Arc::clone(&current.unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+fn certificates(file: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unusable(file, path, "certificate", error))?;
+    match found.is_empty() {
+        true => Err(malformed(file, path, "holds no certificate".to_owned())),
+        false => Ok(found),
+    }
+}
+
+fn timely(
+    file: TlsFile,
+    path: &Path,
+    certificate: &CertificateDer<'_>,
+    now: DateTime,
+) -> Result<(), TlsError> {
+    let Some(read) = Certificate::read(certificate) else {
+        let wrong = "holds a certificate that is none (RFC 5280)".to_owned();
+        return Err(malformed(file, path, wrong));
+    };
+    let wrong = if now > read.not_after {
+        format!("expired at {}", read.not_after)
+    } else if now < read.not_before {
+        format!("is valid from {} on", read.not_before)
+    } else {
+        return Ok(());
+    };
+    Err(TlsError::Untimely {
+        file,
+        path: path.to_owned(),
+        holder: read.holder.to_string(),
+        wrong,
+    })
+}
+
+fn unusable(file: TlsFile, path: &Path, what: &str, error: pem::Error) -> TlsError {
+    match error {
+        pem::Error::Io(source) => TlsError::Unreadable {
+            file,
+            path: path.to_owned(),
+            source,
+        },
+        pem::Error::NoItemsFound => malformed(file, path, format!("holds no {what}")),
+        error => malformed(file, path, format!("holds no {what}: {error}")),
+    }
+}
+
+fn malformed(file: TlsFile, path: &Path, wrong: String) -> TlsError {
+    TlsError::Malformed {
+        file,
+        path: path.to_owned(),
+        wrong,
+    }
+}

@@ -1,7 +1,7 @@
 #!/bin/bash
 # What `make run` shows once berth is built: this host's provider tree, an upgrade with running guests, a guest with a device
-# from a device profile to its end, then a node that stays up until Ctrl-C (ONCE=1: ends after the show). Keeps its state in the
-# build folder, nothing outside it.
+# from a device profile to its end (guest-story.sh), then this host as a node that stays up until Ctrl-C (ONCE=1: ends after the
+# show). Keeps its state in the build folder, nothing outside it. What it started ends with it.
 #
 # Usage:  run.sh          (BERTH_PROGRAM: default target/debug/berth; BERTH__... configures berth as always)
 set -eu
@@ -22,54 +22,26 @@ answers() {
     virsh --quiet --connect "$1" version >/dev/null 2>&1
 }
 
-# The processes that were started here, and no others.
-finish() {
-    [ -z "$node" ] || kill "$node" 2>/dev/null || true
-    [ -z "$libvirtd" ] || kill "$libvirtd" 2>/dev/null || true
+# A child in the background, so that a signal for this script is acted on at once; it ends with this script, however that ends.
+start() {
+    setpriv --pdeathsig TERM "$@" &
+    node=$!
 }
 
-# A machine with accelerators out of a file: its devices are offered, one is bound for a guest, the guest runs and is deleted.
-guest_story() {
-    local place=$home/guest on log up
-    rm -rf "$place"
-    mkdir -p "$place/images"
-    log=$place/log
-    # The kernel this host has stands for any; a fake machine only looks whether it is there.
-    printf 'a kernel\n' >"$place/images/vmlinuz"
-    on=(env -i "PATH=$PATH" BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES="$place/images" BERTH__PERIODIC_FUZZY_DELAY=0
-        BERTH__PLACEMENT_SERVICE__LISTEN=127.0.0.1:0 BERTH__ACCELERATOR_SERVICE__LISTEN=127.0.0.1:0
-        BERTH__CONDUCTOR_SERVICE__LISTEN=127.0.0.1:0
-        "$berth" --machine drivers/fake/machines/accelerators.toml --state-dir "$place/state")
-    tell() {
-        printf '\n$ berth %s\n' "$*"
-        "${on[@]}" "$@"
-    }
-    printf '\n== a guest with a device: berth up on a machine out of a file (accelerators.toml), so no hardware is touched\n'
-    "${on[@]}" up >"$log" 2>&1 &
-    node=$!
-    up=
-    local _
-    for _ in $(seq 300); do
-        if "${on[@]}" agent status -f value -c plan 2>/dev/null | grep -q in_sync; then
-            up=yes
-            break
-        fi
-        kill -0 "$node" 2>/dev/null || break
-        sleep 0.1
-    done
-    [ -n "$up" ] || fail "berth up did not come; its last words: $(tail -n 3 "$log")"
-    tell device list
-    tell accelerator profile create gpu --group resources:PGPU=1
-    tell guest create job --vcpus 2 --ram 512 --kernel "$place/images/vmlinuz" --device-profile gpu --wait
-    tell guest show job
-    tell accelerator request list
-    tell device list
-    tell guest delete job --wait
-    tell accelerator request list
-    tell reconcile --dry-run
-    kill "$node"
-    wait "$node" || fail "berth up did not end well; its last words: $(tail -n 3 "$log")"
+# Waits for the child; its exit status.
+ended() {
+    local status=0
+    wait "$node" || status=$?
     node=
+    return "$status"
+}
+
+# The processes that were started here, and no others; their end is awaited.
+finish() {
+    local child
+    for child in "$node" "$libvirtd"; do
+        [ -z "$child" ] || ! kill "$child" 2>/dev/null || wait "$child" 2>/dev/null || true
+    done
 }
 
 # A host in service has its own libvirtd; where none runs (no systemd in a container), one is started by hand.
@@ -82,7 +54,7 @@ connect() {
     local uri="qemu+unix:///system?socket=$socket"
     echo "run: no libvirtd runs here; starting one under ${home#"$PWD"/}/libvirtd"
     mkdir -p "$home"
-    packaging/scripts/libvirtd.sh "$home/libvirtd" "$home/libvirt-cache" >"$home/libvirtd.log" 2>&1 &
+    setpriv --pdeathsig TERM packaging/scripts/libvirtd.sh "$home/libvirtd" "$home/libvirt-cache" >"$home/libvirtd.log" 2>&1 9>&- &
     libvirtd=$!
     local _
     for _ in $(seq 300); do
@@ -106,7 +78,12 @@ connect() {
 }
 
 [ -x "$berth" ] || fail "$berth is missing; make run builds it first"
+mkdir -p "$home"
+exec 9>"$home/lock"
+flock --nonblock 9 || fail "another make run is going on in ${home#"$PWD"/}; end it first"
 trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 [ -n "${BERTH__LIBVIRT__CONNECTION_URI:-}" ] || connect
 export BERTH__STATE_PATH=${BERTH__STATE_PATH:-$home/state}
 export BERTH__AGENT__ADMIN_SOCKET=${BERTH__AGENT__ADMIN_SOCKET:-$home/agent.sock}
@@ -116,9 +93,12 @@ mkdir -p "$BERTH__STATE_PATH" "$BERTH__INSTANCES_PATH"
 # What another terminal needs to ask the node that stays up.
 env_file=$home/env
 declare -px | grep -E ' BERTH__[A-Z_]+=' >"$env_file"
-"$berth" "${show[@]}" --once
-guest_story
+start "$berth" "${show[@]}" --once 9>&-
+ended || fail "the show did not end well (see above)"
+start packaging/scripts/guest-story.sh "$home/guest" 9>&-
+ended || fail "the story of a guest did not end well (see above)"
 [ -z "${ONCE:-}" ] && [ "${#show[@]}" = 1 ] || exit 0
 printf '\n== this host stays up as a node; Ctrl-C ends it\n'
 echo "run: to ask this node from another terminal, first:  . ${env_file#"$PWD"/}"
-"$berth" up
+start "$berth" up 9>&-
+ended

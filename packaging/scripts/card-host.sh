@@ -1,0 +1,213 @@
+#!/bin/bash
+# A host with two graphics cards that this machine does not have: files that a command sees as /sys. For the demonstration and
+# for tests; no hardware is looked at or touched. libvirtd (libvirtd.sh) and berth run in it as on any host.
+#
+# Usage:  card-host.sh make DIR                      what is not there yet
+#         card-host.sh kernel DIR                    plays the kernel's part until it is killed: who is bound to which driver
+#         card-host.sh run DIR COMMAND [ARGUMENT...] runs a command in it; ends with 69 where no mount namespace can be made
+#
+#   DIR/sys         what /sys shows, with this machine's own CPUs and memory. The cards rest on no driver, each alone in its
+#                   IOMMU group
+#   DIR/emulator    QEMU for guests with such a card ([libvirt] emulator): where VFIO would hand in the card stands QEMU's own
+#                   display device with the same ids, in the slot that libvirt chose
+set -eu
+
+CARDS="0000:81:00.0=12 0000:82:00.0=13"
+
+fail() {
+    printf 'card-host: %s\n' "$*" >&2
+    exit 1
+}
+
+# One card: what libvirt, libudev and berth look for in a PCI function's directory.
+write_card() {
+    local sys=$1 address=$2 group=$3
+    local at=$sys/devices/pci0000:80/$address
+    mkdir -p "$at" "$sys/kernel/iommu_groups/$group/devices"
+    echo 0x1234 >"$at/vendor"
+    echo 0x1111 >"$at/device"
+    echo 0x038000 >"$at/class"
+    echo 0 >"$at/numa_node"
+    echo 0 >"$at/enable"
+    echo '(null)' >"$at/driver_override"
+    : >"$at/reset"
+    echo 'flr bus' >"$at/reset_method"
+    printf 'PCI_CLASS=38000\nPCI_ID=1234:1111\nPCI_SUBSYS_ID=1234:0001\nPCI_SLOT_NAME=%s\n' "$address" >"$at/uevent"
+    # 256 bytes: the ids, and PCI Express with a function level reset as the only capability.
+    head -c 256 /dev/zero >"$at/config"
+    patch_byte "$at/config" 0 '\x34\x12\x11\x11'
+    patch_byte "$at/config" 6 '\x10'
+    patch_byte "$at/config" 52 '\x40'
+    patch_byte "$at/config" 64 '\x10'
+    patch_byte "$at/config" 71 '\x10'
+    ln -s ../../../bus/pci "$at/subsystem"
+    ln -s "../../../kernel/iommu_groups/$group" "$at/iommu_group"
+    ln -s "../../../devices/pci0000:80/$address" "$sys/bus/pci/devices/$address"
+    ln -s "../../../../devices/pci0000:80/$address" "$sys/kernel/iommu_groups/$group/devices/$address"
+}
+
+patch_byte() {
+    # shellcheck disable=SC2059 # the bytes are the format
+    printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+
+write_tree() {
+    local sys=$1 card
+    mkdir -p "$sys"/bus/pci/{devices,drivers/vfio-pci} "$sys/devices/system" "$sys/class"
+    mkfifo "$sys/bus/pci/drivers_probe" "$sys"/bus/pci/drivers/vfio-pci/{bind,unbind}
+    for card in $CARDS; do
+        write_card "$sys" "${card%=*}" "${card#*=}"
+    done
+}
+
+# libvirt remembers what it learnt of an emulator by its path and its time: it is written once.
+write_emulator() {
+    local qemu
+    qemu=$(command -v qemu-system-x86_64) || fail "qemu-system-x86_64 is not installed; on Debian: packaging/scripts/need.sh node"
+    cat >"$1.$$" <<EMULATOR
+#!/bin/bash
+arguments=()
+for argument; do
+    case \$argument in
+    '{"driver":"vfio-pci"'*)
+        argument=\$(sed -E 's/"driver":"vfio-pci"/"driver":"secondary-vga"/; s/,"(host|sysfsdev|display|ramfb)":("[^"]*"|[a-z]+)//g' <<<"\$argument")
+        ;;
+    esac
+    arguments+=("\$argument")
+done
+exec $qemu "\${arguments[@]}"
+EMULATOR
+    chmod 0755 "$1.$$"
+    mv "$1.$$" "$1"
+}
+
+# A guest with a VFIO device may lock its memory. A root that may not allow that (in a container) says it did: these cards lock
+# none.
+write_limits() {
+    cat >"$1.c" <<'LIMITS'
+#include <sys/syscall.h>
+long syscall(long number, ...);
+enum { MEMLOCK = 8 };
+int prlimit64(int process, int limit, const void *wanted, void *found)
+{
+    if (limit == MEMLOCK && wanted != 0)
+        return 0;
+    return (int)syscall(SYS_prlimit64, process, limit, wanted, found);
+}
+int prlimit(int process, int limit, const void *wanted, void *found)
+{
+    return prlimit64(process, limit, wanted, found);
+}
+LIMITS
+    cc -shared -fPIC -o "$1.new" "$1.c" || fail "cc is missing; on Debian: packaging/scripts/need.sh build"
+    mv "$1.new" "$1"
+}
+
+make() {
+    mkdir -p "$DIR/dev"
+    if [ ! -d "$DIR/sys" ]; then
+        rm -rf "$DIR/sys.new"
+        write_tree "$DIR/sys.new"
+        mv "$DIR/sys.new" "$DIR/sys"
+    fi
+    [ -x "$DIR/emulator" ] || write_emulator "$DIR/emulator"
+    prlimit --memlock=unlimited:unlimited true 2>/dev/null || [ -s "$DIR/limits.so" ] || write_limits "$DIR/limits.so"
+}
+
+# The addresses written to one of the kernel's files since the last look, one a line. What is cut short is taken with the rest.
+written() {
+    local -n held=$1
+    local chunk
+    while IFS= read -r -N 12 -t "$3" -u "$2" chunk || [ -n "$chunk" ]; do
+        held+=$chunk
+        [ "${#chunk}" = 12 ] || break
+        set -- "$1" "$2" 0.001
+    done
+    addresses=
+    while [[ $held =~ [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ]]; do
+        addresses+="${BASH_REMATCH[0]} "
+        held=${held#*"${BASH_REMATCH[0]}"}
+    done
+}
+
+put_on_vfio() {
+    local at=$pci/devices/$1
+    [ -d "$at" ] && [ ! -e "$at/driver" ] || return 0
+    ln -sn ../../../bus/pci/drivers/vfio-pci "$at/driver"
+    ln -sn "../../../../devices/pci0000:80/$1" "$pci/drivers/vfio-pci/$1"
+}
+
+# Everything that is written to the three files is known before the first of it is done: whoever asks for a probe has asked for
+# the unbind before.
+kernel() {
+    local pci=$DIR/sys/bus/pci addresses probed bound address at first
+    local asked_probe='' asked_bind='' asked_unbind=''
+    # Opened both ways, so that no writer waits and none is missed.
+    exec 3<>"$pci/drivers_probe" 4<>"$pci/drivers/vfio-pci/bind" 5<>"$pci/drivers/vfio-pci/unbind"
+    while :; do
+        written asked_probe 3 0.05
+        probed=$addresses
+        written asked_bind 4 0.001
+        bound=$addresses
+        written asked_unbind 5 0.001
+        for address in $addresses; do
+            rm -f "$pci/drivers/vfio-pci/$address" "$pci/devices/$address/driver"
+        done
+        for address in $bound; do put_on_vfio "$address"; done
+        for at in "$pci"/devices/*; do
+            # A line end alone takes the reservation back.
+            IFS= read -r first <"$at/driver_override" || true
+            [ -n "$first" ] || echo '(null)' >"$at/driver_override"
+        done
+        for address in $probed; do
+            first=
+            read -r first <"$pci/devices/$address/driver_override" || true
+            [ "$first" != vfio-pci ] || put_on_vfio "$address"
+        done
+    done
+}
+
+inside() {
+    local node group
+    mount --rbind /sys/devices/system "$DIR/sys/devices/system"
+    mount -t tmpfs dev "$DIR/dev"
+    # Not kvm: such a card is only emulated.
+    for node in null zero full random urandom tty; do cp -a "/dev/$node" "$DIR/dev"; done
+    mkdir "$DIR/dev/pts" "$DIR/dev/shm" "$DIR/dev/vfio"
+    mount --rbind /dev/pts "$DIR/dev/pts"
+    ln -s pts/ptmx "$DIR/dev/ptmx"
+    ln -s /proc/self/fd "$DIR/dev/fd"
+    touch "$DIR/dev/vfio/vfio"
+    for group in "$DIR"/sys/kernel/iommu_groups/*; do touch "$DIR/dev/vfio/${group##*/}"; done
+    mount --rbind "$DIR/sys" /sys
+    mount --rbind "$DIR/dev" /dev
+    # Else libudev refuses a /sys that is none of the kernel's.
+    export SYSTEMD_DEVICE_VERIFY_SYSFS=0
+    if [ -s "$DIR/limits.so" ]; then
+        export LD_PRELOAD=$DIR/limits.so
+    fi
+    exec "$@"
+}
+
+[ "$#" -ge 2 ] || fail "usage: card-host.sh make|kernel|run DIR [COMMAND...]"
+verb=$1
+DIR=$(realpath -m "$2")
+shift 2
+[ "$(id -u)" = 0 ] || fail "must run as root"
+case $verb in
+make) make ;;
+kernel)
+    make
+    kernel
+    ;;
+run)
+    if ! words=$(unshare --mount true 2>&1); then
+        echo "card-host: another /sys needs a mount namespace of its own, and none can be made here (a container without CAP_SYS_ADMIN, or a chroot that is no mount point): $words" >&2
+        exit 69
+    fi
+    make
+    exec unshare --mount --propagation private -- "$0" inside "$DIR" "$@"
+    ;;
+inside) inside "$@" ;;
+*) fail "there is no '$verb'; usage: card-host.sh make|kernel|run DIR [COMMAND...]" ;;
+esac

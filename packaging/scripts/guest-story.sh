@@ -1,0 +1,266 @@
+#!/bin/bash
+# The guest part of `make run`: from a device profile to a guest that runs with its device, and to nothing left of it. Three
+# stages; the first that this machine is fit for is taken, and it says which:
+#
+#   host      libvirt with this host's own devices: where it has an IOMMU and [accelerators] device_spec names some
+#   cards     a libvirtd of its own and QEMU, on cards that are files (card-host.sh): where a mount namespace can be made
+#   machine   the driver that makes its guests in a file
+#
+# Usage:  guest-story.sh PLACE       (BERTH_PROGRAM: default target/debug/berth; STAGE: host, cards or machine, without looking)
+#
+# Everything is under PLACE; what it started ends with it, also where it is killed. A new run begins with an empty PLACE.
+set -eu
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+scripts=$PWD/packaging/scripts
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+berth=$(realpath -m "${BERTH_PROGRAM:-$target/debug/berth}")
+started=()
+node=
+
+fail() {
+    printf 'guest-story: %s\n' "$*" >&2
+    exit 1
+}
+
+# A child that ends where this script is killed in a way that leaves it no time.
+start() {
+    local log=$1
+    shift
+    setpriv --pdeathsig TERM "$@" >"$log" 2>&1 &
+    started+=("$!")
+}
+
+end() {
+    local _
+    kill "$1" 2>/dev/null || return 0
+    for _ in $(seq 100); do
+        kill -0 "$1" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    kill -KILL "$1" 2>/dev/null || true
+}
+
+# Guests outlive the libvirtd that made them.
+end_guests() {
+    local file number
+    for file in "$place"/libvirtd/run/qemu/*.pid; do
+        number=$(cat "$file" 2>/dev/null) || continue
+        case $(cat "/proc/$number/comm" 2>/dev/null) in
+        qemu*) kill -KILL "$number" 2>/dev/null || true ;;
+        esac
+    done
+}
+
+# The last that was started ends first.
+finish() {
+    local i
+    for ((i = ${#started[@]} - 1; i >= 0; i--)); do end "${started[i]}"; done
+    end_guests
+}
+
+tell() {
+    local word words=''
+    for word; do
+        word=${word/#$PWD\//}
+        [[ $word != *' '* ]] || word="'$word'"
+        words+=" $word"
+    done
+    printf '\n$ berth%s\n' "$words"
+    "${on[@]}" "$@" || fail "that should have worked; berth up's log is $place/log"
+}
+
+# Waits until a command says yes; SECONDS, what is waited for, the command.
+await() {
+    local patience=$1 what=$2 end
+    shift 2
+    end=$((SECONDS + patience))
+    until "$@"; do
+        [ -z "$node" ] || kill -0 "$node" 2>/dev/null || fail "berth up ended; its last words: $(tail -n 3 "$place/log")"
+        [ "$SECONDS" -lt "$end" ] || fail "$what: not within $patience seconds; berth up's log is $place/log"
+        sleep 0.2
+    done
+}
+
+is_up() { "${on[@]}" agent status -f value -c plan 2>/dev/null | grep -q in_sync; }
+devices_are_ready() { ! "${on[@]}" device list -f value -c state | grep -q resetting; }
+answers() { virsh --quiet --connect "$uri" version >/dev/null 2>&1; }
+guest_is_ready() { "${on[@]}" guest console log job 2>/dev/null | grep -q 'berth-guest: ready'; }
+
+# Whether this host can hand its own devices to guests.
+has_own_devices() {
+    [ -n "$(ls /sys/kernel/iommu_groups 2>/dev/null)" ] || return 1
+    "$berth" config show -f value 2>/dev/null | grep -q '^accelerators\.device_spec \[{'
+}
+
+pick_stage() {
+    if has_own_devices; then
+        stage=host
+    elif [ "$(id -u)" != 0 ]; then
+        stage=machine why="this is not root"
+    elif ! command -v libvirtd >/dev/null || ! command -v qemu-system-x86_64 >/dev/null; then
+        stage=machine why="libvirtd or QEMU is not installed"
+    elif ! why=$(unshare --mount --propagation private true 2>&1); then
+        stage=machine why="no mount namespace can be made here: $why"
+    else
+        stage=cards
+    fi
+}
+
+# What all stages have in common: nothing that stands elsewhere is written, and no port is fixed.
+common() {
+    on=(env BERTH__PERIODIC_FUZZY_DELAY=0 BERTH__STATE_PATH="$place/state" BERTH__AGENT__ADMIN_SOCKET="$place/agent.sock"
+        BERTH__INSTANCES_PATH="$place/instances" BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES="$images"
+        BERTH__PLACEMENT_SERVICE__LISTEN=127.0.0.1:0 BERTH__ACCELERATOR_SERVICE__LISTEN=127.0.0.1:0
+        BERTH__CONDUCTOR_SERVICE__LISTEN=127.0.0.1:0)
+    mkdir -p "$place/state" "$place/instances"
+}
+
+host_stage() {
+    printf '\n== a guest with a device of this host, through libvirt\n'
+    common
+    on+=("$berth")
+    uri=$("$berth" config show -f value | sed -n 's/^libvirt\.connection_uri //p')
+    answers || fail "libvirtd does not answer on $uri: start it (systemctl start libvirtd), or name it in [libvirt] connection_uri"
+    start "$place/log" "${on[@]}" up
+}
+
+cards_stage() {
+    printf '\n== a guest with a device, through a real libvirtd and QEMU\n'
+    if [ -n "$(ls /sys/kernel/iommu_groups 2>/dev/null)" ]; then
+        echo "   [accelerators] device_spec names no device of this host, so none is touched: the cards are files that a"
+    else
+        echo "   this host has no IOMMU, so none of its devices can be handed to a guest: the cards are files that a"
+    fi
+    echo "   libvirtd of its own and berth see as /sys; in the guest QEMU puts a device with the card's ids where VFIO"
+    echo "   would put the card. The rest is as on a host with cards."
+    uri="qemu+unix:///system?socket=$place/libvirtd/sock/libvirt-sock"
+    cat >"$place/berth.toml" <<CONF
+host = "card-host"
+
+[libvirt]
+connection_uri = "$uri"
+virt_type = "qemu"
+emulator = "$place/cards/emulator"
+
+[accelerators]
+device_spec = [{ vendor_id = "1234", product_id = "1111" }]
+CONF
+    local cards=$scripts/card-host.sh
+    "$cards" make "$place/cards" || fail "the cards could not be made (see above)"
+    start "$place/kernel.log" "$cards" kernel "$place/cards"
+    start "$place/libvirtd.log" "$cards" run "$place/cards" "$scripts/libvirtd.sh" "$place/libvirtd" "$place/libvirt-cache"
+    local libvirtd=$! _
+    for _ in $(seq 600); do
+        answers && break
+        kill -0 "$libvirtd" 2>/dev/null || fail "libvirtd ended; its last words: $(tail -n 3 "$place/libvirtd.log")"
+        sleep 0.1
+    done
+    answers || fail "libvirtd did not answer within a minute; see $place/libvirtd.log"
+    common
+    unset_settings
+    on+=("$berth" --config "$place/berth.toml")
+    start "$place/log" "$cards" run "$place/cards" "${on[@]}" up
+}
+
+machine_stage() {
+    printf '\n== a guest with a device: no libvirt and no QEMU here, since %s;\n' "$why"
+    echo "   the guest is made by the fake driver, on a machine out of a file (accelerators.toml)"
+    common
+    unset_settings
+    on+=("$berth" --machine drivers/fake/machines/accelerators.toml --state-dir "$place/state")
+    start "$place/log" "${on[@]}" up
+}
+
+# What configures berth for this host means nothing on another one.
+unset_settings() {
+    local name names=()
+    while IFS='=' read -r name _; do
+        case $name in BERTH__* | BERTH_DATABASE_URL) names+=(-u "$name") ;; esac
+    done < <(env)
+    on=(env "${names[@]}" "${on[@]:1}")
+}
+
+# A guest's allocation, as Placement tells everybody.
+allocation() {
+    local url path=/allocations/$1
+    url=$(cat "$place/state/placement.endpoint")
+    printf '\n$ curl -H "X-Auth-Token: admin" %s%s\n' "$url" "$path"
+    url=${url#http://}
+    exec 8<>"/dev/tcp/${url%:*}/${url##*:}"
+    printf 'GET %s HTTP/1.0\r\nHost: %s\r\nX-Auth-Token: admin\r\nAccept: application/json\r\n\r\n' "$path" "$url" >&8
+    sed '1,/^\r*$/d' <&8
+    exec 8>&-
+    echo
+}
+
+virsh_list() {
+    [ "$stage" != machine ] || return 0
+    printf '\n$ virsh --connect %s list --all\n' "$uri"
+    virsh --connect "$uri" list --all
+}
+
+story() {
+    local class uuid product
+    await 120 "berth up" is_up
+    await 60 "the devices are reset before they are given to anybody" devices_are_ready
+    tell device list
+    class=$("${on[@]}" device list -f value -c owner -c resource_class -c state | awk '$1 == "accelerator" && $3 == "free" { print $2; exit }')
+    [ -n "$class" ] || fail "none of the devices that [accelerators] device_spec means is free"
+    tell accelerator profile create one --group "resources:$class=1"
+    tell guest create job --vcpus 1 --ram 256 "${boot[@]}" --device-profile one --wait
+    virsh_list
+    if [ "$stage" != machine ]; then
+        printf '\n$ virsh --connect %s dumpxml job --xpath //hostdev\n' "$uri"
+        virsh --connect "$uri" dumpxml job --xpath //hostdev
+    fi
+    tell guest list
+    tell device list
+    tell accelerator request list
+    uuid=$("${on[@]}" guest list -f value -c uuid)
+    allocation "$uuid"
+    tell provider tree
+    if [ "$stage" != machine ]; then
+        await 120 "the guest boots" guest_is_ready
+        tell guest console log job
+        product=$("${on[@]}" device list -f value -c guest -c product | sed -n "s/^$uuid //p")
+        "${on[@]}" guest console log job | grep -q "pci .* $product " || fail "the guest does not see its device, $product"
+        echo "   $product is the device"
+    fi
+    tell guest delete job --wait
+    virsh_list
+    tell accelerator request list
+    allocation "$uuid"
+    tell reconcile --dry-run
+}
+
+[ "$#" = 1 ] || fail "usage: guest-story.sh PLACE"
+[ -x "$berth" ] || fail "$berth is missing; make run builds it first"
+place=$(realpath -m "$1")
+mkdir -p "$place"
+# Of a run that was killed; what is dear to make and the same each time is kept.
+end_guests
+rm -rf "$place"/{state,instances,images,libvirtd,cards/sys,log,agent.sock}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+stage=${STAGE:-} why="that was asked for"
+[ -n "$stage" ] || pick_stage
+if [ "$stage" = machine ]; then
+    # A fake machine only looks whether the kernel is there.
+    images=$place/images
+    mkdir -p "$images"
+    printf 'a kernel\n' >"$images/vmlinuz"
+    boot=(--kernel "$images/vmlinuz")
+else
+    images=$target/guest-image
+    "$scripts/guest-image.sh" "$images" || fail "there is no guest to boot (see above)"
+    boot=(--kernel "$images/vmlinuz" --ramdisk "$images/initrd.gz" --cmdline "console=ttyS0 quiet")
+fi
+case $stage in
+host | cards | machine) "${stage}_stage" ;;
+*) fail "there is no stage '$stage'; there are host, cards and machine" ;;
+esac
+node=${started[-1]}
+story
+kill "$node"
+wait "$node" || fail "berth up did not end well; its last words: $(tail -n 3 "$place/log")"

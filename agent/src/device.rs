@@ -14,6 +14,7 @@
 //! | `devices` | what is shared by the rooms below; the overlay |
 //! | `telling` | the report, told and told again |
 //! | `cleaning` | resets |
+//! | `programming` | devices programmed before a bind is whole |
 //! | `act` | what an operator asks for |
 //! | [`api`] | the same over the admin API |
 //!
@@ -25,11 +26,13 @@ mod act;
 mod cleaning;
 mod condition;
 mod devices;
+mod programming;
 pub mod register;
 pub mod report;
 mod telling;
 
 pub use act::{ActError, Acted, Doing, Risk};
 pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts};
+pub use programming::ProgramHook;
 pub use register::{DeviceRegister, Quarantine, QuarantinedBy, Register, Withheld};
 pub use telling::TellError;

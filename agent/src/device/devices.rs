@@ -1,7 +1,7 @@
 //! What is known of this host's devices, and the overlay that every look gets.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -14,6 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::programming::ProgramHook;
 use super::register::{DeviceRegister, Register};
 use super::report::{self, Advice, Scrub};
 use super::telling::Told;
@@ -35,7 +36,7 @@ pub trait DeviceConditions: Send + Sync + 'static {
     /// An event whenever the overlay of the last view would now be another one. Never ends.
     fn changes(&self) -> HostEvents;
 
-    /// Tells and cleans until `shutdown`. `ends` changes whenever a guest's journey ended ([`crate::guest::Guests::ends`]).
+    /// Tells, cleans and programs until `shutdown`. `ends` changes whenever a guest's journey ended ([`crate::guest::Guests::ends`]).
     fn keep(
         &self,
         ends: Option<watch::Receiver<u64>>,
@@ -100,6 +101,7 @@ pub(super) struct Inner<D> {
     pub(super) journal: Arc<dyn GuestJournal>,
     pub(super) service: Option<AcceleratorClient>,
     pub(super) options: DeviceOptions,
+    pub(super) program_hook: OnceLock<ProgramHook>,
     known: Mutex<Known>,
     /// Something is to be told.
     pub(super) stir: Notify,
@@ -185,11 +187,19 @@ impl<D: VirtDriver> Devices<D> {
                 journal: parts.journal,
                 service: parts.service,
                 options: parts.options,
+                program_hook: OnceLock::new(),
                 known: Mutex::new(known),
                 stir: Notify::new(),
                 changed: Arc::default(),
             }),
         })
+    }
+
+    /// The same, with a program for devices that are to be programmed; said once, before anything is told.
+    #[must_use]
+    pub fn with_program_hook(self, hook: ProgramHook) -> Self {
+        let _ = self.inner.program_hook.set(hook);
+        self
     }
 
     /// Reads the register again, and asks for a look where the overlay is another one now.
@@ -310,7 +320,9 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
         shutdown: CancellationToken,
     ) -> BoxFuture<'static, ()> {
         let devices = self.clone();
-        Box::pin(async move { devices.run(ends, shutdown).await })
+        Box::pin(async move {
+            tokio::join!(devices.run(ends, shutdown.clone()), devices.program(shutdown));
+        })
     }
 
     fn routes(&self) -> Router {

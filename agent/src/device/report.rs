@@ -117,6 +117,7 @@ fn deployable(
             Some(_) => Health::Bad,
         },
         health_reason: reason.map(|reason| reason.to_string()),
+        programmable: false,
         attach_handles: handles
             .map(|handle| attach_handle(handle, register, scrub))
             .collect(),

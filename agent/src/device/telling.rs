@@ -206,7 +206,11 @@ impl<D: VirtDriver> Devices<D> {
             let building = building.map(|record| record.request.uuid());
             let guests = seen.guests.iter().copied().chain(building).collect();
             let (register, scrub) = (&known.register, self.inner.options.scrub);
-            let body = report::host_devices(node, &seen.devices, &guests, register, scrub);
+            let mut body = report::host_devices(node, &seen.devices, &guests, register, scrub);
+            let deployables = body.devices.iter_mut().flat_map(|it| &mut it.deployables);
+            for deployable in deployables {
+                deployable.programmable = self.inner.program_hook.get().is_some();
+            }
             bodies.push((node.clone(), body));
         }
         Ok(bodies)

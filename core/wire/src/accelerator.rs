@@ -12,6 +12,7 @@ mod devices;
 mod errors;
 mod host_devices;
 mod link;
+mod programmings;
 mod version;
 
 pub use arqs::{
@@ -31,4 +32,8 @@ pub use host_devices::{
     KnownDeployable, KnownDevice, KnownDevices,
 };
 pub use link::Link;
+pub use programmings::{
+    DueProgramming, DueProgrammings, Program, ProgramImage, ProgramStep, ProgrammedHandle,
+    ProgrammingEnd, read_program,
+};
 pub use version::{RootDocument, VersionBody};

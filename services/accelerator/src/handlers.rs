@@ -6,6 +6,7 @@ pub(crate) mod deployables;
 pub(crate) mod device_profiles;
 pub(crate) mod devices;
 pub(crate) mod host_devices;
+pub(crate) mod programmings;
 pub(crate) mod root;
 
 use berth_http::{Call, Fault, Microversion};

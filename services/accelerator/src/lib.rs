@@ -6,6 +6,7 @@
 //! (`store/<noun>`). Each change of state is one transaction: a bind takes all its handles or none, and the event that says
 //! so is written in the same transaction, so that a crash between the two cannot be.
 //!
+//! A bind whose devices are to be programmed waits for their hosts; [`end_late_programmings`] ends its wait.
 //! [`watch_providers`] looks whether Placement still has the devices' providers.
 //!
 //! Devices come from the agents, whole per host (`PUT /internal/v1/hosts/{host}/devices`); their providers in Placement are
@@ -17,6 +18,7 @@ mod events;
 mod handlers;
 mod microversions;
 mod policies;
+mod programmings;
 mod providers;
 mod report;
 mod router;
@@ -25,6 +27,7 @@ mod store;
 pub use berth_http::{serve_tcp, serve_unix};
 pub use events::{EventsBell, deliver_events};
 pub use policies::default_policy;
+pub use programmings::end_late_programmings;
 pub use providers::watch_providers;
 pub use router::{Options, ServiceTokens, router};
 pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};

@@ -19,6 +19,7 @@ pub(crate) const DEVICE_DISABLE: &str = "cyborg:device:disable";
 pub(crate) const DEVICE_ENABLE: &str = "cyborg:device:enable";
 pub(crate) const DEPLOYABLE_GET_ALL: &str = "cyborg:deployable:get_all";
 pub(crate) const DEPLOYABLE_GET_ONE: &str = "cyborg:deployable:get_one";
+pub(crate) const DEPLOYABLE_PROGRAM: &str = "cyborg:deployable:program";
 pub(crate) const ATTRIBUTE_GET_ALL: &str = "cyborg:attribute:get_all";
 pub(crate) const ATTRIBUTE_GET_ONE: &str = "cyborg:attribute:get_one";
 pub(crate) const ATTRIBUTE_CREATE: &str = "cyborg:attribute:create";
@@ -40,7 +41,7 @@ const MEMBERS: &[Check] = &[MEMBER, SERVICE, ADMIN];
 
 /// Every rule and who passes it. Whose requests a caller sees is decided beside these: his project's, or all for `admin`
 /// and `service`.
-const DEFAULTS: [(&str, &[Check]); 20] = [
+const DEFAULTS: [(&str, &[Check]); 21] = [
     (PROFILE_GET_ALL, READERS),
     (PROFILE_GET_ONE, READERS),
     (PROFILE_CREATE, ADMINS),
@@ -56,6 +57,7 @@ const DEFAULTS: [(&str, &[Check]); 20] = [
     (DEVICE_ENABLE, ADMINS),
     (DEPLOYABLE_GET_ALL, MANAGERS),
     (DEPLOYABLE_GET_ONE, MANAGERS),
+    (DEPLOYABLE_PROGRAM, ADMINS),
     (ATTRIBUTE_GET_ALL, MANAGERS),
     (ATTRIBUTE_GET_ONE, MANAGERS),
     (ATTRIBUTE_CREATE, ADMINS),

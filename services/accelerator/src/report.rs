@@ -40,6 +40,7 @@ pub(crate) struct Deployable {
     pub(crate) numa_node: Option<u32>,
     pub(crate) health: Health,
     pub(crate) health_reason: Option<String>,
+    pub(crate) programmable: bool,
     /// Traits and the class, under Cyborg's keys, then the rest.
     pub(crate) attributes: Vec<(String, String)>,
     pub(crate) handles: Vec<Handle>,
@@ -167,6 +168,7 @@ fn deployable(body: HostDeployable, seen: &mut Once) -> Result<Deployable, BodyE
         numa_node: body.numa_node,
         health: body.health,
         health_reason: body.health_reason,
+        programmable: body.programmable,
         attributes,
         handles,
     })

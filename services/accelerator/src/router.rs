@@ -6,11 +6,12 @@ use std::time::Duration;
 use axum::Router;
 use berth_http::{Call, Door, Fault, Manners, Methods, NoAuth2, Policy, ValidateToken, door};
 use berth_store::SqlStore;
+use tokio::sync::Notify;
 
 use crate::events::EventsBell;
 use crate::handlers::{
     accelerator_requests as arqs, attributes, deployables, device_profiles as profiles, devices,
-    host_devices, root,
+    host_devices, programmings, root,
 };
 use crate::microversions;
 use crate::policies::default_policy;
@@ -42,6 +43,8 @@ pub struct Options {
     pub bell: EventsBell,
     /// How long a request stays bound for a guest that its host says it does not have.
     pub orphan_grace: Duration,
+    /// How long a host may take to program the devices of a bind.
+    pub bind_timeout: Duration,
 }
 
 impl Default for Options {
@@ -53,6 +56,7 @@ impl Default for Options {
             body_limit: 8 << 20,
             bell: EventsBell::default(),
             orphan_grace: Duration::from_secs(3600),
+            bind_timeout: Duration::from_secs(60),
         }
     }
 }
@@ -62,6 +66,8 @@ impl Default for Options {
 pub(crate) struct Accelerator {
     pub(crate) store: SqlStore,
     pub(crate) options: Arc<Options>,
+    /// Told when a host told the end of a programming.
+    pub(crate) programmed: Arc<Notify>,
 }
 
 impl Accelerator {
@@ -101,6 +107,7 @@ pub fn router(store: SqlStore, options: Options) -> Router {
     let accelerator = Accelerator {
         store,
         options: Arc::new(options),
+        programmed: Arc::default(),
     };
     let routes = Router::new()
         .route("/", Methods::new("GET").get(root::show).done())
@@ -174,6 +181,10 @@ fn device_routes() -> Router<Accelerator> {
             get().get(deployables::show).done(),
         )
         .route(
+            "/v2/deployables/{uuid}/program",
+            Methods::new("PATCH").patch(deployables::program).done(),
+        )
+        .route(
             "/v2/attributes",
             Methods::new("GET, POST")
                 .get(attributes::list)
@@ -193,6 +204,14 @@ fn device_routes() -> Router<Accelerator> {
                 .get(host_devices::show)
                 .put(host_devices::put)
                 .done(),
+        )
+        .route(
+            "/internal/v1/hosts/{host}/programmings",
+            get().get(programmings::list).done(),
+        )
+        .route(
+            "/internal/v1/hosts/{host}/programmings/{uuid}",
+            post().post(programmings::end).done(),
         )
 }
 

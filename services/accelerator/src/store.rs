@@ -13,6 +13,7 @@ pub(crate) mod host_devices;
 pub(crate) mod known_devices;
 #[cfg(test)]
 mod plans;
+pub(crate) mod programmings;
 pub(crate) mod providers;
 pub(crate) mod schema;
 

@@ -1,13 +1,16 @@
 //! What a host's agent reports to Berth's own accelerator service; Cyborg has no such route.
 
-use berth_wire::accelerator::{HostDevices, KnownDevices};
+use berth_wire::accelerator::{DueProgrammings, HostDevices, KnownDevices, ProgrammingEnd};
 use berth_wire::encode;
 use http::Method;
+use uuid::Uuid;
 
 use super::{AcceleratorClient, AcceleratorError, call};
 use crate::call::Repeat;
 
 const HOST_DEVICES: &str = "/internal/v1/hosts/{host}/devices";
+const PROGRAMMINGS: &str = "/internal/v1/hosts/{host}/programmings";
+const ONE_PROGRAMMING: &str = "/internal/v1/hosts/{host}/programmings/{uuid}";
 
 impl AcceleratorClient {
     /// PUT /internal/v1/hosts/{host}/devices: the whole list of a host's devices; the answer is all that the service knows of
@@ -25,5 +28,31 @@ impl AcceleratorClient {
         let body = Some(encode(devices));
         let call = call(Method::PUT, HOST_DEVICES, path, body, Repeat::Safe);
         self.parse(call, "the devices of a host", Ok).await
+    }
+
+    /// GET /internal/v1/hosts/{host}/programmings: what is to be programmed on a host now.
+    ///
+    /// # Errors
+    /// No answer, a refusal (the role `service` is missing), or an answer that is no such list.
+    pub async fn due_programmings(&self, host: &str) -> Result<DueProgrammings, AcceleratorError> {
+        let path = format!("/internal/v1/hosts/{host}/programmings");
+        let call = call(Method::GET, PROGRAMMINGS, path, None, Repeat::Safe);
+        self.parse(call, "the programmings of a host", Ok).await
+    }
+
+    /// POST /internal/v1/hosts/{host}/programmings/{uuid}: one has ended. One that nobody waits for any more is taken as well.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn programming_ended(
+        &self,
+        host: &str,
+        uuid: Uuid,
+        end: &ProgrammingEnd,
+    ) -> Result<(), AcceleratorError> {
+        let path = format!("/internal/v1/hosts/{host}/programmings/{uuid}");
+        let body = Some(encode(end));
+        let call = call(Method::POST, ONE_PROGRAMMING, path, body, Repeat::Safe);
+        self.ask(call).await.map(drop)
     }
 }

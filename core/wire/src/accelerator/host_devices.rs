@@ -98,6 +98,9 @@ pub struct HostDeployable {
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_reason: Option<String>,
+    /// Whether its host programs it where that is asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub programmable: bool,
     /// What guests get of it; the amount offered is their number.
     pub attach_handles: Vec<HostAttachHandle>,
 }

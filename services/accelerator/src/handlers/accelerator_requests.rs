@@ -15,7 +15,7 @@ use crate::store::arqs::{self, ArqError, ArqRow, Create, Delete, Doomed, Filters
 use crate::store::bind::{BindRefused, Patch, Patched};
 use crate::{microversions, policies};
 
-fn fault(error: ArqError) -> Fault {
+pub(super) fn fault(error: ArqError) -> Fault {
     match error {
         ArqError::NotFound(_) => Fault::not_found(error.to_string()),
         ArqError::BoundToInstance { .. } => Fault::forbidden(error.to_string()),
@@ -34,10 +34,13 @@ fn refused(refused: &BindRefused) -> Fault {
         BindRefused::UnknownProvider(_) => Fault::not_found(message),
         BindRefused::WrongHost { .. }
         | BindRefused::WrongClass { .. }
-        | BindRefused::Programming { .. } => Fault::bad_request(message),
+        | BindRefused::Programming { .. }
+        | BindRefused::TwoPrograms { .. } => Fault::bad_request(message),
         BindRefused::Disabled(_)
         | BindRefused::Vanished(_)
         | BindRefused::Sick { .. }
+        | BindRefused::InUse(_)
+        | BindRefused::BeingProgrammed(_)
         | BindRefused::Exhausted { .. } => Fault::conflict(message),
     }
 }
@@ -175,6 +178,7 @@ pub(crate) async fn patch(
     let patch = Patch {
         patches,
         scope: scope(&call),
+        bind_timeout: accelerator.options.bind_timeout,
     };
     let outcome = accelerator.store.write(&patch).await.map_err(fault)?;
     accelerator.ring();

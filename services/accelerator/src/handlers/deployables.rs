@@ -1,13 +1,21 @@
 //! /v2/deployables
 
+use std::time::Duration;
+
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
-use berth_wire::accelerator::{DeployableBody, DeployableList, Link};
+use berth_http::{Answer, Call, Fault, Timestamp};
+use berth_wire::accelerator::{DeployableBody, DeployableList, Link, ProgramStep, read_program};
+use http::StatusCode;
+use uuid::Uuid;
 
 use super::{database, link, read, uuid};
 use crate::policies;
 use crate::router::Accelerator;
 use crate::store::deployables;
+use crate::store::programmings::{BeginProgram, EndLate, ProgramError, Progress, progress};
+
+/// How often it is looked whether a programming has ended, should nobody tell.
+const LOOK: Duration = Duration::from_millis(500);
 
 fn body(call: &Call, deployable: DeployableBody) -> DeployableBody {
     let bookmark = Link {
@@ -37,11 +45,74 @@ pub(crate) async fn show(
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::DEPLOYABLE_GET_ONE)?;
     let uuid = uuid(&call, "Deployable")?;
+    document(&accelerator, &call, uuid).await
+}
+
+async fn document(accelerator: &Accelerator, call: &Call, uuid: Uuid) -> Result<Answer, Fault> {
     let mut tx = read(&accelerator.store).await?;
     match deployables::get(&mut tx, uuid).await.map_err(database)? {
-        Some(found) => Answer::ok(&body(&call, found)),
+        Some(found) => Answer::ok(&body(call, found)),
         None => Err(Fault::not_found(format!(
             "Deployable not found with uuid={uuid}"
         ))),
+    }
+}
+
+fn refused(error: ProgramError) -> Fault {
+    match error {
+        ProgramError::NotFound(_) => Fault::not_found(error.to_string()),
+        ProgramError::NotProgrammable { .. } | ProgramError::Unfit { .. } => {
+            Fault::conflict(error.to_string())
+        }
+        ProgramError::Read(error) => database(error),
+    }
+}
+
+/// Answers when the device is programmed, as Cyborg does; a caller that does not wait loses nothing but the answer.
+pub(crate) async fn program(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::DEPLOYABLE_PROGRAM)?;
+    let deployable = uuid(&call, "Deployable")?;
+    let steps: Vec<ProgramStep> = call.typed()?;
+    let image = read_program(&steps)
+        .map_err(|error| Fault::bad_request(format!("Couldn't apply patch. Reason: {error}")))?;
+    let begin = BeginProgram {
+        deployable,
+        image,
+        deadline: Timestamp::now().after(accelerator.options.bind_timeout),
+    };
+    let programming = accelerator.store.write(&begin).await.map_err(refused)?;
+    loop {
+        let told = accelerator.programmed.notified();
+        let mut tx = read(&accelerator.store).await?;
+        let far = progress(&mut tx, programming).await.map_err(database)?;
+        drop(tx);
+        match far {
+            Progress::Done => return document(&accelerator, &call, deployable).await,
+            Progress::Failed(reason) => {
+                let message = format!("Deployable {deployable} was not programmed: {reason}");
+                return Err(Fault::new(StatusCode::INTERNAL_SERVER_ERROR, message));
+            }
+            Progress::UnderWay => {}
+        }
+        if Timestamp::now() > begin.deadline {
+            let now = Timestamp::now();
+            let late = EndLate {
+                now,
+                forget: now.before(accelerator.options.bind_timeout),
+            };
+            accelerator
+                .store
+                .write(&late)
+                .await
+                .map_err(super::accelerator_requests::fault)?;
+            continue;
+        }
+        tokio::select! {
+            () = told => {}
+            () = tokio::time::sleep(LOOK) => {}
+        }
     }
 }

@@ -27,17 +27,57 @@ fn body(call: &Call, device: DeviceBody) -> DeviceBody {
     }
 }
 
+/// `type`, `vendor` and `hostname` by themselves; these and `model`, `status` in `filters` too: objects of `field` and
+/// `value`, one in each `filters`, or a list of them in one. Cyborg documents that form, and answers 500 to it.
+fn filters(call: &Call) -> Result<Filters, Fault> {
+    let filter = |name| call.query.last(name).map(str::to_owned);
+    let mut filters = Filters {
+        device_type: filter("type"),
+        vendor: filter("vendor"),
+        hostname: filter("hostname"),
+        ..Filters::default()
+    };
+    for text in call.query.all("filters") {
+        let expected = "filters: a JSON object {\"field\": ..., \"value\": ...}, or a list of such, is expected";
+        let read: OneOrMany =
+            serde_json::from_str(text).map_err(|_| Fault::bad_request(expected))?;
+        let all = match read {
+            OneOrMany::One(one) => vec![one],
+            OneOrMany::Many(many) => many,
+        };
+        for each in all {
+            let Some(place) = filters.of_name(&each.field) else {
+                let field: String = each.field.chars().take(80).collect();
+                return Err(Fault::bad_request(format!(
+                    "filters: {field:?} is none of type, vendor, hostname, model, status"
+                )));
+            };
+            *place = Some(each.value);
+        }
+    }
+    Ok(filters)
+}
+
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(FieldFilter),
+    Many(Vec<FieldFilter>),
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FieldFilter {
+    field: String,
+    value: String,
+}
+
 pub(crate) async fn list(
     State(accelerator): State<Accelerator>,
     call: Call,
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::DEVICE_GET_ALL)?;
-    let filter = |name| call.query.last(name).map(str::to_owned);
-    let filters = Filters {
-        device_type: filter("type"),
-        vendor: filter("vendor"),
-        hostname: filter("hostname"),
-    };
+    let filters = filters(&call)?;
     let mut tx = read(&accelerator.store).await?;
     let found = devices::list(&mut tx, &filters).await.map_err(database)?;
     let devices = found

@@ -10,7 +10,7 @@ use berth_model::{
 use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
 
 use super::device_profiles::{self, Key, ProfileError};
-use super::{ReadError, events, foreign, handles, moment, now, typed};
+use super::{ReadError, events, foreign, handles, moment, now, programmings, typed};
 
 const TABLE: &str = "accelerator_requests";
 
@@ -325,7 +325,11 @@ impl Work for Delete {
             }
         };
         for row in &rows {
-            if let (ArqState::Bound(binding, _), Vouched::No) = (&row.arq.state, self.vouched) {
+            let held = match &row.arq.state {
+                ArqState::Bound(binding, _) | ArqState::BindStarted(binding) => Some(binding),
+                _ => None,
+            };
+            if let (Some(binding), Vouched::No) = (held, self.vouched) {
                 return Err(ArqError::BoundToInstance {
                     arq: row.arq.uuid,
                     instance: binding.instance,
@@ -339,6 +343,7 @@ impl Work for Delete {
 }
 
 async fn delete(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), ArqError> {
+    programmings::leave(tx, rows).await?;
     handles::release(tx, rows).await?;
     events::forget(tx, rows.iter().map(|row| row.arq.uuid)).await?;
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();

@@ -2,19 +2,22 @@
 //!
 //! A bind takes a handle for each request or none at all. Where it cannot have them, that is a fact to be kept and told: the
 //! requests become `BindFailed`, in the same transaction as their events, and nothing of theirs is held. A patch that makes
-//! no sense (a request that is bound already, another guest's) changes nothing.
+//! no sense (a request that is bound already, another guest's) changes nothing. Where a device is to be programmed first, all
+//! of them hold their handles in `BindStarted` until its host told the end of that (`programmings`).
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use berth_http::Timestamp;
 use berth_model::{ArqPhase, ArqUuid, Binding, ConsumerUuid, DeviceProfileGroup, ProviderUuid};
 use berth_store::{SqlError, Statement, Transaction, Work};
-use berth_wire::accelerator::BindPatch;
+use berth_wire::accelerator::{BindPatch, Program};
 use berth_wire::compute::EventStatus;
 
 use super::arqs::{self, ArqError, ArqRow, Scope, Steps, write_state};
 use super::device_profiles::{self, Key};
-use super::{events, handles};
+use super::{events, handles, programmings};
 
 /// Why the requests of a patch got no handles.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,9 +47,21 @@ pub(crate) enum BindRefused {
         offers: String,
     },
     #[error(
-        "Group {group} of device profile {profile} asks for a device to be programmed, which this service does not do"
+        "Group {group} of device profile {profile} asks for a device to be programmed, which host {host} does not do ([accelerators] program_hook is not set there)"
     )]
-    Programming { profile: String, group: u32 },
+    Programming {
+        profile: String,
+        group: u32,
+        host: String,
+    },
+    #[error(
+        "Group {group} of device profile {profile} asks for a bitstream and for a function; a device is programmed with one of them"
+    )]
+    TwoPrograms { profile: String, group: u32 },
+    #[error("The device of resource provider {0} is to be programmed, and other requests hold it")]
+    InUse(ProviderUuid),
+    #[error("The device of resource provider {0} is being programmed")]
+    BeingProgrammed(ProviderUuid),
     #[error(
         "AttachHandle not found: resource provider {provider} has {free} free of {wanted} wanted"
     )]
@@ -70,6 +85,8 @@ pub(crate) enum Patched {
 pub(crate) struct Patch {
     pub(crate) patches: BTreeMap<ArqUuid, BindPatch>,
     pub(crate) scope: Scope,
+    /// How long the programming of devices may take.
+    pub(crate) bind_timeout: Duration,
 }
 
 impl Work for Patch {
@@ -104,7 +121,7 @@ impl Work for Patch {
         if wanted.is_empty() {
             return Ok(Patched::Done);
         }
-        bind(tx, &wanted).await
+        bind(tx, &wanted, self.bind_timeout).await
     }
 }
 
@@ -117,6 +134,7 @@ struct Wanted {
 
 /// Gives the handles of requests back.
 pub(crate) async fn unbind(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), ArqError> {
+    programmings::leave(tx, rows).await?;
     handles::release(tx, rows).await?;
     events::forget(tx, rows.iter().map(|row| row.arq.uuid)).await?;
     for row in rows {
@@ -130,18 +148,29 @@ pub(crate) async fn unbind(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), 
     Ok(())
 }
 
-async fn bind(tx: &mut Transaction, wanted: &[Wanted]) -> Result<Patched, ArqError> {
+async fn bind(
+    tx: &mut Transaction,
+    wanted: &[Wanted],
+    timeout: Duration,
+) -> Result<Patched, ArqError> {
+    use ArqPhase::{BindFailed, BindStarted, Bound};
     check_instances(tx, wanted).await?;
-    let bound = steps_of(wanted, ArqPhase::Bound)?;
-    let failed = steps_of(wanted, ArqPhase::BindFailed)?;
+    let started = steps_of(wanted, &[BindStarted])?;
+    let bound = steps_of(wanted, &[BindStarted, Bound])?;
+    let failed = steps_of(wanted, &[BindStarted, BindFailed])?;
     let (outcome, steps, status) = match choose(tx, wanted).await? {
         Ok(chosen) => {
-            for (want, handle) in wanted.iter().zip(chosen) {
-                handles::take(tx, handle, want.row.id).await?;
+            for (want, chosen) in wanted.iter().zip(&chosen) {
+                handles::take(tx, chosen.handle, want.row.id).await?;
             }
-            (Patched::Done, bound, EventStatus::Completed)
+            if chosen.iter().any(|chosen| chosen.program.is_some()) {
+                begin_programming(tx, wanted, chosen, timeout).await?;
+                (Patched::Done, started, None)
+            } else {
+                (Patched::Done, bound, Some(EventStatus::Completed))
+            }
         }
-        Err(refused) => (Patched::Refused(refused), failed, EventStatus::Failed),
+        Err(refused) => (Patched::Refused(refused), failed, Some(EventStatus::Failed)),
     };
     for (want, steps) in wanted.iter().zip(steps) {
         let binding = Some(&want.binding);
@@ -151,17 +180,36 @@ async fn bind(tx: &mut Transaction, wanted: &[Wanted]) -> Result<Patched, ArqErr
         .iter()
         .map(|want| (want.binding.instance, want.row.arq.uuid))
         .collect();
-    events::tell(tx, &told, status).await?;
+    match status {
+        Some(status) => events::tell(tx, &told, status).await?,
+        // What is still to be told of an earlier try is not true any more.
+        None => events::forget(tx, told.iter().map(|(_, arq)| *arq)).await?,
+    }
     Ok(outcome)
 }
 
-/// The way of each request to the end of its bind. One whose bind failed goes by `Unbound`, so that it can be bound again.
-fn steps_of(wanted: &[Wanted], end: ArqPhase) -> Result<Vec<Steps>, ArqError> {
+async fn begin_programming(
+    tx: &mut Transaction,
+    wanted: &[Wanted],
+    chosen: Vec<Chosen>,
+    timeout: Duration,
+) -> Result<(), ArqError> {
+    let steps = wanted.iter().zip(chosen);
+    let steps = steps.map(|(want, chosen)| programmings::Step {
+        arq: want.row.id,
+        deployable: chosen.deployable,
+        program: chosen.program,
+    });
+    let steps: Vec<_> = steps.collect();
+    programmings::begin(tx, &steps, Timestamp::now().after(timeout)).await?;
+    Ok(())
+}
+
+/// The way of each request in its bind. One whose bind failed goes by `Unbound`, so that it can be bound again.
+fn steps_of(wanted: &[Wanted], way: &[ArqPhase]) -> Result<Vec<Steps>, ArqError> {
     let through = |want: &Wanted| match want.row.arq.state.phase() {
-        ArqPhase::BindFailed => {
-            Steps::through(&want.row, &[ArqPhase::Unbound, ArqPhase::BindStarted, end])
-        }
-        _ => Steps::through(&want.row, &[ArqPhase::BindStarted, end]),
+        ArqPhase::BindFailed => Steps::through(&want.row, &[&[ArqPhase::Unbound], way].concat()),
+        _ => Steps::through(&want.row, way),
     };
     wanted.iter().map(through).collect()
 }
@@ -192,11 +240,18 @@ async fn check_instances(tx: &mut Transaction, wanted: &[Wanted]) -> Result<(), 
     Ok(())
 }
 
+/// What a request gets.
+struct Chosen {
+    handle: i64,
+    deployable: i64,
+    program: Option<Program>,
+}
+
 /// A free handle for each request, in their order; or why there is none.
 async fn choose(
     tx: &mut Transaction,
     wanted: &[Wanted],
-) -> Result<Result<Vec<i64>, BindRefused>, ArqError> {
+) -> Result<Result<Vec<Chosen>, BindRefused>, ArqError> {
     let mut counts: BTreeMap<ProviderUuid, usize> = BTreeMap::new();
     for want in wanted {
         *counts.entry(want.binding.device_rp).or_default() += 1;
@@ -209,6 +264,7 @@ async fn choose(
         offers.insert(provider, offer);
     }
     let mut groups = Groups::default();
+    let mut programs = Vec::new();
     for want in wanted {
         let Some(offer) = offers.get(&want.binding.device_rp) else {
             return Ok(Err(BindRefused::UnknownProvider(want.binding.device_rp)));
@@ -217,8 +273,9 @@ async fn choose(
             return Ok(Err(refused));
         }
         let asked = groups.asked(tx, &want.row).await?;
-        if let Err(refused) = asked.suits(&want.binding, offer) {
-            return Ok(Err(refused));
+        match asked.suits(&want.binding, offer) {
+            Ok(program) => programs.push(program),
+            Err(refused) => return Ok(Err(refused)),
         }
     }
     for (provider, offer) in &offers {
@@ -230,20 +287,28 @@ async fn choose(
             }));
         }
     }
-    let taken = wanted.iter().filter_map(|want| {
+    let taken = wanted.iter().zip(programs).filter_map(|(want, program)| {
         let offer = offers.get_mut(&want.binding.device_rp)?;
-        offer.free.pop()
+        Some(Chosen {
+            handle: offer.free.pop()?,
+            deployable: offer.deployable,
+            program,
+        })
     });
     Ok(Ok(taken.collect()))
 }
 
 /// What a provider has to offer.
 struct Offer {
+    deployable: i64,
     hostname: String,
     disabled: bool,
     vanished: bool,
     sick: Option<String>,
     resource_class: String,
+    programmable: bool,
+    held: bool,
+    being_programmed: bool,
     wanted: usize,
     /// The next to be taken is last.
     free: Vec<i64>,
@@ -251,7 +316,9 @@ struct Offer {
 
 /// A provider, as a bind looks at it.
 pub(crate) const OFFER: &str = "SELECT d.id, v.hostname, v.status, v.vanished, d.vanished, d.health, \
-     d.health_reason, d.resource_class FROM deployables d JOIN devices v ON v.id = d.device_id \
+     d.health_reason, d.resource_class, d.programmable, \
+     EXISTS (SELECT 1 FROM attach_handles h WHERE h.deployable_id = d.id AND h.arq_id IS NOT NULL), \
+     EXISTS (SELECT 1 FROM programmings p WHERE p.deployable_id = d.id AND p.ended = 0) FROM deployables d JOIN devices v ON v.id = d.device_id \
      WHERE d.rp_uuid = ?";
 
 async fn offer(
@@ -265,7 +332,8 @@ async fn offer(
     else {
         return Ok(None);
     };
-    let mut free = handles::free(tx, row.int(0)?, wanted).await?;
+    let deployable = row.int(0)?;
+    let mut free = handles::free(tx, deployable, wanted).await?;
     free.reverse();
     let sick = match row.text(5)?.as_str() {
         "bad" => Some(
@@ -275,11 +343,15 @@ async fn offer(
         _ => None,
     };
     Ok(Some(Offer {
+        deployable,
         hostname: row.text(1)?,
         disabled: row.text(2)? != super::devices::ENABLED,
         vanished: row.int(3)? != 0 || row.int(4)? != 0,
         sick,
         resource_class: row.text(7)?,
+        programmable: row.int(8)? != 0,
+        held: row.int(9)? != 0,
+        being_programmed: row.int(10)? != 0,
         wanted,
         free,
     }))
@@ -301,6 +373,9 @@ impl Offer {
         if self.disabled {
             return Err(BindRefused::Disabled(provider));
         }
+        if self.being_programmed {
+            return Err(BindRefused::BeingProgrammed(provider));
+        }
         match &self.sick {
             Some(reason) => Err(BindRefused::Sick {
                 provider,
@@ -321,7 +396,8 @@ struct Asked {
     profile: String,
     group: u32,
     classes: Vec<String>,
-    programming: bool,
+    bitstream: Option<String>,
+    function: Option<String>,
 }
 
 impl Groups {
@@ -342,31 +418,45 @@ impl Asked {
         let index = usize::try_from(row.arq.group_id).unwrap_or(usize::MAX);
         let group = groups.as_slice().get(index);
         let classes = group.into_iter().flat_map(DeviceProfileGroup::resources);
-        let programs = |group: &DeviceProfileGroup| {
-            let keys = ["accel:bitstream_id", "accel:function_id"];
-            keys.iter().any(|key| group.get(key).is_some())
+        let value = |key| {
+            let value = group.and_then(|group| group.get(key));
+            value.map(str::to_owned)
         };
         Ok(Self {
             profile: name,
             group: row.arq.group_id,
             classes: classes.map(|(class, _)| class.to_owned()).collect(),
-            programming: group.is_some_and(programs),
+            bitstream: value("accel:bitstream_id"),
+            function: value("accel:function_id"),
         })
     }
 
-    fn suits(&self, binding: &Binding, offer: &Offer) -> Result<(), BindRefused> {
-        if self.programming {
-            return Err(BindRefused::Programming {
-                profile: self.profile.clone(),
-                group: self.group,
+    /// What the device is to be programmed with, if the offer suits at all.
+    fn suits(&self, binding: &Binding, offer: &Offer) -> Result<Option<Program>, BindRefused> {
+        if !self.classes.contains(&offer.resource_class) {
+            return Err(BindRefused::WrongClass {
+                provider: binding.device_rp,
+                offers: offer.resource_class.clone(),
             });
         }
-        if self.classes.contains(&offer.resource_class) {
-            return Ok(());
+        let (profile, group) = (self.profile.clone(), self.group);
+        let program = match (&self.bitstream, &self.function) {
+            (Some(_), Some(_)) => return Err(BindRefused::TwoPrograms { profile, group }),
+            (None, None) => return Ok(None),
+            (Some(image), None) => Program::BitstreamId(image.clone()),
+            (None, Some(function)) => Program::FunctionId(function.clone()),
+        };
+        if !offer.programmable {
+            let host = offer.hostname.clone();
+            return Err(BindRefused::Programming {
+                profile,
+                group,
+                host,
+            });
         }
-        Err(BindRefused::WrongClass {
-            provider: binding.device_rp,
-            offers: offer.resource_class.clone(),
-        })
+        match offer.held {
+            true => Err(BindRefused::InUse(binding.device_rp)),
+            false => Ok(Some(program)),
+        }
     }
 }

@@ -12,8 +12,8 @@ use super::{ReadError, moment, typed};
 const TABLE: &str = "deployables";
 
 const SELECT: &str = "SELECT d.id, d.uuid, d.name, d.device_id, d.rp_uuid, d.driver_name, d.created_at, \
-     d.updated_at, (SELECT COUNT(*) FROM attach_handles h WHERE h.deployable_id = d.id AND h.vanished = 0) \
-     FROM deployables d";
+     d.updated_at, (SELECT COUNT(*) FROM attach_handles h WHERE h.deployable_id = d.id AND h.vanished = 0), \
+     d.bitstream_id FROM deployables d";
 
 fn deployable(row: &Row) -> Result<(i64, DeployableBody), ReadError> {
     let body = DeployableBody {
@@ -26,7 +26,7 @@ fn deployable(row: &Row) -> Result<(i64, DeployableBody), ReadError> {
         attributes_list: String::new(),
         rp_uuid: typed(&row.text(4)?, TABLE, "rp_uuid")?,
         driver_name: row.opt_text(5)?,
-        bitstream_id: None,
+        bitstream_id: row.opt_text(9)?,
         links: Vec::new(),
         created_at: moment(row, 6)?,
         updated_at: moment(row, 7)?,

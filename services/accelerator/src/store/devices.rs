@@ -19,6 +19,22 @@ pub(crate) struct Filters {
     pub(crate) device_type: Option<String>,
     pub(crate) vendor: Option<String>,
     pub(crate) hostname: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) status: Option<String>,
+}
+
+impl Filters {
+    /// The filter of this name; none for one that no device has.
+    pub(crate) fn of_name(&mut self, name: &str) -> Option<&mut Option<String>> {
+        match name {
+            "type" => Some(&mut self.device_type),
+            "vendor" => Some(&mut self.vendor),
+            "hostname" => Some(&mut self.hostname),
+            "model" => Some(&mut self.model),
+            "status" => Some(&mut self.status),
+            _ => None,
+        }
+    }
 }
 
 const SELECT: &str = "SELECT uuid, device_type, vendor, model, std_board_info, vendor_board_info, \
@@ -51,6 +67,8 @@ pub(crate) async fn list(
         ("device_type", &filters.device_type),
         ("vendor", &filters.vendor),
         ("hostname", &filters.hostname),
+        ("model", &filters.model),
+        ("status", &filters.status),
     ] {
         if let Some(wanted) = wanted {
             sql.push_str(&format!(" AND {column} = ?"));

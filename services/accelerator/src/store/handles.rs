@@ -88,6 +88,7 @@ pub(crate) async fn sweep(tx: &mut Transaction, deployables: &[i64]) -> Result<(
         devices.push(row.int(0)?);
         for sql in [
             "DELETE FROM attributes WHERE deployable_id = ?",
+            "DELETE FROM programmings WHERE deployable_id = ?",
             "DELETE FROM deployables WHERE id = ?",
         ] {
             tx.execute(Statement::new(sql).bind(*id)).await?;

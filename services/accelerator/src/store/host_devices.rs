@@ -111,6 +111,7 @@ type DeployableRow = (
     Option<i64>,
     String,
     Option<String>,
+    i64,
 );
 
 /// A handle's row. Its place is not touched while somebody holds it.
@@ -169,7 +170,7 @@ impl Host {
 
     async fn read_deployables(&mut self, tx: &mut Transaction) -> Result<(), HostError> {
         let sql = "SELECT d.id, d.rp_uuid, d.device_id, d.name, d.resource_class, d.driver_name, d.numa_node, \
-                   d.health, d.health_reason, d.vanished FROM deployables d \
+                   d.health, d.health_reason, d.vanished, d.programmable FROM deployables d \
                    JOIN devices v ON v.id = d.device_id WHERE v.hostname = ?";
         for row in tx.rows(Statement::new(sql).bind(&self.name)).await? {
             let kept = Kept {
@@ -182,6 +183,7 @@ impl Host {
                     row.opt_int(6)?,
                     row.text(7)?,
                     row.opt_text(8)?,
+                    row.int(10)?,
                 ),
                 vanished: row.int(9)? != 0,
                 seen: false,
@@ -273,24 +275,27 @@ impl Host {
             deployable.numa_node.map(i64::from),
             deployable.health.as_str().to_owned(),
             deployable.health_reason.clone(),
+            i64::from(deployable.programmable),
         );
-        let values = |(device, name, class, driver, numa, health, reason): DeployableRow| {
-            let values: [Value; 7] = [
-                device.into(),
-                name.into(),
-                class.into(),
-                driver.into(),
-                numa.into(),
-                health.into(),
-                reason.into(),
-            ];
-            values
-        };
+        let values =
+            |(device, name, class, driver, numa, health, reason, programmable): DeployableRow| {
+                let values: [Value; 8] = [
+                    device.into(),
+                    name.into(),
+                    class.into(),
+                    driver.into(),
+                    numa.into(),
+                    health.into(),
+                    reason.into(),
+                    programmable.into(),
+                ];
+                values
+            };
         let provider = deployable.rp_uuid.to_string();
         let id = if let Some(kept) = self.deployables.get_mut(&provider) {
             if kept.see(reported.clone()) {
                 let sql = "UPDATE deployables SET device_id = ?, name = ?, resource_class = ?, driver_name = ?, \
-                           numa_node = ?, health = ?, health_reason = ?, vanished = 0, updated_at = ? WHERE id = ?";
+                           numa_node = ?, health = ?, health_reason = ?, programmable = ?, vanished = 0, updated_at = ? WHERE id = ?";
                 let update = Statement::new(sql).bind_all(values(reported));
                 tx.execute(update.bind(now()).bind(kept.id)).await?;
             }
@@ -299,8 +304,8 @@ impl Host {
             provider_is_nowhere(tx, deployable.rp_uuid).await?;
             let uuid = Uuid::new_v5(&deployable.rp_uuid, b"deployable");
             let sql = "INSERT INTO deployables (uuid, rp_uuid, device_id, name, resource_class, driver_name, \
-                       numa_node, health, health_reason, vanished, created_at) \
-                       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)";
+                       numa_node, health, health_reason, programmable, vanished, created_at) \
+                       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)";
             let insert = Statement::new(sql)
                 .bind(uuid.to_string())
                 .bind(provider)

@@ -151,7 +151,7 @@ async fn a_group_that_asks_for_programming_is_not_given_an_unprogrammed_device()
     let uuids = service.requests("programmed").await;
     let refused = service.bind(&uuids, &guest(1)).await;
     assert_eq!(refused.status, 400, "{refused:?}");
-    assert!(refused.message().contains("to be programmed"));
+    assert!(refused.message().contains("program_hook is not set there"));
     assert_eq!(service.held().await, 0);
 }
 

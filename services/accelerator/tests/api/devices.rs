@@ -43,6 +43,22 @@ async fn a_reported_device_is_shown_with_what_is_offered_of_it() {
         ("?hostname=other", 0),
         ("?type=GPU", 0),
         ("?type=FPGA&vendor=8086", 1),
+        (
+            "?filters=%7B%22field%22:%22status%22,%22value%22:%22enabled%22%7D",
+            1,
+        ),
+        (
+            "?filters=%7B%22field%22:%22status%22,%22value%22:%22maintaining%22%7D",
+            0,
+        ),
+        (
+            "?filters=%5B%7B%22field%22:%22model%22,%22value%22:%22a%20model%22%7D,%7B%22field%22:%22type%22,%22value%22:%22GPU%22%7D%5D",
+            0,
+        ),
+        (
+            "?vendor=10de&filters=%7B%22field%22:%22vendor%22,%22value%22:%228086%22%7D",
+            1,
+        ),
     ] {
         let found = service.get(&format!("/v2/devices{query}")).await;
         assert_eq!(
@@ -50,6 +66,23 @@ async fn a_reported_device_is_shown_with_what_is_offered_of_it() {
             count,
             "{query}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_is_none_is_refused_with_what_would_be_one() {
+    let service = Service::start().await;
+    for (filters, sentence) in [
+        ("x", "JSON object"),
+        ("%7B%22field%22:%22type%22%7D", "JSON object"),
+        (
+            "%7B%22field%22:%22uuid%22,%22value%22:%22x%22%7D",
+            "is none of type",
+        ),
+    ] {
+        let refused = service.get(&format!("/v2/devices?filters={filters}")).await;
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert!(refused.message().contains(sentence), "{refused:?}");
     }
 }
 

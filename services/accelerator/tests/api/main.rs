@@ -12,5 +12,6 @@ mod events;
 mod kills;
 mod nouns;
 mod placement;
+mod programmings;
 mod receiver;
 mod service;

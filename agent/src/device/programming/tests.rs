@@ -1,0 +1,110 @@
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use berth_wire::accelerator::{AttachHandleInfoBody, Program};
+
+use super::*;
+
+const PROGRAMMING: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
+
+fn script(folder: &Path, text: &str) -> ProgramHook {
+    let program = folder.join("hook");
+    std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    ProgramHook {
+        program,
+        deadline: Duration::from_secs(60),
+    }
+}
+
+fn target() -> OfferedHandle {
+    OfferedHandle::Function("0000:84:00.1".parse().unwrap())
+}
+
+async fn run(hook: &ProgramHook, program: &Program) -> Result<(), String> {
+    hook::run(hook, PROGRAMMING.parse().unwrap(), program, &target()).await
+}
+
+#[tokio::test]
+async fn the_hook_is_told_what_and_with_what_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = folder.path().join("seen");
+    let hook = script(folder.path(), &format!("env | sort > {}", seen.display()));
+    for (program, line) in [
+        (
+            Program::BitstreamId("image".to_owned()),
+            "BERTH_BITSTREAM_ID=image",
+        ),
+        (
+            Program::FunctionId("aes 256".to_owned()),
+            "BERTH_FUNCTION_ID=aes 256",
+        ),
+    ] {
+        assert_eq!(run(&hook, &program).await, Ok(()));
+        let seen = std::fs::read_to_string(&seen).unwrap();
+        let seen: Vec<&str> = seen.lines().filter(|it| it.starts_with("BERTH_")).collect();
+        let programming = format!("BERTH_PROGRAMMING={PROGRAMMING}");
+        let mut expected = [
+            line,
+            "BERTH_DEVICE=0000:84:00.1",
+            "BERTH_DEVICE_ADDRESS=0000:84:00.1",
+            programming.as_str(),
+        ];
+        expected.sort_unstable();
+        assert_eq!(seen, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_says_no_or_does_not_end_or_is_none_has_not_programmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::FunctionId("f".to_owned());
+    let no = script(folder.path(), "echo 'wrong  shell' >&2\nexit 3");
+    let refused = run(&no, &program).await.unwrap_err();
+    assert!(
+        refused.contains("exit status: 3") && refused.contains(": wrong shell"),
+        "{refused}"
+    );
+    let never = ProgramHook {
+        deadline: Duration::from_millis(50),
+        ..script(folder.path(), "sleep 1000 & wait")
+    };
+    let refused = run(&never, &program).await.unwrap_err();
+    assert!(refused.contains("did not end within"), "{refused}");
+    let absent = ProgramHook {
+        program: folder.path().join("absent"),
+        ..never
+    };
+    let refused = run(&absent, &program).await.unwrap_err();
+    assert!(refused.contains("cannot be started"), "{refused}");
+}
+
+#[test]
+fn a_handle_names_its_device_as_the_register_does() {
+    let info: AttachHandleInfoBody = serde_json::from_str(
+        r#"{"domain": "0000", "bus": "84", "device": "00", "function": "1", "asked_type": "t"}"#,
+    )
+    .unwrap();
+    let uuid: Uuid = PROGRAMMING.parse().unwrap();
+    for (kind, name) in [
+        ("MDEV", Some(PROGRAMMING)),
+        ("TEST_PCI", None),
+        ("USB", None),
+    ] {
+        let handle = ProgrammedHandle {
+            uuid,
+            attach_type: kind.to_owned(),
+            attach_info: info.clone(),
+        };
+        assert_eq!(name_of(&handle).as_deref(), name, "{kind}");
+    }
+    let attach_info =
+        serde_json::from_str(r#"{"domain": "0000", "bus": "84", "device": "00", "function": "1"}"#)
+            .unwrap();
+    let handle = ProgrammedHandle {
+        uuid,
+        attach_type: "PCI".to_owned(),
+        attach_info,
+    };
+    assert_eq!(name_of(&handle).as_deref(), Some("0000:84:00.1"));
+}

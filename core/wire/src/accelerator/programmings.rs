@@ -1,0 +1,151 @@
+//! Devices that are to be programmed: PATCH /v2/deployables/{uuid}/program, and what a host's agent is asked to do.
+//!
+//! The first is Cyborg's. The others are ours: GET /internal/v1/hosts/{host}/programmings is the list of all that is due on a
+//! host, POST /internal/v1/hosts/{host}/programmings/{uuid} tells the end of one. The service keeps what is due; a host keeps
+//! nothing, and does again what it did not tell.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::AttachHandleInfoBody;
+use crate::BodyError;
+
+/// What a device is programmed with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Program {
+    /// An image of the image service, by its UUID: `accel:bitstream_id`.
+    BitstreamId(String),
+    /// A function, by what its vendor calls it: `accel:function_id`.
+    FunctionId(String),
+}
+
+/// One programming that is due.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DueProgramming {
+    /// Its UUID: by it its end is told.
+    pub uuid: Uuid,
+    /// The deployable.
+    pub deployable_uuid: Uuid,
+    /// Its provider.
+    pub rp_uuid: Uuid,
+    /// What it is programmed with.
+    pub program: Program,
+    /// The request that waits for it; none where an operator asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arq_uuid: Option<Uuid>,
+    /// What is programmed: the request's handle, or all of the deployable's.
+    pub attach_handles: Vec<ProgrammedHandle>,
+}
+
+/// A handle whose device is programmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgrammedHandle {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// `PCI`, `MDEV`, `TEST_PCI`.
+    pub attach_type: String,
+    /// Where it is.
+    pub attach_info: AttachHandleInfoBody,
+}
+
+/// All that is due on a host, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DueProgrammings {
+    /// The programmings.
+    pub programmings: Vec<DueProgramming>,
+}
+
+/// The end of one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgrammingEnd {
+    /// Why the device is not programmed; none where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// One step of PATCH /v2/deployables/{uuid}/program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramStep {
+    /// `/bitstream_id`.
+    pub path: String,
+    /// `replace`.
+    pub op: String,
+    /// The image.
+    pub value: Vec<ProgramImage>,
+}
+
+/// The image of such a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramImage {
+    /// Its UUID in the image service.
+    pub image_uuid: Uuid,
+}
+
+/// The image that a patch names: it is one step with one image.
+///
+/// # Errors
+/// It is not.
+pub fn read_program(steps: &[ProgramStep]) -> Result<Uuid, BodyError> {
+    let [step] = steps else {
+        return Err(BodyError::field("[]", "exactly one step is expected"));
+    };
+    if step.path != "/bitstream_id" {
+        return Err(BodyError::field("[0].path", "/bitstream_id is expected"));
+    }
+    if step.op != "replace" {
+        return Err(BodyError::field("[0].op", "replace is expected"));
+    }
+    match step.value.as_slice() {
+        [image] => Ok(image.image_uuid),
+        _ => Err(BodyError::field(
+            "[0].value",
+            "exactly one image is expected",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{decode, encode};
+
+    const IMAGE: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac896";
+
+    #[test]
+    fn one_step_with_one_image_is_read_and_all_else_refused_with_the_field() {
+        let whole = format!(
+            r#"[{{"path": "/bitstream_id", "op": "replace", "value": [{{"image_uuid": "{IMAGE}"}}]}}]"#
+        );
+        let read = |text: &str| {
+            let steps: Vec<ProgramStep> =
+                decode(text.as_bytes()).map_err(|error| error.to_string())?;
+            read_program(&steps).map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            read(&whole).map(|image| image.to_string()),
+            Ok(IMAGE.to_owned())
+        );
+        for (from, to, field) in [
+            ("/bitstream_id", "/name", "path"),
+            ("replace", "add", "op"),
+            (IMAGE, "x", "image_uuid"),
+            (&whole[1..whole.len() - 1], "", "[]"),
+        ] {
+            let refused = read(&whole.replace(from, to)).unwrap_err();
+            assert!(refused.contains(field), "{to}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_told_by_the_word_of_its_profile() {
+        let text = encode(&Program::FunctionId("f".to_owned()));
+        assert_eq!(text, br#"{"function_id":"f"}"#);
+        let text = encode(&Program::BitstreamId(IMAGE.to_owned()));
+        assert_eq!(
+            text,
+            format!(r#"{{"bitstream_id":"{IMAGE}"}}"#).into_bytes()
+        );
+    }
+}

@@ -1,0 +1,423 @@
+//! What hosts are to program, and what waits for it.
+//!
+//! A bind with a device to be programmed holds its handles in `BindStarted` until its hosts told the end of every programming:
+//! then all of its requests are bound, or all failed. A row stands for each request of such a bind, also for one that needs
+//! nothing itself. Of what an operator asks for there is a row without a request.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_http::Timestamp;
+use berth_http::request_id::random_uuid;
+use berth_model::{ArqPhase, ArqUuid, ConsumerUuid};
+use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
+use berth_wire::accelerator::{
+    AttachHandleInfoBody, DueProgramming, DueProgrammings, Program, ProgrammedHandle,
+};
+use berth_wire::compute::EventStatus;
+use uuid::Uuid;
+
+use super::arqs::{self, ArqError, ArqRow, Scope, Steps, write_state};
+use super::{ReadError, events, foreign, handles, now, typed};
+
+const TABLE: &str = "programmings";
+/// The longest reason that is kept, in characters.
+const LONGEST: usize = 400;
+const BITSTREAM: &str = "bitstream_id";
+const FUNCTION: &str = "function_id";
+
+/// What one request of a bind waits for.
+pub(crate) struct Step {
+    pub(crate) arq: i64,
+    pub(crate) deployable: i64,
+    pub(crate) program: Option<Program>,
+}
+
+fn columns(program: Option<&Program>) -> (Value, Value) {
+    match program {
+        None => (Value::Null, Value::Null),
+        Some(Program::BitstreamId(image)) => (BITSTREAM.into(), image.into()),
+        Some(Program::FunctionId(function)) => (FUNCTION.into(), function.into()),
+    }
+}
+
+fn program(row: &Row, kind: usize, subject: usize) -> Result<Option<Program>, ReadError> {
+    let (Some(kind), Some(subject)) = (row.opt_text(kind)?, row.opt_text(subject)?) else {
+        return Ok(None);
+    };
+    match kind.as_str() {
+        BITSTREAM => Ok(Some(Program::BitstreamId(subject))),
+        FUNCTION => Ok(Some(Program::FunctionId(subject))),
+        other => Err(foreign(other, TABLE, "kind")),
+    }
+}
+
+/// Begins the programmings of a bind: they are due until `deadline`.
+pub(crate) async fn begin(
+    tx: &mut Transaction,
+    steps: &[Step],
+    deadline: Timestamp,
+) -> Result<(), SqlError> {
+    let bind = random_uuid();
+    for step in steps {
+        insert(tx, bind, random_uuid(), step, Some(step.arq), deadline).await?;
+    }
+    Ok(())
+}
+
+async fn insert(
+    tx: &mut Transaction,
+    bind: Uuid,
+    uuid: Uuid,
+    step: &Step,
+    arq: Option<i64>,
+    deadline: Timestamp,
+) -> Result<(), SqlError> {
+    let (kind, subject) = columns(step.program.as_ref());
+    let sql = "INSERT INTO programmings (uuid, bind_uuid, deployable_id, arq_id, kind, subject, ended, \
+               deadline, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let insert = Statement::new(sql)
+        .bind(uuid.to_string())
+        .bind(bind.to_string())
+        .bind(step.deployable)
+        .bind(arq)
+        .bind(kind)
+        .bind(subject)
+        .bind(i64::from(step.program.is_none()))
+        .bind(deadline.to_sql())
+        .bind(now());
+    tx.execute(insert).await?;
+    if step.program.is_some() {
+        // Until it has ended well nobody knows what is in the device.
+        programmed(tx, step.deployable, None).await?;
+    }
+    Ok(())
+}
+
+async fn programmed(
+    tx: &mut Transaction,
+    deployable: i64,
+    image: Option<&str>,
+) -> Result<(), SqlError> {
+    let sql = "UPDATE deployables SET bitstream_id = ?, updated_at = ? WHERE id = ?";
+    let update = Statement::new(sql).bind(image).bind(now()).bind(deployable);
+    tx.execute(update).await?;
+    Ok(())
+}
+
+/// The binds of requests that wait.
+pub(crate) const BINDS_OF: &str = "SELECT DISTINCT bind_uuid FROM programmings WHERE arq_id IN";
+
+/// Requests wait no more, because somebody takes them away; what is left of their binds may be at its end by that.
+pub(crate) async fn leave(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), ArqError> {
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let head = Statement::new(BINDS_OF);
+    let binds = texts(&tx.rows_in(&head, &ids, "").await?)?;
+    if binds.is_empty() {
+        return Ok(());
+    }
+    let head = Statement::new("DELETE FROM programmings WHERE arq_id IN");
+    tx.execute_in(&head, &ids).await?;
+    for bind in binds {
+        settle(tx, &bind).await?;
+    }
+    Ok(())
+}
+
+fn texts(rows: &[Row]) -> Result<Vec<String>, SqlError> {
+    rows.iter().map(|row| row.text(0)).collect()
+}
+
+/// Ends a bind where all of its programmings have ended, or one of them badly. Whether it did.
+async fn settle(tx: &mut Transaction, bind: &str) -> Result<bool, ArqError> {
+    let sql = "SELECT a.uuid, p.ended, p.failure, p.deployable_id, p.kind, p.subject FROM programmings p \
+               JOIN accelerator_requests a ON a.id = p.arq_id WHERE p.bind_uuid = ? ORDER BY p.id";
+    let found = tx.rows(Statement::new(sql).bind(bind)).await?;
+    let mut uuids: Vec<ArqUuid> = Vec::new();
+    let mut images: BTreeMap<i64, Option<String>> = BTreeMap::new();
+    let (mut whole, mut failure) = (true, None);
+    for row in &found {
+        uuids.push(typed(&row.text(0)?, "accelerator_requests", "uuid")?);
+        whole &= row.int(1)? != 0;
+        failure = failure.or(row.opt_text(2)?);
+        match program(row, 4, 5)? {
+            Some(Program::BitstreamId(image)) => images.insert(row.int(3)?, Some(image)),
+            Some(Program::FunctionId(_)) => images.insert(row.int(3)?, None),
+            None => None,
+        };
+    }
+    if uuids.is_empty() || !(whole || failure.is_some()) {
+        return Ok(false);
+    }
+    let delete = Statement::new("DELETE FROM programmings WHERE bind_uuid = ?");
+    tx.execute(delete.bind(bind)).await?;
+    let rows = arqs::of_uuids(tx, &Scope::All, &uuids).await?;
+    let (end, status) = match &failure {
+        None => (ArqPhase::Bound, EventStatus::Completed),
+        Some(reason) => {
+            tracing::warn!(requests = %list(&uuids), reason, "a bind failed, for a device was not programmed");
+            handles::release(tx, &rows).await?;
+            (ArqPhase::BindFailed, EventStatus::Failed)
+        }
+    };
+    let mut told: Vec<(ConsumerUuid, ArqUuid)> = Vec::new();
+    for row in &rows {
+        let steps = Steps::through(row, &[end])?;
+        let binding = row.arq.state.binding();
+        write_state(tx, row, steps, binding, &row.arq.project_id).await?;
+        told.extend(binding.map(|binding| (binding.instance, row.arq.uuid)));
+    }
+    if failure.is_none() {
+        for (deployable, image) in images {
+            programmed(tx, deployable, image.as_deref()).await?;
+        }
+    }
+    events::tell(tx, &told, status).await?;
+    Ok(true)
+}
+
+fn list(uuids: &[ArqUuid]) -> String {
+    let texts: Vec<String> = uuids.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}
+
+/// What is due on a host, oldest first.
+pub(crate) const DUE: &str = "SELECT p.uuid, d.uuid, d.rp_uuid, p.kind, p.subject, a.uuid, h.uuid, h.attach_type, h.attach_info \
+     FROM devices v JOIN deployables d ON d.device_id = v.id JOIN programmings p ON p.deployable_id = d.id \
+     JOIN attach_handles h ON h.deployable_id = d.id LEFT JOIN accelerator_requests a ON a.id = p.arq_id \
+     WHERE v.hostname = ? AND p.ended = 0 AND h.vanished = 0 AND (p.arq_id IS NULL OR h.arq_id = p.arq_id) \
+     ORDER BY p.id, h.id";
+
+/// All that is due on a host.
+pub(crate) async fn due(tx: &mut Transaction, host: &str) -> Result<DueProgrammings, ReadError> {
+    let mut due = DueProgrammings::default();
+    for row in tx.rows(Statement::new(DUE).bind(host)).await? {
+        let uuid: Uuid = typed(&row.text(0)?, TABLE, "uuid")?;
+        let all = &mut due.programmings;
+        if all.last().is_none_or(|last| last.uuid != uuid) {
+            let arq = row.opt_text(5)?;
+            all.push(DueProgramming {
+                uuid,
+                deployable_uuid: typed(&row.text(1)?, "deployables", "uuid")?,
+                rp_uuid: typed(&row.text(2)?, "deployables", "rp_uuid")?,
+                program: program(&row, 3, 4)?.ok_or_else(|| foreign("", TABLE, "kind"))?,
+                arq_uuid: arq
+                    .map(|text| typed(&text, "accelerator_requests", "uuid"))
+                    .transpose()?,
+                attach_handles: Vec::new(),
+            });
+        }
+        let attach_type = row.text(7)?;
+        let info = handles::read_info(&attach_type, &row.text(8)?)?;
+        if let Some(last) = all.last_mut() {
+            last.attach_handles.push(ProgrammedHandle {
+                uuid: typed(&row.text(6)?, "attach_handles", "uuid")?,
+                attach_info: AttachHandleInfoBody::from(&info),
+                attach_type,
+            });
+        }
+    }
+    Ok(due)
+}
+
+/// A host tells the end of one; what nobody waits for any more changes nothing. Whether a bind came to its end by it.
+pub(crate) struct End {
+    pub(crate) host: String,
+    pub(crate) uuid: Uuid,
+    pub(crate) failure: Option<String>,
+}
+
+impl Work for End {
+    type Output = bool;
+    type Error = ArqError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<bool, ArqError> {
+        let sql = "SELECT p.id, p.bind_uuid, p.arq_id, p.deployable_id, p.kind, p.subject FROM programmings p \
+                   JOIN deployables d ON d.id = p.deployable_id JOIN devices v ON v.id = d.device_id \
+                   WHERE p.uuid = ? AND p.ended = 0 AND v.hostname = ?";
+        let search = Statement::new(sql)
+            .bind(self.uuid.to_string())
+            .bind(&self.host);
+        let Some(row) = tx.row(search).await? else {
+            return Ok(false);
+        };
+        let failure = self.failure.as_deref().map(short);
+        ended(tx, row.int(0)?, failure.as_deref()).await?;
+        if row.opt_int(2)?.is_some() {
+            return settle(tx, &row.text(1)?).await;
+        }
+        if let (None, Some(Program::BitstreamId(image))) = (&failure, program(&row, 4, 5)?) {
+            programmed(tx, row.int(3)?, Some(&image)).await?;
+        }
+        Ok(false)
+    }
+}
+
+async fn ended(tx: &mut Transaction, id: i64, failure: Option<&str>) -> Result<(), SqlError> {
+    let sql = "UPDATE programmings SET ended = 1, failure = ? WHERE id = ?";
+    tx.execute(Statement::new(sql).bind(failure).bind(id))
+        .await?;
+    Ok(())
+}
+
+/// A reason that can be shown: not empty, on one line, and not too long.
+fn short(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words.join(" ") {
+        empty if empty.is_empty() => "no reason given".to_owned(),
+        line => line.chars().take(LONGEST).collect(),
+    }
+}
+
+/// What is late.
+pub(crate) const LATE: &str =
+    "SELECT id, bind_uuid, arq_id, ended FROM programmings WHERE deadline <= ? ORDER BY deadline";
+
+/// Whether anything is late or forgotten: nothing is locked for that.
+pub(crate) async fn any_late(tx: &mut Transaction, late: &EndLate) -> Result<bool, SqlError> {
+    let sql =
+        "SELECT 1 FROM programmings WHERE deadline <= ? AND (ended = 0 OR deadline <= ?) LIMIT 1";
+    let search = Statement::new(sql)
+        .bind(late.now.to_sql())
+        .bind(late.forget.to_sql());
+    Ok(tx.row(search).await?.is_some())
+}
+
+/// Ends what did not end in time. How many binds came to their end by it.
+pub(crate) struct EndLate {
+    /// What is due before this is late.
+    pub(crate) now: Timestamp,
+    /// An operator's that ended or should have ended before this is forgotten: whoever asked does not wait any more.
+    pub(crate) forget: Timestamp,
+}
+
+impl Work for EndLate {
+    type Output = usize;
+    type Error = ArqError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<usize, ArqError> {
+        let late = tx
+            .rows(Statement::new(LATE).bind(self.now.to_sql()))
+            .await?;
+        let mut binds = BTreeSet::new();
+        for row in &late {
+            if row.int(3)? == 0 {
+                let reason =
+                    "the host did not tell within the time (bind_timeout) that it was programmed";
+                ended(tx, row.int(0)?, Some(reason)).await?;
+            }
+            if row.opt_int(2)?.is_some() {
+                binds.insert(row.text(1)?);
+            }
+        }
+        let mut settled = 0;
+        for bind in binds {
+            settled += usize::from(settle(tx, &bind).await?);
+        }
+        let sql = "DELETE FROM programmings WHERE arq_id IS NULL AND ended = 1 AND deadline <= ?";
+        tx.execute(Statement::new(sql).bind(self.forget.to_sql()))
+            .await?;
+        Ok(settled)
+    }
+}
+
+/// Why an operator's programming was not begun.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProgramError {
+    #[error("Deployable not found with uuid={0}")]
+    NotFound(Uuid),
+    #[error(
+        "Deployable {uuid} cannot be programmed: its host {host} programs no devices ([accelerators] program_hook is not set there)"
+    )]
+    NotProgrammable { uuid: Uuid, host: String },
+    #[error("Deployable {uuid} cannot be programmed now: {reason}")]
+    Unfit { uuid: Uuid, reason: String },
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl From<SqlError> for ProgramError {
+    fn from(error: SqlError) -> Self {
+        Self::Read(error.into())
+    }
+}
+
+impl Retryable for ProgramError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            Self::Read(error) => error.disposition(),
+            _ => Disposition::Fatal,
+        }
+    }
+}
+
+/// Begins what an operator asks for, on a device that nobody has; the programming's UUID.
+pub(crate) struct BeginProgram {
+    pub(crate) deployable: Uuid,
+    pub(crate) image: Uuid,
+    pub(crate) deadline: Timestamp,
+}
+
+impl Work for BeginProgram {
+    type Output = Uuid;
+    type Error = ProgramError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Uuid, ProgramError> {
+        let uuid = self.deployable;
+        let sql = "SELECT d.id, v.hostname, d.vanished, d.health, d.health_reason, d.programmable, \
+                   EXISTS (SELECT 1 FROM attach_handles h WHERE h.deployable_id = d.id AND h.arq_id IS NOT NULL), \
+                   EXISTS (SELECT 1 FROM programmings p WHERE p.deployable_id = d.id AND p.ended = 0) \
+                   FROM deployables d JOIN devices v ON v.id = d.device_id WHERE d.uuid = ?";
+        let found = tx.row(Statement::new(sql).bind(uuid.to_string())).await?;
+        let row = found.ok_or(ProgramError::NotFound(uuid))?;
+        if row.int(5)? == 0 {
+            let host = row.text(1)?;
+            return Err(ProgramError::NotProgrammable { uuid, host });
+        }
+        let sick = row.text(3)? == "bad";
+        let reason = if row.int(2)? != 0 {
+            Some("its device is not there any more".to_owned())
+        } else if sick {
+            let reason = row.opt_text(4)?;
+            let reason = reason.unwrap_or_else(|| "no reason given".to_owned());
+            Some(format!("it is not healthy: {reason}"))
+        } else if row.int(6)? != 0 {
+            Some("accelerator requests hold it".to_owned())
+        } else if row.int(7)? != 0 {
+            Some("it is being programmed".to_owned())
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            return Err(ProgramError::Unfit { uuid, reason });
+        }
+        let programming = random_uuid();
+        let step = Step {
+            arq: 0,
+            deployable: row.int(0)?,
+            program: Some(Program::BitstreamId(self.image.to_string())),
+        };
+        insert(tx, programming, programming, &step, None, self.deadline).await?;
+        Ok(programming)
+    }
+}
+
+/// How far an operator's programming is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Progress {
+    UnderWay,
+    Done,
+    Failed(String),
+}
+
+/// How far it is. One whose device went away meanwhile has failed.
+pub(crate) async fn progress(tx: &mut Transaction, uuid: Uuid) -> Result<Progress, ReadError> {
+    let sql = "SELECT ended, failure FROM programmings WHERE uuid = ?";
+    let Some(row) = tx.row(Statement::new(sql).bind(uuid.to_string())).await? else {
+        return Ok(Progress::Failed("its device went away".to_owned()));
+    };
+    Ok(match (row.int(0)?, row.opt_text(1)?) {
+        (0, _) => Progress::UnderWay,
+        (_, None) => Progress::Done,
+        (_, Some(reason)) => Progress::Failed(reason),
+    })
+}

@@ -16,6 +16,7 @@
 //! | [`Guests`] | all guests of this agent: one journey per guest at a time |
 //! | `spawn`, `undo` | the steps forward and backward |
 //! | `power` | start, stop, pause, reboot |
+//! | [`life`] | rescue, unrescue, rebuild |
 //! | `keep` | after a start of the agent or of the host, and ever after |
 //! | [`mod@reconcile`] | journal, hypervisor, devices, requests and allocations, compared pair by pair |
 //! | [`GuestResources`] | devices and disks, as the composition root provides them |
@@ -40,6 +41,7 @@ mod guests;
 mod host_resources;
 pub mod journal;
 mod keep;
+pub mod life;
 mod power;
 pub mod reconcile;
 pub mod request;
@@ -58,13 +60,14 @@ pub use external_events::{BindEvent, ExternalEvents};
 pub use guests::{Guests, GuestsError, GuestsParts, Held, HeldGuests, JourneyEnd};
 pub use host_resources::HostResources;
 pub use journal::{
-    Accepted, Claimed, Course, GuestJournal, GuestRecord, JournalError, SpawnStep, SqlJournal,
-    StepRecord, StepState,
+    Accepted, Claimed, Course, Form, GuestJournal, GuestRecord, JournalError, Life, SpawnStep,
+    SqlJournal, Stage, StepRecord, StepState, Turn, Turning,
 };
 pub use keep::KeepError;
+pub use life::{LifeChange, LifeError, RescueSystem};
 pub use power::PowerError;
 pub use request::{GuestRequest, GuestRequestError};
-pub use resources::{GuestResources, Provision, ResourceError};
+pub use resources::{Anew, GuestResources, Provision, ResourceError};
 pub use spawn::SpawnError;
 pub use undo::UndoError;
 

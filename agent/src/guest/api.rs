@@ -14,17 +14,18 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::{GuestError, Powered, VirtDriver};
 use berth_wire::guest::GuestAction;
 
 use super::build::{BuildError, BuildFault};
 use super::compute_api::{EventSources, compute_api};
 use super::guests::{Guests, GuestsError};
+use super::life::LifeError;
 use super::power::PowerError;
 use super::resources::GuestResources;
 use crate::admin::refusal;
-use body::Creation;
+use body::{Asked, Creation};
 
 /// The largest body of a request for a guest, in bytes.
 const BODY_LIMIT: usize = 256 << 10;
@@ -54,7 +55,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests/{uuid}/action",
-        "Body `{\"action\": ...}` with `start`, `stop` (and `grace_seconds`, 0 to 600), `pause`, `unpause`, `soft_reboot` or `hard_reboot`. Waits until it is done. 409: the guest is on its way, or cannot do that as it is.",
+        "Body `{\"action\": ...}` with `start`, `stop` (and `grace_seconds`, 0 to 600), `pause`, `unpause`, `soft_reboot`, `hard_reboot`; `rescue` (and `image` or `kernel`, `grace_seconds`), `unrescue`; `rebuild` (and `image`, `preserve_ephemeral`); `suspend`; `live_migrate` (and `destination`). Waits until it is done. Rescue and rebuild keep the guest's devices and accelerator requests; their images are fetched before the guest is switched off. 409: the guest is on its way, or cannot do that as it is; `suspend` and `live_migrate` are refused to a guest with devices. 503 `held`: it was begun, stands still, and is tried again.",
     ),
     (
         "GET",
@@ -77,10 +78,7 @@ pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router
             get(show::<D, R>).delete(delete::<D, R>),
         )
         .route("/v1/guests/{uuid}/action", post(action::<D, R>))
-        .route(
-            "/v1/guests/{uuid}/console",
-            get(console::console::<D, R>),
-        )
+        .route("/v1/guests/{uuid}/console", get(console::console::<D, R>))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(guests.clone());
     let way = &guests.inner.way;
@@ -94,7 +92,10 @@ pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router
 
 async fn list<D: VirtDriver, R: GuestResources>(State(guests): State<Guests<D, R>>) -> Response {
     match guests.list().await {
-        Ok(records) => Json(body::list(&records, &guests.held())).into_response(),
+        Ok(records) => {
+            let states = guests.states().await;
+            Json(body::list(&records, &guests.held(), &states)).into_response()
+        }
         Err(error) => refused(&error),
     }
 }
@@ -108,7 +109,12 @@ async fn show<D: VirtDriver, R: GuestResources>(
         Err(refusal) => return *refusal,
     };
     match guests.show(uuid).await {
-        Ok(record) => Json(body::one(&record, guests.held().get(&uuid))).into_response(),
+        Ok(record) => {
+            let mut shown = body::one(&record, guests.held().get(&uuid));
+            let states = guests.states().await;
+            shown.state = states.get(&uuid).map(ToString::to_string);
+            Json(shown).into_response()
+        }
         Err(error) => refused(&error),
     }
 }
@@ -133,14 +139,7 @@ async fn create<D: VirtDriver, R: GuestResources>(
     match created {
         Ok(_) => accepted(&guests, uuid).await,
         Err(BuildError::Guests(error)) => refused(&error),
-        Err(error) => {
-            let (status, code) = match error.fault() {
-                BuildFault::Body => (StatusCode::BAD_REQUEST, "bad_request"),
-                BuildFault::NoRoom | BuildFault::Guests => (StatusCode::CONFLICT, "no_room"),
-                BuildFault::Later => (StatusCode::SERVICE_UNAVAILABLE, "not_now"),
-            };
-            refusal(status, code, error.to_string())
-        }
+        Err(error) => unbuilt(&error),
     }
 }
 
@@ -167,18 +166,32 @@ async fn action<D: VirtDriver, R: GuestResources>(
         Ok(uuid) => uuid,
         Err(refusal) => return *refusal,
     };
-    let action = match read::<GuestAction>(body) {
-        Ok(body) => body::power_action(&body),
+    let asked = read::<GuestAction>(body).and_then(|action| {
+        let options = guests.building.as_ref().map(|building| &building.options);
+        body::asked(&action, options).map_err(|error| Box::new(unbuilt(&error)))
+    });
+    let asked = match asked {
+        Ok(asked) => asked,
         Err(refusal) => return *refusal,
     };
     // A client that goes away must not leave the guest half-way.
-    let powering = guests.clone();
-    let powered = tokio::spawn(async move { powering.power(uuid, action).await });
-    let Ok(powered) = powered.await else {
+    let acting = guests.clone();
+    let acted = tokio::spawn(async move {
+        match asked {
+            Asked::Power(action) => Ok(acting.power(uuid, action).await?),
+            Asked::Change(change) => acting.change(uuid, &change).await.map(|()| Powered::Done),
+            Asked::Suspend => Ok(acting.suspend(uuid).await?),
+            Asked::LiveMigrate(node) => {
+                acting.live_migrate(uuid, &node).await?;
+                Ok(Powered::Done)
+            }
+        }
+    });
+    let Ok(acted) = acted.await else {
         let message = "the action ended with a fault of berth's own; its log says which".to_owned();
         return refusal(StatusCode::INTERNAL_SERVER_ERROR, "bug", message);
     };
-    match powered {
+    match acted {
         Ok(Powered::Done | Powered::AlreadySo) => accepted(&guests, uuid).await,
         Ok(Powered::NotThere) => refusal(
             StatusCode::CONFLICT,
@@ -188,21 +201,48 @@ async fn action<D: VirtDriver, R: GuestResources>(
             ),
         ),
         Err(error) => {
-            let (status, code) = match &error {
-                PowerError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
-                PowerError::Busy { .. } => (StatusCode::CONFLICT, "busy"),
-                PowerError::Bind(_) | PowerError::Resource(_) => (StatusCode::CONFLICT, "devices"),
-                PowerError::Driver(
-                    GuestError::Unreachable { .. } | GuestError::TimedOut { .. },
-                ) => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
-                PowerError::Driver(_) => (StatusCode::CONFLICT, "hypervisor"),
-                PowerError::Journal(_) | PowerError::Spec(_) => {
-                    (StatusCode::SERVICE_UNAVAILABLE, "journal")
-                }
-            };
+            let (status, code) = undone(&error);
             refusal(status, code, error.to_string())
         }
     }
+}
+
+/// How an action that was not done is answered.
+fn undone(error: &LifeError) -> (StatusCode, &'static str) {
+    match error {
+        LifeError::Power(PowerError::NotFound { .. }) => (StatusCode::NOT_FOUND, "not_found"),
+        LifeError::Power(PowerError::Busy { .. }) | LifeError::Overtaken { .. } => {
+            (StatusCode::CONFLICT, "busy")
+        }
+        LifeError::Power(PowerError::Bind(_) | PowerError::Resource(_)) => {
+            (StatusCode::CONFLICT, "devices")
+        }
+        LifeError::Power(PowerError::Driver(
+            GuestError::Unreachable { .. } | GuestError::TimedOut { .. },
+        )) => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
+        LifeError::Power(PowerError::Driver(_)) => (StatusCode::CONFLICT, "hypervisor"),
+        LifeError::Power(PowerError::Journal(_) | PowerError::Spec(_) | PowerError::Form(_)) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "journal")
+        }
+        LifeError::Resource(error) if error.disposition() == Disposition::Retry => {
+            (StatusCode::SERVICE_UNAVAILABLE, "resource")
+        }
+        LifeError::Resource(_) | LifeError::NotItsDisks { .. } => {
+            (StatusCode::CONFLICT, "resource")
+        }
+        LifeError::Rescued { .. } | LifeError::NotRescued { .. } => (StatusCode::CONFLICT, "state"),
+        LifeError::Held { .. } => (StatusCode::SERVICE_UNAVAILABLE, "held"),
+    }
+}
+
+/// How a body that asks for what cannot be made is answered.
+fn unbuilt(error: &BuildError) -> Response {
+    let (status, code) = match error.fault() {
+        BuildFault::Body => (StatusCode::BAD_REQUEST, "bad_request"),
+        BuildFault::NoRoom | BuildFault::Guests => (StatusCode::CONFLICT, "no_room"),
+        BuildFault::Later => (StatusCode::SERVICE_UNAVAILABLE, "not_now"),
+    };
+    refusal(status, code, error.to_string())
 }
 
 /// The guest as it is now, for one who asked for something.

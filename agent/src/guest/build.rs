@@ -36,6 +36,7 @@ use super::resources::GuestResources;
 use super::{GuestRequest, Guests, GuestsError};
 use crate::device::DeviceConditions;
 use asked::Asked;
+pub(super) use asked::{image_of, kernel_of};
 pub use error::{BuildError, BuildFault};
 pub use picked::{BuildDigest, Picked};
 

@@ -37,10 +37,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{BaseImage, GuestSpec, QcowDisk};
+use berth_virt::guest_spec::{BaseImage, GuestSpec, HostPath, QcowDisk};
 use tokio::task::spawn_blocking;
 
-pub(in crate::guest) use place::open as open_plain;
 pub use config_drive::{
     ConfigDrive, ConfigDriveContent, ConfigDriveError, ConfigDriveFormat, ConfigDriveParts,
     ContentDigest, PublicKey, UserData,
@@ -53,10 +52,11 @@ pub use image_source::{
 pub use iso9660::IsoError;
 pub use layout::InstancesPath;
 pub use options::DiskOptions;
+pub(in crate::guest) use place::open as open_plain;
 pub use plan::{DiskPlan, DiskPlanError};
 pub use progress::{ImageProgress, ImageStage, LoggedProgress};
 
-use super::{GuestRequest, Provision};
+use super::{Anew, GuestRequest, Provision};
 use cache::ImageCache;
 use kept::Kept;
 use place::Part;
@@ -137,15 +137,28 @@ impl Disks {
                 ),
             });
         }
-        for disk in spec.disks.root().into_iter().chain(spec.disks.ephemeral()) {
+        // A rescued guest's own root disk is among the others.
+        let own = plan.rescue().and(spec.disks.ephemeral().first());
+        let root = spec.disks.root().into_iter().map(|disk| {
+            let is_made = matches!(guest.anew, Anew::Root | Anew::All) || !guest.ran;
+            (disk, is_made)
+        });
+        let others = spec.disks.ephemeral().iter().map(|disk| {
+            let is_own = plan.has_root() && own == Some(disk);
+            (disk, !is_own && (guest.anew == Anew::All || !guest.ran))
+        });
+        for (disk, is_made) in root.chain(others) {
             let path = disk.path.as_path();
-            if !place::is_there(path)? && guest.ran {
+            if !place::is_there(path)? && !is_made {
                 let path = path.to_owned();
                 return Err(DiskError::Lost { path });
             }
         }
         if let Some(image) = plan.image() {
             self.cache.check(image, most(plan))?;
+        }
+        if let Some(image) = plan.rescue() {
+            self.cache.check(image, inspect::LARGEST)?;
         }
         match (plan.config_drive(), spec.disks.config_drive()) {
             (Some(drive), Some(path)) if !place::is_there(path.as_path())? => {
@@ -174,7 +187,19 @@ impl Disks {
             Some(image) => Some(self.cache.image(image, most(plan)).await?),
             None => None,
         };
-        if let Some(root) = spec.disks.root().filter(|_| plan.has_root()) {
+        let beside = match plan.rescue() {
+            Some(image) => {
+                let cached = self.cache.image(image, inspect::LARGEST).await?;
+                if let Some(root) = spec.disks.root() {
+                    self.disk(root, cached.size).await?;
+                }
+                // It is there, or the check above has said so.
+                usize::from(plan.has_root())
+            }
+            None => 0,
+        };
+        let is_own = plan.has_root() && plan.rescue().is_none();
+        if let Some(root) = spec.disks.root().filter(|_| is_own) {
             let image = cached.as_ref().map_or(0, |cached| cached.size);
             let size = match plan.root_gib() {
                 0 => image,
@@ -182,7 +207,8 @@ impl Disks {
             };
             self.disk(root, size).await?;
         }
-        for (disk, gib) in spec.disks.ephemeral().iter().zip(plan.ephemeral_gib()) {
+        let ephemeral = spec.disks.ephemeral().iter().skip(beside);
+        for (disk, gib) in ephemeral.zip(plan.ephemeral_gib()) {
             self.disk(disk, gib * GIB).await?;
         }
         if let (Some(drive), Some(path)) = (plan.config_drive(), spec.disks.config_drive()) {
@@ -260,6 +286,49 @@ impl Disks {
             .map_err(|error| DiskError::io("removing", &folder, std::io::Error::other(error)))?
     }
 
+    /// Brings the images of a plan onto this host, before any disk is made over them.
+    pub(super) async fn fetch(&self, plan: &DiskPlan) -> Result<(), DiskError> {
+        if let Some(image) = plan.image() {
+            self.cache.image(image, most(plan)).await?;
+        }
+        if let Some(image) = plan.rescue() {
+            self.cache.image(image, inspect::LARGEST).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes files of a guest's folder; they are gone from the disk when this returns.
+    pub(super) async fn remove(
+        &self,
+        guest: ConsumerUuid,
+        files: &[HostPath],
+    ) -> Result<(), DiskError> {
+        let folder = self.instances_path().guest(guest)?;
+        for file in files {
+            if file.as_path().parent() != Some(folder.as_path()) {
+                return Err(DiskError::Elsewhere {
+                    reason: format!("{file} is not in {folder}, and is not removed"),
+                });
+            }
+        }
+        let files: Vec<_> = files.iter().map(|file| file.as_path().to_owned()).collect();
+        let removed = spawn_blocking(move || {
+            for file in &files {
+                place::remove(file)?;
+            }
+            match files.first() {
+                Some(file) if place::kind(file.parent().unwrap_or(file))?.is_some() => {
+                    place::sync_folder(file)
+                }
+                _ => Ok(()),
+            }
+        });
+        let folder = folder.as_path();
+        removed
+            .await
+            .map_err(|error| DiskError::io("removing", folder, std::io::Error::other(error)))?
+    }
+
     /// Removes images that nobody used for long, and what was kept for guests that never came to be.
     pub(super) fn tidy(&self, guests: &[&GuestRequest]) {
         let known: BTreeSet<_> = guests.iter().map(|request| request.uuid()).collect();
@@ -272,7 +341,7 @@ impl Disks {
         if !self.options.remove_unused_base_images {
             return;
         }
-        let images = guests.iter().filter_map(|request| request.disks().image());
+        let images = guests.iter().flat_map(|request| request.disks().images());
         let used: BTreeSet<_> = images.map(ImageSource::key).collect();
         let age = self.options.remove_unused_original_minimum_age;
         if let Err(error) = self.cache.age(&used, age) {

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use berth_model::ConsumerUuid;
-use berth_virt::{CpuSet, GuestError, VirtDriver};
+use berth_virt::{CpuSet, GuestError, GuestState, VirtDriver};
 use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -13,11 +15,15 @@ use super::build::{Building, pinned_elsewhere};
 use super::journal::{
     Accepted, Course, GuestJournal, GuestRecord, JournalError, SpawnStep, StepState,
 };
+use super::life::{LeaveError, leave};
 use super::resources::{GuestResources, ResourceError};
 use super::spawn::{Requested, SpawnError};
 use super::undo::{Requests, UndoError, undo};
 use super::way::Way;
 use super::{Accelerators, ExternalEvents, GuestRequest};
+
+/// How long a hypervisor may take to say how its guests are, for one who only wants to see.
+const STATES_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The guests that stand still, each with the reason.
 pub type HeldGuests = BTreeMap<ConsumerUuid, String>;
@@ -52,6 +58,9 @@ pub enum Held {
     /// Something of it cannot be undone now.
     #[error(transparent)]
     Undo(#[from] UndoError),
+    /// It cannot go off for another form.
+    #[error(transparent)]
+    Leave(#[from] LeaveError),
     /// It ran before and cannot be brought back now.
     #[error("the guest cannot be brought back: {0}")]
     NotBack(#[source] Box<SpawnError>),
@@ -249,6 +258,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(self.inner.way.journal.guests().await?)
     }
 
+    /// What the hypervisor has of its guests now; nothing where it does not answer soon.
+    pub async fn states(&self) -> BTreeMap<ConsumerUuid, GuestState> {
+        let guests = timeout(STATES_PATIENCE, self.inner.way.driver.guests()).await;
+        let guests = guests.ok().and_then(Result::ok).unwrap_or_default();
+        let states = guests.into_iter().map(|(uuid, found)| (uuid, found.state));
+        states.collect()
+    }
+
     /// One guest.
     ///
     /// # Errors
@@ -367,13 +384,21 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 return Ok(JourneyEnd::Gone);
             };
             match record.course.clone() {
-                Course::Spawn if record.state(SpawnStep::Start) == Some(StepState::Done) => {
+                Course::Spawn
+                    if record.state(SpawnStep::Start) == Some(StepState::Done)
+                        && record.life.turning.is_none() =>
+                {
                     return Ok(JourneyEnd::Settled);
                 }
+                Course::Spawn if record.is_leaving() => leave(way, &record).await?,
                 Course::Spawn => {
                     let cancel = self.slot(uuid).cancel;
                     let ran = !record.ran_in().is_empty();
-                    match Requested::of(record).spawn(way, &cancel).await {
+                    let spawned = match Requested::of(record) {
+                        Ok(requested) => requested.spawn(way, &cancel).await,
+                        Err(error) => Err(error.into()),
+                    };
+                    match spawned {
                         Ok(_) => {}
                         Err(SpawnError::Cancelled) if self.is_stopping() => {
                             return Ok(JourneyEnd::Interrupted);

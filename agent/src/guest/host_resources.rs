@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::GuestDevice;
+use berth_virt::guest_spec::{GuestDevice, GuestDisks, HostPath};
 use berth_virt::{DeviceError, MdevSource, VirtDriver, WantedDevice};
 
-use super::disks::Disks;
+use super::disks::{DiskError, DiskPlan, Disks};
 use super::resources::{GuestResources, Provision, ResourceError};
 use super::{BoundDevices, GuestRequest};
 
@@ -37,12 +37,16 @@ impl<D: VirtDriver> HostResources<D> {
 
     fn disks_for(&self, guest: &Provision<'_>) -> Result<Option<&Disks>, ResourceError> {
         match &self.disks {
-            None if !guest.disks.is_none() => Err(ResourceError::Refused {
-                what: "a disk".to_owned(),
-                reason: "this agent makes no disks; set instances_path".to_owned(),
-            }),
+            None if !guest.disks.is_none() => Err(no_disks()),
             disks => Ok(disks.as_ref()),
         }
+    }
+}
+
+pub(super) fn no_disks() -> ResourceError {
+    ResourceError::Refused {
+        what: "a disk".to_owned(),
+        reason: "this agent makes no disks; set instances_path".to_owned(),
     }
 }
 
@@ -153,6 +157,31 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
             first.get_or_insert(error.into());
         }
         first.map_or(Ok(()), Err)
+    }
+
+    fn lay_out(&self, guest: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, ResourceError> {
+        match &self.disks {
+            Some(disks) => Ok(disks
+                .instances_path()
+                .disks(guest, plan)
+                .map_err(DiskError::from)?),
+            None => Err(no_disks()),
+        }
+    }
+
+    async fn fetch(&self, plan: &DiskPlan) -> Result<(), ResourceError> {
+        match &self.disks {
+            Some(disks) => Ok(disks.fetch(plan).await?),
+            None => Ok(()),
+        }
+    }
+
+    async fn remove(&self, guest: ConsumerUuid, files: &[HostPath]) -> Result<(), ResourceError> {
+        match &self.disks {
+            _ if files.is_empty() => Ok(()),
+            Some(disks) => Ok(disks.remove(guest, files).await?),
+            None => Err(no_disks()),
+        }
     }
 
     async fn discard(&self, guest: ConsumerUuid) -> Result<(), ResourceError> {

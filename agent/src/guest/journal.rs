@@ -5,6 +5,7 @@
 //! device as its key, so that no history of guests can give one device to two of them.
 
 mod error;
+mod life;
 mod record;
 mod rows;
 mod schema;
@@ -18,6 +19,7 @@ use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
 
 pub use error::JournalError;
+pub use life::{Form, Life, Stage, Turn, Turning};
 pub use record::{Course, GuestRecord, SpawnStep, StepRecord, StepState};
 pub use sql::SqlJournal;
 
@@ -87,6 +89,14 @@ pub trait GuestJournal: Send + Sync {
         uuid: ConsumerUuid,
         step: SpawnStep,
         record: &'a StepRecord,
+    ) -> Answer<'a, ()>;
+
+    /// What has become of the guest, and how far it is with it: all of it or nothing.
+    fn live<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        life: &'a Life,
+        steps: &'a [(SpawnStep, StepRecord)],
     ) -> Answer<'a, ()>;
 
     /// Gives the devices of these names to the guest, all that it has, and ends the step [`SpawnStep::Bind`] with those it

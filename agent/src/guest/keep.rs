@@ -13,7 +13,7 @@ use berth_virt::{GuestError, GuestOnHost, GuestState, VirtDriver};
 use tokio_util::sync::CancellationToken;
 
 use super::guests::{Guests, GuestsError, Held, JourneyEnd, told};
-use super::journal::{Course, GuestRecord, SpawnStep, StepRecord, StepState};
+use super::journal::{Course, GuestRecord, Life, SpawnStep, StepRecord, StepState};
 use super::resources::GuestResources;
 use super::way::is_ours;
 
@@ -81,8 +81,13 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub async fn reconcile(&self) -> Result<(), KeepError> {
         self.resume().await?;
         let records = self.list().await?;
-        let requests: Vec<_> = records.iter().map(|record| &record.request).collect();
-        self.inner.way.resources.tidy(&requests).await;
+        let forms = records.iter().flat_map(|record| {
+            let forms = [Ok(record.request.clone()), record.own(), record.present()];
+            forms.into_iter().flatten()
+        });
+        let forms: Vec<_> = forms.collect();
+        let forms: Vec<_> = forms.iter().collect();
+        self.inner.way.resources.tidy(&forms).await;
         if records.is_empty() {
             return Ok(());
         }
@@ -120,7 +125,13 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         match look(&record, found.get(&uuid), &way.boot_id) {
             Look::AsItShouldBe => {}
             Look::EndedItself => {
-                tracing::info!(guest = %uuid, "the guest ended itself and stays off until it is started");
+                tracing::info!(guest = %uuid, "the guest ended itself, or was stopped by hand; it stays off until it is started");
+                // First why: what is wanted then agrees with the hypervisor, and is looked at no more.
+                let life = Life {
+                    ended: true,
+                    ..record.life
+                };
+                way.journal.live(uuid, &life, &[]).await?;
                 way.journal.want(uuid, DesiredPower::ShutOff).await?;
             }
             Look::BringBack => {

@@ -7,12 +7,13 @@ use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpecError};
 use berth_virt::{GuestError, PowerAction, Powered, VirtDriver};
 
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
-use super::Guests;
 use super::binding_wait::BindRefused;
-use super::journal::{Course, GuestRecord, JournalError, SpawnStep, StepState};
-use super::resources::{GuestResources, Provision, ResourceError};
+use super::journal::{Course, GuestRecord, JournalError, Life, SpawnStep, StepRecord, StepState};
+use super::resources::{Anew, GuestResources, Provision, ResourceError};
+use super::{BoundDevices, GuestRequestError, Guests};
 
 /// How long an action waits for a journey of the guest that is under way: one that only looks is over at once.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,6 +44,9 @@ pub enum PowerError {
     /// What the journal has of it makes no guest.
     #[error("what the journal has of it makes no guest: {0}")]
     Spec(#[from] GuestSpecError),
+    /// What the journal has of it does not fit together.
+    #[error("what the journal has of it makes no guest: {0}")]
+    Form(#[from] GuestRequestError),
     /// The hypervisor says no.
     #[error(transparent)]
     Driver(#[from] GuestError),
@@ -62,6 +66,25 @@ fn wanted_after(action: PowerAction, now: DesiredPower) -> DesiredPower {
     }
 }
 
+impl GuestRecord {
+    /// That nothing is under way with the guest.
+    pub(super) fn is_settled(&self) -> Result<(), PowerError> {
+        let course = match self.course {
+            Course::Spawn if self.state(SpawnStep::Start) == Some(StepState::Done) => {
+                return Ok(());
+            }
+            Course::Spawn => {
+                let turning = self.life.turning.as_ref();
+                turning.map_or("spawn", |turning| turning.turn.as_str())
+            }
+            Course::Undo { .. } => "undo",
+            Course::Destroy => "destroy",
+        };
+        let uuid = self.request.uuid();
+        Err(PowerError::Busy { uuid, course })
+    }
+}
+
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Does this with a guest's power.
     ///
@@ -73,24 +96,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         action: PowerAction,
     ) -> Result<Powered, PowerError> {
         let way = &self.inner.way;
-        if way.journal.guest(uuid).await?.is_none() {
-            return Err(PowerError::NotFound { uuid });
-        }
-        let Ok(_turn) = timeout(PATIENCE, self.turn(uuid)).await else {
-            let course = "a step is under way";
-            return Err(PowerError::Busy { uuid, course });
-        };
-        let record = way.journal.guest(uuid).await?;
-        let record = record.ok_or(PowerError::NotFound { uuid })?;
-        let course = match record.course {
-            Course::Spawn if record.state(SpawnStep::Start) == Some(StepState::Done) => None,
-            Course::Spawn => Some("spawn"),
-            Course::Undo { .. } => Some("undo"),
-            Course::Destroy => Some("destroy"),
-        };
-        if let Some(course) = course {
-            return Err(PowerError::Busy { uuid, course });
-        }
+        let (_turn, record) = self.in_turn(uuid).await?;
+        record.is_settled()?;
         if matches!(action, PowerAction::Start | PowerAction::HardReboot) {
             self.fit_to_start(&record).await?;
         }
@@ -106,32 +113,65 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         };
         if wanted_after(action, record.power) == DesiredPower::Running {
             // It runs in this boot of the host, whichever it was started in first.
-            let boot = way.boot_id.clone();
-            way.note_with(uuid, SpawnStep::Start, StepState::Done, boot)
-                .await?;
+            let detail = way.boot_id.clone();
+            let state = StepState::Done;
+            let steps = [(SpawnStep::Start, StepRecord { state, detail })];
+            let life = Life {
+                ended: false,
+                ..record.life
+            };
+            way.journal.live(uuid, &life, &steps).await?;
         }
         Ok(powered)
+    }
+
+    /// The guest as the journal has it, in its turn.
+    pub(super) async fn in_turn(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> Result<(OwnedMutexGuard<()>, GuestRecord), PowerError> {
+        let way = &self.inner.way;
+        // A guest that is not known gets no turn to wait for.
+        if way.journal.guest(uuid).await?.is_none() {
+            return Err(PowerError::NotFound { uuid });
+        }
+        let Ok(turn) = timeout(PATIENCE, self.turn(uuid)).await else {
+            let course = "a step is under way";
+            return Err(PowerError::Busy { uuid, course });
+        };
+        let record = way.journal.guest(uuid).await?;
+        let record = record.ok_or(PowerError::NotFound { uuid })?;
+        Ok((turn, record))
+    }
+
+    /// The guest's devices, where its requests are still bound to them.
+    pub(super) async fn still_bound(
+        &self,
+        record: &GuestRecord,
+    ) -> Result<BoundDevices, PowerError> {
+        let devices = record.devices.clone().unwrap_or_default();
+        let accelerators = &self.inner.way.accelerators;
+        let now = accelerators.bound_now(&record.request).await?;
+        if now != devices {
+            let before = devices;
+            return Err(BindRefused::Changed { before, now }.into());
+        }
+        Ok(devices)
     }
 
     /// Whether the guest may have its devices now, as before its first start.
     async fn fit_to_start(&self, record: &GuestRecord) -> Result<(), PowerError> {
         let way = &self.inner.way;
-        let devices = record.devices.clone().unwrap_or_default();
-        let now = way.accelerators.bound_now(&record.request).await?;
-        if now != devices {
-            return Err(BindRefused::Changed {
-                before: devices,
-                now,
-            }
-            .into());
-        }
-        let spec = devices.attached_to(record.request.spec())?;
+        let devices = self.still_bound(record).await?;
+        let request = record.present()?;
+        let spec = devices.attached_to(request.spec())?;
         let provision = Provision {
             spec: &spec,
             bound: &devices,
-            mdevs: record.request.picked().mdevs(),
-            disks: record.request.disks(),
+            mdevs: request.picked().mdevs(),
+            disks: request.disks(),
             ran: !record.ran_in().is_empty(),
+            anew: Anew::Nothing,
         };
         way.resources.check(provision).await?;
         way.resources.prepare(provision).await?;

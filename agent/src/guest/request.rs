@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::CpuSet;
-use berth_virt::guest_spec::{DeviceOrigin, GuestSpec, Pinning};
+use berth_virt::guest_spec::{DeviceOrigin, GuestBoot, GuestDisks, GuestSpec, Pinning};
 use serde::{Deserialize, Serialize};
 
 use super::build::Picked;
@@ -105,6 +105,24 @@ impl GuestRequest {
     pub fn with_disks(self, disks: DiskPlan) -> Result<Self, GuestRequestError> {
         disks.fits(&self.spec.disks)?;
         Ok(Self { disks, ..self })
+    }
+
+    /// The same guest, that starts from something else and has other disks.
+    ///
+    /// # Errors
+    /// The disks are not those of the plan.
+    pub fn in_form(
+        &self,
+        boot: GuestBoot,
+        disks: GuestDisks,
+        plan: DiskPlan,
+    ) -> Result<Self, GuestRequestError> {
+        plan.fits(&disks)?;
+        let mut request = self.clone();
+        request.spec.boot = boot;
+        request.spec.disks = disks;
+        request.disks = plan;
+        Ok(request)
     }
 
     /// The same with what the agent picked for it; its spec has the CPUs and devices.

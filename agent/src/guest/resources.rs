@@ -4,7 +4,8 @@ use std::future::{Future, ready};
 
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::WantedDevice;
-use berth_virt::guest_spec::GuestSpec;
+use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath};
+use serde::{Deserialize, Serialize};
 
 use super::disks::DiskPlan;
 use super::{BoundDevices, GuestRequest};
@@ -63,6 +64,20 @@ pub struct Provision<'a> {
     pub disks: &'a DiskPlan,
     /// Whether it ran before: then its disks hold its tenant's state, and one that is not there is not made anew.
     pub ran: bool,
+    /// Which of them are made anew all the same.
+    pub anew: Anew,
+}
+
+/// Which disks of a guest that ran before are made anew: what is not there of them is not lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Anew {
+    /// None.
+    Nothing,
+    /// The root disk, or the rescue system's.
+    Root,
+    /// The root disk and the ephemeral ones.
+    All,
 }
 
 /// What a guest uses of its host. Each may be asked for again, after any of them, with the same guest: what is done already
@@ -107,6 +122,37 @@ pub trait GuestResources: Send + Sync + 'static {
         guest: Provision<'_>,
     ) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
+    /// Where the disks of this plan lie: what the guest's spec is to name.
+    ///
+    /// # Errors
+    /// No disks are made here, or a path is too long.
+    fn lay_out(&self, guest: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, ResourceError> {
+        let _ = (guest, plan);
+        Err(super::host_resources::no_disks())
+    }
+
+    /// Brings an image onto this host, checked, so that a disk can be made of it at once.
+    ///
+    /// # Errors
+    /// It cannot be had, or is not what it was said to be.
+    fn fetch(&self, plan: &DiskPlan) -> impl Future<Output = Result<(), ResourceError>> + Send {
+        let _ = plan;
+        ready(Ok(()))
+    }
+
+    /// Removes files of a guest that is off, for others in their place. What is not there is removed already.
+    ///
+    /// # Errors
+    /// One is not in the guest's folder, or could not be removed.
+    fn remove(
+        &self,
+        guest: ConsumerUuid,
+        files: &[HostPath],
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send {
+        let _ = (guest, files);
+        ready(Ok(()))
+    }
+
     /// Removes what was kept for a guest that will not be made any more.
     ///
     /// # Errors
@@ -120,7 +166,7 @@ pub trait GuestResources: Send + Sync + 'static {
     }
 
     /// Removes what no guest uses any more (old images) or ever came to use. Asked now and then with all guests that are
-    /// known; what cannot be done is told in the log and done the next time.
+    /// known, each in all its forms; what cannot be done is told in the log and done the next time.
     fn tidy(&self, guests: &[&GuestRequest]) -> impl Future<Output = ()> + Send {
         let _ = guests;
         ready(())

@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
-use berth_virt::{GuestError, HostDevice, VirtDriver};
+use berth_virt::{GuestError, GuestState, HostDevice, PowerAction, Redefined, VirtDriver};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::binding_wait::BindRefused;
 use super::bound_devices::name_of;
-use super::journal::{Claimed, GuestRecord, JournalError, SpawnStep, StepState};
+use super::journal::{
+    Claimed, GuestRecord, JournalError, Life, SpawnStep, Stage, StepRecord, StepState,
+};
 use super::resources::{GuestResources, Provision, ResourceError};
 use super::way::{Way, host_devices, is_ours};
-use super::{BoundDevices, GuestRequest};
+use super::{BoundDevices, GuestRequest, GuestRequestError};
 use crate::device::Withheld;
 
 /// How long a guest waits between two looks whether the reset of its device has ended.
@@ -49,6 +51,9 @@ pub enum SpawnError {
     /// The guest cannot have these devices beside its own.
     #[error("the guest cannot have its devices: {0}")]
     Spec(#[from] GuestSpecError),
+    /// What the journal has of it does not fit together.
+    #[error("what the journal has of it makes no guest: {0}")]
+    Form(#[from] GuestRequestError),
     /// A device or a disk says no.
     #[error(transparent)]
     Resource(#[from] ResourceError),
@@ -71,6 +76,9 @@ pub(super) struct Requested {
     before: Option<BoundDevices>,
     /// The boot of the host in which it ran before; empty where it never did.
     ran_in: String,
+    life: Life,
+    /// Whether the hypervisor's document may be that of another form.
+    is_stale: bool,
 }
 
 struct Going {
@@ -78,6 +86,8 @@ struct Going {
     devices: BoundDevices,
     spec: GuestSpec,
     ran_in: String,
+    life: Life,
+    is_stale: bool,
 }
 
 impl Going {
@@ -88,6 +98,7 @@ impl Going {
             mdevs: self.request.picked().mdevs(),
             disks: self.request.disks(),
             ran: !self.ran_in.is_empty(),
+            anew: self.life.anew(),
         }
     }
 }
@@ -105,13 +116,17 @@ pub(super) struct Defined(Going);
 pub(super) struct Running;
 
 impl Requested {
-    pub(super) fn of(record: GuestRecord) -> Self {
-        Self {
+    pub(super) fn of(record: GuestRecord) -> Result<Self, GuestRequestError> {
+        let stage = record.life.turning.as_ref().map(|turning| &turning.stage);
+        let is_making = matches!(stage, Some(Stage::Making { .. }));
+        Ok(Self {
             ran_in: record.ran_in().to_owned(),
-            request: record.request,
+            request: record.present()?,
+            is_stale: is_making && record.state(SpawnStep::Define) != Some(StepState::Done),
             power: record.power,
             before: record.devices,
-        }
+            life: record.life,
+        })
     }
 
     /// All steps, one after the other.
@@ -163,6 +178,8 @@ impl Requested {
             devices: now,
             spec,
             ran_in: self.ran_in,
+            life: self.life,
+            is_stale: self.is_stale,
         }))
     }
 }
@@ -261,14 +278,32 @@ impl Prepared {
     ) -> Result<Defined, SpawnError> {
         let Self(guest) = self;
         let uuid = guest.request.uuid();
+        if !guest.is_stale && guest.life.turning.is_some() {
+            // It has its new document: a word that this begins again would make it be given it again.
+            return Ok(Defined(guest));
+        }
         way.note(uuid, SpawnStep::Define, StepState::Begun).await?;
         let found = way.on_host(uuid).await?;
-        // One that is ours may run already: a spawn that was cut off. Any other is the driver's to refuse.
-        if !found.is_some_and(|found| is_ours(&found, &guest.request)) {
-            let off = GuestSpec {
-                power: DesiredPower::ShutOff,
-                ..guest.spec.clone()
-            };
+        let found = found.filter(|found| is_ours(found, &guest.request));
+        let off = GuestSpec {
+            power: DesiredPower::ShutOff,
+            ..guest.spec.clone()
+        };
+        let is_there = match found {
+            // One that is ours may run already: a spawn that was cut off.
+            Some(_) if !guest.is_stale => true,
+            Some(found) => {
+                if found.state != GuestState::ShutOff {
+                    // Somebody started it meanwhile, in its former form.
+                    let grace = Duration::ZERO;
+                    let _ = way.driver.power(uuid, PowerAction::Stop { grace }).await?;
+                }
+                way.driver.redefine(&off).await? == Redefined::Redefined
+            }
+            None => false,
+        };
+        // Another's is the driver's to refuse.
+        if !is_there {
             let _ = way.driver.spawn(&off).await?;
         }
         way.note(uuid, SpawnStep::Define, StepState::Done).await?;
@@ -286,9 +321,14 @@ impl Defined {
         way.note_with(uuid, SpawnStep::Start, StepState::Begun, guest.ran_in)
             .await?;
         let _ = way.driver.spawn(&guest.spec).await?;
-        let boot = way.boot_id.clone();
-        way.note_with(uuid, SpawnStep::Start, StepState::Done, boot)
-            .await?;
+        let (state, detail) = (StepState::Done, way.boot_id.clone());
+        let steps = [(SpawnStep::Start, StepRecord { state, detail })];
+        let life = Life {
+            turning: None,
+            ended: false,
+            ..guest.life
+        };
+        way.journal.live(uuid, &life, &steps).await?;
         Ok(Running)
     }
 }

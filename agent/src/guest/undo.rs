@@ -9,7 +9,7 @@ use berth_virt::guest_spec::{GuestDevices, GuestSpec, GuestSpecError};
 use berth_virt::{GuestError, VirtDriver};
 
 use super::journal::{GuestRecord, JournalError, SpawnStep, StepState};
-use super::resources::{GuestResources, Provision, ResourceError};
+use super::resources::{Anew, GuestResources, Provision, ResourceError};
 use super::spawn::held_elsewhere;
 use super::way::{Way, host_device, host_devices, is_ours};
 
@@ -103,6 +103,7 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
         mdevs: record.request.picked().mdevs(),
         disks: record.request.disks(),
         ran: !record.ran_in().is_empty(),
+        anew: Anew::Nothing,
     };
     if let Err(error) = way.resources.release(provision).await {
         let reason = error.to_string();

@@ -1,5 +1,6 @@
 //! Files on the command line: an image with its checksum, user data in base64.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, absolute};
@@ -52,6 +53,7 @@ pub(super) fn image(
         location,
         checksum,
         format,
+        properties: BTreeMap::new(),
     })
 }
 

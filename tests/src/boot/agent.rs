@@ -232,6 +232,7 @@ fn shown(built: &Built) -> GuestBody {
         name: built.build.name.clone(),
         node: built.build.node.clone(),
         status: built.status.to_owned(),
+        state: None,
         reason: built.reason.clone(),
         dedicated_cpus: String::new(),
         host_cells: Vec::new(),

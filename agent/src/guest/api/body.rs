@@ -3,25 +3,35 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_model::ConsumerUuid;
-use berth_virt::PowerAction;
+use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::DesiredPower;
+use berth_virt::{GuestState, PowerAction};
 use berth_wire::guest::{GuestAction, GuestBody, GuestBuild, GuestList, StepBody};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::admin::body::API;
 use crate::guest::GuestRequest;
-use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepState};
+use crate::guest::build::{BuildError, BuildOptions, image_of, kernel_of};
+use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepState, Turn};
+use crate::guest::{LifeChange, RescueSystem};
 
 /// The longest time that a guest may take to end by itself, in seconds.
 const LONGEST_GRACE: u16 = 600;
 
 /// All guests, with why they stand still.
-pub(super) fn list(records: &[GuestRecord], held: &BTreeMap<ConsumerUuid, String>) -> GuestList {
-    let guests = records
-        .iter()
-        .map(|record| one(record, held.get(&record.request.uuid())));
+pub(super) fn list(
+    records: &[GuestRecord],
+    held: &BTreeMap<ConsumerUuid, String>,
+    states: &BTreeMap<ConsumerUuid, GuestState>,
+) -> GuestList {
+    let guests = records.iter().map(|record| {
+        let uuid = record.request.uuid();
+        GuestBody {
+            state: states.get(&uuid).map(ToString::to_string),
+            ..one(record, held.get(&uuid))
+        }
+    });
     GuestList {
         api: API.to_owned(),
         guests: guests.collect(),
@@ -47,6 +57,7 @@ pub(super) fn one(record: &GuestRecord, held: Option<&String>) -> GuestBody {
         name: request.spec().name.to_string(),
         node: request.node().to_string(),
         status: status(record).to_owned(),
+        state: None,
         reason: held.cloned().or_else(|| reason(record)),
         dedicated_cpus: pinned.map(|cpus| cpus.to_string()).unwrap_or_default(),
         host_cells: cells.map(|cell| cell.host_cell).collect(),
@@ -61,8 +72,16 @@ fn status(record: &GuestRecord) -> &'static str {
         Course::Destroy => "deleting",
         Course::Undo { .. } if record.open().is_some() => "failing",
         Course::Undo { .. } => "failed",
-        Course::Spawn if record.open().is_some() => "building",
+        Course::Spawn if record.open().is_some() => {
+            match record.life.turning.as_ref().map(|turning| turning.turn) {
+                Some(Turn::Rescue) => "rescuing",
+                Some(Turn::Unrescue) => "unrescuing",
+                Some(Turn::Rebuild) => "rebuilding",
+                None => "building",
+            }
+        }
         Course::Spawn => match record.power {
+            DesiredPower::Running if record.life.rescue.is_some() => "rescued",
             DesiredPower::Running => "active",
             DesiredPower::Paused => "paused",
             DesiredPower::ShutOff => "stopped",
@@ -78,6 +97,12 @@ fn reason(record: &GuestRecord) -> Option<String> {
     match (&record.course, held) {
         (_, Some(held)) => Some(held.detail.clone()),
         (Course::Undo { reason }, None) => Some(reason.clone()),
+        (Course::Spawn, None) if record.life.ended && record.power == DesiredPower::ShutOff => {
+            Some(
+                "it ended itself, or was stopped without berth; it stays off until it is started"
+                    .to_owned(),
+            )
+        }
         (Course::Spawn | Course::Destroy, None) => None,
     }
 }
@@ -103,15 +128,63 @@ impl Creation {
     }
 }
 
-pub(super) fn power_action(action: &GuestAction) -> PowerAction {
-    match action {
+/// What is to be done with a guest.
+pub(super) enum Asked {
+    Power(PowerAction),
+    Change(LifeChange),
+    Suspend,
+    LiveMigrate(NodeName),
+}
+
+/// What is asked for; a kernel must lie where the options allow.
+pub(super) fn asked(
+    action: &GuestAction,
+    options: Option<&BuildOptions>,
+) -> Result<Asked, BuildError> {
+    let grace = |seconds: u16| Duration::from_secs(seconds.min(LONGEST_GRACE).into());
+    let power = match action {
         GuestAction::Start {} => PowerAction::Start,
         GuestAction::Stop { grace_seconds } => PowerAction::Stop {
-            grace: Duration::from_secs((*grace_seconds).min(LONGEST_GRACE).into()),
+            grace: grace(*grace_seconds),
         },
         GuestAction::Pause {} => PowerAction::Pause,
         GuestAction::Unpause {} => PowerAction::Unpause,
         GuestAction::SoftReboot {} => PowerAction::SoftReboot,
         GuestAction::HardReboot {} => PowerAction::HardReboot,
-    }
+        GuestAction::Rescue {
+            image,
+            kernel,
+            grace_seconds,
+        } => {
+            let system = match (image, kernel) {
+                (Some(image), None) => RescueSystem::Image(image_of(image)?),
+                (None, Some(kernel)) => {
+                    RescueSystem::Kernel(kernel_of(kernel, options.ok_or(BuildError::NotHere)?)?)
+                }
+                (None, None) | (Some(_), Some(_)) => {
+                    let reason = "a guest is rescued from an image or from a kernel: one of the two is expected";
+                    return Err(BuildError::field("image, kernel", reason));
+                }
+            };
+            let grace = grace(*grace_seconds);
+            return Ok(Asked::Change(LifeChange::Rescue { system, grace }));
+        }
+        GuestAction::Unrescue {} => return Ok(Asked::Change(LifeChange::Unrescue)),
+        GuestAction::Rebuild {
+            image,
+            preserve_ephemeral,
+        } => {
+            return Ok(Asked::Change(LifeChange::Rebuild {
+                image: image_of(image)?,
+                preserve_ephemeral: *preserve_ephemeral,
+            }));
+        }
+        GuestAction::Suspend {} => return Ok(Asked::Suspend),
+        GuestAction::LiveMigrate { destination } => {
+            let node = NodeName::new(destination);
+            let node = node.map_err(|error| BuildError::field("destination", error))?;
+            return Ok(Asked::LiveMigrate(node));
+        }
+    };
+    Ok(Asked::Power(power))
 }

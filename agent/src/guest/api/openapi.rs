@@ -14,13 +14,13 @@ use crate::guest::reconcile;
 use super::ROUTES;
 
 /// Fields whose keys are the caller's.
-const MAPS: [&str; 3] = ["extra_specs", "allocations", "metadata"];
+const MAPS: [&str; 4] = ["extra_specs", "allocations", "metadata", "properties"];
 
 /// A build with every field.
 const WHOLE_BUILD: &str = r#"{
   "uuid": "11111111-2222-4333-8444-000000000001", "name": "vm", "project_id": "p", "user_id": "u", "node": "n",
   "flavor": {"name": "f", "vcpus": 1, "ram_mb": 1, "disk_gb": 1, "ephemeral_gb": 1, "extra_specs": {"hw:cpu_policy": "dedicated"}},
-  "image": {"location": {"path": "/images/a"}, "checksum": "sha256:0", "format": "raw"},
+  "image": {"location": {"path": "/images/a"}, "checksum": "sha256:0", "format": "raw", "properties": {"hw_firmware_type": "uefi"}},
   "kernel": {"kernel": "/boot/vmlinuz", "ramdisk": "/boot/initrd", "command_line": "quiet"},
   "networks": [{"source": {"network": "default"}, "mac": "52:54:00:00:00:01"}],
   "accelerator_requests": ["aaaaaaaa-bbbb-4ccc-8ddd-000000000001"],
@@ -99,6 +99,7 @@ fn sample_guest() -> GuestBody {
         name: "vm".to_owned(),
         node: "n".to_owned(),
         status: "active".to_owned(),
+        state: None,
         reason: None,
         dedicated_cpus: "2-3".to_owned(),
         host_cells: vec![0],
@@ -207,6 +208,9 @@ fn schema(name: &str, value: &Value, least: Option<&Value>) -> Value {
 }
 
 fn actions() -> Value {
+    let Ok(whole) = serde_json::from_str::<GuestBuild>(WHOLE_BUILD) else {
+        return Value::Null;
+    };
     let all = [
         GuestAction::Start {},
         GuestAction::Stop { grace_seconds: 0 },
@@ -214,17 +218,39 @@ fn actions() -> Value {
         GuestAction::Unpause {},
         GuestAction::SoftReboot {},
         GuestAction::HardReboot {},
+        GuestAction::Rescue {
+            image: whole.image.clone(),
+            kernel: whole.kernel.clone(),
+            grace_seconds: 0,
+        },
+        GuestAction::Unrescue {},
+        GuestAction::Suspend {},
+        GuestAction::LiveMigrate {
+            destination: whole.node.clone(),
+        },
     ];
+    let rebuild = whole.image.clone().map(|image| GuestAction::Rebuild {
+        image,
+        preserve_ephemeral: true,
+    });
     let one = |action: &GuestAction| {
         let fields = value(action);
-        let mut shape = schema("", &fields, Some(&json!({"action": ""})));
+        let least = json!({
+            "action": "", "destination": "",
+            "image": {"location": {}, "format": ""}, "kernel": {"kernel": ""},
+        });
+        let mut shape = schema("", &fields, Some(&least));
+        if matches!(action, GuestAction::Rebuild { .. }) {
+            shape["required"] = json!(["action", "image"]);
+        }
         shape["properties"]["action"] = json!({ "const": fields["action"] });
         if shape["properties"].get("grace_seconds").is_some() {
             shape["properties"]["grace_seconds"]["maximum"] = json!(600);
         }
         shape
     };
-    json!({"oneOf": all.iter().map(one).collect::<Vec<_>>()})
+    let all = all.iter().chain(&rebuild);
+    json!({"oneOf": all.map(one).collect::<Vec<_>>()})
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A build's body, checked: every text a name, every number in its range. Pure.
 
+mod firmware;
 mod guest;
 mod resources;
 
@@ -12,6 +13,8 @@ use berth_wire::guest::{GuestBuild, LimitsBody};
 use super::{BuildError, BuildOptions};
 use crate::guest::disks::DiskPlan;
 use crate::guest::fit::{FlavorPlacement, Limits};
+
+pub(in crate::guest) use guest::{image as image_of, kernel as kernel_of};
 
 /// The most extra specs of a flavor.
 const MOST_EXTRA_SPECS: usize = 256;

@@ -16,8 +16,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
-use crate::guest::journal::GuestJournal as _;
 use crate::guest::JourneyEnd;
+use crate::guest::journal::GuestJournal as _;
 use bench::{Bench, build, uuid};
 
 const GPU: &str = "compute1_pci_0000_81_00_0";

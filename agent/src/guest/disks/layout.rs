@@ -71,7 +71,7 @@ impl InstancesPath {
     /// A path is too long.
     pub fn disks(&self, uuid: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, GuestSpecError> {
         let file = |name: &str| self.below(&format!("{uuid}/{name}"));
-        let root = match plan.has_root() {
+        let own = match plan.has_root() {
             true => Some(QcowDisk {
                 path: file("disk")?,
                 base: match plan.image() {
@@ -81,6 +81,14 @@ impl InstancesPath {
             }),
             false => None,
         };
+        let (root, beside) = match plan.rescue() {
+            Some(image) => {
+                let path = file("disk.rescue")?;
+                let base = Some(self.image(&image.key())?);
+                (Some(QcowDisk { path, base }), own)
+            }
+            None => (own, None),
+        };
         let ephemeral = (0..plan.ephemeral_gib().len()).map(|number| {
             let path = file(&format!("disk.eph{number}"))?;
             Ok(QcowDisk { path, base: None })
@@ -89,6 +97,8 @@ impl InstancesPath {
             Some(_) => Some(file("disk.config")?),
             None => None,
         };
-        GuestDisks::new(root, ephemeral.collect::<Result<_, _>>()?, config_drive)
+        let ephemeral = beside.map(Ok).into_iter().chain(ephemeral);
+        let ephemeral: Result<_, GuestSpecError> = ephemeral.collect();
+        GuestDisks::new(root, ephemeral?, config_drive)
     }
 }

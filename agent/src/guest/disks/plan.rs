@@ -50,6 +50,7 @@ pub struct DiskPlan {
     root_gib: u64,
     ephemeral_gib: Vec<u64>,
     config_drive: Option<ConfigDrive>,
+    rescue: Option<ImageSource>,
 }
 
 impl DiskPlan {
@@ -82,7 +83,40 @@ impl DiskPlan {
             root_gib,
             ephemeral_gib,
             config_drive,
+            rescue: None,
         })
+    }
+
+    /// The same with another image under its root disk.
+    #[must_use]
+    pub fn rebuilt_from(&self, image: ImageSource) -> Self {
+        let image = Some(image);
+        Self {
+            image,
+            ..self.clone()
+        }
+    }
+
+    /// The same with a root disk of this image before all others, as large as that; its own root disk is the first of the
+    /// ephemeral ones, and is not made where it is not there.
+    #[must_use]
+    pub fn rescued_from(&self, image: ImageSource) -> Self {
+        let rescue = Some(image);
+        Self {
+            rescue,
+            ..self.clone()
+        }
+    }
+
+    /// The image of the root disk while it is rescued.
+    #[must_use]
+    pub fn rescue(&self) -> Option<&ImageSource> {
+        self.rescue.as_ref()
+    }
+
+    /// The images that its disks lie over.
+    pub fn images(&self) -> impl Iterator<Item = &ImageSource> {
+        self.image.iter().chain(&self.rescue)
     }
 
     /// The image of the root disk.
@@ -118,7 +152,10 @@ impl DiskPlan {
     /// Whether nothing is asked for.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        !self.has_root() && self.ephemeral_gib.is_empty() && self.config_drive.is_none()
+        !self.has_root()
+            && self.ephemeral_gib.is_empty()
+            && self.config_drive.is_none()
+            && self.rescue.is_none()
     }
 
     /// Whether a guest's files are those that the plan makes, as far as can be said without knowing where they lie.
@@ -127,10 +164,12 @@ impl DiskPlan {
             return Ok(());
         }
         let root = disks.root();
+        let is_rescued = self.rescue.is_some();
+        let beside = usize::from(is_rescued && self.has_root());
         let planned = (
-            self.has_root(),
-            self.image.is_some(),
-            self.ephemeral_gib.len(),
+            self.has_root() || is_rescued,
+            self.image.is_some() || is_rescued,
+            self.ephemeral_gib.len() + beside,
             self.config_drive.is_some(),
         );
         let found = (
@@ -169,18 +208,22 @@ struct PlanRecord {
     ephemeral_gib: Vec<u64>,
     #[serde(default)]
     config_drive: Option<ConfigDrive>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rescue: Option<ImageSource>,
 }
 
 impl TryFrom<PlanRecord> for DiskPlan {
     type Error = DiskPlanError;
 
     fn try_from(record: PlanRecord) -> Result<Self, DiskPlanError> {
-        Self::new(
+        let plan = Self::new(
             record.image,
             record.root_gib,
             record.ephemeral_gib,
             record.config_drive,
-        )
+        )?;
+        let rescue = record.rescue;
+        Ok(Self { rescue, ..plan })
     }
 }
 
@@ -191,6 +234,7 @@ impl From<DiskPlan> for PlanRecord {
             root_gib: plan.root_gib,
             ephemeral_gib: plan.ephemeral_gib,
             config_drive: plan.config_drive,
+            rescue: plan.rescue,
         }
     }
 }

@@ -9,6 +9,7 @@
 //! | `hw:numa_nodes`, `hw:numa_cpus.N`, `hw:numa_mem.N` | cells, and what each has (MiB) |
 //! | `hw:mem_page_size` | `small`, `large`, `any`, a number of KiB, or a size such as `2MB` |
 //! | `hw:pci_numa_affinity_policy` | `required`, `preferred`, `legacy`, `none` |
+//! | `os:secure_boot` | `required`, `optional`, `disabled`; read with the image's firmware |
 //! | `resources:PCPU`, `trait:HW_CPU_HYPERTHREADING` | the same in Placement's words |
 //!
 //! Any other key of `hw:`, and those of `quota:` and `os:`, ask the host for what it does not do here: they are refused, and
@@ -23,7 +24,7 @@ use std::collections::BTreeMap;
 use berth_virt::CpuSet;
 
 /// Keys that are read, besides `hw:numa_cpus.N` and `hw:numa_mem.N`.
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 8] = [
     "hw:cpu_policy",
     "hw:cpu_dedicated_mask",
     "hw:cpu_thread_policy",
@@ -31,6 +32,7 @@ const KNOWN: [&str; 7] = [
     "hw:numa_nodes",
     "hw:mem_page_size",
     "hw:pci_numa_affinity_policy",
+    "os:secure_boot",
 ];
 
 /// An extra spec that cannot be met by any host.

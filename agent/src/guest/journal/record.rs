@@ -6,7 +6,8 @@ use std::fmt;
 use berth_virt::guest_spec::DesiredPower;
 use serde::{Deserialize, Serialize};
 
-use crate::guest::{BoundDevices, GuestRequest};
+use super::{Life, Stage};
+use crate::guest::{BoundDevices, GuestRequest, GuestRequestError};
 
 /// A step of a guest on its way to running, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,9 +140,40 @@ pub struct GuestRecord {
     pub steps: BTreeMap<SpawnStep, StepRecord>,
     /// The devices that are its own; none before they are bound.
     pub devices: Option<BoundDevices>,
+    /// What has become of it since.
+    pub life: Life,
 }
 
 impl GuestRecord {
+    /// The request as the guest is to be when it is no longer rescued: rebuilt, where it was.
+    ///
+    /// # Errors
+    /// What the journal has of it does not fit together.
+    pub fn own(&self) -> Result<GuestRequest, GuestRequestError> {
+        match &self.life.rebuilt {
+            Some(form) => form.given_to(&self.request),
+            None => Ok(self.request.clone()),
+        }
+    }
+
+    /// The request as the guest is to be now.
+    ///
+    /// # Errors
+    /// What the journal has of it does not fit together.
+    pub fn present(&self) -> Result<GuestRequest, GuestRequestError> {
+        match &self.life.rescue {
+            Some(form) => form.given_to(&self.request),
+            None => self.own(),
+        }
+    }
+
+    /// Whether it is to go off before anything else: a turn of its life has just begun.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        let stage = self.life.turning.as_ref().map(|turning| &turning.stage);
+        matches!(stage, Some(Stage::Leaving { .. }))
+    }
+
     /// How far a step is; none where it was never begun.
     #[must_use]
     pub fn state(&self, step: SpawnStep) -> Option<StepState> {
@@ -168,7 +200,9 @@ impl GuestRecord {
         let uuid = self.request.uuid();
         match &self.course {
             Course::Spawn if self.state(SpawnStep::Start) != Some(StepState::Done) => {
-                Some(format!("spawn {uuid}"))
+                let turn = self.life.turning.as_ref();
+                let what = turn.map_or("spawn", |turning| turning.turn.as_str());
+                Some(format!("{what} {uuid}"))
             }
             Course::Undo { .. } if SpawnStep::ALL.iter().any(|s| self.may_have_acted(*s)) => {
                 Some(format!("undo {uuid}"))

@@ -16,7 +16,7 @@ pub(super) struct Unreadable {
     pub(super) reason: String,
 }
 
-/// `uuid, request, course, power, devices` and, by guest, `guest, step, state, detail`.
+/// `uuid, request, course, power, devices, life` and, by guest, `guest, step, state, detail`.
 pub(super) fn records(
     guests: &[Row],
     steps: &[Row],
@@ -39,7 +39,7 @@ pub(super) fn records(
 
 fn record(guest: &str, row: &Row, steps: &[&Row]) -> Result<Result<GuestRecord, String>, SqlError> {
     let (request, course, power) = (row.text(1)?, row.text(2)?, row.text(3)?);
-    let devices = row.opt_text(4)?;
+    let (devices, life) = (row.opt_text(4)?, row.opt_text(5)?);
     let mut by_step = BTreeMap::new();
     for step in steps {
         let (word, state, detail) = (step.text(1)?, step.text(2)?, step.text(3)?);
@@ -61,6 +61,10 @@ fn record(guest: &str, row: &Row, steps: &[&Row]) -> Result<Result<GuestRecord, 
             power: power_of_word(&power).ok_or_else(|| format!("no power state is {power:?}"))?,
             steps: by_step,
             devices: devices.map(|text| parsed("devices", &text)).transpose()?,
+            life: life
+                .map(|text| parsed("life", &text))
+                .transpose()?
+                .unwrap_or_default(),
         })
     };
     Ok(read())

@@ -5,17 +5,18 @@ use berth_store::{SqlError, Statement, Transaction, Work};
 use crate::device::register;
 
 /// The version that this release writes.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
 const CREATE: &str = "
 CREATE TABLE guest_journal (version INTEGER NOT NULL);
-INSERT INTO guest_journal (version) VALUES (1);
+INSERT INTO guest_journal (version) VALUES (2);
 CREATE TABLE guest (
     uuid TEXT NOT NULL PRIMARY KEY,
     request TEXT NOT NULL,
     course TEXT NOT NULL,
     power TEXT NOT NULL,
-    devices TEXT
+    devices TEXT,
+    life TEXT
 );
 CREATE TABLE step (
     guest TEXT NOT NULL REFERENCES guest (uuid) ON DELETE CASCADE,
@@ -29,6 +30,12 @@ CREATE TABLE device (
     guest TEXT NOT NULL REFERENCES guest (uuid) ON DELETE CASCADE
 );
 CREATE INDEX device_guest ON device (guest);
+";
+
+/// From the version before guests were rescued and rebuilt.
+const FROM_1: &str = "
+ALTER TABLE guest ADD COLUMN life TEXT;
+UPDATE guest_journal SET version = 2;
 ";
 
 /// What a file turned out to be.
@@ -70,6 +77,11 @@ impl Work for Opening {
         let version = Statement::new("SELECT version FROM guest_journal");
         match tx.row(version).await?.map(|row| row.int(0)).transpose()? {
             Some(VERSION) => {
+                tx.script(register::CREATE).await?;
+                Ok(Found::Ours)
+            }
+            Some(1) => {
+                tx.script(FROM_1).await?;
                 tx.script(register::CREATE).await?;
                 Ok(Found::Ours)
             }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::rows::{power_word, records};
 use super::schema::{Found, Opening, VERSION};
 use super::{
-    Accepted, Answer, Claimed, Course, GuestJournal, GuestRecord, JournalError, SpawnStep,
+    Accepted, Answer, Claimed, Course, GuestJournal, GuestRecord, JournalError, Life, SpawnStep,
     StepRecord, StepState,
 };
 use crate::device::register::{self, DeviceRegister, Withheld};
@@ -140,9 +140,10 @@ impl SqlJournal {
     }
 }
 
-const GUESTS: &str = "SELECT uuid, request, course, power, devices FROM guest ORDER BY uuid";
+const GUESTS: &str = "SELECT uuid, request, course, power, devices, life FROM guest ORDER BY uuid";
 const STEPS: &str = "SELECT guest, step, state, detail FROM step";
-const ONE_GUEST: &str = "SELECT uuid, request, course, power, devices FROM guest WHERE uuid = ?";
+const ONE_GUEST: &str =
+    "SELECT uuid, request, course, power, devices, life FROM guest WHERE uuid = ?";
 const ONE_GUESTS_STEPS: &str = "SELECT guest, step, state, detail FROM step WHERE guest = ?";
 
 fn damaged(path: &str, reason: &impl ToString) -> JournalError {
@@ -350,6 +351,22 @@ impl GuestJournal for SqlJournal {
         record: &'a StepRecord,
     ) -> Answer<'a, ()> {
         Box::pin(self.change(uuid, vec![step_row(uuid, step, record)]))
+    }
+
+    fn live<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        life: &'a Life,
+        steps: &'a [(SpawnStep, StepRecord)],
+    ) -> Answer<'a, ()> {
+        let text = (!life.is_plain()).then(|| json(life));
+        let live = Statement::new("UPDATE guest SET life = ? WHERE uuid = ?")
+            .bind(text)
+            .bind(uuid.to_string());
+        let rows = steps
+            .iter()
+            .map(|(step, record)| step_row(uuid, *step, record));
+        Box::pin(self.change(uuid, std::iter::once(live).chain(rows).collect()))
     }
 
     fn claim<'a>(

@@ -10,8 +10,10 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 
 use super::*;
+use crate::guest::Anew;
 use crate::guest::samples::{bound, guest, request};
 use crate::service::ExitReason;
+use berth_virt::guest_spec::HostPath;
 
 /// One call of the journal.
 #[derive(Debug, Clone)]
@@ -20,10 +22,22 @@ enum Op {
     Turn(u32, Course),
     Want(u32, DesiredPower),
     Note(u32, SpawnStep, StepRecord),
+    Live(u32, Life, SpawnStep, StepRecord),
     Claim(u32, Vec<u32>),
     Disclaim(u32),
     Forget(u32),
     Reopen,
+}
+
+fn turning() -> Turning {
+    Turning {
+        turn: Turn::Rescue,
+        stage: Stage::Leaving {
+            grace_seconds: 3,
+            discard: vec![HostPath::new("/instances/1/disk.rescue").unwrap()],
+            anew: Anew::Root,
+        },
+    }
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -41,12 +55,28 @@ fn op() -> impl Strategy<Value = Op> {
     let step = proptest::sample::select(SpawnStep::ALL.to_vec());
     let state = proptest::sample::select(StepState::ALL.to_vec());
     let record = (state, "\\PC{0,20}").prop_map(|(state, detail)| StepRecord { state, detail });
+    let own = || Some(Form::of(&request(1, &[1])));
+    let life = prop_oneof![
+        Just(Life::default()),
+        Just(Life {
+            rebuilt: own(),
+            ended: true,
+            ..Life::default()
+        }),
+        Just(Life {
+            rescue: own(),
+            turning: Some(turning()),
+            ..Life::default()
+        }),
+    ];
     let devices = proptest::collection::btree_set(1..6_u32, 0..3)
         .prop_map(|numbers| numbers.into_iter().collect());
     prop_oneof![
         4 => number().prop_map(Op::Accept),
         2 => (number(), course).prop_map(|(n, course)| Op::Turn(n, course)),
         1 => (number(), power).prop_map(|(n, power)| Op::Want(n, power)),
+        2 => (number(), life, step.clone(), record.clone())
+            .prop_map(|(n, life, step, record)| Op::Live(n, life, step, record)),
         4 => (number(), step, record).prop_map(|(n, step, record)| Op::Note(n, step, record)),
         4 => (number(), devices).prop_map(|(n, devices)| Op::Claim(n, devices)),
         1 => number().prop_map(Op::Disclaim),
@@ -103,6 +133,7 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
                 power: DesiredPower::Running,
                 steps: BTreeMap::new(),
                 devices: None,
+                life: Life::default(),
             });
         }
         Op::Turn(n, course) => {
@@ -123,6 +154,15 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
             let known = model.0.contains_key(&guest(*n));
             unknown(journal.note(guest(*n), *step, said).await, known);
             if known {
+                model.step(guest(*n), *step, said.clone());
+            }
+        }
+        Op::Live(n, life, step, said) => {
+            let steps = [(*step, said.clone())];
+            let known = model.0.contains_key(&guest(*n));
+            unknown(journal.live(guest(*n), life, &steps).await, known);
+            if known {
+                model.0.get_mut(&guest(*n)).unwrap().life = life.clone();
                 model.step(guest(*n), *step, said.clone());
             }
         }
@@ -297,12 +337,28 @@ async fn another_database_and_a_later_journal_are_refused_and_not_written() {
 }
 
 #[tokio::test]
+async fn a_journal_of_the_version_before_lives_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    journal.accept(&request(1, &[1])).await.unwrap();
+    let before = journal.guests().await.unwrap();
+    drop(journal);
+    let back = "ALTER TABLE guest DROP COLUMN life; UPDATE guest_journal SET version = 1";
+    script(folder.path(), back).await;
+    for _ in 0..2 {
+        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        assert_eq!(journal.guests().await.unwrap(), before);
+    }
+}
+
+#[tokio::test]
 async fn a_row_that_no_release_writes_is_refused_with_its_guest() {
     for (sql, what) in [
         ("UPDATE guest SET course = '\"sideways\"'", "course"),
         ("UPDATE guest SET request = '{}'", "request"),
         ("UPDATE guest SET power = 'half'", "power"),
         ("UPDATE guest SET devices = '[1]'", "devices"),
+        ("UPDATE guest SET life = '{\"lost\": 1}'", "life"),
         (
             "UPDATE guest SET uuid = '11111111-2222-4333-8444-0000000000ff'",
             "that of",

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::*;
 use crate::device::report::Holder;
 use crate::guest::JourneyEnd;
-use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepRecord, StepState};
+use crate::guest::journal::{Course, GuestRecord, Life, SpawnStep, StepRecord, StepState};
 use crate::guest::samples::{NODE, arq, bound, guest, request};
 use crate::guest::tests::stage::Stage;
 
@@ -30,6 +30,7 @@ fn record() -> GuestRecord {
         power: DesiredPower::Running,
         steps: SpawnStep::ALL.map(step).into(),
         devices: Some(bound(&[1])),
+        life: Life::default(),
     }
 }
 

@@ -126,6 +126,15 @@ pub(super) fn write_ahead(trace: &[String]) {
             ["store", "write", step, "done" | "undone"] => {
                 open.remove(step);
             }
+            ["store", "write", "live", steps @ ..] => {
+                for step in steps.chunks(2) {
+                    match step {
+                        [step, "begun" | "undoing"] => open.insert(*step),
+                        [step, _] => open.remove(step),
+                        _ => false,
+                    };
+                }
+            }
             ["store", "write", "turn", "destroy"] => {
                 // The requests of a guest that is deleted go by this word, whatever its steps say.
                 open.insert("destroy");
@@ -138,6 +147,8 @@ pub(super) fn write_ahead(trace: &[String]) {
                 open.contains("define") || open.contains("start"),
                 "S7: {trace:#?}"
             ),
+            ["driver", "write", "suspend"] => assert!(open.contains("power"), "S7: {trace:#?}"),
+            ["driver", "write", "redefine"] => assert!(open.contains("define"), "S7: {trace:#?}"),
             ["driver", "write", "destroy"] => assert!(
                 open.contains("define") || open.contains("start"),
                 "S7: {trace:#?}"

@@ -9,21 +9,22 @@ use berth_client::{AcceleratorClient, AdapterOptions, Auth, HttpService, Transpo
 use berth_model::{
     Arq, ArqState, ArqUuid, AttachHandleInfo, Binding, ConsumerUuid, DeviceProfileName,
 };
-use berth_virt::guest_spec::{DesiredPower, DeviceOrigin, GuestSpec};
+use berth_virt::guest_spec::{DesiredPower, DeviceOrigin, GuestDisks, GuestSpec, HostPath};
 use berth_virt::{
     Destroyed, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, HostEvents,
-    HostView, ObserveError, PowerAction, Powered, Spawned, VirtDriver,
+    HostView, ObserveError, PowerAction, Powered, Redefined, Spawned, VirtDriver,
 };
 use berth_wire::accelerator::{ArqBody, ArqList, BindPatch, PatchStep, read_patch};
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use tokio::sync::Notify;
 
-use crate::guest::journal::{Answer, Claimed, Course, GuestRecord, StepRecord, StepState};
+use crate::guest::disks::{DiskPlan, InstancesPath};
+use crate::guest::journal::{Answer, Claimed, Course, GuestRecord, Life, StepRecord, StepState};
 use crate::guest::samples::{NODE, arq, guest, handle};
 use crate::guest::way::host_device;
 use crate::guest::{
-    Accelerators, Accepted, BoundDevices, ExternalEvents, GuestJournal, GuestRequest,
+    Accelerators, Accepted, Anew, BoundDevices, ExternalEvents, GuestJournal, GuestRequest,
     GuestResources, Guests, GuestsParts, JournalError, Provision, ResourceError, SpawnStep,
     SqlJournal,
 };
@@ -46,6 +47,8 @@ pub(in crate::guest) enum Mishap {
     DefineFails,
     StartFails,
     HeldByForeigner(u32),
+    NoImage,
+    RedefineFails,
 }
 
 /// A bug that is planted, to see that it is caught.
@@ -79,6 +82,10 @@ pub(super) struct World {
     pub(super) boots: u32,
     /// A planted bug.
     pub(super) bug: Option<Bug>,
+    /// Guests' files, by path, each with what was written into it: its image, and whose it is.
+    pub(super) files: BTreeMap<String, String>,
+    /// The document that the hypervisor has of each guest.
+    pub(super) documents: BTreeMap<ConsumerUuid, GuestSpec>,
     /// What must never be seen.
     pub(super) broken: Vec<String>,
 }
@@ -617,6 +624,19 @@ impl GuestJournal for Seam {
         self.write(what, self.0.journal.note(uuid, step, record))
     }
 
+    fn live<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        life: &'a Life,
+        steps: &'a [(SpawnStep, StepRecord)],
+    ) -> Answer<'a, ()> {
+        let steps_said = steps
+            .iter()
+            .map(|(step, record)| format!(" {step} {}", record.state.as_str()));
+        let what = format!("live{}", steps_said.collect::<String>());
+        self.write(what, self.0.journal.live(uuid, life, steps))
+    }
+
     fn claim<'a>(
         &'a self,
         uuid: ConsumerUuid,
@@ -678,6 +698,7 @@ impl GuestResources for Devices {
         let spec = guest.spec;
         let effect = async {
             let mut world = self.0.world();
+            make_disks(&mut world, &guest);
             for name in devices_of(spec) {
                 if world.mishaps.contains(&Mishap::PrepareFails(number(&name))) {
                     return Err(ResourceError::Failed {
@@ -726,7 +747,77 @@ impl GuestResources for Devices {
             }
             Ok(())
         };
-        self.0.cross("sysfs write release".to_owned(), effect).await
+        self.0
+            .cross("sysfs write release".to_owned(), effect)
+            .await?;
+        let folder = format!("/instances/{}/", spec.uuid);
+        let mut world = self.0.world();
+        world.files.retain(|path, _| !path.starts_with(&folder));
+        Ok(())
+    }
+
+    fn lay_out(&self, guest: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, ResourceError> {
+        Ok(instances().disks(guest, plan).unwrap())
+    }
+
+    async fn fetch(&self, _: &DiskPlan) -> Result<(), ResourceError> {
+        let effect = async {
+            match self.0.world().mishaps.contains(&Mishap::NoImage) {
+                true => Err(ResourceError::Refused {
+                    what: "an image".to_owned(),
+                    reason: "its checksum is another".to_owned(),
+                }),
+                false => Ok(()),
+            }
+        };
+        self.0.cross("images write fetch".to_owned(), effect).await
+    }
+
+    async fn remove(&self, guest: ConsumerUuid, files: &[HostPath]) -> Result<(), ResourceError> {
+        let effect = async {
+            let mut world = self.0.world();
+            let found = world.guests.get(&guest);
+            if found.is_some_and(|found| found.state != GuestState::ShutOff) {
+                world
+                    .broken
+                    .push("files were removed under a running guest".to_owned());
+            }
+            for file in files {
+                world.files.remove(file.as_str());
+            }
+            Ok(())
+        };
+        self.0.cross("sysfs write remove".to_owned(), effect).await
+    }
+}
+
+/// Where guests' files lie here.
+pub(in crate::guest) fn instances() -> InstancesPath {
+    InstancesPath::new(HostPath::new("/instances").unwrap())
+}
+
+/// Makes what is not there; what is lost is seen.
+fn make_disks(world: &mut World, guest: &Provision<'_>) {
+    let root = guest.spec.disks.root().into_iter().map(|disk| (disk, true));
+    let others = guest.spec.disks.ephemeral().iter();
+    for (disk, is_root) in root.chain(others.map(|disk| (disk, false))) {
+        let path = disk.path.as_str().to_owned();
+        if world.files.contains_key(&path) {
+            continue;
+        }
+        let is_new = match guest.anew {
+            Anew::Nothing => false,
+            Anew::Root => is_root,
+            Anew::All => true,
+        };
+        if guest.ran && !is_new {
+            world
+                .broken
+                .push(format!("{path} was made anew over a tenant's state"));
+        }
+        let base = disk.base.as_ref();
+        let content = base.map_or_else(|| "empty".to_owned(), |base| base.path.to_string());
+        world.files.insert(path, content);
     }
 }
 
@@ -778,6 +869,7 @@ impl Hypervisor {
                 devices: wanted,
             };
             world.guests.insert(spec.uuid, defined);
+            world.documents.insert(spec.uuid, spec.clone());
         }
         if spec.power == DesiredPower::Running {
             if world.mishaps.contains(&Mishap::StartFails) {
@@ -830,6 +922,7 @@ impl VirtDriver for Hypervisor {
             if world.bug == Some(Bug::KeepsGuests) {
                 return Ok(Destroyed::Destroyed);
             }
+            world.documents.remove(&uuid);
             match world.guests.remove(&uuid) {
                 Some(_) => Ok(Destroyed::Destroyed),
                 None => Ok(Destroyed::NotThere),
@@ -843,6 +936,41 @@ impl VirtDriver for Hypervisor {
     async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
         let effect = async { Ok(self.0.world().guests.clone()) };
         self.0.cross("driver read guests".to_owned(), effect).await
+    }
+
+    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+        let effect = async {
+            let mut world = self.0.world();
+            let uuid = spec.uuid;
+            if world.mishaps.contains(&Mishap::RedefineFails) {
+                return Err(Self::refused(uuid, "virDomainDefineXML"));
+            }
+            match world.guests.get(&uuid).map(|found| found.state) {
+                None => return Ok(Redefined::NotThere),
+                Some(GuestState::ShutOff) => {}
+                Some(state) => return Err(GuestError::NotOff { uuid, state }),
+            }
+            world.documents.insert(uuid, spec.clone());
+            Ok(Redefined::Redefined)
+        };
+        self.0
+            .cross("driver write redefine".to_owned(), effect)
+            .await
+    }
+
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+        let effect = async {
+            let mut world = self.0.world();
+            let Some(found) = world.guests.get_mut(&uuid) else {
+                return Ok(Powered::NotThere);
+            };
+            found.holds_nothing_for(uuid, "be suspended", "a device has a state")?;
+            found.state = GuestState::ShutOff;
+            Ok(Powered::Done)
+        };
+        self.0
+            .cross("driver write suspend".to_owned(), effect)
+            .await
     }
 
     async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {

@@ -21,9 +21,13 @@ pub struct GuestBody {
     pub name: String,
     /// Its node.
     pub node: String,
-    /// `building`, `active`, `stopped`, `paused`, `failing`, `failed` or `deleting`.
+    /// `building`, `active`, `stopped`, `paused`, `rescued`, `rescuing`, `unrescuing`, `rebuilding`, `failing`, `failed` or
+    /// `deleting`.
     pub status: String,
-    /// Why it failed, or what it is held by; null: nothing is wrong.
+    /// What the hypervisor has of it now: `running`, `paused`, `shut off` or `crashed`; null: it has none, or does not answer.
+    #[serde(default)]
+    pub state: Option<String>,
+    /// Why it failed, why it went off by itself, or what it is held by; null: nothing is wrong.
     pub reason: Option<String>,
     /// The host's CPUs that are its alone, in the grammar of `cpu_dedicated_set` (`2-3,8`); empty: none.
     #[serde(default)]

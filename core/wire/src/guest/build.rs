@@ -86,6 +86,10 @@ pub struct ImageBody {
     pub checksum: Option<String>,
     /// `raw` or `qcow2`.
     pub format: String,
+    /// What it says of the machine it needs: `hw_firmware_type` (`bios`, `uefi`) and `os_secure_boot` (`required`, `optional`,
+    /// `disabled`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, String>,
 }
 
 /// Where an image is.
@@ -230,4 +234,33 @@ pub enum GuestAction {
     SoftReboot {},
     /// Off and on.
     HardReboot {},
+    /// Off, and on from something else: an image, before the guest's own disks, or a kernel of the host. One of the two.
+    Rescue {
+        /// The rescue system's image.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        image: Option<ImageBody>,
+        /// Its kernel.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kernel: Option<KernelBody>,
+        /// How long the guest may take to end by itself, 0 to 600 seconds; more is 600.
+        #[serde(default)]
+        grace_seconds: u16,
+    },
+    /// Off, and on from its own disk again.
+    Unrescue {},
+    /// Off, and on again, where it is to be, from a root disk that is made anew. Its devices stay its own.
+    Rebuild {
+        /// The image of the new root disk.
+        image: ImageBody,
+        /// Whether its ephemeral disks are kept; they are made anew where nothing is said.
+        #[serde(default)]
+        preserve_ephemeral: bool,
+    },
+    /// Its memory written to disk, and off. Not with devices.
+    Suspend {},
+    /// To another host while it runs. Not with devices, and not yet without.
+    LiveMigrate {
+        /// The node it is to go to.
+        destination: String,
+    },
 }

@@ -12,6 +12,7 @@ use berth_wire::guest::{
 };
 use uuid::Uuid;
 
+use super::firmware::firmware;
 use super::{BuildError, BuildOptions};
 use crate::guest::disks::{
     Checksum, ConfigDrive, ConfigDriveContent, ConfigDriveParts, DiskPlan, ImageLocation,
@@ -43,7 +44,7 @@ pub(super) fn spec(
         cpu_model: options.cpu_model.clone(),
         boot: match &build.kernel {
             Some(body) => kernel(body, options)?,
-            None => GuestBoot::Disk,
+            None => firmware(build)?,
         },
         disks: options.instances.disks(uuid, &disks)?,
         interfaces: interfaces(build)?,
@@ -59,7 +60,10 @@ pub(super) fn spec(
 }
 
 /// A kernel in one of the folders for them: a guest reads whatever file it is given as its RAM disk.
-fn kernel(body: &KernelBody, options: &BuildOptions) -> Result<GuestBoot, BuildError> {
+pub(in crate::guest) fn kernel(
+    body: &KernelBody,
+    options: &BuildOptions,
+) -> Result<GuestBoot, BuildError> {
     let allowed = |field: &str, path: &str| {
         let field = format!("kernel.{field}");
         let path = HostPath::new(path).map_err(|error| BuildError::field(&field, error))?;
@@ -72,7 +76,9 @@ fn kernel(body: &KernelBody, options: &BuildOptions) -> Result<GuestBoot, BuildE
         }
         let folders: Vec<_> = folders.iter().map(HostPath::as_str).collect();
         let reason = match folders.is_empty() {
-            true => "no folder of this host is for guests' kernels".to_owned(),
+            true => "no folder of this host is for guests' kernels; name one in [image_cache] image_directories of \
+                     the agent's configuration"
+                .to_owned(),
             false => format!(
                 "it is in none of the folders for guests' kernels: {}",
                 folders.join(", ")
@@ -145,7 +151,7 @@ fn disks(build: &GuestBuild) -> Result<DiskPlan, BuildError> {
     )?)
 }
 
-fn image(body: &ImageBody) -> Result<ImageSource, BuildError> {
+pub(in crate::guest) fn image(body: &ImageBody) -> Result<ImageSource, BuildError> {
     let location = match &body.location {
         Location::Path(path) => ImageLocation::Path(
             HostPath::new(path).map_err(|error| BuildError::field("image.location", error))?,

@@ -21,9 +21,9 @@ use berth_virt::guest_spec::{DiskFormat, GuestSpec, HostPath};
 use futures_util::stream;
 use sha2::{Digest, Sha256};
 
-use crate::guest::BoundDevices;
 use crate::guest::disks::*;
 use crate::guest::samples::spec;
+use crate::guest::{Anew, BoundDevices};
 
 pub(super) const MIB: usize = 1 << 20;
 pub(super) const TOKEN: &str = "token-of-berth";
@@ -239,6 +239,7 @@ pub(super) struct Guest {
     pub(super) plan: DiskPlan,
     bound: BoundDevices,
     pub(super) ran: bool,
+    pub(super) anew: Anew,
 }
 
 impl Guest {
@@ -251,6 +252,7 @@ impl Guest {
             plan,
             bound: BoundDevices::default(),
             ran: false,
+            anew: Anew::Nothing,
         }
     }
 
@@ -261,6 +263,7 @@ impl Guest {
             mdevs: &[],
             disks: &self.plan,
             ran: self.ran,
+            anew: self.anew,
         }
     }
 

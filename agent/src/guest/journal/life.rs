@@ -1,0 +1,128 @@
+//! What has become of a guest since it was asked for: another image, a rescue system for a while, and what is under way of it.
+
+use berth_virt::guest_spec::{GuestBoot, GuestDisks, HostPath};
+use serde::{Deserialize, Serialize};
+
+use crate::guest::disks::DiskPlan;
+use crate::guest::{Anew, GuestRequest, GuestRequestError};
+
+/// What a guest boots from, and its disks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Form {
+    /// What it starts from.
+    pub boot: GuestBoot,
+    /// The disks that are to be made.
+    pub plan: DiskPlan,
+    /// Where they lie.
+    pub disks: GuestDisks,
+}
+
+impl Form {
+    /// That of a request.
+    #[must_use]
+    pub fn of(request: &GuestRequest) -> Self {
+        Self {
+            boot: request.spec().boot.clone(),
+            plan: request.disks().clone(),
+            disks: request.spec().disks.clone(),
+        }
+    }
+
+    /// The request in this form.
+    ///
+    /// # Errors
+    /// The disks are not those of the plan.
+    pub fn given_to(&self, request: &GuestRequest) -> Result<GuestRequest, GuestRequestError> {
+        request.in_form(self.boot.clone(), self.disks.clone(), self.plan.clone())
+    }
+}
+
+/// What is being done with a guest, for a word about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Turn {
+    /// It is given a rescue system.
+    Rescue,
+    /// It is given its own disks back.
+    Unrescue,
+    /// Its root disk is made anew.
+    Rebuild,
+}
+
+impl Turn {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rescue => "rescue",
+            Self::Unrescue => "unrescue",
+            Self::Rebuild => "rebuild",
+        }
+    }
+}
+
+/// How far a turn is. Each stage may be done again from its beginning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Stage {
+    /// The guest goes off, and these files of it are removed. Nothing is made while this is so.
+    Leaving {
+        /// How long it may take to end by itself, in seconds.
+        grace_seconds: u16,
+        /// The files.
+        discard: Vec<HostPath>,
+        /// What may not be there afterwards.
+        anew: Anew,
+    },
+    /// It goes through the steps of its spawn, in its new form. Nothing is removed any more.
+    Making {
+        /// What may not be there.
+        anew: Anew,
+    },
+}
+
+/// A turn under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Turning {
+    /// Which.
+    pub turn: Turn,
+    /// How far.
+    pub stage: Stage,
+}
+
+/// What has become of a guest since it was asked for. The default is nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Life {
+    /// Its own form, where it was rebuilt; none: as it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebuilt: Option<Form>,
+    /// Its form while it is rescued; none: its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rescue: Option<Form>,
+    /// What is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turning: Option<Turning>,
+    /// Whether it went off without berth: it ended itself, or somebody stopped it by hand.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
+}
+
+impl Life {
+    /// Whether nothing has become of it.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What may not be there of its disks, because it is made now.
+    #[must_use]
+    pub fn anew(&self) -> Anew {
+        match self.turning.as_ref().map(|turning| &turning.stage) {
+            Some(Stage::Making { anew } | Stage::Leaving { anew, .. }) => *anew,
+            None => Anew::Nothing,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Why a call brought no answer, and what the contract's errors say of it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_virt::{DeviceError, GuestError, HostDevice, ObserveError};
+
+use crate::ended::Ended;
+use crate::protocol::{
+    ErrorObject, GuestQuestion, Method, device_error, guest_error, observe_error,
+};
+
+/// The driver's name, by `compute_driver`.
+pub(crate) const NAME: &str = "exec";
+
+/// A call without an answer. Each says whether what was asked for may have been done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error("it cannot be started: {source}")]
+    NotStarted { source: io::Error },
+    #[error("{reason}")]
+    Version { reason: String },
+    #[error("{last}; it is started again in {left:?}")]
+    Waits { last: String, left: Duration },
+    #[error("it was busy with other calls for {limit:?}; this one was not sent")]
+    NoTurn { limit: Duration },
+    #[error("{0}; this call was not sent")]
+    EndedBefore(Arc<Ended>),
+    #[error("{0}; what was asked for may still be done")]
+    Ended(Arc<Ended>),
+    #[error(
+        "it did not answer within {limit:?} and was killed; what was asked for may still be done"
+    )]
+    TimedOut { limit: Duration },
+    #[error("{}", .0.message)]
+    Refused(ErrorObject),
+    #[error("{reason}")]
+    WrongAnswer { reason: String },
+    #[error("it does not know {0}")]
+    Unknown(Method),
+}
+
+/// A call that failed: of which program, and which method.
+#[derive(Debug)]
+pub(crate) struct Failed<'a> {
+    pub(crate) program: &'a str,
+    pub(crate) method: Method,
+    /// Whether the program ever ran: one that never did is a mistake in the configuration.
+    pub(crate) has_run: bool,
+    pub(crate) error: CallError,
+}
+
+impl Failed<'_> {
+    fn target(&self) -> String {
+        format!("exec:{}", self.program)
+    }
+
+    /// What answered wrongly.
+    fn origin(&self) -> String {
+        format!("the answer of {} to {}", self.target(), self.method)
+    }
+
+    pub(crate) fn of_observe(self) -> ObserveError {
+        let target = self.target();
+        match self.error {
+            CallError::TimedOut { limit } => ObserveError::TimedOut {
+                target,
+                call: self.method.as_str(),
+                limit,
+            },
+            CallError::Refused(error) => observe_error(error, target),
+            CallError::WrongAnswer { ref reason } => ObserveError::Malformed {
+                origin: self.origin(),
+                reason: reason.clone(),
+            },
+            CallError::Version { reason } => misconfigured(&target, &reason),
+            CallError::NotStarted { source } if !self.has_run => {
+                misconfigured(&target, &format!("it cannot be started: {source}"))
+            }
+            other => ObserveError::Unreachable {
+                target,
+                reason: other.to_string(),
+            },
+        }
+    }
+
+    pub(crate) fn of_guest(self, question: &GuestQuestion) -> GuestError {
+        let target = self.target();
+        match self.error {
+            CallError::TimedOut { limit } => GuestError::TimedOut {
+                target,
+                call: self.method.as_str(),
+                limit,
+            },
+            CallError::Refused(error) => guest_error(error, target, question),
+            CallError::WrongAnswer { ref reason } => GuestError::Malformed {
+                origin: self.origin(),
+                reason: reason.clone(),
+            },
+            CallError::Unknown(method) => match method.unsupported() {
+                Some(action) => GuestError::Unsupported {
+                    driver: NAME,
+                    action,
+                },
+                None => GuestError::NotSupported { driver: NAME },
+            },
+            other => GuestError::Unreachable {
+                target,
+                reason: other.to_string(),
+            },
+        }
+    }
+
+    pub(crate) fn of_device(self, device: HostDevice) -> DeviceError {
+        let call = self.method.as_str();
+        match self.error {
+            CallError::TimedOut { limit } => DeviceError::TimedOut {
+                device,
+                call,
+                limit,
+            },
+            CallError::Refused(error) => device_error(error, device, call),
+            CallError::Unknown(_) => DeviceError::NotSupported { driver: NAME },
+            CallError::WrongAnswer { ref reason } => DeviceError::Unfinished {
+                device,
+                call,
+                reason: format!("{}: {reason}", self.origin()),
+            },
+            other => DeviceError::Unfinished {
+                device,
+                call,
+                reason: format!("{}: {other}", Self::named(self.program)),
+            },
+        }
+    }
+
+    /// A failure that is no one device's.
+    pub(crate) fn of_host(self) -> DeviceError {
+        DeviceError::Unseen {
+            reason: format!(
+                "{} of {}: {}",
+                self.method,
+                Self::named(self.program),
+                self.error
+            ),
+        }
+    }
+
+    fn named(program: &str) -> String {
+        format!("exec:{program}")
+    }
+}
+
+fn misconfigured(target: &str, reason: &str) -> ObserveError {
+    ObserveError::Configuration {
+        option: "compute_driver".to_owned(),
+        reason: format!("{target}: {reason}"),
+    }
+}

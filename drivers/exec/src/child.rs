@@ -1,0 +1,167 @@
+//! The child's process: started in a group of its own, ended with all of its group.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::connection::Conversation;
+use crate::ended::Ended;
+use crate::last_words::LastWords;
+use crate::options::ExecOptions;
+
+/// What of our environment the child has; the rest may be passwords.
+const INHERITED: [&str; 8] = [
+    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME",
+];
+/// How long is waited for the exit status of a child that closed a stream, and for the last lines of one that ended.
+const SETTLE: Duration = Duration::from_secs(1);
+/// How long a child has to end once its standard input is closed.
+const LEAVE: Duration = Duration::from_secs(5);
+/// Lines that wait to be written.
+const QUEUE: usize = 16;
+
+/// Starts the child and speaks to it until it ends. Lines sent into what is returned are written to it; dropping that closes
+/// its standard input.
+pub(crate) fn start(
+    options: &ExecOptions,
+    conversation: Arc<Conversation>,
+) -> io::Result<mpsc::Sender<Vec<u8>>> {
+    std::fs::create_dir_all(&options.state_path)?;
+    let mut command = Command::new(program(options)?);
+    command
+        .current_dir(&options.state_path)
+        .env_clear()
+        .envs(
+            INHERITED
+                .into_iter()
+                .filter_map(|name| Some((name, std::env::var_os(name)?))),
+        )
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    let mut child = command.spawn()?;
+    let group = ProcessGroup::of(&child);
+    let piped = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(stdin), Some(stdout), Some(stderr)) = piped else {
+        return Err(io::Error::other("its streams are no pipes"));
+    };
+    let (lines, written) = mpsc::channel(QUEUE);
+    let said = LastWords::default();
+    let listening = tokio::spawn(said.clone().listen(stderr));
+    tokio::spawn(async move {
+        let writing = write(stdin, written);
+        let reading = conversation.read(stdout);
+        let mut ended = until_end(&mut child, reading, writing, &conversation).await;
+        group.kill();
+        // What is killed is gone soon; a child in an uninterruptible sleep is init's.
+        let _ = timeout(SETTLE, child.wait()).await;
+        let mut listening = listening;
+        if timeout(SETTLE, &mut listening).await.is_err() {
+            listening.abort();
+        }
+        if let Ended::Exited { said: last, .. } = &mut ended {
+            *last = said.get();
+        }
+        conversation.end(ended);
+        conversation.is_gone();
+    });
+    Ok(lines)
+}
+
+/// A relative program would be looked for from the child's own directory.
+fn program(options: &ExecOptions) -> io::Result<PathBuf> {
+    std::path::absolute(&options.program)
+}
+
+async fn until_end(
+    child: &mut Child,
+    reading: impl Future<Output = Ended>,
+    writing: impl Future<Output = io::Result<()>>,
+    conversation: &Conversation,
+) -> Ended {
+    let mut reading = std::pin::pin!(reading);
+    tokio::select! {
+        ended = &mut reading => match ended {
+            Ended::ClosedOutput => settled(child, Ended::ClosedOutput).await,
+            broken => broken,
+        },
+        exit = child.wait() => {
+            let status = status(exit);
+            // A last line may be in the pipe, and may be wrong; a grandchild may hold the pipe open for ever.
+            match timeout(SETTLE, &mut reading).await {
+                Ok(Ended::ClosedOutput) | Err(_) => status,
+                Ok(broken) => broken,
+            }
+        }
+        written = writing => match written {
+            // Nobody speaks to it any more.
+            Ok(()) => {
+                let _ = timeout(LEAVE, child.wait()).await;
+                Ended::LetGo
+            }
+            Err(_) => settled(child, Ended::ClosedInput).await,
+        },
+        ended = conversation.over() => (*ended).clone(),
+    }
+}
+
+/// How the child ended, if it does so at once.
+async fn settled(child: &mut Child, otherwise: Ended) -> Ended {
+    timeout(SETTLE, child.wait())
+        .await
+        .map_or(otherwise, status)
+}
+
+fn status(exit: io::Result<std::process::ExitStatus>) -> Ended {
+    Ended::Exited {
+        status: exit.map_or_else(|error| error.to_string(), |status| status.to_string()),
+        said: None,
+    }
+}
+
+async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
+    while let Some(line) = lines.recv().await {
+        stdin.write_all(&line).await?;
+        stdin.flush().await?;
+    }
+    stdin.shutdown().await
+}
+
+/// The child's process group, killed whole when this is dropped, also with the runtime.
+struct ProcessGroup(Option<Pid>);
+
+impl ProcessGroup {
+    /// Read before the child is waited for: its id is its group's, by `process_group(0)`.
+    fn of(child: &Child) -> Self {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Self(id.map(Pid::from_raw))
+    }
+
+    fn kill(mut self) {
+        self.signal();
+    }
+
+    fn signal(&mut self) {
+        if let Some(group) = self.0.take() {
+            // An error is that nobody is in the group any more. Its number is nobody else's while somebody is.
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        self.signal();
+    }
+}

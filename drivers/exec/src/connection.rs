@@ -1,0 +1,318 @@
+//! One child's conversation: calls that wait for their answers, and what the child says by itself.
+//!
+//! It is open until it has an end, which is written once; then every call that waits has that end for its answer, and the
+//! child's process is on its way out. A new child is started only when the old one is gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_virt::HostEvent;
+use serde_json::Value;
+use tokio::io::{AsyncRead, BufReader};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
+use tokio::time::{timeout, timeout_at};
+
+use crate::budget::Budget;
+use crate::call_error::CallError;
+use crate::child;
+use crate::ended::Ended;
+use crate::lines::{Line, next_line, shown};
+use crate::options::ExecOptions;
+use crate::protocol::{
+    Changed, ErrorObject, Hello, HelloResult, Incoming, LONGEST_LINE, Method, decode, request,
+};
+
+/// The most notifications at once, and each second after that.
+const NEWS_AT_ONCE: u32 = 100;
+const NEWS_PER_SECOND: u32 = 20;
+/// How much of a wrong line is shown.
+const EXCERPT: usize = 120;
+
+type Answer = Result<Value, ErrorObject>;
+
+/// What is shared with the task that holds the child.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    calls: Mutex<Calls>,
+    ended: watch::Sender<Option<Arc<Ended>>>,
+    gone: watch::Sender<bool>,
+    events: broadcast::Sender<HostEvent>,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    made: u64,
+    waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
+}
+
+impl Conversation {
+    fn new(events: broadcast::Sender<HostEvent>) -> Self {
+        Self {
+            calls: Mutex::default(),
+            ended: watch::Sender::new(None),
+            gone: watch::Sender::new(false),
+            events,
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The end, where there is one.
+    pub(crate) fn ended(&self) -> Option<Arc<Ended>> {
+        self.ended.borrow().clone()
+    }
+
+    /// Ends it; the first to say why is right. Every call that waits has its answer now.
+    pub(crate) fn end(&self, why: Ended) {
+        self.ended.send_if_modified(|ended| {
+            let is_first = ended.is_none();
+            ended.get_or_insert_with(|| Arc::new(why));
+            is_first
+        });
+        self.calls().waiting.clear();
+    }
+
+    /// Waits for the end.
+    pub(crate) async fn over(&self) -> Arc<Ended> {
+        let mut ended = self.ended.subscribe();
+        let seen = ended.wait_for(Option::is_some).await;
+        // The sender is ours, so the wait ends with an end.
+        let seen = seen.ok().and_then(|ended| (*ended).clone());
+        seen.unwrap_or_else(|| Arc::new(Ended::LetGo))
+    }
+
+    /// The child's process is no more.
+    pub(crate) fn is_gone(&self) {
+        self.gone.send_replace(true);
+    }
+
+    /// Waits until the child's process is no more.
+    pub(crate) async fn gone(&self) {
+        let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
+    }
+
+    /// A new call: its number and its answer to come.
+    fn open(&self) -> Result<(u64, oneshot::Receiver<Answer>), Arc<Ended>> {
+        let mut calls = self.calls();
+        if let Some(ended) = self.ended() {
+            return Err(ended);
+        }
+        let (sender, receiver) = oneshot::channel();
+        calls.made += 1;
+        let id = calls.made;
+        calls.waiting.insert(id, sender);
+        Ok((id, receiver))
+    }
+
+    /// Reads what the child says until it breaks a rule or says no more.
+    pub(crate) async fn read(&self, from: impl AsyncRead + Unpin) -> Ended {
+        let mut from = BufReader::with_capacity(64 << 10, from);
+        let mut news = Budget::new(NEWS_AT_ONCE, NEWS_PER_SECOND, Instant::now());
+        loop {
+            let line = match next_line(&mut from, LONGEST_LINE).await {
+                Ok(Some(Line::Whole(line))) => line,
+                Ok(Some(Line::TooLong(_))) => {
+                    return Ended::LineTooLong {
+                        limit: LONGEST_LINE,
+                    };
+                }
+                Ok(None) => return Ended::ClosedOutput,
+                Err(error) => {
+                    return Ended::Unreadable {
+                        reason: error.to_string(),
+                    };
+                }
+            };
+            if let Err(broken) = self.hear(&line, &mut news) {
+                return broken;
+            }
+        }
+    }
+
+    fn hear(&self, line: &[u8], news: &mut Budget) -> Result<(), Ended> {
+        let excerpt = || shown(&String::from_utf8_lossy(line), EXCERPT);
+        let value: Value = serde_json::from_slice(line).map_err(|error| Ended::NotJson {
+            reason: error.to_string(),
+            excerpt: excerpt(),
+        })?;
+        let message = Incoming::of(value).map_err(|reason| Ended::NotAMessage {
+            reason,
+            excerpt: excerpt(),
+        })?;
+        match message {
+            Incoming::Answer { id, answer } => self.answered(&id, answer),
+            Incoming::Complaint(error) => Err(Ended::CouldNotRead {
+                message: error.message,
+            }),
+            Incoming::Notification { method, params } => {
+                if !news.take(Instant::now()) {
+                    return Err(Ended::Flood {
+                        at_once: NEWS_AT_ONCE,
+                        per_second: NEWS_PER_SECOND,
+                    });
+                }
+                self.told(&method, params)
+            }
+        }
+    }
+
+    fn answered(&self, id: &Value, answer: Answer) -> Result<(), Ended> {
+        let mut calls = self.calls();
+        let unknown = || Ended::UnknownCall {
+            id: shown(&id.to_string(), EXCERPT),
+        };
+        let number = id.as_u64().ok_or_else(unknown)?;
+        match calls.waiting.remove(&number) {
+            Some(waiting) => {
+                // Nobody waits any more where the caller's task was ended with the runtime.
+                let _ = waiting.send(answer);
+                Ok(())
+            }
+            None if (1..=calls.made).contains(&number) => Err(Ended::AnsweredTwice { id: number }),
+            None => Err(unknown()),
+        }
+    }
+
+    fn told(&self, method: &str, params: Value) -> Result<(), Ended> {
+        if method != "changed" {
+            return Err(Ended::UnknownNotification {
+                method: shown(method, EXCERPT),
+            });
+        }
+        let changed: Changed = decode(params).map_err(|wrong| Ended::WrongNotification {
+            reason: wrong.to_string(),
+        })?;
+        // Nobody watches: nobody is told.
+        let _ = self.events.send(changed.what.into());
+        Ok(())
+    }
+}
+
+/// A child that said hello.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    conversation: Arc<Conversation>,
+    lines: mpsc::Sender<Vec<u8>>,
+    turns: Semaphore,
+    hello: HelloResult,
+}
+
+impl Connection {
+    /// Starts a child and says hello.
+    pub(crate) async fn open(
+        options: &ExecOptions,
+        events: broadcast::Sender<HostEvent>,
+    ) -> Result<Self, CallError> {
+        let conversation = Arc::new(Conversation::new(events));
+        let lines = child::start(options, Arc::clone(&conversation))
+            .map_err(|source| CallError::NotStarted { source })?;
+        let mut connection = Self {
+            conversation,
+            lines,
+            turns: Semaphore::new(1),
+            hello: HelloResult::unsaid(),
+        };
+        match connection.say_hello(options).await {
+            Ok(hello) => {
+                connection.turns = Semaphore::new(hello.concurrent_calls());
+                connection.hello = hello;
+                Ok(connection)
+            }
+            Err(error) => {
+                // It is not left half-greeted: the next one starts when this one is gone.
+                connection.conversation.gone().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn say_hello(&self, options: &ExecOptions) -> Result<HelloResult, CallError> {
+        let method = Method::Hello;
+        let limit = options.deadlines.of(method);
+        let params = Hello::of(options);
+        let end = |why: Ended| {
+            self.conversation.end(why);
+            CallError::Ended(self.why())
+        };
+        match self.ask(method, &params.to_value(), limit).await {
+            Ok(said) => {
+                let hello =
+                    HelloResult::of(said).map_err(|reason| end(Ended::WrongHello { reason }))?;
+                match hello.is_understood() {
+                    Ok(()) => Ok(hello),
+                    Err(reason) => {
+                        end(Ended::WrongHello {
+                            reason: reason.clone(),
+                        });
+                        Err(CallError::Version { reason })
+                    }
+                }
+            }
+            Err(CallError::Refused(error)) => Err(end(Ended::RefusedHello {
+                message: error.message,
+            })),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What it said of itself.
+    pub(crate) fn hello(&self) -> &HelloResult {
+        &self.hello
+    }
+
+    /// The conversation, for whoever waits for its end.
+    pub(crate) fn conversation(&self) -> &Arc<Conversation> {
+        &self.conversation
+    }
+
+    fn why(&self) -> Arc<Ended> {
+        let ended = self.conversation.ended();
+        ended.unwrap_or_else(|| Arc::new(Ended::LetGo))
+    }
+
+    /// Asks when it is this call's turn, for which it is waited as long as for the answer.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        params: &Value,
+        limit: Duration,
+    ) -> Result<Value, CallError> {
+        let turn = timeout(limit, self.turns.acquire()).await;
+        let Ok(Ok(_turn)) = turn else {
+            return Err(match self.conversation.ended() {
+                Some(ended) => CallError::EndedBefore(ended),
+                None => CallError::NoTurn { limit },
+            });
+        };
+        self.ask(method, params, limit).await
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        params: &Value,
+        limit: Duration,
+    ) -> Result<Value, CallError> {
+        let deadline = tokio::time::Instant::now() + limit;
+        let (id, answer) = self.conversation.open().map_err(CallError::EndedBefore)?;
+        let line = request(id, method, params);
+        let silent = || {
+            self.conversation.end(Ended::Silent { method, limit });
+            CallError::TimedOut { limit }
+        };
+        match timeout_at(deadline, self.lines.send(line)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(CallError::Ended(self.conversation.over().await)),
+            Err(_) => return Err(silent()),
+        }
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(Ok(result))) => Ok(result),
+            Ok(Ok(Err(error))) => Err(CallError::Refused(error)),
+            Ok(Err(_)) => Err(CallError::Ended(self.why())),
+            Err(_) => Err(silent()),
+        }
+    }
+}

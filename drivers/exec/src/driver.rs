@@ -1,0 +1,256 @@
+//! The contract, asked of the child.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_model::{ConsumerUuid, NodeName};
+use berth_virt::guest_spec::GuestSpec;
+use berth_virt::{
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvent, HostEvents, HostView,
+    ObserveError, PowerAction, Powered, Redefined, Spawned, VirtDriver, WantedDevice,
+};
+use futures_util::stream::unfold;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::call_error::{CallError, Failed, NAME};
+use crate::options::ExecOptions;
+use crate::protocol::{
+    DestroyResult, Done, Empty, GuestQuestion, GuestsResult, Method, MigrateParams, PowerParams,
+    PowerResult, PrepareHostResult, RedefineResult, ResetResult, SpawnResult, SpecParams,
+    UuidParams, ViewResult, WantedParams, decode, params,
+};
+use crate::supervisor::Supervisor;
+
+/// An out-of-tree driver as a child process. The child is started by the first call, and ends when this is dropped.
+#[derive(Debug)]
+pub struct ExecDriver {
+    supervisor: Arc<Supervisor>,
+    program: String,
+}
+
+impl ExecDriver {
+    /// The driver of this program, which is not started yet.
+    #[must_use]
+    pub fn new(options: ExecOptions) -> Self {
+        Self {
+            program: options.program.display().to_string(),
+            supervisor: Supervisor::new(options),
+        }
+    }
+
+    /// Asks, and reads the answer. It is done in a task of its own: a caller that is cancelled leaves no call half-made, and
+    /// its deadline stands.
+    async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        params: Value,
+        extra: Duration,
+    ) -> Result<T, Failed<'_>> {
+        let supervisor = Arc::clone(&self.supervisor);
+        let limit = supervisor
+            .options()
+            .deadlines
+            .of(method)
+            .saturating_add(extra);
+        let asked = tokio::spawn(async move {
+            let connection = supervisor.connection().await?;
+            if !connection.hello().knows(method) {
+                return Err(CallError::Unknown(method));
+            }
+            connection.call(method, &params, limit).await
+        });
+        let answer = match asked.await {
+            Ok(answer) => answer,
+            Err(ended) => Err(CallError::WrongAnswer {
+                reason: format!("nobody waited for it: {ended}"),
+            }),
+        };
+        let read = |value| {
+            decode(value).map_err(|wrong| CallError::WrongAnswer {
+                reason: wrong.to_string(),
+            })
+        };
+        answer.and_then(read).map_err(|error| Failed {
+            program: &self.program,
+            method,
+            has_run: self.supervisor.has_run(),
+            error,
+        })
+    }
+
+    async fn guest<T: DeserializeOwned>(
+        &self,
+        question: GuestQuestion,
+        params: Value,
+    ) -> Result<T, GuestError> {
+        let extra = match question.action {
+            Some(PowerAction::Stop { grace }) => grace,
+            _ => Duration::ZERO,
+        };
+        self.call(question.method, params, extra)
+            .await
+            .map_err(|failed| failed.of_guest(&question))
+    }
+
+    fn spec<'a, T: DeserializeOwned + 'a>(
+        &'a self,
+        method: Method,
+        spec: &GuestSpec,
+    ) -> impl Future<Output = Result<T, GuestError>> + Send + 'a {
+        let params = params(&SpecParams { spec });
+        self.guest(GuestQuestion::of(method, spec.uuid), params)
+    }
+
+    async fn device<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        wanted: &WantedDevice,
+    ) -> Result<T, DeviceError> {
+        let asked = params(&WantedParams { wanted });
+        self.call(method, asked, Duration::ZERO)
+            .await
+            .map_err(|failed| failed.of_device(wanted.host_device()))
+    }
+}
+
+fn nothing() -> Value {
+    params(&Empty {})
+}
+
+impl VirtDriver for ExecDriver {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn observe(&self) -> Result<HostView, ObserveError> {
+        let method = Method::Observe;
+        let seen: ViewResult = self
+            .call(method, nothing(), Duration::ZERO)
+            .await
+            .map_err(Failed::of_observe)?;
+        seen.view(self.supervisor.options()).map_err(|reason| {
+            let (program, error) = (&*self.program, CallError::WrongAnswer { reason });
+            let has_run = true;
+            Failed {
+                program,
+                method,
+                has_run,
+                error,
+            }
+            .of_observe()
+        })
+    }
+
+    fn watch(&self) -> HostEvents {
+        let keeper = Arc::downgrade(&self.supervisor);
+        let events = self.supervisor.events();
+        Box::pin(unfold(
+            (Some(keeper), events),
+            |(keeper, mut events)| async {
+                // Whoever watches is told, also where nobody looked yet. What keeps a child from starting is told to who looks.
+                if let Some(supervisor) = keeper.and_then(|keeper| keeper.upgrade()) {
+                    tokio::spawn(async move { supervisor.connection().await.map(drop) });
+                }
+                let event = match events.recv().await {
+                    Ok(event) => event,
+                    Err(RecvError::Lagged(_)) => HostEvent::Unknown,
+                    Err(RecvError::Closed) => return None,
+                };
+                Some((event, (None, events)))
+            },
+        ))
+    }
+
+    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+        let result: SpawnResult = self.spec(Method::Spawn, spec).await?;
+        Ok(result.outcome.into())
+    }
+
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
+        let question = GuestQuestion::of(Method::Destroy, uuid);
+        let result: DestroyResult = self.guest(question, params(&UuidParams::of(uuid))).await?;
+        Ok(result.outcome.into())
+    }
+
+    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+        let question = GuestQuestion::of_all(Method::Guests);
+        let result: GuestsResult = self.guest(question, nothing()).await?;
+        result.guests().map_err(|reason| {
+            let (program, error) = (&*self.program, CallError::WrongAnswer { reason });
+            let (method, has_run) = (question.method, true);
+            Failed {
+                program,
+                method,
+                has_run,
+                error,
+            }
+            .of_guest(&question)
+        })
+    }
+
+    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+        let question = GuestQuestion {
+            action: Some(action),
+            ..GuestQuestion::of(Method::Power, uuid)
+        };
+        let asked = params(&PowerParams::of(uuid, action));
+        let result: PowerResult = self.guest(question, asked).await?;
+        Ok(result.outcome.into())
+    }
+
+    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+        let result: RedefineResult = self.spec(Method::Redefine, spec).await?;
+        Ok(result.outcome.into())
+    }
+
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+        let question = GuestQuestion::of(Method::Suspend, uuid);
+        let result: PowerResult = self.guest(question, params(&UuidParams::of(uuid))).await?;
+        Ok(result.outcome.into())
+    }
+
+    async fn live_migrate(
+        &self,
+        uuid: ConsumerUuid,
+        destination: &NodeName,
+    ) -> Result<(), GuestError> {
+        let question = GuestQuestion::of(Method::LiveMigrate, uuid);
+        let asked = params(&MigrateParams::of(uuid, destination));
+        let Done {} = self.guest(question, asked).await?;
+        Ok(())
+    }
+
+    async fn prepare_host(&self) -> Vec<DeviceError> {
+        let done: Result<PrepareHostResult, _> = self
+            .call(Method::PrepareHost, nothing(), Duration::ZERO)
+            .await;
+        match done {
+            Ok(result) => result.errors(),
+            // There is nothing to do for a driver that does not offer to do it.
+            Err(Failed {
+                error: CallError::Unknown(_),
+                ..
+            }) => Vec::new(),
+            Err(failed) => vec![failed.of_host()],
+        }
+    }
+
+    async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        let Done {} = self.device(Method::CheckDevice, wanted).await?;
+        Ok(())
+    }
+
+    async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        let Done {} = self.device(Method::PrepareDevice, wanted).await?;
+        Ok(())
+    }
+
+    async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+        let result: ResetResult = self.device(Method::ResetDevice, wanted).await?;
+        Ok(result.into())
+    }
+}

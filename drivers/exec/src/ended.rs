@@ -1,0 +1,61 @@
+//! Why a child is no longer spoken to.
+
+use std::time::Duration;
+
+use crate::protocol::Method;
+
+/// Why a child ended, or was ended. Each is a sentence about the driver.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error("it ended ({status}){}", last(said.as_deref()))]
+    Exited {
+        status: String,
+        said: Option<String>,
+    },
+    #[error("it closed its standard output and was killed")]
+    ClosedOutput,
+    #[error("it closed its standard input and was killed")]
+    ClosedInput,
+    #[error("it did not answer {method} within {limit:?} and was killed")]
+    Silent { method: Method, limit: Duration },
+    #[error("it sent a line of more than {limit} bytes and was killed")]
+    LineTooLong { limit: usize },
+    #[error("it sent a line that is no JSON ({reason}) and was killed: {excerpt:?}")]
+    NotJson { reason: String, excerpt: String },
+    #[error(
+        "it sent a line that is no message of the protocol ({reason}) and was killed: {excerpt:?}"
+    )]
+    NotAMessage {
+        reason: &'static str,
+        excerpt: String,
+    },
+    #[error("it answered call {id} a second time and was killed")]
+    AnsweredTwice { id: u64 },
+    #[error("it answered call {id}, which was never made, and was killed")]
+    UnknownCall { id: String },
+    #[error("it could not read what it was sent and was killed: {message}")]
+    CouldNotRead { message: String },
+    #[error(
+        "it sent the notification {method:?}, which nobody knows (known is \"changed\"), and was killed"
+    )]
+    UnknownNotification { method: String },
+    #[error("it sent a notification changed whose params are wrong ({reason}) and was killed")]
+    WrongNotification { reason: String },
+    #[error(
+        "it sent notifications without end (more than {at_once} at once, {per_second} each second) and was killed"
+    )]
+    Flood { at_once: u32, per_second: u32 },
+    #[error("it refused hello and was killed: {message}")]
+    RefusedHello { message: String },
+    #[error("its answer to hello is wrong and it was killed: {reason}")]
+    WrongHello { reason: String },
+    #[error("reading from it failed: {reason}")]
+    Unreadable { reason: String },
+    #[error("it was let go")]
+    LetGo,
+}
+
+fn last(said: Option<&str>) -> String {
+    said.map(|said| format!(", and said last: {said}"))
+        .unwrap_or_default()
+}

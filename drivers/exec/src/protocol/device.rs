@@ -1,0 +1,177 @@
+//! A device that is offered, as a driver tells it.
+
+use berth_model::{PciAddress, ResourceClass, Trait};
+use berth_virt::{
+    DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, OfferedHandle, UnfitReason,
+};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
+
+use super::value::{AsText, Text, list};
+
+/// A device that guests may have, or a card whose parts they may have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceFacts {
+    /// The function, or the physical function whose parts are offered. Each once.
+    pub address: AsText<PciAddress>,
+    /// The vendor's id as a number (0x10de is 4318).
+    pub vendor_id: u16,
+    /// The product's id as a number.
+    pub product_id: u16,
+    /// Whose it is.
+    pub owner: OwnerFacts,
+    /// What it is, in Cyborg's words: `GPU`, `FPGA`, `NIC`, `QAT`, `SSD`, `GENERIC_PCI`.
+    #[serde(with = "device_type")]
+    pub device_type: DeviceType,
+    /// Its model, where it is known by name. Optional.
+    #[serde(default)]
+    pub model: Option<Text<255>>,
+    /// The NUMA cell it hangs on. Optional.
+    #[serde(default)]
+    pub numa_node: Option<u32>,
+    /// The class of its inventory. Optional: Cyborg's for the type (`PGPU`, `CUSTOM_NIC`, ...), and for a device of the compute
+    /// service Nova's (`CUSTOM_PCI_10DE_1EB8`).
+    #[serde(default)]
+    pub class: Option<AsText<ResourceClass>>,
+    /// Its qualities, at most 256; those of its owner and its condition are added by Berth. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 256>")]
+    pub traits: Vec<AsText<Trait>>,
+    /// What guests get of it, each once, at most 4096; the inventory's total is their number.
+    #[serde(deserialize_with = "list::<_, _, 4096>")]
+    pub handles: Vec<HandleFacts>,
+    /// Whether it is given out once and then kept back until somebody outside has cleaned it. Optional: false.
+    #[serde(default)]
+    pub one_time_use: bool,
+    /// Whether it may be given out now. Optional: `"fit"`.
+    #[serde(default)]
+    pub condition: ConditionFacts,
+}
+
+/// Whose a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OwnerFacts {
+    /// The compute service's: flavors ask for it.
+    Compute,
+    /// The accelerator service's: device profiles ask for it.
+    Accelerator,
+}
+
+/// What one guest gets of a device: `{"function": "0000:81:00.0"}` or
+/// `{"mdev": {"uuid": ..., "parent": ..., "mdev_type": ...}}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum HandleFacts {
+    /// A whole function: the device itself or a virtual one.
+    Function(AsText<PciAddress>),
+    /// A mediated device, there already or to be made.
+    Mdev {
+        /// Its UUID, the same at every look.
+        uuid: AsText<Uuid>,
+        /// The function it is, or will be, a part of.
+        parent: AsText<PciAddress>,
+        /// Its type, by the kernel's name.
+        mdev_type: Text<255>,
+    },
+}
+
+/// Whether a device may be given out: `"fit"` or `{"unfit": "aer"}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConditionFacts {
+    /// It may.
+    #[default]
+    Fit,
+    /// It may not, and why: `aer`, `link`, `driver`, `iommu-group`, `config-space`, `vendor`, `quarantined`, `disabled`,
+    /// `reset-failed`, `vanished`.
+    Unfit(#[serde(with = "unfit_reason")] UnfitReason),
+}
+
+/// One of a set of words.
+macro_rules! word {
+    ($name:ident, $type:ty, $what:literal) => {
+        pub(super) mod $name {
+            use super::*;
+
+            #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+            pub(in super::super) fn serialize<S: Serializer>(
+                word: &$type,
+                to: S,
+            ) -> Result<S::Ok, S::Error> {
+                to.serialize_str(word.as_str())
+            }
+
+            pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+                from: D,
+            ) -> Result<$type, D::Error> {
+                let text = Text::<64>::deserialize(from)?;
+                let mut all = <$type>::ALL.into_iter();
+                all.find(|word| word.as_str() == text.as_str())
+                    .ok_or_else(|| {
+                        let known = <$type>::ALL.map(|word| word.as_str()).join(", ");
+                        D::Error::custom(format_args!(
+                            "{:?} is no {}; one of {known} is",
+                            text.as_str(),
+                            $what
+                        ))
+                    })
+            }
+        }
+    };
+}
+
+word!(device_type, DeviceType, "type of a device");
+word!(unfit_reason, UnfitReason, "reason why a device is unfit");
+
+impl From<DeviceFacts> for OfferedDevice {
+    fn from(device: DeviceFacts) -> Self {
+        let class = device.class.map(|class| class.0);
+        let usual = || match device.owner {
+            OwnerFacts::Accelerator => device.device_type.resource_class(),
+            OwnerFacts::Compute => {
+                let (vendor, product) = (device.vendor_id, device.product_id);
+                ResourceClass::new(&format!("CUSTOM_PCI_{vendor:04X}_{product:04X}"))
+                    .unwrap_or_else(|_| device.device_type.resource_class())
+            }
+        };
+        OfferedDevice {
+            address: device.address.0,
+            vendor_id: device.vendor_id,
+            product_id: device.product_id,
+            owner: match device.owner {
+                OwnerFacts::Compute => DeviceOwner::Compute,
+                OwnerFacts::Accelerator => DeviceOwner::Accelerator,
+            },
+            device_type: device.device_type,
+            model: device.model.map(Into::into),
+            numa_node: device.numa_node,
+            class: class.unwrap_or_else(usual),
+            traits: device.traits.into_iter().map(|one| one.0).collect(),
+            handles: device.handles.into_iter().map(Into::into).collect(),
+            one_time_use: device.one_time_use,
+            condition: match device.condition {
+                ConditionFacts::Fit => DeviceCondition::Fit,
+                ConditionFacts::Unfit(reason) => DeviceCondition::Unfit { reason },
+            },
+        }
+    }
+}
+
+impl From<HandleFacts> for OfferedHandle {
+    fn from(handle: HandleFacts) -> Self {
+        match handle {
+            HandleFacts::Function(address) => OfferedHandle::Function(address.0),
+            HandleFacts::Mdev {
+                uuid,
+                parent,
+                mdev_type,
+            } => OfferedHandle::Mdev {
+                uuid: uuid.0,
+                parent: parent.0,
+                mdev_type: mdev_type.into(),
+            },
+        }
+    }
+}

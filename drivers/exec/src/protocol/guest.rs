@@ -1,0 +1,478 @@
+//! Guests: as a driver tells them, and what is asked of it and answered.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use berth_model::{ArqUuid, ConsumerUuid, NodeName, PciAddress};
+use berth_virt::guest_spec::GuestSpec;
+use berth_virt::{
+    CpuPolicy, Destroyed, DeviceReset, GuestCell, GuestMark, GuestMdev, GuestOnHost, GuestState,
+    GuestView, HeldDevice, HostDevice, PowerAction, PowerState, Powered, Redefined, Spawned,
+    UnreadableGuest, WantedDevice,
+};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::value::{AsText, Text, list, twice};
+
+/// A guest, as `observe` tells it: what it holds of the node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestFacts {
+    /// Its UUID, by which Placement knows it as a consumer. Each once in a node.
+    pub uuid: AsText<ConsumerUuid>,
+    /// Its name on the hypervisor.
+    pub name: Text<255>,
+    /// Whether it runs (a paused one does: it holds what it holds).
+    pub running: bool,
+    /// Other consumers that hold allocations for it here (a migration's), at most 16. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 16>")]
+    pub also: Vec<AsText<ConsumerUuid>>,
+    /// How its CPUs are placed. Optional: `"shared"`.
+    #[serde(default)]
+    pub cpu_policy: CpuPolicyFacts,
+    /// Its virtual CPUs.
+    pub vcpus: u64,
+    /// Its memory in MiB.
+    pub memory_mib: u64,
+    /// The host's NUMA cells it is placed on, at most 1024. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 1024>")]
+    pub cells: Vec<GuestCellFacts>,
+    /// The mediated devices it uses, at most 1024. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 1024>")]
+    pub mdevs: Vec<GuestMdevFacts>,
+    /// The PCI functions it was given, at most 1024. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 1024>")]
+    pub functions: Vec<AsText<PciAddress>>,
+}
+
+/// How a guest's CPUs are placed: `"shared"`, `"dedicated"` or `{"mixed": {"dedicated": 2}}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum CpuPolicyFacts {
+    /// On shared CPUs.
+    #[default]
+    Shared,
+    /// Pinned to dedicated CPUs.
+    Dedicated,
+    /// Some pinned, the others shared.
+    Mixed {
+        /// Pinned CPUs.
+        dedicated: u64,
+    },
+}
+
+/// A guest's share of a host's NUMA cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestCellFacts {
+    /// The host's cell.
+    pub host_cell: u32,
+    /// Virtual CPUs on it.
+    pub vcpus: u64,
+    /// Memory on it, in MiB.
+    pub memory_mib: u64,
+}
+
+/// A mediated device a guest uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestMdevFacts {
+    /// Its UUID.
+    pub uuid: AsText<Uuid>,
+    /// The GPU it is part of. Optional: it is not known.
+    #[serde(default)]
+    pub parent: Option<AsText<PciAddress>>,
+}
+
+/// A guest of which nothing is known but that it is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnreadableFacts {
+    /// Its UUID; none of `guests`.
+    pub uuid: AsText<ConsumerUuid>,
+    /// Its name on the hypervisor.
+    pub name: Text<255>,
+    /// Why it cannot be read.
+    pub reason: Text<2048>,
+}
+
+/// A device of the host: `{"function": "0000:81:00.0"}` or `{"mdev": "UUID"}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostDeviceFacts {
+    /// A PCI function.
+    Function(AsText<PciAddress>),
+    /// A mediated device.
+    Mdev(AsText<Uuid>),
+}
+
+/// What a guest is doing: `"running"`, `"paused"`, `"shut_off"`, `"crashed"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateFacts {
+    /// It runs.
+    Running,
+    /// It is stopped in its tracks.
+    Paused,
+    /// It is defined and off.
+    ShutOff,
+    /// It ended by an error and still holds what it held.
+    Crashed,
+}
+
+/// A device and what it was given for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeldFacts {
+    /// The device.
+    pub device: HostDeviceFacts,
+    /// The ARQ it was given for (its `origin` in the spec). Optional: none.
+    #[serde(default)]
+    pub arq: Option<AsText<ArqUuid>>,
+}
+
+/// Whose a guest of Berth's is, kept with it by the driver as it was in its spec.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MarkFacts {
+    /// The project's id (`owner.project`).
+    pub project: Text<255>,
+    /// The consumer (`owner.consumer`).
+    pub consumer: AsText<ConsumerUuid>,
+    /// The ARQs of its devices, at most 1024.
+    #[serde(deserialize_with = "list::<_, _, 1024>")]
+    pub requests: Vec<AsText<ArqUuid>>,
+}
+
+/// A guest, as `guests` tells it: whose it is and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestOnHostFacts {
+    /// Its UUID. Each once.
+    pub uuid: AsText<ConsumerUuid>,
+    /// Its name on the hypervisor.
+    pub name: Text<255>,
+    /// What it is doing.
+    pub state: StateFacts,
+    /// Whose it is; null or left out for guests that Berth did not make, which it never touches.
+    #[serde(default)]
+    pub owner: Option<MarkFacts>,
+    /// The devices of the host that it was given, at most 1024.
+    #[serde(deserialize_with = "list::<_, _, 1024>")]
+    pub devices: Vec<HeldFacts>,
+}
+
+/// The answer to `guests`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestsResult {
+    /// All guests of the hypervisor, whoever made them, at most 65536.
+    #[serde(deserialize_with = "list::<_, _, 65536>")]
+    pub guests: Vec<GuestOnHostFacts>,
+}
+
+/// The params of `observe`, `guests` and `prepare_host`: none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Empty {}
+
+/// The answer that says no more than that it was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Done {}
+
+/// The params of `spawn` and `redefine`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SpecParams<'a> {
+    /// The guest as it is wanted, whole.
+    pub spec: &'a GuestSpec,
+}
+
+/// The params of `destroy` and `suspend`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UuidParams {
+    /// The guest.
+    pub uuid: AsText<ConsumerUuid>,
+}
+
+/// The params of `power`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PowerParams {
+    /// The guest.
+    pub uuid: AsText<ConsumerUuid>,
+    /// What is to be done.
+    pub action: PowerWord,
+    /// With `stop` alone: how many seconds the guest has to end by itself before it is switched off, 0 for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_seconds: Option<u64>,
+}
+
+/// What is to be done with a guest's power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PowerWord {
+    /// Switch it on.
+    Start,
+    /// Ask it to end, and switch it off after the grace.
+    Stop,
+    /// Stop it in its tracks.
+    Pause,
+    /// Let it go on.
+    Unpause,
+    /// Ask it to start anew.
+    SoftReboot,
+    /// Switch it off and on again.
+    HardReboot,
+}
+
+/// The params of `live_migrate`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MigrateParams {
+    /// The guest.
+    pub uuid: AsText<ConsumerUuid>,
+    /// The node it is to run on.
+    pub destination: AsText<NodeName>,
+}
+
+/// The params of `check_device`, `prepare_device` and `reset_device`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WantedParams<'a> {
+    /// The device, and what a mediated one is made of.
+    pub wanted: &'a WantedDevice,
+}
+
+/// The answer to `reset_device`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ResetResult {
+    /// A function was reset and answers as before.
+    Reset {
+        /// The driver that has it now. Optional: none.
+        #[serde(default)]
+        driver: Option<Text<255>>,
+    },
+    /// A mediated device was removed, and with it all it held.
+    Removed,
+    /// A mediated device that somebody else made was left.
+    LeftStanding,
+    /// There was no such mediated device.
+    NotThere,
+}
+
+/// An outcome of the contract, as a word.
+macro_rules! outcome {
+    ($(#[$doc:meta])* $result:ident, $word:ident, $outcome:ident { $($(#[$why:meta])* $variant:ident,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $result {
+            /// What came of it.
+            pub outcome: $word,
+        }
+
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $word {
+            $($(#[$why])* $variant,)+
+        }
+
+        impl From<$word> for $outcome {
+            fn from(word: $word) -> Self {
+                match word {
+                    $($word::$variant => $outcome::$variant,)+
+                }
+            }
+        }
+    };
+}
+
+outcome!(
+    /// The answer to `spawn`.
+    SpawnResult, SpawnOutcome, Spawned {
+        /// The guest is as wanted now; something had to be done.
+        Spawned,
+        /// It was as wanted before.
+        AlreadyThere,
+    }
+);
+outcome!(
+    /// The answer to `destroy`.
+    DestroyResult, DestroyOutcome, Destroyed {
+        /// The guest is gone.
+        Destroyed,
+        /// There was none.
+        NotThere,
+    }
+);
+outcome!(
+    /// The answer to `redefine`.
+    RedefineResult, RedefineOutcome, Redefined {
+        /// It has the spec that was given.
+        Redefined,
+        /// There is no such guest.
+        NotThere,
+    }
+);
+outcome!(
+    /// The answer to `power` and `suspend`.
+    PowerResult, PowerOutcome, Powered {
+        /// It was done.
+        Done,
+        /// The guest was so already.
+        AlreadySo,
+        /// There is no such guest.
+        NotThere,
+    }
+);
+
+impl UuidParams {
+    pub(crate) fn of(uuid: ConsumerUuid) -> Self {
+        Self { uuid: AsText(uuid) }
+    }
+}
+
+impl MigrateParams {
+    pub(crate) fn of(uuid: ConsumerUuid, destination: &NodeName) -> Self {
+        Self {
+            uuid: AsText(uuid),
+            destination: AsText(destination.clone()),
+        }
+    }
+}
+
+impl PowerParams {
+    pub(crate) fn of(uuid: ConsumerUuid, action: PowerAction) -> Self {
+        let (action, grace) = match action {
+            PowerAction::Start => (PowerWord::Start, None),
+            PowerAction::Stop { grace } => (PowerWord::Stop, Some(grace)),
+            PowerAction::Pause => (PowerWord::Pause, None),
+            PowerAction::Unpause => (PowerWord::Unpause, None),
+            PowerAction::SoftReboot => (PowerWord::SoftReboot, None),
+            PowerAction::HardReboot => (PowerWord::HardReboot, None),
+        };
+        // A part of a second is a second: less than the grace would be taken from the guest else.
+        let seconds = |grace: Duration| grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
+        Self {
+            uuid: AsText(uuid),
+            action,
+            grace_seconds: grace.map(seconds),
+        }
+    }
+}
+
+impl From<ResetResult> for DeviceReset {
+    fn from(result: ResetResult) -> Self {
+        match result {
+            ResetResult::Reset { driver } => DeviceReset::Reset {
+                driver: driver.map(Into::into),
+            },
+            ResetResult::Removed => DeviceReset::Removed,
+            ResetResult::LeftStanding => DeviceReset::LeftStanding,
+            ResetResult::NotThere => DeviceReset::NotThere,
+        }
+    }
+}
+
+impl From<GuestFacts> for (ConsumerUuid, GuestView) {
+    fn from(guest: GuestFacts) -> Self {
+        let cells = guest.cells.into_iter().map(|cell| GuestCell {
+            host_cell: cell.host_cell,
+            vcpus: cell.vcpus,
+            memory_mib: cell.memory_mib,
+        });
+        let mdevs = guest.mdevs.into_iter().map(|mdev| GuestMdev {
+            uuid: mdev.uuid.0,
+            parent: mdev.parent.map(|parent| parent.0),
+        });
+        let view = GuestView {
+            name: guest.name.into(),
+            power: match guest.running {
+                true => PowerState::Running,
+                false => PowerState::ShutOff,
+            },
+            also: guest.also.into_iter().map(|it| it.0).collect(),
+            cpu_policy: match guest.cpu_policy {
+                CpuPolicyFacts::Shared => CpuPolicy::Shared,
+                CpuPolicyFacts::Dedicated => CpuPolicy::Dedicated,
+                CpuPolicyFacts::Mixed { dedicated } => CpuPolicy::Mixed { dedicated },
+            },
+            vcpus: guest.vcpus,
+            memory_mib: guest.memory_mib,
+            cells: cells.collect(),
+            mdevs: mdevs.collect(),
+            functions: guest.functions.into_iter().map(|it| it.0).collect(),
+        };
+        (guest.uuid.0, view)
+    }
+}
+
+impl From<UnreadableFacts> for (ConsumerUuid, UnreadableGuest) {
+    fn from(guest: UnreadableFacts) -> Self {
+        let unreadable = UnreadableGuest {
+            name: guest.name.into(),
+            reason: guest.reason.into(),
+        };
+        (guest.uuid.0, unreadable)
+    }
+}
+
+impl From<HostDeviceFacts> for HostDevice {
+    fn from(device: HostDeviceFacts) -> Self {
+        match device {
+            HostDeviceFacts::Function(address) => HostDevice::Function(address.0),
+            HostDeviceFacts::Mdev(uuid) => HostDevice::Mdev(uuid.0),
+        }
+    }
+}
+
+impl From<StateFacts> for GuestState {
+    fn from(state: StateFacts) -> Self {
+        match state {
+            StateFacts::Running => GuestState::Running,
+            StateFacts::Paused => GuestState::Paused,
+            StateFacts::ShutOff => GuestState::ShutOff,
+            StateFacts::Crashed => GuestState::Crashed,
+        }
+    }
+}
+
+impl From<HeldFacts> for HeldDevice {
+    fn from(held: HeldFacts) -> Self {
+        HeldDevice {
+            device: held.device.into(),
+            arq: held.arq.map(|arq| arq.0),
+        }
+    }
+}
+
+impl GuestsResult {
+    /// The contract's guests.
+    ///
+    /// # Errors
+    /// A guest is there twice.
+    pub fn guests(self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, String> {
+        if let Some((place, uuid)) = twice(self.guests.iter().map(|guest| guest.uuid.0)) {
+            return Err(format!("guests[{place}].uuid: {uuid} is there twice"));
+        }
+        let guests = self.guests.into_iter().map(|guest| {
+            let owner = guest.owner.map(|mark| GuestMark {
+                project: mark.project.into(),
+                consumer: mark.consumer.0,
+                requests: mark.requests.into_iter().map(|arq| arq.0).collect(),
+            });
+            let seen = GuestOnHost {
+                name: guest.name.into(),
+                state: guest.state.into(),
+                owner,
+                devices: guest.devices.into_iter().map(Into::into).collect(),
+            };
+            (guest.uuid.0, seen)
+        });
+        Ok(guests.collect())
+    }
+}

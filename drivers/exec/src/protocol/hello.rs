@@ -1,0 +1,203 @@
+//! `hello`: what both are, before anything is asked.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::method::Method;
+use super::value::{AsText, Text, decode, list, params};
+use crate::options::ExecOptions;
+use berth_model::NodeName;
+use berth_virt::CpuSet;
+
+/// The protocol's version, of which there is one.
+pub const VERSION: u32 = 1;
+
+/// The most calls that are sent before an answer came.
+const MOST_CALLS: u32 = 64;
+
+/// What Berth says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// The protocol's version that it speaks.
+    pub protocol: u32,
+    /// Its own version, for logs.
+    pub berth: Text<64>,
+    /// A directory for whatever the driver wants to keep, an absolute path; also its working directory.
+    pub state_path: Text<4096>,
+    /// What the operator configured and a driver may want to know.
+    pub configured: Configured,
+}
+
+/// What the operator configured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Configured {
+    /// `host`: the name that the node is to have; null where it is the driver's to say. A driver of several nodes may ignore it.
+    pub host: Option<AsText<NodeName>>,
+    /// `[compute] cpu_shared_set`; null where there is none. It stands for every node whose `cpus.shared` the driver leaves out.
+    pub cpu_shared_set: Option<AsText<CpuSet>>,
+    /// `[compute] cpu_dedicated_set`, likewise for `cpus.dedicated`.
+    pub cpu_dedicated_set: Option<AsText<CpuSet>>,
+}
+
+impl Hello {
+    /// What is said with these options.
+    #[must_use]
+    pub fn of(options: &ExecOptions) -> Self {
+        Self {
+            protocol: VERSION,
+            berth: Text::cut(env!("CARGO_PKG_VERSION")),
+            state_path: Text::cut(&options.state_path.display().to_string()),
+            configured: Configured {
+                host: options.host.clone().map(AsText),
+                cpu_shared_set: options.cpu_shared_set.clone().map(AsText),
+                cpu_dedicated_set: options.cpu_dedicated_set.clone().map(AsText),
+            },
+        }
+    }
+
+    pub(crate) fn to_value(&self) -> Value {
+        params(self)
+    }
+}
+
+/// What the driver says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HelloResult {
+    /// The protocol's version that it speaks: 1.
+    pub protocol: u32,
+    /// What it is.
+    pub driver: DriverFacts,
+    /// The methods that it knows, `observe` among them; it is never asked another. At most 64; what Berth does not know is
+    /// left alone.
+    #[serde(deserialize_with = "list::<_, _, 64>")]
+    pub methods: Vec<Text<64>>,
+    /// How many calls it takes before it has answered the first, 1 to 64. Optional: 1. It may answer them in any order.
+    #[serde(default = "one")]
+    pub concurrent_calls: u32,
+}
+
+/// What a driver is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriverFacts {
+    /// Its name, for logs.
+    pub name: Text<64>,
+    /// Its version, for logs.
+    pub version: Text<64>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl HelloResult {
+    /// Nothing was said yet.
+    pub(crate) fn unsaid() -> Self {
+        Self {
+            protocol: VERSION,
+            driver: DriverFacts {
+                name: Text::cut(""),
+                version: Text::cut(""),
+            },
+            methods: Vec::new(),
+            concurrent_calls: 1,
+        }
+    }
+
+    /// Reads what was said. The version comes first: what another version says besides is not ours to judge.
+    pub(crate) fn of(value: Value) -> Result<Self, String> {
+        let version = value.get("protocol").and_then(Value::as_u64);
+        match version {
+            Some(version) if version != u64::from(VERSION) => Ok(Self {
+                protocol: u32::try_from(version).unwrap_or(u32::MAX),
+                ..Self::unsaid()
+            }),
+            _ => decode(value).map_err(|wrong| wrong.to_string()),
+        }
+    }
+
+    /// # Errors
+    /// It speaks another version, or cannot be used.
+    pub(crate) fn is_understood(&self) -> Result<(), String> {
+        if self.protocol != VERSION {
+            return Err(format!(
+                "it speaks version {} of the protocol, and this berth version {VERSION}; use a driver or a berth of the other's version",
+                self.protocol
+            ));
+        }
+        if !self.knows(Method::Observe) {
+            return Err("its methods have no \"observe\", which every driver needs".to_owned());
+        }
+        if !(1..=MOST_CALLS).contains(&self.concurrent_calls) {
+            return Err(format!(
+                "its concurrent_calls are {}; 1 to {MOST_CALLS} are taken",
+                self.concurrent_calls
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn knows(&self, method: Method) -> bool {
+        let mut methods = self.methods.iter();
+        methods.any(|known| known.as_str() == method.as_str())
+    }
+
+    pub(crate) fn concurrent_calls(&self) -> usize {
+        self.concurrent_calls.min(MOST_CALLS) as usize
+    }
+
+    pub(crate) fn driver_name(&self) -> &str {
+        self.driver.name.as_str()
+    }
+
+    pub(crate) fn driver_version(&self) -> &str {
+        self.driver.version.as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_driver_is_understood_or_told_why_not() {
+        let driver = json!({"name": "d", "version": "1"});
+        for (value, wrong) in [
+            (
+                json!({"protocol": 1, "driver": driver, "methods": ["observe"]}),
+                "",
+            ),
+            (
+                json!({"protocol": 1, "driver": driver, "methods": ["observe", "dance"]}),
+                "",
+            ),
+            (json!({"protocol": 2, "anything": 1}), "version 2"),
+            (
+                json!({"protocol": 1, "driver": driver, "methods": []}),
+                "observe",
+            ),
+            (
+                json!({"protocol": 1, "driver": driver, "methods": ["observe"], "concurrent_calls": 0}),
+                "1 to 64",
+            ),
+            (json!({"protocol": 1, "driver": driver}), "methods"),
+            (
+                json!({"protocol": 1, "driver": {"name": 1}, "methods": []}),
+                "driver.name",
+            ),
+            (json!({"protocol": "1"}), "protocol"),
+        ] {
+            let said = HelloResult::of(value).and_then(|hello| hello.is_understood());
+            let said = said.err().unwrap_or_default();
+            assert!(
+                said.contains(wrong) && said.is_empty() == wrong.is_empty(),
+                "{said}"
+            );
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The messages themselves: JSON-RPC 2.0, with numbers for ids.
+
+use berth_virt::HostEvent;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::method::Method;
+use super::value::{Text, decode};
+use crate::lines::shown;
+
+/// The most bytes of a line, without its end.
+pub const LONGEST_LINE: usize = 16 << 20;
+/// The most characters of an error's message that are kept.
+const LONGEST_MESSAGE: usize = 2048;
+
+/// A request, as a line.
+pub(crate) fn request(id: u64, method: Method, params: &Value) -> Vec<u8> {
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": method.as_str(), "params": params});
+    let mut line = message.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+/// Why a driver did not do what it was asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ErrorObject {
+    /// Which error: one of the protocol's, or of JSON-RPC's own.
+    pub code: i64,
+    /// The reason, for a person: what is in the way, and what would mend it.
+    pub message: String,
+    /// What else the code asks for; null where it asks for nothing.
+    pub data: Value,
+}
+
+/// A message of the driver's.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Incoming {
+    /// The answer to a call.
+    Answer {
+        id: Value,
+        answer: Result<Value, ErrorObject>,
+    },
+    /// An error of no call: it could not read what it was sent.
+    Complaint(ErrorObject),
+    /// Something it says by itself.
+    Notification { method: String, params: Value },
+}
+
+impl Incoming {
+    /// Reads a message.
+    pub(crate) fn of(value: Value) -> Result<Self, &'static str> {
+        let Value::Object(mut fields) = value else {
+            return Err("an object is wanted");
+        };
+        if fields.remove("jsonrpc") != Some(Value::from("2.0")) {
+            return Err("it has no \"jsonrpc\": \"2.0\"");
+        }
+        let message = match (fields.remove("method"), fields.remove("id")) {
+            (Some(_), Some(_)) => return Err("it is a request, and the driver makes none"),
+            (Some(Value::String(method)), None) => Incoming::Notification {
+                method,
+                params: fields.remove("params").unwrap_or(json!({})),
+            },
+            (Some(_), None) => return Err("its method is no text"),
+            (None, None) => return Err("it has neither id nor method"),
+            (None, Some(id)) => Self::answer(id, &mut fields)?,
+        };
+        match fields.is_empty() {
+            true => Ok(message),
+            false => Err("it has fields that are not JSON-RPC's"),
+        }
+    }
+
+    fn answer(id: Value, fields: &mut Map<String, Value>) -> Result<Self, &'static str> {
+        match (fields.remove("result"), fields.remove("error")) {
+            (Some(_), Some(_)) => Err("it has result and error"),
+            (None, None) => Err("it has neither result nor error"),
+            (Some(_), None) if id.is_null() => Err("its id is null"),
+            (Some(result), None) => Ok(Incoming::Answer {
+                id,
+                answer: Ok(result),
+            }),
+            (None, Some(error)) => {
+                let error = ErrorObject::of(error)?;
+                Ok(match id.is_null() {
+                    true => Incoming::Complaint(error),
+                    false => Incoming::Answer {
+                        id,
+                        answer: Err(error),
+                    },
+                })
+            }
+        }
+    }
+}
+
+impl ErrorObject {
+    fn of(value: Value) -> Result<Self, &'static str> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Fields {
+            code: i64,
+            message: String,
+            #[serde(default)]
+            data: Value,
+        }
+        let fields: Fields =
+            decode(value).map_err(|_| "its error is not of a code, a message and data")?;
+        Ok(Self {
+            code: fields.code,
+            message: shown(&fields.message, LONGEST_MESSAGE),
+            data: fields.data,
+        })
+    }
+}
+
+/// `changed`: something on the host is not as it was. Berth looks again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Changed {
+    /// What changed.
+    pub what: What,
+    /// For the driver's own log; nobody reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Text<1024>>,
+}
+
+/// What changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// Devices came, went or changed.
+    Devices,
+    /// Guests were defined, started, stopped or removed.
+    Guests,
+    /// Something, or events were lost.
+    Unknown,
+}
+
+impl From<What> for HostEvent {
+    fn from(what: What) -> Self {
+        match what {
+            What::Devices => HostEvent::Devices,
+            What::Guests => HostEvent::Guests,
+            What::Unknown => HostEvent::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_an_answer_a_complaint_or_a_notification() {
+        let error = json!({"code": 1, "message": "no"});
+        for (value, expected) in [
+            (json!({"jsonrpc": "2.0", "id": 1, "result": null}), "Answer"),
+            (json!({"jsonrpc": "2.0", "id": 1, "error": error}), "Answer"),
+            (
+                json!({"jsonrpc": "2.0", "id": null, "error": error}),
+                "Complaint",
+            ),
+            (
+                json!({"jsonrpc": "2.0", "method": "changed", "params": {}}),
+                "Notification",
+            ),
+        ] {
+            let message = format!("{:?}", Incoming::of(value).unwrap());
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_none() {
+        for (value, reason) in [
+            (json!([]), "object"),
+            (json!({"id": 1, "result": 1}), "jsonrpc"),
+            (json!({"jsonrpc": "1.0", "id": 1, "result": 1}), "jsonrpc"),
+            (json!({"jsonrpc": "2.0"}), "neither id nor method"),
+            (
+                json!({"jsonrpc": "2.0", "id": 1}),
+                "neither result nor error",
+            ),
+            (
+                json!({"jsonrpc": "2.0", "id": 1, "result": 1, "error": {}}),
+                "result and error",
+            ),
+            (json!({"jsonrpc": "2.0", "id": null, "result": 1}), "null"),
+            (
+                json!({"jsonrpc": "2.0", "id": 1, "method": "observe"}),
+                "request",
+            ),
+            (json!({"jsonrpc": "2.0", "method": 1}), "no text"),
+            (
+                json!({"jsonrpc": "2.0", "id": 1, "result": 1, "x": 1}),
+                "fields",
+            ),
+            (
+                json!({"jsonrpc": "2.0", "id": 1, "error": {"code": "x"}}),
+                "code",
+            ),
+        ] {
+            let error = Incoming::of(value.clone()).unwrap_err();
+            assert!(error.contains(reason), "{value}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_one_line() {
+        let line = request(7, Method::Observe, &json!({"text": "a\nb"}));
+        let text = String::from_utf8(line).unwrap();
+        assert_eq!(text.matches('\n').count(), 1);
+        assert!(text.ends_with('\n') && text.contains("\"id\":7"), "{text}");
+    }
+}

@@ -1,0 +1,294 @@
+//! A node, as a driver tells it. [`berth_virt::NodeView`] with its lists for maps and its nouns as texts.
+
+use std::collections::BTreeMap;
+
+use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
+use berth_virt::{
+    CpuSet, Cpus, CustomResource, Disk, NodeView, NumaCell, OfferedMdevs, PhysicalGpu,
+    VirtualFunctions,
+};
+use serde::{Deserialize, Serialize};
+
+use super::device::DeviceFacts;
+use super::guest::{GuestFacts, UnreadableFacts};
+use super::value::{AsText, Text, list, twice};
+use crate::options::ExecOptions;
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeFacts {
+    /// Its name: its root provider's, by which Nova and Cyborg know the host.
+    pub name: AsText<NodeName>,
+    /// Its root provider's UUID where the hypervisor itself knows one. Optional: the agent keeps one.
+    #[serde(default)]
+    pub uuid: Option<AsText<ProviderUuid>>,
+    /// Its CPUs.
+    pub cpus: CpuFacts,
+    /// Its memory in MiB, 0 where it has none of its own.
+    pub memory_mib: u64,
+    /// Its disk.
+    pub disk: DiskFacts,
+    /// Its NUMA cells, at most 1024. Optional: none are shown.
+    #[serde(default, deserialize_with = "list::<_, _, 1024>")]
+    pub cells: Vec<CellFacts>,
+    /// Its physical GPUs that can be parted into mediated devices for flavors (`resources:VGPU`), at most 1024. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 1024>")]
+    pub gpus: Vec<GpuFacts>,
+    /// Its network cards' virtual functions, at most 1024 cards. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 1024>")]
+    pub functions: Vec<FunctionsFacts>,
+    /// Devices that are offered whole, as virtual functions or as mediated devices, at most 4096. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 4096>")]
+    pub devices: Vec<DeviceFacts>,
+    /// Further resources on the root, at most 256. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 256>")]
+    pub customs: Vec<CustomFacts>,
+    /// Traits of the node, at most 1024. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 1024>")]
+    pub traits: Vec<AsText<Trait>>,
+    /// Its guests, running or not, at most 16384. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 16384>")]
+    pub guests: Vec<GuestFacts>,
+    /// Guests that are there and cannot be read, at most 16384. What they hold stays where it is. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 16384>")]
+    pub unreadable: Vec<UnreadableFacts>,
+}
+
+/// A node's CPUs, as CPU sets in Nova's grammar (`0-3,^2,8`; an empty text is no CPU).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuFacts {
+    /// Online CPUs.
+    pub online: AsText<CpuSet>,
+    /// CPUs that guests share. Optional: as `[compute] cpu_shared_set` says.
+    #[serde(default)]
+    pub shared: Option<AsText<CpuSet>>,
+    /// CPUs that guests are pinned to. Optional: as `[compute] cpu_dedicated_set` says.
+    #[serde(default)]
+    pub dedicated: Option<AsText<CpuSet>>,
+}
+
+/// A node's disk for guests: `{"local": {"gib": 100}}`, `"shared"` or `"none"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum DiskFacts {
+    /// Its own.
+    Local {
+        /// Size in GiB.
+        gib: u64,
+    },
+    /// On a sharing provider, which somebody else reports.
+    Shared,
+    /// None.
+    None,
+}
+
+/// A NUMA cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellFacts {
+    /// Its number, each once.
+    pub id: u32,
+    /// Its CPUs.
+    pub cpus: AsText<CpuSet>,
+    /// Its memory in MiB.
+    pub memory_mib: u64,
+    /// Its CPUs that share a core, a set for each core, at most 65536. Optional: each CPU is a core of its own.
+    #[serde(default, deserialize_with = "list::<_, _, 65536>")]
+    pub siblings: Vec<AsText<CpuSet>>,
+    /// Its huge pages, an entry for each size, at most 16. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 16>")]
+    pub huge_pages: Vec<HugePages>,
+}
+
+/// Huge pages of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HugePages {
+    /// The size of one in KiB.
+    pub size_kib: u64,
+    /// How many there are, free or not.
+    pub count: u64,
+}
+
+/// A physical GPU, or any card whose driver parts it into mediated devices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuFacts {
+    /// Its PCI address.
+    pub address: AsText<PciAddress>,
+    /// Its NUMA cell. Optional.
+    #[serde(default)]
+    pub numa_node: Option<u32>,
+    /// What it offers. Optional: nothing is enabled.
+    #[serde(default)]
+    pub offered: Option<OfferedFacts>,
+}
+
+/// The mediated devices a GPU offers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfferedFacts {
+    /// Their type, by the kernel's name (`nvidia-558`).
+    pub mdev_type: Text<255>,
+    /// Their resource class: `VGPU`, or a custom one.
+    pub class: AsText<ResourceClass>,
+    /// How many there can be in all: existing ones and those still available.
+    pub total: u64,
+}
+
+/// Virtual functions of one network card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionsFacts {
+    /// The physical function.
+    pub physical: AsText<PciAddress>,
+    /// The virtual functions offered, at most 4096.
+    #[serde(deserialize_with = "list::<_, _, 4096>")]
+    pub addresses: Vec<AsText<PciAddress>>,
+    /// The card's NUMA cell. Optional.
+    #[serde(default)]
+    pub numa_node: Option<u32>,
+    /// Their resource class, usually `SRIOV_NET_VF`.
+    pub class: AsText<ResourceClass>,
+}
+
+/// Some more of a resource on the root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CustomFacts {
+    /// Its class, each once.
+    pub class: AsText<ResourceClass>,
+    /// Names the class had before, at most 16: inventory under one is renamed, allocations with it. Optional.
+    #[serde(default, deserialize_with = "list::<_, _, 16>")]
+    pub formerly: Vec<AsText<ResourceClass>>,
+    /// How much there is, in the class's unit.
+    pub total: u64,
+}
+
+impl NodeFacts {
+    pub(super) fn view(self, options: &ExecOptions) -> Result<NodeView, String> {
+        self.has_each_once()?;
+        let configured = |said: Option<AsText<CpuSet>>, set: &Option<CpuSet>| {
+            said.map(|set| set.0).or_else(|| set.clone())
+        };
+        Ok(NodeView {
+            uuid: self.uuid.map(|uuid| uuid.0),
+            cpus: Cpus {
+                online: self.cpus.online.0,
+                shared: configured(self.cpus.shared, &options.cpu_shared_set),
+                dedicated: configured(self.cpus.dedicated, &options.cpu_dedicated_set),
+            },
+            memory_mib: self.memory_mib,
+            disk: match self.disk {
+                DiskFacts::Local { gib } => Disk::Local { gib },
+                DiskFacts::Shared => Disk::Shared,
+                DiskFacts::None => Disk::None,
+            },
+            cells: self.cells.into_iter().map(Into::into).collect(),
+            gpus: self.gpus.into_iter().map(Into::into).collect(),
+            functions: self.functions.into_iter().map(Into::into).collect(),
+            devices: self.devices.into_iter().map(Into::into).collect(),
+            pci: options.pci,
+            customs: self.customs.into_iter().map(Into::into).collect(),
+            traits: self.traits.into_iter().map(|one| one.0).collect(),
+            guests: self.guests.into_iter().map(Into::into).collect(),
+            unreadable: self.unreadable.into_iter().map(Into::into).collect(),
+            model: options.model,
+        })
+    }
+
+    fn has_each_once(&self) -> Result<(), String> {
+        fn once<K: Ord + std::fmt::Display>(
+            field: &str,
+            key: &str,
+            keys: impl Iterator<Item = K>,
+        ) -> Result<(), String> {
+            match twice(keys) {
+                Some((place, seen)) => {
+                    Err(format!("{field}[{place}].{key}: {seen} is there twice"))
+                }
+                None => Ok(()),
+            }
+        }
+        once("cells", "id", self.cells.iter().map(|it| it.id))?;
+        once("gpus", "address", self.gpus.iter().map(|it| it.address.0))?;
+        once(
+            "functions",
+            "physical",
+            self.functions.iter().map(|it| it.physical.0),
+        )?;
+        once(
+            "devices",
+            "address",
+            self.devices.iter().map(|it| it.address.0),
+        )?;
+        once(
+            "customs",
+            "class",
+            self.customs.iter().map(|it| &it.class.0),
+        )?;
+        once("guests", "uuid", self.guests.iter().map(|it| it.uuid.0))?;
+        let known = self.guests.iter().map(|it| it.uuid.0);
+        let unknown = self.unreadable.iter().map(|it| it.uuid.0);
+        let place = known.clone().count();
+        match twice(known.chain(unknown)) {
+            Some((seen, uuid)) => Err(format!(
+                "unreadable[{}].uuid: {uuid} is there twice",
+                seen - place
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<CellFacts> for NumaCell {
+    fn from(cell: CellFacts) -> Self {
+        let pages = cell.huge_pages.into_iter();
+        NumaCell {
+            id: cell.id,
+            cpus: cell.cpus.0,
+            memory_mib: cell.memory_mib,
+            siblings: cell.siblings.into_iter().map(|set| set.0).collect(),
+            huge_pages: pages
+                .map(|pages| (pages.size_kib, pages.count))
+                .collect::<BTreeMap<_, _>>(),
+        }
+    }
+}
+
+impl From<GpuFacts> for PhysicalGpu {
+    fn from(gpu: GpuFacts) -> Self {
+        PhysicalGpu {
+            address: gpu.address.0,
+            numa_node: gpu.numa_node,
+            offered: gpu.offered.map(|offered| OfferedMdevs {
+                mdev_type: offered.mdev_type.into(),
+                class: offered.class.0,
+                total: offered.total,
+            }),
+        }
+    }
+}
+
+impl From<FunctionsFacts> for VirtualFunctions {
+    fn from(card: FunctionsFacts) -> Self {
+        VirtualFunctions {
+            physical: card.physical.0,
+            addresses: card.addresses.into_iter().map(|it| it.0).collect(),
+            numa_node: card.numa_node,
+            class: card.class.0,
+        }
+    }
+}
+
+impl From<CustomFacts> for CustomResource {
+    fn from(custom: CustomFacts) -> Self {
+        CustomResource {
+            class: custom.class.0,
+            formerly: custom.formerly.into_iter().map(|it| it.0).collect(),
+            total: custom.total,
+        }
+    }
+}

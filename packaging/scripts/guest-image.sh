@@ -12,6 +12,7 @@
 set -eu -o pipefail
 export LC_ALL=C
 
+SCRIPT=$(realpath "${BASH_SOURCE[0]}")
 KERNEL=linux-image-cloud-amd64
 BUSYBOX=busybox-static
 # What the guest's disks and its power button are driven by; their dependencies come along.
@@ -59,6 +60,13 @@ echo "berth-guest: $(uname -s) $(uname -r), $(grep -c ^processor /proc/cpuinfo) 
 for device in /sys/bus/pci/devices/*; do
     echo "berth-guest: pci ${device##*/} $(cut -c3- "$device/vendor"):$(cut -c3- "$device/device") class $(cut -c3- "$device/class")"
 done
+# A network card's own address as its registers have it: what only the card behind the bus can answer.
+for device in /sys/bus/pci/devices/*; do
+    [ "$(cat "$device/vendor"):$(cat "$device/device")" = 0x8086:0x10d3 ] || continue
+    echo 1 >"$device/enable"
+    base=$(head -n 1 "$device/resource" | cut -d' ' -f1)
+    echo "berth-guest: pci ${device##*/} receive address $(devmem $((base + 0x5400)) 32) $(devmem $((base + 0x5404)) 32)"
+done
 sleep 1
 for disk in /dev/sr0 /dev/vdb /dev/vdc /dev/vda; do
     [ -b "$disk" ] || continue
@@ -83,7 +91,10 @@ main() {
     mkdir -p "$1"
     local folder
     folder=$(realpath "$1")
-    if [ -s "$folder/vmlinuz" ] && [ -s "$folder/initrd.gz" ]; then
+    # An image of another version of this script is made anew.
+    local stamp
+    stamp=$(sha256sum <"$SCRIPT" | cut -d' ' -f1)
+    if [ -s "$folder/vmlinuz" ] && [ -s "$folder/initrd.gz" ] && [ "$(cat "$folder/stamp" 2>/dev/null)" = "$stamp" ]; then
         return 0
     fi
     command -v apt-get >/dev/null || fail "this is not a Debian system: put a kernel at $folder/vmlinuz and an initrd at $folder/initrd.gz"
@@ -125,6 +136,7 @@ main() {
     mv initrd.gz "$folder/initrd.gz"
     install -m 0644 kernel/boot/vmlinuz-"$version" vmlinuz
     mv vmlinuz "$folder/vmlinuz"
+    echo "$stamp" >"$folder/stamp"
     echo "guest-image: $(du -h "$folder/vmlinuz" | cut -f1) of kernel $version, $(du -h "$folder/initrd.gz" | cut -f1) of initrd"
 }
 

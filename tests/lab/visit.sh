@@ -16,7 +16,13 @@ cp "$HERE"/host/*.sh "$share/"
 cp "$HERE/host/$NAME.sh" "$share/host.sh"
 cp "$LAB"/modules/*.ko "$share/"
 for file; do cp -r "$file" "$share/"; done
+# A disk that outlives a power-cycle.
+export KEEP=$share.keep
+rm -f "$KEEP"
+truncate -s 2G "$KEEP"
+mke2fs -q -t ext4 -F "$KEEP"
 status=0
 "$HERE/boot.sh" "$LAB" "$share" || status=$?
 grep -aE '^LAB [0-9.]+ (ok|FAILED|end)' "$share/console.log" || true
+rm -f "$KEEP"
 exit "$status"

@@ -25,6 +25,10 @@ CONF
 }
 
 configure() {
+    # Guests of a host that is itself emulated: its processor's own virtualisation is emulated, too, and still is the faster way.
+    local kind=qemu
+    modprobe kvm-amd 2>/dev/null
+    [ ! -e /dev/kvm ] || kind=kvm
     mkdir -p "$STATE" /etc/berth
     cat >/etc/berth/berth.toml <<TOML
 compute_driver = "libvirt"
@@ -32,7 +36,7 @@ state_path = "$STATE"
 update_resources_interval = 3600
 reconcile_interval = 5
 [libvirt]
-virt_type = "qemu"
+virt_type = "$kind"
 cpu_mode = "none"
 disk_cachemodes = ["file=writeback"]
 [image_cache]
@@ -44,10 +48,9 @@ enabled_mdev_types = ["pci-1"]
 [accelerators]
 device_spec = [
     { address = "$NIC", resource_class = "CUSTOM_NIC" },
-    { address = "$IGB", num_vfs = 2 },
     { vendor_id = "8086", product_id = "10ca", resource_class = "CUSTOM_VF" },
-    { address = "$NVME", num_vfs = 2 },
-    { vendor_id = "1b36", product_id = "0010", resource_class = "CUSTOM_SSD" },
+    { address = "$IGB", num_vfs = 2 },
+    { address = "$NVME", resource_class = "CUSTOM_SSD", num_vfs = 2 },
     { address = "$EDU" },
     { address = "$EDU2", resource_class = "CUSTOM_EDU" },
 ]

@@ -15,6 +15,7 @@ pub mod node_identity;
 pub mod notify;
 pub mod options;
 pub mod propose;
+pub mod provider_config;
 pub mod rename;
 pub mod report_client;
 pub mod service;

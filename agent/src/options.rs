@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use berth_model::{AllocationRatio, Trait};
 
+use crate::provider_config::ProviderConfigs;
+
 /// Options of the resource tracker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrackerOptions {
@@ -23,6 +25,8 @@ pub struct TrackerOptions {
     pub readers: usize,
     /// What to do when the node's provider has another name.
     pub rename: Rename,
+    /// What the files of `provider_config_location` say.
+    pub provider_configs: ProviderConfigs,
 }
 
 impl Default for TrackerOptions {
@@ -35,6 +39,7 @@ impl Default for TrackerOptions {
             aggregates_per_request: 200,
             readers: 8,
             rename: Rename::Refuse,
+            provider_configs: ProviderConfigs::default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The first half of every journey: facts in, plan out. Startup, tick, dry run and the offline upgrade share it and differ
 //! only in what they do with the plan; making it sends nothing but questions.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -8,11 +9,15 @@ use berth_model::{
     Desired, Disposition, NodeName, Plan, ProviderTree, ReshapeRequest, Trait, TreeDiff, Usages,
     plan, usages_to_probe,
 };
+use berth_store::state_dir::StateFiles;
 use berth_virt::{HostView, ProviderTreeError, VirtDriver};
 use tokio::time::Instant;
 
 use crate::complete::{Service, complete};
 use crate::options::TrackerOptions;
+use crate::provider_config::{
+    Absent, Applied, AppliedError, AppliedFile, LayOverError, cleared, lay_over,
+};
 use crate::report_client::{ReportClient, ReportError};
 
 /// Reports one node: what the driver sees of it, and what Placement is told.
@@ -26,6 +31,10 @@ pub struct ResourceTracker<D> {
     /// How many more reshapes that meet another writer are tried again soon. They are few for the whole process: each reads
     /// the tree and all who hold anything of it, and conflicts for ever are no accident.
     pub(crate) races: u8,
+    /// What of the provider files Placement was given.
+    applied: AppliedFile,
+    /// Entries of provider files without a provider, which the log was told of.
+    absent: BTreeSet<Absent>,
 }
 
 /// A reviewed plan that was found to hold and whose writing began: from here on Placement's generations are moved by this
@@ -50,6 +59,8 @@ impl<D: VirtDriver> ResourceTracker<D> {
         options: TrackerOptions,
     ) -> Self {
         Self {
+            applied: AppliedFile::in_memory(),
+            absent: BTreeSet::new(),
             driver,
             node,
             report,
@@ -57,6 +68,14 @@ impl<D: VirtDriver> ResourceTracker<D> {
             begun: None,
             races: 2,
         }
+    }
+
+    /// The same, which remembers in these state files what of the provider files Placement was given; else only this process
+    /// knows, and what leaves the files between two stays.
+    #[must_use]
+    pub fn remembering_in(mut self, files: Arc<dyn StateFiles>) -> Self {
+        self.applied = AppliedFile::of(files, self.report.root());
+        self
     }
 
     /// The node.
@@ -85,7 +104,7 @@ impl<D: VirtDriver> ResourceTracker<D> {
     /// Compares what is seen with what Placement has.
     ///
     /// # Errors
-    /// Placement does not answer, or the view makes no tree.
+    /// Placement does not answer, the view makes no tree, or the provider files and it contradict each other.
     pub async fn propose(
         &mut self,
         view: &HostView,
@@ -93,9 +112,17 @@ impl<D: VirtDriver> ResourceTracker<D> {
         now: Instant,
     ) -> Result<Proposal, ProposeError> {
         let current = self.report.current_tree(now).await?;
-        let wanted = self
+        let applied = self.applied.read().await?;
+        let configs = &self.options.provider_configs;
+        let without = match configs.is_empty() && applied.is_empty() {
+            true => Cow::Borrowed(&current),
+            false => Cow::Owned(cleared(&current, configs, applied)),
+        };
+        let mut wanted = self
             .driver
-            .update_provider_tree(view, &current, &self.node)?;
+            .update_provider_tree(view, &without, &self.node)?;
+        let (configured, absent) = lay_over(&mut wanted.tree, configs)?;
+        self.tell_of(absent);
         let wanted = self.complete(wanted, &current, service).await?;
         let usages = self
             .report
@@ -106,7 +133,30 @@ impl<D: VirtDriver> ResourceTracker<D> {
             current,
             desired: wanted,
             plan,
+            configured,
         })
+    }
+
+    /// Keeps what of the provider files Placement is about to be given, and forgets what it has no more. To be called before
+    /// anything of the proposal is sent.
+    pub(crate) async fn remember(&mut self, proposal: &Proposal) -> Result<(), ProposeError> {
+        let before = self.applied.read().await?;
+        let next = before.before_writing(&proposal.current, &proposal.configured);
+        Ok(self.applied.keep(next).await?)
+    }
+
+    /// Once of each.
+    fn tell_of(&mut self, absent: Vec<Absent>) {
+        let absent = BTreeSet::from_iter(absent);
+        for Absent { file, provider } in absent.difference(&self.absent) {
+            tracing::warn!(
+                node = %self.node,
+                file,
+                %provider,
+                "a provider file names a provider that is not in this node's tree; it is given nothing until it is there"
+            );
+        }
+        self.absent = absent;
     }
 
     /// Carries out a plain update of the tree that it was planned on.
@@ -176,6 +226,8 @@ pub struct Proposal {
     pub desired: Desired,
     /// The verdict.
     pub plan: Plan,
+    /// What of the tree that is wanted comes from provider files.
+    pub(crate) configured: Applied,
 }
 
 /// No plan could be made.
@@ -184,6 +236,12 @@ pub enum ProposeError {
     /// What is seen makes no tree.
     #[error("what the hypervisor shows makes no provider tree")]
     Tree(#[from] ProviderTreeError),
+    /// The provider files and what is seen contradict each other.
+    #[error("the provider files cannot be followed")]
+    ProviderFiles(#[from] LayOverError),
+    /// What of the provider files Placement was given cannot be read or kept.
+    #[error(transparent)]
+    Applied(#[from] AppliedError),
     /// Placement did not answer a question.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -196,6 +254,8 @@ impl ProposeError {
         match self {
             // The hypervisor may show something else at the next look.
             ProposeError::Tree(_) => Disposition::Retry,
+            ProposeError::ProviderFiles(error) => error.disposition(),
+            ProposeError::Applied(error) => error.disposition(),
             ProposeError::Report(report) => report.disposition(),
         }
     }

@@ -280,6 +280,7 @@ async fn step<D: VirtDriver>(
             return Err(endless(sent, &request));
         }
         review_reshape(tracker, reviewed, &request, &proposal, now).await?;
+        tracker.remember(&proposal).await?;
         send(tracker, &request, now).await?;
         if reviewed.is_some() {
             tracker.begun = Some(Begun::Reshaped);
@@ -290,6 +291,7 @@ async fn step<D: VirtDriver>(
         check_reviewed(reviewed, &proposal.plan.to_string(), &proposal)?;
         tracker.begun = Some(Begun::Update);
     }
+    tracker.remember(&proposal).await?;
     match proposal.plan {
         Plan::Update { diff, held } => {
             tracker.write(&diff, &proposal.current).await?;

@@ -77,6 +77,7 @@ async fn once<D: VirtDriver>(
     now: Instant,
 ) -> Result<Ticked, TickError> {
     let proposal = tracker.propose(view, service, now).await?;
+    tracker.remember(&proposal).await?;
     match proposal.plan {
         Plan::InSync { held } => Ok(Ticked {
             changed: TreeDiff::default(),

@@ -179,7 +179,8 @@ async fn identify_new<D: VirtDriver>(
     let (root, options) = (identity.root, Arc::clone(&order.options));
     let report = ReportClient::new(placement.clone(), order.node.clone(), root, &options);
     let driver = Arc::clone(&surroundings.driver);
-    let tracker = ResourceTracker::new(driver, order.node.clone(), report, (*options).clone());
+    let tracker = ResourceTracker::new(driver, order.node.clone(), report, (*options).clone())
+        .remembering_in(Arc::clone(&surroundings.files));
     Ok(Identified {
         tracker,
         root,

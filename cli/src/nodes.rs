@@ -82,7 +82,8 @@ impl Host {
                 };
                 Failure::caused(code, format!("who node {node} is"), &error)
             })?;
-            let tracker = tracker(&driver, placement, node, &identity, &options);
+            let tracker = tracker(&driver, placement, node, &identity, &options)
+                .remembering_in(Arc::new(files.clone()));
             nodes.push((identity, tracker));
         }
         Ok(Self {

@@ -1,5 +1,6 @@
-//! The agent's own API: a unix socket for the operator of this host (root and one group), and, where wanted, a loopback port
-//! for Prometheus with nothing but metrics and health. The lock beside the socket keeps a second agent away.
+//! The agent's own API: a unix socket for the operator of this host (root and one group), and, where wanted, the same routes
+//! over TLS for whoever shows a certificate of one authority, and a loopback port for Prometheus with nothing but metrics and
+//! health. The lock beside the socket keeps a second agent away.
 //!
 //! | room | what it does |
 //! |---|---|
@@ -21,12 +22,13 @@ use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
-use berth_serve::Limits;
+use berth_serve::{Limits, TlsClient};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub use berth_serve::{TlsDoor, TlsError, TlsFile, TlsFiles};
 pub use router::{ROUTES, admin_page};
 pub(crate) use router::refusal;
 pub use socket::SocketLock;
@@ -36,7 +38,7 @@ use crate::service::{ExitReason, Request, States};
 use access::{Access, Peer};
 
 /// Where the API is, and for whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct AdminOptions {
     /// The unix socket (`[agent] admin_socket`).
     pub socket: PathBuf,
@@ -44,6 +46,17 @@ pub struct AdminOptions {
     pub group: String,
     /// A loopback address for metrics and health (`[agent] metrics_listen`).
     pub metrics_listen: Option<SocketAddr>,
+    /// An address for all routes, over TLS with certificates on both sides.
+    pub tls: Option<TlsListen>,
+}
+
+/// Where the API is over TLS, and by which files.
+#[derive(Debug, Clone)]
+pub struct TlsListen {
+    /// The address (`[agent] listen`).
+    pub address: SocketAddr,
+    /// Its settings (`[agent] tls_cert`, `tls_key`, `client_ca`); who holds a clone may replace them.
+    pub door: TlsDoor,
 }
 
 /// The API cannot be opened.
@@ -87,6 +100,15 @@ pub enum AdminError {
         #[source]
         source: std::io::Error,
     },
+    /// The address for TLS cannot be listened on.
+    #[error("the agent's API cannot be offered on {address} ([agent] listen)")]
+    ListenTls {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
 }
 
 impl AdminError {
@@ -96,7 +118,9 @@ impl AdminError {
         use std::io::ErrorKind::{AddrInUse, QuotaExceeded, StorageFull};
         match self {
             AdminError::Held { .. } => ExitReason::HeldByAnother,
-            AdminError::Listen { source, .. } if source.kind() == AddrInUse => {
+            AdminError::Listen { source, .. } | AdminError::ListenTls { source, .. }
+                if source.kind() == AddrInUse =>
+            {
                 ExitReason::HeldByAnother
             }
             AdminError::Socket { source, .. }
@@ -107,7 +131,8 @@ impl AdminError {
             AdminError::NotASocket { .. }
             | AdminError::Socket { .. }
             | AdminError::NotLoopback { .. }
-            | AdminError::Listen { .. } => ExitReason::Configuration,
+            | AdminError::Listen { .. }
+            | AdminError::ListenTls { .. } => ExitReason::Configuration,
         }
     }
 }
@@ -118,10 +143,11 @@ pub(crate) struct Door {
     lock: Option<SocketLock>,
     unix: UnixListener,
     tcp: Option<TcpListener>,
+    tls: Option<(TcpListener, TlsDoor)>,
     access: Access,
 }
 
-/// What each of the two listeners bears: a few operators, and a scraper.
+/// What each of the listeners bears: a few operators, and a scraper.
 pub(crate) const LIMITS: Limits = Limits {
     connections: 64,
     head: Duration::from_secs(10),
@@ -155,11 +181,22 @@ impl Door {
                     .map_err(|source| AdminError::Listen { address, source })?,
             ),
         };
+        let tls = match &options.tls {
+            None => None,
+            Some(TlsListen { address, door }) => {
+                let address = *address;
+                let listener = TcpListener::bind(address).await;
+                let listener =
+                    listener.map_err(|source| AdminError::ListenTls { address, source })?;
+                Some((listener, door.clone()))
+            }
+        };
         Ok(Self {
             socket: options.socket.clone(),
             lock,
             unix,
             tcp,
+            tls,
             access,
         })
     }
@@ -185,6 +222,10 @@ impl Door {
                 berth_serve::serve(tcp, LIMITS, |_| router.clone(), stop.cancelled_owned()).await;
             });
         }
+        if let Some((listener, door)) = self.tls {
+            let router = router::certified(shared.clone(), further.clone());
+            tasks.spawn(over_tls(listener, door, router, stop.clone()));
+        }
         let router = router::admin(shared, self.access, further);
         tasks.spawn(on_socket(self.unix, router, LIMITS, stop.clone()));
         Serving {
@@ -208,6 +249,15 @@ async fn on_socket(
         router.clone().layer(Extension(peer))
     };
     berth_serve::serve(listener, limits, known, stop.cancelled_owned()).await;
+}
+
+/// Answers over TLS; each request carries whose certificate was shown on its connection.
+async fn over_tls(listener: TcpListener, door: TlsDoor, router: Router, stop: CancellationToken) {
+    let known = move |client: TlsClient| {
+        let router = router.clone().layer(Extension(ConnectInfo(Peer::REMOTE)));
+        router.layer(Extension(client))
+    };
+    berth_serve::serve_tls(listener, door, LIMITS, known, stop.cancelled_owned()).await;
 }
 
 /// The API while it answers. Dropped, it answers no more.

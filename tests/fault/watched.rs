@@ -294,6 +294,7 @@ impl Unit {
             socket: self.folder.path().join("agent.sock"),
             group: "berth".to_owned(),
             metrics_listen: None,
+            tls: None,
         });
         (agent.live, agent.metrics, agent.seed) = (self.live.clone(), metrics, 1);
         agent

@@ -15,6 +15,12 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// Somebody on another host: no user of this one.
+    pub(super) const REMOTE: Self = Self {
+        uid: None,
+        gid: None,
+    };
+
     /// Who the kernel says is at the other end.
     pub(super) fn at(socket: &UnixStream) -> Self {
         let credentials = socket.peer_cred().ok();

@@ -11,7 +11,8 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
+use berth_serve::TlsClient;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -104,6 +105,16 @@ pub(super) fn public(shared: Shared) -> Router {
 
 /// Everything, for those whom `access` lets in; `further` has the routes of guests and devices.
 pub(super) fn admin(shared: Shared, access: Access, further: Router) -> Router {
+    let admit = middleware::from_fn_with_state(Arc::new(access), admit);
+    routes(shared, further).layer(admit)
+}
+
+/// Everything, for whom the TLS door let in; each request is logged with whose certificate it came by.
+pub(super) fn certified(shared: Shared, further: Router) -> Router {
+    routes(shared, further).layer(middleware::from_fn(logged))
+}
+
+fn routes(shared: Shared, further: Router) -> Router {
     let own = Router::new()
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
@@ -118,7 +129,24 @@ pub(super) fn admin(shared: Shared, access: Access, further: Router) -> Router {
     own.merge(further)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(Arc::new(access), admit))
+}
+
+async fn logged(
+    Extension(client): Extension<TlsClient>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let answer = next.run(request).await;
+    tracing::info!(
+        client = %client.holder,
+        address = %client.address,
+        %method,
+        path,
+        status = answer.status().as_u16(),
+        "the agent's API was asked over TLS"
+    );
+    answer
 }
 
 async fn admit(
@@ -321,12 +349,15 @@ pub fn admin_page() -> String {
          Written from the code; do not edit.\n\n\
          HTTP on the unix socket `/run/berth/agent.sock` (`[agent] admin_socket`, mode 0660), for root, the agent's own user\n\
          and members of the group `berth` (`[agent] admin_group`); the kernel says who asks. `/healthz` and `/metrics` are\n\
-         also on the loopback address `[agent] metrics_listen`, for anybody on the host, where that is set. For example:\n\n\
+         also on the loopback address `[agent] metrics_listen`, for anybody on the host, where that is set. All of it is on\n\
+         `[agent] listen` over TLS, where that is set, for whoever shows a certificate that `client_ca` signed:\n\
+         [the agent's API over TLS](../howto/agent-api-over-tls.md). For example:\n\n\
          ```\ncurl --unix-socket /run/berth/agent.sock http://agent/v1/state\n```\n\n\
          JSON bodies carry `\"api\": \"{API}\"`; times are UTC in RFC 3339. A refusal carries\n\
          `{{\"error\": {{\"code\": ..., \"message\": ...}}}}`. A request's body may have {BODY_LIMIT} bytes.\n\n\
-         Each of the two takes {connections} connections at once; further ones wait in the kernel's queue. A connection is\n\
-         closed when no whole head of a request comes within {head} s (an idle one, too), and a body has {body} s.\n\n\
+         Each of them takes {connections} connections at once; further ones wait in the kernel's queue. A connection is\n\
+         closed when no whole head of a request comes within {head} s (an idle one, too; a TLS handshake has\n\
+         as long), and a body has {body} s.\n\n\
          | method | path | what it does |\n| --- | --- | --- |\n",
         connections = LIMITS.connections,
         head = LIMITS.head.as_secs(),

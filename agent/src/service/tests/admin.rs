@@ -28,6 +28,7 @@ fn options(bench: &Bench) -> AdminOptions {
         socket: bench.file("run/agent.sock"),
         group: group.unwrap_or_default(),
         metrics_listen: None,
+        tls: None,
     }
 }
 

@@ -16,6 +16,7 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 berth=$(realpath -m "${BERTH_PROGRAM:-$target/debug/berth}")
 started=()
 node=
+asked=
 
 fail() {
     printf 'guest-story: %s\n' "$*" >&2
@@ -54,6 +55,7 @@ end_guests() {
 # The last that was started ends first.
 finish() {
     local i
+    [ -z "$asked" ] || kill "$asked" 2>/dev/null || true
     for ((i = ${#started[@]} - 1; i >= 0; i--)); do end "${started[i]}"; done
     end_guests
 }
@@ -66,7 +68,10 @@ tell() {
         words+=" $word"
     done
     printf '\n$ berth%s\n' "$words"
-    "${on[@]}" "$@" || fail "that should have worked; berth up's log is $place/log"
+    # Beside this script, which so hears a signal at once.
+    "${on[@]}" "$@" &
+    asked=$!
+    wait "$asked" || fail "that should have worked; berth up's log is $place/log"
 }
 
 # Waits until a command says yes; SECONDS, what is waited for, the command.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use berth_agent::admin::body::STATE_FILES;
 use berth_agent::admin::client::{AdminClient, AdminClientError};
-use berth_agent::admin::{AdminError, AdminOptions, SocketLock};
+use berth_agent::admin::{AdminError, AdminOptions, SocketLock, TlsDoor};
 use berth_agent::metrics::Metrics;
 use berth_agent::notify::Notifier;
 use berth_agent::options::Rename;
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::compose::{
-    DEADLINE, Driver, HostGuests, accelerators_over_network, placement_over_network,
+    DEADLINE, Driver, HostGuests, accelerators_over_network, placement_over_network, tls_door,
     tracker_options,
 };
 use crate::config::{Config, Loaded, Public, Sources, UpdateInterval, after_reload};
@@ -234,7 +234,12 @@ impl OwnHost {
         let rename = rename(arguments);
         let mut agent = Agent::new(self.driver, placement, Arc::new(self.files));
         agent.live = live(loaded, loaded.public(), rename)?;
-        agent.reload = Some(reload(run.sources.clone(), loaded.public(), rename));
+        let tls = match arguments.once {
+            true => None,
+            false => tls_door::open(config)?,
+        };
+        let door = tls.as_ref().map(|listen| listen.door.clone());
+        agent.reload = Some(reload(run.sources.clone(), loaded.public(), rename, door));
         agent.mode = match arguments.once {
             true => Mode::Once {
                 deadline: arguments.deadline.unwrap_or(DEADLINE),
@@ -245,6 +250,7 @@ impl OwnHost {
             socket: config.agent.admin_socket.clone(),
             group: config.agent.admin_group.clone(),
             metrics_listen: config.agent.metrics_listen,
+            tls,
         });
         agent.lock = Some(self.lock);
         agent.metrics = run.metrics;
@@ -341,12 +347,21 @@ fn live(loaded: &Loaded, shown: Public, rename: Rename) -> Result<LiveOptions, F
     })
 }
 
-/// What SIGHUP does: the configuration is read and checked whole before any of it is taken.
-fn reload(sources: Sources, started: Public, rename: Rename) -> service::Reload {
+/// What SIGHUP does: the configuration and the files of TLS are read and checked whole before any of it is taken.
+fn reload(
+    sources: Sources,
+    started: Public,
+    rename: Rename,
+    door: Option<TlsDoor>,
+) -> service::Reload {
     Arc::new(move || {
         let loaded = crate::config::load(&sources).map_err(|error| sentence(&error))?;
         let shown = after_reload(&started, &loaded.public());
-        live(&loaded, shown, rename).map_err(|failure| failure.explain())
+        let live = live(&loaded, shown, rename).map_err(|failure| failure.explain())?;
+        if let Some(door) = &door {
+            tls_door::read_again(door)?;
+        }
+        Ok(live)
     })
 }
 

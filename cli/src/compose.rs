@@ -2,6 +2,7 @@
 //! all of them.
 
 mod guests;
+pub mod tls_door;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -37,7 +37,7 @@ pub use secret::{MASK, Secret};
 pub use sections::{
     AcceleratorService, Accelerators, Agent, AuthStrategy, CacheMode, Compute, ComputeDriver,
     ConductorService, Config, ConfigDriveLayout, CpuMode, Devices, Fake, ImageCache, Libvirt, MdevType, Model, Pci,
-    PlacementService, UpdateInterval, VirtType,
+    PlacementService, ScrubPolicy, UpdateInterval, VirtType,
 };
 pub use view::{Change, Effective, Public, after_reload, changes};
 

@@ -119,6 +119,16 @@ pub(crate) async fn listen_on(address: SocketAddr) -> Result<TcpListener, Failur
     })
 }
 
+/// How the built-in Placement behaves, by `[placement_service]`.
+pub(crate) fn options(config: &Config) -> Options {
+    let own = &config.placement_service;
+    Options {
+        randomize_allocation_candidates: own.randomize_allocation_candidates,
+        max_allocation_candidates: own.max_allocation_candidates,
+        ..Options::default()
+    }
+}
+
 async fn serve(
     url: &Secret,
     config: &Config,
@@ -131,7 +141,7 @@ async fn serve(
     let address = listener.local_addr().unwrap_or(address);
     writeln!(out, "Placement at http://{address}")?;
     out.flush()?;
-    let api = router(store.clone(), Options::default());
+    let api = router(store.clone(), options(config));
     serve_tcp(listener, api, end).await;
     store.close().await;
     Ok(())

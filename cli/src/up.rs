@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use berth_agent::metrics::Metrics;
-use berth_placement::{Options, router, serve_tcp};
+use berth_placement::{router, serve_tcp};
 use berth_store::SqlStore;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ use crate::context::{Context, quoted};
 use crate::database;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
-use crate::placement::listen_on;
+use crate::placement::{self, listen_on};
 use crate::signals;
 
 /// `berth up`.
@@ -71,7 +71,7 @@ async fn everything(
     out.flush()?;
 
     let shutdown = CancellationToken::new();
-    let api = router(store.clone(), Options::default());
+    let api = router(store.clone(), placement::options(config));
     let serving = tokio::spawn(serve_tcp(listener, api, shutdown.clone().cancelled_owned()));
     let stop = shutdown.clone();
     let waiting = tokio::spawn(async move {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent::device::report::Scrub;
 use berth_agent::device::{DeviceOptions, Devices, DevicesParts};
 use berth_agent::guest::build::{BuildOptions, Building};
 use berth_agent::guest::disks::{
@@ -27,7 +28,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Driver, EMBEDDED_TOKEN};
-use crate::config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, Secret};
+use crate::config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolicy, Secret};
 use crate::failure::{ErrorCode, Failure};
 use crate::keystone_tokens::identity_client;
 
@@ -115,6 +116,10 @@ impl HostGuests {
             journal: Arc::clone(&shared),
             service: accelerators.clone(),
             options: DeviceOptions {
+                scrub: match config.accelerators.scrub {
+                    ScrubPolicy::Always => Scrub::Always,
+                    ScrubPolicy::Never => Scrub::Never,
+                },
                 seed: Dice::thrown().next(),
                 ..DeviceOptions::default()
             },

@@ -7,10 +7,12 @@ mod guests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::SystemTime;
 
 use super::problem::Problem;
 use super::sections::{ComputeDriver, Config, VirtType};
 use super::view::Effective;
+use crate::compose::tls_door;
 use crate::failure::ErrorCode;
 
 /// What the rules found.
@@ -279,7 +281,25 @@ pub(super) fn on_this_host(loaded: &super::Loaded) -> Vec<Problem> {
             });
         }
     }
+    problems.extend(tls_files(loaded));
     problems
+}
+
+/// Why the agent's API could not be served over TLS today.
+fn tls_files(loaded: &super::Loaded) -> Option<Problem> {
+    let (_, files) = tls_door::named(&loaded.config)?;
+    let error = files.read(SystemTime::now()).err()?;
+    let key = format!("agent.{}", error.file().option());
+    let option = loaded.effective.iter().find(|each| each.name == key);
+    let sentence = error.to_string();
+    let prefix = format!("{}: ", error.file());
+    Some(Problem {
+        at: option.map_or("default", |each| &each.origin).to_owned(),
+        key,
+        wrong: sentence.strip_prefix(&prefix).unwrap_or(&sentence).to_owned(),
+        right: error.mend().to_owned(),
+        code: tls_door::code(&error),
+    })
 }
 
 #[cfg(test)]

@@ -270,6 +270,7 @@ pub struct Pci {
 pub struct Accelerators {
     /// As written; `AllowList::read` makes a list of it.
     pub device_spec: Vec<serde_json::Value>,
+    pub scrub: ScrubPolicy,
     pub reset_hook: Option<PathBuf>,
     #[serde(deserialize_with = "seconds")]
     pub reset_hook_timeout: Duration,
@@ -390,6 +391,8 @@ impl TryFrom<ModelWords> for Model {
 pub struct PlacementService {
     connection: Option<Secret>,
     pub listen: SocketAddr,
+    pub randomize_allocation_candidates: bool,
+    pub max_allocation_candidates: usize,
 }
 
 /// `[accelerator_service]`.
@@ -406,6 +409,18 @@ pub struct AcceleratorService {
     pub external_events_endpoint: Option<String>,
     #[serde(deserialize_with = "seconds")]
     pub orphan_request_grace: Duration,
+    #[serde(deserialize_with = "seconds")]
+    pub bind_timeout: Duration,
+}
+
+/// `scrub`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScrubPolicy {
+    /// A device is reset between two guests.
+    Always,
+    /// It is not.
+    Never,
 }
 
 /// `auth_strategy`.
@@ -430,6 +445,10 @@ pub struct Agent {
     pub admin_group: String,
     pub metrics_listen: Option<SocketAddr>,
     pub events_listen: Option<SocketAddr>,
+    pub listen: Option<SocketAddr>,
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    pub client_ca: Option<PathBuf>,
 }
 
 /// `[fake]`.

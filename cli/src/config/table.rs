@@ -217,6 +217,12 @@ const OWN: &[OptionRow] = &[
         "The database; the variable BERTH_DATABASE_URL sets it too.").example("\"sqlite:/var/lib/berth/placement.sqlite\""),
     row("placement_service", "listen", Kind::LoopbackListen, Default::Text("127.0.0.1:8778"),
         "Address and port of the API."),
+    row("placement_service", "randomize_allocation_candidates", Kind::Flag, Default::Flag(false),
+        "Whether allocation candidates come in another order each time, and another choice of them where there are more than the \
+         limit: Placement's option of this name."),
+    row("placement_service", "max_allocation_candidates", Kind::Integer(1, 1_000_000), Default::Integer(100_000),
+        "How many allocation candidates are made for one request at most, whatever its limit says: Placement's option of this \
+         name."),
 
     row("accelerator_service", "connection", Kind::Database,
         Default::Derived("`sqlite:` and `accelerator.sqlite` below `state_path`"),
@@ -310,7 +316,6 @@ pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("libvirt", "cpu_model_extra_flags"),
     ("libvirt", "images_type"),
     ("pci", "alias"),
-    ("agent", "listen"),
     ("pci", "enabled_live_migration"),
     ("image_cache", "precache_concurrency"),
     ("libvirt", "pmem_namespaces"),

@@ -18,5 +18,8 @@ pub(super) const CASES: &[Case] = cases! {
     "[cyborg]\nauth_type = \"none\"" => ["berth.toml:2:13: cyborg.endpoint_override: is not set; auth_type none needs it [BERTH-E0107]"];
     "[glance]\npassword = \"hunter2\"" => ["berth.toml:2:12: glance.password: set, but auth_type is not; write auth_type = \"password\" in [glance] [BERTH-E0107]"];
     "[agent]\nevents_listen = \"0.0.0.0:8775\"" => ["berth.toml:2:17: agent.events_listen: 0.0.0.0:8775 is not on the loopback interface; write a loopback address and port such as \"127.0.0.1:9177\" [BERTH-E0105]"];
+    "[agent]\nlisten = \"9178\"" => ["berth.toml:2:10: agent.listen: \"9178\" is no address and port; write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\" [BERTH-E0105]"];
+    "[agent]\nlisten = \"[::]:9178\"\ntls_cert = \"/c\"" => ["berth.toml:2:10: agent.listen: without tls_key and client_ca nobody can be let in; write tls_cert, tls_key and client_ca in [agent] [BERTH-E0107]"];
+    "[accelerators]\nscrub = \"sometimes\"" => ["berth.toml:2:9: accelerators.scrub: \"sometimes\" is not one of the words accepted; write one of always, never [BERTH-E0105]"];
     "[conductor_service]\nlisten = \"0.0.0.0:8774\"" => ["berth.toml:2:10: conductor_service.listen: 0.0.0.0:8774 is not on the loopback interface; write a loopback address and port such as \"127.0.0.1:9177\" [BERTH-E0105]"];
 };

@@ -11,6 +11,34 @@ impl Judge<'_> {
         self.cpu_model();
         self.disk_cache();
         self.device_owners();
+        self.agent_over_tls();
+    }
+
+    /// A listener needs its three files, and they need it.
+    fn agent_over_tls(&mut self) {
+        let listen = "agent.listen";
+        let files = ["tls_cert", "tls_key", "client_ca"];
+        let names = files.map(|file| format!("agent.{file}"));
+        if self.is_broken(&[listen]) || names.iter().any(|name| self.is_broken(&[name])) {
+            return;
+        }
+        let (set, missing): (Vec<_>, Vec<_>) =
+            files.into_iter().zip(names).partition(|(_, name)| self.is_set(name));
+        let missing: Vec<_> = missing.iter().map(|(file, _)| *file).collect();
+        match (self.is_set(listen), set.first()) {
+            (true, _) if !missing.is_empty() => self.refuse(
+                listen,
+                format!("without {} nobody can be let in", missing.join(" and ")),
+                "write tls_cert, tls_key and client_ca in [agent]",
+                ErrorCode::Missing,
+            ),
+            (false, Some((_, name))) => self.warn(
+                name,
+                "listen is not set, so the file is not read",
+                "write listen = \"192.0.2.10:9178\" in [agent], or remove it",
+            ),
+            _ => {}
+        }
     }
 
     /// A device has one owner, and one that Placement is told of is known by more than its interface's name.

@@ -22,6 +22,9 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("accelerators", "device_spec", Kind::DeviceSpec, Default::List(&[]),
         "The devices that the accelerator service binds, in the syntax of `[pci] device_spec`. A device has one owner: an entry \
          that means one of the other list's devices is refused."),
+    row("accelerators", "scrub", Kind::Choice(&["always", "never"]), Default::Text("always"),
+        "Whether a device of this list is reset after each guest, and free only then, or free as soon as it is given back: then \
+         the next guest may find what the one before left in it."),
     row("accelerators", "reset_hook", Kind::Path, Default::Unset,
         "A program that cleans a device of either list after its reset, before anybody else may have it; it is given the \
          device's address. One that fails puts the device into quarantine.")
@@ -58,6 +61,17 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("conductor_service", "listen", Kind::LoopbackListen, Default::Text("127.0.0.1:8774"),
         "Address and port of the API."),
 
+    row("agent", "listen", Kind::Listen, Default::Unset,
+        "Address and port for all of the agent's API over TLS, for whoever shows a certificate that `client_ca` signed. The \
+         three files below are needed with it.").example("\"192.0.2.10:9178\""),
+    row("agent", "tls_cert", Kind::Path, Default::Unset,
+        "PEM file with the certificate of `listen`, then those that signed it. The content of the three files is read again at \
+         each SIGHUP.").example("\"/etc/berth/tls/node.pem\""),
+    row("agent", "tls_key", Kind::Path, Default::Unset, "PEM file with the key of `tls_cert`, without a password.")
+        .example("\"/etc/berth/tls/node.key\""),
+    row("agent", "client_ca", Kind::Path, Default::Unset,
+        "PEM file of the authorities that sign clients' certificates. Whoever has such a certificate may do everything on this \
+         host that the admin socket lets root do.").example("\"/etc/berth/tls/clients.pem\""),
     row("agent", "events_listen", Kind::LoopbackListen, Default::Unset,
         "A loopback address for external events alone (POST /v2.1/os-server-external-events), without TLS: where a Cyborg on \
          this host tells of binds. Where `[keystone_authtoken] auth_url` is set, its tokens are checked.")

@@ -5,6 +5,7 @@ mod guests;
 pub mod tls_door;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use berth_client::{
     AdapterOptions, Auth, AuthOptions, AuthType, HttpService, PlacementClient, RequestObserver,
     Secret,
 };
+use berth_exec::{ExecDriver, ExecOptions};
 use berth_fake::FakeDriver;
 use berth_model::{
     Allocation, AllocationRatio, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree,
@@ -22,8 +24,8 @@ use berth_store::SqlStore;
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvents, HostView,
-    ObserveError, PowerAction, Powered, ProviderTreeError, Redefined, Spawned, Trees, VirtDriver,
-    WantedDevice,
+    ObserveError, PciInPlacement, PowerAction, Powered, ProviderTreeError, Redefined, Spawned,
+    Trees, VirtDriver, WantedDevice,
 };
 
 pub use guests::{HostGuests, accelerators_in_process, accelerators_over_network};
@@ -33,11 +35,15 @@ use crate::failure::{ErrorCode, Failure};
 
 /// The file below `state_path` with the guests that were made on the machine of a fake driver.
 const FAKE_GUESTS: &str = "fake-guests";
+/// The directory below `state_path` that is an out-of-tree driver's own.
+const EXEC_STATE: &str = "exec-driver";
 
 /// The driver the configuration names.
 pub enum Driver {
     /// A machine in a file.
     Fake(FakeDriver),
+    /// Whatever a program of somebody else's drives.
+    Exec(ExecDriver),
     /// This host, through libvirt.
     #[cfg(feature = "libvirt")]
     Libvirt(berth_libvirt::LibvirtDriver),
@@ -50,7 +56,7 @@ impl Driver {
     /// The machine file is missing or wrong, the mediated device types contradict each other, or this program was built
     /// without the driver.
     pub fn of(config: &Config) -> Result<Self, Failure> {
-        match config.compute_driver {
+        match &config.compute_driver {
             ComputeDriver::Fake => {
                 let Some(machine) = &config.fake.machine else {
                     return Err(Failure::new(
@@ -70,6 +76,9 @@ impl Driver {
                         )
                     })
             }
+            ComputeDriver::Exec(program) => {
+                exec_options(config, program).map(|options| Driver::Exec(ExecDriver::new(options)))
+            }
             #[cfg(feature = "libvirt")]
             ComputeDriver::Libvirt => libvirt::options(config)
                 .map(|options| Driver::Libvirt(berth_libvirt::LibvirtDriver::new(options))),
@@ -87,6 +96,7 @@ impl VirtDriver for Driver {
     fn name(&self) -> &'static str {
         match self {
             Driver::Fake(driver) => driver.name(),
+            Driver::Exec(driver) => driver.name(),
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.name(),
         }
@@ -95,6 +105,7 @@ impl VirtDriver for Driver {
     async fn observe(&self) -> Result<HostView, ObserveError> {
         match self {
             Driver::Fake(driver) => driver.observe().await,
+            Driver::Exec(driver) => driver.observe().await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.observe().await,
         }
@@ -103,6 +114,7 @@ impl VirtDriver for Driver {
     fn watch(&self) -> HostEvents {
         match self {
             Driver::Fake(driver) => driver.watch(),
+            Driver::Exec(driver) => driver.watch(),
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.watch(),
         }
@@ -111,6 +123,7 @@ impl VirtDriver for Driver {
     async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
         match self {
             Driver::Fake(driver) => driver.spawn(spec).await,
+            Driver::Exec(driver) => driver.spawn(spec).await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.spawn(spec).await,
         }
@@ -119,6 +132,7 @@ impl VirtDriver for Driver {
     async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
         match self {
             Driver::Fake(driver) => driver.destroy(uuid).await,
+            Driver::Exec(driver) => driver.destroy(uuid).await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.destroy(uuid).await,
         }
@@ -127,6 +141,7 @@ impl VirtDriver for Driver {
     async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
         match self {
             Driver::Fake(driver) => driver.guests().await,
+            Driver::Exec(driver) => driver.guests().await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.guests().await,
         }
@@ -135,6 +150,7 @@ impl VirtDriver for Driver {
     async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
         match self {
             Driver::Fake(driver) => driver.power(uuid, action).await,
+            Driver::Exec(driver) => driver.power(uuid, action).await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.power(uuid, action).await,
         }
@@ -143,6 +159,7 @@ impl VirtDriver for Driver {
     async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
         match self {
             Driver::Fake(driver) => driver.redefine(spec).await,
+            Driver::Exec(driver) => driver.redefine(spec).await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.redefine(spec).await,
         }
@@ -151,6 +168,7 @@ impl VirtDriver for Driver {
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
         match self {
             Driver::Fake(driver) => driver.suspend(uuid).await,
+            Driver::Exec(driver) => driver.suspend(uuid).await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.suspend(uuid).await,
         }
@@ -163,6 +181,7 @@ impl VirtDriver for Driver {
     ) -> Result<(), GuestError> {
         match self {
             Driver::Fake(driver) => driver.live_migrate(uuid, destination).await,
+            Driver::Exec(driver) => driver.live_migrate(uuid, destination).await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.live_migrate(uuid, destination).await,
         }
@@ -171,6 +190,7 @@ impl VirtDriver for Driver {
     async fn prepare_host(&self) -> Vec<DeviceError> {
         match self {
             Driver::Fake(driver) => driver.prepare_host().await,
+            Driver::Exec(driver) => driver.prepare_host().await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.prepare_host().await,
         }
@@ -179,6 +199,7 @@ impl VirtDriver for Driver {
     async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
         match self {
             Driver::Fake(driver) => driver.check_device(wanted).await,
+            Driver::Exec(driver) => driver.check_device(wanted).await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.check_device(wanted).await,
         }
@@ -187,6 +208,7 @@ impl VirtDriver for Driver {
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
         match self {
             Driver::Fake(driver) => driver.prepare_device(wanted).await,
+            Driver::Exec(driver) => driver.prepare_device(wanted).await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.prepare_device(wanted).await,
         }
@@ -195,6 +217,7 @@ impl VirtDriver for Driver {
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
         match self {
             Driver::Fake(driver) => driver.reset_device(wanted).await,
+            Driver::Exec(driver) => driver.reset_device(wanted).await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.reset_device(wanted).await,
         }
@@ -208,6 +231,7 @@ impl VirtDriver for Driver {
     ) -> Result<Desired, ProviderTreeError> {
         match self {
             Driver::Fake(driver) => driver.update_provider_tree(view, current, node),
+            Driver::Exec(driver) => driver.update_provider_tree(view, current, node),
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.update_provider_tree(view, current, node),
         }
@@ -223,10 +247,27 @@ impl VirtDriver for Driver {
     ) -> Homes {
         match self {
             Driver::Fake(driver) => driver.homes(view, node, trees, allocation, all),
+            Driver::Exec(driver) => driver.homes(view, node, trees, allocation, all),
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.homes(view, node, trees, allocation, all),
         }
     }
+}
+
+/// What an out-of-tree driver is told of the configuration.
+fn exec_options(config: &Config, program: &Path) -> Result<ExecOptions, Failure> {
+    let host = config.host.as_deref().map(NodeName::new).transpose();
+    Ok(ExecOptions {
+        host: host.map_err(|error| Failure::new(ErrorCode::BadValue, format!("host: {error}")))?,
+        cpu_shared_set: config.compute.cpu_shared_set.clone(),
+        cpu_dedicated_set: config.compute.cpu_dedicated_set.clone(),
+        model: config.model.0,
+        pci: match config.pci.report_in_placement {
+            true => PciInPlacement::Reported,
+            false => PciInPlacement::NotReported,
+        },
+        ..ExecOptions::new(program.to_owned(), config.state_path.join(EXEC_STATE))
+    })
 }
 
 #[cfg(feature = "libvirt")]

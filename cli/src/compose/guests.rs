@@ -261,10 +261,10 @@ fn image_directories(config: &Config) -> Result<Vec<HostPath>, Failure> {
         .collect()
 }
 
-/// The processor that guests see; a fake machine's has none to choose.
+/// The processor that guests see; only libvirt's is to be chosen.
 fn cpu_model(config: &Config) -> Result<CpuModel, Failure> {
     let libvirt = &config.libvirt;
-    if config.compute_driver == ComputeDriver::Fake {
+    if config.compute_driver != ComputeDriver::Libvirt {
         return Ok(CpuModel::Default);
     }
     Ok(match (libvirt.cpu_mode(), libvirt.cpu_models.first()) {

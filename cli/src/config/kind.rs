@@ -38,6 +38,8 @@ pub enum Kind {
     Seconds(f64, f64),
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// `compute_driver`: one of these words, or `exec:` and the absolute path of a program.
+    Driver(&'static [&'static str]),
     /// A list of these words.
     Choices(&'static [&'static str]),
     /// A CPU set such as `0-3,^2,8`.
@@ -248,7 +250,13 @@ impl Kind {
                 refuse(format!("{text:?} is no local libvirt connection URI"))
             }
             Kind::Database if !is_database(text) => refuse("this is no database URL".to_owned()),
-            Kind::Choice(words) | Kind::Choices(words) if !words.contains(&text) => {
+            Kind::Driver(_) if text.starts_with("exec:") => match text.starts_with("exec:/") {
+                true => Ok(()),
+                false => refuse(format!("{text:?} names no program by an absolute path")),
+            },
+            Kind::Choice(words) | Kind::Choices(words) | Kind::Driver(words)
+                if !words.contains(&text) =>
+            {
                 let guess = super::problem::nearest(text, words.iter().copied());
                 let right = guess.map_or_else(
                     || self.write(),
@@ -343,6 +351,9 @@ impl Kind {
             Kind::Ratio(high) => format!("write a number over 0, at most {high}"),
             Kind::Seconds(low, high) => format!("write a number of seconds from {low} to {high}"),
             Kind::Choice(words) => format!("write one of {}", words.join(", ")),
+            Kind::Driver(words) => {
+                format!("write one of {}, or exec:/PATH/OF/A/PROGRAM", words.join(", "))
+            }
             Kind::Choices(words) => format!("write a list of: {}", words.join(", ")),
             Kind::CpuSet => "write numbers, ranges and exclusions such as \"0-3,^2,8\"".into(),
             Kind::MdevTypes => {
@@ -382,6 +393,7 @@ impl Kind {
             Kind::Ratio(high) => format!("number over 0, at most {high}"),
             Kind::Seconds(low, high) => format!("seconds, {low} to {high}"),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
+            Kind::Driver(words) => format!("one of {}, or `exec:` and a path", words.join(", ")),
             Kind::Choices(words) => format!("list of: {}", words.join(", ")),
             Kind::CpuSet => "CPU set such as 0-3,^2,8".into(),
             Kind::MdevTypes => "list of mediated device types".into(),

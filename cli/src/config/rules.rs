@@ -261,6 +261,7 @@ pub(super) fn on_this_host(loaded: &super::Loaded) -> Vec<Problem> {
         "accelerators.reset_hook",
         "libvirt.emulator",
         "fake.machine",
+        "compute_driver",
     ];
     let mut problems = Vec::new();
     for each in loaded
@@ -270,6 +271,13 @@ pub(super) fn on_this_host(loaded: &super::Loaded) -> Vec<Problem> {
     {
         let Some(path) = each.shown().as_str().map(str::to_owned) else {
             continue;
+        };
+        let path = match each.name.as_str() {
+            "compute_driver" => match path.strip_prefix("exec:") {
+                Some(program) => program.to_owned(),
+                None => continue,
+            },
+            _ => path,
         };
         if let Err(error) = std::fs::File::open(&path) {
             problems.push(Problem {

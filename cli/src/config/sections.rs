@@ -120,13 +120,28 @@ pub enum ConfigDriveLayout {
 }
 
 /// `compute_driver`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum ComputeDriver {
     /// Guests and devices of this host, through libvirt and sysfs.
     Libvirt,
     /// A machine described by a file.
     Fake,
+    /// A program that speaks the driver protocol (`exec:PATH`).
+    Exec(PathBuf),
+}
+
+impl TryFrom<String> for ComputeDriver {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match (text.as_str(), text.strip_prefix("exec:")) {
+            ("libvirt", _) => Ok(ComputeDriver::Libvirt),
+            ("fake", _) => Ok(ComputeDriver::Fake),
+            (_, Some(program)) => Ok(ComputeDriver::Exec(program.into())),
+            _ => Err(format!("{text:?} is no driver")),
+        }
+    }
 }
 
 /// `update_resources_interval`: Nova's number, read.

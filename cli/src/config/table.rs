@@ -142,8 +142,9 @@ const fn joined<const N: usize>(parts: &[&[OptionRow]]) -> [OptionRow; N] {
 }
 
 const OWN: &[OptionRow] = &[
-    row("", "compute_driver", Kind::Choice(&["libvirt", "fake"]), Default::Text("libvirt"),
-        "The driver of this host: `libvirt`, or `fake` for a machine described by a file (`[fake] machine`)."),
+    row("", "compute_driver", Kind::Driver(&["libvirt", "fake"]), Default::Text("libvirt"),
+        "The driver of this host: `libvirt`, `fake` for a machine described by a file (`[fake] machine`), or `exec:/PATH` for a \
+         program that speaks the protocol of exec-driver.md."),
     row("", "host", Kind::HostName, Default::Derived("the host name of the machine"),
         "Name of this compute node. It is the name of the root resource provider too, so changing it on a host with \
          guests is refused at start.").example("\"node-17\""),

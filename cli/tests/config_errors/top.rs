@@ -26,8 +26,10 @@ pub(super) const CASES: &[Case] = super::cases! {
     "host = 2026-01-01" => ["berth.toml:1:8: host: no option takes a date or time; write a text in quotes [BERTH-E0104]"];
     "state_path = \"var/lib\"" => ["berth.toml:1:14: state_path: \"var/lib\" is not absolute; write a path that begins with / [BERTH-E0105]"];
     "state_path = \"/var\\u0000/lib\"" => ["berth.toml:1:14: state_path: the text has control characters; write a path that begins with / [BERTH-E0105]"];
-    "compute_driver = \"libvrit\"" => ["berth.toml:1:18: compute_driver: \"libvrit\" is not one of the words accepted; did you mean \"libvirt\"? write one of libvirt, fake [BERTH-E0105]"];
-    "compute_driver = \"vmwareapi\"" => ["berth.toml:1:18: compute_driver: \"vmwareapi\" is not one of the words accepted; write one of libvirt, fake [BERTH-E0105]"];
+    "compute_driver = \"libvrit\"" => ["berth.toml:1:18: compute_driver: \"libvrit\" is not one of the words accepted; did you mean \"libvirt\"? write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
+    "compute_driver = \"vmwareapi\"" => ["berth.toml:1:18: compute_driver: \"vmwareapi\" is not one of the words accepted; write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
+    "compute_driver = \"exec:driver\"" => ["berth.toml:1:18: compute_driver: \"exec:driver\" names no program by an absolute path; write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
+    "compute_driver = \"exec\"" => ["berth.toml:1:18: compute_driver: \"exec\" is not one of the words accepted; write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
     "compute_driver = \"fake\"" => ["berth.toml:1:18: compute_driver: the fake driver needs a machine; write machine = \"/path/to/machine.toml\" in [fake] [BERTH-E0107]"];
     "update_resources_interval = -2" => ["berth.toml:1:29: update_resources_interval: -2 is out of range; write a whole number from -1 to 604800 [BERTH-E0105]"];
     "update_resources_interval = 60.5" => ["berth.toml:1:29: update_resources_interval: a whole number is wanted, not the number 60.5; write a whole number from -1 to 604800 [BERTH-E0104]"];

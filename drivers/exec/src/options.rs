@@ -51,18 +51,13 @@ impl ExecOptions {
 }
 
 /// How long the child may take for each call, from when it is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Deadlines {
     /// Each method's own, as documented.
+    #[default]
     PerMethod,
     /// The same for all.
     Each(Duration),
-}
-
-impl Default for Deadlines {
-    fn default() -> Self {
-        Self::PerMethod
-    }
 }
 
 impl Deadlines {

@@ -382,7 +382,7 @@ fn hugepages_mounted(host: &Host<'_>) -> Seen {
 
 fn fake_machine(host: &Host<'_>) -> Seen {
     with_config(host, |config| {
-        match (config.compute_driver, &config.fake.machine) {
+        match (&config.compute_driver, &config.fake.machine) {
             (ComputeDriver::Fake, Some(path)) => match host.facts.read(path) {
                 Ok(_) => Seen::good(format!("{} is readable", path.display())),
                 Err(error) => Seen::bad(

@@ -222,7 +222,7 @@ fn each_code_of_observe_is_an_error_of_its_own() {
     let mut seen = std::collections::HashSet::new();
     for code in ObserveCode::ALL {
         let data = match code {
-            ObserveCode::Unreachable => data_of(&[target.clone()]),
+            ObserveCode::Unreachable => data_of(std::slice::from_ref(&target)),
             ObserveCode::TimedOut => data_of(&[target.clone(), ("seconds", json!(5))]),
             ObserveCode::Refused => Value::Null,
             ObserveCode::Malformed => data_of(&[("origin", json!("a file"))]),
@@ -266,7 +266,7 @@ fn each_code_of_guests_is_an_error_of_its_own() {
         let data = match code {
             GuestCode::HoldsDevices => data_of(&[("devices", json!([{"device": device}]))]),
             GuestCode::NotOff | GuestCode::NotRunning | GuestCode::WrongState => state(),
-            GuestCode::Unreachable => data_of(&[target.clone()]),
+            GuestCode::Unreachable => data_of(std::slice::from_ref(&target)),
             GuestCode::TimedOut => data_of(&[target.clone(), ("seconds", json!(5))]),
             GuestCode::DeviceMissing => data_of(&[("device", device.clone())]),
             GuestCode::NameTaken => {

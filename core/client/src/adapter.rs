@@ -221,7 +221,7 @@ impl Adapter {
             let outgoing = Outgoing {
                 method: line.method.clone(),
                 route: line.route,
-                url: format!("{}{}", access.endpoint.as_str(), line.path),
+                url: joined(access.endpoint.as_str(), &line.path),
                 headers,
                 body: body.clone(),
                 repeat: line.repeat,
@@ -248,6 +248,20 @@ impl Adapter {
     }
 }
 
+/// The path below the endpoint. Catalogs name the API's version for some services (`http://host:6666/v2`) and not for others;
+/// it is in the path already.
+fn joined(endpoint: &str, path: &str) -> String {
+    let version = path.split('/').nth(1).unwrap_or_default();
+    let is_version = version
+        .strip_prefix('v')
+        .is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
+    let below = endpoint
+        .strip_suffix(version)
+        .filter(|_| is_version)
+        .and_then(|endpoint| endpoint.strip_suffix('/'));
+    format!("{}{path}", below.unwrap_or(endpoint))
+}
+
 fn lost(line: RequestLine, reason: TransportError) -> CallError {
     let unknown = line.repeat == Repeat::Once && reason.sent() == crate::Sent::Perhaps;
     let request = Box::new(line);
@@ -271,5 +285,37 @@ fn answered(request: RequestLine, answer: Response<Bytes>, token: Option<&Header
         status,
         request_id,
         body,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+
+    #[test]
+    fn a_version_that_the_endpoint_names_is_not_named_twice() {
+        for (endpoint, path, url) in [
+            ("http://h:6666", "/v2/devices", "http://h:6666/v2/devices"),
+            (
+                "http://h:6666/v2",
+                "/v2/devices",
+                "http://h:6666/v2/devices",
+            ),
+            (
+                "http://h/accelerator/v2",
+                "/v2/devices?x=/v2",
+                "http://h/accelerator/v2/devices?x=/v2",
+            ),
+            ("http://h/v2.1", "/v2/devices", "http://h/v2.1/v2/devices"),
+            ("http://hv2", "/v2/devices", "http://hv2/v2/devices"),
+            (
+                "http://h/placement",
+                "/placement/x",
+                "http://h/placement/placement/x",
+            ),
+            ("http://h", "/", "http://h/"),
+        ] {
+            assert_eq!(joined(endpoint, path), url, "{endpoint} {path}");
+        }
     }
 }

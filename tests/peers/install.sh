@@ -1,6 +1,7 @@
 #!/bin/bash
-# Makes the real services that tests talk to: OpenStack Placement and Keystone from PyPI, pinned by requirements.txt,
-# and empty databases of theirs as templates, so that a test starts one by copying a file.
+# Makes the real services that tests talk to: OpenStack Placement, Keystone and Cyborg from PyPI, pinned by
+# requirements.txt, and empty databases of theirs as templates, so that a test starts one by copying a file; RabbitMQ for
+# Cyborg's processes.
 #
 # Usage:  install.sh [DIR]        DIR: default $BERTH_PEERS, else target/peers beside Cargo.toml
 #
@@ -12,6 +13,10 @@ ROOT=$(dirname "$(dirname "$HERE")")
 PEERS=$(realpath -m "${1:-${BERTH_PEERS:-$ROOT/target/peers}}")
 VENV=$PEERS/venv
 TEMPLATES=$PEERS/templates
+RABBITMQ=$PEERS/rabbitmq
+# RabbitMQ's server and the parts of Erlang that it loads.
+BROKER="rabbitmq-server erlang-base erlang-asn1 erlang-crypto erlang-eldap erlang-inets erlang-mnesia erlang-os-mon
+    erlang-parsetools erlang-public-key erlang-runtime-tools erlang-ssl erlang-syntax-tools erlang-tools erlang-xmerl"
 
 say() { printf 'peers: %s\n' "$*"; }
 fail() {
@@ -42,7 +47,7 @@ quietly() {
 }
 
 make_venv() {
-    say "installing Placement and Keystone into $VENV (about a minute)"
+    say "installing Placement, Keystone and Cyborg into $VENV (about a minute)"
     rm -rf "$VENV"
     quietly venv "$PYTHON" -m venv "$VENV" || fail "could not make a virtual environment with $PYTHON; on Debian: apt-get install python3-venv"
     local pip=("$VENV/bin/python" -m pip install --no-input --disable-pip-version-check)
@@ -52,6 +57,28 @@ make_venv() {
     # Never from pip's cache: uWSGI holds the interpreter it was compiled against, which may have been another then.
     quietly uwsgi "${pip[@]}" --no-cache-dir "$(grep '^uWSGI==' "$HERE/requirements.txt")" ||
         fail "pip could not compile uWSGI (its last words are above); it needs a C compiler and python3-dev"
+}
+
+# Debian's packages, unpacked and not installed: the system gets no broker and no port mapper that would start with it.
+unpack_rabbitmq() {
+    local system=$RABBITMQ/system packages=$RABBITMQ/packages package
+    say "unpacking RabbitMQ into $RABBITMQ"
+    rm -rf "$RABBITMQ"
+    mkdir -p "$system" "$packages"
+    # shellcheck disable=SC2086 # a list of words
+    (cd "$packages" && quietly rabbitmq apt-get -qq download $BROKER) || {
+        say "the package lists may be old; refreshing them"
+        apt-get -qq -o DPkg::Lock::Timeout=300 update || true
+        # shellcheck disable=SC2086
+        (cd "$packages" && quietly rabbitmq apt-get -qq download $BROKER) ||
+            fail "apt-get could not download RabbitMQ and Erlang (its last words are above)"
+    }
+    for package in "$packages"/*.deb; do
+        dpkg-deb -x "$package" "$system" || fail "$package could not be unpacked"
+    done
+    rm -r "$packages"
+    # Erlang's own start script says where Debian would have put it.
+    sed -i "s|ROOTDIR=/usr/lib/erlang|ROOTDIR=$system/usr/lib/erlang|" "$system/usr/lib/erlang/bin/erl"
 }
 
 # Both databases hold the standard traits and resource classes already: two workers that fill them at once on SQLite fail.
@@ -64,6 +91,16 @@ placement_template() {
         fail "placement-manage db sync failed on $name (its last words are above)"
     quietly "placement-$name-traits" "$VENV/bin/python" -c 'import placement.wsgi.api' ||
         fail "Placement could not write its standard traits on $name (its last words are above)"
+    rm -r "$etc"
+}
+
+# Cyborg's migrations do not run on SQLite.
+cyborg_template() {
+    local etc=$PEERS/etc-cyborg
+    mkdir -p "$etc"
+    printf '[database]\nconnection = %s\n' "$1" >"$etc/cyborg.conf"
+    quietly cyborg-dbsync "$VENV/bin/cyborg-dbsync" --config-file "$etc/cyborg.conf" upgrade ||
+        fail "cyborg-dbsync failed (its last words are above)"
     rm -r "$etc"
 }
 
@@ -96,7 +133,10 @@ mariadb_template() {
     }
     placement_template mariadb "mysql+pymysql://placement:test-only@localhost/placement?charset=utf8&unix_socket=$run/sock"
     mariadb-dump --no-defaults -uroot -S "$run/sock" placement >"$TEMPLATES/placement.sql"
-    "${sql[@]}" -e 'drop database placement'
+    "${sql[@]}" -e 'drop database placement; create database cyborg character set utf8mb3'
+    cyborg_template "mysql+pymysql://placement:test-only@localhost/cyborg?charset=utf8&unix_socket=$run/sock"
+    mariadb-dump --no-defaults -uroot -S "$run/sock" cyborg >"$TEMPLATES/cyborg.sql"
+    "${sql[@]}" -e 'drop database cyborg'
     kill "$SERVER"
     wait "$SERVER" || true
     trap - EXIT
@@ -125,10 +165,11 @@ main() {
     # One at a time: two that install into one place would each break the other's work.
     exec 9>"$PEERS/lock"
     flock 9
-    local venv_stamp stamp
+    local venv_stamp rabbitmq_stamp stamp
     venv_stamp=$({
         echo "$VENV $PYTHON" && "$PYTHON" --version && declare -f make_venv && cat "$HERE/requirements.txt"
     } | sha256sum | cut -c1-16)
+    rabbitmq_stamp=$({ echo "$RABBITMQ $BROKER" && declare -f unpack_rabbitmq; } | sha256sum | cut -c1-16)
     stamp=$({
         echo "$venv_stamp" && cat "$HERE"/install.sh "$HERE"/keystone_seed.py "$HERE"/keystone.conf && mariadbd --version
     } | sha256sum | cut -c1-16)
@@ -140,6 +181,10 @@ main() {
     if [ "$(cat "$VENV/stamp" 2>/dev/null)" != "$venv_stamp" ]; then
         make_venv
         echo "$venv_stamp" >"$VENV/stamp"
+    fi
+    if [ "$(cat "$RABBITMQ/stamp" 2>/dev/null)" != "$rabbitmq_stamp" ]; then
+        unpack_rabbitmq
+        echo "$rabbitmq_stamp" >"$RABBITMQ/stamp"
     fi
     say "making the template databases"
     rm -rf "$TEMPLATES"

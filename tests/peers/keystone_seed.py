@@ -56,12 +56,13 @@ if "service" not in roles:
     roles["service"] = create("role", name="service")
 
 project = create("project", name="service", domain_id="default")
+tenant = create("project", name="tenant", domain_id="default")
 
 
-def user(name, granted):
+def user(name, granted, of=project):
     user_id = create("user", name=name, domain_id="default", password=PASSWORD)
     for role in granted:
-        call("PUT", f"/v3/projects/{project}/users/{user_id}/roles/{roles[role]}", token=admin)
+        call("PUT", f"/v3/projects/{of}/users/{user_id}/roles/{roles[role]}", token=admin)
     return user_id
 
 
@@ -69,6 +70,9 @@ users = {
     "placement": user("placement", ["service"]),
     "berth": user("berth", ["admin", "service"]),
     "berth_admin_only": user("berth_admin_only", ["admin"]),
+    "cyborg": user("cyborg", ["admin", "service"]),
+    "tenant": user("tenant", ["member"], tenant),
+    "tenant_service": user("tenant_service", ["member", "service"], tenant),
 }
 
 credential = call(
@@ -89,6 +93,8 @@ def endpoints(service):
 services = {service["type"]: service["id"] for service in call("GET", "/v3/services", token=admin).json["services"]}
 identity = services.get("identity") or create("service", name="keystone", type="identity")
 placement = create("service", name="placement", type="placement")
+cyborg = create("service", name="cyborg", type="accelerator")
+nova = create("service", name="nova", type="compute")
 
 with open(ANSWERS_FILE, "w", encoding="utf-8") as answers:
     json.dump(
@@ -101,6 +107,8 @@ with open(ANSWERS_FILE, "w", encoding="utf-8") as answers:
             "application_credential_secret": credential["secret"],
             "identity_endpoints": endpoints(identity),
             "placement_endpoints": endpoints(placement),
+            "accelerator_endpoints": endpoints(cyborg),
+            "compute_endpoints": endpoints(nova),
         },
         answers,
         indent=1,

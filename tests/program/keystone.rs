@@ -77,9 +77,11 @@ fn names(answer: &Answer) -> Vec<String> {
 
 fn login(url: &str, credentials: &Credentials) -> String {
     match credentials {
-        Credentials::Password { username, password } => format!(
+        Credentials::Password { username, password }
+        | Credentials::Tenant { username, password } => format!(
             "auth_type = \"password\"\nauth_url = \"{url}\"\nusername = \"{username}\"\npassword = \"{password}\"\n\
-             user_domain_id = \"default\"\nproject_name = \"service\"\nproject_domain_id = \"default\""
+             user_domain_id = \"default\"\nproject_name = \"{}\"\nproject_domain_id = \"default\"",
+            credentials.project()
         ),
         Credentials::ApplicationCredential { id, secret } => format!(
             "auth_type = \"v3applicationcredential\"\nauth_url = \"{url}\"\napplication_credential_id = \"{id}\"\n\

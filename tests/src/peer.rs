@@ -1,5 +1,5 @@
-//! The real services, as children of the test process: OpenStack Placement and Keystone from PyPI, MariaDB and libvirtd
-//! from Debian. `make peers` (that is `tests/peers/install.sh`) puts them where [`installed`] looks.
+//! The real services, as children of the test process: OpenStack Placement, Keystone and Cyborg from PyPI, MariaDB,
+//! RabbitMQ and libvirtd from Debian. `make peers` (that is `tests/peers/install.sh`) puts them where [`installed`] looks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,17 +8,21 @@ use std::{env, fs, io};
 use crate::exchange::ExchangeError;
 use crate::process::ProcessError;
 
+mod cyborg;
 mod keystone;
 mod libvirtd;
 mod mariadb;
 mod placement;
+mod rabbitmq;
 mod sqlite;
 mod uwsgi;
 
+pub use cyborg::{CyborgSettings, PciFunction, RealCyborg};
 pub use keystone::{Credentials, KeystoneSettings, RealKeystone};
 pub use libvirtd::Libvirtd;
 pub use mariadb::{Database, MariaDb};
 pub use placement::{Auth, Lease, PlacementSettings, PolicyDefaults, RealPlacement, Storage};
+pub use rabbitmq::RabbitMq;
 
 /// Why a peer is not there for a test.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,5 @@
 //! The real Keystone, on a copy of a database that `tests/peers/keystone_seed.py` filled: a project `service`, the users
-//! below, and a catalog with Placement.
+//! below, and a catalog with Placement, Cyborg and a Nova.
 
 use std::fs;
 
@@ -40,6 +40,13 @@ pub enum Credentials {
         /// Password.
         password: String,
     },
+    /// The same on the project `tenant`.
+    Tenant {
+        /// User name.
+        username: String,
+        /// Password.
+        password: String,
+    },
     /// `auth_type = v3applicationcredential`.
     ApplicationCredential {
         /// Its id.
@@ -57,13 +64,24 @@ impl Credentials {
         }
     }
 
+    /// The project that they are for.
+    #[must_use]
+    pub fn project(&self) -> &'static str {
+        match self {
+            Self::Password { .. } | Self::ApplicationCredential { .. } => "service",
+            Self::Tenant { .. } => "tenant",
+        }
+    }
+
     fn request(&self) -> Value {
         match self {
-            Self::Password { username, password } => json!({"auth": {
-                "identity": {"methods": ["password"], "password": {"user": {
-                    "name": username, "domain": {"id": "default"}, "password": password}}},
-                "scope": {"project": {"name": "service", "domain": {"id": "default"}}},
-            }}),
+            Self::Password { username, password } | Self::Tenant { username, password } => {
+                json!({"auth": {
+                    "identity": {"methods": ["password"], "password": {"user": {
+                        "name": username, "domain": {"id": "default"}, "password": password}}},
+                    "scope": {"project": {"name": self.project(), "domain": {"id": "default"}}},
+                }})
+            }
             Self::ApplicationCredential { id, secret } => json!({"auth": {
                 "identity": {"methods": ["application_credential"], "application_credential": {
                     "id": id, "secret": secret}},
@@ -79,6 +97,8 @@ struct Seed {
     application_credential_secret: String,
     identity_endpoints: Vec<String>,
     placement_endpoints: Vec<String>,
+    accelerator_endpoints: Vec<String>,
+    compute_endpoints: Vec<String>,
 }
 
 /// A running Keystone.
@@ -153,6 +173,24 @@ impl RealKeystone {
         Credentials::password("berth_admin_only")
     }
 
+    /// A user of the project `tenant` with the role `member`.
+    #[must_use]
+    pub fn tenant(&self) -> Credentials {
+        Credentials::Tenant {
+            username: "tenant".to_owned(),
+            password: PASSWORD.to_owned(),
+        }
+    }
+
+    /// A user of the project `tenant` with the roles `member` and `service`.
+    #[must_use]
+    pub fn tenant_service(&self) -> Credentials {
+        Credentials::Tenant {
+            username: "tenant_service".to_owned(),
+            password: PASSWORD.to_owned(),
+        }
+    }
+
     /// An application credential of `berth`, with both its roles.
     #[must_use]
     pub fn application_credential(&self) -> Credentials {
@@ -187,6 +225,22 @@ impl RealKeystone {
     /// When its database refuses.
     pub fn set_placement_endpoint(&self, url: &str) -> Result<(), PeerError> {
         self.set_endpoints(&self.seed.placement_endpoints, url)
+    }
+
+    /// The same for the service `accelerator`.
+    ///
+    /// # Errors
+    /// When its database refuses.
+    pub fn set_accelerator_endpoint(&self, url: &str) -> Result<(), PeerError> {
+        self.set_endpoints(&self.seed.accelerator_endpoints, url)
+    }
+
+    /// The same for the service `compute`, whom Cyborg tells of binds.
+    ///
+    /// # Errors
+    /// When its database refuses.
+    pub fn set_compute_endpoint(&self, url: &str) -> Result<(), PeerError> {
+        self.set_endpoints(&self.seed.compute_endpoints, url)
     }
 
     /// In its database, which it reads at each request; by its API a token of a short life would not do.

@@ -162,9 +162,8 @@ impl Database {
 
     /// Runs a file of SQL in it.
     pub(super) fn load(&self, file: &Path) -> Result<(), PeerError> {
-        let file = std::fs::File::open(file).map_err(PeerError::files(
-            "open the template of Placement's database",
-        ))?;
+        let file = std::fs::File::open(file)
+            .map_err(PeerError::files("open the template of a database"))?;
         output(client(&self.server.socket()).arg(&self.name).stdin(file)).map(drop)
     }
 

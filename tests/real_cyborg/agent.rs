@@ -1,0 +1,169 @@
+//! An agent's guests on a fake machine whose devices the real Cyborg gives out.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_agent::guest::build::{BuildOptions, Building};
+use berth_agent::guest::disks::InstancesPath;
+use berth_agent::guest::{
+    Accelerators, ExternalEvents, GuestRequest, Guests, GuestsParts, HostResources, JourneyEnd,
+    SqlJournal, compute_api,
+};
+use berth_client::AcceleratorClient;
+use berth_fake::FakeDriver;
+use berth_model::{ArqUuid, ConsumerUuid, NodeName, PciAddress};
+use berth_virt::guest_spec::{
+    CpuModel, DesiredPower, GuestBoot, GuestDevices, GuestDisks, GuestInterfaces, GuestName,
+    GuestOwner, GuestSpec, GuestTopology, HostPath, ProjectId,
+};
+use berth_virt::{HostDevice, VirtDriver as _};
+
+use crate::cloud::{Cloud, FUNCTIONS, NODE};
+use crate::nova::Mailbox;
+
+/// The agent.
+pub(crate) struct Agent {
+    pub(crate) guests: Guests<FakeDriver, HostResources<FakeDriver>>,
+    driver: Arc<FakeDriver>,
+    journal: SqlJournal,
+    events: ExternalEvents,
+    _instances: tempfile::TempDir,
+}
+
+impl Agent {
+    /// One that asks this accelerator service.
+    pub(crate) async fn new(accelerators: AcceleratorClient) -> Self {
+        let driver = FakeDriver::from_text("accelerators", &machine()).expect("a machine");
+        let driver = Arc::new(driver);
+        let journal = SqlJournal::in_memory().await.expect("memory");
+        let events = ExternalEvents::default();
+        let instances = tempfile::tempdir().expect("a folder");
+        let folder = HostPath::new(&instances.path().display().to_string()).expect("a path");
+        let guests = Guests::new(GuestsParts {
+            journal: Arc::new(journal.clone()),
+            driver: Arc::clone(&driver),
+            resources: Arc::new(HostResources::new(Arc::clone(&driver))),
+            accelerators: Accelerators {
+                client: Some(accelerators),
+                events: events.clone(),
+                binding_timeout: Duration::from_mins(2),
+            },
+            boot_id: "boot".to_owned(),
+        });
+        let guests = guests.with_building(Building {
+            options: BuildOptions {
+                instances: InstancesPath::new(folder.clone()),
+                cpu_model: CpuModel::Default,
+                kernel_directories: vec![folder],
+            },
+            trees: Arc::new(|_| None),
+            conditions: None,
+        });
+        Self {
+            guests,
+            driver,
+            journal,
+            events,
+            _instances: instances,
+        }
+    }
+
+    /// Cyborg's events about the guest come here.
+    pub(crate) fn hears_of(&self, cloud: &Cloud, guest: ConsumerUuid) {
+        let journal = Arc::new(self.journal.clone());
+        let router = compute_api(journal, self.events.clone(), cloud.nova.sources());
+        cloud.nova.deliver(guest, Mailbox::Agent(router));
+    }
+
+    /// Asks for the guest with these requests, and no other devices.
+    pub(crate) async fn asks_for(&self, guest: ConsumerUuid, arqs: &[ArqUuid]) {
+        let node = NodeName::new(NODE).expect("a name");
+        let request = GuestRequest::new(node, arqs.to_vec(), spec(guest)).expect("a request");
+        let accepted = self.guests.create(&request).await;
+        accepted.expect("the journal takes it");
+    }
+
+    /// Until the guest runs.
+    pub(crate) async fn runs(&self, guest: ConsumerUuid) {
+        let end = self.guests.journey(guest).await;
+        assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    }
+
+    /// Until the guest is refused; why.
+    pub(crate) async fn refuses(&self, guest: ConsumerUuid) -> String {
+        match self.guests.journey(guest).await {
+            JourneyEnd::Undone { reason } => {
+                assert!(self.is_empty().await, "a refused guest is undone");
+                reason
+            }
+            end => panic!("{end:?}"),
+        }
+    }
+
+    /// Deletes the guest, until it is gone.
+    pub(crate) async fn deletes(&self, guest: ConsumerUuid) {
+        let asked = self.guests.delete(guest).await;
+        asked.expect("the journal takes it");
+        let end = self.guests.journey(guest).await;
+        assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+        assert!(self.devices(guest).await.is_empty());
+    }
+
+    /// The functions that the guest has on the hypervisor; none where it is not there.
+    pub(crate) async fn devices(&self, guest: ConsumerUuid) -> BTreeSet<PciAddress> {
+        let all = self.driver.guests().await.expect("the driver tells");
+        let Some(guest) = all.get(&guest) else {
+            return BTreeSet::new();
+        };
+        let held = guest.devices.iter();
+        held.filter_map(|held| match held.device {
+            HostDevice::Function(address) => Some(address),
+            HostDevice::Mdev(_) => None,
+        })
+        .collect()
+    }
+
+    async fn is_empty(&self) -> bool {
+        let all = self.driver.guests().await;
+        all.expect("the driver tells").is_empty()
+    }
+}
+
+/// A machine with the functions that Cyborg finds.
+fn machine() -> String {
+    let mut text = format!(
+        "[model]\nvgpu = \"per-gpu\"\nnuma = \"flat\"\npcpu = \"vcpu\"\n\n[[node]]\nname = \"{NODE}\"\n\
+         memory_mib = 65536\ndisk = 500\ntraits = []\ncpus = {{ online = \"0-31\" }}\n"
+    );
+    for function in FUNCTIONS {
+        let (vendor, product) = function.ids.split_once(':').expect("ids");
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "\n[[node.device]]\naddress = \"{}\"\nvendor = \"{vendor}\"\nproduct = \"{product}\"\n",
+            function.address
+        );
+    }
+    text
+}
+
+fn spec(guest: ConsumerUuid) -> GuestSpec {
+    GuestSpec {
+        uuid: guest,
+        name: GuestName::new(&format!("guest-{guest}")).expect("a name"),
+        owner: GuestOwner {
+            project: ProjectId::new("service").expect("a project"),
+            consumer: guest,
+        },
+        topology: GuestTopology::plain(1, 128).expect("a topology"),
+        cpu_model: CpuModel::Default,
+        boot: GuestBoot::Disk,
+        disks: GuestDisks::default(),
+        interfaces: GuestInterfaces::default(),
+        console_log: HostPath::new("/nowhere/console.log").expect("a path"),
+        devices: GuestDevices::default(),
+        power: DesiredPower::Running,
+    }
+}

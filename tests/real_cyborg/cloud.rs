@@ -1,0 +1,289 @@
+//! The cloud that all tests share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use berth_client::keystone::system_clock;
+use berth_client::{
+    AcceleratorClient, AcceleratorError, AuthOptions, AuthType, HttpService, IdentityClient,
+    PlacementClient, Secret, TransportOptions,
+};
+use berth_model::{
+    ArqPhase, ArqUuid, Binding, ConsumerUuid, DeviceProfileName, PciAddress, ProviderUuid,
+};
+use berth_tests::cloud::Cloud as PlacementCloud;
+use berth_tests::host::Host;
+use berth_tests::node::{Life, Node};
+use berth_tests::peer::{Credentials, CyborgSettings, PciFunction, RealCyborg};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request};
+use serde_json::json;
+use tower::service_fn;
+use uuid::Uuid;
+
+use crate::nova::Nova;
+
+/// The node.
+pub(crate) const NODE: &str = "acc-01";
+
+/// The host's functions; the last is of a kind of its own.
+pub(crate) const FUNCTIONS: [PciFunction; 9] = [
+    function("0000:21:00.0"),
+    function("0000:22:00.0"),
+    function("0000:23:00.0"),
+    function("0000:24:00.0"),
+    function("0000:25:00.0"),
+    function("0000:26:00.0"),
+    function("0000:27:00.0"),
+    function("0000:29:00.0"),
+    PciFunction {
+        address: "0000:28:00.0",
+        ids: "10de:20b7",
+    },
+];
+
+const fn function(address: &'static str) -> PciFunction {
+    PciFunction {
+        address,
+        ids: "10de:1eb8",
+    }
+}
+
+/// The cloud.
+pub(crate) struct Cloud {
+    pub(crate) cyborg: RealCyborg,
+    pub(crate) nova: Nova,
+    /// The node as the agent reports it, and its present life; it was there before Cyborg's agent.
+    pub(crate) node: tokio::sync::Mutex<(Node, Life)>,
+    /// Where the connections of that life are looked after.
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Cloud {
+    /// The one of this process.
+    pub(crate) fn shared() -> &'static Self {
+        static CLOUD: OnceLock<Cloud> = OnceLock::new();
+        static STARTING: Mutex<()> = Mutex::new(());
+        let _one_at_a_time = STARTING.lock().expect("no test panicked while starting it");
+        CLOUD.get_or_init(|| {
+            // What it waits for must not wait for the runtime of the test that came first.
+            let started = std::thread::spawn(Self::start);
+            started.join().expect("the cloud starts")
+        })
+    }
+
+    fn start() -> Self {
+        let nova = Nova::start();
+        let settings = CyborgSettings {
+            host: NODE,
+            functions: FUNCTIONS.to_vec(),
+        };
+        let mut cyborg = RealCyborg::start(settings, &nova.url()).expect("Cyborg starts");
+        nova.open(&identity(&cyborg));
+        let node = Node::new(&Host::new(NODE).quality("COMPUTE_ACCELERATORS"));
+        let placement = placement_of(&cyborg);
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let life = runtime.block_on(node.start(&placement));
+        let life = life.expect("the node is reported");
+        cyborg.discover().expect("Cyborg finds the host's devices");
+        let of_pci = json!({"resources:CUSTOM_PCI": "1"});
+        cyborg.profile("pci", &of_pci).expect("a profile");
+        let of_two = json!({"resources:CUSTOM_PCI": "2"});
+        cyborg.profile("two", &of_two).expect("a profile");
+        let fake = json!({"resources:FPGA": "1"});
+        cyborg.profile("fake", &fake).expect("a profile");
+        let last = json!({
+            "resources:CUSTOM_PCI": "1",
+            "trait:CUSTOM_PCI_PRODUCT_ID_20B7": "required",
+        });
+        cyborg.profile("last", &last).expect("a profile");
+        Self {
+            cyborg,
+            nova,
+            node: tokio::sync::Mutex::new((node, life)),
+            _runtime: runtime,
+        }
+    }
+
+    /// Placement, with a token of Keystone's.
+    pub(crate) fn placement(&self) -> PlacementCloud {
+        placement_of(&self.cyborg)
+    }
+
+    /// Placement's calls with a session of their own.
+    pub(crate) fn placement_client(&self) -> PlacementClient {
+        let options = options(&self.cyborg, &self.cyborg.keystone().berth(), "placement");
+        PlacementClient::from_options(&options, None).expect("the options are whole")
+    }
+
+    /// The accelerator service, for `berth`.
+    pub(crate) fn accelerators(&self) -> AcceleratorClient {
+        self.accelerators_of(&self.cyborg.keystone().berth())
+    }
+
+    /// The same for another account.
+    pub(crate) fn accelerators_of(&self, who: &Credentials) -> AcceleratorClient {
+        let options = options(&self.cyborg, who, "accelerator");
+        AcceleratorClient::from_options(&options, None).expect("the options are whole")
+    }
+
+    /// The same at another URL.
+    pub(crate) fn accelerators_at(&self, url: &str) -> AcceleratorClient {
+        let mut options = options(&self.cyborg, &self.cyborg.keystone().berth(), "accelerator");
+        options.endpoint_override = Some(url.to_owned());
+        AcceleratorClient::from_options(&options, None).expect("the options are whole")
+    }
+
+    /// The same behind a decorated way to it (and to Keystone).
+    pub(crate) fn accelerators_through(
+        &self,
+        decorate: impl FnOnce(HttpService) -> HttpService,
+    ) -> AcceleratorClient {
+        let options = options(&self.cyborg, &self.cyborg.keystone().berth(), "accelerator");
+        let http = HttpService::network(&options.transport()).expect("no files are named");
+        AcceleratorClient::from_options_over(decorate(http), &options, None)
+            .expect("the options are whole")
+    }
+
+    /// New requests of a profile.
+    pub(crate) async fn requests(&self, profile: &str) -> Vec<ArqUuid> {
+        let profile = DeviceProfileName::new(profile).expect("a name");
+        let made = self.accelerators().create_arqs(&profile).await;
+        let made = made.expect("Cyborg makes them");
+        made.iter().map(|arq| arq.uuid).collect()
+    }
+
+    /// Asks for a bind of them all to one provider.
+    pub(crate) async fn bind(
+        &self,
+        arqs: &[ArqUuid],
+        guest: ConsumerUuid,
+        provider: ProviderUuid,
+    ) -> Result<(), AcceleratorError> {
+        self.bind_on(NODE, arqs, guest, provider).await
+    }
+
+    /// The same, with another host's name.
+    pub(crate) async fn bind_on(
+        &self,
+        host: &str,
+        arqs: &[ArqUuid],
+        guest: ConsumerUuid,
+        provider: ProviderUuid,
+    ) -> Result<(), AcceleratorError> {
+        let binding = Binding {
+            hostname: host.to_owned(),
+            device_rp: provider,
+            instance: guest,
+        };
+        let bindings: BTreeMap<_, _> = arqs.iter().map(|arq| (*arq, binding.clone())).collect();
+        self.accelerators().bind_arqs(&bindings).await
+    }
+
+    /// A new request of this profile that is bound for the guest.
+    pub(crate) async fn bound(
+        &self,
+        profile: &str,
+        guest: ConsumerUuid,
+        provider: ProviderUuid,
+    ) -> ArqUuid {
+        let arqs = self.requests(profile).await;
+        let bound = self.bind(&arqs, guest, provider).await;
+        bound.expect("Cyborg binds it");
+        arqs[0]
+    }
+
+    /// The states of these requests; none for each that is not there.
+    pub(crate) async fn phases(&self, arqs: &[ArqUuid]) -> Vec<Option<ArqPhase>> {
+        let client = self.accelerators();
+        let mut phases = Vec::with_capacity(arqs.len());
+        for arq in arqs {
+            let told = client.arq(*arq).await.expect("Cyborg answers");
+            phases.push(told.map(|told| told.arq.expect("a request").state.phase()));
+        }
+        phases
+    }
+
+    /// The provider has a handle to give: a bind to it succeeds.
+    pub(crate) async fn assert_free(&self, function: usize) {
+        let guest = new_guest();
+        let arq = self.bound("pci", guest, provider(function)).await;
+        let deleted = self.accelerators().delete_arq(arq).await;
+        deleted.expect("Cyborg deletes it");
+    }
+}
+
+/// A guest that nobody knows.
+pub(crate) fn new_guest() -> ConsumerUuid {
+    Uuid::new_v4().into()
+}
+
+/// The address of a function.
+pub(crate) fn address(function: usize) -> PciAddress {
+    FUNCTIONS[function].address.parse().expect("an address")
+}
+
+/// The provider that Cyborg makes of a function.
+pub(crate) fn provider(function: usize) -> ProviderUuid {
+    named(&format!("{NODE}_{}", FUNCTIONS[function].address))
+}
+
+/// The provider of Cyborg's fake driver.
+pub(crate) fn fake_provider() -> ProviderUuid {
+    named(&format!("{NODE}_FakeDevice"))
+}
+
+fn named(name: &str) -> ProviderUuid {
+    Uuid::new_v3(&Uuid::NAMESPACE_DNS, name.as_bytes()).into()
+}
+
+/// A client section of the configuration.
+pub(crate) fn options(cyborg: &RealCyborg, who: &Credentials, service_type: &str) -> AuthOptions {
+    let (Credentials::Password { username, password } | Credentials::Tenant { username, password }) =
+        who
+    else {
+        unreachable!("the tests log in by password")
+    };
+    AuthOptions {
+        auth_type: Some(AuthType::Password),
+        auth_url: Some(cyborg.keystone().url()),
+        username: Some(username.clone()),
+        password: Some(Secret::from(password.clone())),
+        user_domain_id: Some("default".to_owned()),
+        project_name: Some(who.project().to_owned()),
+        project_domain_id: Some("default".to_owned()),
+        region_name: Some(cyborg.keystone().region().to_owned()),
+        ..AuthOptions::for_service(service_type)
+    }
+}
+
+fn identity(cyborg: &RealCyborg) -> IdentityClient {
+    let options = options(cyborg, &cyborg.keystone().berth(), "identity");
+    let http = HttpService::network(&options.transport()).expect("no files are named");
+    IdentityClient::from_options(http, &options, system_clock()).expect("the options are whole")
+}
+
+/// The harness's clients show the token `admin`; here it is one of Keystone's.
+fn placement_of(cyborg: &RealCyborg) -> PlacementCloud {
+    let token = cyborg.keystone().token(&cyborg.keystone().berth());
+    let token: Arc<str> = token.expect("a token").into();
+    let http = HttpService::network(&TransportOptions::default()).expect("no files are named");
+    let http = HttpService::new(service_fn(move |mut request: Request<Bytes>| {
+        let (http, token) = (http.clone(), Arc::clone(&token));
+        async move {
+            let token = HeaderValue::from_str(&token).expect("a token is a header");
+            request.headers_mut().insert("x-auth-token", token);
+            http.send(request).await
+        }
+    }));
+    PlacementCloud::through(http, &cyborg.placement().url())
+}
+
+/// What Placement has of a provider below this path.
+pub(crate) fn of_provider(cloud: &Cloud, provider: ProviderUuid, what: &str) -> serde_json::Value {
+    let path = format!("/resource_providers/{provider}/{what}");
+    let ask = cloud.cyborg.ask_placement(Method::GET, &path);
+    let answer = ask.expect("a token").send().expect("Placement answers");
+    assert_eq!(answer.status.as_u16(), 200, "{}", answer.text());
+    answer.json()
+}

@@ -1,0 +1,15 @@
+//! Guests with the real Cyborg, the real Placement and the real Keystone: the agent's guests on the fake driver, asked for
+//! with accelerator requests that Cyborg binds, and told of binds by Cyborg's own client of Nova.
+//!
+//! One cloud serves all tests; each uses functions of the host that no other test uses.
+
+#![cfg(test)]
+
+mod agent;
+mod beside;
+mod boot;
+mod cloud;
+mod events;
+mod nova;
+mod outages;
+mod refusals;

@@ -1,0 +1,171 @@
+//! Who Cyborg tells of binds: the agents of the tests, behind one address. Events go to the agent of their guest, and are
+//! recorded with the answer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use berth_agent::guest::{EventSources, ExternalEvents, SqlJournal, compute_api};
+use berth_client::IdentityClient;
+use berth_model::ConsumerUuid;
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use tower::ServiceExt as _;
+
+/// What becomes of the events of a guest.
+#[derive(Clone)]
+pub(crate) enum Mailbox {
+    /// They go to its agent.
+    Agent(Router),
+    /// They are answered with this and go nowhere.
+    Refused(StatusCode),
+    /// They are lost on the way behind an answer of success.
+    Lost,
+}
+
+/// What Cyborg told.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) events: Value,
+    pub(crate) microversion: String,
+    pub(crate) status: u16,
+    pub(crate) answer: Value,
+}
+
+#[derive(Default)]
+struct Desk {
+    mailboxes: HashMap<ConsumerUuid, Mailbox>,
+    told: HashMap<ConsumerUuid, Vec<Told>>,
+    /// An agent that knows no guest.
+    stranger: Option<Router>,
+    sources: Option<EventSources>,
+}
+
+/// The address.
+#[derive(Clone)]
+pub(crate) struct Nova {
+    url: String,
+    desk: Arc<Mutex<Desk>>,
+}
+
+impl Nova {
+    pub(crate) fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a socket");
+        let address = listener.local_addr().expect("an address");
+        let nova = Self {
+            url: format!("http://{address}/v2.1"),
+            desk: Arc::default(),
+        };
+        let router = Router::new().fallback(tell).with_state(nova.clone());
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+                axum::serve(listener, router).await.expect("it serves");
+            });
+        });
+        nova
+    }
+
+    /// From now on agents ask this Keystone whose a token is.
+    pub(crate) fn open(&self, identity: &IdentityClient) {
+        let sources = EventSources::WithToken {
+            identity: Box::new(identity.clone()),
+            roles: Arc::new(["service".to_owned(), "admin".to_owned()]),
+        };
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let journal = runtime.block_on(SqlJournal::in_memory());
+        let journal = Arc::new(journal.expect("memory"));
+        let stranger = compute_api(journal, ExternalEvents::default(), sources.clone());
+        let mut desk = self.desk();
+        desk.stranger = Some(stranger);
+        desk.sources = Some(sources);
+        // The journal's own tasks live on.
+        std::mem::forget(runtime);
+    }
+
+    /// Who may tell events.
+    pub(crate) fn sources(&self) -> EventSources {
+        self.desk().sources.clone().expect("opened at the start")
+    }
+
+    /// `http://127.0.0.1:PORT/v2.1`.
+    pub(crate) fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// What becomes of a guest's events from now on.
+    pub(crate) fn deliver(&self, guest: ConsumerUuid, mailbox: Mailbox) {
+        self.desk().mailboxes.insert(guest, mailbox);
+    }
+
+    /// What Cyborg told of a guest so far.
+    pub(crate) fn told(&self, guest: ConsumerUuid) -> Vec<Told> {
+        self.desk().told.get(&guest).cloned().unwrap_or_default()
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn tell(State(nova): State<Nova>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    let events: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let guest = events["events"][0]["server_uuid"].as_str();
+    let guest = guest.and_then(|text| text.parse::<ConsumerUuid>().ok());
+    let microversion = head.headers.get("openstack-api-version");
+    let microversion = microversion.and_then(|value| value.to_str().ok());
+    let microversion = microversion.unwrap_or_default().to_owned();
+    let (mailbox, stranger) = {
+        let desk = nova.desk();
+        let mailbox = guest.and_then(|guest| desk.mailboxes.get(&guest).cloned());
+        (mailbox, desk.stranger.clone())
+    };
+    let request = Request::from_parts(head, Body::from(body));
+    let (status, headers, answer) = match mailbox {
+        Some(Mailbox::Refused(status)) => (status, Default::default(), Bytes::new()),
+        Some(Mailbox::Lost) => {
+            let answer = Bytes::from(events.to_string());
+            (StatusCode::OK, Default::default(), answer)
+        }
+        Some(Mailbox::Agent(router)) => asked(router, request).await,
+        None => match stranger {
+            Some(router) => asked(router, request).await,
+            None => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Default::default(),
+                Bytes::new(),
+            ),
+        },
+    };
+    if let Some(guest) = guest {
+        let told = Told {
+            events: events["events"].clone(),
+            microversion,
+            status: status.as_u16(),
+            answer: serde_json::from_slice(&answer).unwrap_or_default(),
+        };
+        nova.desk().told.entry(guest).or_default().push(told);
+    }
+    (status, headers, answer).into_response()
+}
+
+async fn asked(router: Router, request: Request) -> (StatusCode, http::HeaderMap, Bytes) {
+    let answer = router.oneshot(request).await.expect("a router answers");
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    let mut headers = head.headers;
+    headers.remove("content-length");
+    (head.status, headers, body)
+}

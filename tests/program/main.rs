@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod accelerator_service;
+mod agent_over_tls;
 mod bad_input;
 mod commands;
 mod exit_codes;

@@ -22,8 +22,10 @@ impl Judge<'_> {
         if self.is_broken(&[listen]) || names.iter().any(|name| self.is_broken(&[name])) {
             return;
         }
-        let (set, missing): (Vec<_>, Vec<_>) =
-            files.into_iter().zip(names).partition(|(_, name)| self.is_set(name));
+        let (set, missing): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .zip(names)
+            .partition(|(_, name)| self.is_set(name));
         let missing: Vec<_> = missing.iter().map(|(file, _)| *file).collect();
         match (self.is_set(listen), set.first()) {
             (true, _) if !missing.is_empty() => self.refuse(

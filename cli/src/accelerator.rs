@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_accelerator::{
-    EventsBell, Options, ServiceTokens, deliver_events, router, serve_tcp, watch_providers,
+    EventsBell, Options, ServiceTokens, deliver_events, end_late_programmings, router, serve_tcp,
+    watch_providers,
 };
 use berth_client::keystone::system_clock;
 use berth_client::{
@@ -133,6 +134,8 @@ async fn serve(
     out.flush()?;
     let stopped = CancellationToken::new();
     let mut beside = JoinSet::new();
+    let late = stopped.clone().cancelled_owned();
+    beside.spawn(end_late_programmings(store.clone(), bell.clone(), late));
     if let Some(receiver) = receiver {
         let stopped = stopped.clone().cancelled_owned();
         beside.spawn(deliver_events(store.clone(), receiver, bell, stopped));
@@ -167,6 +170,7 @@ pub(crate) fn options(config: &Config, bell: EventsBell) -> Result<Options, Fail
         service_tokens,
         bell,
         orphan_grace: config.accelerator_service.orphan_request_grace,
+        bind_timeout: config.accelerator_service.bind_timeout,
         ..Options::default()
     })
 }

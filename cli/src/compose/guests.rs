@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent::device::report::Scrub;
-use berth_agent::device::{DeviceOptions, Devices, DevicesParts};
+use berth_agent::device::{DeviceOptions, Devices, DevicesParts, ProgramHook};
 use berth_agent::guest::build::{BuildOptions, Building};
 use berth_agent::guest::disks::{
     ConfigDriveFormat, DiskOptions, Disks, ImageSources, LoggedProgress,
@@ -126,6 +126,13 @@ impl HostGuests {
         })
         .await
         .map_err(|error| unusable(&error))?;
+        let devices = match &config.accelerators.program_hook {
+            None => devices,
+            Some(program) => devices.with_program_hook(ProgramHook {
+                program: program.clone(),
+                deadline: config.accelerators.program_hook_timeout,
+            }),
+        };
         let guests = Guests::new(GuestsParts {
             journal: shared,
             driver: Arc::clone(driver),

@@ -2,6 +2,7 @@
 //!
 //! A rule keeps silent about an option that already has a problem of its own.
 
+mod accelerator_service;
 mod client;
 mod guests;
 
@@ -50,6 +51,7 @@ pub(super) fn judge(
     judge.fake_machine();
     judge.clients();
     judge.guests();
+    judge.accelerator_service();
     judge.verdict
 }
 
@@ -259,6 +261,7 @@ pub(super) fn on_this_host(loaded: &super::Loaded) -> Vec<Problem> {
         "glance.certfile",
         "glance.keyfile",
         "accelerators.reset_hook",
+        "accelerators.program_hook",
         "libvirt.emulator",
         "fake.machine",
         "compute_driver",

@@ -289,6 +289,9 @@ pub struct Accelerators {
     pub reset_hook: Option<PathBuf>,
     #[serde(deserialize_with = "seconds")]
     pub reset_hook_timeout: Duration,
+    pub program_hook: Option<PathBuf>,
+    #[serde(deserialize_with = "seconds")]
+    pub program_hook_timeout: Duration,
 }
 
 /// `[image_cache]`.

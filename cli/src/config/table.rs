@@ -238,6 +238,8 @@ const OWN: &[OptionRow] = &[
          told.").example("\"http://127.0.0.1:8774/v2.1\""),
     row("accelerator_service", "orphan_request_grace", Kind::Integer(60, WEEK), Default::Integer(3600),
         "Seconds for which a request stays bound for a guest that its host says it does not have."),
+    row("accelerator_service", "bind_timeout", Kind::Integer(1, 86_400), Default::Integer(60),
+        "Seconds a bind waits for its devices to be programmed; after that it has failed."),
 
     row("keystone_authtoken", "auth_type", Kind::Choice(&["password", "v3applicationcredential"]), Default::Text("password"),
         "How to log in."),

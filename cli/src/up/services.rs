@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_accelerator::{EventsBell, Options, deliver_events, router, serve_tcp, watch_providers};
+use berth_accelerator::{
+    EventsBell, Options, deliver_events, end_late_programmings, router, serve_tcp, watch_providers,
+};
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::{JournalError, SqlJournal};
 use berth_conductor::{Conductor, ConductorParts, EveryNode};
@@ -50,6 +52,7 @@ impl Accelerator {
         let own = Options {
             bell: bell.clone(),
             orphan_grace: service.orphan_request_grace,
+            bind_timeout: service.bind_timeout,
             ..Options::default()
         };
         let client = accelerators_in_process(router(store.clone(), own))?;
@@ -113,6 +116,7 @@ impl Services {
         let stopped = || stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_tcp(accelerator.listener, api, stopped()));
+        tasks.spawn(end_late_programmings(store.clone(), bell.clone(), stopped()));
         tasks.spawn(deliver_events(store.clone(), receiver, bell, stopped()));
         tasks.spawn(watch_providers(store.clone(), placement, LOOK, stopped()));
         let api = berth_conductor::router(conductor.clone());

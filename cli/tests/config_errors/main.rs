@@ -1,6 +1,7 @@
 //! Broken configurations, and what is said of them: every message names file, line, column and key. One file to a section,
 //! one line to a case.
 
+mod accelerator_service;
 mod agent;
 mod compute;
 mod devices;
@@ -37,6 +38,7 @@ use {cases, variable_cases};
 
 /// Each section's cases.
 const FILES: &[&[Case]] = &[
+    accelerator_service::CASES,
     agent::CASES,
     compute::CASES,
     devices::CASES,

@@ -31,6 +31,13 @@ pub(super) const ROWS: &[OptionRow] = &[
         .example("\"/usr/local/lib/berth/clean-device\""),
     row("accelerators", "reset_hook_timeout", Kind::Integer(1, 86_400), Default::Integer(300),
         "Seconds the program may take."),
+    row("accelerators", "program_hook", Kind::Path, Default::Unset,
+        "A program that programs a device of this list where a device profile (`accel:bitstream_id`, `accel:function_id`) or \
+         an operator asks for that; it is given the device's address and what it is to be programmed with, and may be run again \
+         for the same. Unset: such binds are refused.")
+        .example("\"/usr/local/lib/berth/program-device\""),
+    row("accelerators", "program_hook_timeout", Kind::Integer(1, 86_400), Default::Integer(60),
+        "Seconds the program may take. A bind waits no longer than `[accelerator_service] bind_timeout` says."),
 
     row("libvirt", "cpu_mode",
         Kind::Choice(&["none", "host-model", "host-passthrough", "maximum", "custom"]),

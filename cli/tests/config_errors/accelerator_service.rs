@@ -1,0 +1,10 @@
+//! `[accelerator_service]`: the accelerator service built in.
+
+use super::{Case, cases};
+
+pub(super) const CASES: &[Case] = cases! {
+    "[accelerator_service]\nlisten = \"0.0.0.0:6666\"" => ["berth.toml:2:10: accelerator_service.listen: 0.0.0.0:6666 is not on the loopback interface, and callers are believed (noauth2); write 127.0.0.1 or [::1], or auth_strategy = \"keystone\" in [accelerator_service] [BERTH-E0105]"];
+    "[accelerator_service]\nlisten = \"6666\"" => ["berth.toml:2:10: accelerator_service.listen: \"6666\" is no address and port; write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\" [BERTH-E0105]"];
+    "[accelerator_service]\nbind_timeout = 0" => ["berth.toml:2:16: accelerator_service.bind_timeout: 0 is out of range; write a whole number from 1 to 86400 [BERTH-E0105]"];
+    "[accelerators]\nprogram_hook = \"bin/x\"" => ["berth.toml:2:16: accelerators.program_hook: \"bin/x\" is not absolute; write a path that begins with / [BERTH-E0105]"];
+};

@@ -68,7 +68,7 @@ pub struct ProgrammingEnd {
 /// One step of PATCH /v2/deployables/{uuid}/program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramStep {
-    /// `/bitstream_id`.
+    /// `/bitstream_id`, or `/program`.
     pub path: String,
     /// `replace`.
     pub op: String,
@@ -91,7 +91,8 @@ pub fn read_program(steps: &[ProgramStep]) -> Result<Uuid, BodyError> {
     let [step] = steps else {
         return Err(BodyError::field("[]", "exactly one step is expected"));
     };
-    if step.path != "/bitstream_id" {
+    // The second is what OpenStack's own client sends.
+    if !["/bitstream_id", "/program"].contains(&step.path.as_str()) {
         return Err(BodyError::field("[0].path", "/bitstream_id is expected"));
     }
     if step.op != "replace" {
@@ -127,6 +128,8 @@ mod tests {
             read(&whole).map(|image| image.to_string()),
             Ok(IMAGE.to_owned())
         );
+        let other = read(&whole.replace("/bitstream_id", "/program"));
+        assert_eq!(other, read(&whole));
         for (from, to, field) in [
             ("/bitstream_id", "/name", "path"),
             ("replace", "add", "op"),

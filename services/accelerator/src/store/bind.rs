@@ -5,19 +5,25 @@
 //! no sense (a request that is bound already, another guest's) changes nothing. Where a device is to be programmed first, all
 //! of them hold their handles in `BindStarted` until its host told the end of that (`programmings`).
 
-use std::collections::btree_map::Entry;
+mod asked;
+mod offer;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use berth_http::Timestamp;
-use berth_model::{ArqPhase, ArqUuid, Binding, ConsumerUuid, DeviceProfileGroup, ProviderUuid};
-use berth_store::{SqlError, Statement, Transaction, Work};
+use berth_model::{ArqPhase, ArqUuid, Binding, ConsumerUuid, ProviderUuid};
+use berth_store::{Statement, Transaction, Work};
 use berth_wire::accelerator::{BindPatch, Program};
 use berth_wire::compute::EventStatus;
 
 use super::arqs::{self, ArqError, ArqRow, Scope, Steps, write_state};
-use super::device_profiles::{self, Key};
 use super::{events, handles, programmings};
+use asked::Groups;
+use offer::{Offer, offer};
+
+#[cfg(test)]
+pub(crate) use offer::OFFER;
 
 /// Why the requests of a patch got no handles.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -296,167 +302,4 @@ async fn choose(
         })
     });
     Ok(Ok(taken.collect()))
-}
-
-/// What a provider has to offer.
-struct Offer {
-    deployable: i64,
-    hostname: String,
-    disabled: bool,
-    vanished: bool,
-    sick: Option<String>,
-    resource_class: String,
-    programmable: bool,
-    held: bool,
-    being_programmed: bool,
-    wanted: usize,
-    /// The next to be taken is last.
-    free: Vec<i64>,
-}
-
-/// A provider, as a bind looks at it.
-pub(crate) const OFFER: &str = "SELECT d.id, v.hostname, v.status, v.vanished, d.vanished, d.health, \
-     d.health_reason, d.resource_class, d.programmable, \
-     EXISTS (SELECT 1 FROM attach_handles h WHERE h.deployable_id = d.id AND h.arq_id IS NOT NULL), \
-     EXISTS (SELECT 1 FROM programmings p WHERE p.deployable_id = d.id AND p.ended = 0) FROM deployables d JOIN devices v ON v.id = d.device_id \
-     WHERE d.rp_uuid = ?";
-
-async fn offer(
-    tx: &mut Transaction,
-    provider: ProviderUuid,
-    wanted: usize,
-) -> Result<Option<Offer>, SqlError> {
-    let Some(row) = tx
-        .row(Statement::new(OFFER).bind(provider.to_string()))
-        .await?
-    else {
-        return Ok(None);
-    };
-    let deployable = row.int(0)?;
-    let mut free = handles::free(tx, deployable, wanted).await?;
-    free.reverse();
-    let sick = match row.text(5)?.as_str() {
-        "bad" => Some(
-            row.opt_text(6)?
-                .unwrap_or_else(|| "no reason given".to_owned()),
-        ),
-        _ => None,
-    };
-    Ok(Some(Offer {
-        deployable,
-        hostname: row.text(1)?,
-        disabled: row.text(2)? != super::devices::ENABLED,
-        vanished: row.int(3)? != 0 || row.int(4)? != 0,
-        sick,
-        resource_class: row.text(7)?,
-        programmable: row.int(8)? != 0,
-        held: row.int(9)? != 0,
-        being_programmed: row.int(10)? != 0,
-        wanted,
-        free,
-    }))
-}
-
-impl Offer {
-    fn suits(&self, binding: &Binding) -> Result<(), BindRefused> {
-        let provider = binding.device_rp;
-        if self.hostname != binding.hostname {
-            return Err(BindRefused::WrongHost {
-                provider,
-                is: self.hostname.clone(),
-                named: binding.hostname.clone(),
-            });
-        }
-        if self.vanished {
-            return Err(BindRefused::Vanished(provider));
-        }
-        if self.disabled {
-            return Err(BindRefused::Disabled(provider));
-        }
-        if self.being_programmed {
-            return Err(BindRefused::BeingProgrammed(provider));
-        }
-        match &self.sick {
-            Some(reason) => Err(BindRefused::Sick {
-                provider,
-                reason: reason.clone(),
-            }),
-            None => Ok(()),
-        }
-    }
-}
-
-/// What the groups of the patch's profiles ask for.
-#[derive(Default)]
-struct Groups {
-    known: BTreeMap<(i64, u32), Asked>,
-}
-
-struct Asked {
-    profile: String,
-    group: u32,
-    classes: Vec<String>,
-    bitstream: Option<String>,
-    function: Option<String>,
-}
-
-impl Groups {
-    async fn asked(&mut self, tx: &mut Transaction, row: &ArqRow) -> Result<&Asked, ArqError> {
-        let key = (row.profile_id, row.arq.group_id);
-        match self.known.entry(key) {
-            Entry::Occupied(known) => Ok(known.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(Asked::read(tx, row).await?)),
-        }
-    }
-}
-
-impl Asked {
-    async fn read(tx: &mut Transaction, row: &ArqRow) -> Result<Self, ArqError> {
-        let name = row.arq.device_profile.as_str().to_owned();
-        let profile = device_profiles::get(tx, &Key::Name(name.clone())).await?;
-        let groups = profile.groups()?;
-        let index = usize::try_from(row.arq.group_id).unwrap_or(usize::MAX);
-        let group = groups.as_slice().get(index);
-        let classes = group.into_iter().flat_map(DeviceProfileGroup::resources);
-        let value = |key| {
-            let value = group.and_then(|group| group.get(key));
-            value.map(str::to_owned)
-        };
-        Ok(Self {
-            profile: name,
-            group: row.arq.group_id,
-            classes: classes.map(|(class, _)| class.to_owned()).collect(),
-            bitstream: value("accel:bitstream_id"),
-            function: value("accel:function_id"),
-        })
-    }
-
-    /// What the device is to be programmed with, if the offer suits at all.
-    fn suits(&self, binding: &Binding, offer: &Offer) -> Result<Option<Program>, BindRefused> {
-        if !self.classes.contains(&offer.resource_class) {
-            return Err(BindRefused::WrongClass {
-                provider: binding.device_rp,
-                offers: offer.resource_class.clone(),
-            });
-        }
-        let (profile, group) = (self.profile.clone(), self.group);
-        let program = match (&self.bitstream, &self.function) {
-            (Some(_), Some(_)) => return Err(BindRefused::TwoPrograms { profile, group }),
-            (None, None) => return Ok(None),
-            (Some(image), None) => Program::BitstreamId(image.clone()),
-            (None, Some(function)) => Program::FunctionId(function.clone()),
-        };
-        if !offer.programmable {
-            let host = offer.hostname.clone();
-            return Err(BindRefused::Programming {
-                profile,
-                group,
-                host,
-            });
-        }
-        match offer.held {
-            true => Err(BindRefused::InUse(binding.device_rp)),
-            false => Ok(Some(program)),
-        }
-    }
 }

@@ -4,12 +4,14 @@
 //! then all of its requests are bound, or all failed. A row stands for each request of such a bind, also for one that needs
 //! nothing itself. Of what an operator asks for there is a row without a request.
 
+mod operators;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_http::Timestamp;
 use berth_http::request_id::random_uuid;
 use berth_model::{ArqPhase, ArqUuid, ConsumerUuid};
-use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
+use berth_store::{Row, SqlError, Statement, Transaction, Value, Work};
 use berth_wire::accelerator::{
     AttachHandleInfoBody, DueProgramming, DueProgrammings, Program, ProgrammedHandle,
 };
@@ -18,6 +20,8 @@ use uuid::Uuid;
 
 use super::arqs::{self, ArqError, ArqRow, Scope, Steps, write_state};
 use super::{ReadError, events, foreign, handles, now, typed};
+
+pub(crate) use operators::{BeginProgram, ProgramError, Progress, progress};
 
 const TABLE: &str = "programmings";
 /// The longest reason that is kept, in characters.
@@ -318,106 +322,4 @@ impl Work for EndLate {
             .await?;
         Ok(settled)
     }
-}
-
-/// Why an operator's programming was not begun.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ProgramError {
-    #[error("Deployable not found with uuid={0}")]
-    NotFound(Uuid),
-    #[error(
-        "Deployable {uuid} cannot be programmed: its host {host} programs no devices ([accelerators] program_hook is not set there)"
-    )]
-    NotProgrammable { uuid: Uuid, host: String },
-    #[error("Deployable {uuid} cannot be programmed now: {reason}")]
-    Unfit { uuid: Uuid, reason: String },
-    #[error(transparent)]
-    Read(#[from] ReadError),
-}
-
-impl From<SqlError> for ProgramError {
-    fn from(error: SqlError) -> Self {
-        Self::Read(error.into())
-    }
-}
-
-impl Retryable for ProgramError {
-    fn disposition(&self) -> Disposition {
-        match self {
-            Self::Read(error) => error.disposition(),
-            _ => Disposition::Fatal,
-        }
-    }
-}
-
-/// Begins what an operator asks for, on a device that nobody has; the programming's UUID.
-pub(crate) struct BeginProgram {
-    pub(crate) deployable: Uuid,
-    pub(crate) image: Uuid,
-    pub(crate) deadline: Timestamp,
-}
-
-impl Work for BeginProgram {
-    type Output = Uuid;
-    type Error = ProgramError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<Uuid, ProgramError> {
-        let uuid = self.deployable;
-        let sql = "SELECT d.id, v.hostname, d.vanished, d.health, d.health_reason, d.programmable, \
-                   EXISTS (SELECT 1 FROM attach_handles h WHERE h.deployable_id = d.id AND h.arq_id IS NOT NULL), \
-                   EXISTS (SELECT 1 FROM programmings p WHERE p.deployable_id = d.id AND p.ended = 0) \
-                   FROM deployables d JOIN devices v ON v.id = d.device_id WHERE d.uuid = ?";
-        let found = tx.row(Statement::new(sql).bind(uuid.to_string())).await?;
-        let row = found.ok_or(ProgramError::NotFound(uuid))?;
-        if row.int(5)? == 0 {
-            let host = row.text(1)?;
-            return Err(ProgramError::NotProgrammable { uuid, host });
-        }
-        let sick = row.text(3)? == "bad";
-        let reason = if row.int(2)? != 0 {
-            Some("its device is not there any more".to_owned())
-        } else if sick {
-            let reason = row.opt_text(4)?;
-            let reason = reason.unwrap_or_else(|| "no reason given".to_owned());
-            Some(format!("it is not healthy: {reason}"))
-        } else if row.int(6)? != 0 {
-            Some("accelerator requests hold it".to_owned())
-        } else if row.int(7)? != 0 {
-            Some("it is being programmed".to_owned())
-        } else {
-            None
-        };
-        if let Some(reason) = reason {
-            return Err(ProgramError::Unfit { uuid, reason });
-        }
-        let programming = random_uuid();
-        let step = Step {
-            arq: 0,
-            deployable: row.int(0)?,
-            program: Some(Program::BitstreamId(self.image.to_string())),
-        };
-        insert(tx, programming, programming, &step, None, self.deadline).await?;
-        Ok(programming)
-    }
-}
-
-/// How far an operator's programming is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Progress {
-    UnderWay,
-    Done,
-    Failed(String),
-}
-
-/// How far it is. One whose device went away meanwhile has failed.
-pub(crate) async fn progress(tx: &mut Transaction, uuid: Uuid) -> Result<Progress, ReadError> {
-    let sql = "SELECT ended, failure FROM programmings WHERE uuid = ?";
-    let Some(row) = tx.row(Statement::new(sql).bind(uuid.to_string())).await? else {
-        return Ok(Progress::Failed("its device went away".to_owned()));
-    };
-    Ok(match (row.int(0)?, row.opt_text(1)?) {
-        (0, _) => Progress::UnderWay,
-        (_, None) => Progress::Done,
-        (_, Some(reason)) => Progress::Failed(reason),
-    })
 }

@@ -1,0 +1,97 @@
+//! What providers have to offer to a bind.
+
+use berth_model::{Binding, ProviderUuid};
+use berth_store::{SqlError, Statement, Transaction};
+
+use super::BindRefused;
+use crate::store::{devices, handles};
+
+/// What a provider has to offer.
+pub(super) struct Offer {
+    pub(super) deployable: i64,
+    pub(super) hostname: String,
+    pub(super) disabled: bool,
+    pub(super) vanished: bool,
+    pub(super) sick: Option<String>,
+    pub(super) resource_class: String,
+    pub(super) programmable: bool,
+    pub(super) held: bool,
+    pub(super) being_programmed: bool,
+    pub(super) wanted: usize,
+    /// The next to be taken is last.
+    pub(super) free: Vec<i64>,
+}
+
+/// A provider, as a bind looks at it.
+pub(crate) const OFFER: &str = "SELECT d.id, v.hostname, v.status, v.vanished, d.vanished, d.health, \
+     d.health_reason, d.resource_class, d.programmable, \
+     EXISTS (SELECT 1 FROM attach_handles h WHERE h.deployable_id = d.id AND h.arq_id IS NOT NULL), \
+     EXISTS (SELECT 1 FROM programmings p WHERE p.deployable_id = d.id AND p.ended = 0) FROM deployables d JOIN devices v ON v.id = d.device_id \
+     WHERE d.rp_uuid = ?";
+
+/// What a provider has for so many requests, if there is such a provider.
+pub(super) async fn offer(
+    tx: &mut Transaction,
+    provider: ProviderUuid,
+    wanted: usize,
+) -> Result<Option<Offer>, SqlError> {
+    let Some(row) = tx
+        .row(Statement::new(OFFER).bind(provider.to_string()))
+        .await?
+    else {
+        return Ok(None);
+    };
+    let deployable = row.int(0)?;
+    let mut free = handles::free(tx, deployable, wanted).await?;
+    free.reverse();
+    let sick = match row.text(5)?.as_str() {
+        "bad" => Some(
+            row.opt_text(6)?
+                .unwrap_or_else(|| "no reason given".to_owned()),
+        ),
+        _ => None,
+    };
+    Ok(Some(Offer {
+        deployable,
+        hostname: row.text(1)?,
+        disabled: row.text(2)? != devices::ENABLED,
+        vanished: row.int(3)? != 0 || row.int(4)? != 0,
+        sick,
+        resource_class: row.text(7)?,
+        programmable: row.int(8)? != 0,
+        held: row.int(9)? != 0,
+        being_programmed: row.int(10)? != 0,
+        wanted,
+        free,
+    }))
+}
+
+impl Offer {
+    /// Whether it may be bound at all.
+    pub(super) fn suits(&self, binding: &Binding) -> Result<(), BindRefused> {
+        let provider = binding.device_rp;
+        if self.hostname != binding.hostname {
+            return Err(BindRefused::WrongHost {
+                provider,
+                is: self.hostname.clone(),
+                named: binding.hostname.clone(),
+            });
+        }
+        if self.vanished {
+            return Err(BindRefused::Vanished(provider));
+        }
+        if self.disabled {
+            return Err(BindRefused::Disabled(provider));
+        }
+        if self.being_programmed {
+            return Err(BindRefused::BeingProgrammed(provider));
+        }
+        match &self.sick {
+            Some(reason) => Err(BindRefused::Sick {
+                provider,
+                reason: reason.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! The driver through real children: the sample driver of the documentation, and scripts that break the rules.
 
+#![cfg(test)]
+
 mod misbehaviour;
 mod sample_driver;
 

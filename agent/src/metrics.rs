@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use berth_client::{Exchange, Outcome, RequestObserver};
 use berth_model::{Held, ResourceClass};
+use berth_virt::UnfitReason;
 use http::{Method, StatusCode};
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{
@@ -24,8 +25,8 @@ use crate::health::{Message, Severity};
 pub use plan_state::PlanState;
 use reshape_result::ReshapeResult;
 use rows::{
-    BUILD_INFO, GENERATION_CONFLICTS, GUESTS_HELD, HEALTH_MESSAGES, HELD_UNITS, PLACEMENT_REQUESTS,
-    PLAN_STATE, RESHAPES, TICK_DURATION,
+    BUILD_INFO, DEVICES_UNFIT, GENERATION_CONFLICTS, GUESTS_HELD, HEALTH_MESSAGES, HELD_UNITS,
+    PLACEMENT_REQUESTS, PLAN_STATE, RESHAPES, TICK_DURATION,
 };
 pub use rows::{Kind, METRICS, MetricRow, metrics_page};
 
@@ -93,6 +94,7 @@ impl Metrics {
             .set(1.0);
         metrics.plan_states([]);
         metrics.held_guests(0);
+        metrics.unfit_devices([]);
         metrics.health(&[]);
         for result in ReshapeResult::ALL {
             metrics.reshapes(result).increment(0);
@@ -161,6 +163,16 @@ impl Metrics {
         let gauge = key(GUESTS_HELD, Vec::new());
         let gauge = self.0.recorder.register_gauge(&gauge, &METADATA);
         gauge.set(decimal(count));
+    }
+
+    /// Why devices are not fit, each device once.
+    pub fn unfit_devices(&self, reasons: impl IntoIterator<Item = UnfitReason>) {
+        let found: Vec<UnfitReason> = reasons.into_iter().collect();
+        for reason in UnfitReason::ALL {
+            let count = found.iter().filter(|one| **one == reason).count();
+            let label = Label::from_static_parts("reason", reason.as_str());
+            self.gauge(DEVICES_UNFIT, label).set(decimal(count));
+        }
     }
 
     fn known_classes(&self) -> std::sync::MutexGuard<'_, BTreeSet<ResourceClass>> {
@@ -343,6 +355,20 @@ mod tests {
         metrics.held_units([&held, &held]);
         assert_eq!(value(&metrics.render(), series), Some(8.0));
         metrics.held_units([]);
+        assert_eq!(value(&metrics.render(), series), Some(0.0));
+    }
+
+    #[test]
+    fn a_device_that_is_well_again_is_counted_no_more() {
+        let metrics = Metrics::default();
+        metrics.unfit_devices([UnfitReason::Aer, UnfitReason::Aer, UnfitReason::Vendor]);
+        let text = metrics.render();
+        for (reason, count) in [("aer", 2.0), ("vendor", 1.0), ("link", 0.0)] {
+            let series = format!("berth_devices_unfit{{reason=\"{reason}\"}}");
+            assert_eq!(value(&text, &series), Some(count), "{text}");
+        }
+        metrics.unfit_devices([]);
+        let series = "berth_devices_unfit{reason=\"aer\"}";
         assert_eq!(value(&metrics.render(), series), Some(0.0));
     }
 

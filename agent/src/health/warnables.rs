@@ -119,6 +119,16 @@ pub static GUESTS_HELD: Warnable = Warnable {
     time_to_visible: Duration::ZERO,
 };
 
+/// Devices that nobody gets as they are.
+pub static DEVICES_UNFIT: Warnable = Warnable {
+    code: "devices-unfit",
+    severity: Severity::Warning,
+    title: "Devices are not fit for guests",
+    text: "{devices} on {subject}: nobody new gets them until they are well or released; see berth device list",
+    depends_on: &[&HYPERVISOR_AWAY],
+    time_to_visible: Duration::ZERO,
+};
+
 /// A state file cannot be read or written.
 pub static STATE_FILES: Warnable = Warnable {
     code: "state-files",
@@ -192,6 +202,7 @@ pub static WARNABLES: &[&Warnable] = &[
     &HELD_UNITS,
     &UNREADABLE_GUESTS,
     &GUESTS_HELD,
+    &DEVICES_UNFIT,
     &STATE_FILES,
     &CONFIG_RELOAD_FAILED,
     &HOST_EVENTS_LOST,

@@ -35,6 +35,7 @@ pub(super) const GENERATION_CONFLICTS: &str = "berth_generation_conflicts_total"
 pub(super) const RESHAPES: &str = "berth_reshapes_total";
 pub(super) const HELD_UNITS: &str = "berth_held_units";
 pub(super) const GUESTS_HELD: &str = "berth_guests_held";
+pub(super) const DEVICES_UNFIT: &str = "berth_devices_unfit";
 pub(super) const HEALTH_MESSAGES: &str = "berth_health_messages";
 pub(super) const BUILD_INFO: &str = "berth_build_info";
 
@@ -81,6 +82,12 @@ pub const METRICS: &[MetricRow] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "Guests that stand still: neither where they should be nor undone; the log says which and why.",
+    },
+    MetricRow {
+        name: DEVICES_UNFIT,
+        kind: Kind::Gauge,
+        labels: &["reason"],
+        help: "Devices that are offered and nobody gets as they are, by reason; quarantined and disabled are an operator's word, the others were found.",
     },
     MetricRow {
         name: HEALTH_MESSAGES,

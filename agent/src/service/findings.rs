@@ -2,15 +2,15 @@
 //! not hide another one's trouble.
 
 use berth_model::NodeName;
-use berth_virt::HostView;
+use berth_virt::{HostView, NodeView, UnfitReason};
 use tokio::time::Instant;
 
 use super::error::Trouble;
 use super::state::NodeState;
 use crate::guest::HeldGuests;
 use crate::health::{
-    GUESTS_HELD, HELD_UNITS, Health, IDENTITY, NODE_GONE, NOT_IN_SYNC, PLACEMENT_AWAY,
-    PLACEMENT_REFUSES, RESHAPE_FAILED, RESHAPE_NEEDED, UNREADABLE_GUESTS, Warnable,
+    DEVICES_UNFIT, GUESTS_HELD, HELD_UNITS, Health, IDENTITY, NODE_GONE, NOT_IN_SYNC,
+    PLACEMENT_AWAY, PLACEMENT_REFUSES, RESHAPE_FAILED, RESHAPE_NEEDED, UNREADABLE_GUESTS, Warnable,
 };
 
 /// Findings that are about the agent's peers, whichever node met them.
@@ -85,9 +85,37 @@ fn of_node(health: &mut Health, name: &NodeName, node: &NodeState, now: Instant)
 /// Guests named in one sentence.
 const NAMED: usize = 5;
 
-/// Sets and clears what follows from a look by itself: which guests cannot be read. Told once, until it changes.
+/// Why devices of this host are not fit for guests, each device once.
+pub(super) fn unfit(view: &HostView) -> impl Iterator<Item = UnfitReason> {
+    let devices = view.nodes.values().flat_map(|node| &node.devices);
+    devices.filter_map(|device| device.condition.reason())
+}
+
+/// Devices that are not fit; one that an operator disabled is as it should be. (The driver tells the log what it sees.)
+fn of_devices(health: &mut Health, name: &NodeName, node: &NodeView, now: Instant) {
+    let unfit = node.devices.iter().filter_map(|device| {
+        let reason = device.condition.reason()?;
+        let address = device.address;
+        (reason != UnfitReason::Disabled).then(|| format!("{address}: {}", reason.as_str()))
+    });
+    let mut devices: Vec<String> = unfit.collect();
+    if devices.is_empty() {
+        return health.clear(&DEVICES_UNFIT, name.as_str());
+    }
+    let more = devices.len().saturating_sub(NAMED);
+    devices.truncate(NAMED);
+    if more > 0 {
+        devices.push(format!("{more} more"));
+    }
+    let found = DEVICES_UNFIT.found().of(name.to_string());
+    health.set(found.with("devices", devices.join("; ")), now);
+}
+
+/// Sets and clears what follows from a look by itself: which guests cannot be read, and which devices are not fit. Told once,
+/// until it changes.
 pub(super) fn of_view(health: &mut Health, view: &HostView, now: Instant) {
     for (name, node) in &view.nodes {
+        of_devices(health, name, node, now);
         if node.unreadable.is_empty() {
             health.clear(&UNREADABLE_GUESTS, name.as_str());
             continue;
@@ -138,6 +166,7 @@ pub(super) fn node_went(health: &mut Health, name: &NodeName, now: Instant) {
         &NOT_IN_SYNC,
         &HELD_UNITS,
         &UNREADABLE_GUESTS,
+        &DEVICES_UNFIT,
     ] {
         health.clear(warnable, name.as_str());
     }

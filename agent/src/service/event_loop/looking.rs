@@ -135,6 +135,7 @@ impl<D: VirtDriver> EventLoop<D> {
             tracing::warn!(%node, "the hypervisor no longer shows a node; its provider stays as it is");
         }
         findings::of_view(&mut self.health, view, now);
+        self.metrics.unfit_devices(findings::unfit(view));
         if view.nodes.is_empty() {
             self.health.set(NO_NODE.found(), now);
             self.observation.retry_at = Some(now + self.observation.backoff.failed());

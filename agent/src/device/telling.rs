@@ -137,7 +137,8 @@ impl<D: VirtDriver> Devices<D> {
         }
     }
 
-    /// What the accelerator service waits for to be cleaned and is not in quarantine.
+    /// What the accelerator service waits for to be cleaned and is not in quarantine; whole functions first, for many mediated
+    /// devices of one card must not keep another card waiting.
     pub(super) fn unclean(&self) -> Vec<Unclean> {
         let known = self.known();
         let all = known.told.values().flat_map(|told| &told.advice.unclean);
@@ -146,7 +147,9 @@ impl<D: VirtDriver> Devices<D> {
             register.cleaned.get(&unclean.name) != Some(&unclean.releases)
                 && !register.quarantines.contains_key(&unclean.name)
         });
-        due.cloned().collect()
+        let mut due: Vec<Unclean> = due.cloned().collect();
+        due.sort_by_key(|unclean| unclean.wanted.mdev.is_some());
+        due
     }
 
     fn due_at(&self) -> Option<Instant> {

@@ -172,10 +172,9 @@ impl Finding {
             Self::GuestUnfinished { .. }
             | Self::GuestAway { .. }
             | Self::GuestEnded { .. }
-            | Self::DeviceUnclean { .. }
             | Self::MdevOrphan { .. }
             | Self::ProviderMissing { .. } => Remedy::Repaired,
-            Self::RequestOrphan { .. } => Remedy::Awaited,
+            Self::RequestOrphan { .. } | Self::DeviceUnclean { .. } => Remedy::Awaited,
             Self::GuestDiffers { .. }
             | Self::GuestOrphan { .. }
             | Self::DeviceUnfit { .. }
@@ -192,6 +191,7 @@ impl Finding {
         matches!(
             self,
             Self::RequestOrphan { .. }
+                | Self::DeviceUnclean { .. }
                 | Self::AllocationOrphan { .. }
                 | Self::AllocationMissing { .. }
                 | Self::GuestUnfinished { .. }

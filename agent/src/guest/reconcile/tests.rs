@@ -202,7 +202,8 @@ fn only_what_a_tenant_cannot_lose_by_is_repaired() {
         assert_eq!(finding.remedy(), Remedy::Reported, "{finding}");
     }
     let unclean = Finding::DeviceUnclean { device: name };
-    assert_eq!(unclean.remedy(), Remedy::Repaired);
+    assert_eq!(unclean.remedy(), Remedy::Awaited);
+    assert!(unclean.may_be_under_way(), "its cleaning is no news");
     let request = Finding::RequestOrphan {
         arq: ArqUuid::from(Uuid::from_u128(1)),
         guest: None,

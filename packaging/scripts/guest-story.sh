@@ -94,7 +94,7 @@ guest_is_ready() { "${on[@]}" guest console log job 2>/dev/null | grep -q 'berth
 # Whether this host can hand its own devices to guests.
 has_own_devices() {
     [ -n "$(ls /sys/kernel/iommu_groups 2>/dev/null)" ] || return 1
-    "$berth" config show -f value 2>/dev/null | grep -q '^accelerators\.device_spec \[{'
+    "$berth" config show -f value 2>/dev/null | grep -q '^accelerators\.device_spec \[[^]]'
 }
 
 pick_stage() {
@@ -225,7 +225,7 @@ story() {
     allocation "$uuid"
     tell provider tree
     if [ "$stage" != machine ]; then
-        await 120 "the guest boots" guest_is_ready
+        await 300 "the guest boots" guest_is_ready
         tell guest console log job
         product=$("${on[@]}" device list -f value -c guest -c product | sed -n "s/^$uuid //p")
         "${on[@]}" guest console log job | grep -q "pci .* $product " || fail "the guest does not see its device, $product"

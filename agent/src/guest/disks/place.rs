@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
@@ -19,7 +19,9 @@ const MARGIN: u64 = 64 << 20;
 /// Makes a folder, where it is not there. A link to one is none.
 pub(super) fn folder(path: &Path, mode: u32) -> Result<(), DiskError> {
     match DirBuilder::new().mode(mode).create(path) {
-        Ok(()) => Ok(()),
+        // The process's own umask may have taken from it: the emulator's account has to come through.
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(mode))
+            .map_err(|error| DiskError::io("making", path, error)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match kind(path)? {
             Some(Kind::Folder) => Ok(()),
             _ => Err(DiskError::NotOurs {
@@ -112,7 +114,6 @@ impl Part {
 
     /// Gives it its mode and its name, both on the disk when this returns.
     pub(super) fn finish(self, mode: u32) -> Result<(), DiskError> {
-        use std::os::unix::fs::PermissionsExt;
         let failed = |error| DiskError::io("writing", &self.path, error);
         let file = open(&self.path).map_err(failed)?;
         file.set_permissions(fs::Permissions::from_mode(mode))

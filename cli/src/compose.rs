@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent::options::{Owner, Ratios, Rename, ReservedForHost, TrackerOptions};
+use berth_agent::provider_config::ProviderConfigs;
 use berth_client::{
     AdapterOptions, Auth, AuthOptions, AuthType, HttpService, PlacementClient, RequestObserver,
     Secret,
@@ -31,7 +32,7 @@ use berth_virt::{
 pub use guests::{HostGuests, accelerators_in_process, accelerators_over_network};
 
 use crate::config::{ComputeDriver, Config};
-use crate::failure::{ErrorCode, Failure};
+use crate::failure::{ErrorCode, Failure, sentence};
 
 /// The file below `state_path` with the guests that were made on the machine of a fake driver.
 const FAKE_GUESTS: &str = "fake-guests";
@@ -387,9 +388,35 @@ pub fn tracker_options(config: &Config, rename: Rename) -> Result<TrackerOptions
         association_refresh: config.compute.resource_provider_association_refresh(),
         aggregates_per_request: config.compute.sharing_providers_max_uuids_per_request,
         rename,
+        provider_configs: provider_configs(&config.compute.provider_config_location).map_err(
+            |wrong| {
+                let wrong = wrong.join("; ");
+                let what = format!("[compute] provider_config_location: {wrong}");
+                Failure::new(ErrorCode::BadValue, what)
+            },
+        )?,
         ..TrackerOptions::default()
     })
 }
+
+/// What the files of this directory add to providers. One that is named and not there is no empty one: all that its files gave
+/// to Placement would be taken away.
+///
+/// # Errors
+/// Everything that is wrong with them, a sentence each.
+pub(crate) fn provider_configs(directory: &Path) -> Result<ProviderConfigs, Vec<String>> {
+    if directory != Path::new(PROVIDER_CONFIGS) && !directory.exists() {
+        let shown = directory.display();
+        return Err(vec![format!(
+            "the directory {shown} is not there; make it, or name the one that the files are in"
+        )]);
+    }
+    ProviderConfigs::read(directory)
+        .map_err(|errors| errors.iter().map(|error| sentence(error)).collect())
+}
+
+/// Where the files are that add to providers, unless the configuration says where else.
+const PROVIDER_CONFIGS: &str = "/etc/berth/provider_config";
 
 /// Placement as `[placement]` says: over the network.
 ///

@@ -41,6 +41,7 @@ pub use sections::{
 };
 pub use view::{Change, Effective, Public, after_reload, changes};
 
+use crate::compose::provider_configs;
 use crate::context::Context;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
@@ -135,7 +136,8 @@ fn check(
 ) -> Result<ExitCode, Failure> {
     let mut loaded = context.load()?;
     if !offline {
-        let missing = rules::on_this_host(&loaded);
+        let mut missing = rules::on_this_host(&loaded);
+        missing.extend(provider_files(&loaded));
         if !missing.is_empty() {
             return Err(Refused::new(missing).into());
         }
@@ -156,6 +158,24 @@ fn check(
         loaded.warnings.len()
     )?;
     Ok(ExitCode::Done)
+}
+
+/// What is wrong with the files that add to providers.
+fn provider_files(loaded: &Loaded) -> Vec<Problem> {
+    let directory = &loaded.config.compute.provider_config_location;
+    let name = "compute.provider_config_location";
+    let mut all = loaded.effective.iter();
+    let option = all.find(|each| each.name == name);
+    let at = option.map_or("default", |each| each.origin.as_str());
+    let problem = |wrong| Problem {
+        at: at.to_owned(),
+        key: name.to_owned(),
+        wrong,
+        right: String::new(),
+        code: ErrorCode::BadValue,
+    };
+    let wrong = provider_configs(directory).err().unwrap_or_default();
+    wrong.into_iter().map(problem).collect()
 }
 
 fn show(loaded: &Loaded, origin: bool, set: bool) -> Listing {

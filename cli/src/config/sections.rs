@@ -179,6 +179,7 @@ pub struct Compute {
     resource_provider_association_refresh: u64,
     pub sharing_providers_max_uuids_per_request: usize,
     pub owner_nova: bool,
+    pub provider_config_location: PathBuf,
 }
 
 impl Compute {

@@ -190,6 +190,9 @@ const OWN: &[OptionRow] = &[
         "How many aggregates one request for sharing providers names at most.").live(),
     row("compute", "owner_nova", Kind::Flag, Default::Flag(true),
         "Whether the root provider carries the trait OWNER_NOVA, as Nova's own compute nodes do.").live(),
+    row("compute", "provider_config_location", Kind::Path, Default::Text("/etc/berth/provider_config"),
+        "The directory whose files `*.yaml` add inventories and traits of one's own (`CUSTOM_…`) to providers: Nova's \
+         provider.yaml, schema 1.x. They are read at start and at SIGHUP; what leaves them leaves Placement.").live(),
 
     row("libvirt", "connection_uri", Kind::LibvirtUri, Default::Derived("`qemu:///system`"),
         "The libvirt connection.").example("\"qemu:///system\""),
@@ -314,7 +317,6 @@ pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("placement", "retriable_status_codes"),
     ("placement", "min_version"),
     ("placement", "max_version"),
-    ("compute", "provider_config_location"),
     ("compute", "max_concurrent_disk_ops"),
     ("libvirt", "cpu_model_extra_flags"),
     ("libvirt", "images_type"),

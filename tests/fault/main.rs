@@ -5,13 +5,14 @@
 //! world before and the world after a clean run, and with the audit ([`judge`], on [`evidence`]). [`canaries`] plant
 //! bugs that must be caught; [`regressions`] are failures of the past, replayed first. [`visibility`] runs the agent's own
 //! service under faults that last, and [`watched`] looks at it; [`swarm`] runs several nodes at once by a seed; [`twice`] sees that a
-//! case can be repeated. [`report`] writes `docs/faults.md`.
+//! case can be repeated. [`report`] writes `docs/faults.md`. [`guests`] is the same for guests' journeys.
 
 #![cfg(test)]
 
 mod canaries;
 mod case;
 mod evidence;
+mod guests;
 mod journeys;
 mod judge;
 mod log;

@@ -2,7 +2,7 @@
 //!
 //! A [`Stage`] holds what all of one node's decorators share: the gate they ask, the clock that may jump, the names that
 //! stand for UUIDs in a trace, and the signal that the process was killed. [`GatedHttp`], [`GatedDriver`],
-//! [`GatedAttributes`] and [`GatedFiles`] stand in front of the real thing, announce each effect to the gate and act out what
+//! [`GatedAttributes`], [`GatedFiles`], [`GatedGuestJournal`] and [`GatedBootJournal`] stand in front of the real thing, announce each effect to the gate and act out what
 //! the gate says; the table in the documentation of `berth_seam` is what they follow. Called by the sweep, the swarm and the
 //! scenarios with faults.
 //!
@@ -15,6 +15,7 @@ mod clock;
 mod driver;
 mod files;
 mod http;
+mod journals;
 mod route;
 mod stage;
 mod switched;
@@ -24,5 +25,6 @@ pub use clock::HarnessClock;
 pub use driver::GatedDriver;
 pub use files::GatedFiles;
 pub use http::GatedHttp;
+pub use journals::{GatedBootJournal, GatedGuestJournal};
 pub use stage::{Stage, busy};
 pub use switched::SwitchedGate;

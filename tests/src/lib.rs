@@ -11,6 +11,7 @@ pub mod cloud;
 pub mod exchange;
 pub mod fault;
 pub mod fault_proxy;
+pub mod guest_cloud;
 pub mod host;
 pub mod node;
 pub mod peer;

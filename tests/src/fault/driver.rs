@@ -1,5 +1,6 @@
 //! The driver seam: any virt driver with a gate before it.
 
+mod devices;
 mod guests;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,9 +10,10 @@ use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeNam
 use berth_seam::{Crossing, EffectEnd, Fault, Seam};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    Destroyed, GuestError, HostEvents, HostView, ObserveError, PowerAction, Powered,
-    ProviderTreeError, Spawned, Trees, VirtDriver,
+    Destroyed, DeviceError, DeviceReset, GuestError, HostEvents, HostView, ObserveError,
+    PowerAction, Powered, ProviderTreeError, Spawned, Trees, VirtDriver, WantedDevice,
 };
+use devices::{Doing, Handling};
 use guests::{Change, Changed, Changing, Guests, Listing};
 
 use super::Stage;
@@ -45,6 +47,19 @@ impl<D: VirtDriver> GatedDriver<D> {
             change,
         };
         self.stage.cross(&crossing, &changing).await
+    }
+
+    async fn handle(
+        &self,
+        doing: Doing,
+        device: &WantedDevice,
+    ) -> Result<Option<DeviceReset>, DeviceError> {
+        let handling = Handling {
+            driver: &self.inner,
+            doing,
+            device: device.clone(),
+        };
+        self.stage.cross(&handling.crossing(), &handling).await
     }
 }
 
@@ -95,6 +110,21 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
         match self.change(Change::Power(uuid, action)).await? {
             Changed::Powered(powered) => Ok(powered),
             other => panic!("a power action came back as {other:?}"),
+        }
+    }
+
+    async fn check_device(&self, device: &WantedDevice) -> Result<(), DeviceError> {
+        self.handle(Doing::Check, device).await.map(drop)
+    }
+
+    async fn prepare_device(&self, device: &WantedDevice) -> Result<(), DeviceError> {
+        self.handle(Doing::Prepare, device).await.map(drop)
+    }
+
+    async fn reset_device(&self, device: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+        match self.handle(Doing::Reset, device).await? {
+            Some(reset) => Ok(reset),
+            None => panic!("a reset came back without a word"),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use berth_client::Route;
 use berth_seam::{Crossing, Seam};
 use bytes::Bytes;
 use http::{Method, Request};
@@ -55,6 +56,11 @@ pub(super) fn crossing(request: &Request<Bytes>, names: &Names) -> Crossing {
         ["allocations", consumer] => ("/allocations/{consumer}".to_owned(), consumer.to_owned()),
         [noun @ ("traits" | "resource_classes"), name] => {
             (format!("/{noun}/{{name}}"), name.to_owned())
+        }
+        // Of the other services' the client says what the template is.
+        ["v1" | "v2" | "internal", ..] => {
+            let template = request.extensions().get::<Route>();
+            (template.map_or(path, |it| it.0).to_owned(), String::new())
         }
         _ => (path.to_owned(), String::new()),
     };

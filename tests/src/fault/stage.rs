@@ -21,6 +21,8 @@ pub struct Stage(Arc<Shared>);
 struct Shared {
     gate: Arc<dyn Gate>,
     clock: HarnessClock,
+    /// Whether the clock stands still during an effect; else whatever is behind the seam sees to it.
+    still: bool,
     names: Names,
     kills: AtomicUsize,
     killed: Notify,
@@ -60,9 +62,21 @@ impl Stage {
     /// The same with a clock that the gate's trace uses as well.
     #[must_use]
     pub fn with_clock(gate: Arc<dyn Gate>, clock: HarnessClock) -> Self {
+        Self::of(gate, clock, true)
+    }
+
+    /// The same, whose effects cross other stages in their turn: only those that leave the process (see [`busy`]) keep the
+    /// clock still.
+    #[must_use]
+    pub fn of_nested_effects(gate: Arc<dyn Gate>, clock: HarnessClock) -> Self {
+        Self::of(gate, clock, false)
+    }
+
+    fn of(gate: Arc<dyn Gate>, clock: HarnessClock, still: bool) -> Self {
         Self(Arc::new(Shared {
             gate,
             clock,
+            still,
             names: Names::default(),
             kills: AtomicUsize::new(0),
             killed: Notify::new(),
@@ -122,7 +136,7 @@ impl Stage {
                 Fault::Hang => pending().await,
                 Fault::ClockForward => self.0.clock.jump(HOUR),
                 Fault::ClockBackward => self.0.clock.jump(-HOUR),
-                Fault::Twice => drop(self.0.clock.standing_still(act.perform()).await),
+                Fault::Twice => drop(self.done(act.perform()).await),
                 Fault::Late => {
                     let mut owed = self.0.owed.lock().unwrap_or_else(PoisonError::into_inner);
                     owed.entry(crossing.seam).or_default().push(act.later());
@@ -131,12 +145,19 @@ impl Stage {
                 other => return act.instead(other),
             }
         }
-        let value = self.0.clock.standing_still(act.perform()).await;
+        let value = self.done(act.perform()).await;
         match self.0.gate.after(crossing, &act.outcome(&value)).await {
             Release::Proceed => value,
             Release::Fault(Fault::Kill | Fault::PowerCut) => self.die().await,
             Release::Fault(Fault::Hang) => pending().await,
             Release::Fault(fault) => act.spoilt(value, fault),
+        }
+    }
+
+    async fn done<T>(&self, effect: impl Future<Output = T>) -> T {
+        match self.0.still {
+            true => self.0.clock.standing_still(effect).await,
+            false => effect.await,
         }
     }
 
@@ -146,7 +167,7 @@ impl Stage {
             owed.remove(&seam)
         };
         for effect in owed.into_iter().flatten() {
-            self.0.clock.standing_still(effect).await;
+            self.done(effect).await;
         }
     }
 

@@ -1,0 +1,286 @@
+//! The store seam: the journals of an agent's guests and of a conductor's.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use berth_agent::guest as agent;
+use berth_conductor::BootRequest;
+use berth_conductor::journal as conductor;
+use berth_model::{ConsumerUuid, DeviceProfileName};
+use berth_seam::{Crossing, EffectEnd, Fault, Seam};
+use berth_virt::guest_spec::DesiredPower;
+use std::collections::BTreeSet;
+
+use super::stage::{Act, Owed};
+use super::{Stage, busy};
+
+/// A journal's error, as a disk makes it.
+trait Broken {
+    fn broken(reason: &str) -> Self;
+}
+
+impl Broken for agent::JournalError {
+    fn broken(reason: &str) -> Self {
+        Self::Damaged {
+            path: "guests.db".to_owned(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+impl Broken for conductor::JournalError {
+    fn broken(reason: &str) -> Self {
+        Self::Damaged {
+            path: "conductor.db".to_owned(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// A statement: a way to make the call anew each time.
+struct Statement<F>(F);
+
+type Boxed<'a, T, E> = std::pin::Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
+
+impl<'a, F, T, E> Act for Statement<F>
+where
+    F: Fn() -> Boxed<'a, T, E> + Sync,
+    T: Send,
+    E: Broken + std::fmt::Display + Send,
+{
+    type Value = Result<T, E>;
+
+    async fn perform(&self) -> Self::Value {
+        busy((self.0)()).await
+    }
+
+    fn outcome(&self, done: &Self::Value) -> EffectEnd {
+        match done {
+            Ok(_) => EffectEnd::Done(String::new()),
+            Err(error) => EffectEnd::Failed(error.to_string()),
+        }
+    }
+
+    fn instead(&self, fault: Fault) -> Self::Value {
+        Err(E::broken(match fault {
+            Fault::DiskFull => "database or disk is full",
+            _ => "the disk reports an input/output error",
+        }))
+    }
+
+    fn spoilt(&self, _: Self::Value, _: Fault) -> Self::Value {
+        Err(E::broken("the disk reports an input/output error"))
+    }
+
+    fn later(&self) -> Owed {
+        Box::pin(ready(()))
+    }
+}
+
+/// The journal of an agent's guests behind a stage's gate.
+pub struct GatedGuestJournal {
+    inner: Arc<dyn agent::GuestJournal>,
+    stage: Stage,
+}
+
+impl GatedGuestJournal {
+    /// The journal behind the stage's gate.
+    #[must_use]
+    pub fn around(inner: Arc<dyn agent::GuestJournal>, stage: &Stage) -> Self {
+        let stage = stage.clone();
+        Self { inner, stage }
+    }
+
+    fn cross<'a, T: Send + 'a>(
+        &'a self,
+        crossing: Crossing,
+        call: impl Fn() -> agent::journal::Answer<'a, T> + Send + Sync + 'a,
+    ) -> agent::journal::Answer<'a, T> {
+        Box::pin(async move { self.stage.cross(&crossing, &Statement(call)).await })
+    }
+}
+
+fn read(operation: &'static str, subject: impl ToString) -> Crossing {
+    Crossing::read(Seam::Store, operation, subject.to_string())
+}
+
+fn write(operation: &'static str, subject: impl ToString) -> Crossing {
+    Crossing::write(Seam::Store, operation, subject.to_string())
+}
+
+impl agent::GuestJournal for GatedGuestJournal {
+    fn path(&self) -> String {
+        self.inner.path()
+    }
+
+    fn guests(&self) -> agent::journal::Answer<'_, Vec<agent::GuestRecord>> {
+        self.cross(read("guests.db guests", ""), || self.inner.guests())
+    }
+
+    fn guest(&self, uuid: ConsumerUuid) -> agent::journal::Answer<'_, Option<agent::GuestRecord>> {
+        self.cross(read("guests.db guest", uuid), move || {
+            self.inner.guest(uuid)
+        })
+    }
+
+    fn accept<'a>(
+        &'a self,
+        request: &'a agent::GuestRequest,
+    ) -> agent::journal::Answer<'a, agent::Accepted> {
+        let crossing = write("guests.db accept", request.uuid());
+        self.cross(crossing, || self.inner.accept(request))
+    }
+
+    fn turn<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        course: &'a agent::Course,
+    ) -> agent::journal::Answer<'a, ()> {
+        self.cross(write("guests.db turn", uuid), move || {
+            self.inner.turn(uuid, course)
+        })
+    }
+
+    fn want(&self, uuid: ConsumerUuid, power: DesiredPower) -> agent::journal::Answer<'_, ()> {
+        self.cross(write("guests.db want", uuid), move || {
+            self.inner.want(uuid, power)
+        })
+    }
+
+    fn note<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        step: agent::SpawnStep,
+        record: &'a agent::StepRecord,
+    ) -> agent::journal::Answer<'a, ()> {
+        let what = format!("{} {}", step.as_str(), record.state.as_str());
+        self.cross(write("guests.db note", what), move || {
+            self.inner.note(uuid, step, record)
+        })
+    }
+
+    fn claim<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        names: &'a BTreeSet<String>,
+        devices: &'a agent::BoundDevices,
+    ) -> agent::journal::Answer<'a, agent::Claimed> {
+        self.cross(write("guests.db claim", uuid), move || {
+            self.inner.claim(uuid, names, devices)
+        })
+    }
+
+    fn disclaim(&self, uuid: ConsumerUuid) -> agent::journal::Answer<'_, ()> {
+        self.cross(write("guests.db disclaim", uuid), move || {
+            self.inner.disclaim(uuid)
+        })
+    }
+
+    fn forget(&self, uuid: ConsumerUuid) -> agent::journal::Answer<'_, ()> {
+        self.cross(write("guests.db forget", uuid), move || {
+            self.inner.forget(uuid)
+        })
+    }
+}
+
+/// The journal of a conductor's guests behind a stage's gate.
+pub struct GatedBootJournal {
+    inner: Arc<dyn conductor::BootJournal>,
+    stage: Stage,
+}
+
+impl GatedBootJournal {
+    /// The journal behind the stage's gate.
+    #[must_use]
+    pub fn around(inner: Arc<dyn conductor::BootJournal>, stage: &Stage) -> Self {
+        let stage = stage.clone();
+        Self { inner, stage }
+    }
+
+    fn cross<'a, T: Send + 'a>(
+        &'a self,
+        crossing: Crossing,
+        call: impl Fn() -> conductor::Answer<'a, T> + Send + Sync + 'a,
+    ) -> conductor::Answer<'a, T> {
+        Box::pin(async move { self.stage.cross(&crossing, &Statement(call)).await })
+    }
+}
+
+impl conductor::BootJournal for GatedBootJournal {
+    fn path(&self) -> String {
+        self.inner.path()
+    }
+
+    fn guests(&self) -> conductor::Answer<'_, Vec<conductor::BootRecord>> {
+        self.cross(read("conductor.db guests", ""), || self.inner.guests())
+    }
+
+    fn guest(&self, uuid: ConsumerUuid) -> conductor::Answer<'_, Option<conductor::BootRecord>> {
+        self.cross(read("conductor.db guest", uuid), move || {
+            self.inner.guest(uuid)
+        })
+    }
+
+    fn accept<'a>(
+        &'a self,
+        request: &'a BootRequest,
+    ) -> conductor::Answer<'a, conductor::Accepted> {
+        let crossing = write("conductor.db accept", request.uuid());
+        self.cross(crossing, || self.inner.accept(request))
+    }
+
+    fn turn<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        course: &'a conductor::Course,
+    ) -> conductor::Answer<'a, ()> {
+        self.cross(write("conductor.db turn", uuid), move || {
+            self.inner.turn(uuid, course)
+        })
+    }
+
+    fn again<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        failed: &'a conductor::FailedAttempt,
+    ) -> conductor::Answer<'a, ()> {
+        self.cross(write("conductor.db again", uuid), move || {
+            self.inner.again(uuid, failed)
+        })
+    }
+
+    fn note<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        attempt: u32,
+        step: conductor::BootStep,
+        record: &'a conductor::StepRecord,
+    ) -> conductor::Answer<'a, ()> {
+        let what = format!("{step} {}", record.state.as_str());
+        self.cross(write("conductor.db note", what), move || {
+            self.inner.note(uuid, attempt, step, record)
+        })
+    }
+
+    fn forget(&self, uuid: ConsumerUuid) -> conductor::Answer<'_, ()> {
+        self.cross(write("conductor.db forget", uuid), move || {
+            self.inner.forget(uuid)
+        })
+    }
+
+    fn stray<'a>(&'a self, profile: &'a DeviceProfileName) -> conductor::Answer<'a, ()> {
+        self.cross(write("conductor.db stray", ""), move || {
+            self.inner.stray(profile)
+        })
+    }
+
+    fn strays(&self) -> conductor::Answer<'_, Vec<DeviceProfileName>> {
+        self.cross(read("conductor.db strays", ""), || self.inner.strays())
+    }
+
+    fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> conductor::Answer<'a, ()> {
+        self.cross(write("conductor.db no_stray", ""), move || {
+            self.inner.no_stray(profile)
+        })
+    }
+}

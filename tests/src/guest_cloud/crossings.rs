@@ -1,0 +1,291 @@
+//! Every crossing of the agent and of the conductor, by name: what a clean run crossed, and where a run is struck.
+//!
+//! A point is named by what crosses there and for the how-manieth time, not by a number: several processes cross at once, and
+//! what one of them asks again and again must not move the others' points.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use berth_seam::{Crossing, EffectEnd, Fault, Gate, Moment, Release, Released, Seeded};
+
+/// A process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Process {
+    /// The host's agent.
+    Agent,
+    /// The conductor.
+    Conductor,
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Agent => "agent",
+            Self::Conductor => "conductor",
+        })
+    }
+}
+
+/// A crossing that a run came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crossed {
+    /// Whose.
+    pub process: Process,
+    /// What.
+    pub crossing: Crossing,
+    /// For the how-manieth time, from 1 on.
+    pub nth: usize,
+}
+
+impl Crossed {
+    /// All points at it: each side with each of the faults that makes sense there.
+    pub fn points<'a>(&'a self, faults: &'a [Fault]) -> impl Iterator<Item = Point> + 'a {
+        [Moment::Before, Moment::After]
+            .into_iter()
+            .flat_map(move |moment| {
+                let applying =
+                    Fault::applying(&self.crossing, moment).filter(|fault| faults.contains(fault));
+                applying.map(move |fault| Point {
+                    process: self.process,
+                    crossing: self.crossing.to_string(),
+                    nth: self.nth,
+                    moment,
+                    fault,
+                })
+            })
+    }
+}
+
+/// A fault at one side of one crossing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Point {
+    /// Whose crossing.
+    pub process: Process,
+    /// Its text.
+    pub crossing: String,
+    /// For the how-manieth time, from 1 on.
+    pub nth: usize,
+    /// On which side.
+    pub moment: Moment,
+    /// What happens.
+    pub fault: Fault,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            process,
+            crossing,
+            nth,
+            moment,
+            fault,
+        } = self;
+        write!(f, "{process} {crossing} #{nth} {moment}: {fault}")
+    }
+}
+
+/// Faults that a seed draws.
+struct Drawn {
+    seeded: Seeded,
+    faults: &'static [Fault],
+    left: usize,
+    /// One of how many sides is struck.
+    one_in: usize,
+}
+
+#[derive(Default)]
+struct State {
+    armed: bool,
+    counts: BTreeMap<(Process, String), usize>,
+    open: Vec<(Process, String, usize)>,
+    history: Vec<Crossed>,
+    points: Vec<Point>,
+    struck: Vec<Point>,
+    drawn: Option<Drawn>,
+}
+
+/// The crossings of all processes and all of their lives.
+#[derive(Clone, Default)]
+pub struct Crossings(Arc<Mutex<State>>);
+
+impl Crossings {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on crossings are counted, and struck at these points.
+    pub fn arm(&self, points: &[Point]) {
+        *self.state() = State {
+            armed: true,
+            points: points.to_vec(),
+            ..State::default()
+        };
+    }
+
+    /// From now on crossings are counted, take their turns by this seed, and at most `faults` of them are struck.
+    pub fn arm_seeded(&self, seed: u64, faults: &'static [Fault], at_most: usize, one_in: usize) {
+        *self.state() = State {
+            armed: true,
+            drawn: Some(Drawn {
+                seeded: Seeded::new(seed),
+                faults,
+                left: at_most,
+                one_in,
+            }),
+            ..State::default()
+        };
+    }
+
+    /// From now on nothing strikes; what was counted is forgotten at the next arming.
+    pub fn heal(&self) {
+        let mut state = self.state();
+        state.armed = false;
+        state.drawn = None;
+    }
+
+    /// What crossed since it was armed.
+    #[must_use]
+    pub fn history(&self) -> Vec<Crossed> {
+        self.state().history.clone()
+    }
+
+    /// The points that struck.
+    #[must_use]
+    pub fn struck(&self) -> Vec<Point> {
+        self.state().struck.clone()
+    }
+
+    /// The gate of a life of a process.
+    #[must_use]
+    pub fn life(&self, process: Process) -> LifeGate {
+        LifeGate {
+            crossings: self.clone(),
+            process,
+            over: Arc::default(),
+        }
+    }
+
+    fn begins(&self, process: Process, crossing: &Crossing) -> (Release, Duration) {
+        let mut state = self.state();
+        if !state.armed {
+            return (Release::Proceed, Duration::ZERO);
+        }
+        let text = crossing.to_string();
+        let nth = state.counts.entry((process, text.clone())).or_default();
+        *nth += 1;
+        let nth = *nth;
+        state.history.push(Crossed {
+            process,
+            crossing: crossing.clone(),
+            nth,
+        });
+        let (release, pause) = judge(&mut state, process, crossing, nth, Moment::Before);
+        if release.effect_follows() {
+            state.open.push((process, text, nth));
+        }
+        (release, pause)
+    }
+
+    fn ends(&self, process: Process, crossing: &Crossing) -> (Release, Duration) {
+        let mut state = self.state();
+        let text = crossing.to_string();
+        let open = state.open.iter();
+        let mut open = open.enumerate().rev();
+        let Some((at, _)) = open.find(|(_, (of, what, _))| *of == process && *what == text) else {
+            return (Release::Proceed, Duration::ZERO);
+        };
+        let (_, _, nth) = state.open.swap_remove(at);
+        if !state.armed {
+            return (Release::Proceed, Duration::ZERO);
+        }
+        judge(&mut state, process, crossing, nth, Moment::After)
+    }
+}
+
+/// What happens at this side, and how long it is held before that.
+fn judge(
+    state: &mut State,
+    process: Process,
+    crossing: &Crossing,
+    nth: usize,
+    moment: Moment,
+) -> (Release, Duration) {
+    let crossed = Crossed {
+        process,
+        crossing: crossing.clone(),
+        nth,
+    };
+    if let Some(drawn) = &mut state.drawn {
+        // Each side is held for a moment of virtual time, so that the seed decides who is next.
+        let pause = Duration::from_micros(drawn.seeded.below(50_000) as u64);
+        let fault = drawn.faults[drawn.seeded.below(drawn.faults.len())];
+        let strikes = drawn.left > 0
+            && drawn.seeded.below(drawn.one_in) == 0
+            && fault.applies(crossing, moment);
+        if !strikes {
+            return (Release::Proceed, pause);
+        }
+        drawn.left -= 1;
+        let at = [fault];
+        let point = crossed.points(&at).find(|point| point.moment == moment);
+        state.struck.extend(point);
+        return (Release::Fault(fault), pause);
+    }
+    let text = crossing.to_string();
+    let is_here = |point: &Point| {
+        (point.process, point.nth, point.moment) == (process, nth, moment) && point.crossing == text
+    };
+    let Some(at) = state.points.iter().position(is_here) else {
+        return (Release::Proceed, Duration::ZERO);
+    };
+    let point = state.points.remove(at);
+    let fault = point.fault;
+    state.struck.push(point);
+    (Release::Fault(fault), Duration::ZERO)
+}
+
+/// The gate of one life of a process: once it is over, nothing of it crosses any more.
+#[derive(Clone)]
+pub struct LifeGate {
+    crossings: Crossings,
+    process: Process,
+    over: Arc<AtomicBool>,
+}
+
+impl LifeGate {
+    /// Ends the life.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    async fn release(&self, decide: impl FnOnce() -> (Release, Duration) + Send) -> Release {
+        if self.over.load(Ordering::SeqCst) {
+            pending::<()>().await;
+        }
+        let (release, pause) = decide();
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+            if self.over.load(Ordering::SeqCst) {
+                pending::<()>().await;
+            }
+        }
+        if release == Release::Fault(Fault::Kill) {
+            self.end();
+        }
+        release
+    }
+}
+
+impl Gate for LifeGate {
+    fn before<'a>(&'a self, crossing: &'a Crossing) -> Released<'a> {
+        Box::pin(self.release(|| self.crossings.begins(self.process, crossing)))
+    }
+
+    fn after<'a>(&'a self, crossing: &'a Crossing, _: &'a EffectEnd) -> Released<'a> {
+        Box::pin(self.release(|| self.crossings.ends(self.process, crossing)))
+    }
+}

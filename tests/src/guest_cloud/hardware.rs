@@ -1,0 +1,223 @@
+//! The host beneath the agent: the fake driver's machine, and what a guest leaves in its devices.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use berth_fake::FakeDriver;
+use berth_model::{ConsumerUuid, PciAddress};
+use berth_virt::guest_spec::{DesiredPower, GuestDevices, GuestSpec};
+use berth_virt::{
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, GuestState, HostDevice,
+    HostEvents, HostView, ObserveError, PowerAction, Powered, Spawned, VirtDriver, WantedDevice,
+};
+
+/// A bug that is planted, to see that it is caught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// Resets are told and not made.
+    SkipsResets,
+    /// A guest is made without its last device.
+    GivesFewer,
+    /// A guest that is destroyed goes on.
+    KeepsGuests,
+}
+
+#[derive(Default)]
+struct State {
+    /// Who used each device since its last reset.
+    used: BTreeMap<String, BTreeSet<ConsumerUuid>>,
+    cards: BTreeSet<u8>,
+    bug: Option<Bug>,
+}
+
+/// The host.
+pub struct Hardware {
+    fake: FakeDriver,
+    state: Mutex<State>,
+}
+
+/// The n-th card's address.
+///
+/// # Panics
+/// Never: the text is an address for every `n`.
+#[must_use]
+pub fn card(n: u8) -> PciAddress {
+    let text = format!("0000:{:02x}:00.0", 0x40 + n);
+    text.parse().expect("a PCI address")
+}
+
+fn machine(cards: &BTreeSet<u8>) -> String {
+    let mut text = format!(
+        "[[node]]\nname = \"{}\"\nmemory_mib = 65536\ndisk = 500\ncpus = {{ online = \"0-31\" }}\n",
+        super::NODE
+    );
+    for n in cards {
+        let address = card(*n);
+        text += &format!(
+            "\n[[node.device]]\naddress = \"{address}\"\nvendor = \"10de\"\nproduct = \"1eb8\"\nnuma = 0\n\
+             traits = [\"CUSTOM_GPU\"]\n"
+        );
+    }
+    text
+}
+
+/// A device by the name it has in journals.
+#[must_use]
+pub fn name_of(device: HostDevice) -> String {
+    match device {
+        HostDevice::Function(address) => address.to_string(),
+        HostDevice::Mdev(uuid) => uuid.hyphenated().to_string(),
+    }
+}
+
+impl Hardware {
+    /// A host with so many cards.
+    ///
+    /// # Panics
+    /// Never: the machine is whole.
+    #[must_use]
+    pub fn with(cards: u8) -> Self {
+        let cards: BTreeSet<u8> = (0..cards).collect();
+        let fake = FakeDriver::from_text("machine", &machine(&cards)).expect("a machine");
+        let state = State {
+            cards,
+            ..State::default()
+        };
+        Self {
+            fake,
+            state: Mutex::new(state),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cards are plugged in or pulled out.
+    ///
+    /// # Panics
+    /// Never: the machine is in memory.
+    pub fn show(&self, cards: impl IntoIterator<Item = u8>) {
+        let cards: BTreeSet<u8> = cards.into_iter().collect();
+        self.fake.replace(&machine(&cards)).expect("in memory");
+        let mut state = self.state();
+        // What is gone takes along what was in it.
+        let names: BTreeSet<_> = cards.iter().map(|n| card(*n).to_string()).collect();
+        state.used.retain(|name, _| names.contains(name));
+        state.cards = cards;
+    }
+
+    /// The cards that are there.
+    #[must_use]
+    pub fn cards(&self) -> BTreeSet<u8> {
+        self.state().cards.clone()
+    }
+
+    /// Plants a bug.
+    pub fn plant(&self, bug: Bug) {
+        self.state().bug = Some(bug);
+    }
+
+    fn has(&self, bug: Bug) -> bool {
+        self.state().bug == Some(bug)
+    }
+
+    /// Who used each device since its last reset.
+    #[must_use]
+    pub fn used(&self) -> BTreeMap<String, BTreeSet<ConsumerUuid>> {
+        self.state().used.clone()
+    }
+
+    /// The power goes and comes back: every guest is off. A device keeps what a guest left in it.
+    ///
+    /// # Panics
+    /// Never: the guests are in memory.
+    pub async fn boot(&self) {
+        for (uuid, guest) in self.fake.guests().await.expect("in memory") {
+            if guest.state != GuestState::ShutOff {
+                let grace = Duration::ZERO;
+                let stopped = self.fake.power(uuid, PowerAction::Stop { grace }).await;
+                let _ = stopped.expect("in memory");
+            }
+        }
+    }
+
+    /// A running guest writes into its devices.
+    async fn used_by(&self, uuid: ConsumerUuid) -> Result<(), GuestError> {
+        let guests = self.fake.guests().await?;
+        let running = guests
+            .get(&uuid)
+            .filter(|guest| guest.state == GuestState::Running);
+        let mut state = self.state();
+        for held in running.iter().flat_map(|guest| &guest.devices) {
+            let users = state.used.entry(name_of(held.device)).or_default();
+            users.insert(uuid);
+        }
+        Ok(())
+    }
+}
+
+impl VirtDriver for Hardware {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    async fn observe(&self) -> Result<HostView, ObserveError> {
+        self.fake.observe().await
+    }
+
+    fn watch(&self) -> HostEvents {
+        Box::pin(futures_util::stream::pending())
+    }
+
+    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+        let mut spec = spec.clone();
+        if self.has(Bug::GivesFewer) {
+            let mut devices = spec.devices.as_slice().to_vec();
+            devices.pop();
+            spec.devices = GuestDevices::new(devices).unwrap_or_default();
+        }
+        let spawned = self.fake.spawn(&spec).await?;
+        if spec.power == DesiredPower::Running {
+            self.used_by(spec.uuid).await?;
+        }
+        Ok(spawned)
+    }
+
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
+        if self.has(Bug::KeepsGuests) {
+            return Ok(Destroyed::Destroyed);
+        }
+        self.fake.destroy(uuid).await
+    }
+
+    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+        self.fake.guests().await
+    }
+
+    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+        let powered = self.fake.power(uuid, action).await?;
+        self.used_by(uuid).await?;
+        Ok(powered)
+    }
+
+    async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        self.fake.check_device(wanted).await
+    }
+
+    async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        self.fake.prepare_device(wanted).await
+    }
+
+    async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+        if self.has(Bug::SkipsResets) {
+            return Ok(DeviceReset::Reset { driver: None });
+        }
+        let reset = self.fake.reset_device(wanted).await?;
+        if matches!(reset, DeviceReset::Reset { .. } | DeviceReset::Removed) {
+            self.state().used.remove(&name_of(wanted.host_device()));
+        }
+        Ok(reset)
+    }
+}

@@ -1,0 +1,313 @@
+//! The lives of the agent's and of the conductor's process: how each is put together, and how it begins again after a kill.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use berth_agent::complete::Service;
+use berth_agent::device::report::Scrub;
+use berth_agent::device::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
+use berth_agent::guest::disks::InstancesPath;
+use berth_agent::guest::reconcile::Reconciler;
+use berth_agent::guest::{
+    Accelerators, BuildOptions, Building, ExternalEvents, Guests, GuestsParts, HostResources,
+};
+use berth_agent::node_identity::{self, UuidSource};
+use berth_agent::options::TrackerOptions;
+use berth_agent::propose::ResourceTracker;
+use berth_agent::report_client::ReportClient;
+use berth_agent::service::KeptGuests as _;
+use berth_agent::{startup, tick};
+use berth_client::{AdapterOptions, Auth, GuestClient, HttpService, TransportError};
+use berth_conductor::{AsAnswered, Conductor, ConductorOptions, ConductorParts, EveryNode};
+use berth_model::{NodeName, ProviderTree};
+use berth_virt::VirtDriver as _;
+use berth_virt::guest_spec::{CpuModel, HostPath};
+use bytes::Bytes;
+use http::Request;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::crossings::{LifeGate, Process};
+use super::hardware::Hardware;
+use super::{GuestCloud, NODE};
+use crate::fault::{GatedBootJournal, GatedDriver, GatedGuestJournal, GatedHttp, Stage};
+use crate::node::COMPUTE_ID;
+
+/// How long a process is away after a kill.
+const RESTART: Duration = Duration::from_secs(1);
+/// How often the agent looks at its host and compares its guests.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// The pause after a pass that failed.
+const PAUSE: Duration = Duration::from_secs(5);
+
+type Driver = GatedDriver<Hardware>;
+type HostGuests = Guests<Driver, HostResources<Driver>>;
+
+/// Whether a life has ended.
+#[derive(Clone, Default)]
+struct End(Arc<watch::Sender<bool>>);
+
+impl End {
+    fn cancel(&self) {
+        self.0.send_replace(true);
+    }
+
+    async fn cancelled(&self) {
+        // Its sender lives as long as this.
+        let _ = self.0.subscribe().wait_for(|ended| *ended).await;
+    }
+}
+
+/// A life of a process.
+pub(super) struct Life<T> {
+    pub(super) gate: LifeGate,
+    pub(super) process: T,
+    end: End,
+}
+
+impl<T> Life<T> {
+    pub(super) fn end(&self) {
+        self.gate.end();
+        self.end.cancel();
+    }
+}
+
+/// The present life of a process; none while it is away.
+pub(super) type Present<T> = Arc<watch::Sender<Option<Arc<Life<T>>>>>;
+
+/// What of an agent others reach.
+pub(super) struct Agent {
+    pub(super) routes: HttpService,
+}
+
+impl GuestCloud {
+    /// Lets a process live, again and again, until the cloud is dropped.
+    pub(super) fn begin(&self) {
+        let cloud = self.clone();
+        self.spawn(async move {
+            loop {
+                let gate = cloud.crossings.life(Process::Agent);
+                let stage = cloud.stage(&gate);
+                let end = End::default();
+                let living = cloud.agent_lives(&stage, &gate, &end);
+                tokio::select! {
+                    biased;
+                    () = stage.killed() => {}
+                    () = end.cancelled() => {}
+                    () = living => {}
+                }
+                gate.end();
+                end.cancel();
+                cloud.agent.send_replace(None);
+                sleep(RESTART).await;
+            }
+        });
+        let cloud = self.clone();
+        self.spawn(async move {
+            loop {
+                let gate = cloud.crossings.life(Process::Conductor);
+                let stage = cloud.stage(&gate);
+                let end = End::default();
+                let conductor = cloud.a_conductor(&stage);
+                let life = Life {
+                    gate: gate.clone(),
+                    process: conductor.clone(),
+                    end: end.clone(),
+                };
+                cloud.conductor.send_replace(Some(Arc::new(life)));
+                tokio::select! {
+                    biased;
+                    () = stage.killed() => {}
+                    () = end.cancelled() => {}
+                    () = conductor.keep(std::future::pending()) => {}
+                }
+                gate.end();
+                cloud.conductor.send_replace(None);
+                sleep(RESTART).await;
+            }
+        });
+    }
+
+    fn stage(&self, gate: &LifeGate) -> Stage {
+        Stage::of_nested_effects(Arc::new(gate.clone()), self.clock.clone())
+    }
+
+    /// One life of an agent, as the program puts it together.
+    async fn agent_lives(&self, stage: &Stage, gate: &LifeGate, end: &End) {
+        let driver = Arc::new(GatedDriver::around(Arc::clone(&self.hardware), stage, None));
+        let placement = self.cloud.decorated(|http| GatedHttp::around(http, stage));
+        let placement = placement.placement();
+        let service = self.accelerators_through(|http| GatedHttp::around(http, stage));
+        let journal = Arc::new(GatedGuestJournal::around(
+            Arc::new(self.guests_db.clone()),
+            stage,
+        ));
+        let opened = Devices::open(DevicesParts {
+            driver: Arc::clone(&driver),
+            register: self.guests_db.devices(),
+            journal: Arc::clone(&journal) as _,
+            service: Some(service.clone()),
+            options: DeviceOptions {
+                interval: INTERVAL,
+                scrub: Scrub::Always,
+                seed: 1,
+            },
+        });
+        let Ok(devices) = opened.await else {
+            return;
+        };
+        let known: Arc<Mutex<Option<Arc<ProviderTree>>>> = Arc::default();
+        let trees = Arc::clone(&known);
+        let guests: HostGuests = Guests::new(GuestsParts {
+            journal,
+            driver: Arc::clone(&driver),
+            resources: Arc::new(HostResources::new(Arc::clone(&driver))),
+            accelerators: Accelerators {
+                client: Some(service),
+                events: ExternalEvents::default(),
+                binding_timeout: Duration::from_secs(300),
+            },
+            boot_id: format!("boot-{}", self.boots()),
+        })
+        .with_building(Building {
+            options: BuildOptions {
+                instances: InstancesPath::new(HostPath::new("/instances").expect("a path")),
+                cpu_model: CpuModel::Default,
+                kernel_directories: Vec::new(),
+            },
+            trees: Arc::new(move |_| trees.lock().expect("no panic").clone()),
+            conditions: Some(Arc::new(devices.clone())),
+        });
+        let reconciler = Reconciler::new(
+            guests.clone(),
+            Some(devices.clone()),
+            Some(placement.clone()),
+        );
+        let life = Life {
+            gate: gate.clone(),
+            process: Agent {
+                routes: dying_with(reconciler.routes(), end),
+            },
+            end: end.clone(),
+        };
+        self.agent.send_replace(Some(Arc::new(life)));
+        let telling = devices.keep(Some(guests.ends()), Default::default());
+        let keeping = reconciler.keep(INTERVAL, Default::default());
+        let passing = async {
+            let mut tracker: Option<ResourceTracker<Driver>> = None;
+            let mut changes = devices.changes();
+            loop {
+                let passed = self.pass(&driver, &placement, &devices, &mut tracker).await;
+                let tree = tracker.as_ref().and_then(|it| it.report().known_tree());
+                *known.lock().expect("no panic") = tree.cloned().map(Arc::new);
+                let pause = if passed { INTERVAL } else { PAUSE };
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    _ = futures_util::StreamExt::next(&mut changes) => {}
+                    () = self.plugged.notified() => {}
+                }
+            }
+        };
+        tokio::select! {
+            () = telling => {}
+            () = keeping => {}
+            () = passing => {}
+        }
+    }
+
+    /// A look and a pass; whether it worked.
+    async fn pass(
+        &self,
+        driver: &Arc<Driver>,
+        placement: &berth_client::PlacementClient,
+        devices: &Devices<Driver>,
+        tracker: &mut Option<ResourceTracker<Driver>>,
+    ) -> bool {
+        let Ok(mut view) = driver.observe().await else {
+            return false;
+        };
+        devices.overlay(&mut view);
+        let now = Instant::now();
+        if let Some(tracker) = tracker {
+            let ticked = tick::reconcile(tracker, &view, Service::Enabled, now).await;
+            return ticked.is_ok();
+        }
+        let name = NodeName::new(NODE).expect("a node's name");
+        let options = TrackerOptions::default();
+        let source = UuidSource::File(COMPUTE_ID.to_owned());
+        let identity = node_identity::identify(
+            &name,
+            &source,
+            self.files.as_ref(),
+            placement,
+            options.rename,
+        );
+        let Ok(identity) = identity.await else {
+            return false;
+        };
+        let report = ReportClient::new(placement.clone(), name.clone(), identity.root, &options);
+        let mut made = ResourceTracker::new(Arc::clone(driver), name, report, options);
+        let started =
+            startup::reconcile(&mut made, &view, Service::Enabled, now, None, &|_, _| {}).await;
+        if started.is_err() {
+            return false;
+        }
+        *tracker = Some(made);
+        true
+    }
+
+    fn a_conductor(&self, stage: &Stage) -> Conductor {
+        let gated = |http| GatedHttp::around(http, stage);
+        let agent = {
+            let present = Arc::clone(&self.agent);
+            HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
+                let present = present.borrow().clone();
+                async move {
+                    match present {
+                        Some(life) => life.process.routes.send(request).await,
+                        None => Err(TransportError::Refused {
+                            peer: "agent.sock".to_owned(),
+                        }),
+                    }
+                }
+            }))
+        };
+        let auth = Auth::none("http://agent").expect("an endpoint");
+        let client = GuestClient::new(gated(agent), auth, &AdapterOptions::default());
+        let parts = ConductorParts {
+            journal: Arc::new(GatedBootJournal::around(
+                Arc::clone(&self.conductor_db) as _,
+                stage,
+            )),
+            placement: self.cloud.decorated(gated).placement(),
+            accelerators: self.accelerators_through(gated),
+            agents: Arc::new(EveryNode(client)),
+        };
+        let options = ConductorOptions {
+            patience: Duration::from_secs(600),
+            stray_grace: Duration::from_secs(120),
+            ..ConductorOptions::default()
+        };
+        Conductor::open_with(parts, Arc::new(AsAnswered), options)
+    }
+}
+
+/// The routes of a process: once it has ended, connections to it are closed.
+fn dying_with(routes: Router, end: &End) -> HttpService {
+    let http = HttpService::in_process::<_, Body, _>(routes, 8 << 20);
+    let end = end.clone();
+    HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
+        let (http, end) = (http.clone(), end.clone());
+        async move {
+            tokio::select! {
+                biased;
+                () = end.cancelled() => Err(TransportError::Closed {
+                    reason: "connection reset by peer".to_owned(),
+                }),
+                answer = http.send(request) => answer,
+            }
+        }
+    }))
+}

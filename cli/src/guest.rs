@@ -3,6 +3,7 @@
 mod act;
 mod create;
 mod image;
+mod life;
 mod show;
 mod ways;
 
@@ -14,6 +15,7 @@ use crate::failure::Failure;
 use crate::listing::Format;
 
 use create::CreateArguments;
+use life::{RebuildArguments, RescueArguments};
 use ways::Ways;
 
 /// `berth guest`.
@@ -80,6 +82,30 @@ enum Command {
     },
     /// Let a paused guest go on.
     Unpause {
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Boot a guest from something else, its own root disk beside; its devices stay its own.
+    #[command(
+        after_help = "Examples:
+  berth guest rescue web --image /srv/images/debian.qcow2
+  berth guest rescue web --kernel /srv/images/vmlinuz --ramdisk /srv/images/initrd --cmdline console=ttyS0"
+    )]
+    Rescue(Box<RescueArguments>),
+    /// Boot a rescued guest from its own root disk again.
+    Unrescue {
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Make a guest's root disk anew; what was on it is lost, its devices stay its own.
+    #[command(
+        after_help = "Examples:
+  berth guest rebuild web --image /srv/images/debian.qcow2
+  berth guest rebuild web --image debian.raw --preserve-ephemeral"
+    )]
+    Rebuild(Box<RebuildArguments>),
+    /// Write a guest's memory to disk and switch it off; start goes on from there. Not with devices.
+    Suspend {
         #[command(flatten)]
         change: Change,
     },
@@ -193,6 +219,10 @@ async fn talk(command: &Command, ways: &Ways, out: &mut dyn Write) -> Result<(),
         }
         Command::Pause { change } => (change, GuestAction::Pause {}, "paused"),
         Command::Unpause { change } => (change, GuestAction::Unpause {}, "unpaused"),
+        Command::Rescue(arguments) => (&arguments.change, arguments.action()?, "rescued"),
+        Command::Unrescue { change } => (change, GuestAction::Unrescue {}, "unrescued"),
+        Command::Rebuild(arguments) => (&arguments.change, arguments.action()?, "rebuilt"),
+        Command::Suspend { change } => (change, GuestAction::Suspend {}, "suspended"),
     };
     act::power(ways, change, &action, done, out).await
 }

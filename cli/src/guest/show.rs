@@ -12,7 +12,9 @@ use super::ways::{Ways, failed, unknown};
 use crate::failure::Failure;
 use crate::listing::{Format, Listing};
 
-const COLUMNS: [&str; 6] = ["uuid", "name", "node", "status", "devices", "reason"];
+const COLUMNS: [&str; 7] = [
+    "uuid", "name", "node", "status", "state", "devices", "reason",
+];
 
 /// What the agent has.
 pub(super) fn of_agent(guests: &[GuestBody]) -> Listing {
@@ -23,6 +25,7 @@ pub(super) fn of_agent(guests: &[GuestBody]) -> Listing {
             json!(guest.name),
             json!(guest.node),
             json!(guest.status),
+            json!(guest.state),
             json!(guest.devices.join(", ")),
             json!(guest.reason),
         ]);
@@ -43,6 +46,7 @@ pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> R
                 json!(guest.name),
                 json!(guest.node),
                 json!(guest.status),
+                json!(null),
                 json!(""),
                 json!(guest.fault),
             ]);
@@ -100,6 +104,7 @@ fn rows(agent: Option<&GuestBody>, conductor: Option<&GuestShown>) -> Vec<(Strin
     add("node", json!(node));
     let status = agent.map(|it| &it.status);
     add("status", json!(status.or(conductor.map(|it| &it.status))));
+    add("state", json!(agent.and_then(|it| it.state.as_ref())));
     let fault = conductor.and_then(|it| it.fault.as_ref());
     add(
         "fault",

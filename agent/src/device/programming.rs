@@ -220,6 +220,8 @@ impl<D: VirtDriver> Devices<D> {
                 tracing::error!(device = %name, %error, "the end of a programming cannot be written");
             }
         }
+        // A reset may have waited for it.
+        self.inner.stir.notify_one();
         tried
     }
 

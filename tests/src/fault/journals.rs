@@ -147,6 +147,22 @@ impl agent::GuestJournal for GatedGuestJournal {
         })
     }
 
+    fn live<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        life: &'a agent::Life,
+        steps: &'a [(agent::SpawnStep, agent::StepRecord)],
+    ) -> agent::journal::Answer<'a, ()> {
+        // One transaction: its steps are said as those that are noted alone.
+        let said = steps
+            .iter()
+            .map(|(step, record)| format!("{} {}", step.as_str(), record.state.as_str()));
+        let what = said.collect::<Vec<_>>().join(", ");
+        self.cross(write("guests.db note", what), move || {
+            self.inner.live(uuid, life, steps)
+        })
+    }
+
     fn note<'a>(
         &'a self,
         uuid: ConsumerUuid,

@@ -99,16 +99,16 @@ int prlimit(int process, int limit, const void *wanted, void *found)
     return prlimit64(process, limit, wanted, found);
 }
 LIMITS
-    cc -shared -fPIC -o "$1.new" "$1.c" || fail "cc is missing; on Debian: packaging/scripts/need.sh build"
-    mv "$1.new" "$1"
+    cc -shared -fPIC -o "$1.$$" "$1.c" || fail "cc is missing; on Debian: packaging/scripts/need.sh build"
+    mv "$1.$$" "$1"
 }
 
 make() {
     mkdir -p "$DIR/dev"
     if [ ! -d "$DIR/sys" ]; then
-        rm -rf "$DIR/sys.new"
-        write_tree "$DIR/sys.new"
-        mv "$DIR/sys.new" "$DIR/sys"
+        write_tree "$DIR/sys.$$"
+        # Another may have been first.
+        mv -T "$DIR/sys.$$" "$DIR/sys" 2>/dev/null || rm -rf "$DIR/sys.$$"
     fi
     [ -x "$DIR/emulator" ] || write_emulator "$DIR/emulator"
     prlimit --memlock=unlimited:unlimited true 2>/dev/null || [ -s "$DIR/limits.so" ] || write_limits "$DIR/limits.so"

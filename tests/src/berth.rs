@@ -53,6 +53,7 @@ pub fn program() -> Result<PathBuf, BerthError> {
 pub struct BerthHome {
     scratch: Scratch,
     environment: Vec<(String, OsString)>,
+    within: Vec<OsString>,
     runs: u32,
 }
 
@@ -78,6 +79,7 @@ impl BerthHome {
         Ok(Self {
             scratch,
             environment: Vec::new(),
+            within: Vec::new(),
             runs: 0,
         })
     }
@@ -124,6 +126,11 @@ impl BerthHome {
         self.environment.push((key.to_owned(), value.into()));
     }
 
+    /// Has the runs to come started by this command, which becomes `berth`: words that come before the program.
+    pub fn run_within<I: IntoIterator<Item: Into<OsString>>>(&mut self, command: I) {
+        self.within = command.into_iter().map(Into::into).collect();
+    }
+
     /// Starts `berth` with these arguments. Nothing of the test's own environment that Berth reads comes through.
     ///
     /// # Errors
@@ -138,9 +145,12 @@ impl BerthHome {
             self.path(&format!("stdout-{number}")),
             self.path(&format!("stderr-{number}")),
         );
-        let mut command = Program::new(program()?)
-            .args(args)
-            .current_dir(self.scratch.path());
+        let berth = program()?;
+        let mut command = match self.within.as_slice() {
+            [] => Program::new(berth),
+            [first, words @ ..] => Program::new(first).args(words).arg(berth),
+        };
+        command = command.args(args).current_dir(self.scratch.path());
         for (key, _) in env::vars_os() {
             let key = key.to_string_lossy();
             if ["BERTH_", "OS_", "NOTIFY_", "RUST_LOG", "WATCHDOG_"]

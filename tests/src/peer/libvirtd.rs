@@ -1,6 +1,7 @@
 //! The real libvirtd with its QEMU driver, private to the test: `packaging/scripts/libvirtd.sh` starts it.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use std::{fs, io};
@@ -12,10 +13,19 @@ use super::{PeerError, checkout, installed, output};
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
+/// The folder with the cards.
+const CARD_HOST: &str = "card-host";
+
+fn card_host() -> PathBuf {
+    checkout().join("packaging/scripts/card-host.sh")
+}
+
 /// A libvirtd of the test's own; guests it started end with it.
 #[derive(Debug)]
 pub struct Libvirtd {
     process: Option<Process>,
+    /// The kernel of a host whose cards are files; none for this host.
+    kernel: Option<Process>,
     scratch: Scratch,
 }
 
@@ -28,10 +38,58 @@ impl Libvirtd {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for libvirtd"))?;
         let mut libvirtd = Self {
             process: None,
+            kernel: None,
             scratch,
         };
         libvirtd.restart()?;
         Ok(libvirtd)
+    }
+
+    /// Starts one on a host with two graphics cards (1234:1111) that are files: `packaging/scripts/card-host.sh`.
+    ///
+    /// # Errors
+    /// As [`Libvirtd::start`].
+    pub fn start_with_cards() -> Result<Self, PeerError> {
+        let scratch = Scratch::new().map_err(PeerError::files("make a directory for libvirtd"))?;
+        let make = |at: &Path| output(Command::new(card_host()).arg("make").arg(at));
+        make(&installed()?.join(CARD_HOST))?;
+        let cards = scratch.join(CARD_HOST);
+        make(&cards)?;
+        let kernel = Program::new(card_host())
+            .arg("kernel")
+            .arg(&cards)
+            .start(&scratch.join("kernel.log"))?;
+        let mut libvirtd = Self {
+            process: None,
+            kernel: Some(kernel),
+            scratch,
+        };
+        libvirtd.restart()?;
+        Ok(libvirtd)
+    }
+
+    /// What comes before a command that is to see the cards as `/sys`.
+    #[must_use]
+    pub fn beside(&self) -> Vec<OsString> {
+        let cards = self.scratch.join(CARD_HOST);
+        vec![card_host().into(), "run".into(), cards.into()]
+    }
+
+    /// The emulator for guests with cards. It is the same for all tests: libvirt remembers what it learnt of it by its path.
+    ///
+    /// # Errors
+    /// When the tests' peers are not installed.
+    pub fn emulator(&self) -> Result<PathBuf, PeerError> {
+        Ok(installed()?.join(CARD_HOST).join("emulator"))
+    }
+
+    /// The driver that has a card; none where it rests.
+    #[must_use]
+    pub fn driver(&self, card: &str) -> Option<String> {
+        let cards = self.scratch.join(CARD_HOST);
+        let link = cards.join("sys/bus/pci/devices").join(card).join("driver");
+        let driver = fs::read_link(link).ok()?;
+        Some(driver.file_name()?.to_string_lossy().into_owned())
     }
 
     /// Starts it again over the same state, where it does not run: guests of before are found again.
@@ -46,9 +104,18 @@ impl Libvirtd {
         {
             return Ok(());
         }
-        let mut process = Program::new(checkout().join("packaging/scripts/libvirtd.sh"))
+        let script = checkout().join("packaging/scripts/libvirtd.sh");
+        let (program, cache) = match self.kernel {
+            None => (Program::new(script), "libvirt-cache"),
+            Some(_) => {
+                let words = self.beside();
+                let program = Program::new(card_host()).args(&words[1..]).arg(script);
+                (program, "libvirt-cache-cards")
+            }
+        };
+        let mut process = program
             .arg(self.scratch.path())
-            .arg(installed()?.join("libvirt-cache"))
+            .arg(installed()?.join(cache))
             .start(&self.scratch.join("libvirtd.log"))?;
         process.wait_until(Duration::from_secs(120), || {
             self.virsh(&["version"]).is_ok()

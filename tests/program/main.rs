@@ -6,7 +6,6 @@ mod accelerator_service;
 mod agent_over_tls;
 mod bad_input;
 mod commands;
-mod exec_driver;
 mod exit_codes;
 mod guests;
 mod guide;

@@ -6,6 +6,7 @@ mod accelerator_service;
 mod agent_over_tls;
 mod bad_input;
 mod commands;
+mod exec_driver;
 mod exit_codes;
 mod guests;
 mod guide;

@@ -166,7 +166,8 @@ impl Node {
             node_identity::identify(&self.name, &source, files, &placement, rename).await?;
         let report = ReportClient::new(placement, self.name.clone(), identity.root, &self.options);
         let (driver, options) = (Arc::clone(&self.driver), self.options.clone());
-        let tracker = ResourceTracker::new(driver, self.name.clone(), report, options);
+        let tracker = ResourceTracker::new(driver, self.name.clone(), report, options)
+            .remembering_in(Arc::clone(&self.files));
         Ok((tracker, identity.known))
     }
 

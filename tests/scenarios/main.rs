@@ -2,7 +2,8 @@
 //!
 //! By noun: `refusals` (a startup that is disturbed or refused), `holds` (units without a home), `identity` (name and UUID),
 //! `quiet` (ticks and restarts that send next to nothing), `foreign` (what others own), `reshape` (the upgrade), `parsers`
-//! (files and answers that nobody meant), `devices` (accelerators, from the host to both services),
+//! (files and answers that nobody meant), `provider_config` (what operators' files add),
+//! `devices` (accelerators, from the host to both services),
 //! `boot` (guests, from a request to the agent). They share `mishaps` (what goes wrong on the way to Placement) and `upgrading`
 //! (a node on the eve of its upgrade).
 
@@ -15,6 +16,7 @@ mod holds;
 mod identity;
 mod mishaps;
 mod parsers;
+mod provider_config;
 mod quiet;
 mod refusals;
 mod reshape;

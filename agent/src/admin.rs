@@ -29,8 +29,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use berth_serve::{TlsDoor, TlsError, TlsFile, TlsFiles};
-pub use router::{ROUTES, admin_page};
 pub(crate) use router::refusal;
+pub use router::{ROUTES, admin_page};
 pub use socket::SocketLock;
 
 use crate::metrics::Metrics;

@@ -239,7 +239,10 @@ pub async fn run<D: VirtDriver>(
         guests.as_ref().map(|service| service.guests.routes()),
         devices.as_ref().map(|service| service.devices.routes()),
     ];
-    let routes = routes.into_iter().flatten().fold(Router::new(), Router::merge);
+    let routes = routes
+        .into_iter()
+        .flatten()
+        .fold(Router::new(), Router::merge);
     let holding = guests.as_ref().map(|service| service.guests.holding());
     let keeping = guests.map(|service| service.begin(event_loop.started()));
     let telling = devices.filter(|_| serves).map(DeviceService::begin);

@@ -36,8 +36,8 @@ pub use running::{RunningError, running_config};
 pub use secret::{MASK, Secret};
 pub use sections::{
     AcceleratorService, Accelerators, Agent, AuthStrategy, CacheMode, Compute, ComputeDriver,
-    ConductorService, Config, ConfigDriveLayout, CpuMode, Devices, Fake, ImageCache, Libvirt, MdevType, Model, Pci,
-    PlacementService, ScrubPolicy, UpdateInterval, VirtType,
+    ConductorService, Config, ConfigDriveLayout, CpuMode, Devices, Fake, ImageCache, Libvirt,
+    MdevType, Model, Pci, PlacementService, ScrubPolicy, UpdateInterval, VirtType,
 };
 pub use view::{Change, Effective, Public, after_reload, changes};
 

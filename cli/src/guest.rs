@@ -86,11 +86,9 @@ enum Command {
         change: Change,
     },
     /// Boot a guest from something else, its own root disk beside; its devices stay its own.
-    #[command(
-        after_help = "Examples:
+    #[command(after_help = "Examples:
   berth guest rescue web --image /srv/images/debian.qcow2
-  berth guest rescue web --kernel /srv/images/vmlinuz --ramdisk /srv/images/initrd --cmdline console=ttyS0"
-    )]
+  berth guest rescue web --kernel /srv/images/vmlinuz --ramdisk /srv/images/initrd --cmdline console=ttyS0")]
     Rescue(Box<RescueArguments>),
     /// Boot a rescued guest from its own root disk again.
     Unrescue {
@@ -98,11 +96,9 @@ enum Command {
         change: Change,
     },
     /// Make a guest's root disk anew; what was on it is lost, its devices stay its own.
-    #[command(
-        after_help = "Examples:
+    #[command(after_help = "Examples:
   berth guest rebuild web --image /srv/images/debian.qcow2
-  berth guest rebuild web --image debian.raw --preserve-ephemeral"
-    )]
+  berth guest rebuild web --image debian.raw --preserve-ephemeral")]
     Rebuild(Box<RebuildArguments>),
     /// Write a guest's memory to disk and switch it off; start goes on from there. Not with devices.
     Suspend {

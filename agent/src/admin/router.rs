@@ -363,7 +363,11 @@ pub fn admin_page() -> String {
         head = LIMITS.head.as_secs(),
         body = LIMITS.body.as_secs(),
     );
-    let further = [guest::api::ROUTES, reconcile::api::ROUTES, device::api::ROUTES];
+    let further = [
+        guest::api::ROUTES,
+        reconcile::api::ROUTES,
+        device::api::ROUTES,
+    ];
     for (method, path, help) in ROUTES.iter().chain(further.into_iter().flatten()) {
         // Writing to a String cannot fail.
         let _ = writeln!(page, "| {method} | `{path}` | {help} |");
@@ -411,8 +415,12 @@ mod tests {
             metrics: Metrics::default(),
             requests,
         };
-        let router = admin(shared, Access::of_group("no-such-group-here"), Router::new())
-            .layer(MockConnectInfo(peer));
+        let router = admin(
+            shared,
+            Access::of_group("no-such-group-here"),
+            Router::new(),
+        )
+        .layer(MockConnectInfo(peer));
         let request = HttpRequest::builder()
             .method(method)
             .uri(path)

@@ -321,7 +321,10 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
     ) -> BoxFuture<'static, ()> {
         let devices = self.clone();
         Box::pin(async move {
-            tokio::join!(devices.run(ends, shutdown.clone()), devices.program(shutdown));
+            tokio::join!(
+                devices.run(ends, shutdown.clone()),
+                devices.program(shutdown)
+            );
         })
     }
 

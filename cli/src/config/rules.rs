@@ -307,7 +307,10 @@ fn tls_files(loaded: &super::Loaded) -> Option<Problem> {
     Some(Problem {
         at: option.map_or("default", |each| &each.origin).to_owned(),
         key,
-        wrong: sentence.strip_prefix(&prefix).unwrap_or(&sentence).to_owned(),
+        wrong: sentence
+            .strip_prefix(&prefix)
+            .unwrap_or(&sentence)
+            .to_owned(),
         right: error.mend().to_owned(),
         code: tls_door::code(&error),
     })

@@ -339,8 +339,16 @@ pub(super) const RENAMED: &[(&str, &str, &str)] = &[
     ),
     ("agent", "socket", "write admin_socket"),
     ("pci", "passthrough_whitelist", "write device_spec"),
-    ("image_cache", "subdirectory_name", "base images stand in _base below instances_path"),
-    ("", "config_drive_format", "a config drive is an ISO 9660 file system; write config_drive_layout"),
+    (
+        "image_cache",
+        "subdirectory_name",
+        "base images stand in _base below instances_path",
+    ),
+    (
+        "",
+        "config_drive_format",
+        "a config drive is an ISO 9660 file system; write config_drive_layout",
+    ),
     ("", "vcpu_pin_set", "write cpu_shared_set in [compute]"),
     ("devices", "enabled_vgpu_types", "write enabled_mdev_types"),
     ("placement", "os_region_name", "write region_name"),

@@ -116,7 +116,11 @@ impl Services {
         let stopped = || stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_tcp(accelerator.listener, api, stopped()));
-        tasks.spawn(end_late_programmings(store.clone(), bell.clone(), stopped()));
+        tasks.spawn(end_late_programmings(
+            store.clone(),
+            bell.clone(),
+            stopped(),
+        ));
         tasks.spawn(deliver_events(store.clone(), receiver, bell, stopped()));
         tasks.spawn(watch_providers(store.clone(), placement, LOOK, stopped()));
         let api = berth_conductor::router(conductor.clone());

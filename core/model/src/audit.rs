@@ -33,9 +33,9 @@ mod worlds;
 pub use conduct::EXIT_CODES;
 pub use invariant::{InvariantId, Violation};
 pub use worlds::{
-    AcceleratorWorld, Allocated, Answer, ArqRow, ConsumerRow, Device, Exit, Fact, Guest, Histories, Journal, JourneyEnd,
-    JourneyRow, Limits, Pass, PassEnd, PlacementWorld, ProviderRow, Refusal, Reported, Request,
-    Reshape, Step, StepEffect, StepSeam, Text, Worlds,
+    AcceleratorWorld, Allocated, Answer, ArqRow, ConsumerRow, Device, Exit, Fact, Guest, Histories,
+    Journal, JourneyEnd, JourneyRow, Limits, Pass, PassEnd, PlacementWorld, ProviderRow, Refusal,
+    Reported, Request, Reshape, Step, StepEffect, StepSeam, Text, Worlds,
 };
 
 /// What must hold at any moment, mid-journey included. Empty is good.

@@ -35,7 +35,8 @@ pub use host_device::{
 };
 pub use host_view::{
     CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView, Hypervisor,
-    NodeView, NumaCell, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerState, UnreadableGuest, VirtualFunctions,
+    NodeView, NumaCell, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerState, UnreadableGuest,
+    VirtualFunctions,
 };
 pub use observe_error::ObserveError;
 pub use provider_tree::{ProviderTreeError, provider_tree};

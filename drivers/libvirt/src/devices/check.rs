@@ -164,7 +164,7 @@ impl HostDevices {
             )));
         };
         let for_flavors = self.mdev_types.of(address);
-        if !for_flavors.is_some_and(|enabled| enabled.id == type_id) {
+        if for_flavors.is_none_or(|enabled| enabled.id != type_id) {
             self.allowed(device, address).map_err(|error| match error {
                 DeviceError::NotAllowed { reason, .. } => not_allowed(format!(
                     "{type_id} is no enabled mdev type of its parent, and {reason}"

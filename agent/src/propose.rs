@@ -238,13 +238,19 @@ pub enum ProposeError {
     Tree(#[from] ProviderTreeError),
     /// The provider files and what is seen contradict each other.
     #[error("the provider files cannot be followed")]
-    ProviderFiles(#[from] LayOverError),
+    ProviderFiles(#[source] Box<LayOverError>),
     /// What of the provider files Placement was given cannot be read or kept.
     #[error(transparent)]
     Applied(#[from] AppliedError),
     /// Placement did not answer a question.
     #[error(transparent)]
     Report(#[from] ReportError),
+}
+
+impl From<LayOverError> for ProposeError {
+    fn from(error: LayOverError) -> Self {
+        Self::ProviderFiles(Box::new(error))
+    }
 }
 
 impl ProposeError {

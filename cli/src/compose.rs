@@ -40,6 +40,7 @@ const FAKE_GUESTS: &str = "fake-guests";
 const EXEC_STATE: &str = "exec-driver";
 
 /// The driver the configuration names.
+#[allow(clippy::large_enum_variant, reason = "there is one in a process")]
 pub enum Driver {
     /// A machine in a file.
     Fake(FakeDriver),

@@ -77,6 +77,7 @@ impl Api {
 }
 
 /// A Placement whose rows can be put back to what they were.
+#[expect(clippy::large_enum_variant, reason = "there are two in a run")]
 pub(crate) enum Placement {
     /// OpenStack's, on SQLite.
     Real {

@@ -180,7 +180,7 @@ async fn an_operator_sets_a_device_aside_and_takes_it_back() {
     assert_eq!(stage.provider(0).await.expect("a provider").0, "1 0");
 
     let done = stage.devices.quarantine(&name, "smells", Doing::Now).await;
-    assert_eq!(done.unwrap().devices, [name.clone()]);
+    assert_eq!(done.unwrap().devices, std::slice::from_ref(&name));
     stage.round().await;
     let (amounts, traits) = stage.provider(0).await.expect("a provider");
     assert_eq!(amounts, "1 1");
@@ -284,7 +284,7 @@ async fn a_kill_in_a_reset_leaves_the_device_unclean() {
     assert!(stage.known().await[&name].unclean);
     assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
     stage.round().await;
-    assert_eq!(stage.take_resets(), [name.clone()]);
+    assert_eq!(stage.take_resets(), std::slice::from_ref(&name));
     assert!(!stage.known().await[&name].unclean);
     assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
 }
@@ -302,7 +302,7 @@ async fn a_kill_between_reset_and_report_resets_nothing_twice() {
     stage.restart().await;
     assert!(stage.known().await[&name].unclean, "it was not told yet");
     stage.round().await;
-    assert_eq!(stage.take_resets(), [name.clone()]);
+    assert_eq!(stage.take_resets(), std::slice::from_ref(&name));
     assert!(!stage.known().await[&name].unclean);
 }
 

@@ -454,6 +454,9 @@ fn configured(
     }
 }
 
+/// Classes and traits of one entry.
+type Drawn = (BTreeSet<u8>, BTreeSet<u8>);
+
 proptest! {
     /// Whatever the files said before and say now: the driver sees a tree without any of it, and Placement has just what they
     /// say now. What others put there stays.
@@ -462,7 +465,7 @@ proptest! {
         first in (any_items(), any_items()),
         then in (any_items(), any_items()),
     ) {
-        let of = |items: &((BTreeSet<u8>, BTreeSet<u8>), (BTreeSet<u8>, BTreeSet<u8>))| ProviderConfigs {
+        let of = |items: &(Drawn, Drawn)| ProviderConfigs {
             entries: vec![configured("a", "node", &items.0), configured("b", "node_card", &items.1)],
         };
         let mut bare = tree();

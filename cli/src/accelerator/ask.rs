@@ -106,7 +106,7 @@ fn group(text: &str) -> Result<GroupBody, String> {
     group
         .clone()
         .into_group()
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| format!("{text:?}: {error}"))?;
     Ok(group)
 }
 
@@ -306,7 +306,7 @@ pub(super) async fn device(
                     json!(device.status),
                 ]);
             }
-            return Ok(listing.print(format, out)?);
+            return listing.print(format, out);
         }
         Device::Enable { device } => service.switch_device(*device, DeviceSwitch::Enable).await,
         Device::Disable { device } => service.switch_device(*device, DeviceSwitch::Disable).await,

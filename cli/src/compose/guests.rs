@@ -191,7 +191,6 @@ impl HostGuests {
     }
 
     /// The part of the compute API by which binds are told, for those whom `sources` lets in.
-    #[must_use]
     pub fn compute_api(&self, sources: EventSources) -> axum::Router {
         let journal = Arc::new(self.journal.clone());
         compute_api(journal, self.guests.events().clone(), sources)

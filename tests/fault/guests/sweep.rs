@@ -123,6 +123,7 @@ fn swept(journey: Journey, rows: &Rows, findings: &Mutex<Findings>) {
         for (_, (kind, point)) in chosen {
             let (outcome, wrong) = failed(&cloud, journey, &clean, &point).await;
             let allowed = rows.get(&(journey, point.fault, kind.to_owned()));
+            let is_clean = wrong.is_empty();
             let mut findings = findings.lock().unwrap();
             findings.cases += 1;
             let cell = findings.tally.entry((journey, point.fault, kind));
@@ -134,12 +135,14 @@ fn swept(journey: Journey, rows: &Rows, findings: &Mutex<Findings>) {
                     "{name} at {point}: guests.toml does not say that {fault} at {kind} is {outcome}"
                 ));
             }
-            if !wrong.is_empty() {
+            if !is_clean {
                 findings
                     .wrong
                     .push(format!("{name} at {point}: {wrong:#?}"));
+            }
+            drop(findings);
+            if !is_clean {
                 // What is left must not be the next one's.
-                drop(findings);
                 cloud.end();
                 cloud = GuestCloud::new().await;
             }

@@ -22,7 +22,7 @@ enum Op {
     Turn(u32, Course),
     Want(u32, DesiredPower),
     Note(u32, SpawnStep, StepRecord),
-    Live(u32, Life, SpawnStep, StepRecord),
+    Live(u32, Box<Life>, SpawnStep, StepRecord),
     Claim(u32, Vec<u32>),
     Disclaim(u32),
     Forget(u32),
@@ -76,7 +76,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (number(), course).prop_map(|(n, course)| Op::Turn(n, course)),
         1 => (number(), power).prop_map(|(n, power)| Op::Want(n, power)),
         2 => (number(), life, step.clone(), record.clone())
-            .prop_map(|(n, life, step, record)| Op::Live(n, life, step, record)),
+            .prop_map(|(n, life, step, record)| Op::Live(n, Box::new(life), step, record)),
         4 => (number(), step, record).prop_map(|(n, step, record)| Op::Note(n, step, record)),
         4 => (number(), devices).prop_map(|(n, devices)| Op::Claim(n, devices)),
         1 => number().prop_map(Op::Disclaim),
@@ -162,7 +162,7 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
             let known = model.0.contains_key(&guest(*n));
             unknown(journal.live(guest(*n), life, &steps).await, known);
             if known {
-                model.0.get_mut(&guest(*n)).unwrap().life = life.clone();
+                model.0.get_mut(&guest(*n)).unwrap().life = Life::clone(life);
                 model.step(guest(*n), *step, said.clone());
             }
         }

@@ -135,11 +135,10 @@ fn judged(device: HostDevice, error: &ReturnError) -> DeviceError {
             | VfioError::NotOn { .. },
         ) => Some(UnfitReason::Driver),
         // The kernel refused a reset that it offers.
-        ReturnError::Reset(ResetError::Write { source, .. })
-            if matches!(source, berth_sysfs::AttributeError::Refused { .. }) =>
-        {
-            Some(UnfitReason::ResetFailed)
-        }
+        ReturnError::Reset(ResetError::Write {
+            source: berth_sysfs::AttributeError::Refused { .. },
+            ..
+        }) => Some(UnfitReason::ResetFailed),
         ReturnError::Reset(ResetError::Write { .. } | ResetError::Sysfs(_))
         | ReturnError::Driver(VfioError::Write { .. } | VfioError::Sysfs(_)) => None,
     };

@@ -9,6 +9,7 @@ mod guests;
 mod held_devices;
 #[path = "../../src/devices/test_kernel.rs"]
 #[allow(dead_code, reason = "the unit tests use all of it")]
+#[expect(clippy::unwrap_used, reason = "it is a test's")]
 mod test_kernel;
 
 use std::time::Duration;

@@ -124,23 +124,24 @@ fn swept(journey: Journey, rows: &Rows, findings: &Mutex<Findings>) {
             let (outcome, wrong) = failed(&cloud, journey, &clean, &point).await;
             let allowed = rows.get(&(journey, point.fault, kind.to_owned()));
             let is_clean = wrong.is_empty();
-            let mut findings = findings.lock().unwrap();
-            findings.cases += 1;
-            let cell = findings.tally.entry((journey, point.fault, kind));
-            *cell.or_default().entry(outcome).or_default() += 1;
-            let name = journey.as_str();
-            if !allowed.is_some_and(|allowed| allowed.contains(&outcome)) {
-                let (fault, outcome) = (point.fault, outcome.as_str());
-                findings.wrong.push(format!(
-                    "{name} at {point}: guests.toml does not say that {fault} at {kind} is {outcome}"
-                ));
+            {
+                let mut findings = findings.lock().unwrap();
+                findings.cases += 1;
+                let cell = findings.tally.entry((journey, point.fault, kind));
+                *cell.or_default().entry(outcome).or_default() += 1;
+                let name = journey.as_str();
+                if !allowed.is_some_and(|allowed| allowed.contains(&outcome)) {
+                    let (fault, outcome) = (point.fault, outcome.as_str());
+                    findings.wrong.push(format!(
+                        "{name} at {point}: guests.toml does not say that {fault} at {kind} is {outcome}"
+                    ));
+                }
+                if !is_clean {
+                    findings
+                        .wrong
+                        .push(format!("{name} at {point}: {wrong:#?}"));
+                }
             }
-            if !is_clean {
-                findings
-                    .wrong
-                    .push(format!("{name} at {point}: {wrong:#?}"));
-            }
-            drop(findings);
             if !is_clean {
                 // What is left must not be the next one's.
                 cloud.end();

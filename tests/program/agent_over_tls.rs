@@ -95,7 +95,8 @@ fn another_host_with_a_certificate_is_served_and_new_files_are_taken_at_sighup()
 
 #[test]
 fn files_that_cannot_be_used_are_named_by_the_check_and_end_the_start() {
-    let mut node = Hypervisor::new("pcpu", "tls-agent-2", "");
+    let way = way("http://127.0.0.1:1");
+    let mut node = Hypervisor::new("pcpu", "tls-agent-2", &way);
     let ours = Authority::new(&node.home.path("pki"), "ours");
     let others = Authority::new(&node.home.path("pki"), "others");
     let server = ours.server();

@@ -420,7 +420,7 @@ fn a_full_disk_is_74_and_says_what_could_not_be_written() {
     let mut node = Hypervisor::new("pcpu", "full-1", &api.way());
     // Room for the folder alone.
     let full = on_a_small_disk(&node, "nr_inodes=1", &["agent", "--once"]);
-    expect(&full, 74, &["compute_id"]);
+    expect(&full, 74, &[&node.home.state_dir().display().to_string()]);
     assert_eq!(
         api.get("/resource_providers")["resource_providers"],
         json!([])

@@ -203,7 +203,7 @@ fn what_the_catalog_has_is_named_where_region_or_interface_is_wrong() {
     let name = region.keystone.region();
     for (line, words) in [
         ("region_name = \"Nowhere\"", vec!["Nowhere", name]),
-        ("service_type = \"compute\"", vec!["compute", "placement"]),
+        ("service_type = \"volume\"", vec!["volume", "placement"]),
     ] {
         let mut node = Hypervisor::new("pcpu", "wrong-region", &format!("{berth}\n{line}"));
         let ended = node

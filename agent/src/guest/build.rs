@@ -1,7 +1,7 @@
 //! From a build to a guest: what a conductor asks for ([`GuestBuild`]) becomes a request with a place on the host and the devices
 //! of its flavor, picked and written down under one lock.
 //!
-//! The order is: read the body whole ([`Asked`](asked), pure), look at the host, take the lock, read what all guests of the
+//! The order is: read the body whole (`asked`, pure), look at the host, take the lock, read what all guests of the
 //! journal hold, fit and pick (pure), write the request into the journal, let the lock go. So no two guests are pinned to one
 //! CPU or given one device, whatever comes at the same time; what was picked is in the journal with the request, and a kill on
 //! the way leaves either all of it or nothing.

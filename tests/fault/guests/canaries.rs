@@ -20,7 +20,6 @@ async fn broken(cloud: &GuestCloud) -> BTreeSet<InvariantId> {
 }
 
 #[test]
-#[ignore = "on demand: cargo test -p berth-tests --test fault guests::canaries -- --ignored"]
 fn a_reset_that_is_told_and_not_made_is_caught() {
     virtually(async {
         let cloud = GuestCloud::new().await;
@@ -32,7 +31,6 @@ fn a_reset_that_is_told_and_not_made_is_caught() {
 }
 
 #[test]
-#[ignore = "on demand: cargo test -p berth-tests --test fault guests::canaries -- --ignored"]
 fn a_guest_with_a_device_less_than_is_bound_for_it_is_caught() {
     virtually(async {
         let cloud = GuestCloud::new().await;
@@ -43,7 +41,6 @@ fn a_guest_with_a_device_less_than_is_bound_for_it_is_caught() {
 }
 
 #[test]
-#[ignore = "on demand: cargo test -p berth-tests --test fault guests::canaries -- --ignored"]
 fn a_guest_that_outlives_its_delete_is_caught() {
     virtually(async {
         let cloud = GuestCloud::new().await;
@@ -60,7 +57,6 @@ fn a_guest_that_outlives_its_delete_is_caught() {
 }
 
 #[test]
-#[ignore = "on demand: cargo test -p berth-tests --test fault guests::canaries -- --ignored"]
 fn a_request_that_somebody_left_is_caught() {
     virtually(async {
         let cloud = GuestCloud::new().await;
@@ -71,7 +67,6 @@ fn a_request_that_somebody_left_is_caught() {
 }
 
 #[test]
-#[ignore = "on demand: cargo test -p berth-tests --test fault guests::canaries -- --ignored"]
 fn a_guest_whose_request_was_deleted_under_it_is_caught() {
     virtually(async {
         let cloud = GuestCloud::new().await;

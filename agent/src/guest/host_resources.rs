@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{GuestDevice, GuestDisks, HostPath};
-use berth_virt::{DeviceError, MdevSource, VirtDriver, WantedDevice};
+use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
 use super::disks::{DiskError, DiskPlan, Disks};
 use super::resources::{GuestResources, Provision, ResourceError};
@@ -145,6 +145,11 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
             match self.driver.reset_device(&device).await {
                 Ok(reset) => {
                     tracing::debug!(guest = %guest.spec.uuid, device = %device.host_device(), ?reset, "taken back")
+                }
+                // There is nothing to reset, and a guest that goes must not wait for a card that may never come back. One
+                // that does is new to the accelerator service, and cleaned before anybody gets it.
+                Err(error) if error.quarantine() == Some(UnfitReason::Vanished) => {
+                    tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "a device of a guest that goes is gone");
                 }
                 Err(error) => {
                     first.get_or_insert(ResourceError::from(error));

@@ -112,8 +112,8 @@ pub trait GuestResources: Send + Sync + 'static {
         guest: Provision<'_>,
     ) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
-    /// Takes devices and disks back: each device is reset, the reset verified, and given to the driver it rests on; disks are
-    /// gone. Asked only when the guest is off and gone from the hypervisor.
+    /// Takes devices and disks back: each device is reset, the reset verified, and given to the driver it rests on; one that is
+    /// gone from the host is let go; disks are gone. Asked only when the guest is off and gone from the hypervisor.
     ///
     /// # Errors
     /// Something could not be taken back; the guest keeps it.

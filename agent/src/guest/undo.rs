@@ -2,7 +2,7 @@
 //! deleted. Journaled like the way forward, and like it done again from its beginning where it was cut off.
 //!
 //! A device whose reset fails stays the guest's, and its request stays bound: whoever got it next would find what the guest
-//! left in it.
+//! left in it. One that is gone from the host holds nobody up.
 
 use berth_client::AcceleratorError;
 use berth_virt::guest_spec::{GuestDevices, GuestSpec, GuestSpecError};

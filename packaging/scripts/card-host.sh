@@ -1,18 +1,24 @@
 #!/bin/bash
-# A host with two graphics cards that this machine does not have: files that a command sees as /sys. For the demonstration and
-# for tests; no hardware is looked at or touched. libvirtd (libvirtd.sh) and berth run in it as on any host.
+# A host with two graphics cards, and a third that is parted into mediated devices, that this machine does not have: files that
+# a command sees as /sys. For the demonstration and for tests; no hardware is looked at or touched. libvirtd (libvirtd.sh) and
+# berth run in it as on any host.
 #
 # Usage:  card-host.sh make DIR                      what is not there yet
-#         card-host.sh kernel DIR                    plays the kernel's part until it is killed: who is bound to which driver
+#         card-host.sh kernel DIR                    plays the kernel's part until it is killed: who is bound to which driver,
+#                                                    and which mediated devices there are
 #         card-host.sh run DIR COMMAND [ARGUMENT...] runs a command in it; ends with 69 where no mount namespace can be made
 #
 #   DIR/sys         what /sys shows, with this machine's own CPUs and memory. The cards rest on no driver, each alone in its
-#                   IOMMU group
+#                   IOMMU group. Two are 1234:1111; the third, 1234:1112, makes up to four mediated devices of type virt-1
 #   DIR/emulator    QEMU for guests with such a card ([libvirt] emulator): where VFIO would hand in the card stands QEMU's own
 #                   display device with the same ids, in the slot that libvirt chose
 set -eu
 
 CARDS="0000:81:00.0=12 0000:82:00.0=13"
+PARENT=0000:83:00.0
+MDEV_TYPE=virt-1
+# The IOMMU groups that mediated devices get.
+MDEV_GROUPS="20 21 22 23"
 
 fail() {
     printf 'card-host: %s\n' "$*" >&2
@@ -21,21 +27,21 @@ fail() {
 
 # One card: what libvirt, libudev and berth look for in a PCI function's directory.
 write_card() {
-    local sys=$1 address=$2 group=$3
+    local sys=$1 address=$2 group=$3 product=$4
     local at=$sys/devices/pci0000:80/$address
     mkdir -p "$at" "$sys/kernel/iommu_groups/$group/devices"
     echo 0x1234 >"$at/vendor"
-    echo 0x1111 >"$at/device"
+    echo "0x$product" >"$at/device"
     echo 0x038000 >"$at/class"
     echo 0 >"$at/numa_node"
     echo 0 >"$at/enable"
     echo '(null)' >"$at/driver_override"
     : >"$at/reset"
     echo 'flr bus' >"$at/reset_method"
-    printf 'PCI_CLASS=38000\nPCI_ID=1234:1111\nPCI_SUBSYS_ID=1234:0001\nPCI_SLOT_NAME=%s\n' "$address" >"$at/uevent"
+    printf 'PCI_CLASS=38000\nPCI_ID=1234:%s\nPCI_SUBSYS_ID=1234:0001\nPCI_SLOT_NAME=%s\n' "$product" "$address" >"$at/uevent"
     # 256 bytes: the ids, and PCI Express with a function level reset as the only capability.
     head -c 256 /dev/zero >"$at/config"
-    patch_byte "$at/config" 0 '\x34\x12\x11\x11'
+    patch_byte "$at/config" 0 "\\x34\\x12\\x${product:2}\\x${product:0:2}"
     patch_byte "$at/config" 6 '\x10'
     patch_byte "$at/config" 52 '\x40'
     patch_byte "$at/config" 64 '\x10'
@@ -51,13 +57,29 @@ patch_byte() {
     printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 
+# The card that is parted.
+write_parent() {
+    local sys=$1 group
+    local at=$sys/devices/pci0000:80/$PARENT
+    local kind=$at/mdev_supported_types/$MDEV_TYPE
+    write_card "$sys" "$PARENT" 14 1112
+    mkdir -p "$kind" "$sys"/bus/mdev/devices "$sys/class/mdev_bus"
+    echo 'Card part' >"$kind/name"
+    echo vfio-pci >"$kind/device_api"
+    wc -w <<<"$MDEV_GROUPS" >"$kind/available_instances"
+    mkfifo "$kind/create"
+    ln -s "../../devices/pci0000:80/$PARENT" "$sys/class/mdev_bus/$PARENT"
+    for group in $MDEV_GROUPS; do mkdir -p "$sys/kernel/iommu_groups/$group/devices"; done
+}
+
 write_tree() {
     local sys=$1 card
     mkdir -p "$sys"/bus/pci/{devices,drivers/vfio-pci} "$sys/devices/system" "$sys/class"
     mkfifo "$sys/bus/pci/drivers_probe" "$sys"/bus/pci/drivers/vfio-pci/{bind,unbind}
     for card in $CARDS; do
-        write_card "$sys" "${card%=*}" "${card#*=}"
+        write_card "$sys" "${card%=*}" "${card#*=}" 1111
     done
+    write_parent "$sys"
 }
 
 # libvirt remembers what it learnt of an emulator by its path and its time: it is written once.
@@ -114,18 +136,18 @@ make() {
     prlimit --memlock=unlimited:unlimited true 2>/dev/null || [ -s "$DIR/limits.so" ] || write_limits "$DIR/limits.so"
 }
 
-# The addresses written to one of the kernel's files since the last look, one a line. What is cut short is taken with the rest.
+# The words of a pattern written to one of the kernel's files since the last look. What is cut short is taken with the rest.
 written() {
     local -n held=$1
     local chunk
     while IFS= read -r -N 12 -t "$3" -u "$2" chunk || [ -n "$chunk" ]; do
         held+=$chunk
         [ "${#chunk}" = 12 ] || break
-        set -- "$1" "$2" 0.001
+        set -- "$1" "$2" 0.001 "$4"
     done
-    addresses=
-    while [[ $held =~ [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ]]; do
-        addresses+="${BASH_REMATCH[0]} "
+    words=
+    while [[ $held =~ $4 ]]; do
+        words+="${BASH_REMATCH[0]} "
         held=${held#*"${BASH_REMATCH[0]}"}
     done
 }
@@ -137,32 +159,71 @@ put_on_vfio() {
     ln -sn "../../../../devices/pci0000:80/$1" "$pci/drivers/vfio-pci/$1"
 }
 
-# Everything that is written to the three files is known before the first of it is done: whoever asks for a probe has asked for
-# the unbind before.
+# One write, as readers of the kernel's files see it.
+put_count() {
+    echo "$2" >"$1.next"
+    mv "$1.next" "$1"
+}
+
+make_mdev() {
+    local uuid=$1 group free=
+    [ ! -e "$mdevs/$uuid" ] || return 0
+    for group in $MDEV_GROUPS; do
+        [ -n "$(ls "$DIR/sys/kernel/iommu_groups/$group/devices")" ] || { free=$group && break; }
+    done
+    [ -n "$free" ] || return 0
+    mkdir "$parent/$uuid"
+    : >"$parent/$uuid/remove"
+    : >"$parent/$uuid/uevent"
+    ln -s "../mdev_supported_types/$MDEV_TYPE" "$parent/$uuid/mdev_type"
+    ln -s ../../../../bus/mdev "$parent/$uuid/subsystem"
+    ln -s "../../../../kernel/iommu_groups/$free" "$parent/$uuid/iommu_group"
+    ln -s "../../../../devices/pci0000:80/$PARENT/$uuid" "$DIR/sys/kernel/iommu_groups/$free/devices/$uuid"
+    put_count "$kind/available_instances" $(($(<"$kind/available_instances") - 1))
+    ln -s "../../../devices/pci0000:80/$PARENT/$uuid" "$mdevs/$uuid"
+}
+
+remove_mdev() {
+    local uuid=$1
+    rm -f "$mdevs/$uuid" "$DIR"/sys/kernel/iommu_groups/*/devices/"$uuid"
+    rm -rf "${parent:?}/$uuid"
+    put_count "$kind/available_instances" $(($(<"$kind/available_instances") + 1))
+}
+
+# Everything that is written to the files is known before the first of it is done: whoever asks for a probe has asked for the
+# unbind before.
 kernel() {
-    local pci=$DIR/sys/bus/pci addresses probed bound address at first
-    local asked_probe='' asked_bind='' asked_unbind=''
+    local pci=$DIR/sys/bus/pci mdevs=$DIR/sys/bus/mdev/devices parent=$DIR/sys/devices/pci0000:80/$PARENT
+    local kind=$parent/mdev_supported_types/$MDEV_TYPE
+    local address='[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]' uuid='[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
+    local words probed bound one at first
+    local asked_probe='' asked_bind='' asked_unbind='' asked_create=''
     # Opened both ways, so that no writer waits and none is missed.
-    exec 3<>"$pci/drivers_probe" 4<>"$pci/drivers/vfio-pci/bind" 5<>"$pci/drivers/vfio-pci/unbind"
+    exec 3<>"$pci/drivers_probe" 4<>"$pci/drivers/vfio-pci/bind" 5<>"$pci/drivers/vfio-pci/unbind" 6<>"$kind/create"
     while :; do
-        written asked_probe 3 0.05
-        probed=$addresses
-        written asked_bind 4 0.001
-        bound=$addresses
-        written asked_unbind 5 0.001
-        for address in $addresses; do
-            rm -f "$pci/drivers/vfio-pci/$address" "$pci/devices/$address/driver"
+        written asked_probe 3 0.02 "$address"
+        probed=$words
+        written asked_bind 4 0.001 "$address"
+        bound=$words
+        written asked_create 6 0.001 "$uuid"
+        for one in $words; do make_mdev "$one"; done
+        written asked_unbind 5 0.001 "$address"
+        for one in $words; do
+            rm -f "$pci/drivers/vfio-pci/$one" "$pci/devices/$one/driver"
         done
-        for address in $bound; do put_on_vfio "$address"; done
+        for one in $bound; do put_on_vfio "$one"; done
         for at in "$pci"/devices/*; do
             # A line end alone takes the reservation back.
             IFS= read -r first <"$at/driver_override" || true
             [ -n "$first" ] || echo '(null)' >"$at/driver_override"
         done
-        for address in $probed; do
+        for one in $probed; do
             first=
-            read -r first <"$pci/devices/$address/driver_override" || true
-            [ "$first" != vfio-pci ] || put_on_vfio "$address"
+            read -r first <"$pci/devices/$one/driver_override" || true
+            [ "$first" != vfio-pci ] || put_on_vfio "$one"
+        done
+        for at in "$mdevs"/*; do
+            [ ! -s "$at/remove" ] || remove_mdev "${at##*/}"
         done
     done
 }

@@ -26,6 +26,9 @@ use crate::node_device::{Mdev, MdevParent, NodeDevice};
 use crate::options::{DiskPlacement, LibvirtOptions, VirtType};
 use error::{malformed, unreadable};
 
+/// How often mediated devices that come and go are looked at again.
+const LOOKS: u32 = 4;
+
 /// What cannot change while a connection lives: it is costly to ask, and another answer needs another libvirtd.
 #[derive(Debug, Clone)]
 pub(crate) struct SteadyFacts {
@@ -183,13 +186,17 @@ fn domain_capabilities(
     Ok(all)
 }
 
-/// The cards with mediated devices and the devices that exist, from libvirt, or from the device tree where libvirt has no
-/// node devices.
+/// The cards with mediated devices and the devices that exist: from the device tree, or from libvirt where there is none or it
+/// plays a host of its own. libvirtd counts at once how many more can be made and hears later of one that was made: in between it
+/// is in neither number, and Placement would be told that a unit is gone.
 fn mediated_devices(
     connect: &Connect,
     kind: &str,
     sysfs: Option<&Sysfs>,
 ) -> Result<(Vec<MdevParent>, Vec<Mdev>), ObserveError> {
+    if let Some(sysfs) = sysfs.filter(|_| kind != "TEST") {
+        return mediated_devices_of_tree(sysfs);
+    }
     let wanted = sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV_TYPES
         | sys::VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV;
     // Without ACTIVE, newer libvirts also list mediated devices that are only defined. The test driver refuses the flag.
@@ -226,7 +233,28 @@ fn mediated_devices(
     Ok((parents, mdevs))
 }
 
+/// Both as they were at one moment, unless they change at every look.
 fn mediated_devices_of_tree(sysfs: &Sysfs) -> Result<(Vec<MdevParent>, Vec<Mdev>), ObserveError> {
+    let mut before = sysfs.mdev_devices().map_err(unreadable)?;
+    let mut looks = 0;
+    let (parents, mdevs) = loop {
+        let parents = parents_of_tree(sysfs)?;
+        let mdevs = sysfs.mdev_devices().map_err(unreadable)?;
+        looks += 1;
+        if mdevs == before || looks == LOOKS {
+            break (parents, mdevs);
+        }
+        before = mdevs;
+    };
+    let mdevs = mdevs.into_iter().map(|mdev| Mdev {
+        uuid: mdev.uuid,
+        type_id: mdev.type_id,
+        parent: mdev.parent.parse().ok(),
+    });
+    Ok((parents, mdevs.collect()))
+}
+
+fn parents_of_tree(sysfs: &Sysfs) -> Result<Vec<MdevParent>, ObserveError> {
     let mut parents = Vec::new();
     for parent in sysfs.mdev_parents().map_err(unreadable)? {
         let Ok(address) = parent.name.parse() else {
@@ -242,13 +270,7 @@ fn mediated_devices_of_tree(sysfs: &Sysfs) -> Result<(Vec<MdevParent>, Vec<Mdev>
                 .collect(),
         });
     }
-    let mdevs = sysfs.mdev_devices().map_err(unreadable)?;
-    let mdevs = mdevs.into_iter().map(|mdev| Mdev {
-        uuid: mdev.uuid,
-        type_id: mdev.type_id,
-        parent: mdev.parent.parse().ok(),
-    });
-    Ok((parents, mdevs.collect()))
+    Ok(parents)
 }
 
 fn numa_node(sysfs: &Sysfs, address: PciAddress) -> Result<Option<u32>, ObserveError> {

@@ -2,10 +2,10 @@
 //!
 //! libvirt's calls block and know no time limit, its errors belong to the thread that made the call, and its objects must not
 //! outlive their connection in surprising places. So one thread holds the connection; callers hand it a whole chain of calls
-//! as a closure and wait, with a limit, for what it returns. A thread that does not come back is left behind with its
-//! connection and another takes its place, at most [`MOST_THREADS`] in all; whatever still waited in its queue is not done,
-//! since nobody waits for it any more. When libvirtd goes away, the thread looks for it again by itself and says so by an
-//! event.
+//! as a closure and wait, with a limit that begins with their turn, for what it returns. A thread that does not come back is
+//! left behind with its connection and another takes its place, at most [`MOST_THREADS`] in all; whatever still waited in its
+//! queue goes to the next one, unless nobody waits for it any more. When libvirtd goes away, the thread looks for it again by
+//! itself and says so by an event.
 //!
 //! Callers: `observe` for everything the driver reads.
 
@@ -18,10 +18,10 @@ pub(crate) use worker::Session;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::symbols::LoadError;
 use crate::watch::Subscribers;
@@ -86,6 +86,15 @@ type Call = Box<dyn FnOnce(&mut Worker) + Send>;
 struct Thread {
     number: u64,
     calls: Sender<Call>,
+    /// Closed when the thread is let go of, which those hear who still wait for their turn.
+    kept: watch::Sender<()>,
+}
+
+/// A place in a thread's queue.
+#[derive(Debug)]
+struct Place {
+    thread: u64,
+    kept: watch::Receiver<()>,
 }
 
 /// The connection. Nothing is loaded or opened before the first call.
@@ -120,51 +129,74 @@ impl Connection {
         call: &'static str,
         work: impl FnOnce(&Session) -> T + Send + 'static,
     ) -> Result<T, ConnectionError> {
-        let (answer, waiting) = oneshot::channel();
-        let number = self.submit(Box::new(move |worker: &mut Worker| {
-            if !answer.is_closed() {
-                let _ = answer.send(worker.session().map(work));
+        // Whoever takes it out does it: a thread when its turn has come.
+        let work = Arc::new(Mutex::new(Some(work)));
+        loop {
+            let (begin, begun) = oneshot::channel();
+            let (answer, waiting) = oneshot::channel();
+            let at_its_turn = Arc::clone(&work);
+            let mut place = self.submit(Box::new(move |worker: &mut Worker| {
+                if answer.is_closed() {
+                    return;
+                }
+                if let Some(work) = taken(&at_its_turn) {
+                    let _ = begin.send(());
+                    let _ = answer.send(worker.session().map(work));
+                }
+            }))?;
+            let has_begun = tokio::select! {
+                begun = begun => begun.is_ok(),
+                _ = place.kept.changed() => false,
+            };
+            if has_begun || lock(&work).is_none() {
+                return self.answered(call, place.thread, waiting).await;
             }
-        }))?;
-        match tokio::time::timeout(self.limit, waiting).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => {
-                self.leave_behind(number);
-                Err(ConnectionError::CutOff {
-                    uri: self.uri.clone(),
-                    call,
-                })
-            }
-            Err(_) => {
-                self.leave_behind(number);
-                Err(ConnectionError::TimedOut {
-                    uri: self.uri.clone(),
-                    call,
-                    limit: self.limit,
-                })
-            }
+            self.leave_behind(place.thread);
         }
     }
 
-    /// Puts the call in the current thread's queue, starting a thread where there is none; answers the thread's number.
-    fn submit(&self, call: Call) -> Result<u64, ConnectionError> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Waits for the answer to what has begun.
+    async fn answered<T>(
+        &self,
+        call: &'static str,
+        thread: u64,
+        waiting: oneshot::Receiver<Result<T, ConnectionError>>,
+    ) -> Result<T, ConnectionError> {
+        let error = match tokio::time::timeout(self.limit, waiting).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(_)) => ConnectionError::CutOff {
+                uri: self.uri.clone(),
+                call,
+            },
+            Err(_) => ConnectionError::TimedOut {
+                uri: self.uri.clone(),
+                call,
+                limit: self.limit,
+            },
+        };
+        self.leave_behind(thread);
+        Err(error)
+    }
+
+    /// Puts the call in the current thread's queue, starting a thread where there is none.
+    fn submit(&self, call: Call) -> Result<Place, ConnectionError> {
+        let mut current = lock(&self.current);
         let mut call = call;
         if let Some(thread) = &*current {
             match thread.calls.send(call) {
-                Ok(()) => return Ok(thread.number),
+                Ok(()) => return Ok(thread.place()),
                 Err(refused) => call = refused.0,
             }
         }
         let thread = self.start()?;
-        let number = thread.number;
+        let place = thread.place();
         if thread.calls.send(call).is_err() {
             return Err(ConnectionError::Thread(io::Error::other(
                 "the thread ended at once",
             )));
         }
         *current = Some(thread);
-        Ok(number)
+        Ok(place)
     }
 
     fn start(&self) -> Result<Thread, ConnectionError> {
@@ -186,13 +218,17 @@ impl Connection {
             })
             .map_err(ConnectionError::Thread)?;
         let number = self.started.fetch_add(1, Ordering::Relaxed);
-        Ok(Thread { number, calls })
+        Ok(Thread {
+            number,
+            calls,
+            kept: watch::Sender::new(()),
+        })
     }
 
     /// Lets go of a thread that does not come back; the next call starts another. A thread that was replaced already is not
     /// let go of twice.
     fn leave_behind(&self, number: u64) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         if current
             .as_ref()
             .is_some_and(|thread| thread.number == number)
@@ -200,6 +236,24 @@ impl Connection {
             *current = None;
         }
     }
+}
+
+impl Thread {
+    fn place(&self) -> Place {
+        Place {
+            thread: self.number,
+            kept: self.kept.subscribe(),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is there, if nobody took it before.
+fn taken<T>(there: &Mutex<Option<T>>) -> Option<T> {
+    lock(there).take()
 }
 
 #[cfg(test)]
@@ -283,6 +337,21 @@ mod tests {
             ),
             "{error:?}"
         );
+        drop(release);
+    }
+
+    #[tokio::test]
+    async fn what_waits_behind_a_call_that_hangs_is_done_by_the_next_thread() {
+        let connection = connection("test:///default", Duration::from_secs(3));
+        let (release, hold) = mpsc::channel::<()>();
+        let hung = connection.call("hanging", move |_| hold.recv());
+        let behind = connection.call("asking", |_| ());
+        let (hung, behind) = tokio::join!(hung, behind);
+        assert!(
+            matches!(hung, Err(ConnectionError::TimedOut { .. })),
+            "{hung:?}"
+        );
+        behind.unwrap();
         drop(release);
     }
 

@@ -87,7 +87,11 @@ await() {
 }
 
 is_up() { "${on[@]}" agent status -f value -c plan 2>/dev/null | grep -q in_sync; }
-devices_are_ready() { ! "${on[@]}" device list -f value -c state | grep -q resetting; }
+# Devices that are cleaned after their last guest, or before their first, become free one by one.
+free_devices() { "${on[@]}" device list -f value -c name -c owner -c resource_class -c state | awk '$2 == "accelerator" && $4 == "free"'; }
+devices_are_ready() { free_devices | grep -q .; }
+# One that the guest sees by the card's own ids, if there is one: what a mediated device shows is its driver's choice.
+chosen_class() { free_devices | awk '{ kind = $1 ~ /\.[0-7]$/ ? 1 : 2; if (!(kind in class)) class[kind] = $3 } END { print (1 in class) ? class[1] : class[2] }'; }
 answers() { virsh --quiet --connect "$uri" version >/dev/null 2>&1; }
 guest_is_ready() { "${on[@]}" guest console log job 2>/dev/null | grep -q 'berth-guest: ready'; }
 
@@ -125,6 +129,7 @@ host_stage() {
     common
     on+=("$berth")
     uri=$("$berth" config show -f value | sed -n 's/^libvirt\.connection_uri //p')
+    uri=${uri:-qemu:///system}
     answers || fail "libvirtd does not answer on $uri: start it (systemctl start libvirtd), or name it in [libvirt] connection_uri"
     start "$place/log" "${on[@]}" up
 }
@@ -205,12 +210,11 @@ virsh_list() {
 }
 
 story() {
-    local class uuid product
+    local class uuid device product
     await 120 "berth up" is_up
-    await 60 "the devices are reset before they are given to anybody" devices_are_ready
+    await 120 "a device that [accelerators] device_spec means is cleaned and free" devices_are_ready
     tell device list
-    class=$("${on[@]}" device list -f value -c owner -c resource_class -c state | awk '$1 == "accelerator" && $3 == "free" { print $2; exit }')
-    [ -n "$class" ] || fail "none of the devices that [accelerators] device_spec means is free"
+    class=$(chosen_class)
     tell accelerator profile create one --group "resources:$class=1"
     tell guest create job --vcpus 1 --ram 256 "${boot[@]}" --device-profile one --wait
     virsh_list
@@ -227,9 +231,14 @@ story() {
     if [ "$stage" != machine ]; then
         await 300 "the guest boots" guest_is_ready
         tell guest console log job
-        product=$("${on[@]}" device list -f value -c guest -c product | sed -n "s/^$uuid //p")
-        "${on[@]}" guest console log job | grep -q "pci .* $product " || fail "the guest does not see its device, $product"
-        echo "   $product is the device"
+        read -r device product < <("${on[@]}" device list -f value -c name -c guest -c product | sed -n "s/ $uuid / /p")
+        case $device in
+        *:*.[0-7])
+            "${on[@]}" guest console log job | grep -q "pci .* $product " || fail "the guest does not see its device, $product"
+            echo "   $product is the device"
+            ;;
+        *) echo "   it has the mediated device $device" ;;
+        esac
     fi
     tell guest delete job --wait
     virsh_list

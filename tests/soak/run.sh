@@ -8,11 +8,14 @@
 #   SOAK_BATCH=50          seeds per batch; after each the page is written
 #   SOAK_PAIRS=kill        the sweep's second faults: at every crossing of the recovery from a kill; `all` takes a night
 #   SOAK_PARTS=8           into how many batches the sweep is cut; after each the page is written
+#   SOAK_CYCLES=1000       how many guests are made and unmade on libvirtd and QEMU, in batches of SOAK_CYCLE_BATCH (200); the
+#                          first batch without a kill, so that one process does it, all others with
 #   BERTH_PROGRAM=FILE     strike this program and build none: a trial, which keeps its own books and writes DATE-trial.md
 #
 # The sweep is the test program `fault` with BERTH_FAULT_PAIRS and BERTH_FAULT_PART (N/M). A batch of kills is the test program `kill` with BERTH_KILLS
 # (how many seeds), BERTH_KILL_SEED_FROM (the first) and BERTH_KILL_REPORT: a file to which the program writes a line
-# `CROSSING <tab> KILLS <tab> VIOLATIONS` for each crossing it killed at.
+# `CROSSING <tab> KILLS <tab> VIOLATIONS` for each crossing it killed at. A batch of cycles is the test program `cycles`
+# (tests/cycles/main.rs).
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -21,11 +24,14 @@ FROM=${SOAK_SEED_FROM:-1}
 BATCH=${SOAK_BATCH:-50}
 PAIRS=${SOAK_PAIRS:-kill}
 PARTS=${SOAK_PARTS:-8}
+CYCLES=${SOAK_CYCLES:-1000}
+CYCLE_BATCH=${SOAK_CYCLE_BATCH:-200}
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 GIVEN=${BERTH_PROGRAM:-}
 STATE=$TARGET/soak${GIVEN:+-trial}
 BATCHES=$STATE/batches.tsv      # date commit run first-seed seeds kills violations seconds cases
 CROSSINGS=$STATE/crossings.tsv  # date commit first-seed crossing kills violations
+LIVES=$STATE/cycles.tsv         # date commit seed seconds cycles ran kills lives violations memory: first median last most
 
 say() { printf 'soak: %s\n' "$*"; }
 
@@ -72,7 +78,44 @@ page() {
         printf '\n## Kills by crossing\n\n| crossing | kills | violations |\n| --- | ---: | ---: |\n'
         awk -F'\t' -v d="$DATE" '$1==d { kills[$4] += $5; bad[$4] += $6 }
             END { for (at in kills) printf "| %s | %d | %d |\n", at, kills[at], bad[at] }' "$CROSSINGS" | sort
+        cycles_of_page
     } >"$file"
+}
+
+cycles_of_page() {
+    awk -F'\t' -v d="$DATE" '$1==d {found=1} END {exit !found}' "$LIVES" || return 0
+    printf '\n## Guests made and unmade\n\nOn libvirtd and QEMU, over cards that are files: up to four guests at once, each with cards, mediated devices or\n'
+    printf 'both, deleted as soon as it runs, or before; berth is killed at random. After each round the guests, requests, attach\n'
+    printf 'handles, mediated devices, drivers of the cards, providers with all they have, allocations, domains, processes and files\n'
+    printf 'are those of the first day, or it is a violation. A batch without a kill is one process: its memory may not grow by more\n'
+    printf 'than 2 MiB from the first fifth of its rounds, once it is warm, to the last.\n'
+    printf '\n| commit | seed | cycles | ran | kills | lives | violations | resident KiB: first | median | last | most | time |\n'
+    printf '| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n'
+    awk -F'\t' -v d="$DATE" '$1==d {
+        printf "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d s |\n", $2, $3, $5, $6, $7, $8, $9, $10, $11, $12, $13, $4
+        cycles += $5; ran += $6; kills += $7; lives += $8; bad += $9; seconds += $4
+    } END { printf "| **all** | | **%d** | %d | **%d** | %d | **%d** | | | | | %d s |\n", cycles, ran, kills, lives, bad, seconds }' "$LIVES"
+}
+
+# One batch of cycles: its seed, how many, and 0 where nobody is killed.
+cycles() {
+    local seed=$1 count=$2 killing=$3 began=$SECONDS log=$STATE/cycles-$1.log report=$STATE/cycles-$1.tsv line
+    if [[ $COMMIT != *-dirty ]] && awk -F'\t' -v c="$COMMIT" -v s="$seed" -v n="$count" \
+        '$2==c && $3==s && $5==n && $9==0 {found=1} END {exit !found}' "$LIVES"; then
+        say "cycles, seed $seed: done before"
+        return
+    fi
+    say "cycles, seed $seed: $count guests"
+    rm -f "$report"
+    if ! BERTH_CYCLES=$count BERTH_CYCLES_SEED=$seed BERTH_CYCLES_KILLS=$killing BERTH_CYCLES_REPORT=$report \
+        "$STATE/cycles" -q --nocapture >"$log" 2>&1; then
+        FAILED=1
+        say "FAILED, see $log:"
+        tail -n 20 "$log"
+    fi
+    line=$(cat "$report" 2>/dev/null || printf '0\t0\t0\t0\t1\t0\t0\t0\t0')
+    printf '%s\t%s\t%s\t%s\t%s\n' "$DATE" "$COMMIT" "$seed" $((SECONDS - began)) "$line" >>"$LIVES"
+    page
 }
 
 # How far the kills are and how long the rest takes at the pace so far.
@@ -121,7 +164,7 @@ batch() {
 }
 
 mkdir -p "$STATE"
-touch "$BATCHES" "$CROSSINGS"
+touch "$BATCHES" "$CROSSINGS" "$LIVES"
 COMMIT=$(commit)
 DATE=$(page_date)
 PAGE=docs/soak/$DATE${GIVEN:+-trial}.md
@@ -130,12 +173,12 @@ if [ -z "$GIVEN" ]; then
     cargo build --release -p berth-cli
     export BERTH_PROGRAM=$TARGET/release/berth
 fi
-built=$(cargo test --color never -p berth-tests --test kill --test fault --no-run 2>&1) || {
+built=$(cargo test --color never -p berth-tests --test kill --test fault --test cycles --no-run 2>&1) || {
     printf '%s\n' "$built" >&2
     exit 1
 }
 # Copies: what is edited and built meanwhile is not what this page is about.
-for name in fault kill; do
+for name in fault kill cycles; do
     cp "$(sed -n "s/^ *Executable $name\/main.rs (\(.*\))$/\1/p" <<<"$built")" "$STATE/$name"
 done
 
@@ -146,6 +189,9 @@ done
 for ((seed = FROM; seed < FROM + KILLS; seed += BATCH)); do
     left=$((FROM + KILLS - seed))
     batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/kill" -q
+done
+for ((done = 0, seed = 1; done < CYCLES; done += CYCLE_BATCH, seed++)); do
+    cycles "$seed" $((CYCLES - done < CYCLE_BATCH ? CYCLES - done : CYCLE_BATCH)) $((seed > 1))
 done
 page
 say "written to $PAGE"

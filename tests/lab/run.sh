@@ -58,7 +58,7 @@ for visit in $VISITS; do
     started=$SECONDS
     status=0
     INIT=$init LAB=$target/lab tests/lab/visit.sh "$visit" "$target/deb/berth.deb" drivers/fake/machines/eight-gpu-flat.toml \
-        "$target"/guest-image/{vmlinuz,initrd.gz} | tee "$LOG" || status=$?
+        "$target/guest-image" packaging | tee "$LOG" || status=$?
     [ "$status" = 0 ] || PASSED=$status
     {
         printf '\nThe virtual host, visit `%s` (%s s, exit code %s):\n' "$visit" $((SECONDS - started)) "$status"

@@ -15,7 +15,7 @@ mkdir -p "$share"
 cp "$HERE"/host/*.sh "$share/"
 cp "$HERE/host/$NAME.sh" "$share/host.sh"
 cp "$LAB"/modules/*.ko "$share/"
-for file; do cp -r "$file" "$share/"; done
+for file; do cp -rH "$file" "$share/"; done
 # A disk that outlives a power-cycle.
 export KEEP=$share.keep
 rm -f "$KEEP"

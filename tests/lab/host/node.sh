@@ -2,6 +2,8 @@
 # shellcheck shell=bash
 # On /keep, if there is one, so that it outlives a power-cycle.
 STATE=${STATE:-/keep/berth}
+# What guests start from: a disk on which nothing starts, for those whose device alone matters, and a kernel.
+IMAGES=${IMAGES:-/keep/images}
 
 NIC=$(function_of 8086:10d3)
 IGB=$(function_of 8086:10c9)
@@ -24,10 +26,22 @@ CONF
     within 120 virsh -c qemu:///system version
 }
 
+drivers() {
+    for module in vfio-pci vfio_iommu_type1 igb igbvf nvme e1000e mdev kvm-amd; do modprobe "$module"; done
+    insmod /lib/modules/*/extra/mttypci.ko
+    udevadm settle
+}
+
+images() {
+    install -d -m 0755 "$IMAGES"
+    install -m 0644 -t "$IMAGES" /share/guest-image/vmlinuz /share/guest-image/initrd.gz
+    qemu-img create -q -f qcow2 "$IMAGES/blank.qcow2" 64M
+    chmod 0644 "$IMAGES/blank.qcow2"
+}
+
 configure() {
     # Guests of a host that is itself emulated: its processor's own virtualisation is emulated, too, and still is the faster way.
     local kind=qemu
-    modprobe kvm-amd 2>/dev/null
     [ ! -e /dev/kvm ] || kind=kvm
     mkdir -p "$STATE" /etc/berth
     cat >/etc/berth/berth.toml <<TOML
@@ -40,7 +54,7 @@ virt_type = "$kind"
 cpu_mode = "none"
 disk_cachemodes = ["file=writeback"]
 [image_cache]
-image_directories = ["/share"]
+image_directories = ["$IMAGES"]
 [agent]
 admin_socket = "/run/berth/agent.sock"
 [devices]
@@ -55,10 +69,10 @@ device_spec = [
     { address = "$EDU2", resource_class = "CUSTOM_EDU" },
 ]
 TOML
-    mkdir -p /run/berth
 }
 
 node() {
+    mkdir -p /run/berth
     setsid berth up >>/share/berth.log 2>&1 </dev/null &
     NODE=$!
     within 120 berth agent status
@@ -66,10 +80,14 @@ node() {
 
 devices() { berth device list -f value; }
 
-# guest NAME PROFILE: boots one and waits until it runs.
-guest() {
-    berth guest create "$1" --vcpus 1 --ram 128 --kernel /share/vmlinuz --ramdisk /share/initrd.gz \
-        --cmdline "console=ttyS0 quiet no_timer_check" --device-profile "$2" --wait --timeout 5m
+# begin NAME PROFILE [ARGUMENT...]: asks for a guest with what the profile says. guest: and waits until it runs.
+begin() { berth guest create "$1" --vcpus 1 --ram 128 --device-profile "$2" "${@:3}"; }
+blank() { begin "$1" "$2" --image "$IMAGES/blank.qcow2" "${@:3}"; }
+guest() { blank "$1" "$2" --wait --timeout 5m; }
+# One that starts a kernel, which tells what it sees.
+kernel() {
+    begin "$1" "$2" --kernel "$IMAGES/vmlinuz" --ramdisk "$IMAGES/initrd.gz" --cmdline "console=ttyS0 quiet no_timer_check" \
+        --image "$IMAGES/blank.qcow2" --wait --timeout 5m
 }
 
 profile() {
@@ -81,4 +99,42 @@ vfio_of() {
     local pid
     pid=$(pgrep -f "guest=$1" | head -n 1)
     ls -l "/proc/$pid/fd" 2>/dev/null | grep -c /dev/vfio/[0-9]
+}
+
+# The card's own address, out of its registers: nobody but the card behind VFIO knows it.
+reads() { berth guest console log "$1" | grep "receive address 0x12005452 0x8000"; }
+
+# How many functions are VFIO's, and how many mediated devices there are.
+held() { ls /sys/bus/pci/drivers/vfio-pci | grep -c '^0000:'; }
+mediated() { ls /sys/bus/mdev/devices 2>/dev/null | wc -l; }
+# Each is cleaned before its first guest, for nobody knows who had it before, and after each guest.
+clean() { ! berth device list -f value | grep -qwE 'unclean|resetting'; }
+# All that guests may ask for is in Placement, and clean.
+offered() {
+    local class tree
+    clean || return 1
+    tree=$(berth provider tree)
+    for class in CUSTOM_NIC CUSTOM_VF CUSTOM_SSD VGPU; do
+        grep -qw "$class" <<<"$tree" || return 1
+    done
+}
+# What anybody's guests hold in Placement.
+allocations() {
+    local provider
+    for provider in $(placement GET /resource_providers | grep -o '"uuid": *"[^"]*"' | cut -d'"' -f4); do
+        placement GET "/resource_providers/$provider/allocations" | grep -o '"resources": *{[^}]*}'
+    done
+}
+
+# Nothing of any guest is left anywhere.
+nothing_is_left() {
+    check "no request is left" test -z "$(berth accelerator request list -f value)"
+    check "no guest is left" test -z "$(virsh list --all --name | tr -d '\n')"
+    check "no emulator is left" not pgrep -f guest=
+    check "no function is VFIO's" test "$(held)" = 0
+    check "no mediated device is left" test "$(mediated)" = 0
+    check "no allocation is left" test -z "$(allocations)"
+    check "no guest's disk is left" test -z "$(find "$STATE/instances" -mindepth 1 ! -path '*/_base*' ! -name _config ! -name '.*')"
+    check "all devices are clean again" within 60 clean
+    check "and nothing differs from what it should be" within 60 sh -c "! berth reconcile --dry-run -f value | grep -q ."
 }

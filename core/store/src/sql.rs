@@ -90,6 +90,9 @@ pub struct SqlOptions {
     /// How often a whole writing transaction is tried before its error is given to the caller,
     /// at least 1.
     pub attempts: u32,
+    /// Whether what is deleted or replaced is overwritten with zeros in the file, and not only let go of: for a database that
+    /// holds secrets for a while.
+    pub overwrite_deleted: bool,
 }
 
 impl Default for SqlOptions {
@@ -99,6 +102,7 @@ impl Default for SqlOptions {
             busy_timeout: Duration::from_secs(5),
             synchronous: Synchronous::Full,
             attempts: 10,
+            overwrite_deleted: false,
         }
     }
 }
@@ -373,6 +377,7 @@ fn connect_options(options: &SqlOptions) -> SqliteConnectOptions {
         .foreign_keys(true)
         // A statement that changes many rows keeps what it may have to undo. In a file that would cost as much as the change.
         .pragma("temp_store", "memory")
+        .pragma("secure_delete", if options.overwrite_deleted { "on" } else { "off" })
         .row_buffer_size(ROW_BUFFER)
         .disable_statement_logging()
 }

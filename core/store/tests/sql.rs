@@ -116,6 +116,50 @@ async fn a_fatal_error_is_not_tried_again() {
 }
 
 #[tokio::test]
+async fn a_new_database_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("things.db");
+    let store = SqlStore::open(&Location::SqliteFile(file), &SqlOptions::default())
+        .await
+        .unwrap();
+    store.write(&THINGS).await.unwrap();
+    for suffix in ["", "-wal", "-shm"] {
+        let file = folder.path().join(format!("things.db{suffix}"));
+        let mode = std::fs::metadata(file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "things.db{suffix}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_deleted_is_overwritten_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("things.db");
+    for (overwrite_deleted, is_left) in [(false, true), (true, false)] {
+        let options = SqlOptions {
+            overwrite_deleted,
+            ..SqlOptions::default()
+        };
+        let store = SqlStore::open(&Location::SqliteFile(file.clone()), &options)
+            .await
+            .unwrap();
+        store
+            .write(&Script(
+                "CREATE TABLE secrets (word TEXT); INSERT INTO secrets VALUES ('a-word-nobody-else-has')",
+            ))
+            .await
+            .unwrap();
+        store.write(&Script("DELETE FROM secrets")).await.unwrap();
+        store.close().await;
+        let bytes = std::fs::read(&file).unwrap();
+        let word = b"a-word-nobody-else-has";
+        let found = bytes.windows(word.len()).any(|window| window == word);
+        assert_eq!(found, is_left, "overwrite_deleted = {overwrite_deleted}");
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn retries_are_bounded() {
     let options = SqlOptions {
         attempts: 3,

@@ -11,6 +11,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::OpenError;
@@ -137,13 +138,15 @@ fn lock(
     }
 }
 
-/// For reading alone, so that a file that may not be written is SQLite's to tell.
+/// For reading alone, so that a file that may not be written is SQLite's to tell. A new file is its owner's alone, and what
+/// SQLite puts beside it has the same mode: journals hold what tenants gave, and no umask of a shell decides who reads that.
 fn open_or_make(database: &Path) -> io::Result<File> {
     match File::open(database) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(0o600)
             .open(database),
         opened => opened,
     }

@@ -44,6 +44,7 @@ impl SqlJournal {
         let options = SqlOptions {
             readers: 1,
             synchronous: Synchronous::Full,
+            overwrite_deleted: true,
             ..SqlOptions::default()
         };
         let path = file.display().to_string();

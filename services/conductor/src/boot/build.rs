@@ -73,24 +73,75 @@ async fn is_built(
             let reason = "the agent does not know the guest any more";
             return Err(BootError::NotBuilt(reason.to_owned()));
         };
-        match told.status.as_str() {
-            "active" | "stopped" | "paused" => return Ok(()),
-            "failed" => {
+        match Build::of_word(&told.status) {
+            Build::Done => return Ok(()),
+            Build::Failed => {
                 let reason = told
                     .reason
                     .unwrap_or_else(|| "it does not say why".to_owned());
                 return Err(BootError::NotBuilt(reason));
             }
-            "deleting" => {
+            Build::Deleted => {
                 let reason = "the guest is deleted at its agent meanwhile";
                 return Err(BootError::NotBuilt(reason.to_owned()));
             }
-            // building, failing, or a word of a later agent's.
-            _ => {}
+            Build::UnderWay => {}
         }
         tokio::select! {
             () = cancel.cancelled() => return Err(BootError::Cancelled),
             () = sleep(way.options.poll) => {}
+        }
+    }
+}
+
+/// What an agent's word for a guest says of its build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Build {
+    /// It was built; what has become of it since is its owner's.
+    Done,
+    /// It was not, and nothing is left of it.
+    Failed,
+    /// Somebody deletes it there.
+    Deleted,
+    /// It is not decided yet.
+    UnderWay,
+}
+
+impl Build {
+    fn of_word(status: &str) -> Self {
+        match status {
+            "active" | "stopped" | "paused" | "rescued" | "rescuing" | "unrescuing"
+            | "rebuilding" => Self::Done,
+            "failed" => Self::Failed,
+            "deleting" => Self::Deleted,
+            // building, failing, or a word of a later agent's.
+            _ => Self::UnderWay,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Build;
+
+    /// A conductor that was killed before it heard that a guest was built may find it in any state of its life.
+    #[test]
+    fn a_guest_that_lives_was_built_whatever_has_become_of_it() {
+        for (word, build) in [
+            ("building", Build::UnderWay),
+            ("failing", Build::UnderWay),
+            ("a word of a later agent", Build::UnderWay),
+            ("failed", Build::Failed),
+            ("deleting", Build::Deleted),
+            ("active", Build::Done),
+            ("stopped", Build::Done),
+            ("paused", Build::Done),
+            ("rescued", Build::Done),
+            ("rescuing", Build::Done),
+            ("unrescuing", Build::Done),
+            ("rebuilding", Build::Done),
+        ] {
+            assert_eq!(Build::of_word(word), build, "{word}");
         }
     }
 }

@@ -2,17 +2,16 @@
 
 mod journeys;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use berth_client::{AcceleratorClient, PlacementClient};
+use berth_journeys::Journeys;
 use berth_model::ConsumerUuid;
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub use journeys::JourneyEnd;
 
@@ -92,15 +91,6 @@ pub enum ConductorError {
     Journal(#[from] JournalError),
 }
 
-/// What stands for a guest's journey under way.
-#[derive(Debug, Clone, Default)]
-struct Slot {
-    /// Held by the journey.
-    turn: Arc<tokio::sync::Mutex<()>>,
-    /// Ends a boot between two steps, or in its wait.
-    cancel: CancellationToken,
-}
-
 /// A guest that stands still.
 #[derive(Debug, Clone)]
 struct StandingStill {
@@ -112,10 +102,9 @@ struct StandingStill {
 
 struct Inner {
     way: Way,
-    slots: Mutex<HashMap<ConsumerUuid, Slot>>,
+    journeys: Journeys<ConsumerUuid>,
     held: Mutex<BTreeMap<ConsumerUuid, StandingStill>>,
     strays: Strays,
-    tasks: TaskTracker,
 }
 
 /// All guests of one conductor. Clones are one.
@@ -148,10 +137,9 @@ impl Conductor {
                 scheduler,
                 options,
             },
-            slots: Mutex::default(),
+            journeys: Journeys::default(),
             held: Mutex::default(),
             strays: Strays::default(),
-            tasks: TaskTracker::new(),
         };
         Self {
             inner: Arc::new(inner),
@@ -185,7 +173,7 @@ impl Conductor {
             other => other?,
         }
         // A boot under way looks at its course again.
-        self.slot(uuid).cancel.cancel();
+        self.inner.journeys.cut_short(&uuid);
         self.set_out(uuid);
         Ok(())
     }
@@ -229,7 +217,7 @@ impl Conductor {
             let held = self.standing_still().get(uuid).map(|held| held.next);
             let due = held.is_none_or(|next| next <= now);
             // Its journey may be under way.
-            if due && self.slot(*uuid).turn.try_lock().is_ok() {
+            if due && !self.inner.journeys.is_under_way(uuid) {
                 self.set_out(*uuid);
             }
         }
@@ -272,24 +260,11 @@ impl Conductor {
 
     /// Waits until no journey is under way, and takes none any more.
     pub async fn stop(&self) {
-        self.inner.tasks.close();
-        for slot in self.slots().values() {
-            slot.cancel.cancel();
-        }
-        self.inner.tasks.wait().await;
-    }
-
-    fn slots(&self) -> MutexGuard<'_, HashMap<ConsumerUuid, Slot>> {
-        let slots = self.inner.slots.lock();
-        slots.unwrap_or_else(PoisonError::into_inner)
+        self.inner.journeys.stop().await;
     }
 
     fn standing_still(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, StandingStill>> {
         let held = self.inner.held.lock();
         held.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn slot(&self, uuid: ConsumerUuid) -> Slot {
-        self.slots().entry(uuid).or_default().clone()
     }
 }

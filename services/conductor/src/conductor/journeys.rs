@@ -1,9 +1,7 @@
 //! One guest's journey: from where it is to where it is meant to be.
 
-use std::sync::Arc;
-
+use berth_journeys::Turn;
 use berth_model::{ConsumerUuid, Disposition};
-use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -47,31 +45,20 @@ enum Held {
 impl Conductor {
     /// Begins a guest's journey, unless one waits to begin already.
     pub(super) fn set_out(&self, uuid: ConsumerUuid) {
-        if self.inner.tasks.is_closed() {
-            return;
-        }
         let conductor = self.clone();
-        self.inner.tasks.spawn(async move {
-            told(uuid, &conductor.journey(uuid).await);
+        self.inner.journeys.set_out(uuid, move |turn| async move {
+            told(uuid, &conductor.journey_in(&turn, uuid).await);
         });
-    }
-
-    /// The guest's turn, once no other journey of it is under way. A guest that went away took its slot along: whoever waited
-    /// there waits anew.
-    async fn turn(&self, uuid: ConsumerUuid) -> OwnedMutexGuard<()> {
-        loop {
-            let turn = self.slot(uuid).turn;
-            let held = Arc::clone(&turn).lock_owned().await;
-            if Arc::ptr_eq(&turn, &self.slot(uuid).turn) {
-                return held;
-            }
-        }
     }
 
     /// One guest from where it is to where it is meant to be; one journey of a guest at a time.
     pub async fn journey(&self, uuid: ConsumerUuid) -> JourneyEnd {
-        let _turn = self.turn(uuid).await;
-        let end = match self.travel(uuid).await {
+        let turn = self.inner.journeys.turn(uuid).await;
+        self.journey_in(&turn, uuid).await
+    }
+
+    async fn journey_in(&self, turn: &Turn<ConsumerUuid>, uuid: ConsumerUuid) -> JourneyEnd {
+        let end = match self.travel(turn, uuid).await {
             Ok(end) => end,
             Err(reason) => JourneyEnd::Held {
                 reason: reason.to_string(),
@@ -99,9 +86,6 @@ impl Conductor {
         } else {
             held.remove(&uuid);
         }
-        if matches!(end, JourneyEnd::Gone) {
-            self.slots().remove(&uuid);
-        }
     }
 
     /// Whether a boot has stood still for so long that it is taken back.
@@ -112,9 +96,15 @@ impl Conductor {
             .is_some_and(|held| held.since.elapsed() >= patience)
     }
 
-    async fn travel(&self, uuid: ConsumerUuid) -> Result<JourneyEnd, Held> {
+    async fn travel(
+        &self,
+        turn: &Turn<ConsumerUuid>,
+        uuid: ConsumerUuid,
+    ) -> Result<JourneyEnd, Held> {
         let way = &self.inner.way;
         loop {
+            // Before the look: what is written after it ends what comes of it.
+            let cancel = turn.cut_short();
             let Some(record) = way.journal.guest(uuid).await? else {
                 return Ok(JourneyEnd::Gone);
             };
@@ -122,7 +112,6 @@ impl Conductor {
                 Course::Active => return Ok(JourneyEnd::Active),
                 Course::Failed { reason } => return Ok(JourneyEnd::Failed { reason }),
                 Course::Boot => {
-                    let cancel = self.slot(uuid).cancel;
                     if self.boot(record, &cancel).await? == Boot::Interrupted {
                         return Ok(JourneyEnd::Interrupted);
                     }
@@ -154,7 +143,7 @@ impl Conductor {
                 way.journal.turn(uuid, &Course::Active).await?;
                 return Ok(Boot::LookAgain);
             }
-            Err(BootError::Cancelled) if self.inner.tasks.is_closed() => {
+            Err(BootError::Cancelled) if self.inner.journeys.is_stopping() => {
                 return Ok(Boot::Interrupted);
             }
             Err(BootError::Cancelled) => return Ok(Boot::LookAgain),

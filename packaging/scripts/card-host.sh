@@ -152,6 +152,12 @@ written() {
     done
 }
 
+is_for_vfio() {
+    local first=
+    read -r first <"$pci/devices/$1/driver_override" || true
+    [ "$first" = vfio-pci ]
+}
+
 put_on_vfio() {
     local at=$pci/devices/$1
     [ -d "$at" ] && [ ! -e "$at/driver" ] || return 0
@@ -218,9 +224,9 @@ kernel() {
             [ -n "$first" ] || echo '(null)' >"$at/driver_override"
         done
         for one in $probed; do
-            first=
-            read -r first <"$pci/devices/$one/driver_override" || true
-            [ "$first" != vfio-pci ] || put_on_vfio "$one"
+            ! is_for_vfio "$one" || put_on_vfio "$one"
+            # Whoever took it back meanwhile saw no driver yet that it could be unbound from.
+            is_for_vfio "$one" || rm -f "$pci/drivers/vfio-pci/$one" "$pci/devices/$one/driver"
         done
         for at in "$mdevs"/*; do
             [ ! -s "$at/remove" ] || remove_mdev "${at##*/}"

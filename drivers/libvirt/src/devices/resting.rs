@@ -11,6 +11,9 @@ use berth_sysfs::RestsOn;
 /// What stands in a file for "no driver"; no driver is called so, as its name may not start with a dot.
 const NONE: &str = ".none";
 
+/// How a file's name ends while it is written.
+const NEW: &str = "new";
+
 /// The memory; without a directory it remembers nothing.
 #[derive(Debug, Clone)]
 pub(super) struct Resting {
@@ -45,7 +48,7 @@ impl Resting {
             return Ok(());
         };
         fs::create_dir_all(directory)?;
-        let new = file.with_extension("new");
+        let new = file.with_extension(NEW);
         let mut written = File::create(&new)?;
         writeln!(written, "{}", driver.unwrap_or(NONE))?;
         written.sync_all()?;
@@ -58,11 +61,19 @@ impl Resting {
         let (Some(directory), Some(file)) = (&self.directory, self.file(address)) else {
             return Ok(());
         };
-        match fs::remove_file(file) {
-            Ok(()) => settle(directory),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
+        let mut forgotten = false;
+        // Also what a kill left half-written.
+        for file in [file.with_extension(NEW), file] {
+            match fs::remove_file(file) {
+                Ok(()) => forgotten = true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
+        if forgotten {
+            settle(directory)?;
+        }
+        Ok(())
     }
 
     fn file(&self, address: PciAddress) -> Option<PathBuf> {
@@ -94,10 +105,14 @@ mod tests {
             resting.recall("81:00.1".parse().unwrap()).unwrap(),
             RestsOn::KernelsChoice
         );
+        let half_written = folder.path().join("resting/pci_0000_81_00_0.new");
+        std::fs::write(half_written, "ig").unwrap();
         for _ in 0..2 {
             resting.forget(address).unwrap();
             assert_eq!(recall(), RestsOn::KernelsChoice);
         }
+        let mut left = std::fs::read_dir(folder.path().join("resting")).unwrap();
+        assert!(left.next().is_none());
     }
 
     #[test]

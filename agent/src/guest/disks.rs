@@ -86,7 +86,7 @@ impl Disks {
         progress: Arc<dyn ImageProgress>,
     ) -> Result<Self, DiskError> {
         let path = options.instances_path.path().as_path();
-        fs::create_dir_all(path).map_err(|error| DiskError::io("making", path, error))?;
+        place::outermost_folder(path, 0o711)?;
         let qemu_img = QemuImg {
             program: options.qemu_img.as_path().to_owned(),
             deadline: options.qemu_img_deadline,

@@ -34,6 +34,18 @@ pub(super) fn folder(path: &Path, mode: u32) -> Result<(), DiskError> {
     }
 }
 
+/// Makes the folder that the others lie in, and those above it, where it is not there. What the operator put in its place stays
+/// as it is, and may be a link to a folder.
+pub(super) fn outermost_folder(path: &Path, mode: u32) -> Result<(), DiskError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent() {
+        fs::create_dir_all(above).map_err(|error| DiskError::io("making", above, error))?;
+    }
+    folder(path, mode)
+}
+
 /// What is at a path, links not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -20,6 +20,23 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
+async fn the_folder_of_all_disks_lets_the_emulators_account_through_whoever_made_it() {
+    let bench = Bench::new().await;
+    let _disks = bench.disks();
+    assert_eq!(mode(&bench.path("instances")), 0o711);
+    // One of the operator's, by a link, is taken as it is.
+    let own = bench.path("own");
+    fs::create_dir(&own).unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o751)).unwrap();
+    symlink(&own, bench.path("linked")).unwrap();
+    let path = bench.path("linked");
+    let path = HostPath::new(path.to_str().unwrap()).unwrap();
+    let _disks = bench.disks_with(DiskOptions::new(path).unwrap());
+    assert_eq!(mode(&own), 0o751);
+    assert_eq!(bench.found("own"), ["_base", "_config"]);
+}
+
+#[tokio::test]
 async fn a_guest_has_its_disks_however_often_they_are_made_ready_and_none_afterwards() {
     let bench = Bench::new().await;
     let disks = bench.disks();

@@ -6,9 +6,8 @@
 #   FOLDER   what build.sh made
 #   SHARE    a folder that the host sees as /share: SHARE/host.sh is what it does; the console is written to SHARE/console.log
 #
-# Environment: LIMIT (seconds for all of it, 900), KEEP (a disk image that outlives a power-cycle, /keep in the host),
-# CONTROL (a socket of the emulator's monitor: power-cycles, devices that come and go), INIT (the host's first process; systemd
-# is /lib/systemd/systemd, else a script that mounts what is needed).
+# Environment: LIMIT (seconds for all of it, 1800), KEEP (a disk image that outlives a power-cycle, /keep in the host), INIT (the
+# host's first process; systemd is /lib/systemd/systemd, else a script that mounts what is needed).
 #
 # The machine: two NUMA cells; on cell 0 two `edu` cards and a test card on the root bus, an igb card and an NVMe drive with
 # virtual functions behind root ports; on cell 1 a network card and a second igb card.
@@ -51,27 +50,46 @@ cards=(
     -device e1000e,id=net0,bus=port3,netdev=net2 -netdev user,id=net2,restrict=on
     -device pcie-root-port,id=port4,chassis=4,slot=4,bus=cell1
     -device igb,id=igb1,bus=port4,netdev=net3 -netdev user,id=net3,restrict=on
-    # A slot for what is plugged while the host runs.
-    -device pcie-root-port,id=port5,chassis=5,slot=5,bus=pcie.0,addr=0x6
 )
 [ -z "${KEEP:-}" ] || machine+=(-drive "file=$KEEP,if=none,id=keep,format=raw,cache=writethrough" -device virtio-blk-pci,drive=keep,bus=pcie.0,addr=0x1e)
-[ -z "${CONTROL:-}" ] || machine+=(-qmp "unix:$CONTROL,server=on,wait=off")
+# What the host writes to its second serial port goes to the emulator's monitor: so it pulls its own cards out and puts them back.
+monitor=$(mktemp -d)
+machine+=(
+    -chardev "socket,id=monitor,path=$monitor/socket,server=on,wait=off" -mon chardev=monitor,mode=readline
+    -chardev "socket,id=asked,path=$monitor/socket" -serial chardev:asked
+)
 
 pid=
-finish() { [ -z "$pid" ] || kill "$pid" 2>/dev/null || true; }
+finish() {
+    [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
+    rm -rf "$monitor"
+}
 trap finish EXIT
 
-# With interrupts remapped an emulated host now and then loses its timer while it boots: then it is started again.
+# The emulator's processor time so far, in hundredths of a second.
+spent() {
+    local emulator
+    emulator=$(pgrep -P "$pid") && awk '{ print $14 + $15 }' "/proc/$emulator/stat" 2>/dev/null || echo 0
+}
+
+# With interrupts remapped an emulated host now and then loses its timer while it boots: then it is started again. One that
+# waits for what never comes does nothing; one that boots is never still for so long, however busy this machine is.
 for attempt in 1 2 3 4; do
     : >"$CONSOLE"
-    timeout "${LIMIT:-900}" "${emulator[@]}" "${machine[@]}" "${cards[@]}" \
+    timeout "${LIMIT:-1800}" "${emulator[@]}" "${machine[@]}" "${cards[@]}" \
         -kernel "$FOLDER/vmlinuz" -initrd "$FOLDER/initrd.gz" \
         -append "console=ttyS0 panic=-1 quiet no_timer_check intel_iommu=on iommu=nopt labinit=${INIT:-/lab-init}" </dev/null >"$SHARE/emulator.log" 2>&1 &
     pid=$!
-    for _ in $(seq "${BOOT_LIMIT:-150}"); do
+    before=0
+    for second in $(seq "${BOOT_LIMIT:-150}"); do
         grep -aq '^LAB .* share' "$CONSOLE" && break
         kill -0 "$pid" 2>/dev/null || break
         sleep 1
+        if [ $((second % 15)) = 0 ]; then
+            now=$(spent)
+            [ $((now - before)) -ge 50 ] || break
+            before=$now
+        fi
     done
     if grep -aq '^LAB .* share' "$CONSOLE"; then
         wait "$pid" || true

@@ -23,7 +23,7 @@ CONF
     mkdir -p /run/libvirt
     pgrep -x virtlogd >/dev/null || virtlogd -d
     libvirtd -d 2>/tmp/libvirtd.err
-    within 120 virsh -c qemu:///system version
+    within 60 virsh -c qemu:///system version
 }
 
 drivers() {
@@ -48,7 +48,7 @@ configure() {
 compute_driver = "libvirt"
 state_path = "$STATE"
 update_resources_interval = 3600
-reconcile_interval = 5
+reconcile_interval = ${RECONCILE:-5}
 [libvirt]
 virt_type = "$kind"
 cpu_mode = "none"
@@ -75,7 +75,7 @@ node() {
     mkdir -p /run/berth
     setsid berth up >>/share/berth.log 2>&1 </dev/null &
     NODE=$!
-    within 120 berth agent status
+    within 60 berth agent status
 }
 
 devices() { berth device list -f value; }
@@ -83,11 +83,11 @@ devices() { berth device list -f value; }
 # begin NAME PROFILE [ARGUMENT...]: asks for a guest with what the profile says. guest: and waits until it runs.
 begin() { berth guest create "$1" --vcpus 1 --ram 128 --device-profile "$2" "${@:3}"; }
 blank() { begin "$1" "$2" --image "$IMAGES/blank.qcow2" "${@:3}"; }
-guest() { blank "$1" "$2" --wait --timeout 5m; }
+guest() { blank "$1" "$2" --wait --timeout 10m; }
 # One that starts a kernel, which tells what it sees.
 kernel() {
     begin "$1" "$2" --kernel "$IMAGES/vmlinuz" --ramdisk "$IMAGES/initrd.gz" --cmdline "console=ttyS0 quiet no_timer_check" \
-        --image "$IMAGES/blank.qcow2" --wait --timeout 5m
+        --image "$IMAGES/blank.qcow2" --wait --timeout 10m
 }
 
 profile() {

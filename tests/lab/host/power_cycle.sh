@@ -31,7 +31,7 @@ more_than() { [ "$(taken)" -gt "$1" ]; }
 midst() {
     local before
     before=$(taken)
-    blank "$1" "$2" && within 120 more_than "$before" && not is_active "$1"
+    blank "$1" "$2" && within 60 more_than "$before" && not is_active "$1"
 }
 domain() { virsh domid "$1"; }
 
@@ -41,7 +41,7 @@ if [ "$phase" = first ]; then
     images
     configure
     prepare
-    check "all devices are offered" within 180 offered
+    check "all devices are offered" within 60 offered
     profile nic CUSTOM_NIC
     profile vf CUSTOM_VF
     profile ssd CUSTOM_SSD
@@ -53,34 +53,34 @@ if [ "$phase" = first ]; then
     kill -KILL "$NODE"
     check "the agent comes back from a kill" node
     check "its guests went on" test "$(domain runs)" = "$runs"
-    check "and are known with their devices" within 120 agree
+    check "and are known with their devices" within 60 agree
 
     check "a guest has taken its function" midst midway vf
     kill -KILL "$NODE"
     check "the agent comes back from a kill in a spawn" node
-    check "the guest in the midst is made or undone" within 240 settled midway
-    check "and so with a mediated device: it is there" midst slice vgpu
+    check "the guest in the midst is made or undone" within 90 settled midway
+    check "a guest has taken a mediated device" midst slice vgpu
     kill -KILL "$NODE"
-    check "the agent comes back" node
-    check "that guest is made or undone, too" within 240 settled slice
+    check "the agent comes back from a kill in that spawn" node
+    check "that guest is made or undone, too" within 90 settled slice
 
     runs=$(domain runs)
     kill -KILL "$(pgrep -x libvirtd)"
     sleep 1
     check "libvirtd comes back from a kill" libvirt
     check "the guests went on" test "$(domain runs)" = "$runs"
-    check "and everything agrees" within 120 agree
+    check "and everything agrees" within 60 agree
 
     check "a guest has taken a drive" midst shaken ssd
     kill -KILL "$(pgrep -x libvirtd)"
     sleep 1
     check "libvirtd comes back from a kill in a spawn" libvirt
-    check "the guest in the midst is made or undone, again" within 240 settled shaken
+    check "the guest in the midst is made or undone, again" within 90 settled shaken
 
     for name in midway slice shaken; do
         [ -z "$(status "$name")" ] || check "$name is deleted" berth guest delete "$name" --wait
     done
-    check "the functions are clean again" within 120 clean
+    check "the functions are clean again" within 60 clean
     echo second >/keep/phase
     sync
     check "a guest has taken its function before the power is cut" midst cut vf
@@ -90,9 +90,9 @@ if [ "$phase" = first ]; then
 fi
 
 prepare
-check "the guest that ran is back with its device" within 300 is_back runs
-check "and the one with a mediated device" within 300 is_back part
-check "the one in the midst of its spawn is made or undone" within 300 settled cut
+check "the guest that ran is back with its device" within 90 is_back runs
+check "and the one with a mediated device" within 90 is_back part
+check "the one in the midst of its spawn is made or undone" within 90 settled cut
 virsh list --all
 devices
 for name in $(berth guest list -f value -c name); do

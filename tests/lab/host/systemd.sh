@@ -1,6 +1,6 @@
 #!/bin/bash
 # Under systemd, with the package installed: the unit tells when it is ready, its watchdog ends an agent that hangs, exit codes
-# restart it or do not, and the package goes without taking guests along.
+# restart it or do not, guests get their devices from inside its sandbox, and the package goes without taking them along.
 . /share/checks.sh
 unit=berth-agent.service
 state() { systemctl show --property "$1" --value "$unit"; }
@@ -50,8 +50,8 @@ printf '[Service]\nExecStart=\nExecStart=/usr/bin/berth agent --expect-plan /etc
 systemctl daemon-reload
 before=$(state NRestarts)
 sed -i 's/vgpu = "root"/vgpu = "per-gpu"/' /etc/berth/machine.toml
-check "exit code 75 restarts it" within 120 restarts_more_than "$before"
-check "a reshape that is not the reviewed one ends it with 76" within 120 is ExecMainStatus 76
+check "exit code 75 restarts it" within 60 restarts_more_than "$before"
+check "a reshape that is not the reviewed one ends it with 76" within 60 is ExecMainStatus 76
 sleep 5
 check "and nothing restarts it" is ActiveState failed
 check "nothing half-made is left" not has_provider gpu-01_
@@ -71,15 +71,50 @@ check "it stays down" is ActiveState failed
 check "and the journal names file and key" sh -c "journalctl -u $unit --no-pager | grep wrong.toml | grep -q compute_drivr"
 rm /etc/berth/berth.d/wrong.toml
 
+# The whole node as one process, in the sandbox of the agent's unit, with libvirt as Debian configures it: guests run as an
+# account of their own.
 systemctl reset-failed "$unit"
-cat >/tmp/guest.xml <<'XML'
-<domain type='qemu'><name>stays</name><memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os>
-<features><acpi/></features><devices><emulator>/usr/bin/qemu-system-x86_64</emulator><memballoon model='none'/></devices></domain>
-XML
-check "a guest runs" sh -c "virsh define /tmp/guest.xml && virsh start stays"
-systemctl start "$unit"
+systemctl stop lab-placement
+rm -rf /var/lib/berth /etc/berth/berth.d/lab.toml /etc/berth/machine.toml
+STATE=/var/lib/berth IMAGES=/srv/images
+. /share/node.sh
+drivers
+images
+systemctl start libvirtd.service
+configure
+mkdir -p /run/systemd/system/$unit.d
+printf '[Service]\nExecStart=\nExecStart=/usr/bin/berth up\n' >/run/systemd/system/$unit.d/up.conf
+systemctl daemon-reload
+check "a whole node starts in the unit's sandbox" timeout 120 systemctl start "$unit"
+confined() { is ProtectSystem strict && is NoNewPrivileges yes && is DevicePolicy closed && is MemoryDenyWriteExecute yes; }
+check "and that is whole" confined
+check "it cleans the devices and offers them" within 60 offered
+check "and made the virtual functions" test "$(cat "/sys/bus/pci/devices/$IGB/sriov_numvfs")" = 2
+profile nic CUSTOM_NIC
+profile vf CUSTOM_VF
+profile vgpu VGPU
+check "a VFIO guest spawns inside the sandbox" kernel whole nic
+check "with a virtual function" guest function vf
+check "and with a mediated device" guest mediated vgpu
+account() { stat -c %U "/proc/$(pgrep -f "guest=$1" | head -n 1)"; }
+check "its emulator runs as libvirt's own account" test "$(account whole)" = libvirt-qemu
+check "and has the device open" test "$(vfio_of whole)" -ge 1
+check "its kernel reads the card's registers" within 120 reads whole
+check "a guest is deleted inside the sandbox" berth guest delete function --wait
+check "and one with a mediated device" berth guest delete mediated --wait
+check "none is left" test "$(mediated)" = 0
+check "and their devices are cleaned" within 60 clean
+check "the sandbox forbade nothing that was wanted" sh -c "! journalctl -u $unit --no-pager | grep -iE 'not permitted|permission denied|read-only file'"
+journalctl -u "$unit" --no-pager -o cat | grep -E ' (WARN|ERROR) ' | tail -n 20
 check "the package is removed" dpkg -r berth
 check "the agent ended with it" not systemctl is-active "$unit"
-check "the guest still runs" sh -c "virsh domstate stays | grep -q running"
+check "the guest still runs" sh -c "virsh domstate whole | grep -q running"
+check "with its device" test "$(vfio_of whole)" -ge 1
 check "what the guests hold is remembered" test -d /var/lib/berth
+check "the package is installed again" dpkg -i /share/berth.deb
+check "and starts where it ended" timeout 120 systemctl start "$unit"
+known() { berth guest list -f value -c name -c status | grep -q "^whole active"; }
+check "it knows the guest" within 60 known
+check "and can end it" berth guest delete whole --wait
+nothing_is_left
 end

@@ -11,9 +11,10 @@ check "libvirt answers" libvirt
 RECONCILE=3600 configure
 check "the configuration is good" berth config check
 check "the node is up" node
-check "virtual functions were made at start" test "$(cat "/sys/bus/pci/devices/$IGB/sriov_numvfs")" = 2
+made() { [ "$(cat "/sys/bus/pci/devices/$1/sriov_numvfs")" = 2 ]; }
+check "virtual functions of the network card are made" within 30 made "$IGB"
 VF=$(basename "$(readlink "/sys/bus/pci/devices/$IGB/virtfn0")")
-check "the drive's too" test "$(cat "/sys/bus/pci/devices/$NVME/sriov_numvfs")" = 2
+check "and of the drive" within 30 made "$NVME"
 listed() { berth device list -f value | grep -q "$1"; }
 provider() { berth provider tree | grep -q "$1"; }
 # A word to the emulator that this host runs in.

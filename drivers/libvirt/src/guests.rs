@@ -17,7 +17,8 @@ use berth_virt::{
     Destroyed, GuestError, GuestOnHost, GuestState, HeldDevice, PowerAction, Powered, Spawned,
 };
 use virt::connect::Connect;
-use virt::domain::{Domain, DomainState};
+use virt::domain::{Domain, DomainPausedReason, DomainState, DomainStateReason};
+use virt::enumutil::Enum;
 use virt::error::ErrorNumber;
 use virt_sys as sys;
 
@@ -31,6 +32,21 @@ const ALL_OF_IT: u32 = sys::VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
     | sys::VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     | sys::VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
     | sys::VIR_DOMAIN_UNDEFINE_NVRAM;
+
+/// How often a guest is looked at again that was another by the time of the call: libvirt shows one that is being started as
+/// paused, and takes no call for it before it runs.
+const LOOKS: usize = 5;
+
+/// Does what a look asks for, and looks again where the guest has changed since.
+fn looking<T>(mut act: impl FnMut() -> Result<T, GuestError>) -> Result<T, GuestError> {
+    for _ in 1..LOOKS {
+        match act() {
+            Err(GuestError::Changed { .. }) => {}
+            other => return other,
+        }
+    }
+    act()
+}
 
 /// An error as it looks from a connection: a refusal over one that just broke is nobody's word (libvirt has several for it), and
 /// the call may be done.
@@ -92,6 +108,19 @@ fn state(domain: &Domain) -> Result<GuestState, virt::error::Error> {
     )
 }
 
+/// Whether libvirt is about to start a guest that it shows as paused.
+fn is_starting(domain: &Domain) -> bool {
+    matches!(
+        domain.state(),
+        Ok((
+            _,
+            Enum::Known(DomainStateReason::Paused(Enum::Known(
+                DomainPausedReason::StartingUp
+            )))
+        ))
+    )
+}
+
 fn find(connect: &Connect, uuid: ConsumerUuid) -> Result<Option<Domain>, GuestError> {
     match connect.lookup_domain_by_uuid(*uuid.as_uuid()) {
         Ok(domain) => Ok(Some(domain)),
@@ -122,7 +151,7 @@ pub(crate) fn spawn(
         }
         None => (define(connect, spec, &options)?, Spawned::Spawned),
     };
-    let powered = bring_to(&domain, uuid, spec.power, sysfs)?;
+    let powered = looking(|| bring_to(&domain, uuid, spec.power, sysfs))?;
     Ok(match (defined, powered) {
         (Spawned::AlreadyThere, Powered::AlreadySo) => Spawned::AlreadyThere,
         _ => Spawned::Spawned,
@@ -306,19 +335,28 @@ pub(crate) fn power(
     action: PowerAction,
     sysfs: Option<&Sysfs>,
 ) -> Result<PowerStep, GuestError> {
-    use GuestState::{Crashed, Paused, Running, ShutOff};
     let Some(domain) = find(connect, uuid)? else {
         return Ok(PowerStep::Ended(Powered::NotThere));
     };
-    let state = state(&domain).map_err(refused(uuid, "virDomainGetState"))?;
+    looking(|| first_call(&domain, uuid, action, sysfs))
+}
+
+fn first_call(
+    domain: &Domain,
+    uuid: ConsumerUuid,
+    action: PowerAction,
+    sysfs: Option<&Sysfs>,
+) -> Result<PowerStep, GuestError> {
+    use GuestState::{Crashed, Paused, Running, ShutOff};
+    let state = state(domain).map_err(refused(uuid, "virDomainGetState"))?;
     let powered = match (action, state) {
         (PowerAction::Start | PowerAction::Unpause, Running)
         | (PowerAction::Stop { .. }, ShutOff)
         | (PowerAction::Pause, Paused) => Powered::AlreadySo,
-        (PowerAction::Start, ShutOff) => start(&domain, uuid, sysfs)?,
+        (PowerAction::Start, ShutOff) => start(domain, uuid, sysfs)?,
         (PowerAction::Start, Crashed) => {
-            off(&domain, uuid)?;
-            start(&domain, uuid, sysfs)?
+            off(domain, uuid)?;
+            start(domain, uuid, sysfs)?
         }
         (PowerAction::Stop { grace }, Running) if !grace.is_zero() => {
             // One that cannot be asked (no ACPI, say) is switched off in the end like one that does not answer.
@@ -326,21 +364,23 @@ pub(crate) fn power(
             return Ok(PowerStep::AskedToEnd);
         }
         (PowerAction::Stop { .. }, Running | Paused | Crashed) => {
-            off(&domain, uuid)?;
+            off(domain, uuid)?;
             Powered::Done
         }
-        (PowerAction::Pause, Running) => suspend(&domain, uuid)?,
-        (PowerAction::Unpause, Paused) => resume(&domain, uuid)?,
+        (PowerAction::Pause, Running) => suspend(domain, uuid)?,
+        (PowerAction::Unpause, Paused) => resume(domain, uuid)?,
+        // Asked for again while the first call is at it: libvirt answers when the guest has started.
+        (PowerAction::Start, Paused) if is_starting(domain) => resume(domain, uuid)?,
         (PowerAction::SoftReboot, Running) => {
             domain
                 .reboot(sys::VIR_DOMAIN_REBOOT_DEFAULT)
                 .map_err(refused(uuid, "virDomainReboot"))?;
             Powered::Done
         }
-        (PowerAction::HardReboot, ShutOff) => start(&domain, uuid, sysfs)?,
+        (PowerAction::HardReboot, ShutOff) => start(domain, uuid, sysfs)?,
         (PowerAction::HardReboot, Running | Paused | Crashed) => {
-            off(&domain, uuid)?;
-            start(&domain, uuid, sysfs)?
+            off(domain, uuid)?;
+            start(domain, uuid, sysfs)?
         }
         (PowerAction::Start | PowerAction::SoftReboot, Paused)
         | (

@@ -243,3 +243,35 @@ async fn a_guest_that_cannot_start_is_refused_and_can_be_destroyed() {
     let _ = driver.destroy(spec.uuid).await.expect("it is undefined");
     assert!(driver.guests().await.expect("guests are listed").is_empty());
 }
+
+#[tokio::test]
+async fn a_guest_that_libvirt_still_starts_for_one_caller_is_had_by_all_others_too() {
+    loaded();
+    let daemon = Daemon::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let spec = guest_spec(folder.path(), disks(folder.path()));
+    let uuid = spec.uuid;
+    let mut callers = tokio::task::JoinSet::new();
+    // As one that was killed in its call, and its next lives.
+    for life in 0..6 {
+        let (driver, spec) = (driver(&daemon), spec.clone());
+        callers.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(life * 60)).await;
+            let spawned = driver.spawn(&spec).await.map(drop);
+            let started = driver.power(uuid, PowerAction::Start).await;
+            (spawned, started)
+        });
+    }
+    while let Some(called) = callers.join_next().await {
+        let (spawned, started) = called.expect("no panic");
+        spawned.expect("it is there");
+        assert_eq!(started.expect("it runs"), Powered::AlreadySo);
+    }
+    let driver = driver(&daemon);
+    let guests = driver.guests().await.expect("libvirtd answers");
+    assert_eq!(guests[&uuid].state, GuestState::Running);
+    assert_eq!(
+        driver.destroy(uuid).await.expect("it ends"),
+        Destroyed::Destroyed
+    );
+}

@@ -10,8 +10,14 @@
 #   SOAK_PARTS=8           into how many batches the sweep is cut; after each the page is written
 #   SOAK_CYCLES=1000       how many guests are made and unmade on libvirtd and QEMU, in batches of SOAK_CYCLE_BATCH (200); the
 #                          first batch without a kill, so that one process does it, all others with
+#   SOAK_GUEST_PAIRS=8     after each kill in a guest's journey a kill at one of so many crossings of the recovery; 1 takes a night
+#   SOAK_GUEST_SEEDS=100000  how many seeds of the swarm of guests' journeys
+#   SOAK_GUEST_BATCH=1000  seeds of them per batch
+#   SOAK_ONLY=guests       only what is about guests' journeys
 #   BERTH_PROGRAM=FILE     strike this program and build none: a trial, which keeps its own books and writes DATE-trial.md
 #
+# Guests' journeys are swept and swarmed by the test program `fault` as well, one built for speed (tests/fault/guests/sweep.rs and
+# swarm.rs say by which variables).
 # The sweep is the test program `fault` with BERTH_FAULT_PAIRS and BERTH_FAULT_PART (N/M). A batch of kills is the test program `kill` with BERTH_KILLS
 # (how many seeds), BERTH_KILL_SEED_FROM (the first) and BERTH_KILL_REPORT: a file to which the program writes a line
 # `CROSSING <tab> KILLS <tab> VIOLATIONS` for each crossing it killed at. A batch of cycles is the test program `cycles`
@@ -24,6 +30,10 @@ FROM=${SOAK_SEED_FROM:-1}
 BATCH=${SOAK_BATCH:-50}
 PAIRS=${SOAK_PAIRS:-kill}
 PARTS=${SOAK_PARTS:-8}
+GUEST_PAIRS=${SOAK_GUEST_PAIRS:-8}
+GUEST_SEEDS=${SOAK_GUEST_SEEDS:-100000}
+GUEST_BATCH=${SOAK_GUEST_BATCH:-1000}
+ONLY=${SOAK_ONLY:-}
 CYCLES=${SOAK_CYCLES:-1000}
 CYCLE_BATCH=${SOAK_CYCLE_BATCH:-200}
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -70,6 +80,7 @@ page() {
         fi
         printf '\nA violation is a unit lost, doubled or left without owner, a half-made child, or any other invariant of the audit.\n'
         printf '\nThe sweep fails every journey at every crossing in every way, and again during the recovery (%s).\n' 'docs/faults.md'
+        printf '\nThe swarm of guests runs two to eight journeys at once, struck at random; its kills are among its faults.\n'
         printf '\n| run | commit | seeds | cases | kills | violations | time |\n| --- | --- | --- | ---: | ---: | ---: | ---: |\n'
         awk -F'\t' -v d="$DATE" '$1==d {
             printf "| %s | %s | %s | %d | %d | %d | %d s |\n", $3, $2, ($5 > 0 ? $4 "-" ($4 + $5 - 1) : "-"), $9, $6, $7, $8
@@ -84,7 +95,7 @@ page() {
 
 cycles_of_page() {
     awk -F'\t' -v d="$DATE" '$1==d {found=1} END {exit !found}' "$LIVES" || return 0
-    printf '\n## Guests made and unmade\n\nOn libvirtd and QEMU, over cards that are files: up to four guests at once, each with cards, mediated devices or\n'
+    printf '\n## Guests made and unmade\n\nOn libvirtd and QEMU, over cards that are files: up to six guests at once, each with cards, mediated devices or\n'
     printf 'both, deleted as soon as it runs, or before; berth is killed at random. After each round the guests, requests, attach\n'
     printf 'handles, mediated devices, drivers of the cards, providers with all they have, allocations, domains, processes and files\n'
     printf 'are those of the first day, or it is a violation. A batch without a kill is one process: its memory may not grow by more\n'
@@ -118,11 +129,11 @@ cycles() {
     page
 }
 
-# How far the kills are and how long the rest takes at the pace so far.
+# How far the seeds are and how long the rest takes at the pace so far.
 progress() {
-    local rest=$((KILLS - DONE))
+    local rest=$((ALL - DONE))
     if [ "$RAN" -gt 0 ]; then
-        say "$DONE of $KILLS seeds done, about $(((rest * SPENT / RAN + 59) / 60)) min left"
+        say "$DONE of $ALL seeds done, about $(((rest * SPENT / RAN + 59) / 60)) min left"
     fi
 }
 
@@ -150,9 +161,12 @@ batch() {
         kills=$(awk -F'\t' '{sum += $2} END {print sum}' "$report")
     fi
     [ "$violations" = 0 ] || FAILED=1
+    if [ ! -s "$report" ]; then
+        kills=$(sed -n 's/^\([0-9][0-9]*\) kills$/\1/p' "$log" | tail -n1)
+    fi
     cases=$(sed -n 's/^\([0-9][0-9]*\) cases$/\1/p' "$log" | tail -n1)
     took=$((SECONDS - began))
-    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$DATE" "$COMMIT" "$name" "$seed" "$seeds" "$kills" "$violations" \
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$DATE" "$COMMIT" "$name" "$seed" "$seeds" "${kills:-0}" "$violations" \
         "$took" "${cases:-$seeds}" >>"$BATCHES"
     page
     if [ "$seeds" -gt 0 ]; then
@@ -168,30 +182,55 @@ touch "$BATCHES" "$CROSSINGS" "$LIVES"
 COMMIT=$(commit)
 DATE=$(page_date)
 PAGE=docs/soak/$DATE${GIVEN:+-trial}.md
-FAILED=0 DONE=0 RAN=0 SPENT=0
-if [ -z "$GIVEN" ]; then
-    cargo build --release -p berth-cli
-    export BERTH_PROGRAM=$TARGET/release/berth
-fi
-built=$(cargo test --color never -p berth-tests --test kill --test fault --test cycles --no-run 2>&1) || {
-    printf '%s\n' "$built" >&2
-    exit 1
-}
-# Copies: what is edited and built meanwhile is not what this page is about.
-for name in fault kill cycles; do
-    cp "$(sed -n "s/^ *Executable $name\/main.rs (\(.*\))$/\1/p" <<<"$built")" "$STATE/$name"
-done
+FAILED=0 DONE=0 RAN=0 SPENT=0 ALL=$KILLS
 
+# Builds test programs with a cargo command and keeps copies: what is edited and built meanwhile is not what this page is about.
+# keep SUFFIX NAMES CARGO-OPTIONS...
+keep() {
+    local suffix=$1 names=$2 built name
+    shift 2
+    built=$(cargo test --color never -p berth-tests --no-run "$@" 2>&1) || {
+        printf '%s\n' "$built" >&2
+        exit 1
+    }
+    for name in $names; do
+        cp "$(sed -n "s/^ *Executable $name\/main.rs (\(.*\))$/\1/p" <<<"$built")" "$STATE/$name$suffix"
+    done
+}
+
+if [ "$ONLY" != guests ]; then
+    if [ -z "$GIVEN" ]; then
+        cargo build --release -p berth-cli
+        export BERTH_PROGRAM=$TARGET/release/berth
+    fi
+    keep '' 'fault kill cycles' --test kill --test fault --test cycles
+    for ((part = 1; part <= PARTS; part++)); do
+        BERTH_FAULT_PAIRS=$PAIRS BERTH_FAULT_PART=$part/$PARTS batch "sweep, pairs $PAIRS, part $part of $PARTS" 0 "$part" \
+            "$STATE/fault" -q --nocapture every_journey_fails
+    done
+    for ((seed = FROM; seed < FROM + KILLS; seed += BATCH)); do
+        left=$((FROM + KILLS - seed))
+        batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/kill" -q
+    done
+    for ((done = 0, seed = 1; done < CYCLES; done += CYCLE_BATCH, seed++)); do
+        cycles "$seed" $((CYCLES - done < CYCLE_BATCH ? CYCLES - done : CYCLE_BATCH)) $((seed > 1))
+    done
+fi
+
+# A hundred thousand seeds are worth a build of their own.
+CARGO_PROFILE_DEV_OPT_LEVEL=2 keep -guests fault --target-dir "$TARGET/soak-build" --test fault
+BERTH_GUEST_FAULTS=1 batch "guests' sweep" 0 1 "$STATE/fault-guests" -q --nocapture every_journey_of_a_guest
 for ((part = 1; part <= PARTS; part++)); do
-    BERTH_FAULT_PAIRS=$PAIRS BERTH_FAULT_PART=$part/$PARTS batch "sweep, pairs $PAIRS, part $part of $PARTS" 0 "$part" \
-        "$STATE/fault" -q --nocapture every_journey
+    BERTH_GUEST_FAULTS=1 BERTH_GUEST_PAIRS=$GUEST_PAIRS BERTH_FAULT_PART=$part/$PARTS \
+        batch "guests' pairs, one of $GUEST_PAIRS, part $part of $PARTS" 0 "$part" \
+        "$STATE/fault-guests" -q --nocapture every_journey_of_a_guest
 done
-for ((seed = FROM; seed < FROM + KILLS; seed += BATCH)); do
-    left=$((FROM + KILLS - seed))
-    batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/kill" -q
-done
-for ((done = 0, seed = 1; done < CYCLES; done += CYCLE_BATCH, seed++)); do
-    cycles "$seed" $((CYCLES - done < CYCLE_BATCH ? CYCLES - done : CYCLE_BATCH)) $((seed > 1))
+DONE=0 RAN=0 SPENT=0 ALL=$GUEST_SEEDS
+for ((seed = 1; seed <= GUEST_SEEDS; seed += GUEST_BATCH)); do
+    left=$((GUEST_SEEDS + 1 - seed))
+    seeds=$((left < GUEST_BATCH ? left : GUEST_BATCH))
+    BERTH_GUEST_SEEDS=$seed..$((seed + seeds)) batch guests "$seeds" "$seed" \
+        "$STATE/fault-guests" -q --nocapture journeys_at_once
 done
 page
 say "written to $PAGE"

@@ -83,11 +83,23 @@ impl Libvirtd {
         Ok(installed()?.join(CARD_HOST).join("emulator"))
     }
 
+    /// Its own folder, which each of its guests has in its command line.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// What the cards' host sees as `/sys`.
+    #[must_use]
+    pub fn device_tree(&self) -> PathBuf {
+        self.scratch.join(CARD_HOST).join("sys")
+    }
+
     /// The driver that has a card; none where it rests.
     #[must_use]
     pub fn driver(&self, card: &str) -> Option<String> {
-        let cards = self.scratch.join(CARD_HOST);
-        let link = cards.join("sys/bus/pci/devices").join(card).join("driver");
+        let cards = self.device_tree().join("bus/pci/devices");
+        let link = cards.join(card).join("driver");
         let driver = fs::read_link(link).ok()?;
         Some(driver.file_name()?.to_string_lossy().into_owned())
     }

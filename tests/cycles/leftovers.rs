@@ -1,0 +1,175 @@
+//! What there is on a host at rest, in every place that a guest leaves something in, as lines to be compared.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::host::{CARDS, Host, NODE};
+
+/// How long what a guest leaves may be there after it is gone: requests, resets and the next look at the host.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often is looked meanwhile.
+const LOOK: Duration = Duration::from_millis(200);
+/// What the machine itself has more or less of from moment to moment.
+const MACHINES_OWN: [&str; 2] = ["MEMORY_MB", "DISK_GB"];
+
+/// A line for each thing.
+pub(crate) type Rows = BTreeSet<String>;
+
+/// Files that a database makes and removes as it likes.
+const PASSING: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+fn files(folder: &Path, under: &Path, rows: &mut Rows) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = path
+            .strip_prefix(under)
+            .unwrap_or(&path)
+            .display()
+            .to_string();
+        if PASSING.iter().any(|end| name.ends_with(end)) {
+            continue;
+        }
+        // A folder that is kept for the next one is none's.
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files(&path, under, rows),
+            _ => {
+                rows.insert(format!("file {name}"));
+            }
+        }
+    }
+}
+
+/// Every value of a document, by its path; but generations, and what is the machine's own.
+fn values(name: &str, value: &Value, rows: &mut Rows) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                if key.ends_with("generation") || MACHINES_OWN.contains(&key.as_str()) {
+                    continue;
+                }
+                values(&format!("{name} {key}"), value, rows);
+            }
+        }
+        value => {
+            rows.insert(format!("{name}: {value}"));
+        }
+    }
+}
+
+impl Host {
+    /// Waits until the host has what it had before, nothing more and nothing less; then what it has. At first: until it has
+    /// twice the same.
+    ///
+    /// # Errors
+    /// What there is in excess and what is missing.
+    pub(crate) fn settled(&mut self, before: Option<&Rows>) -> Result<Rows, Vec<String>> {
+        let began = Instant::now();
+        let mut last = before.cloned().unwrap_or_default();
+        loop {
+            // To look everywhere is dear.
+            while !self.is_calm() && began.elapsed() < PATIENCE {
+                sleep(LOOK);
+            }
+            let now = self.rows();
+            let difference: Vec<String> = [(&now, &last, "left"), (&last, &now, "missing")]
+                .into_iter()
+                .flat_map(|(of, without, word)| {
+                    of.difference(without)
+                        .map(move |row| format!("{word}: {row}"))
+                })
+                .collect();
+            if difference.is_empty() {
+                let said = self.berth(&["reconcile", "--dry-run"]);
+                if said.contains("nothing differs") {
+                    return Ok(now);
+                }
+                if began.elapsed() > PATIENCE {
+                    return Err(vec![said]);
+                }
+            } else if began.elapsed() > PATIENCE {
+                return Err(difference);
+            }
+            if before.is_none() {
+                last = now;
+                sleep(LOOK * 20);
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Whether nobody has anything, as the services tell it.
+    fn is_calm(&self) -> bool {
+        let is_empty = |service, path, list: &str| {
+            let told = self.get(service, path).unwrap_or_default();
+            told[list].as_array().is_some_and(Vec::is_empty)
+        };
+        is_empty("conductor", "/v1/guests", "guests")
+            && is_empty("accelerator", "/v2/accelerator_requests", "arqs")
+            && self.handles().iter().all(|handle| handle.ends_with("free"))
+    }
+
+    fn rows(&self) -> Rows {
+        let mut rows = Rows::new();
+        for (service, path) in [
+            ("conductor", "/v1/guests"),
+            ("accelerator", "/v2/accelerator_requests"),
+        ] {
+            let told = self.get(service, path).unwrap_or_default();
+            rows.insert(format!("{service} {path}: {told}"));
+        }
+        for (n, handle) in self.handles().into_iter().enumerate() {
+            rows.insert(format!("{n} {handle}"));
+        }
+        self.placement_rows(&mut rows);
+        let cards = self.libvirtd.device_tree();
+        for card in CARDS {
+            rows.insert(format!("card {card} on {:?}", self.libvirtd.driver(card)));
+        }
+        let mdevs = fs::read_dir(cards.join("bus/mdev/devices"));
+        for mdev in mdevs.into_iter().flatten().flatten() {
+            rows.insert(format!("mdev {:?}", mdev.file_name()));
+        }
+        let domains = self.libvirtd.virsh(&["list", "--all", "--uuid"]);
+        rows.insert(format!(
+            "domains {:?}",
+            domains.map_err(|error| error.to_string())
+        ));
+        rows.extend(self.emulators());
+        for folder in ["state", "instances"] {
+            let folder = self.home.path(folder);
+            files(&folder, &folder, &mut rows);
+        }
+        rows
+    }
+
+    fn placement_rows(&self, rows: &mut Rows) {
+        let all = self
+            .get("placement", "/resource_providers")
+            .unwrap_or_default();
+        for provider in all["resource_providers"].as_array().into_iter().flatten() {
+            let (uuid, name) = (&provider["uuid"], &provider["name"]);
+            rows.insert(format!(
+                "provider {name} {uuid} of {}",
+                provider["parent_provider_uuid"]
+            ));
+            let uuid = uuid.as_str().unwrap_or_default();
+            for part in [
+                "inventories",
+                "usages",
+                "traits",
+                "allocations",
+                "aggregates",
+            ] {
+                let told = self.get("placement", &format!("/resource_providers/{uuid}/{part}"));
+                values(&format!("{name} {part}"), &told.unwrap_or_default(), rows);
+            }
+        }
+        let known = all["resource_providers"].as_array().map_or(0, Vec::len);
+        rows.insert(format!("{known} providers, of {NODE} and its devices"));
+    }
+}

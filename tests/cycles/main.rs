@@ -1,0 +1,73 @@
+//! Guests made and unmade again and again on the real libvirtd and QEMU, over cards that are files, while `berth up` is killed at
+//! random: after each round the host, libvirt, Placement, the accelerator service and berth's own files are as on the first day,
+//! and berth's memory is.
+//!
+//! A cycle is one guest from its request to its end. A round ([`round`]) is up to six of them at once. [`host`] is where it runs,
+//! [`leftovers`] what is compared, [`report`] what `make soak` writes down of it.
+//!
+//! `BERTH_CYCLES` says how many cycles (6), `BERTH_CYCLES_SEED` which are drawn (1), `BERTH_CYCLES_KILLS=0` that nobody is killed:
+//! then one process has done them all, and its memory is judged. `BERTH_CYCLES_REPORT` is a file for the table.
+
+#![cfg(test)]
+
+mod host;
+mod leftovers;
+mod report;
+mod round;
+
+use std::env;
+
+use berth_client::Dice;
+use host::Host;
+use report::Report;
+use round::Round;
+
+/// Below this many the memory says nothing: the first guests bring in what the others use again.
+const WARM_AFTER: u64 = 20;
+
+fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("{name} must be a number, not {text}")))
+}
+
+#[test]
+fn guests_come_and_go_through_kills_and_leave_nothing() {
+    let cycles = number("BERTH_CYCLES").unwrap_or(6);
+    let seed = number("BERTH_CYCLES_SEED").unwrap_or(1);
+    let kills = number("BERTH_CYCLES_KILLS") != Some(0);
+    println!("seed {seed}, {cycles} cycles");
+    let dice = Dice::seeded(seed);
+    let mut host = Host::start();
+    let mut report = Report::new(seed);
+    let before = host.settled(None).expect("a host at rest");
+    let mut done = 0;
+    while done < cycles {
+        let drawn = Round::draw(&dice, cycles - done, kills);
+        done += drawn.guests.len() as u64;
+        let ran = drawn.run(&mut host);
+        report.ran(&drawn, &ran);
+        if let Err(left) = host.settled(Some(&before)) {
+            report.violated(format!(
+                "after {done} cycles, {drawn:?}:\n    {}",
+                left.join("\n    ")
+            ));
+        }
+        report.looked(done, host.lives(), host.resident(), host.open_files());
+        // What is left once is left for all rounds to come.
+        if report.is_broken() {
+            break;
+        }
+    }
+    if !kills && done >= 2 * WARM_AFTER {
+        report.judge_life(WARM_AFTER);
+    }
+    report.publish();
+    let log = if report.is_broken() {
+        host.log()
+    } else {
+        String::new()
+    };
+    assert!(!report.is_broken(), "{}\n{log}", report.violations());
+    assert_eq!(host.stop(), 0);
+}

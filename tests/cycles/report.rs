@@ -1,0 +1,132 @@
+//! What was done, what was left, and how much memory berth had meanwhile.
+
+use std::io::Write as _;
+use std::{env, fs, io};
+
+use crate::round::{Ran, Round};
+
+/// By how much berth's memory may grow over a life without end, in KiB: what its allocator keeps for a busier moment than
+/// those so far. What grows by each guest exceeds it.
+const GROWTH: u64 = 2048;
+
+/// A look at berth after a round.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    cycles: u64,
+    life: usize,
+    resident: u64,
+    open_files: usize,
+}
+
+/// All that is told of a run.
+pub(crate) struct Report {
+    seed: u64,
+    kills: usize,
+    ran: usize,
+    looks: Vec<Look>,
+    violations: Vec<String>,
+}
+
+fn median(values: impl Iterator<Item = u64>) -> u64 {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+impl Report {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            kills: 0,
+            ran: 0,
+            looks: Vec::new(),
+            violations: Vec::new(),
+        }
+    }
+
+    pub(crate) fn ran(&mut self, round: &Round, ran: &Ran) {
+        self.kills += ran.kills;
+        self.ran += ran.ran;
+        let violations = ran
+            .violations
+            .iter()
+            .map(|what| format!("{what}; {round:?}"));
+        self.violations.extend(violations);
+        let _ = writeln!(io::stderr(), "{:.1} s  {round:?}", ran.took.as_secs_f64());
+    }
+
+    pub(crate) fn looked(&mut self, cycles: u64, life: usize, resident: u64, open_files: usize) {
+        self.looks.push(Look {
+            cycles,
+            life,
+            resident,
+            open_files,
+        });
+    }
+
+    pub(crate) fn violated(&mut self, what: String) {
+        self.violations.push(what);
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        !self.violations.is_empty()
+    }
+
+    /// All violations, and the line that repeats the run.
+    pub(crate) fn violations(&self) -> String {
+        let cycles = self.looks.last().map_or(0, |look| look.cycles);
+        let seed = self.seed;
+        format!(
+            "{}\n  BERTH_CYCLES={cycles} BERTH_CYCLES_SEED={seed} cargo test -p berth-tests --test cycles",
+            self.violations.join("\n")
+        )
+    }
+
+    /// Memory and open files of the one life there was, once it is warm: the last fifth of the looks beside the first.
+    pub(crate) fn judge_life(&mut self, warm_after: u64) {
+        let warm: Vec<Look> = self
+            .looks
+            .iter()
+            .filter(|look| look.cycles >= warm_after)
+            .copied()
+            .collect();
+        let fifth = warm.len().div_ceil(5);
+        let (early, late) = (&warm[..fifth], &warm[warm.len() - fifth..]);
+        for (what, bound, of) in [
+            (
+                "KiB of memory",
+                GROWTH,
+                (|look: &Look| look.resident) as fn(&Look) -> u64,
+            ),
+            ("open files", 4, |look| look.open_files as u64),
+        ] {
+            let (first, last) = (median(early.iter().map(of)), median(late.iter().map(of)));
+            if last > first + bound {
+                self.violations.push(format!(
+                    "berth had {first} {what} when warm, and has {last}"
+                ));
+            }
+        }
+    }
+
+    /// The line that `make soak` reads: cycles, guests that ran, kills, lives, violations, memory first, median, last and most.
+    pub(crate) fn publish(&self) {
+        let memory = || self.looks.iter().map(|look| look.resident);
+        let line = format!(
+            "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n",
+            self.looks.last().map_or(0, |look| look.cycles),
+            self.ran,
+            self.kills,
+            self.looks.last().map_or(0, |look| look.life),
+            self.violations.len(),
+            memory().next().unwrap_or(0),
+            median(memory()),
+            memory().last().unwrap_or(0),
+            memory().max().unwrap_or(0),
+        );
+        let _ = io::stdout().write_all(format!("\ncycles\t{line}").as_bytes());
+        if let Some(file) = env::var_os("BERTH_CYCLES_REPORT") {
+            fs::write(file, line).expect("the report's file can be written");
+        }
+    }
+}

@@ -124,7 +124,11 @@ impl Downloads {
             .body(Bytes::new())
             .map_err(|error| unsendable(error.to_string()))?;
         request.headers_mut().extend(headers);
-        let peer = url.authority().to_owned();
+        // Never its authority, which may hold a password.
+        let peer = match url.port_or_known_default() {
+            Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
+            None => url.host_str().unwrap_or_default().to_owned(),
+        };
         let client = self.network.client(url.scheme() == "https")?;
         let after = self.patience;
         timeout(after, execute(client, request, &peer))

@@ -109,6 +109,7 @@ async fn a_redirect_is_followed_to_the_web_and_nowhere_else() {
             .route("/near", redirect("whole"))
             .route("/file", redirect("file:///etc/passwd"))
             .route("/round", redirect("/round"))
+            .route("/secret", redirect("http://user:S3KR1T@127.0.0.1:1/x"))
             .route("/nowhere", get(|| async { StatusCode::FOUND })),
     )
     .await;
@@ -124,6 +125,9 @@ async fn a_redirect_is_followed_to_the_web_and_nowhere_else() {
         assert!(error.to_string().contains(sentence), "{path}: {error}");
         assert!(!error.is_passing());
     }
+    let secret = ask("/secret").await.err().unwrap().to_string();
+    assert!(secret.contains("127.0.0.1:1"), "{secret}");
+    assert!(!secret.contains("S3KR1T"), "{secret}");
     let closed = downloads().get("http://127.0.0.1:1/").await.err().unwrap();
     let refused = DownloadError::Transport(TransportError::Refused {
         peer: "127.0.0.1:1".to_owned(),

@@ -9,7 +9,7 @@
 #         card-host.sh run DIR COMMAND [ARGUMENT...] runs a command in it; ends with 69 where no mount namespace can be made
 #
 #   DIR/sys         what /sys shows, with this machine's own CPUs and memory. The cards rest on no driver, each alone in its
-#                   IOMMU group. Two are 1234:1111; the third, 1234:1112, makes up to four mediated devices of type virt-1
+#                   IOMMU group. Two are 1234:1111; the third, 1234:1112, makes up to sixteen mediated devices of type virt-1
 #   DIR/emulator    QEMU for guests with such a card ([libvirt] emulator): where VFIO would hand in the card stands QEMU's own
 #                   display device with the same ids, in the slot that libvirt chose
 set -eu
@@ -18,7 +18,7 @@ CARDS="0000:81:00.0=12 0000:82:00.0=13"
 PARENT=0000:83:00.0
 MDEV_TYPE=virt-1
 # The IOMMU groups that mediated devices get.
-MDEV_GROUPS="20 21 22 23"
+MDEV_GROUPS="20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35"
 
 fail() {
     printf 'card-host: %s\n' "$*" >&2
@@ -139,14 +139,13 @@ make() {
 # The words of a pattern written to one of the kernel's files since the last look. What is cut short is taken with the rest.
 written() {
     local -n held=$1
-    local chunk
-    while IFS= read -r -N 12 -t "$3" -u "$2" chunk || [ -n "$chunk" ]; do
-        held+=$chunk
-        [ "${#chunk}" = 12 ] || break
-        set -- "$1" "$2" 0.001 "$4"
+    local char
+    # Never with a time limit: one that ends in the midst of a character loses it.
+    while read -r -t 0 -u "$2" && IFS= read -r -N 1 -u "$2" char; do
+        held+=$char
     done
     words=
-    while [[ $held =~ $4 ]]; do
+    while [[ $held =~ $3 ]]; do
         words+="${BASH_REMATCH[0]} "
         held=${held#*"${BASH_REMATCH[0]}"}
     done
@@ -158,9 +157,15 @@ is_for_vfio() {
     [ "$first" = vfio-pci ]
 }
 
+take_off_vfio() {
+    echo "vfio-pci has $1 no more"
+    rm -f "$pci/drivers/vfio-pci/$1" "$pci/devices/$1/driver"
+}
+
 put_on_vfio() {
     local at=$pci/devices/$1
     [ -d "$at" ] && [ ! -e "$at/driver" ] || return 0
+    echo "vfio-pci has $1"
     ln -sn ../../../bus/pci/drivers/vfio-pci "$at/driver"
     ln -sn "../../../../devices/pci0000:80/$1" "$pci/drivers/vfio-pci/$1"
 }
@@ -172,12 +177,16 @@ put_count() {
 }
 
 make_mdev() {
-    local uuid=$1 group free=
+    local uuid=$1 group member free=
     [ ! -e "$mdevs/$uuid" ] || return 0
     for group in $MDEV_GROUPS; do
-        [ -n "$(ls "$DIR/sys/kernel/iommu_groups/$group/devices")" ] || { free=$group && break; }
+        for member in "$DIR/sys/kernel/iommu_groups/$group/devices"/*; do
+            [ -L "$member" ] || free=$group
+        done
+        [ -z "$free" ] || break
     done
     [ -n "$free" ] || return 0
+    echo "mdev $uuid in group $free"
     mkdir "$parent/$uuid"
     : >"$parent/$uuid/remove"
     : >"$parent/$uuid/uevent"
@@ -191,6 +200,7 @@ make_mdev() {
 
 remove_mdev() {
     local uuid=$1
+    echo "no mdev $uuid"
     rm -f "$mdevs/$uuid" "$DIR"/sys/kernel/iommu_groups/*/devices/"$uuid"
     rm -rf "${parent:?}/$uuid"
     put_count "$kind/available_instances" $(($(<"$kind/available_instances") + 1))
@@ -206,17 +216,20 @@ kernel() {
     local asked_probe='' asked_bind='' asked_unbind='' asked_create=''
     # Opened both ways, so that no writer waits and none is missed.
     exec 3<>"$pci/drivers_probe" 4<>"$pci/drivers/vfio-pci/bind" 5<>"$pci/drivers/vfio-pci/unbind" 6<>"$kind/create"
+    # Nobody writes here: a pause without a process for it.
+    mkfifo "$DIR/never.$$"
+    exec 7<>"$DIR/never.$$"
+    rm "$DIR/never.$$"
     while :; do
-        written asked_probe 3 0.02 "$address"
+        read -r -t 0.02 -u 7 || true
+        written asked_probe 3 "$address"
         probed=$words
-        written asked_bind 4 0.001 "$address"
+        written asked_bind 4 "$address"
         bound=$words
-        written asked_create 6 0.001 "$uuid"
+        written asked_create 6 "$uuid"
         for one in $words; do make_mdev "$one"; done
-        written asked_unbind 5 0.001 "$address"
-        for one in $words; do
-            rm -f "$pci/drivers/vfio-pci/$one" "$pci/devices/$one/driver"
-        done
+        written asked_unbind 5 "$address"
+        for one in $words; do take_off_vfio "$one"; done
         for one in $bound; do put_on_vfio "$one"; done
         for at in "$pci"/devices/*; do
             # A line end alone takes the reservation back.
@@ -226,7 +239,7 @@ kernel() {
         for one in $probed; do
             ! is_for_vfio "$one" || put_on_vfio "$one"
             # Whoever took it back meanwhile saw no driver yet that it could be unbound from.
-            is_for_vfio "$one" || rm -f "$pci/drivers/vfio-pci/$one" "$pci/devices/$one/driver"
+            is_for_vfio "$one" || [ ! -L "$pci/devices/$one/driver" ] || take_off_vfio "$one"
         done
         for at in "$mdevs"/*; do
             [ ! -s "$at/remove" ] || remove_mdev "${at##*/}"

@@ -17,7 +17,7 @@ use crate::round::PROFILES;
 /// The cards that guests get whole.
 pub(crate) const CARDS: [&str; 2] = ["0000:81:00.0", "0000:82:00.0"];
 /// How many mediated devices the third card makes.
-pub(crate) const PARTS: usize = 4;
+pub(crate) const PARTS: usize = 16;
 /// The node's name.
 pub(crate) const NODE: &str = "card-host";
 

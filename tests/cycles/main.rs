@@ -2,7 +2,7 @@
 //! random: after each round the host, libvirt, Placement, the accelerator service and berth's own files are as on the first day,
 //! and berth's memory is.
 //!
-//! A cycle is one guest from its request to its end. A round ([`round`]) is up to six of them at once. [`host`] is where it runs,
+//! A cycle is one guest from its request to its end. A round ([`round`]) is up to eight of them at once. [`host`] is where it runs,
 //! [`leftovers`] what is compared, [`report`] what `make soak` writes down of it.
 //!
 //! `BERTH_CYCLES` says how many cycles (6), `BERTH_CYCLES_SEED` which are drawn (1), `BERTH_CYCLES_KILLS=0` that nobody is killed:

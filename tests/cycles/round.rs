@@ -75,7 +75,7 @@ impl Round {
     pub(crate) fn draw(dice: &Dice, most: u64, kills: bool) -> Self {
         let (mut cards, mut parts) = (CARDS.len(), PARTS);
         let mut guests = Vec::new();
-        let wanted = 3 + below(dice, 4);
+        let wanted = 4 + below(dice, 5);
         for _ in 0..wanted.min(usize::try_from(most).unwrap_or(usize::MAX)) {
             let profile = below(dice, PROFILES.len());
             let (high, low) = (dice.next(), dice.next());

@@ -95,7 +95,7 @@ page() {
 
 cycles_of_page() {
     awk -F'\t' -v d="$DATE" '$1==d {found=1} END {exit !found}' "$LIVES" || return 0
-    printf '\n## Guests made and unmade\n\nOn libvirtd and QEMU, over cards that are files: up to six guests at once, each with cards, mediated devices or\n'
+    printf '\n## Guests made and unmade\n\nOn libvirtd and QEMU, over cards that are files: up to eight guests at once, each with cards, mediated devices or\n'
     printf 'both, deleted as soon as it runs, or before; berth is killed at random. After each round the guests, requests, attach\n'
     printf 'handles, mediated devices, drivers of the cards, providers with all they have, allocations, domains, processes and files\n'
     printf 'are those of the first day, or it is a violation. A batch without a kill is one process: its memory may not grow by more\n'

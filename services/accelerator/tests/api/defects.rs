@@ -12,7 +12,7 @@ use crate::receiver::Receiver;
 use crate::service::{ABSENT, HOST, RP, RP_2, Service, bind, card, guest, options, unbind};
 
 #[tokio::test]
-async fn m1_a_bind_that_cannot_have_all_its_handles_takes_none_and_says_so_by_event() {
+pub(crate) async fn m1_a_bind_that_cannot_have_all_its_handles_takes_none_and_says_so_by_event() {
     let service = Service::with_profile(17).await;
     let uuids = service.requests("dp").await;
     let reply = service.bind(&uuids, &guest(1)).await;
@@ -36,7 +36,7 @@ async fn m1_a_bind_that_cannot_have_all_its_handles_takes_none_and_says_so_by_ev
 }
 
 #[tokio::test]
-async fn m2_a_bind_to_an_unknown_provider_ends_and_a_right_one_may_follow() {
+pub(crate) async fn m2_a_bind_to_an_unknown_provider_ends_and_a_right_one_may_follow() {
     let service = Service::with_profile(1).await;
     let uuids = service.requests("dp").await;
     let wrong = service.patch(bind(&uuids, &guest(1), HOST, ABSENT)).await;
@@ -64,7 +64,7 @@ async fn m2_a_bind_to_an_unknown_provider_ends_and_a_right_one_may_follow() {
 }
 
 #[tokio::test]
-async fn m3_a_list_delete_removes_what_exists_wherever_the_missing_one_stands() {
+pub(crate) async fn m3_a_list_delete_removes_what_exists_wherever_the_missing_one_stands() {
     let service = Service::with_profile(2).await;
     for place in [0, 1, 2] {
         let uuids = service.requests("dp").await;
@@ -81,7 +81,7 @@ async fn m3_a_list_delete_removes_what_exists_wherever_the_missing_one_stands() 
 }
 
 #[tokio::test]
-async fn m4_handles_of_a_guest_that_never_came_are_given_back_after_the_grace_time() {
+pub(crate) async fn m4_handles_of_a_guest_that_never_came_are_given_back_after_the_grace_time() {
     let service = Service::with(Options {
         orphan_grace: Duration::from_secs(3600),
         ..options()
@@ -114,7 +114,7 @@ async fn m4_handles_of_a_guest_that_never_came_are_given_back_after_the_grace_ti
 }
 
 #[tokio::test]
-async fn m5_a_device_that_vanishes_while_bound_stays_marked_and_does_not_hold_up_the_report() {
+pub(crate) async fn m5_a_device_that_vanishes_while_bound_stays_marked_and_does_not_hold_up_the_report() {
     let service = Service::with_profile(1).await;
     let uuids = service.requests("dp").await;
     service.bind(&uuids, &guest(1)).await;
@@ -146,7 +146,7 @@ async fn m5_a_device_that_vanishes_while_bound_stays_marked_and_does_not_hold_up
 }
 
 #[tokio::test]
-async fn m6_a_vanished_device_goes_when_its_last_holder_does_and_the_next_reports_pass() {
+pub(crate) async fn m6_a_vanished_device_goes_when_its_last_holder_does_and_the_next_reports_pass() {
     for give_back in ["unbind", "delete"] {
         let service = Service::with_profile(2).await;
         let uuids = service.requests("dp").await;
@@ -176,7 +176,7 @@ async fn m6_a_vanished_device_goes_when_its_last_holder_does_and_the_next_report
 }
 
 #[tokio::test]
-async fn m6_a_vanished_device_that_comes_back_while_held_is_the_same_device() {
+pub(crate) async fn m6_a_vanished_device_that_comes_back_while_held_is_the_same_device() {
     let service = Service::with_profile(1).await;
     let uuids = service.requests("dp").await;
     service.bind(&uuids, &guest(1)).await;
@@ -197,7 +197,7 @@ async fn m6_a_vanished_device_that_comes_back_while_held_is_the_same_device() {
 }
 
 #[tokio::test]
-async fn m7_every_report_is_answered_whole_so_that_a_provider_lost_elsewhere_is_seen() {
+pub(crate) async fn m7_every_report_is_answered_whole_so_that_a_provider_lost_elsewhere_is_seen() {
     let service = Service::start().await;
     let devices = json!([card(0, RP, 2), card(1, RP_2, 2)]);
     let first = service.report(HOST, devices.clone()).await;
@@ -219,7 +219,7 @@ async fn m7_every_report_is_answered_whole_so_that_a_provider_lost_elsewhere_is_
 }
 
 #[tokio::test]
-async fn m7_a_provider_that_placement_lost_is_told_to_its_host_until_it_is_there_again() {
+pub(crate) async fn m7_a_provider_that_placement_lost_is_told_to_its_host_until_it_is_there_again() {
     let service = Service::start().await;
     let devices = json!([card(0, RP, 2), card(1, RP_2, 2)]);
     service.report(HOST, devices.clone()).await;
@@ -257,7 +257,7 @@ async fn m7_a_provider_that_placement_lost_is_told_to_its_host_until_it_is_there
 }
 
 #[tokio::test]
-async fn m8_a_disabled_device_accepts_no_bind() {
+pub(crate) async fn m8_a_disabled_device_accepts_no_bind() {
     let service = Service::with_profile(1).await;
     let uuids = service.requests("dp").await;
     let device = service.devices().await.remove(0);
@@ -289,7 +289,7 @@ async fn m8_a_disabled_device_accepts_no_bind() {
 }
 
 #[tokio::test]
-async fn m9_a_profile_in_use_is_a_conflict_told_without_sql() {
+pub(crate) async fn m9_a_profile_in_use_is_a_conflict_told_without_sql() {
     let service = Service::with_profile(1).await;
     let uuids = service.requests("dp").await;
     for path in ["/v2/device_profiles/dp", "/v2/device_profiles?value=dp"] {
@@ -316,7 +316,7 @@ async fn m9_a_profile_in_use_is_a_conflict_told_without_sql() {
 }
 
 #[tokio::test]
-async fn m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_is_told_again() {
+pub(crate) async fn m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_is_told_again() {
     let receiver = Receiver::answering([404, 200]);
     let service = receiver.service().await;
     let uuids = service.requests("dp").await;
@@ -330,7 +330,7 @@ async fn m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_is_told_agai
 }
 
 #[tokio::test]
-async fn m11_a_bind_that_names_a_wrong_host_is_refused() {
+pub(crate) async fn m11_a_bind_that_names_a_wrong_host_is_refused() {
     let service = Service::with_profile(1).await;
     let uuids = service.requests("dp").await;
     let refused = service.patch(bind(&uuids, &guest(1), "compute2", RP)).await;
@@ -345,7 +345,7 @@ async fn m11_a_bind_that_names_a_wrong_host_is_refused() {
 }
 
 #[tokio::test]
-async fn m12_tenants_see_no_hardware() {
+pub(crate) async fn m12_tenants_see_no_hardware() {
     let service = Service::with_profile(1).await;
     for noun in ["devices", "deployables", "attributes"] {
         let path = format!("/v2/{noun}");
@@ -401,7 +401,7 @@ async fn m12_tenants_see_no_hardware() {
 }
 
 #[tokio::test]
-async fn m13_a_fault_of_the_server_tells_no_internals() {
+pub(crate) async fn m13_a_fault_of_the_server_tells_no_internals() {
     let service = Service::with_profile(1).await;
     service.change(Statement::new("DROP TABLE events")).await;
     service
@@ -442,7 +442,7 @@ async fn m13_a_fault_of_the_server_tells_no_internals() {
 }
 
 #[tokio::test]
-async fn m14_what_is_the_clients_fault_is_a_4xx() {
+pub(crate) async fn m14_what_is_the_clients_fault_is_a_4xx() {
     let service = Service::with_profile(1).await;
     let uuids = service.requests("dp").await;
     let groups = json!([{"resources:FPGA": "1"}]);

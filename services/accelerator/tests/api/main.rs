@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod binds;
+mod canaries;
 mod client;
 mod crowds;
 mod defects;

@@ -14,6 +14,8 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use crate::canaries;
+
 /// The host of the tests' devices.
 pub(crate) const HOST: &str = "compute1";
 /// A provider of sixteen handles on that host.
@@ -165,6 +167,14 @@ impl Service {
     }
 
     pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Reply {
+        match canaries::planted() {
+            Some(defect) => defect.answer(self, method, path, body).await,
+            None => self.really(method, path, body).await,
+        }
+    }
+
+    /// The same without what a canary has planted before the service.
+    pub(crate) async fn really(&self, method: &str, path: &str, body: Option<String>) -> Reply {
         let mut request = Request::builder()
             .method(method)
             .uri(path)

@@ -34,7 +34,8 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// One that asks this accelerator service.
-    pub(crate) async fn new(accelerators: AcceleratorClient) -> Self {
+    pub(crate) async fn new(cloud: &Cloud, accelerators: AcceleratorClient) -> Self {
+        let tree = cloud.tree();
         let driver = FakeDriver::from_text("accelerators", &machine()).expect("a machine");
         let driver = Arc::new(driver);
         let journal = SqlJournal::in_memory().await.expect("memory");
@@ -58,7 +59,7 @@ impl Agent {
                 cpu_model: CpuModel::Default,
                 kernel_directories: vec![folder],
             },
-            trees: Arc::new(|_| None),
+            trees: Arc::new(move |_| Some(Arc::clone(&tree))),
             conditions: None,
         });
         Self {

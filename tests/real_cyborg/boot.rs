@@ -1,64 +1,23 @@
 //! A guest from a device profile to its end: our conductor and agent, Cyborg's requests, Placement's candidates.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use axum::body::Body;
-use berth_agent::guest::api;
-use berth_client::{AdapterOptions, Auth, GuestClient, HttpService};
-use berth_conductor::journal::SqlJournal;
-use berth_conductor::{
-    AsAnswered, Conductor, ConductorOptions, ConductorParts, EveryNode, JourneyEnd,
-};
-use berth_tests::boot::{asked, impatient};
-use serde_json::json;
+use berth_conductor::JourneyEnd;
 
 use crate::agent::Agent;
-use crate::cloud::{Cloud, FUNCTIONS, address, new_guest};
-
-async fn conductor(cloud: &Cloud, agent: &Agent) -> Conductor {
-    let http = HttpService::in_process::<_, Body, _>(api::routes(&agent.guests), 8 << 20);
-    let auth = Auth::none("http://agent").expect("an endpoint");
-    let parts = ConductorParts {
-        journal: Arc::new(SqlJournal::in_memory().await.expect("memory")),
-        placement: cloud.placement_client(),
-        accelerators: cloud.accelerators(),
-        agents: Arc::new(EveryNode(GuestClient::new(
-            http,
-            auth,
-            &AdapterOptions::default(),
-        ))),
-    };
-    let options = ConductorOptions {
-        poll: Duration::from_millis(50),
-        delete_wait: Duration::from_secs(60),
-        ..impatient()
-    };
-    Conductor::open_with(parts, Arc::new(AsAnswered), options)
-}
+use crate::cloud::{Cloud, ONLY, address, new_guest};
+use crate::conductor::{assert_nothing_left, conductor, with_profile};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "not seen to pass yet"]
 async fn a_guest_is_booted_from_a_profile_and_deleted_with_nothing_left() {
     let cloud = Cloud::shared();
-    let agent = Agent::new(cloud.accelerators()).await;
-    let conductor = conductor(cloud, &agent).await;
-    let last = FUNCTIONS.len() - 1;
-    let body = |guest: &str, profile: &str| {
-        asked(&json!({
-            "uuid": guest,
-            "name": "vm",
-            "flavor": {"name": "small", "vcpus": 1, "ram_mb": 256, "disk_gb": 0},
-            "device_profile": profile,
-        }))
-    };
+    let agent = Agent::new(cloud, cloud.accelerators()).await;
+    let conductor = conductor(cloud, &agent, cloud.accelerators()).await;
     let guest = new_guest();
     agent.hears_of(cloud, guest);
-    let request = body(&guest.to_string(), "last");
+    let request = with_profile(guest, "only");
     conductor.create(&request).await.expect("it is taken");
     let end = conductor.journey(guest).await;
     assert!(matches!(end, JourneyEnd::Active), "{end:?}");
-    assert_eq!(agent.devices(guest).await, [address(last)].into());
+    assert_eq!(agent.devices(guest).await, [address(ONLY)].into());
     let told = cloud.nova.told(guest);
     assert_eq!(told.len(), 1, "{told:?}");
     let held = cloud.placement_client().allocations(guest).await;
@@ -72,7 +31,7 @@ async fn a_guest_is_booted_from_a_profile_and_deleted_with_nothing_left() {
 
     // The only device of its kind is given out.
     let second = new_guest();
-    let request = body(&second.to_string(), "last");
+    let request = with_profile(second, "only");
     conductor.create(&request).await.expect("it is taken");
     let end = conductor.journey(second).await;
     let JourneyEnd::Failed { reason } = end else {
@@ -84,9 +43,6 @@ async fn a_guest_is_booted_from_a_profile_and_deleted_with_nothing_left() {
     let end = conductor.journey(guest).await;
     assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
     assert!(agent.devices(guest).await.is_empty());
-    let held = cloud.placement_client().allocations(guest).await;
-    assert!(held.expect("Placement answers").is_none());
-    let left = cloud.accelerators().arqs_of_instance(guest).await;
-    assert_eq!(left.expect("Cyborg answers"), []);
-    cloud.assert_free(last).await;
+    assert_nothing_left(cloud, guest).await;
+    cloud.assert_free(ONLY).await;
 }

@@ -1,15 +1,17 @@
 //! The cloud that all tests share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use berth_agent::report_client::ReportClient;
 use berth_client::keystone::system_clock;
 use berth_client::{
-    AcceleratorClient, AcceleratorError, AuthOptions, AuthType, HttpService, IdentityClient,
-    PlacementClient, Secret, TransportOptions,
+    AcceleratorClient, AcceleratorError, AdapterOptions, Auth, AuthOptions, AuthType, HttpService,
+    IdentityClient, PlacementClient, Secret, TransportOptions,
 };
 use berth_model::{
-    ArqPhase, ArqUuid, Binding, ConsumerUuid, DeviceProfileName, PciAddress, ProviderUuid,
+    ArqPhase, ArqUuid, Binding, ConsumerUuid, DeviceProfileName, PciAddress, ProviderTree,
+    ProviderUuid,
 };
 use berth_tests::cloud::Cloud as PlacementCloud;
 use berth_tests::host::Host;
@@ -26,8 +28,8 @@ use crate::nova::Nova;
 /// The node.
 pub(crate) const NODE: &str = "acc-01";
 
-/// The host's functions; the last is of a kind of its own.
-pub(crate) const FUNCTIONS: [PciFunction; 9] = [
+/// The host's functions; the last ones are each of a kind of its own.
+pub(crate) const FUNCTIONS: [PciFunction; 11] = [
     function("0000:21:00.0"),
     function("0000:22:00.0"),
     function("0000:23:00.0"),
@@ -40,7 +42,21 @@ pub(crate) const FUNCTIONS: [PciFunction; 9] = [
         address: "0000:28:00.0",
         ids: "10de:20b7",
     },
+    PciFunction {
+        address: "0000:2a:00.0",
+        ids: "10de:20b8",
+    },
+    PciFunction {
+        address: "0000:2b:00.0",
+        ids: "10de:20b9",
+    },
 ];
+/// The function that the profile of this name asks for.
+pub(crate) const ONLY: usize = 8;
+/// The same for the profile `cut`.
+pub(crate) const CUT: usize = 9;
+/// The same for the profile `killed`.
+pub(crate) const KILLED: usize = 10;
 
 const fn function(address: &'static str) -> PciFunction {
     PciFunction {
@@ -55,6 +71,11 @@ pub(crate) struct Cloud {
     pub(crate) nova: Nova,
     /// The node as the agent reports it, and its present life; it was there before Cyborg's agent.
     pub(crate) node: tokio::sync::Mutex<(Node, Life)>,
+    /// The node's tree in Placement with Cyborg's devices.
+    tree: Arc<ProviderTree>,
+    http: HttpService,
+    /// A session with Keystone for each account.
+    sessions: Mutex<HashMap<String, Auth>>,
     /// Where the connections of that life are looked after.
     _runtime: tokio::runtime::Runtime,
 }
@@ -92,15 +113,30 @@ impl Cloud {
         cyborg.profile("two", &of_two).expect("a profile");
         let fake = json!({"resources:FPGA": "1"});
         cyborg.profile("fake", &fake).expect("a profile");
-        let last = json!({
-            "resources:CUSTOM_PCI": "1",
-            "trait:CUSTOM_PCI_PRODUCT_ID_20B7": "required",
-        });
-        cyborg.profile("last", &last).expect("a profile");
+        cyborg.profile("fake-too", &fake).expect("a profile");
+        for (profile, product) in [
+            ("only", "20B7"),
+            ("cut", "20B8"),
+            ("killed", "20B9"),
+            ("card", "1111"),
+        ] {
+            let group = json!({
+                "resources:CUSTOM_PCI": "1",
+                format!("trait:CUSTOM_PCI_PRODUCT_ID_{product}"): "required",
+            });
+            cyborg.profile(profile, &group).expect("a profile");
+        }
+        let root = runtime.block_on(node.root());
+        let client = placement.placement();
+        let mut report = ReportClient::new(client, node.name.clone(), root, &node.options);
+        let tree = runtime.block_on(report.current_tree(tokio::time::Instant::now()));
         Self {
             cyborg,
             nova,
             node: tokio::sync::Mutex::new((node, life)),
+            tree: Arc::new(tree.expect("Placement tells the tree")),
+            http: HttpService::network(&TransportOptions::default()).expect("no files are named"),
+            sessions: Mutex::default(),
             _runtime: runtime,
         }
     }
@@ -110,10 +146,17 @@ impl Cloud {
         placement_of(&self.cyborg)
     }
 
-    /// Placement's calls with a session of their own.
+    /// The node's tree in Placement, devices included.
+    pub(crate) fn tree(&self) -> Arc<ProviderTree> {
+        Arc::clone(&self.tree)
+    }
+
+    /// Placement's calls.
     pub(crate) fn placement_client(&self) -> PlacementClient {
-        let options = options(&self.cyborg, &self.cyborg.keystone().berth(), "placement");
-        PlacementClient::from_options(&options, None).expect("the options are whole")
+        let who = self.cyborg.keystone().berth();
+        let options = options(&self.cyborg, &who, "placement");
+        let auth = self.session(&who, &options);
+        PlacementClient::new(self.http.clone(), auth, &AdapterOptions::from(&options))
     }
 
     /// The accelerator service, for `berth`.
@@ -124,25 +167,47 @@ impl Cloud {
     /// The same for another account.
     pub(crate) fn accelerators_of(&self, who: &Credentials) -> AcceleratorClient {
         let options = options(&self.cyborg, who, "accelerator");
-        AcceleratorClient::from_options(&options, None).expect("the options are whole")
+        self.asking(who, &options, self.http.clone())
     }
 
     /// The same at another URL.
     pub(crate) fn accelerators_at(&self, url: &str) -> AcceleratorClient {
-        let mut options = options(&self.cyborg, &self.cyborg.keystone().berth(), "accelerator");
+        let who = self.cyborg.keystone().berth();
+        let mut options = options(&self.cyborg, &who, "accelerator");
         options.endpoint_override = Some(url.to_owned());
-        AcceleratorClient::from_options(&options, None).expect("the options are whole")
+        self.asking(&who, &options, self.http.clone())
     }
 
-    /// The same behind a decorated way to it (and to Keystone).
+    /// The same behind a decorated way to it.
     pub(crate) fn accelerators_through(
         &self,
         decorate: impl FnOnce(HttpService) -> HttpService,
     ) -> AcceleratorClient {
-        let options = options(&self.cyborg, &self.cyborg.keystone().berth(), "accelerator");
-        let http = HttpService::network(&options.transport()).expect("no files are named");
-        AcceleratorClient::from_options_over(decorate(http), &options, None)
-            .expect("the options are whole")
+        let who = self.cyborg.keystone().berth();
+        let options = options(&self.cyborg, &who, "accelerator");
+        self.asking(&who, &options, decorate(self.http.clone()))
+    }
+
+    fn asking(
+        &self,
+        who: &Credentials,
+        options: &AuthOptions,
+        http: HttpService,
+    ) -> AcceleratorClient {
+        let auth = self.session(who, options);
+        AcceleratorClient::new(http, auth, &AdapterOptions::from(options))
+    }
+
+    /// The account's session, for the service of these options. An account logs in once.
+    fn session(&self, who: &Credentials, options: &AuthOptions) -> Auth {
+        let account = format!("{who:?}");
+        let mut sessions = self.sessions.lock().expect("no test panicked with it");
+        let session = sessions.entry(account).or_insert_with(|| {
+            let adapter = AdapterOptions::from(options);
+            Auth::from_options(options, &self.http, system_clock(), &adapter)
+                .expect("the options are whole")
+        });
+        session.for_service(options)
     }
 
     /// New requests of a profile.
@@ -233,7 +298,8 @@ pub(crate) fn fake_provider() -> ProviderUuid {
     named(&format!("{NODE}_FakeDevice"))
 }
 
-fn named(name: &str) -> ProviderUuid {
+/// The provider that Cyborg makes of a deployable's name.
+pub(crate) fn named(name: &str) -> ProviderUuid {
     Uuid::new_v3(&Uuid::NAMESPACE_DNS, name.as_bytes()).into()
 }
 
@@ -265,7 +331,7 @@ fn identity(cyborg: &RealCyborg) -> IdentityClient {
 
 /// The harness's clients show the token `admin`; here it is one of Keystone's.
 fn placement_of(cyborg: &RealCyborg) -> PlacementCloud {
-    let token = cyborg.keystone().token(&cyborg.keystone().berth());
+    let token = cyborg.keystone().kept_token(&cyborg.keystone().berth());
     let token: Arc<str> = token.expect("a token").into();
     let http = HttpService::network(&TransportOptions::default()).expect("no files are named");
     let http = HttpService::new(service_fn(move |mut request: Request<Bytes>| {

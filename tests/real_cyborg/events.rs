@@ -16,7 +16,7 @@ use crate::nova::Mailbox;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_before_the_guest_is_asked_for_is_made_good_by_asking() {
     let cloud = Cloud::shared();
-    let agent = Agent::new(cloud.accelerators()).await;
+    let agent = Agent::new(cloud, cloud.accelerators()).await;
     let guest = new_guest();
     agent.hears_of(cloud, guest);
     let arq = cloud.bound("pci", guest, provider(0)).await;
@@ -39,7 +39,7 @@ async fn an_event_before_the_guest_is_asked_for_is_made_good_by_asking() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_while_the_guest_waits_ends_the_wait() {
     let cloud = Cloud::shared();
-    let agent = Agent::new(cloud.accelerators()).await;
+    let agent = Agent::new(cloud, cloud.accelerators()).await;
     let guest = new_guest();
     agent.hears_of(cloud, guest);
     let arqs = cloud.requests("pci").await;
@@ -63,7 +63,7 @@ async fn an_event_that_never_comes_is_not_needed() {
     let cloud = Cloud::shared();
     for mailbox in [Mailbox::Lost, Mailbox::Refused(StatusCode::NOT_FOUND)] {
         let is_refused = matches!(mailbox, Mailbox::Refused(_));
-        let agent = Agent::new(cloud.accelerators()).await;
+        let agent = Agent::new(cloud, cloud.accelerators()).await;
         let guest = new_guest();
         cloud.nova.deliver(guest, mailbox);
         let arqs = cloud.requests("pci").await;

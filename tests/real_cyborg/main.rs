@@ -8,8 +8,12 @@
 mod agent;
 mod beside;
 mod boot;
+mod card_host;
 mod cloud;
+mod conductor;
+mod conductor_outages;
 mod events;
+mod gate;
 mod nova;
 mod outages;
 mod refusals;

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use berth_agent::guest::{EventSources, ExternalEvents, SqlJournal, compute_api};
 use berth_client::IdentityClient;
 use berth_model::ConsumerUuid;
+use berth_tests::exchange::Ask;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
@@ -19,8 +20,10 @@ use tower::ServiceExt as _;
 /// What becomes of the events of a guest.
 #[derive(Clone)]
 pub(crate) enum Mailbox {
-    /// They go to its agent.
+    /// They go to its agent in this process.
     Agent(Router),
+    /// They go to its agent at this URL, without `/v2.1`.
+    At(String),
     /// They are answered with this and go nowhere.
     Refused(StatusCode),
     /// They are lost on the way behind an answer of success.
@@ -140,6 +143,7 @@ async fn tell(State(nova): State<Nova>, request: Request) -> Response {
             (StatusCode::OK, Default::default(), answer)
         }
         Some(Mailbox::Agent(router)) => asked(router, request).await,
+        Some(Mailbox::At(url)) => forwarded(&url, request, &events).await,
         None => match stranger {
             Some(router) => asked(router, request).await,
             None => (
@@ -159,6 +163,23 @@ async fn tell(State(nova): State<Nova>, request: Request) -> Response {
         nova.desk().told.entry(guest).or_default().push(told);
     }
     (status, headers, answer).into_response()
+}
+
+async fn forwarded(
+    url: &str,
+    request: Request,
+    events: &Value,
+) -> (StatusCode, http::HeaderMap, Bytes) {
+    let mut ask = Ask::post(format!("{url}{}", request.uri().path())).json(events);
+    for name in ["x-auth-token", "openstack-api-version"] {
+        let value = request.headers().get(name);
+        let value = value.and_then(|value| value.to_str().ok());
+        ask = ask.header(name, value.unwrap_or_default());
+    }
+    let sent = tokio::task::spawn_blocking(move || ask.send()).await;
+    let answer = sent.expect("no panic").expect("the agent answers");
+    let body = Bytes::from(answer.text());
+    (answer.status, http::HeaderMap::default(), body)
 }
 
 async fn asked(router: Router, request: Request) -> (StatusCode, http::HeaderMap, Bytes) {

@@ -17,7 +17,7 @@ mod rabbitmq;
 mod sqlite;
 mod uwsgi;
 
-pub use cyborg::{CyborgSettings, PciFunction, RealCyborg};
+pub use cyborg::{CyborgAgent, CyborgApi, CyborgSettings, PciFunction, RealCyborg};
 pub use keystone::{Credentials, KeystoneSettings, RealKeystone};
 pub use libvirtd::Libvirtd;
 pub use mariadb::{Database, MariaDb};

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -49,11 +50,11 @@ pub struct RealCyborg {
     settings: CyborgSettings,
     agent: Option<Process>,
     api: Uwsgi,
-    _conductor: Process,
+    conductor: Process,
     database: Database,
     keystone: RealKeystone,
     placement: RealPlacement,
-    _broker: RabbitMq,
+    broker: RabbitMq,
     /// Last: the services end before their files go.
     scratch: Scratch,
 }
@@ -83,20 +84,22 @@ impl RealCyborg {
             })
         })?;
         lspci(scratch.path(), &settings.functions)?;
-        configure(scratch.path(), &settings, &keystone, &broker, &database)?;
+        let drivers = "fake_driver,pci_driver";
+        let beneath = (&keystone, &broker, &database);
+        configure(scratch.path(), &settings, drivers, beneath)?;
         let conductor = service("cyborg-conductor", scratch.path())?;
-        let api = api(scratch.path(), "api.log")?;
+        let api = api(scratch.path(), 2, "api.log")?;
         // With the version, as catalogs have it.
         keystone.set_accelerator_endpoint(&format!("{}/v2", url_of(&api)))?;
         let mut cyborg = Self {
             settings,
             agent: None,
             api,
-            _conductor: conductor,
+            conductor,
             database,
             keystone,
             placement,
-            _broker: broker,
+            broker,
             scratch,
         };
         cyborg.api.start("/")?;
@@ -122,6 +125,36 @@ impl RealCyborg {
         Ok(())
     }
 
+    /// Cyborg's agent of another host, which has a root provider of its name; it finds functions alone. Answers when what it
+    /// finds is known to all.
+    ///
+    /// # Errors
+    /// As [`RealCyborg::discover`].
+    pub fn another_host(&self, settings: &CyborgSettings) -> Result<CyborgAgent, PeerError> {
+        let dir = self.scratch.join(settings.host);
+        fs::create_dir(&dir).map_err(PeerError::files("make a directory for Cyborg"))?;
+        lspci(&dir, &settings.functions)?;
+        let beneath = (&self.keystone, &self.broker, &self.database);
+        configure(&dir, settings, "pci_driver", beneath)?;
+        let mut agent = service("cyborg-agent", &dir)?;
+        let is_there = |name: &str, all: &[Value]| all.iter().any(|it| it["name"] == name);
+        let names: Vec<String> = settings
+            .functions
+            .iter()
+            .map(|function| format!("{}_{}", settings.host, function.address))
+            .collect();
+        agent.wait_until(REPORT_LIMIT, || {
+            let providers = self.providers().unwrap_or_default();
+            let answer = self.ask(Method::GET, "/v2/deployables").send();
+            let known = answer.map(|answer| answer.json()).unwrap_or_default();
+            let known = known["deployables"].as_array().cloned().unwrap_or_default();
+            names
+                .iter()
+                .all(|name| is_there(name, &known) && is_there(name, &providers))
+        })?;
+        Ok(CyborgAgent(agent))
+    }
+
     /// The providers of Placement, as it tells them.
     ///
     /// # Errors
@@ -142,7 +175,7 @@ impl RealCyborg {
     /// # Errors
     /// When Keystone gives no token.
     pub fn ask_placement(&self, method: Method, path: &str) -> Result<Ask, PeerError> {
-        let token = self.keystone.token(&self.keystone.berth())?;
+        let token = self.keystone.kept_token(&self.keystone.berth())?;
         Ok(Ask::new(method, format!("{}{path}", self.placement.url()))
             .header("x-auth-token", &token)
             .header("openstack-api-version", "placement 1.39"))
@@ -163,7 +196,7 @@ impl RealCyborg {
     /// Keystone gives no token.
     #[must_use]
     pub fn ask_as(&self, who: &Credentials, method: Method, path: &str) -> Ask {
-        let token = self.keystone.token(who).expect("a token");
+        let token = self.keystone.kept_token(who).expect("a token");
         Ask::new(method, format!("{}{path}", self.url()))
             .header("x-auth-token", &token)
             .header("x-service-token", &token)
@@ -190,13 +223,16 @@ impl RealCyborg {
     /// # Errors
     /// When the peers are not installed.
     pub fn another_api(&self) -> Result<CyborgApi, PeerError> {
-        Ok(CyborgApi(api(self.scratch.path(), "another-api.log")?))
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let log = format!("api-{}.log", NUMBER.fetch_add(1, Ordering::Relaxed));
+        Ok(CyborgApi(api(self.scratch.path(), 1, &log)?))
     }
 
-    /// The API's process group, by its leader's process id, where it runs.
+    /// The process groups of the API and the conductor, by their leaders' process ids, where they run.
     #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        self.api.pid()
+    pub fn pids(&self) -> Vec<u32> {
+        let conductor = Some(self.conductor.pid());
+        self.api.pid().into_iter().chain(conductor).collect()
     }
 
     /// Its Keystone.
@@ -229,6 +265,10 @@ impl RealCyborg {
             .collect()
     }
 }
+
+/// Cyborg's agent of a host.
+#[derive(Debug)]
+pub struct CyborgAgent(#[expect(dead_code, reason = "it ends with the value")] Process);
 
 /// A process of Cyborg's API.
 #[derive(Debug)]
@@ -271,11 +311,11 @@ fn url_of(api: &Uwsgi) -> String {
 }
 
 /// Its configuration is found by the home directory: uWSGI leaves no room for arguments.
-fn api(dir: &Path, log: &str) -> Result<Uwsgi, PeerError> {
+fn api(dir: &Path, workers: u8, log: &str) -> Result<Uwsgi, PeerError> {
     Uwsgi::new(
         "cyborg.wsgi.api:application",
         ("HOME", dir.to_path_buf()),
-        2,
+        workers,
         dir.join(log),
     )
 }
@@ -313,9 +353,8 @@ fn lspci(dir: &Path, functions: &[PciFunction]) -> Result<(), PeerError> {
 fn configure(
     dir: &Path,
     settings: &CyborgSettings,
-    keystone: &RealKeystone,
-    broker: &RabbitMq,
-    database: &Database,
+    drivers: &str,
+    (keystone, broker, database): (&RealKeystone, &RabbitMq, &Database),
 ) -> Result<(), PeerError> {
     let venv = installed()?.join("venv");
     let venv = venv.display();
@@ -330,7 +369,7 @@ fn configure(
          [database]\nconnection = {rows}\n\
          [api]\nhost_ip = 127.0.0.1\nport = {port}\napi_paste_config = {venv}/etc/cyborg/api-paste.ini\n\
          [oslo_policy]\npolicy_file = {venv}/etc/cyborg/policy.yaml\n\
-         [agent]\nenabled_drivers = fake_driver,pci_driver\nresource_provider_name = {host}\n\
+         [agent]\nenabled_drivers = {drivers}\nresource_provider_name = {host}\n\
          [cyborg_sys_admin]\nhelper_command = {venv}/bin/privsep-helper --config-file {folder}/.cyborg/cyborg.conf\n\
          [pci]\n"
     );

@@ -1,7 +1,9 @@
 //! The real Keystone, on a copy of a database that `tests/peers/keystone_seed.py` filled: a project `service`, the users
 //! below, and a catalog with Placement, Cyborg and a Nova.
 
+use std::collections::HashMap;
 use std::fs;
+use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -73,6 +75,14 @@ impl Credentials {
         }
     }
 
+    /// What tells the account from others.
+    fn account(&self) -> &str {
+        match self {
+            Self::Password { username, .. } | Self::Tenant { username, .. } => username,
+            Self::ApplicationCredential { id, .. } => id,
+        }
+    }
+
     fn request(&self) -> Value {
         match self {
             Self::Password { username, password } | Self::Tenant { username, password } => {
@@ -106,6 +116,8 @@ struct Seed {
 pub struct RealKeystone {
     service: Uwsgi,
     seed: Seed,
+    /// The first token of each account, by its user's name or its credential's id.
+    kept: Mutex<HashMap<String, String>>,
     /// Last: the service ends before its files go.
     scratch: Scratch,
 }
@@ -141,6 +153,7 @@ impl RealKeystone {
         let mut keystone = Self {
             service,
             seed,
+            kept: Mutex::default(),
             scratch,
         };
         // keystonemiddleware looks its own Keystone up in the catalog.
@@ -206,6 +219,22 @@ impl RealKeystone {
     /// When Keystone refuses.
     pub fn token(&self, credentials: &Credentials) -> Result<String, PeerError> {
         self.log_in(&credentials.request())
+    }
+
+    /// The account's token, by one login for the life of this Keystone: for those who ask often, and in less time than a token
+    /// lives.
+    ///
+    /// # Errors
+    /// When Keystone refuses.
+    pub fn kept_token(&self, credentials: &Credentials) -> Result<String, PeerError> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let account = credentials.account();
+        if let Some(token) = kept.get(account) {
+            return Ok(token.clone());
+        }
+        let token = self.token(credentials)?;
+        kept.insert(account.to_owned(), token.clone());
+        Ok(token)
     }
 
     /// Ends a token at once, as a change of password or role would.

@@ -53,7 +53,9 @@ pub enum AcceleratorError {
     )]
     Forbidden(Box<AcceleratorRefusal>),
     /// The service does not accept the token, nor a new one.
-    #[error("{0}; check the auth options of [cyborg], and that the service asks the same Keystone")]
+    #[error(
+        "{0}; check the auth options of [cyborg], that the account has the role service, and that the service asks the same Keystone"
+    )]
     Unauthorized(Box<AcceleratorRefusal>),
     /// What is asked does not fit the state that the request is in.
     #[error("{0}; its state is another one by now")]

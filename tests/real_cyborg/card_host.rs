@@ -1,0 +1,287 @@
+//! A host with libvirtd and QEMU beside the real Cyborg: `berth agent` as a process, guests with the cards that Cyborg's PCI
+//! driver finds and binds. The cards are files; the rest is what runs on a host.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use berth_client::{HttpService, TransportOptions};
+use berth_conductor::{Conductor, JourneyEnd};
+use berth_model::{ConsumerUuid, ProviderUuid};
+use berth_tests::berth::{BerthHome, RunningBerth};
+use berth_tests::boot::asked;
+use berth_tests::peer::{
+    Credentials, CyborgAgent, CyborgSettings, Libvirtd, PciFunction, RealKeystone, checkout,
+};
+use berth_tests::process::free_port;
+use serde_json::json;
+
+use crate::cloud::{Cloud, named, new_guest, of_provider};
+use crate::conductor::{assert_nothing_left, body, conductor_of, end};
+use crate::nova::Mailbox;
+
+const HOST: &str = "card-host";
+const CARDS: [PciFunction; 2] = [
+    PciFunction {
+        address: "0000:81:00.0",
+        ids: "1234:1111",
+    },
+    PciFunction {
+        address: "0000:82:00.0",
+        ids: "1234:1111",
+    },
+];
+/// Nothing that is to happen takes this long, not even on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The host.
+struct CardHost {
+    cloud: &'static Cloud,
+    home: BerthHome,
+    agent: RunningBerth,
+    conductor: Conductor,
+    events: u16,
+    _cyborg: CyborgAgent,
+    libvirtd: Libvirtd,
+}
+
+impl CardHost {
+    async fn start(cloud: &'static Cloud) -> Self {
+        let (home, agent, events, cyborg, libvirtd) =
+            tokio::task::block_in_place(|| Self::processes(cloud));
+        let socket = home.path("agent.sock");
+        let agent_api = HttpService::unix(&socket, &TransportOptions::default());
+        let agent_api = agent_api.expect("a socket");
+        let conductor = conductor_of(cloud, agent_api, cloud.accelerators()).await;
+        Self {
+            cloud,
+            home,
+            agent,
+            conductor,
+            events,
+            _cyborg: cyborg,
+            libvirtd,
+        }
+    }
+
+    fn processes(cloud: &Cloud) -> (BerthHome, RunningBerth, u16, CyborgAgent, Libvirtd) {
+        let libvirtd = Libvirtd::start_with_cards().expect("libvirtd starts");
+        let mut home = BerthHome::new().expect("a home");
+        let events = free_port().expect("a port");
+        let keystone = cloud.cyborg.keystone();
+        let login = login(keystone);
+        let (uri, images) = (libvirtd.uri(), images());
+        let images = images.display();
+        let emulator = libvirtd.emulator().expect("an emulator");
+        let emulator = emulator.display();
+        home.configure(&format!(
+            "host = \"{HOST}\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
+             reconcile_interval = 1\nupdate_resources_interval = 1\nperiodic_fuzzy_delay = 0\n\
+             [compute]\nresource_provider_association_refresh = 1\n\
+             [libvirt]\nconnection_uri = \"{uri}\"\nvirt_type = \"qemu\"\nemulator = \"{emulator}\"\n\
+             [pci]\ndevice_spec = [{{ vendor_id = \"1234\", product_id = \"1111\" }}]\n\
+             [image_cache]\nimage_directories = [\"{images}\"]\n\
+             [agent]\nadmin_socket = \"@HOME@/agent.sock\"\nevents_listen = \"127.0.0.1:{events}\"\n\
+             [placement]\n{login}\n[cyborg]\n{login}\n[keystone_authtoken]\n{}\n",
+            authtoken(keystone)
+        ))
+        .expect("a configuration");
+        fs::create_dir(home.path("instances")).expect("a folder");
+        let mut agent = agent(&mut home, &libvirtd);
+        let root = root(cloud, &mut agent);
+        let settings = CyborgSettings {
+            host: HOST,
+            functions: CARDS.to_vec(),
+        };
+        let cyborg = cloud.cyborg.another_host(&settings);
+        let cyborg = cyborg.expect("Cyborg finds the cards");
+        offers_accelerators(cloud, &mut agent, root);
+        (home, agent, events, cyborg, libvirtd)
+    }
+
+    /// SIGKILL, and another life over the same state.
+    fn kill_agent(&mut self) {
+        tokio::task::block_in_place(|| {
+            self.agent.kill();
+            self.agent = agent(&mut self.home, &self.libvirtd);
+        });
+    }
+
+    /// A guest from Debian's kernel, with a card.
+    async fn create(&self) -> ConsumerUuid {
+        let guest = new_guest();
+        let url = format!("http://127.0.0.1:{}", self.events);
+        self.cloud.nova.deliver(guest, Mailbox::At(url));
+        let images = images();
+        let file = |name: &str| images.join(name).display().to_string();
+        let mut body = body(guest, HOST, "card");
+        body["kernel"] = json!({
+            "kernel": file("vmlinuz"),
+            "ramdisk": file("initrd.gz"),
+            "command_line": "console=ttyS0 quiet",
+        });
+        let taken = self.conductor.create(&asked(&body)).await;
+        taken.expect("it is taken");
+        guest
+    }
+
+    /// The card that libvirt gave the guest.
+    #[track_caller]
+    fn card_of(&self, guest: ConsumerUuid) -> PciFunction {
+        let name = guest.to_string();
+        let given = self.virsh(&["dumpxml", &name, "--xpath", "//hostdev/source/address/@bus"]);
+        let card = CARDS.iter().find(|card| {
+            let bus = &card.address[5..7];
+            given.contains(&format!("0x{bus}"))
+        });
+        let card = card.unwrap_or_else(|| panic!("no card: {given}"));
+        let driver = self.libvirtd.driver(card.address);
+        assert_eq!(driver.as_deref(), Some("vfio-pci"));
+        *card
+    }
+
+    #[track_caller]
+    fn virsh(&self, arguments: &[&str]) -> String {
+        let said = tokio::task::block_in_place(|| self.libvirtd.virsh(arguments));
+        said.expect("libvirtd answers")
+    }
+}
+
+#[track_caller]
+fn active(host: &CardHost, end: &JourneyEnd) {
+    assert!(
+        matches!(end, JourneyEnd::Active),
+        "{end:?}\n{}",
+        host.agent.stderr()
+    );
+}
+
+/// `berth agent` where it sees the cards.
+fn agent(home: &mut BerthHome, libvirtd: &Libvirtd) -> RunningBerth {
+    let config = home.config_file().display().to_string();
+    home.run_within(libvirtd.beside());
+    let socket = home.path("agent.sock");
+    let mut agent = home
+        .start(["--config", &config, "agent"])
+        .expect("it starts");
+    let is_up = agent.wait_until(PATIENCE, || {
+        std::os::unix::net::UnixStream::connect(&socket).is_ok()
+    });
+    is_up.expect("the agent listens");
+    agent
+}
+
+/// The host's root provider, without which Cyborg's agent ends.
+fn root(cloud: &Cloud, agent: &mut RunningBerth) -> ProviderUuid {
+    await_it(agent, || {
+        let all = cloud.cyborg.providers().expect("Placement answers");
+        let root = all.iter().find(|provider| provider["name"] == HOST)?;
+        root["uuid"].as_str()?.parse().ok()
+    })
+}
+
+/// Waits until the agent has seen Cyborg's devices and says that guests with accelerators may come.
+fn offers_accelerators(cloud: &Cloud, agent: &mut RunningBerth, root: ProviderUuid) {
+    await_it(agent, || {
+        let traits = of_provider(cloud, root, "traits").to_string();
+        traits.contains("\"COMPUTE_ACCELERATORS\"").then_some(())
+    });
+}
+
+fn await_it<T>(agent: &mut RunningBerth, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        let log = agent.stderr();
+        assert!(!agent.has_ended() && begun.elapsed() < PATIENCE, "{log}");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// `[placement]` and `[cyborg]` for `berth`.
+fn login(keystone: &RealKeystone) -> String {
+    let Credentials::Password { username, password } = keystone.berth() else {
+        unreachable!("berth has a password");
+    };
+    format!(
+        "auth_type = \"password\"\nauth_url = \"{}\"\nusername = \"{username}\"\npassword = \"{password}\"\n\
+         user_domain_id = \"default\"\nproject_name = \"service\"\nproject_domain_id = \"default\"",
+        keystone.url()
+    )
+}
+
+/// `[keystone_authtoken]` for the same.
+fn authtoken(keystone: &RealKeystone) -> String {
+    let Credentials::Password { username, password } = keystone.berth() else {
+        unreachable!("berth has a password");
+    };
+    format!(
+        "auth_url = \"{}\"\nusername = \"{username}\"\npassword = \"{password}\"\nproject_name = \"service\"\n\
+         user_domain_name = \"Default\"\nproject_domain_name = \"Default\"",
+        keystone.url()
+    )
+}
+
+/// The folder with a kernel and an initrd.
+fn images() -> std::path::PathBuf {
+    let images = checkout().join("target/guest-image");
+    let script = checkout().join("packaging/scripts/guest-image.sh");
+    let made = Command::new(script).arg(&images).output();
+    let made = made.expect("the script runs");
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{said}");
+    images
+}
+
+fn provider(card: PciFunction) -> ProviderUuid {
+    named(&format!("{HOST}_{}", card.address))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guests_run_on_libvirt_with_the_cards_that_cyborgs_pci_driver_found_and_bound() {
+    let cloud = Cloud::shared();
+    let mut host = CardHost::start(cloud).await;
+    // The agent may attach the cards, and leaves their report to Cyborg.
+    let inventories = of_provider(cloud, provider(CARDS[0]), "inventories");
+    assert_eq!(inventories["inventories"]["CUSTOM_PCI"]["total"], 1);
+
+    let first = host.create().await;
+    active(&host, &end(&host.conductor, first).await);
+    let card = host.card_of(first);
+    let told = cloud.nova.told(first);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].events[0]["status"], "completed");
+    let arqs = cloud.accelerators().arqs_of_instance(first).await;
+    let arqs = arqs.expect("Cyborg answers");
+    assert_eq!(arqs.len(), 1, "{arqs:?}");
+    let held = of_provider(cloud, provider(card), "allocations");
+    assert!(held["allocations"][first.to_string()].is_object(), "{held}");
+
+    // The agent is killed while another guest is on its way to the other card.
+    let second = host.create().await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let life = host.virsh(&["domid", &format!("vm-{first}")]);
+    host.kill_agent();
+    active(&host, &end(&host.conductor, second).await);
+    assert_ne!(host.card_of(second).address, card.address);
+    assert_eq!(host.virsh(&["domid", &format!("vm-{first}")]), life);
+
+    for guest in [first, second] {
+        host.conductor.delete(guest).await.expect("it is taken");
+        let gone = end(&host.conductor, guest).await;
+        assert!(
+            matches!(gone, JourneyEnd::Gone),
+            "{gone:?}\n{}",
+            host.agent.stderr()
+        );
+        assert_nothing_left(cloud, guest).await;
+    }
+    assert_eq!(host.virsh(&["list", "--all", "--name"]).trim(), "");
+    for card in CARDS {
+        assert_eq!(host.libvirtd.driver(card.address), None, "{}", card.address);
+        let held = of_provider(cloud, provider(card), "allocations");
+        assert_eq!(held["allocations"], json!({}));
+    }
+}

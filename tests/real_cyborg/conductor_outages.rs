@@ -1,0 +1,120 @@
+//! Cyborg goes away from the conductor: at each question of a boot, of its end and of a boot that is taken back, before it is
+//! done and after, and killed as a process.
+
+use berth_conductor::{Conductor, JourneyEnd};
+use berth_model::DeviceProfileName;
+use http::Method;
+
+use crate::agent::Agent;
+use crate::cloud::{CUT, Cloud, KILLED, address, new_guest};
+use crate::conductor::{assert_nothing_left, conductor, end, with_profile};
+use crate::gate::{Cut, Gate};
+
+/// A boot and its end with the cut.
+async fn life(cloud: &Cloud, cut: Option<Cut>) -> Gate {
+    let gate = Gate::new(cut);
+    let agent = Agent::new(cloud, cloud.accelerators()).await;
+    let accelerators = cloud.accelerators_through(|http| gate.before(http));
+    let conductor = conductor(cloud, &agent, accelerators).await;
+    let guest = new_guest();
+    agent.hears_of(cloud, guest);
+    let request = with_profile(guest, "cut");
+    conductor.create(&request).await.expect("it is taken");
+    let ended = end(&conductor, guest).await;
+    assert!(matches!(ended, JourneyEnd::Active), "{cut:?}: {ended:?}");
+    let devices = agent.devices(guest).await;
+    assert_eq!(devices, [address(CUT)].into(), "{cut:?}");
+    conductor.delete(guest).await.expect("it is taken");
+    let ended = end(&conductor, guest).await;
+    assert!(matches!(ended, JourneyEnd::Gone), "{cut:?}: {ended:?}");
+    assert!(agent.devices(guest).await.is_empty(), "{cut:?}");
+    assert_nothing_left(cloud, guest).await;
+    assert_no_requests(cloud, &conductor, "cut").await;
+    gate
+}
+
+/// A boot that the agent refuses, with the cut: its device is one of Cyborg's fake driver.
+async fn refusal(cloud: &Cloud, cut: Option<Cut>) -> Gate {
+    let gate = Gate::new(cut);
+    let agent = Agent::new(cloud, cloud.accelerators()).await;
+    let accelerators = cloud.accelerators_through(|http| gate.before(http));
+    let conductor = conductor(cloud, &agent, accelerators).await;
+    let guest = new_guest();
+    agent.hears_of(cloud, guest);
+    let request = with_profile(guest, "fake-too");
+    conductor.create(&request).await.expect("it is taken");
+    let ended = end(&conductor, guest).await;
+    let JourneyEnd::Failed { reason } = ended else {
+        panic!("{cut:?}: {ended:?}");
+    };
+    assert!(reason.contains("TEST_PCI"), "{cut:?}: {reason}");
+    assert_nothing_left(cloud, guest).await;
+    assert_no_requests(cloud, &conductor, "fake-too").await;
+    gate
+}
+
+/// Cyborg has no request of this profile any more, once those are looked for whose names nobody heard.
+async fn assert_no_requests(cloud: &Cloud, conductor: &Conductor, profile: &str) {
+    let looked = conductor.look_for_strays().await;
+    looked.expect("Cyborg answers");
+    let profile = DeviceProfileName::new(profile).expect("a name");
+    let all = cloud.accelerators().arqs().await.expect("Cyborg answers");
+    let left = all.iter().filter(|told| {
+        let arq = told.arq.as_ref();
+        arq.is_ok_and(|arq| arq.device_profile == profile)
+    });
+    assert_eq!(left.count(), 0, "{all:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_boot_and_its_end_go_through_an_outage_at_each_question() {
+    let cloud = Cloud::shared();
+    let whole = life(cloud, None).await;
+    let questions = whole.questions();
+    for method in [Method::GET, Method::POST, Method::PATCH, Method::DELETE] {
+        let what = "a profile, requests made, bound and deleted";
+        assert!(questions.contains(&method), "{what}: {questions:?}");
+    }
+    for cut in whole.cuts() {
+        life(cloud, Some(cut)).await;
+    }
+    cloud.assert_free(CUT).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_boot_is_taken_back_through_an_outage_at_each_question() {
+    let cloud = Cloud::shared();
+    let whole = refusal(cloud, None).await;
+    for cut in whole.cuts() {
+        refusal(cloud, Some(cut)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_cyborg_delays_a_boot_and_its_end() {
+    let cloud = Cloud::shared();
+    let mut api = cloud.cyborg.another_api().expect("a process");
+    let agent = Agent::new(cloud, cloud.accelerators()).await;
+    let accelerators = cloud.accelerators_at(&format!("{}/v2", api.url()));
+    let conductor = conductor(cloud, &agent, accelerators).await;
+    let guest = new_guest();
+    agent.hears_of(cloud, guest);
+    // Nothing listens yet.
+    let request = with_profile(guest, "killed");
+    conductor.create(&request).await.expect("it is taken");
+    let held = conductor.journey(guest).await;
+    assert!(matches!(held, JourneyEnd::Held { .. }), "{held:?}");
+    tokio::task::block_in_place(|| api.start()).expect("the API starts");
+    let active = end(&conductor, guest).await;
+    assert!(matches!(active, JourneyEnd::Active), "{active:?}");
+    assert_eq!(agent.devices(guest).await, [address(KILLED)].into());
+    api.kill();
+    conductor.delete(guest).await.expect("it is taken");
+    let held = conductor.journey(guest).await;
+    assert!(matches!(held, JourneyEnd::Held { .. }), "{held:?}");
+    tokio::task::block_in_place(|| api.start()).expect("the API starts");
+    let gone = end(&conductor, guest).await;
+    assert!(matches!(gone, JourneyEnd::Gone), "{gone:?}");
+    assert_nothing_left(cloud, guest).await;
+    cloud.assert_free(KILLED).await;
+}

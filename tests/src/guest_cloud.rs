@@ -21,7 +21,8 @@ use axum::body::Body;
 use berth_accelerator::{Options, prepare, router};
 use berth_agent::guest::SqlJournal;
 use berth_client::{
-    AcceleratorClient, AdapterOptions, Auth, GuestApiError, GuestClient, HttpService, Secret,
+    AcceleratorClient, AdapterOptions, Auth, GuestApiError, GuestClient, HttpService,
+    PlacementClient, Secret,
 };
 use berth_conductor::{BootRequest, Conductor};
 use berth_model::{ConsumerUuid, ProviderTree};
@@ -164,6 +165,12 @@ impl GuestCloud {
         let auth = Auth::admin_token("http://accelerator", &token).expect("an endpoint");
         let options = AdapterOptions::default();
         AcceleratorClient::new(decorate(leaving_the_process(http)), auth, &options)
+    }
+
+    /// Placement, beside everything.
+    #[must_use]
+    pub fn placement(&self) -> PlacementClient {
+        self.cloud.placement()
     }
 
     /// Asks the accelerator service, beside everything.

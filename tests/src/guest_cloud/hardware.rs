@@ -21,6 +21,8 @@ pub enum Bug {
     GivesFewer,
     /// A guest that is destroyed goes on.
     KeepsGuests,
+    /// A guest is never said to be made.
+    Hangs,
 }
 
 #[derive(Default)]
@@ -172,6 +174,9 @@ impl VirtDriver for Hardware {
     }
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+        if self.has(Bug::Hangs) {
+            std::future::pending::<()>().await;
+        }
         let mut spec = spec.clone();
         if self.has(Bug::GivesFewer) {
             let mut devices = spec.devices.as_slice().to_vec();

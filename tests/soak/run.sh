@@ -13,7 +13,8 @@
 #   SOAK_GUEST_PAIRS=8     after each kill in a guest's journey a kill at one of so many crossings of the recovery; 1 takes a night
 #   SOAK_GUEST_SEEDS=100000  how many seeds of the swarm of guests' journeys
 #   SOAK_GUEST_BATCH=1000  seeds of them per batch
-#   SOAK_ONLY=guests       only what is about guests' journeys
+#   SOAK_CYCLE_LANES=4     how many batches of them at once: they wait more than they work
+#   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU
 #   BERTH_PROGRAM=FILE     strike this program and build none: a trial, which keeps its own books and writes DATE-trial.md
 #
 # Guests' journeys are swept and swarmed by the test program `fault` as well, one built for speed (tests/fault/guests/sweep.rs and
@@ -34,8 +35,10 @@ GUEST_PAIRS=${SOAK_GUEST_PAIRS:-8}
 GUEST_SEEDS=${SOAK_GUEST_SEEDS:-100000}
 GUEST_BATCH=${SOAK_GUEST_BATCH:-1000}
 ONLY=${SOAK_ONLY:-}
+[ "$ONLY" != cycles ] || KILLS=0 PARTS=0
 CYCLES=${SOAK_CYCLES:-1000}
 CYCLE_BATCH=${SOAK_CYCLE_BATCH:-200}
+CYCLE_LANES=${SOAK_CYCLE_LANES:-4}
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 GIVEN=${BERTH_PROGRAM:-}
 STATE=$TARGET/soak${GIVEN:+-trial}
@@ -108,9 +111,9 @@ cycles_of_page() {
     } END { printf "| **all** | | **%d** | %d | **%d** | %d | **%d** | | | | | %d s |\n", cycles, ran, kills, lives, bad, seconds }' "$LIVES"
 }
 
-# One batch of cycles: its seed, how many, and 0 where nobody is killed.
+# One batch of cycles: its seed, how many, and 0 where nobody is killed. Others run beside it.
 cycles() {
-    local seed=$1 count=$2 killing=$3 began=$SECONDS log=$STATE/cycles-$1.log report=$STATE/cycles-$1.tsv line
+    local seed=$1 count=$2 killing=$3 began=$SECONDS log=$STATE/cycles-$1.log report=$STATE/cycles-$1.tsv
     if [[ $COMMIT != *-dirty ]] && awk -F'\t' -v c="$COMMIT" -v s="$seed" -v n="$count" \
         '$2==c && $3==s && $5==n && $9==0 {found=1} END {exit !found}' "$LIVES"; then
         say "cycles, seed $seed: done before"
@@ -120,13 +123,29 @@ cycles() {
     rm -f "$report"
     if ! BERTH_CYCLES=$count BERTH_CYCLES_SEED=$seed BERTH_CYCLES_KILLS=$killing BERTH_CYCLES_REPORT=$report \
         "$STATE/cycles" -q --nocapture >"$log" 2>&1; then
-        FAILED=1
         say "FAILED, see $log:"
         tail -n 20 "$log"
     fi
-    line=$(cat "$report" 2>/dev/null || printf '0\t0\t0\t0\t1\t0\t0\t0\t0')
-    printf '%s\t%s\t%s\t%s\t%s\n' "$DATE" "$COMMIT" "$seed" $((SECONDS - began)) "$line" >>"$LIVES"
+    [ -s "$report" ] || printf '0\t0\t0\t0\t1\t0\t0\t0\t0\n' >"$report"
+    exec 9>"$STATE/lock"
+    flock 9
+    printf '%s\t%s\t%s\t%s\t%s\n' "$DATE" "$COMMIT" "$seed" $((SECONDS - began)) "$(<"$report")" >>"$LIVES"
     page
+}
+
+# All batches, some at once.
+all_cycles() {
+    local done=0 seed=1 running=0 left
+    for (( ; done < CYCLES; done += CYCLE_BATCH, seed++)); do
+        left=$((CYCLES - done))
+        cycles "$seed" $((left < CYCLE_BATCH ? left : CYCLE_BATCH)) $((seed > 1)) &
+        if ((++running >= CYCLE_LANES)); then
+            wait -n || true
+            running=$((running - 1))
+        fi
+    done
+    wait
+    awk -F'\t' -v d="$DATE" -v c="$COMMIT" '$1==d && $2==c && $9>0 {bad=1} END {exit bad}' "$LIVES" || FAILED=1
 }
 
 # How far the seeds are and how long the rest takes at the pace so far.
@@ -212,9 +231,12 @@ if [ "$ONLY" != guests ]; then
         left=$((FROM + KILLS - seed))
         batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/kill" -q
     done
-    for ((done = 0, seed = 1; done < CYCLES; done += CYCLE_BATCH, seed++)); do
-        cycles "$seed" $((CYCLES - done < CYCLE_BATCH ? CYCLES - done : CYCLE_BATCH)) $((seed > 1))
-    done
+    all_cycles
+fi
+if [ "$ONLY" = cycles ]; then
+    page
+    say "written to $PAGE"
+    exit $FAILED
 fi
 
 # A hundred thousand seeds are worth a build of their own.

@@ -17,6 +17,7 @@
 //! | `spawn`, `undo` | the steps forward and backward |
 //! | `power` | start, stop, pause, reboot |
 //! | [`life`] | rescue, unrescue, rebuild |
+//! | `look` | what is wanted of a guest against what it does: one table |
 //! | `keep` | after a start of the agent or of the host, and ever after |
 //! | [`mod@reconcile`] | journal, hypervisor, devices, requests and allocations, compared pair by pair |
 //! | [`GuestResources`] | devices and disks, as the composition root provides them |
@@ -42,6 +43,7 @@ mod host_resources;
 pub mod journal;
 mod keep;
 pub mod life;
+mod look;
 mod power;
 pub mod reconcile;
 pub mod request;

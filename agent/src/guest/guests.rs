@@ -1,15 +1,14 @@
 //! All guests of this agent: what is asked of them, one journey per guest at a time, and going on after a restart.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use berth_journeys::{Ear, Journeys, Turn};
 use berth_model::ConsumerUuid;
 use berth_virt::{CpuSet, GuestError, GuestState, VirtDriver};
-use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::build::{Building, pinned_elsewhere};
 use super::journal::{
@@ -67,6 +66,9 @@ pub enum Held {
     /// The hypervisor does not tell its guests.
     #[error(transparent)]
     Hypervisor(GuestError),
+    /// It does what it should not, and cannot be brought to rest.
+    #[error("the guest runs and should not: {0}")]
+    NotAtRest(#[source] GuestError),
 }
 
 /// A guest that nothing can be asked of.
@@ -106,31 +108,15 @@ pub enum GuestsError {
     Journal(#[from] JournalError),
 }
 
-/// What stands for a guest's journey under way.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Slot {
-    /// Held by the journey.
-    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
-    /// Ends a spawn between two steps, or in its wait.
-    cancel: CancellationToken,
-}
-
 pub(super) struct Inner<D, R> {
     pub(super) way: Way<D, R>,
     /// Held from reading what guests hold of the host until one more is written down.
     pub(super) placing: tokio::sync::Mutex<()>,
-    slots: Mutex<HashMap<ConsumerUuid, Slot>>,
+    pub(super) journeys: Journeys<ConsumerUuid>,
     /// Why guests stand still, as of their last journeys.
     held: watch::Sender<HeldGuests>,
-    tasks: TaskTracker,
     /// How many journeys have ended.
     ends: watch::Sender<u64>,
-}
-
-impl<D, R> Inner<D, R> {
-    pub(super) fn tasks(&self) -> &TaskTracker {
-        &self.tasks
-    }
 }
 
 /// All guests of this agent. Clones are one.
@@ -175,9 +161,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 boot_id: parts.boot_id,
             },
             placing: tokio::sync::Mutex::default(),
-            slots: Mutex::default(),
+            journeys: Journeys::default(),
             held: watch::Sender::default(),
-            tasks: TaskTracker::new(),
             ends: watch::Sender::new(0),
         };
         Self {
@@ -245,7 +230,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             other => other?,
         }
         // A spawn under way looks at its course again.
-        self.slot(uuid).cancel.cancel();
+        self.inner.journeys.cut_short(&uuid);
         self.set_out(uuid);
         Ok(())
     }
@@ -286,7 +271,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let open: Vec<_> = open.map(|record| record.request.uuid()).collect();
         for uuid in &open {
             // Its journey may be under way.
-            if self.slot(*uuid).turn.try_lock().is_ok() {
+            if !self.inner.journeys.is_under_way(uuid) {
                 self.set_out(*uuid);
             }
         }
@@ -295,49 +280,35 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Waits until no journey is under way, and takes none any more.
     pub async fn stop(&self) {
-        for slot in self.slots().values() {
-            slot.cancel.cancel();
-        }
-        self.inner.tasks.close();
-        self.inner.tasks.wait().await;
+        self.inner.journeys.stop().await;
     }
 
     /// Begins a guest's journey, unless one waits to begin already.
     pub(super) fn set_out(&self, uuid: ConsumerUuid) {
-        if self.inner.tasks.is_closed() {
-            return;
-        }
         let guests = self.clone();
-        self.inner.tasks.spawn(async move {
-            told(uuid, guests.journey(uuid).await);
+        self.inner.journeys.set_out(uuid, move |turn| async move {
+            told(uuid, guests.journey_in(&turn, uuid).await);
         });
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<ConsumerUuid, Slot>> {
-        let slots = self.inner.slots.lock();
-        slots.unwrap_or_else(PoisonError::into_inner)
+    /// The guest's turn, once no other journey of it is under way.
+    pub(super) async fn turn(&self, uuid: ConsumerUuid) -> Turn<ConsumerUuid> {
+        self.inner.journeys.turn(uuid).await
     }
 
-    pub(super) fn slot(&self, uuid: ConsumerUuid) -> Slot {
-        self.slots().entry(uuid).or_default().clone()
-    }
-
-    /// The guest's turn, once no other journey of it is under way. A guest that went away took its slot along: whoever waited
-    /// there waits anew.
-    pub(super) async fn turn(&self, uuid: ConsumerUuid) -> OwnedMutexGuard<()> {
-        loop {
-            let turn = self.slot(uuid).turn;
-            let held = Arc::clone(&turn).lock_owned().await;
-            if Arc::ptr_eq(&turn, &self.slot(uuid).turn) {
-                return held;
-            }
-        }
+    /// Hears when the guest is deleted, or the agent stops.
+    pub(super) fn listen(&self, uuid: ConsumerUuid) -> Ear<ConsumerUuid> {
+        self.inner.journeys.listen(uuid)
     }
 
     /// One guest from where it is to where it is meant to be; one journey of a guest at a time.
     pub async fn journey(&self, uuid: ConsumerUuid) -> JourneyEnd {
-        let _turn = self.turn(uuid).await;
-        let end = match self.travel(uuid).await {
+        let turn = self.turn(uuid).await;
+        self.journey_in(&turn, uuid).await
+    }
+
+    async fn journey_in(&self, turn: &Turn<ConsumerUuid>, uuid: ConsumerUuid) -> JourneyEnd {
+        let end = match self.travel(turn, uuid).await {
             Ok(end) => end,
             Err(reason) => JourneyEnd::Held { reason },
         };
@@ -359,9 +330,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
             _ => held.remove(&uuid).is_some(),
         });
-        if matches!(end, JourneyEnd::Gone) {
-            self.slots().remove(&uuid);
-        }
         self.inner.ends.send_modify(|ends| *ends += 1);
     }
 
@@ -377,9 +345,15 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         self.inner.held.subscribe()
     }
 
-    pub(super) async fn travel(&self, uuid: ConsumerUuid) -> Result<JourneyEnd, Held> {
+    pub(super) async fn travel(
+        &self,
+        turn: &Turn<ConsumerUuid>,
+        uuid: ConsumerUuid,
+    ) -> Result<JourneyEnd, Held> {
         let way = &self.inner.way;
         loop {
+            // Before the look: what is written after it ends what comes of it.
+            let cancel = turn.cut_short();
             let Some(record) = way.journal.guest(uuid).await? else {
                 return Ok(JourneyEnd::Gone);
             };
@@ -392,7 +366,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 }
                 Course::Spawn if record.is_leaving() => leave(way, &record).await?,
                 Course::Spawn => {
-                    let cancel = self.slot(uuid).cancel;
                     let ran = !record.ran_in().is_empty();
                     let spawned = match Requested::of(record) {
                         Ok(requested) => requested.spawn(way, &cancel).await,
@@ -400,7 +373,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     };
                     match spawned {
                         Ok(_) => {}
-                        Err(SpawnError::Cancelled) if self.is_stopping() => {
+                        Err(SpawnError::Cancelled) if self.inner.journeys.is_stopping() => {
                             return Ok(JourneyEnd::Interrupted);
                         }
                         Err(SpawnError::Cancelled) => {}
@@ -423,10 +396,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 }
             }
         }
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.inner.tasks.is_closed()
     }
 }
 

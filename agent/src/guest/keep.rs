@@ -2,28 +2,25 @@
 //!
 //! A guest that should run and is not there, or is off since the host was booted, is brought back through the steps of its
 //! spawn, devices first. One that is off in the boot it was started in has ended itself: then that is what it should be (Nova's
-//! power sync). One that cannot be brought back is held and tried again, never undone.
+//! power sync). One that does something and should be at rest is brought to rest. One that cannot be brought back is held and
+//! tried again, never undone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_model::ConsumerUuid;
+use berth_journeys::Turn;
+use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{GuestError, GuestOnHost, GuestState, VirtDriver};
+use berth_virt::{GuestError, PowerAction, VirtDriver};
 use tokio_util::sync::CancellationToken;
 
 use super::guests::{Guests, GuestsError, Held, JourneyEnd, told};
-use super::journal::{Course, GuestRecord, Life, SpawnStep, StepRecord, StepState};
+use super::journal::{Life, SpawnStep, StepRecord, StepState};
+use super::look::{Look, look};
 use super::resources::GuestResources;
-use super::way::is_ours;
 
-/// What a look at a settled guest comes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
-    AsItShouldBe,
-    BringBack,
-    EndedItself,
-}
+/// How long a guest that should be off may take to end by itself: Nova's `shutdown_timeout`.
+const GRACE: Duration = Duration::from_mins(1);
 
 /// Guests could not be compared with the hypervisor's.
 #[derive(Debug, thiserror::Error)]
@@ -34,26 +31,6 @@ pub enum KeepError {
     /// The hypervisor does not tell its guests.
     #[error(transparent)]
     Driver(#[from] GuestError),
-}
-
-pub(super) fn look(record: &GuestRecord, found: Option<&GuestOnHost>, boot_id: &str) -> Look {
-    let settled =
-        record.course == Course::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done);
-    if !settled || record.power == DesiredPower::ShutOff {
-        return Look::AsItShouldBe;
-    }
-    match found {
-        None => Look::BringBack,
-        // Somebody else's: the spawn would be refused, and holding it would say nothing new.
-        Some(found) if !is_ours(found, &record.request) => Look::AsItShouldBe,
-        Some(found) => match found.state {
-            GuestState::Running | GuestState::Paused => Look::AsItShouldBe,
-            GuestState::ShutOff | GuestState::Crashed if record.ran_in() != boot_id => {
-                Look::BringBack
-            }
-            GuestState::ShutOff | GuestState::Crashed => Look::EndedItself,
-        },
-    }
 }
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
@@ -94,12 +71,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let found = self.inner.way.driver.guests().await?;
         for record in &records {
             let uuid = record.request.uuid();
-            let seen = look(record, found.get(&uuid), &self.inner.way.boot_id);
-            if seen != Look::AsItShouldBe {
-                let guests = self.clone();
-                self.inner.tasks().spawn(async move {
-                    told(uuid, guests.mend(uuid).await);
-                });
+            match look(record, found.get(&uuid), &self.inner.way.boot_id) {
+                Look::AsItShouldBe | Look::PausedElsewise => {}
+                Look::BringBack | Look::EndedItself | Look::Stop | Look::Suspend | Look::Pause => {
+                    let guests = self.clone();
+                    self.inner.journeys.beside(async move {
+                        told(uuid, guests.mend(uuid).await);
+                    });
+                }
             }
         }
         Ok(())
@@ -107,8 +86,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Looks again, in its turn, and mends one guest.
     pub(super) async fn mend(&self, uuid: ConsumerUuid) -> JourneyEnd {
-        let _turn = self.turn(uuid).await;
-        let end = match self.mended(uuid).await {
+        let turn = self.turn(uuid).await;
+        let end = match self.mended(&turn, uuid).await {
             Ok(end) => end,
             Err(reason) => JourneyEnd::Held { reason },
         };
@@ -116,14 +95,53 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         end
     }
 
-    async fn mended(&self, uuid: ConsumerUuid) -> Result<JourneyEnd, Held> {
+    async fn mended(
+        &self,
+        turn: &Turn<ConsumerUuid>,
+        uuid: ConsumerUuid,
+    ) -> Result<JourneyEnd, Held> {
         let way = &self.inner.way;
         let Some(record) = way.journal.guest(uuid).await? else {
             return Ok(JourneyEnd::Gone);
         };
         let found: BTreeMap<_, _> = way.driver.guests().await.map_err(Held::Hypervisor)?;
         match look(&record, found.get(&uuid), &way.boot_id) {
-            Look::AsItShouldBe => {}
+            Look::AsItShouldBe | Look::PausedElsewise => {}
+            Look::Stop => {
+                tracing::info!(guest = %uuid, "the guest should be off and is not; it is stopped");
+                let stop = PowerAction::Stop { grace: GRACE };
+                let _ = way
+                    .driver
+                    .power(uuid, stop)
+                    .await
+                    .map_err(Held::NotAtRest)?;
+            }
+            Look::Suspend => {
+                match way.driver.suspend(uuid).await {
+                    Err(error) if error.disposition() == Disposition::Retry => {
+                        return Err(Held::NotAtRest(error));
+                    }
+                    // As if it had been refused at once: it goes on.
+                    Err(error) => {
+                        tracing::warn!(guest = %uuid, %error, "the guest is not suspended");
+                        way.journal.want(uuid, DesiredPower::Running).await?;
+                    }
+                    Ok(_) => {}
+                }
+                let life = Life {
+                    suspending: false,
+                    ..record.life
+                };
+                way.journal.live(uuid, &life, &[]).await?;
+            }
+            Look::Pause => {
+                let pause = PowerAction::Pause;
+                let _ = way
+                    .driver
+                    .power(uuid, pause)
+                    .await
+                    .map_err(Held::NotAtRest)?;
+            }
             Look::EndedItself => {
                 tracing::info!(guest = %uuid, "the guest ended itself, or was stopped by hand; it stays off until it is started");
                 // First why: what is wanted then agrees with the hypervisor, and is looked at no more.
@@ -142,6 +160,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 way.journal.note(uuid, SpawnStep::Start, &open).await?;
             }
         }
-        self.travel(uuid).await
+        self.travel(turn, uuid).await
     }
 }

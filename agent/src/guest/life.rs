@@ -13,7 +13,7 @@ mod leave;
 
 use std::time::Duration;
 
-use berth_model::{ConsumerUuid, NodeName};
+use berth_model::{ConsumerUuid, Disposition, NodeName};
 use berth_virt::guest_spec::{DesiredPower, GuestBoot};
 use berth_virt::{GuestError, Powered, VirtDriver};
 
@@ -63,16 +63,23 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// [`LifeError`]; unless it says that the guest is held, the guest is as it was.
     pub async fn change(&self, uuid: ConsumerUuid, change: &LifeChange) -> Result<(), LifeError> {
         let way = &self.inner.way;
+        // Before the look: a delete that is written after it is heard.
+        let ear = self.listen(uuid);
         let record = way.journal.guest(uuid).await.map_err(PowerError::from)?;
         let record = record.ok_or(PowerError::NotFound { uuid })?;
         // An image may take long: it comes before anything of the guest is touched, and before its turn is taken.
         if let Next::Turn(life, _) = next(&record, change, way.resources.as_ref())? {
             let form = life.rescue.as_ref().or(life.rebuilt.as_ref());
             if let Some(form) = form.filter(|_| *change != LifeChange::Unrescue) {
-                way.resources.fetch(&form.plan).await?;
+                tokio::select! {
+                    biased;
+                    () = ear.cut_short() => return Err(LifeError::Overtaken { uuid }),
+                    fetched = way.resources.fetch(&form.plan) => fetched?,
+                }
             }
         }
-        let (_turn, record) = self.in_turn(uuid).await?;
+        drop(ear);
+        let (turn, record) = self.in_turn(uuid).await?;
         match next(&record, change, way.resources.as_ref())? {
             Next::Already => return Ok(()),
             Next::GoesOn => {}
@@ -82,7 +89,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 self.begin(&record, &life, power).await?;
             }
         }
-        let end = match self.travel(uuid).await {
+        let end = match self.travel(&turn, uuid).await {
             Ok(end) => end,
             Err(reason) => JourneyEnd::Held { reason },
         };
@@ -161,11 +168,23 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let way = &self.inner.way;
         let (_turn, record) = self.in_turn(uuid).await?;
         record.is_settled()?;
+        let suspending = |suspending| Life {
+            suspending,
+            ..record.life.clone()
+        };
+        // First how: one that is only wanted off would be stopped after a kill, and its memory lost.
+        way.journal.live(uuid, &suspending(true), &[]).await?;
         way.journal.want(uuid, DesiredPower::ShutOff).await?;
-        let suspended = way.driver.suspend(uuid).await;
-        if suspended.is_err() {
-            way.journal.want(uuid, record.power).await?;
-        }
+        let suspended = match way.driver.suspend(uuid).await {
+            // It may still be done, and is looked for.
+            Err(error) if error.disposition() == Disposition::Retry => return Err(error.into()),
+            Err(error) => {
+                way.journal.want(uuid, record.power).await?;
+                Err(error)
+            }
+            Ok(suspended) => Ok(suspended),
+        };
+        way.journal.live(uuid, &suspending(false), &[]).await?;
         Ok(suspended?)
     }
 

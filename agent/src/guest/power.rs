@@ -3,22 +3,21 @@
 
 use std::time::Duration;
 
-use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{DesiredPower, GuestSpecError};
+use berth_journeys::Turn;
+use berth_model::{ConsumerUuid, Disposition};
+use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{GuestError, PowerAction, Powered, VirtDriver};
-
-use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
 use super::binding_wait::BindRefused;
 use super::journal::{Course, GuestRecord, JournalError, Life, SpawnStep, StepRecord, StepState};
 use super::resources::{Anew, GuestResources, Provision, ResourceError};
-use super::{BoundDevices, GuestRequestError, Guests};
+use super::{BoundDevices, GuestRequest, GuestRequestError, Guests};
 
 /// How long an action waits for a journey of the guest that is under way: one that only looks is over at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why a guest's power was not changed. It is as it was.
+/// Why a guest's power was not changed. Unless the hypervisor did not answer, it is as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum PowerError {
     /// It is not known here.
@@ -86,10 +85,11 @@ impl GuestRecord {
 }
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
-    /// Does this with a guest's power.
+    /// Does this with a guest's power. What was written down is gone on with whatever happens to the agent.
     ///
     /// # Errors
-    /// There is no such guest, it is on its way, its devices are not its own any more, or the hypervisor refuses.
+    /// There is no such guest, it is on its way, its devices are not its own any more, or the hypervisor refuses: then it is as
+    /// it was. Where the hypervisor did not answer, it may still be done, and is seen to.
     pub async fn power(
         &self,
         uuid: ConsumerUuid,
@@ -98,29 +98,59 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let way = &self.inner.way;
         let (_turn, record) = self.in_turn(uuid).await?;
         record.is_settled()?;
-        if matches!(action, PowerAction::Start | PowerAction::HardReboot) {
-            self.fit_to_start(&record).await?;
+        let fit = match action {
+            PowerAction::Start | PowerAction::HardReboot => Some(self.fit_to_start(&record).await?),
+            _ => None,
+        };
+        let life = Life {
+            suspending: false,
+            ..record.life.clone()
+        };
+        let wanted = wanted_after(action, record.power);
+        let start = |state, detail: &str| {
+            let detail = detail.to_owned();
+            [(SpawnStep::Start, StepRecord { state, detail })]
+        };
+        // From here on a kill leaves a spawn to be gone on with, and not a guest that seems to have ended itself.
+        let starts = wanted == DesiredPower::Running && action != PowerAction::SoftReboot;
+        if starts {
+            let begun = start(StepState::Begun, record.ran_in());
+            way.journal.live(uuid, &life, &begun).await?;
+        } else if record.life.suspending {
+            way.journal.live(uuid, &life, &[]).await?;
         }
-        way.journal
-            .want(uuid, wanted_after(action, record.power))
-            .await?;
-        let powered = match way.driver.power(uuid, action).await {
+        way.journal.want(uuid, wanted).await?;
+        let acted = async {
+            if let Some(fit) = &fit {
+                way.resources.prepare(fit.provision(&record)).await?;
+            }
+            Ok(way.driver.power(uuid, action).await?)
+        };
+        let powered = match acted.await {
             Ok(powered) => powered,
-            Err(error) => {
-                way.journal.want(uuid, record.power).await?;
+            Err(PowerError::Driver(error)) if error.disposition() == Disposition::Retry => {
+                if starts {
+                    self.set_out(uuid);
+                }
                 return Err(error.into());
             }
+            Err(error) => {
+                if starts {
+                    let before = start(StepState::Done, record.ran_in());
+                    way.journal.live(uuid, &life, &before).await?;
+                }
+                way.journal.want(uuid, record.power).await?;
+                return Err(error);
+            }
         };
-        if wanted_after(action, record.power) == DesiredPower::Running {
+        if wanted == DesiredPower::Running {
             // It runs in this boot of the host, whichever it was started in first.
-            let detail = way.boot_id.clone();
-            let state = StepState::Done;
-            let steps = [(SpawnStep::Start, StepRecord { state, detail })];
+            let done = start(StepState::Done, &way.boot_id);
             let life = Life {
                 ended: false,
-                ..record.life
+                ..life
             };
-            way.journal.live(uuid, &life, &steps).await?;
+            way.journal.live(uuid, &life, &done).await?;
         }
         Ok(powered)
     }
@@ -129,7 +159,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub(super) async fn in_turn(
         &self,
         uuid: ConsumerUuid,
-    ) -> Result<(OwnedMutexGuard<()>, GuestRecord), PowerError> {
+    ) -> Result<(Turn<ConsumerUuid>, GuestRecord), PowerError> {
         let way = &self.inner.way;
         // A guest that is not known gets no turn to wait for.
         if way.journal.guest(uuid).await?.is_none() {
@@ -160,21 +190,37 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// Whether the guest may have its devices now, as before its first start.
-    async fn fit_to_start(&self, record: &GuestRecord) -> Result<(), PowerError> {
+    async fn fit_to_start(&self, record: &GuestRecord) -> Result<Fit, PowerError> {
         let way = &self.inner.way;
         let devices = self.still_bound(record).await?;
         let request = record.present()?;
         let spec = devices.attached_to(request.spec())?;
-        let provision = Provision {
-            spec: &spec,
-            bound: &devices,
-            mdevs: request.picked().mdevs(),
-            disks: request.disks(),
+        let fit = Fit {
+            devices,
+            request,
+            spec,
+        };
+        way.resources.check(fit.provision(record)).await?;
+        Ok(fit)
+    }
+}
+
+/// A guest that may have its devices now.
+struct Fit {
+    devices: BoundDevices,
+    request: GuestRequest,
+    spec: GuestSpec,
+}
+
+impl Fit {
+    fn provision(&self, record: &GuestRecord) -> Provision<'_> {
+        Provision {
+            spec: &self.spec,
+            bound: &self.devices,
+            mdevs: self.request.picked().mdevs(),
+            disks: self.request.disks(),
             ran: !record.ran_in().is_empty(),
             anew: Anew::Nothing,
-        };
-        way.resources.check(provision).await?;
-        way.resources.prepare(provision).await?;
-        Ok(())
+        }
     }
 }

@@ -108,6 +108,9 @@ pub struct Life {
     /// Whether it went off without berth: it ended itself, or somebody stopped it by hand.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
+    /// Whether its memory is to be written to disk when it goes off.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub suspending: bool,
 }
 
 impl Life {

@@ -9,7 +9,7 @@ use super::finding::Finding;
 use crate::device::report::Holder;
 use crate::guest::BoundDevices;
 use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepState};
-use crate::guest::keep::{self, Look};
+use crate::guest::look::{Look, look};
 use crate::guest::way::is_ours;
 
 /// What was read of the five truths. None: it could not be, or there is none.
@@ -89,13 +89,19 @@ fn journal_and_hypervisor(facts: &Facts, record: &GuestRecord, found: &mut BTree
         return;
     };
     let on_host = hypervisor.get(&guest);
-    match keep::look(record, on_host, &facts.boot_id) {
+    match look(record, on_host, &facts.boot_id) {
         Look::AsItShouldBe => {}
         Look::BringBack => {
             found.insert(Finding::GuestAway { guest });
         }
         Look::EndedItself => {
             found.insert(Finding::GuestEnded { guest });
+        }
+        Look::Stop | Look::Suspend | Look::Pause => {
+            found.insert(Finding::GuestNotAtRest { guest });
+        }
+        Look::PausedElsewise => {
+            found.insert(Finding::GuestPaused { guest });
         }
     }
     if !settled(record) {

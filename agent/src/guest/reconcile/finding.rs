@@ -47,6 +47,16 @@ pub enum Finding {
         /// The guest.
         guest: ConsumerUuid,
     },
+    /// Journal and hypervisor: a guest that should be off or paused runs.
+    GuestNotAtRest {
+        /// The guest.
+        guest: ConsumerUuid,
+    },
+    /// Journal and hypervisor: a guest that should run is paused, and berth did not pause it.
+    GuestPaused {
+        /// The guest.
+        guest: ConsumerUuid,
+    },
     /// Journal and hypervisor: the hypervisor has another guest of the UUID, or the guest with other devices.
     GuestDiffers {
         /// The guest.
@@ -130,6 +140,8 @@ impl Finding {
             Self::GuestUnfinished { .. } => "guest_unfinished",
             Self::GuestAway { .. } => "guest_away",
             Self::GuestEnded { .. } => "guest_ended",
+            Self::GuestNotAtRest { .. } => "guest_not_at_rest",
+            Self::GuestPaused { .. } => "guest_paused",
             Self::GuestDiffers { .. } => "guest_differs",
             Self::GuestOrphan { .. } => "guest_orphan",
             Self::DeviceUnfit { .. } => "device_unfit",
@@ -151,6 +163,8 @@ impl Finding {
             Self::GuestUnfinished { guest, .. }
             | Self::GuestAway { guest }
             | Self::GuestEnded { guest }
+            | Self::GuestNotAtRest { guest }
+            | Self::GuestPaused { guest }
             | Self::GuestDiffers { guest, .. }
             | Self::GuestOrphan { guest, .. }
             | Self::RequestsDiffer { guest, .. }
@@ -172,10 +186,12 @@ impl Finding {
             Self::GuestUnfinished { .. }
             | Self::GuestAway { .. }
             | Self::GuestEnded { .. }
+            | Self::GuestNotAtRest { .. }
             | Self::MdevOrphan { .. }
             | Self::ProviderMissing { .. } => Remedy::Repaired,
             Self::RequestOrphan { .. } | Self::DeviceUnclean { .. } => Remedy::Awaited,
-            Self::GuestDiffers { .. }
+            Self::GuestPaused { .. }
+            | Self::GuestDiffers { .. }
             | Self::GuestOrphan { .. }
             | Self::DeviceUnfit { .. }
             | Self::DeviceTaken { .. }
@@ -213,6 +229,15 @@ impl fmt::Display for Finding {
             Self::GuestEnded { guest } => write!(
                 f,
                 "guest {guest} has ended itself and stays off until it is started"
+            ),
+            Self::GuestNotAtRest { guest } => write!(
+                f,
+                "guest {guest} should be off or paused and is not; it is brought to rest"
+            ),
+            Self::GuestPaused { guest } => write!(
+                f,
+                "guest {guest} should run and is paused, by the hypervisor (a full disk does that) or by hand; mend what paused \
+                 it, and unpause it (berth guest unpause {guest})"
             ),
             Self::GuestDiffers { guest, difference } => write!(
                 f,

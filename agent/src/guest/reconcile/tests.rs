@@ -98,7 +98,7 @@ fn where_all_agree_nothing_is_found() {
 #[test]
 fn each_pair_that_disagrees_is_found_by_its_own_name() {
     type Change = fn(&mut Facts);
-    let cases: [(&str, Change); 13] = [
+    let cases: [(&str, Change); 17] = [
         ("guest_unfinished", |facts| {
             facts.journal[0].steps.remove(&SpawnStep::Start);
         }),
@@ -109,6 +109,19 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
         }),
         ("guest_ended", |facts| {
             hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::ShutOff;
+        }),
+        ("guest_not_at_rest", |facts| {
+            facts.journal[0].power = DesiredPower::ShutOff;
+        }),
+        ("guest_not_at_rest", |facts| {
+            facts.journal[0].power = DesiredPower::Paused;
+        }),
+        ("guest_not_at_rest", |facts| {
+            facts.journal[0].power = DesiredPower::ShutOff;
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::Paused;
+        }),
+        ("guest_paused", |facts| {
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::Paused;
         }),
         ("guest_differs", |facts| {
             hypervisor(facts)
@@ -239,6 +252,7 @@ async fn a_guest_that_the_host_lost_is_found_and_brought_back() {
     assert_eq!(found(&looked), ["guest_away"]);
     assert_eq!(found(&reconciler.look().await.unwrap()), ["guest_away"]);
     reconciler.repair().await.unwrap();
-    guests.stop().await;
+    let end = guests.mend(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
     assert_eq!(found(&reconciler.look().await.unwrap()), Vec::<&str>::new());
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{PowerAction, Powered};
+use berth_virt::{GuestState, PowerAction, Powered};
 
 use super::judge;
-use super::stage::{Devices, Hypervisor, Mishap, Stage};
+use super::stage::{Devices, Fault, Hypervisor, Kill, Mishap, Stage};
 use crate::guest::samples::{guest, request};
 use crate::guest::{Guests, JourneyEnd, PowerError};
 
@@ -162,6 +162,132 @@ async fn a_guest_that_ended_itself_is_not_started_again() {
     assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
     assert!(stage.running(1).is_empty());
     assert_eq!(wanted(&guests).await, DesiredPower::ShutOff);
+}
+
+/// What is asked of a running guest with devices, after what.
+const POWER: [(Option<PowerAction>, PowerAction); 6] = [
+    (None, STOP),
+    (Some(STOP), PowerAction::Start),
+    (None, PowerAction::Pause),
+    (Some(PowerAction::Pause), PowerAction::Unpause),
+    (None, PowerAction::HardReboot),
+    (Some(PowerAction::Pause), STOP),
+];
+
+/// The guest as it is when everybody had his time; what is wanted of it is what it does, and nobody says that it ended itself.
+async fn at_rest(stage: &Stage, what: &str) -> DesiredPower {
+    let guests = stage.guests();
+    // The start of the agent, and a comparison.
+    for _ in 0..2 {
+        let end = guests.journey(guest(1)).await;
+        assert!(matches!(end, JourneyEnd::Settled), "{what}: {end:?}");
+        let end = guests.mend(guest(1)).await;
+        assert!(matches!(end, JourneyEnd::Settled), "{what}: {end:?}");
+    }
+    judge::at_rest(stage).await;
+    let record = guests.show(guest(1)).await.unwrap();
+    assert!(!record.life.ended, "{what}: it did not end itself");
+    let state = stage.world().guests[&guest(1)].state;
+    let does = match state {
+        GuestState::Running => DesiredPower::Running,
+        GuestState::Paused => DesiredPower::Paused,
+        GuestState::ShutOff | GuestState::Crashed => DesiredPower::ShutOff,
+    };
+    assert_eq!(record.power, does, "{what}");
+    does
+}
+
+fn after(action: PowerAction) -> DesiredPower {
+    match action {
+        PowerAction::Stop { .. } => DesiredPower::ShutOff,
+        PowerAction::Pause => DesiredPower::Paused,
+        _ => DesiredPower::Running,
+    }
+}
+
+async fn after_the_first(first: Option<PowerAction>) -> Stage {
+    let (stage, guests) = running().await;
+    if let Some(first) = first {
+        let _ = guests.power(guest(1), first).await.unwrap();
+    }
+    stage.kill_at(None);
+    stage
+}
+
+/// Each crossing of an action, and either side of it.
+async fn points(first: Option<PowerAction>, action: PowerAction) -> Vec<Kill> {
+    let stage = after_the_first(first).await;
+    let _ = stage.guests().power(guest(1), action).await.unwrap();
+    let points = (1..=stage.count()).flat_map(|at| [false, true].map(|after| Kill { at, after }));
+    points.collect()
+}
+
+#[tokio::test]
+async fn a_kill_in_a_power_action_leaves_the_guest_as_it_was_or_as_was_asked_and_the_journal_knows_which()
+ {
+    for (first, action) in POWER {
+        for kill in points(first, action).await {
+            let stage = after_the_first(first).await;
+            stage.kill_at(Some(kill));
+            let guests = stage.guests();
+            tokio::select! {
+                biased;
+                () = stage.dies() => {}
+                done = guests.power(guest(1), action) => panic!("{action:?} comes to {kill:?}: {done:?}"),
+            }
+            judge::always(&stage).await;
+            stage.kill_at(None);
+            let what = format!("{action:?} after {first:?} at {kill:?}");
+            let does = at_rest(&stage, &what).await;
+            let before = first.map_or(DesiredPower::Running, after);
+            assert!([before, after(action)].contains(&does), "{what}: {does:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_action_whose_answer_did_not_come_is_seen_to_and_a_guest_never_runs_unseen() {
+    for (first, action) in POWER {
+        for point in points(first, action).await {
+            let stage = after_the_first(first).await;
+            stage.fault_at(Some(point), Fault::Error);
+            let what = format!("{action:?} after {first:?} at {point:?}");
+            let acted = stage.guests().power(guest(1), action).await;
+            let line = stage.history().pop().unwrap_or_default();
+            stage.kill_at(None);
+            let does = at_rest(&stage, &what).await;
+            // It was written down, and the hypervisor was asked.
+            if acted.is_ok() || line.contains("driver write power") {
+                assert_eq!(does, after(action), "{what}");
+            }
+        }
+    }
+}
+
+/// Somebody does this with the guest by hand.
+fn is(stage: &Stage, state: GuestState) {
+    stage.world().guests.get_mut(&guest(1)).unwrap().state = state;
+}
+
+#[tokio::test]
+async fn a_guest_that_is_off_for_berth_and_was_started_by_hand_is_stopped() {
+    let (stage, guests) = running().await;
+    let _ = guests.power(guest(1), STOP).await.unwrap();
+    is(&stage, GuestState::Running);
+    let end = guests.mend(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(stage.running(1).is_empty());
+    assert_eq!(wanted(&guests).await, DesiredPower::ShutOff);
+}
+
+#[tokio::test]
+async fn a_guest_that_should_run_and_was_paused_by_others_is_left_to_them() {
+    let (stage, guests) = running().await;
+    is(&stage, GuestState::Paused);
+    let end = guests.mend(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert_eq!(stage.world().guests[&guest(1)].state, GuestState::Paused);
+    assert_eq!(wanted(&guests).await, DesiredPower::Running);
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@
 //! | [`GuestResources`] | devices and disks, as the composition root provides them |
 //! | [`HostResources`] | the same of this host: devices by the driver, disks by [`disks`] |
 //! | [`build`] | from what a conductor asks for to a request, placed |
+//! | [`files`] | which files of the host a guest may have |
 //! | [`fit`] | where on the host a guest goes |
 //! | [`journal`] | what is under way, on the disk |
 //!
@@ -37,6 +38,7 @@ pub mod compute_api;
 mod console;
 pub mod disks;
 pub mod external_events;
+pub mod files;
 pub mod fit;
 mod guests;
 mod host_resources;
@@ -59,6 +61,7 @@ pub use bound_devices::{BoundDevice, BoundDevices, MdevParent};
 pub use build::{BuildError, BuildOptions, Building};
 pub use compute_api::{EventSources, compute_api};
 pub use external_events::{BindEvent, ExternalEvents};
+pub use files::{AllowedFile, AllowedSpec, FileRefused, GuestFiles};
 pub use guests::{Guests, GuestsError, GuestsParts, Held, HeldGuests, JourneyEnd};
 pub use host_resources::HostResources;
 pub use journal::{

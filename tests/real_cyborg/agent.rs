@@ -8,7 +8,7 @@ use std::time::Duration;
 use berth_agent::guest::build::{BuildOptions, Building};
 use berth_agent::guest::disks::InstancesPath;
 use berth_agent::guest::{
-    Accelerators, ExternalEvents, GuestRequest, Guests, GuestsParts, HostResources, JourneyEnd,
+    Accelerators, ExternalEvents, GuestFiles, GuestRequest, Guests, GuestsParts, HostResources, JourneyEnd,
     SqlJournal, compute_api,
 };
 use berth_client::AcceleratorClient;
@@ -45,7 +45,10 @@ impl Agent {
         let guests = Guests::new(GuestsParts {
             journal: Arc::new(journal.clone()),
             driver: Arc::clone(&driver),
-            resources: Arc::new(HostResources::new(Arc::clone(&driver))),
+            resources: Arc::new(HostResources::new(
+                Arc::clone(&driver),
+                GuestFiles::below(instances()),
+            )),
             accelerators: Accelerators {
                 client: Some(accelerators),
                 events: events.clone(),
@@ -150,6 +153,10 @@ fn machine() -> String {
     text
 }
 
+fn instances() -> InstancesPath {
+    InstancesPath::new(HostPath::new("/nowhere").expect("a path"))
+}
+
 fn spec(guest: ConsumerUuid) -> GuestSpec {
     GuestSpec {
         uuid: guest,
@@ -163,7 +170,7 @@ fn spec(guest: ConsumerUuid) -> GuestSpec {
         boot: GuestBoot::Disk,
         disks: GuestDisks::default(),
         interfaces: GuestInterfaces::default(),
-        console_log: HostPath::new("/nowhere/console.log").expect("a path"),
+        console_log: instances().console_log(guest).expect("a path"),
         devices: GuestDevices::default(),
         power: DesiredPower::Running,
     }

@@ -297,6 +297,7 @@ fn refused(error: &GuestsError) -> Response {
         GuestsError::CpusTaken { .. } => (StatusCode::CONFLICT, "no_room"),
         GuestsError::Other { .. } => (StatusCode::CONFLICT, "other"),
         GuestsError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
+        GuestsError::File(_) => (StatusCode::BAD_REQUEST, "bad_request"),
         GuestsError::Resource(_) => (StatusCode::SERVICE_UNAVAILABLE, "resource"),
         GuestsError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
     };

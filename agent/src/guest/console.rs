@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use super::disks::open_plain;
+use super::files::AllowedFile;
 
 /// The most of a log that is read, in bytes, from its end: as much as Nova shows.
 const MOST: u64 = 100 << 10;
@@ -13,7 +14,11 @@ const MOST: u64 = 100 << 10;
 ///
 /// # Errors
 /// The file is none (a link, a device), or cannot be read.
-pub(super) fn end_of(log: &Path, lines: Option<usize>) -> io::Result<Vec<u8>> {
+pub(super) fn end_of(log: &AllowedFile, lines: Option<usize>) -> io::Result<Vec<u8>> {
+    end_of_file(log.as_path(), lines)
+}
+
+fn end_of_file(log: &Path, lines: Option<usize>) -> io::Result<Vec<u8>> {
     let end = match open_plain(log) {
         Ok(file) => tail(file)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -71,14 +76,18 @@ mod tests {
     fn a_log_is_read_from_its_end_and_a_link_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("console.log");
-        assert_eq!(end_of(&log, None).unwrap(), b"", "nothing was written yet");
+        assert_eq!(
+            end_of_file(&log, None).unwrap(),
+            b"",
+            "nothing was written yet"
+        );
         let long = vec![b'x'; 200 << 10];
         std::fs::write(&log, [&long[..], b"\nlast\n"].concat()).unwrap();
-        assert_eq!(end_of(&log, Some(1)).unwrap(), b"last\n");
-        assert_eq!(end_of(&log, None).unwrap().len(), 100 << 10);
+        assert_eq!(end_of_file(&log, Some(1)).unwrap(), b"last\n");
+        assert_eq!(end_of_file(&log, None).unwrap().len(), 100 << 10);
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&log, &link).unwrap();
-        end_of(&link, None).unwrap_err();
-        end_of(folder.path(), None).unwrap_err();
+        end_of_file(&link, None).unwrap_err();
+        end_of_file(folder.path(), None).unwrap_err();
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::build::{Building, pinned_elsewhere};
+use super::files::FileRefused;
 use super::journal::{
     Accepted, Course, GuestJournal, GuestRecord, JournalError, SpawnStep, StepState,
 };
@@ -100,6 +101,9 @@ pub enum GuestsError {
         /// Whose they are.
         holder: ConsumerUuid,
     },
+    /// It names a file of the host that it may not have.
+    #[error("spec.{0}")]
+    File(#[from] FileRefused),
     /// What the journal must not have in clear cannot be kept.
     #[error(transparent)]
     Resource(#[from] ResourceError),
@@ -209,6 +213,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Writes a request down and begins its journey; under the lock.
     pub(super) async fn accept(&self, request: &GuestRequest) -> Result<Accepted, GuestsError> {
         let uuid = request.uuid();
+        // Before it is written down: what the journal has of it is shown, its console first of all.
+        self.inner.way.allow(request.spec())?;
         self.inner.way.resources.keep(request).await?;
         let accepted = self.inner.way.journal.accept(request).await?;
         match accepted {

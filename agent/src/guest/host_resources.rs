@@ -7,21 +7,24 @@ use berth_virt::guest_spec::{GuestDevice, GuestDisks, HostPath};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
 use super::disks::{DiskError, DiskPlan, Disks};
+use super::files::GuestFiles;
 use super::resources::{GuestResources, Provision, ResourceError};
 use super::{BoundDevices, GuestRequest};
 
 /// Devices and disks of this host.
 pub struct HostResources<D> {
     driver: Arc<D>,
+    files: GuestFiles,
     disks: Option<Disks>,
 }
 
 impl<D: VirtDriver> HostResources<D> {
-    /// The driver's devices. Guests whose disks are to be made are refused.
+    /// The driver's devices, for guests with these files. Guests whose disks are to be made are refused.
     #[must_use]
-    pub fn new(driver: Arc<D>) -> Self {
+    pub fn new(driver: Arc<D>, files: GuestFiles) -> Self {
         Self {
             driver,
+            files,
             disks: None,
         }
     }
@@ -110,6 +113,10 @@ impl From<DeviceError> for ResourceError {
 }
 
 impl<D: VirtDriver> GuestResources for HostResources<D> {
+    fn files(&self) -> &GuestFiles {
+        &self.files
+    }
+
     async fn keep(&self, request: &GuestRequest) -> Result<(), ResourceError> {
         match (&self.disks, request.disks().config_drive()) {
             (Some(disks), Some(drive)) => Ok(disks.keep(request.uuid(), drive)?),

@@ -21,7 +21,7 @@ use super::disks::ImageSource;
 use super::guests::{Guests, JourneyEnd};
 use super::journal::{GuestRecord, Life, SpawnStep, StepRecord, StepState};
 use super::power::PowerError;
-use super::resources::{GuestResources, Provision};
+use super::resources::{GuestResources, Provision, ResourceError};
 pub use error::{LeaveError, LifeError};
 use form::{Next, next};
 pub(super) use leave::leave;
@@ -126,6 +126,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             ran: !record.ran_in().is_empty(),
             anew: life.anew(),
         };
+        way.allow(&spec).map_err(ResourceError::from)?;
         Ok(way.resources.check(provision).await?)
     }
 

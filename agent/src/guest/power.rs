@@ -200,6 +200,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             request,
             spec,
         };
+        // The hypervisor has its document, which an earlier release may have taken there.
+        way.allow(&fit.spec).map_err(ResourceError::from)?;
         way.resources.check(fit.provision(record)).await?;
         Ok(fit)
     }

@@ -8,6 +8,7 @@ use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath};
 use serde::{Deserialize, Serialize};
 
 use super::disks::DiskPlan;
+use super::files::GuestFiles;
 use super::{BoundDevices, GuestRequest};
 
 /// What was not done with a device or a disk.
@@ -83,6 +84,9 @@ pub enum Anew {
 /// What a guest uses of its host. Each may be asked for again, after any of them, with the same guest: what is done already
 /// is done.
 pub trait GuestResources: Send + Sync + 'static {
+    /// Which files of the host guests may have.
+    fn files(&self) -> &GuestFiles;
+
     /// Keeps what the journal must not have in clear, where a kill cannot reach it. Asked before the journal knows of the
     /// guest.
     ///
@@ -131,7 +135,8 @@ pub trait GuestResources: Send + Sync + 'static {
         Err(super::host_resources::no_disks())
     }
 
-    /// Brings an image onto this host, checked, so that a disk can be made of it at once.
+    /// Brings an image onto this host, checked, so that a disk can be made of it at once. May be cut off: what has come by
+    /// then is thrown away.
     ///
     /// # Errors
     /// It cannot be had, or is not what it was said to be.

@@ -55,7 +55,7 @@ pub(crate) fn spec(number: u32) -> GuestSpec {
         boot: GuestBoot::Disk,
         disks: GuestDisks::default(),
         interfaces: GuestInterfaces::default(),
-        console_log: HostPath::new(&format!("/instances/{number}/console.log")).unwrap(),
+        console_log: HostPath::new(&format!("/instances/{}/console.log", guest(number))).unwrap(),
         devices: GuestDevices::default(),
         power: DesiredPower::Running,
     }

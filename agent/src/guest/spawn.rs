@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::binding_wait::BindRefused;
 use super::bound_devices::name_of;
+use super::files::AllowedSpec;
 use super::journal::{
     Claimed, GuestRecord, JournalError, Life, SpawnStep, Stage, StepRecord, StepState,
 };
@@ -105,12 +106,12 @@ impl Going {
 
 /// A guest whose devices are bound, and nobody else's.
 pub(super) struct Bound(Going);
-/// A guest whose devices may be given to it.
-pub(super) struct Checked(Going);
+/// A guest whose devices and files may be given to it.
+pub(super) struct Checked(Going, AllowedSpec);
 /// A guest whose devices and disks are ready.
-pub(super) struct Prepared(Going);
+pub(super) struct Prepared(Going, AllowedSpec);
 /// A guest that the hypervisor knows.
-pub(super) struct Defined(Going);
+pub(super) struct Defined(Going, AllowedSpec);
 /// A guest that is as it should be: running, where that is wanted.
 #[derive(Debug)]
 pub(super) struct Running;
@@ -230,9 +231,10 @@ impl Bound {
                 holder,
             });
         }
+        let spec = way.allow(&guest.spec).map_err(ResourceError::from)?;
         way.resources.check(guest.provision()).await?;
         way.note(uuid, SpawnStep::Check, StepState::Done).await?;
-        Ok(Checked(guest))
+        Ok(Checked(guest, spec))
     }
 }
 
@@ -262,12 +264,12 @@ impl Checked {
         self,
         way: &Way<D, R>,
     ) -> Result<Prepared, SpawnError> {
-        let Self(guest) = self;
+        let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
         way.note(uuid, SpawnStep::Prepare, StepState::Begun).await?;
         way.resources.prepare(guest.provision()).await?;
         way.note(uuid, SpawnStep::Prepare, StepState::Done).await?;
-        Ok(Prepared(guest))
+        Ok(Prepared(guest, spec))
     }
 }
 
@@ -276,19 +278,16 @@ impl Prepared {
         self,
         way: &Way<D, R>,
     ) -> Result<Defined, SpawnError> {
-        let Self(guest) = self;
+        let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
         if !guest.is_stale && guest.life.turning.is_some() {
             // It has its new document: a word that this begins again would make it be given it again.
-            return Ok(Defined(guest));
+            return Ok(Defined(guest, spec));
         }
         way.note(uuid, SpawnStep::Define, StepState::Begun).await?;
         let found = way.on_host(uuid).await?;
         let found = found.filter(|found| is_ours(found, &guest.request));
-        let off = GuestSpec {
-            power: DesiredPower::ShutOff,
-            ..guest.spec.clone()
-        };
+        let off = spec.off();
         let is_there = match found {
             // One that is ours may run already: a spawn that was cut off.
             Some(_) if !guest.is_stale => true,
@@ -298,16 +297,16 @@ impl Prepared {
                     let grace = Duration::ZERO;
                     let _ = way.driver.power(uuid, PowerAction::Stop { grace }).await?;
                 }
-                way.driver.redefine(&off).await? == Redefined::Redefined
+                way.redefine(&off).await? == Redefined::Redefined
             }
             None => false,
         };
         // Another's is the driver's to refuse.
         if !is_there {
-            let _ = way.driver.spawn(&off).await?;
+            let _ = way.spawn(&off).await?;
         }
         way.note(uuid, SpawnStep::Define, StepState::Done).await?;
-        Ok(Defined(guest))
+        Ok(Defined(guest, spec))
     }
 }
 
@@ -316,11 +315,11 @@ impl Defined {
         self,
         way: &Way<D, R>,
     ) -> Result<Running, SpawnError> {
-        let Self(guest) = self;
+        let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
         way.note_with(uuid, SpawnStep::Start, StepState::Begun, guest.ran_in)
             .await?;
-        let _ = way.driver.spawn(&guest.spec).await?;
+        let _ = way.spawn(&spec).await?;
         let (state, detail) = (StepState::Done, way.boot_id.clone());
         let steps = [(SpawnStep::Start, StepRecord { state, detail })];
         let life = Life {

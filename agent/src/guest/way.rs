@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{GuestDevice, GuestSpec};
-use berth_virt::{GuestError, GuestOnHost, HostDevice, VirtDriver};
+use berth_virt::{GuestError, GuestOnHost, HostDevice, Redefined, Spawned, VirtDriver};
 
+use super::files::{AllowedSpec, FileRefused};
 use super::journal::{GuestJournal, JournalError, SpawnStep, StepRecord, StepState};
 use super::resources::GuestResources;
 use super::{Accelerators, GuestRequest};
@@ -41,6 +42,21 @@ impl<D: VirtDriver, R: GuestResources> Way<D, R> {
     ) -> Result<(), JournalError> {
         let record = StepRecord { state, detail };
         self.journal.note(guest, step, &record).await
+    }
+
+    /// The guest's document, where every file of it may be the guest's.
+    pub(super) fn allow(&self, spec: &GuestSpec) -> Result<AllowedSpec, FileRefused> {
+        self.resources.files().allow(spec)
+    }
+
+    /// The only way by which a document comes to the hypervisor.
+    pub(super) async fn spawn(&self, spec: &AllowedSpec) -> Result<Spawned, GuestError> {
+        self.driver.spawn(spec).await
+    }
+
+    /// The same for a guest that is off and has another document.
+    pub(super) async fn redefine(&self, spec: &AllowedSpec) -> Result<Redefined, GuestError> {
+        self.driver.redefine(spec).await
     }
 
     /// The guest on the hypervisor, where one of its UUID is there.

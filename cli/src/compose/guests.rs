@@ -12,8 +12,8 @@ use berth_agent::guest::disks::{
 };
 use berth_agent::guest::reconcile::Reconciler;
 use berth_agent::guest::{
-    Accelerators, EventSources, ExternalEvents, GuestJournal, Guests, GuestsParts, HostResources,
-    JournalError, SqlJournal, api, compute_api,
+    Accelerators, EventSources, ExternalEvents, GuestFiles, GuestJournal, Guests, GuestsParts,
+    HostResources, JournalError, SqlJournal, api, compute_api,
 };
 use berth_agent::service::{DeviceService, ExitReason, GuestService, KnownTrees};
 use berth_client::{
@@ -109,6 +109,11 @@ impl HostGuests {
             .map_err(|error| unusable(&error))?;
         let disks = disks(config)?;
         let instances = disks.instances_path().clone();
+        let files = GuestFiles {
+            image_directories: image_directories(config)?,
+            kernel_directories: image_directories(config)?,
+            ..GuestFiles::below(instances.clone())
+        };
         let shared: Arc<dyn GuestJournal> = Arc::new(journal.clone());
         let devices = Devices::open(DevicesParts {
             driver: Arc::clone(driver),
@@ -136,7 +141,7 @@ impl HostGuests {
         let guests = Guests::new(GuestsParts {
             journal: shared,
             driver: Arc::clone(driver),
-            resources: Arc::new(HostResources::new(Arc::clone(driver)).with_disks(disks)),
+            resources: Arc::new(HostResources::new(Arc::clone(driver), files).with_disks(disks)),
             accelerators: Accelerators {
                 client: accelerators,
                 events: ExternalEvents::default(),

@@ -11,7 +11,8 @@ use berth_agent::device::{DeviceConditions as _, DeviceOptions, Devices, Devices
 use berth_agent::guest::disks::InstancesPath;
 use berth_agent::guest::reconcile::Reconciler;
 use berth_agent::guest::{
-    Accelerators, BuildOptions, Building, ExternalEvents, Guests, GuestsParts, HostResources,
+    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, Guests, GuestsParts,
+    HostResources,
 };
 use berth_agent::node_identity::{self, UuidSource};
 use berth_agent::options::TrackerOptions;
@@ -160,10 +161,14 @@ impl GuestCloud {
         };
         let known: Arc<Mutex<Option<Arc<ProviderTree>>>> = Arc::default();
         let trees = Arc::clone(&known);
+        let instances = InstancesPath::new(HostPath::new("/instances").expect("a path"));
         let guests: HostGuests = Guests::new(GuestsParts {
             journal,
             driver: Arc::clone(&driver),
-            resources: Arc::new(HostResources::new(Arc::clone(&driver))),
+            resources: Arc::new(HostResources::new(
+                Arc::clone(&driver),
+                GuestFiles::below(instances.clone()),
+            )),
             accelerators: Accelerators {
                 client: Some(service),
                 events: ExternalEvents::default(),
@@ -173,7 +178,7 @@ impl GuestCloud {
         })
         .with_building(Building {
             options: BuildOptions {
-                instances: InstancesPath::new(HostPath::new("/instances").expect("a path")),
+                instances,
                 cpu_model: CpuModel::Default,
                 kernel_directories: Vec::new(),
             },

@@ -35,9 +35,16 @@ pub(super) async fn console<D: VirtDriver, R: GuestResources>(
         Ok(record) => record,
         Err(error) => return refused(&error),
     };
-    let log = record.request.spec().console_log.as_path().to_owned();
+    let files = guests.inner.way.resources.files();
+    let log = match files.console(record.request.spec()) {
+        Ok(log) => log,
+        Err(refused) => {
+            let message = refused.to_string();
+            return refusal(StatusCode::FORBIDDEN, "console_log", message);
+        }
+    };
     let lines = lines.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
-    let shown = log.clone();
+    let shown = log.as_path().to_owned();
     // A file system that hangs must not hold up the agent.
     match tokio::task::spawn_blocking(move || end_of(&log, lines)).await {
         Ok(Ok(text)) => ([(header::CONTENT_TYPE, "text/plain")], text).into_response(),

@@ -24,9 +24,9 @@ use crate::guest::journal::{Answer, Claimed, Course, GuestRecord, Life, StepReco
 use crate::guest::samples::{NODE, arq, guest, handle};
 use crate::guest::way::host_device;
 use crate::guest::{
-    Accelerators, Accepted, Anew, BoundDevices, ExternalEvents, GuestJournal, GuestRequest,
-    GuestResources, Guests, GuestsParts, JournalError, Provision, ResourceError, SpawnStep,
-    SqlJournal,
+    Accelerators, Accepted, Anew, BoundDevices, ExternalEvents, GuestFiles, GuestJournal,
+    GuestRequest, GuestResources, Guests, GuestsParts, JournalError, Provision, ResourceError,
+    SpawnStep, SqlJournal,
 };
 
 /// What goes wrong. Numbers are those of requests and devices.
@@ -167,6 +167,7 @@ pub(in crate::guest) struct Stage {
     crossings: Arc<Mutex<Crossings>>,
     died: Arc<Notify>,
     journal: Arc<SqlJournal>,
+    files: Arc<GuestFiles>,
     life: usize,
 }
 
@@ -177,6 +178,11 @@ impl Stage {
             crossings: Arc::default(),
             died: Arc::default(),
             journal: Arc::new(SqlJournal::in_memory().await.unwrap()),
+            files: Arc::new(GuestFiles {
+                image_directories: vec![HostPath::new("/images").unwrap()],
+                kernel_directories: vec![HostPath::new("/images").unwrap()],
+                ..GuestFiles::below(instances())
+            }),
             life: 0,
         }
     }
@@ -674,6 +680,10 @@ fn number(name: &str) -> u32 {
 }
 
 impl GuestResources for Devices {
+    fn files(&self) -> &GuestFiles {
+        &self.0.files
+    }
+
     async fn check(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
         let spec = guest.spec;
         let effect = async {

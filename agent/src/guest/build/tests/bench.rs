@@ -15,7 +15,7 @@ use berth_virt::{
 use super::*;
 use crate::guest::journal::SqlJournal;
 use crate::guest::resources::{Provision, ResourceError};
-use crate::guest::{Accelerators, ExternalEvents, GuestsParts};
+use crate::guest::{Accelerators, ExternalEvents, GuestFiles, GuestsParts};
 
 pub(super) fn uuid(number: u32) -> ConsumerUuid {
     crate::guest::samples::guest(number)
@@ -62,6 +62,7 @@ pub(super) type BenchGuests = Guests<BenchHost, BenchHost>;
 pub(super) struct BenchHost {
     view: HostView,
     world: Arc<Mutex<World>>,
+    files: GuestFiles,
 }
 
 impl Bench {
@@ -202,6 +203,11 @@ impl Bench {
             Arc::new(BenchHost {
                 view: self.view(),
                 world: Arc::clone(world),
+                files: GuestFiles {
+                    image_directories: vec![HostPath::new("/images").unwrap()],
+                    kernel_directories: vec![HostPath::new("/boot/guests").unwrap()],
+                    ..GuestFiles::below(InstancesPath::new(HostPath::new("/instances").unwrap()))
+                },
             })
         };
         Guests::new(GuestsParts {
@@ -287,6 +293,10 @@ impl VirtDriver for BenchHost {
 }
 
 impl GuestResources for BenchHost {
+    fn files(&self) -> &GuestFiles {
+        &self.files
+    }
+
     async fn check(&self, _: Provision<'_>) -> Result<(), ResourceError> {
         Ok(())
     }

@@ -72,7 +72,7 @@ pub use keep::KeepError;
 pub use life::{LifeChange, LifeError, RescueSystem};
 pub use power::PowerError;
 pub use request::{GuestRequest, GuestRequestError};
-pub use resources::{Anew, GuestResources, Provision, ResourceError};
+pub use resources::{Anew, GuestResources, Provision, Released, ResourceError};
 pub use spawn::SpawnError;
 pub use undo::UndoError;
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::{
-    DeviceCondition, DeviceError, DeviceReset, GuestError, OfferedHandle, VirtDriver, WantedDevice,
+    DeviceCondition, DeviceError, DeviceReset, GuestError, OfferedHandle, UnfitReason, VirtDriver,
+    WantedDevice,
 };
 use tokio::time::Instant;
 
@@ -144,6 +145,12 @@ impl<D: VirtDriver> Devices<D> {
     /// Cleans one device after a release.
     pub(super) async fn clean(&self, unclean: &Unclean) {
         let name = &unclean.name;
+        if self.was_cleaned(unclean).await {
+            self.known().attempts.remove(name);
+            self.no_news(&subject(name));
+            tracing::debug!(device = %name, "the device was reset when its last guest gave it back, and is free");
+            return;
+        }
         let failures = self.known().attempts.get(name).map_or(0, |it| it.failures);
         let order = Order {
             releases: Some(unclean.releases),
@@ -179,6 +186,21 @@ impl<D: VirtDriver> Devices<D> {
         if self.is_news(&subject(name), &text) {
             tracing::warn!(device = %name, reason = %text, "the device was not reset and goes to nobody");
         }
+    }
+
+    /// Whether its last guest's own reset is the one that is asked for. What cannot be said now is no: then it is reset.
+    async fn was_cleaned(&self, unclean: &Unclean) -> bool {
+        let name = &unclean.name;
+        if !matches!(self.used_by(&unclean.wanted, name).await, Ok(None)) {
+            return false;
+        }
+        let register = &self.inner.register;
+        let taken = register.take_as_cleaned(name, unclean.releases).await;
+        if !matches!(taken, Ok(true)) || self.refresh().await.is_err() {
+            return false;
+        }
+        self.inner.stir.notify_one();
+        true
     }
 
     /// Resets a device that nobody has. Its end is on the disk when this returns.
@@ -256,7 +278,8 @@ fn subject(name: &str) -> String {
 
 /// What a failed reset leaves of a device.
 fn spoilt(error: &DeviceError, order: Order) -> Cleaned {
-    let may_pass = error.quarantine().is_none();
+    // A card that is out of the host is as unclean as before; it is reset when it is back.
+    let may_pass = matches!(error.quarantine(), None | Some(UnfitReason::Vanished));
     if may_pass && !(order.last_try && error.disposition() == Disposition::Retry) {
         return Cleaned::Unknown;
     }

@@ -5,6 +5,7 @@
 //! one transaction: a device is never reset under a guest, and never claimed under a reset. A device is named as in the
 //! journal, by its PCI address or by a mediated device's UUID.
 
+mod given_back;
 mod sql;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,8 @@ use berth_store::{SqlError, SqlStore, Statement, Work};
 use crate::guest::JournalError;
 use sql::{Begin, Steps, cleaned, everything, from_seconds, quarantined, seconds, unquarantined};
 
+use given_back::TakeAsCleaned;
+pub(crate) use given_back::{CREATE_GIVEN_BACK, claimed, given_back};
 pub(crate) use sql::{CREATE, withheld};
 
 /// Who put a device into quarantine.
@@ -207,6 +210,14 @@ impl DeviceRegister {
             }
         }
         self.execute(steps).await
+    }
+
+    /// Counts the reset that a guest's journey made and verified as the one after this release, once; whether there was one.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn take_as_cleaned(&self, name: &str, releases: i64) -> Result<bool, JournalError> {
+        self.write(&TakeAsCleaned { name, releases }).await
     }
 
     /// Puts a device into quarantine, or gives it another reason.

@@ -1,21 +1,28 @@
 //! What guests use of this host: devices through the driver, disks below `instances_path`.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{GuestDevice, GuestDisks, HostPath};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
+use super::bound_devices::name_of;
 use super::disks::{DiskError, DiskPlan, Disks};
 use super::files::GuestFiles;
-use super::resources::{GuestResources, Provision, ResourceError};
+use super::resources::{GuestResources, Provision, Released, ResourceError};
 use super::{BoundDevices, GuestRequest};
+
+/// How often a device is tried that is not taken back, before it is set aside.
+const TRIES: u32 = 5;
 
 /// Devices and disks of this host.
 pub struct HostResources<D> {
     driver: Arc<D>,
     files: GuestFiles,
     disks: Option<Disks>,
+    /// How often a device was not taken back for a reason that may pass, by name.
+    failures: Mutex<BTreeMap<String, u32>>,
 }
 
 impl<D: VirtDriver> HostResources<D> {
@@ -26,6 +33,7 @@ impl<D: VirtDriver> HostResources<D> {
             driver,
             files,
             disks: None,
+            failures: Mutex::default(),
         }
     }
 
@@ -36,6 +44,26 @@ impl<D: VirtDriver> HostResources<D> {
             disks: Some(disks),
             ..self
         }
+    }
+
+    /// Whether a device that was not taken back will not be: it is not well, or it was tried often enough.
+    fn is_spoilt(&self, name: &str, error: &DeviceError) -> bool {
+        match error.disposition() {
+            Disposition::Fatal => true,
+            // Somebody has it, or holds it up: that is not the device's fault.
+            Disposition::Refresh => false,
+            Disposition::Retry => {
+                let mut failures = self.failures();
+                let failures = failures.entry(name.to_owned()).or_default();
+                *failures += 1;
+                *failures >= TRIES
+            }
+        }
+    }
+
+    fn failures(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {
+        let failures = self.failures.lock();
+        failures.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn disks_for(&self, guest: &Provision<'_>) -> Result<Option<&Disks>, ResourceError> {
@@ -145,18 +173,27 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         Ok(())
     }
 
-    async fn release(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
+    async fn release(&self, guest: Provision<'_>) -> Result<Released, ResourceError> {
         // Each is tried: a card that does not come back is no reason to keep another one, nor a tenant's disks.
         let mut first = None;
+        let mut released = Released::default();
         for device in wanted(&guest) {
+            let name = name_of(&device.device);
             match self.driver.reset_device(&device).await {
                 Ok(reset) => {
-                    tracing::debug!(guest = %guest.spec.uuid, device = %device.host_device(), ?reset, "taken back")
+                    tracing::debug!(guest = %guest.spec.uuid, device = %device.host_device(), ?reset, "taken back");
+                    self.failures().remove(&name);
+                    released.clean.insert(name);
                 }
                 // There is nothing to reset, and a guest that goes must not wait for a card that may never come back. One
                 // that does is new to the accelerator service, and cleaned before anybody gets it.
                 Err(error) if error.quarantine() == Some(UnfitReason::Vanished) => {
                     tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "a device of a guest that goes is gone");
+                }
+                Err(error) if self.is_spoilt(&name, &error) => {
+                    tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "a device of a guest that goes did not come back clean, and goes to nobody");
+                    self.failures().remove(&name);
+                    released.spoilt.insert(name, error.to_string());
                 }
                 Err(error) => {
                     first.get_or_insert(ResourceError::from(error));
@@ -168,7 +205,7 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         {
             first.get_or_insert(error.into());
         }
-        first.map_or(Ok(()), Err)
+        first.map_or(Ok(released), Err)
     }
 
     fn lay_out(&self, guest: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, ResourceError> {

@@ -23,7 +23,7 @@ pub use life::{Form, Life, Stage, Turn, Turning};
 pub use record::{Course, GuestRecord, SpawnStep, StepRecord, StepState};
 pub use sql::SqlJournal;
 
-use super::{BoundDevices, GuestRequest};
+use super::{BoundDevices, GuestRequest, Released};
 use crate::device::Withheld;
 
 /// What came of a call, when it comes.
@@ -107,6 +107,10 @@ pub trait GuestJournal: Send + Sync {
         names: &'a BTreeSet<String>,
         devices: &'a BoundDevices,
     ) -> Answer<'a, Claimed>;
+
+    /// Ends the undoing of the step [`SpawnStep::Prepare`] with what came of the guest's devices: those that must go to nobody are
+    /// in quarantine, and the resets of the others count as those after the next release of their handles. All of it or nothing.
+    fn give_back<'a>(&'a self, uuid: ConsumerUuid, released: &'a Released) -> Answer<'a, ()>;
 
     /// The guest holds no device any more, and the step [`SpawnStep::Bind`] is being undone.
     fn disclaim(&self, uuid: ConsumerUuid) -> Answer<'_, ()>;

@@ -1,5 +1,6 @@
 //! What a guest uses of its host beside the hypervisor: devices and disks, as the composition root provides them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, ready};
 
 use berth_model::{ConsumerUuid, Disposition};
@@ -31,7 +32,7 @@ pub enum ResourceError {
         reason: String,
     },
     /// Its reset failed or could not be verified: nobody else may have it.
-    #[error("{what} is in quarantine: {reason}")]
+    #[error("{what} must go to nobody: {reason}")]
     Quarantined {
         /// The device.
         what: String,
@@ -50,6 +51,15 @@ impl ResourceError {
             Self::Quarantined { .. } => Disposition::Fatal,
         }
     }
+}
+
+/// What came of a guest's devices when they were taken back, by their names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Released {
+    /// Those whose reset was verified.
+    pub clean: BTreeSet<String>,
+    /// Those that must go to nobody, each with the reason.
+    pub spoilt: BTreeMap<String, String>,
 }
 
 /// What a guest is to have of its host.
@@ -117,14 +127,15 @@ pub trait GuestResources: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
     /// Takes devices and disks back: each device is reset, the reset verified, and given to the driver it rests on; one that is
-    /// gone from the host is let go; disks are gone. Asked only when the guest is off and gone from the hypervisor.
+    /// gone from the host is let go, and so is one that does not come back clean, with the reason; disks are gone. Asked only when
+    /// the guest is off and gone from the hypervisor.
     ///
     /// # Errors
-    /// Something could not be taken back; the guest keeps it.
+    /// Something could not be taken back now; the guest keeps it, and it is tried again.
     fn release(
         &self,
         guest: Provision<'_>,
-    ) -> impl Future<Output = Result<(), ResourceError>> + Send;
+    ) -> impl Future<Output = Result<Released, ResourceError>> + Send;
 
     /// Where the disks of this plan lie: what the guest's spec is to name.
     ///

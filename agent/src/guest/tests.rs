@@ -126,7 +126,33 @@ async fn a_second_guest_on_a_held_device_is_refused_and_the_first_keeps_it() {
 }
 
 #[tokio::test]
-async fn a_device_whose_reset_fails_keeps_its_request_bound_until_it_is_well() {
+async fn a_device_that_cannot_be_reset_now_keeps_its_request_bound_until_it_can() {
+    let stage = Stage::new().await;
+    stage.bind(1, &[1]);
+    let guests = stage.guests();
+    guests.create(&request(1, &[1])).await.unwrap();
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        JourneyEnd::Settled
+    ));
+    stage.comes(Mishap::ResetHangs(1));
+    guests.delete(guest(1)).await.unwrap();
+    let JourneyEnd::Held { reason } = guests.journey(guest(1)).await else {
+        panic!("held");
+    };
+    assert!(reason.to_string().contains("did not come back"), "{reason}");
+    assert!(stage.is_bound(1), "nobody else may get the device");
+    let record = guests.show(guest(1)).await.unwrap();
+    let detail = &record.steps[&SpawnStep::Prepare].detail;
+    assert!(detail.contains("did not come back"), "{detail}");
+    stage.heals();
+    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    judge::at_rest(&stage).await;
+}
+
+#[tokio::test]
+async fn a_guest_whose_device_cannot_be_reset_ends_and_the_device_goes_to_nobody_until_it_is_released()
+ {
     let stage = Stage::new().await;
     stage.bind(1, &[1]);
     let guests = stage.guests();
@@ -137,17 +163,84 @@ async fn a_device_whose_reset_fails_keeps_its_request_bound_until_it_is_well() {
     ));
     stage.comes(Mishap::ResetFails(1));
     guests.delete(guest(1)).await.unwrap();
-    let JourneyEnd::Held { reason } = guests.journey(guest(1)).await else {
-        panic!("held");
-    };
-    assert!(reason.to_string().contains("in quarantine"), "{reason}");
-    assert!(stage.is_bound(1), "nobody else may get the device");
-    let record = guests.show(guest(1)).await.unwrap();
-    let detail = &record.steps[&SpawnStep::Prepare].detail;
-    assert!(detail.contains("in quarantine"), "{detail}");
+    let end = guests.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    stage.only_foreign_requests_are_left();
+    let register = stage.journal().devices();
+    let known = register.read().await.unwrap();
+    let quarantine = &known.quarantines["0000:01:00.0"];
+    assert!(quarantine.reason.contains("all ones"), "{quarantine:?}");
+    let none = register.take_as_cleaned("0000:01:00.0", 7).await.unwrap();
+    assert!(!none, "it was not cleaned");
+    // Bound to the next one all the same, it is refused, with the reason.
     stage.heals();
-    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
-    judge::at_rest(&stage).await;
+    stage.bind_to(2, 2, 1);
+    guests.create(&request(2, &[2])).await.unwrap();
+    let JourneyEnd::Undone { reason } = guests.journey(guest(2)).await else {
+        panic!("undone");
+    };
+    assert!(reason.contains("in quarantine"), "{reason}");
+    register.release("0000:01:00.0", None).await.unwrap();
+    assert!(register.read().await.unwrap().quarantines.is_empty());
+}
+
+#[tokio::test]
+async fn a_kill_between_a_failed_reset_and_the_guests_end_forgets_no_quarantine() {
+    for after in [false, true] {
+        for at in 1.. {
+            let stage = Stage::new().await;
+            stage.bind(1, &[1]);
+            let guests = stage.guests();
+            guests.create(&request(1, &[1])).await.unwrap();
+            guests.journey(guest(1)).await;
+            stage.comes(Mishap::ResetFails(1));
+            stage.kill_at(Some(stage::Kill { at, after }));
+            let guests = stage.guests();
+            let killed = tokio::select! {
+                biased;
+                () = stage.dies() => true,
+                () = async {
+                    guests.delete(guest(1)).await.unwrap();
+                    guests.journey(guest(1)).await;
+                } => false,
+            };
+            stage.kill_at(None);
+            let guests = stage.guests();
+            let _ = guests.delete(guest(1)).await;
+            let end = guests.journey(guest(1)).await;
+            assert!(matches!(end, JourneyEnd::Gone), "{at} {after}: {end:?}");
+            let known = stage.journal().devices().read().await.unwrap();
+            assert_eq!(known.quarantines.len(), 1, "{at} {after}");
+            if !killed {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_verified_reset_counts_once_and_only_until_somebody_has_the_device_again() {
+    let stage = Stage::new().await;
+    let register = stage.journal().devices();
+    let device = "0000:01:00.0";
+    for (claimed_again, counts) in [(false, true), (true, false)] {
+        stage.bind(1, &[1]);
+        let guests = stage.guests();
+        guests.create(&request(1, &[1])).await.unwrap();
+        guests.journey(guest(1)).await;
+        guests.delete(guest(1)).await.unwrap();
+        assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+        if claimed_again {
+            stage.bind_to(2, 2, 1);
+            guests.create(&request(2, &[2])).await.unwrap();
+            let end = guests.journey(guest(2)).await;
+            assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+        }
+        assert_eq!(register.take_as_cleaned(device, 3).await.unwrap(), counts);
+        assert!(!register.take_as_cleaned(device, 4).await.unwrap(), "once");
+        let known = register.read().await.unwrap();
+        assert_eq!(known.cleaned.get(device), Some(&3));
+    }
 }
 
 #[tokio::test]

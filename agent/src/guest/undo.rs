@@ -1,8 +1,9 @@
 //! Back to nothing, the last step first: off the hypervisor, devices reset and given back, accelerator requests unbound or
 //! deleted. Journaled like the way forward, and like it done again from its beginning where it was cut off.
 //!
-//! A device whose reset fails stays the guest's, and its request stays bound: whoever got it next would find what the guest
-//! left in it. One that is gone from the host holds nobody up.
+//! A device that cannot be taken back now stays the guest's, and its request stays bound: whoever got it next would find what
+//! the guest left in it. One whose reset fails for good is set aside before the guest lets go of it: it goes to nobody until an
+//! operator releases it (`berth device release`), and the guest ends. One that is gone from the host holds nobody up.
 
 use berth_client::AcceleratorError;
 use berth_virt::guest_spec::{GuestDevices, GuestSpec, GuestSpecError};
@@ -19,7 +20,7 @@ pub enum UndoError {
     /// The hypervisor does not let it go.
     #[error("the guest cannot be taken off the hypervisor: {0}")]
     Driver(#[from] GuestError),
-    /// A device or a disk cannot be taken back.
+    /// A device or a disk cannot be taken back now.
     #[error(transparent)]
     Resource(#[from] ResourceError),
     /// Its accelerator requests cannot be ended.
@@ -105,15 +106,16 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
         ran: !record.ran_in().is_empty(),
         anew: Anew::Nothing,
     };
-    if let Err(error) = way.resources.release(provision).await {
-        let reason = error.to_string();
-        way.note_with(uuid, SpawnStep::Prepare, StepState::Undoing, reason)
-            .await?;
-        return Err(error.into());
+    match way.resources.release(provision).await {
+        // What must go to nobody is set aside before the guest lets go of it.
+        Ok(released) => Ok(way.journal.give_back(uuid, &released).await?),
+        Err(error) => {
+            let reason = error.to_string();
+            way.note_with(uuid, SpawnStep::Prepare, StepState::Undoing, reason)
+                .await?;
+            Err(error.into())
+        }
     }
-    way.note(uuid, SpawnStep::Prepare, StepState::Undone)
-        .await?;
-    Ok(())
 }
 
 /// The guest without the devices that another guest on the hypervisor has by now: resetting one would pull it out of that

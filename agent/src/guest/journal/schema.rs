@@ -67,6 +67,7 @@ impl Work for Opening {
         if tables.is_empty() {
             tx.script(CREATE).await?;
             tx.script(register::CREATE).await?;
+            tx.script(register::CREATE_GIVEN_BACK).await?;
             return Ok(Found::Ours);
         }
         let names = tables.iter().map(|row| row.text(0));
@@ -78,11 +79,13 @@ impl Work for Opening {
         match tx.row(version).await?.map(|row| row.int(0)).transpose()? {
             Some(VERSION) => {
                 tx.script(register::CREATE).await?;
+                tx.script(register::CREATE_GIVEN_BACK).await?;
                 Ok(Found::Ours)
             }
             Some(1) => {
                 tx.script(FROM_1).await?;
                 tx.script(register::CREATE).await?;
+                tx.script(register::CREATE_GIVEN_BACK).await?;
                 Ok(Found::Ours)
             }
             Some(found) if found > VERSION => Ok(Found::Newer(found)),

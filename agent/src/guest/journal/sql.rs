@@ -17,7 +17,7 @@ use super::{
     StepRecord, StepState,
 };
 use crate::device::register::{self, DeviceRegister, Withheld};
-use crate::guest::{BoundDevices, GuestRequest};
+use crate::guest::{BoundDevices, GuestRequest, Released};
 
 /// The file's name below `state_path`.
 const FILE: &str = "guests.db";
@@ -270,10 +270,35 @@ impl Work for Claim<'_> {
             "",
         )
         .await?;
+        for name in self.names {
+            tx.execute(register::claimed(name)).await?;
+        }
         let done = StepRecord::from(StepState::Done);
         tx.execute(step_row(self.uuid, SpawnStep::Bind, &done))
             .await?;
         Ok(ClaimEnd::Ours)
+    }
+}
+
+struct GiveBack<'a> {
+    uuid: ConsumerUuid,
+    released: &'a Released,
+}
+
+impl Work for GiveBack<'_> {
+    type Output = Changed;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Changed, SqlError> {
+        let undone = StepRecord::from(StepState::Undone);
+        let undone = step_row(self.uuid, SpawnStep::Prepare, &undone);
+        if tx.execute(undone).await?.rows_affected == 0 {
+            return Ok(Changed::NoSuchGuest);
+        }
+        for step in register::given_back(self.released) {
+            tx.execute(step).await?;
+        }
+        Ok(Changed::Yes)
     }
 }
 
@@ -390,6 +415,18 @@ impl GuestJournal for SqlJournal {
                 },
                 ClaimEnd::Withheld { device, why } => Ok(Claimed::Withheld { device, why }),
                 ClaimEnd::NoSuchGuest => Err(JournalError::Unknown {
+                    path: self.path.clone(),
+                    guest: uuid,
+                }),
+            }
+        })
+    }
+
+    fn give_back<'a>(&'a self, uuid: ConsumerUuid, released: &'a Released) -> Answer<'a, ()> {
+        Box::pin(async move {
+            match self.write(&GiveBack { uuid, released }).await? {
+                Changed::Yes => Ok(()),
+                Changed::NoSuchGuest => Err(JournalError::Unknown {
                     path: self.path.clone(),
                     guest: uuid,
                 }),

@@ -88,7 +88,7 @@ async fn nothing_is_done_with_a_guest_that_is_unknown_or_on_its_way() {
     let (stage, guests) = running().await;
     let unknown = guests.power(guest(5), STOP).await;
     assert!(matches!(unknown, Err(PowerError::NotFound { .. })));
-    stage.comes(Mishap::ResetFails(1));
+    stage.comes(Mishap::ResetHangs(1));
     guests.delete(guest(1)).await.unwrap();
     assert!(matches!(
         guests.journey(guest(1)).await,

@@ -25,8 +25,8 @@ use crate::guest::samples::{NODE, arq, guest, handle};
 use crate::guest::way::host_device;
 use crate::guest::{
     Accelerators, Accepted, Anew, BoundDevices, ExternalEvents, GuestFiles, GuestJournal,
-    GuestRequest, GuestResources, Guests, GuestsParts, JournalError, Provision, ResourceError,
-    SpawnStep, SqlJournal,
+    GuestRequest, GuestResources, Guests, GuestsParts, JournalError, Provision, Released,
+    ResourceError, SpawnStep, SqlJournal,
 };
 
 /// What goes wrong. Numbers are those of requests and devices.
@@ -44,6 +44,8 @@ pub(in crate::guest) enum Mishap {
     DeviceSick(u32),
     PrepareFails(u32),
     ResetFails(u32),
+    /// It may pass.
+    ResetHangs(u32),
     DefineFails,
     StartFails,
     HeldByForeigner(u32),
@@ -653,6 +655,11 @@ impl GuestJournal for Seam {
         self.write("bind done".to_owned(), effect)
     }
 
+    fn give_back<'a>(&'a self, uuid: ConsumerUuid, released: &'a Released) -> Answer<'a, ()> {
+        let effect = self.0.journal.give_back(uuid, released);
+        self.write("prepare undone".to_owned(), effect)
+    }
+
     fn disclaim(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
         self.write("bind undoing".to_owned(), self.0.journal.disclaim(uuid))
     }
@@ -730,9 +737,10 @@ impl GuestResources for Devices {
         self.0.cross("sysfs write prepare".to_owned(), effect).await
     }
 
-    async fn release(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
+    async fn release(&self, guest: Provision<'_>) -> Result<Released, ResourceError> {
         let spec = guest.spec;
         let effect = async {
+            let mut released = Released::default();
             let mut world = self.0.world();
             for name in devices_of(spec) {
                 let holder = world
@@ -744,26 +752,33 @@ impl GuestResources for Devices {
                     world.broken.push(broken);
                 }
                 if world.mishaps.contains(&Mishap::ResetFails(number(&name))) {
-                    return Err(ResourceError::Quarantined {
+                    let reason = "its configuration reads all ones".to_owned();
+                    released.spoilt.insert(name, reason);
+                    continue;
+                }
+                if world.mishaps.contains(&Mishap::ResetHangs(number(&name))) {
+                    return Err(ResourceError::Failed {
                         what: name,
-                        reason: "its configuration reads all ones".to_owned(),
+                        reason: "the reset did not come back".to_owned(),
                     });
                 }
                 if world.bug == Some(Bug::SkipsResets) {
                     world.devices.entry(name).or_default().prepared = None;
                     continue;
                 }
-                world.devices.insert(name, Device::default());
+                world.devices.insert(name.clone(), Device::default());
+                released.clean.insert(name);
             }
-            Ok(())
+            Ok(released)
         };
-        self.0
+        let released = self
+            .0
             .cross("sysfs write release".to_owned(), effect)
             .await?;
         let folder = format!("/instances/{}/", spec.uuid);
         let mut world = self.0.world();
         world.files.retain(|path, _| !path.starts_with(&folder));
-        Ok(())
+        Ok(released)
     }
 
     fn lay_out(&self, guest: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, ResourceError> {

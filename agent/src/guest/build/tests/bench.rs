@@ -14,7 +14,7 @@ use berth_virt::{
 
 use super::*;
 use crate::guest::journal::SqlJournal;
-use crate::guest::resources::{Provision, ResourceError};
+use crate::guest::resources::{Provision, Released, ResourceError};
 use crate::guest::{Accelerators, ExternalEvents, GuestFiles, GuestsParts};
 
 pub(super) fn uuid(number: u32) -> ConsumerUuid {
@@ -310,7 +310,7 @@ impl GuestResources for BenchHost {
         Ok(())
     }
 
-    async fn release(&self, _: Provision<'_>) -> Result<(), ResourceError> {
-        Ok(())
+    async fn release(&self, _: Provision<'_>) -> Result<Released, ResourceError> {
+        Ok(Released::default())
     }
 }

@@ -36,7 +36,6 @@ fn guests_come_and_go_through_kills_and_leave_nothing() {
     let cycles = number("BERTH_CYCLES").unwrap_or(6);
     let seed = number("BERTH_CYCLES_SEED").unwrap_or(1);
     let kills = number("BERTH_CYCLES_KILLS") != Some(0);
-    println!("seed {seed}, {cycles} cycles");
     let dice = Dice::seeded(seed);
     let mut host = Host::start();
     let mut report = Report::new(seed);

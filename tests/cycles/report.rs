@@ -5,6 +5,9 @@ use std::{env, fs, io};
 
 use crate::round::{Ran, Round};
 
+/// The variable that names the file for the table.
+const REPORT: &str = "BERTH_CYCLES_REPORT";
+
 /// By how much berth's memory may grow over a life without end, in KiB: what its allocator keeps for a busier moment than
 /// those so far. What grows by each guest exceeds it.
 const GROWTH: u64 = 2048;
@@ -52,7 +55,11 @@ impl Report {
             .iter()
             .map(|what| format!("{what}; {round:?}"));
         self.violations.extend(violations);
-        let _ = writeln!(io::stderr(), "{:.1} s  {round:?}", ran.took.as_secs_f64());
+        // A long run is watched.
+        if env::var_os(REPORT).is_some() {
+            let line = format!("{:.1} s  {round:?}\n", ran.took.as_secs_f64());
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
     }
 
     pub(crate) fn looked(&mut self, cycles: u64, life: usize, resident: u64, open_files: usize) {
@@ -124,8 +131,8 @@ impl Report {
             memory().last().unwrap_or(0),
             memory().max().unwrap_or(0),
         );
-        let _ = io::stdout().write_all(format!("\ncycles\t{line}").as_bytes());
-        if let Some(file) = env::var_os("BERTH_CYCLES_REPORT") {
+        let _ = io::stdout().write_all(format!("\ncycles, seed {}: {line}", self.seed).as_bytes());
+        if let Some(file) = env::var_os(REPORT) {
             fs::write(file, line).expect("the report's file can be written");
         }
     }

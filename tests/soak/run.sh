@@ -81,19 +81,24 @@ page() {
         else
             printf '\nThe program struck is the release build.\n'
         fi
-        printf '\nA violation is a unit lost, doubled or left without owner, a half-made child, or any other invariant of the audit.\n'
-        printf '\nThe sweep fails every journey at every crossing in every way, and again during the recovery (%s).\n' 'docs/faults.md'
-        printf '\nThe swarm of guests runs two to eight journeys at once, struck at random; its kills are among its faults.\n'
-        printf '\n| run | commit | seeds | cases | kills | violations | time |\n| --- | --- | --- | ---: | ---: | ---: | ---: |\n'
-        awk -F'\t' -v d="$DATE" '$1==d {
-            printf "| %s | %s | %s | %d | %d | %d | %d s |\n", $3, $2, ($5 > 0 ? $4 "-" ($4 + $5 - 1) : "-"), $9, $6, $7, $8
-            cases += $9; kills += $6; violations += $7; seconds += $8
-        } END { printf "| **all** | | | **%d** | **%d** | **%d** | %d s |\n", cases, kills, violations, seconds }' "$BATCHES"
-        printf '\n## Kills by crossing\n\n| crossing | kills | violations |\n| --- | ---: | ---: |\n'
-        awk -F'\t' -v d="$DATE" '$1==d { kills[$4] += $5; bad[$4] += $6 }
-            END { for (at in kills) printf "| %s | %d | %d |\n", at, kills[at], bad[at] }' "$CROSSINGS" | sort
+        runs_of_page
         cycles_of_page
     } >"$file"
+}
+
+runs_of_page() {
+    awk -F'\t' -v d="$DATE" '$1==d {found=1} END {exit !found}' "$BATCHES" || return 0
+    printf '\nA violation is a unit lost, doubled or left without owner, a half-made child, or any other invariant of the audit.\n'
+    printf '\nThe sweep fails every journey at every crossing in every way, and again during the recovery (%s).\n' 'docs/faults.md'
+    printf '\nThe swarm of guests runs two to eight journeys at once, struck at random; its kills are among its faults.\n'
+    printf '\n| run | commit | seeds | cases | kills | violations | time |\n| --- | --- | --- | ---: | ---: | ---: | ---: |\n'
+    awk -F'\t' -v d="$DATE" '$1==d {
+        printf "| %s | %s | %s | %d | %d | %d | %d s |\n", $3, $2, ($5 > 0 ? $4 "-" ($4 + $5 - 1) : "-"), $9, $6, $7, $8
+        cases += $9; kills += $6; violations += $7; seconds += $8
+    } END { printf "| **all** | | | **%d** | **%d** | **%d** | %d s |\n", cases, kills, violations, seconds }' "$BATCHES"
+    printf '\n## Kills by crossing\n\n| crossing | kills | violations |\n| --- | ---: | ---: |\n'
+    awk -F'\t' -v d="$DATE" '$1==d { kills[$4] += $5; bad[$4] += $6 }
+        END { for (at in kills) printf "| %s | %d | %d |\n", at, kills[at], bad[at] }' "$CROSSINGS" | sort
 }
 
 cycles_of_page() {
@@ -102,7 +107,7 @@ cycles_of_page() {
     printf 'both, deleted as soon as it runs, or before; berth is killed at random. After each round the guests, requests, attach\n'
     printf 'handles, mediated devices, drivers of the cards, providers with all they have, allocations, domains, processes and files\n'
     printf 'are those of the first day, or it is a violation. A batch without a kill is one process: its memory may not grow by more\n'
-    printf 'than 2 MiB from the first fifth of its rounds, once it is warm, to the last.\n'
+    printf 'than 2 MiB from the first fifth of its rounds, once it is warm, to the last. Batches run beside each other.\n'
     printf '\n| commit | seed | cycles | ran | kills | lives | violations | resident KiB: first | median | last | most | time |\n'
     printf '| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n'
     awk -F'\t' -v d="$DATE" '$1==d {

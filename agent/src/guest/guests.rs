@@ -25,6 +25,9 @@ use super::{Accelerators, ExternalEvents, GuestRequest};
 /// How long a hypervisor may take to say how its guests are, for one who only wants to see.
 const STATES_PATIENCE: Duration = Duration::from_secs(2);
 
+/// The longest reason that the journal keeps, in bytes.
+const LONGEST_REASON: usize = 2000;
+
 /// The guests that stand still, each with the reason.
 pub type HeldGuests = BTreeMap<ConsumerUuid, String>;
 
@@ -386,7 +389,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                         Err(SpawnError::Journal(error)) => return Err(error.into()),
                         Err(error) if ran => return Err(Held::NotBack(Box::new(error))),
                         Err(error) => {
-                            let reason = error.to_string();
+                            let reason = bounded(error.to_string());
                             way.journal.turn(uuid, &Course::Undo { reason }).await?;
                         }
                     }
@@ -405,6 +408,15 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 }
 
+/// A reason as it is kept: a program's words may be long.
+fn bounded(mut reason: String) -> String {
+    if reason.len() > LONGEST_REASON {
+        reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
+        reason.push('…');
+    }
+    reason
+}
+
 /// An end in the log.
 pub(super) fn told(uuid: ConsumerUuid, end: JourneyEnd) {
     match end {
@@ -417,5 +429,19 @@ pub(super) fn told(uuid: ConsumerUuid, end: JourneyEnd) {
         JourneyEnd::Interrupted => tracing::debug!(guest = %uuid, "the next start goes on"),
         JourneyEnd::Settled => tracing::info!(guest = %uuid, "the guest is as it should be"),
         JourneyEnd::Gone => tracing::info!(guest = %uuid, "the guest is gone"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST_REASON, bounded};
+
+    #[test]
+    fn a_reason_is_kept_whole_or_cut_between_two_characters() {
+        assert_eq!(bounded("no".to_owned()), "no");
+        let long = bounded("ä".repeat(LONGEST_REASON));
+        assert!(long.ends_with("ä…") && long.len() <= LONGEST_REASON + 3);
+        let odd = bounded(format!("x{}", "ä".repeat(LONGEST_REASON)));
+        assert!(odd.ends_with("ä…") && odd.len() <= LONGEST_REASON + 3);
     }
 }

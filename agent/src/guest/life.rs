@@ -23,7 +23,7 @@ use super::journal::{GuestRecord, Life, SpawnStep, StepRecord, StepState};
 use super::power::PowerError;
 use super::resources::{GuestResources, Provision, ResourceError};
 pub use error::{LeaveError, LifeError};
-use form::{Next, next};
+use form::{Decided, next};
 pub(super) use leave::leave;
 
 /// What a guest is rescued with.
@@ -68,7 +68,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let record = way.journal.guest(uuid).await.map_err(PowerError::from)?;
         let record = record.ok_or(PowerError::NotFound { uuid })?;
         // An image may take long: it comes before anything of the guest is touched, and before its turn is taken.
-        if let Next::Turn(life, _) = next(&record, change, way.resources.as_ref())? {
+        if let Decided::Turn(life, _) = next(&record, change, way.resources.as_ref())? {
             let form = life.rescue.as_ref().or(life.rebuilt.as_ref());
             if let Some(form) = form.filter(|_| *change != LifeChange::Unrescue) {
                 tokio::select! {
@@ -81,9 +81,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         drop(ear);
         let (turn, record) = self.in_turn(uuid).await?;
         match next(&record, change, way.resources.as_ref())? {
-            Next::Already => return Ok(()),
-            Next::GoesOn => {}
-            Next::Turn(life, power) => {
+            Decided::Already => return Ok(()),
+            Decided::GoesOn => {}
+            Decided::Turn(life, power) => {
                 let life = *life;
                 self.fit_for(&record, &life).await?;
                 self.begin(&record, &life, power).await?;

@@ -11,7 +11,7 @@ use crate::guest::power::PowerError;
 use crate::guest::resources::Anew;
 
 /// What is to be done.
-pub(super) enum Next {
+pub(super) enum Decided {
     /// Nothing: it is so.
     Already,
     /// The same is under way.
@@ -25,7 +25,7 @@ pub(super) fn next<R: GuestResources>(
     record: &GuestRecord,
     change: &LifeChange,
     resources: &R,
-) -> Result<Next, LifeError> {
+) -> Result<Decided, LifeError> {
     let wanted = wanted(record, change, resources)?;
     if let Some(turning) = &record.life.turning {
         let same = wanted.life.rescue == record.life.rescue
@@ -34,14 +34,14 @@ pub(super) fn next<R: GuestResources>(
         // A rescue that does not come about can be ended.
         let ends = turning.turn == Turn::Rescue && wanted.turn == Turn::Unrescue;
         match (same, ends) {
-            (true, _) => return Ok(Next::GoesOn),
+            (true, _) => return Ok(Decided::GoesOn),
             (false, true) => {}
             (false, false) => record.is_settled()?,
         }
     } else {
         record.is_settled()?;
         if wanted.turn == Turn::Rescue && wanted.life.rescue == record.life.rescue {
-            return Ok(Next::Already);
+            return Ok(Decided::Already);
         }
     }
     let uuid = record.request.uuid();
@@ -70,10 +70,10 @@ pub(super) fn next<R: GuestResources>(
         Turn::Rescue | Turn::Unrescue => DesiredPower::Running,
         Turn::Rebuild => record.power,
     };
-    Ok(Next::Turn(Box::new(life), power))
+    Ok(Decided::Turn(Box::new(life), power))
 }
 
-struct Wanted {
+struct Becomes {
     turn: Turn,
     life: Life,
     grace_seconds: u16,
@@ -85,7 +85,7 @@ fn wanted<R: GuestResources>(
     record: &GuestRecord,
     change: &LifeChange,
     resources: &R,
-) -> Result<Wanted, LifeError> {
+) -> Result<Becomes, LifeError> {
     let uuid = record.request.uuid();
     let own = Form::of(&record.own().map_err(PowerError::from)?);
     let laid_out = |boot: GuestBoot, plan: DiskPlan| -> Result<Form, LifeError> {
@@ -120,7 +120,7 @@ fn wanted<R: GuestResources>(
                 }
             };
             let stale = root(&form).filter(|_| anew == Anew::Root);
-            Ok(Wanted {
+            Ok(Becomes {
                 turn: Turn::Rescue,
                 discard: stale.into_iter().collect(),
                 life: Life {
@@ -133,7 +133,7 @@ fn wanted<R: GuestResources>(
         }
         LifeChange::Unrescue => {
             let of_image = life.rescue.as_ref().filter(|it| it.plan.rescue().is_some());
-            Ok(Wanted {
+            Ok(Becomes {
                 turn: Turn::Unrescue,
                 discard: of_image.and_then(root).into_iter().collect(),
                 life: Life {
@@ -157,7 +157,7 @@ fn wanted<R: GuestResources>(
             let ephemeral = ephemeral
                 .filter(|_| !preserve_ephemeral)
                 .map(|disk| disk.path.clone());
-            Ok(Wanted {
+            Ok(Becomes {
                 turn: Turn::Rebuild,
                 discard: root(&form).into_iter().chain(ephemeral).collect(),
                 life: Life {

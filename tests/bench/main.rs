@@ -5,6 +5,7 @@
 //! missed is a line of the table, not a failure.
 
 mod agent;
+mod bind;
 mod candidates;
 mod host;
 mod idle;
@@ -13,6 +14,7 @@ mod meter;
 mod nova;
 mod placement;
 mod reshaper;
+mod spawn;
 mod startup;
 mod table;
 mod tick;
@@ -33,6 +35,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// How many guests the measured host has.
 const GUESTS: [u32; 4] = [0, 10, 100, 1000];
+/// The parts of a run, in their order.
+const PARTS: [&str; 6] = ["agent", "reshaper", "candidates", "bind", "spawn", "idle"];
 
 fn main() -> ExitCode {
     match measure() {
@@ -54,23 +58,45 @@ fn measure() -> Outcome<PathBuf> {
         say(&format!("nova-compute is left out: {reason}"));
     }
     let nova = nova.ok();
+    let parts = chosen_parts()?;
     let guests = chosen_guests()?;
-    let mut startups = Vec::new();
-    for guests in guests {
-        startups.push(Startup::measure(guests, nova.as_ref())?);
+    let mut sections = Vec::new();
+    for part in parts {
+        match part.as_str() {
+            "agent" => {
+                let mut startups = Vec::new();
+                for guests in &guests {
+                    startups.push(Startup::measure(*guests, nova.as_ref())?);
+                }
+                sections.push(tick::steady(&startups));
+                sections.push(tick::aged(&startups));
+                sections.push(startup::built_in(&startups));
+                sections.push(startup::real(&startups));
+            }
+            "reshaper" => {
+                if let Some(guests) = guests.iter().max() {
+                    sections.push(reshaper::measure(*guests)?);
+                }
+            }
+            "candidates" => sections.push(candidates::measure()?),
+            "bind" => sections.push(bind::measure()?),
+            "spawn" => sections.push(spawn::measure()?),
+            _ => sections.push(idle::measure(nova.as_ref())?),
+        }
     }
-    let mut sections = vec![
-        tick::steady(&startups),
-        tick::aged(&startups),
-        startup::built_in(&startups),
-        startup::real(&startups),
-    ];
-    if let Some(guests) = startups.iter().map(|startup| startup.guests).max() {
-        sections.push(reshaper::measure(guests)?);
-    }
-    sections.push(candidates::measure()?);
-    sections.push(idle::measure(nova.as_ref())?);
     Ok(write(&machine, &sections)?)
+}
+
+/// `BENCH_PARTS=bind,spawn` makes a run of these parts alone.
+fn chosen_parts() -> Outcome<Vec<String>> {
+    let Ok(list) = std::env::var("BENCH_PARTS") else {
+        return Ok(PARTS.map(str::to_owned).to_vec());
+    };
+    let parts: Vec<_> = list.split(',').map(|part| part.trim().to_owned()).collect();
+    match parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
+        None => Ok(parts),
+        Some(part) => Err(format!("BENCH_PARTS: there is no part {part:?}, but {PARTS:?}").into()),
+    }
 }
 
 /// `BENCH_GUESTS=10,100` makes a shorter run.

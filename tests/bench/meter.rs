@@ -49,6 +49,12 @@ impl Meter {
         Self(pids.filter(member).collect())
     }
 
+    /// The same for several leaders.
+    pub(crate) fn of_groups(leaders: &[u32]) -> Self {
+        let all = leaders.iter().flat_map(|leader| Self::of_group(*leader).0);
+        Self(all.collect())
+    }
+
     /// Nothing.
     pub(crate) fn none() -> Self {
         Self(Vec::new())

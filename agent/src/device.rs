@@ -15,6 +15,7 @@
 //! | `telling` | the report, told and told again |
 //! | `cleaning` | resets |
 //! | `programming` | devices programmed before a bind is whole |
+//! | `checking` | the vendor's word on each device, now and then |
 //! | `act` | what an operator asks for |
 //! | [`api`] | the same over the admin API |
 //!
@@ -23,6 +24,7 @@
 pub mod api;
 
 mod act;
+mod checking;
 mod cleaning;
 mod condition;
 mod devices;
@@ -32,7 +34,7 @@ pub mod report;
 mod telling;
 
 pub use act::{ActError, Acted, Doing, Risk};
+pub use checking::HealthCheck;
 pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts};
-pub use programming::ProgramHook;
 pub use register::{DeviceRegister, Quarantine, QuarantinedBy, Register, Withheld};
 pub use telling::TellError;

@@ -274,9 +274,8 @@ fn exec_options(config: &Config, program: &Path) -> Result<ExecOptions, Failure>
 
 #[cfg(feature = "libvirt")]
 mod libvirt {
-    use berth_libvirt::{
-        DiskCache, DiskPlacement, LibvirtOptions, MdevType, MdevTypes, ResetHook, VirtType,
-    };
+    use berth_hook::Hook;
+    use berth_libvirt::{DiskCache, DiskPlacement, LibvirtOptions, MdevType, MdevTypes, VirtType};
     use berth_model::{NodeName, ResourceClass};
     use berth_sysfs::AllowList;
 
@@ -312,14 +311,11 @@ mod libvirt {
         options.accelerator_devices = allow_list("accelerators", &config.accelerators.device_spec)?;
         options.device_life.resting = Some(config.state_path.join("resting-drivers"));
         options.device_life.reset_hook =
-            config
-                .accelerators
-                .reset_hook
-                .as_ref()
-                .map(|program| ResetHook {
-                    program: program.clone(),
-                    deadline: config.accelerators.reset_hook_timeout,
-                });
+            config.accelerators.reset_hook.as_ref().map(|program| Hook {
+                called: "reset hook",
+                program: program.clone(),
+                deadline: config.accelerators.reset_hook_timeout,
+            });
         let mut types = Vec::new();
         for id in &config.devices.enabled_mdev_types {
             let mut mdev = MdevType::new(id);

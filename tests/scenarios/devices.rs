@@ -1,6 +1,8 @@
 //! Devices from the host to Placement and to the accelerator service: they appear, are bound, fall sick, vanish, are set
-//! aside and come back, and are cleaned between two guests.
+//! aside and come back, are cleaned between two guests, checked by their vendor's program and programmed by another.
 
+mod checking;
+mod programming;
 mod stage;
 
 use std::time::Duration;
@@ -211,7 +213,11 @@ async fn of_a_card_a_part_can_be_set_aside() {
         .await
         .unwrap();
     stage.round().await;
-    assert_eq!(stage.provider(0).await.expect("a provider").0, "3 0");
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "4 1");
+    stage.restart().await;
+    stage.look_anew();
+    stage.round().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "4 1");
     for n in 0..3 {
         assert_eq!(stage.binds(0, guest(n)).await.1, "Bound");
     }
@@ -225,6 +231,12 @@ async fn of_a_card_a_part_can_be_set_aside() {
     assert_eq!(all.unwrap().devices.len(), 4);
     stage.round().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "4 4");
+
+    let risk = Some(Risk::UncleanDevice);
+    let released = stage.devices.release(&whole, risk, Doing::Now).await;
+    released.unwrap();
+    stage.round().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "4 0");
 }
 
 #[tokio::test]

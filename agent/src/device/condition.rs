@@ -16,6 +16,11 @@ pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Re
         device.condition = DeviceCondition::Unfit { reason };
         return;
     }
+    if register.sick.contains_key(&device.address.to_string()) {
+        let reason = UnfitReason::Vendor;
+        device.condition = DeviceCondition::Unfit { reason };
+        return;
+    }
     let quarantine = |name: &String| register.quarantines.get(name);
     let names: Vec<String> = device.handles.iter().map(handle_name).collect();
     let mut whole = names.iter().filter_map(quarantine).peekable();
@@ -28,11 +33,25 @@ pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Re
         device.condition = DeviceCondition::Unfit { reason };
         return;
     }
-    // A part of a card: it is not offered. One that a guest holds is in use, and counts until it is given back.
-    device.handles.retain(|handle| {
+    // A part of a card: it is reserved. One that a guest holds is in use, and counts as that until it is given back.
+    let aside = device.handles.iter().filter(|handle| {
         let name = handle_name(handle);
-        quarantine(&name).is_none() || register.held.contains_key(&name)
+        quarantine(&name).is_some() && !register.held.contains_key(&name)
     });
+    device.set_aside.extend(aside.cloned());
+}
+
+/// Why a device may not be given out, in words: with those of its vendor's check, where that says so.
+pub(super) fn reason(device: &OfferedDevice, register: &Register) -> Option<String> {
+    let reason = device.condition.reason()?;
+    let words = match reason {
+        UnfitReason::Vendor => register.sick.get(&device.address.to_string()),
+        _ => None,
+    };
+    Some(match words {
+        Some(words) => format!("{reason}: {words}"),
+        None => reason.to_string(),
+    })
 }
 
 fn is_disabled(node: &NodeName, device: &OfferedDevice, register: &Register) -> bool {

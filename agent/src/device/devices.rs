@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use berth_client::AcceleratorClient;
+use berth_hook::Hook;
 use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::{HostEvent, HostEvents, HostView, NodeView, OfferedDevice, VirtDriver};
 use futures_util::future::BoxFuture;
@@ -14,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::programming::ProgramHook;
+use super::checking::HealthCheck;
 use super::register::{DeviceRegister, Register};
 use super::report::{self, Advice, Scrub};
 use super::telling::Told;
@@ -30,13 +31,13 @@ use crate::guest::{GuestJournal, JournalError};
 /// [`DeviceConditions::keep`] runs as a task until the stop, and [`DeviceConditions::routes`] are offered on the admin socket.
 pub trait DeviceConditions: Send + Sync + 'static {
     /// Writes into the view what is known beside what was seen: quarantines, failed resets, devices that the accelerator
-    /// service has disabled. Devices that are sick as seen stay as they are.
+    /// service has disabled, what the vendor's check says. Devices that are sick as seen stay as they are.
     fn overlay(&self, view: &mut HostView);
 
     /// An event whenever the overlay of the last view would now be another one. Never ends.
     fn changes(&self) -> HostEvents;
 
-    /// Tells, cleans and programs until `shutdown`. `ends` changes whenever a guest's journey ended ([`crate::guest::Guests::ends`]).
+    /// Tells, cleans, programs and checks until `shutdown`. `ends` changes whenever a guest's journey ended ([`crate::guest::Guests::ends`]).
     fn keep(
         &self,
         ends: Option<watch::Receiver<u64>>,
@@ -101,10 +102,13 @@ pub(super) struct Inner<D> {
     pub(super) journal: Arc<dyn GuestJournal>,
     pub(super) service: Option<AcceleratorClient>,
     pub(super) options: DeviceOptions,
-    pub(super) program_hook: OnceLock<ProgramHook>,
+    pub(super) program_hook: OnceLock<Hook>,
+    pub(super) health_check: OnceLock<HealthCheck>,
     known: Mutex<Known>,
     /// Something is to be told.
     pub(super) stir: Notify,
+    /// Other devices are seen than before.
+    pub(super) looked: Notify,
     /// The overlay has changed.
     changed: Arc<Notify>,
 }
@@ -188,8 +192,10 @@ impl<D: VirtDriver> Devices<D> {
                 service: parts.service,
                 options: parts.options,
                 program_hook: OnceLock::new(),
+                health_check: OnceLock::new(),
                 known: Mutex::new(known),
                 stir: Notify::new(),
+                looked: Notify::new(),
                 changed: Arc::default(),
             }),
         })
@@ -197,8 +203,15 @@ impl<D: VirtDriver> Devices<D> {
 
     /// The same, with a program for devices that are to be programmed; said once, before anything is told.
     #[must_use]
-    pub fn with_program_hook(self, hook: ProgramHook) -> Self {
+    pub fn with_program_hook(self, hook: Hook) -> Self {
         let _ = self.inner.program_hook.set(hook);
+        self
+    }
+
+    /// The same, with a program that says whether a device is well; said once, before anything is kept.
+    #[must_use]
+    pub fn with_health_check(self, check: HealthCheck) -> Self {
+        let _ = self.inner.health_check.set(check);
         self
     }
 
@@ -208,6 +221,7 @@ impl<D: VirtDriver> Devices<D> {
         let mut known = self.known();
         let before = &known.register;
         let changed = before.disabled != register.disabled
+            || before.sick.keys().ne(register.sick.keys())
             || before.quarantines.keys().ne(register.quarantines.keys());
         known.register = register;
         drop(known);
@@ -235,9 +249,9 @@ impl<D: VirtDriver> Devices<D> {
             for device in &seen.devices {
                 let mut laid_over = device.clone();
                 condition::overlay(node, &mut laid_over, &known.register);
-                let reason = laid_over.condition.reason();
+                let reason = condition::reason(&laid_over, &known.register);
                 let names = report::handle_names(device).into_iter();
-                let reasons = names.map(|name| (name, reason.map(|reason| reason.to_string())));
+                let reasons = names.map(|name| (name, reason.clone()));
                 facts.offered.extend(reasons);
             }
         }
@@ -303,6 +317,7 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
         drop(known);
         if stirs {
             self.inner.stir.notify_one();
+            self.inner.looked.notify_one();
         }
     }
 
@@ -323,7 +338,8 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
         Box::pin(async move {
             tokio::join!(
                 devices.run(ends, shutdown.clone()),
-                devices.program(shutdown)
+                devices.program(shutdown.clone()),
+                devices.check(shutdown)
             );
         })
     }

@@ -4,15 +4,14 @@
 //! killed or the service was away, is due still and is done again, so the program must bear that. While it runs the device is
 //! withheld as during a reset: neither a reset nor a guest comes between. What is not due any more is ended at once.
 
-mod hook;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_client::AcceleratorClient;
+use berth_hook::Hook;
 use berth_model::{AttachHandleType, Disposition, NodeName};
 use berth_virt::{DeviceError, OfferedHandle, VirtDriver};
-use berth_wire::accelerator::{DueProgramming, ProgrammedHandle, ProgrammingEnd};
+use berth_wire::accelerator::{DueProgramming, Program, ProgrammedHandle, ProgrammingEnd};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -22,8 +21,6 @@ use super::cleaning::ResetError;
 use super::register::{Cleaned, Cleaning};
 use super::report::{self, handle_name, wanted};
 use crate::backoff::Backoff;
-
-pub use hook::ProgramHook;
 
 /// How often the service is asked what is due: a guest waits for it.
 const LOOK: Duration = Duration::from_secs(2);
@@ -96,7 +93,7 @@ impl<D: VirtDriver> Devices<D> {
     /// Begins what is due and not under way, and ends what is under way and not due any more.
     async fn begin_due(
         &self,
-        hook: &ProgramHook,
+        hook: &Hook,
         service: &AcceleratorClient,
         programmings: &mut Programmings,
     ) -> Result<(), String> {
@@ -133,7 +130,7 @@ impl<D: VirtDriver> Devices<D> {
     /// One programming to its end, told; or until nobody wants it any more.
     async fn program_and_tell(
         &self,
-        hook: &ProgramHook,
+        hook: &Hook,
         service: &AcceleratorClient,
         node: &NodeName,
         due: &DueProgramming,
@@ -180,7 +177,7 @@ impl<D: VirtDriver> Devices<D> {
 
     async fn try_programming(
         &self,
-        hook: &ProgramHook,
+        hook: &Hook,
         due: &DueProgramming,
         cancelled: &CancellationToken,
     ) -> Tried {
@@ -269,7 +266,7 @@ impl<D: VirtDriver> Devices<D> {
 }
 
 async fn run_all(
-    hook: &ProgramHook,
+    hook: &Hook,
     due: &DueProgramming,
     targets: &[OfferedHandle],
     cancelled: &CancellationToken,
@@ -280,13 +277,41 @@ async fn run_all(
     for target in targets {
         let end = tokio::select! {
             () = cancelled.cancelled() => return Tried::Unwanted,
-            end = hook::run(hook, due.uuid, &due.program, target) => end,
+            end = run(hook, due.uuid, &due.program, target) => end,
         };
         if end.is_err() {
             return Tried::Ended(end);
         }
     }
     Tried::Ended(Ok(()))
+}
+
+/// Asks the program for one device.
+///
+/// # Errors
+/// Why the device is not known to be programmed.
+async fn run(
+    hook: &Hook,
+    programming: Uuid,
+    what: &Program,
+    target: &OfferedHandle,
+) -> Result<(), String> {
+    let address = match target {
+        OfferedHandle::Function(address) => address,
+        OfferedHandle::Mdev { parent, .. } => parent,
+    };
+    let with = match what {
+        Program::BitstreamId(image) => ("BERTH_BITSTREAM_ID", image.clone()),
+        Program::FunctionId(function) => ("BERTH_FUNCTION_ID", function.clone()),
+    };
+    let about = [
+        ("BERTH_PROGRAMMING", programming.to_string()),
+        ("BERTH_DEVICE", handle_name(target)),
+        ("BERTH_DEVICE_ADDRESS", address.to_string()),
+        with,
+    ];
+    let asked = hook.ask(about).await;
+    asked.map_err(|error| error.to_string())
 }
 
 /// The name of the handle's device; none for one behind which there is no device.

@@ -1,5 +1,5 @@
 //! What is known of devices and is nowhere else: which are in quarantine, which are being reset, after which of its releases
-//! each was cleaned, and which of them the accelerator service wants disabled.
+//! each was cleaned, what the vendor's check says of them, and which of them the accelerator service wants disabled.
 //!
 //! It is kept in the guests' journal, in tables of its own, so that "no guest has it" and "it is being reset" are decided in
 //! one transaction: a device is never reset under a guest, and never claimed under a reset. A device is named as in the
@@ -16,7 +16,9 @@ use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 use berth_store::{SqlError, SqlStore, Statement, Work};
 
 use crate::guest::JournalError;
-use sql::{Begin, Steps, cleaned, everything, from_seconds, quarantined, seconds, unquarantined};
+use sql::{
+    Begin, Steps, cleaned, everything, from_seconds, quarantined, seconds, sick, unquarantined,
+};
 
 use given_back::TakeAsCleaned;
 pub(crate) use given_back::{CREATE_GIVEN_BACK, claimed, given_back};
@@ -70,6 +72,8 @@ impl Quarantine {
 pub struct Register {
     /// By device.
     pub quarantines: BTreeMap<String, Quarantine>,
+    /// The words of the vendor's check, by the address of each device of which it does not say that it is well.
+    pub sick: BTreeMap<String, String>,
     /// The devices that are being reset.
     pub cleaning: BTreeSet<String>,
     /// The release after which each was cleaned last.
@@ -236,6 +240,32 @@ impl DeviceRegister {
         let mut steps = vec![unquarantined(name)];
         steps.extend(clean.map(|releases| cleaned(name, releases)));
         self.execute(steps).await
+    }
+
+    /// Writes down that a device's check does not say that it is well.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn sick(&self, address: &str, words: &str) -> Result<(), JournalError> {
+        self.execute(vec![sick(address, words)]).await
+    }
+
+    /// Writes down that a device's check says that it is well.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn well(&self, address: &str) -> Result<(), JournalError> {
+        let well = Statement::new("DELETE FROM device_sick WHERE address = ?").bind(address);
+        self.execute(vec![well]).await
+    }
+
+    /// Forgets what checks said of any device.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn nobody_is_sick(&self) -> Result<(), JournalError> {
+        self.execute(vec![Statement::new("DELETE FROM device_sick")])
+            .await
     }
 
     /// Replaces what the accelerator service wants disabled of a node.

@@ -102,7 +102,10 @@ fn deployable(
     scrub: Scrub,
 ) -> HostDeployable {
     let name = device.provider_name(node);
-    let reason = device.condition.reason();
+    let words = register.sick.get(&device.address.to_string());
+    let vendors = || words.map(|words| format!("{}: {words}", UnfitReason::Vendor));
+    let reason = device.condition.reason().map(|reason| reason.to_string());
+    let reason = reason.or_else(vendors);
     let handles = device.handles.iter();
     HostDeployable {
         rp_uuid: *ProviderUuid::of_deployable(&name).as_uuid(),
@@ -112,11 +115,11 @@ fn deployable(
         attributes: GroupBody(Vec::new()),
         driver_name: None,
         numa_node: device.numa_node,
-        health: match reason {
+        health: match &reason {
             None => Health::Ok,
             Some(_) => Health::Bad,
         },
-        health_reason: reason.map(|reason| reason.to_string()),
+        health_reason: reason,
         programmable: false,
         attach_handles: handles
             .map(|handle| attach_handle(handle, register, scrub))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent::device::report::Scrub;
-use berth_agent::device::{DeviceOptions, Devices, DevicesParts, ProgramHook};
+use berth_agent::device::{DeviceOptions, Devices, DevicesParts, HealthCheck};
 use berth_agent::guest::build::{BuildOptions, Building};
 use berth_agent::guest::disks::{
     ConfigDriveFormat, DiskOptions, Disks, ImageSources, LoggedProgress,
@@ -20,6 +20,7 @@ use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, ComputeClient, Dice, Downloads, GuestClient,
     HttpService, ImageClient, PlacementClient, TransportOptions,
 };
+use berth_hook::Hook;
 use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
 
 use berth_placement::serve_tcp;
@@ -133,9 +134,21 @@ impl HostGuests {
         .map_err(|error| unusable(&error))?;
         let devices = match &config.accelerators.program_hook {
             None => devices,
-            Some(program) => devices.with_program_hook(ProgramHook {
+            Some(program) => devices.with_program_hook(Hook {
+                called: "program hook",
                 program: program.clone(),
                 deadline: config.accelerators.program_hook_timeout,
+            }),
+        };
+        let devices = match &config.accelerators.health_hook {
+            None => devices,
+            Some(program) => devices.with_health_check(HealthCheck {
+                hook: Hook {
+                    called: "health hook",
+                    program: program.clone(),
+                    deadline: config.accelerators.health_hook_timeout,
+                },
+                interval: config.accelerators.health_hook_interval,
             }),
         };
         let guests = Guests::new(GuestsParts {

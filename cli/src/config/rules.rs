@@ -262,6 +262,7 @@ pub(super) fn on_this_host(loaded: &super::Loaded) -> Vec<Problem> {
         "glance.keyfile",
         "accelerators.reset_hook",
         "accelerators.program_hook",
+        "accelerators.health_hook",
         "libvirt.emulator",
         "fake.machine",
         "compute_driver",

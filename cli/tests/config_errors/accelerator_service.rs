@@ -7,4 +7,6 @@ pub(super) const CASES: &[Case] = cases! {
     "[accelerator_service]\nlisten = \"6666\"" => ["berth.toml:2:10: accelerator_service.listen: \"6666\" is no address and port; write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\" [BERTH-E0105]"];
     "[accelerator_service]\nbind_timeout = 0" => ["berth.toml:2:16: accelerator_service.bind_timeout: 0 is out of range; write a whole number from 1 to 86400 [BERTH-E0105]"];
     "[accelerators]\nprogram_hook = \"bin/x\"" => ["berth.toml:2:16: accelerators.program_hook: \"bin/x\" is not absolute; write a path that begins with / [BERTH-E0105]"];
+    "[accelerators]\nhealth_hook = \"bin/x\"" => ["berth.toml:2:15: accelerators.health_hook: \"bin/x\" is not absolute; write a path that begins with / [BERTH-E0105]"];
+    "[accelerators]\nhealth_hook_interval = 0" => ["berth.toml:2:24: accelerators.health_hook_interval: 0 is out of range; write a whole number from 1 to 86400 [BERTH-E0105]"];
 };

@@ -6,7 +6,6 @@
 //! and is given up after a time; the next call for the same device waits until that one ended.
 
 mod check;
-mod hook;
 mod off_the_runtime;
 mod prepare;
 mod reset;
@@ -15,15 +14,16 @@ mod resting;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_hook::Hook;
 use berth_model::PciAddress;
 use berth_sysfs::{
     AllowList, Allowed, AttributeWrites, Devices, KernelAttributes, NotAllowed, Procfs, Sysfs,
     SysfsError,
 };
-use berth_virt::guest_spec::GuestDevice;
+use berth_virt::guest_spec::{AttachedDevice, GuestDevice, GuestDevices, PciManagement};
 use berth_virt::{DeviceError, HostDevice, WantedDevice};
 
-use crate::options::{LibvirtOptions, MdevTypes, ResetHook};
+use crate::options::{LibvirtOptions, MdevTypes};
 use resting::Resting;
 
 pub(crate) use off_the_runtime::{Task, Turns};
@@ -37,7 +37,7 @@ pub(crate) struct HostDevices {
     list: AllowList,
     mdev_types: MdevTypes,
     resting: Resting,
-    hook: Option<ResetHook>,
+    hook: Option<Hook>,
     limit: Duration,
 }
 
@@ -74,6 +74,40 @@ impl HostDevices {
 
     fn sysfs(&self) -> &Sysfs {
         self.devices.sysfs()
+    }
+
+    /// What is done with a wanted device: a function whose entry says `managed: no` stays on the driver it is on, whatever the
+    /// guest's own request says.
+    fn done_with<'a>(&self, wanted: &'a WantedDevice) -> Wanted<'a> {
+        match Wanted::of(wanted) {
+            Wanted::Managed(address) if self.is_prepared(address) => {
+                Wanted::InPlace(address, Stand::Vfio)
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the operator hands the function to VFIO himself: its entry says `managed: no`.
+    fn is_prepared(&self, address: PciAddress) -> bool {
+        let allowed = self.sysfs().allowed(&self.list, address);
+        allowed.is_ok_and(|allowed| allowed.tags().managed == Some(false))
+    }
+
+    /// A guest's devices with its functions given as their entries say.
+    pub(crate) fn as_listed(&self, devices: &GuestDevices) -> GuestDevices {
+        let as_listed = |attached: &AttachedDevice| match attached.device {
+            GuestDevice::Pci { address, .. } if self.is_prepared(address) => AttachedDevice {
+                device: GuestDevice::Pci {
+                    address,
+                    managed: PciManagement::Prepared,
+                },
+                ..attached.clone()
+            },
+            _ => attached.clone(),
+        };
+        let listed = devices.as_slice().iter().map(as_listed);
+        // The same devices: what was whole is whole.
+        GuestDevices::new(listed.collect()).unwrap_or_else(|_| devices.clone())
     }
 
     /// The function, if a list means it.
@@ -119,7 +153,6 @@ enum Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     fn of(wanted: &'a WantedDevice) -> Self {
-        use berth_virt::guest_spec::PciManagement;
         match (wanted.device, &wanted.mdev) {
             (GuestDevice::Pci { address, managed }, _) => match managed {
                 PciManagement::Hypervisor => Self::Managed(address),

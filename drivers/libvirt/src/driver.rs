@@ -178,6 +178,14 @@ fn device_tree(options: &LibvirtOptions) -> Option<Sysfs> {
     root.map(Sysfs::at)
 }
 
+/// The guest as the lists of devices want it; where there are no devices, as it is.
+fn as_listed(devices: Option<&HostDevices>, mut spec: GuestSpec) -> GuestSpec {
+    if let Some(devices) = devices {
+        spec.devices = devices.as_listed(&spec.devices);
+    }
+    spec
+}
+
 impl VirtDriver for LibvirtDriver {
     fn name(&self) -> &'static str {
         "libvirt"
@@ -195,7 +203,9 @@ impl VirtDriver for LibvirtDriver {
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
         let (spec, options, sysfs) = (spec.clone(), self.guest_xml_options(), self.sysfs());
+        let devices = self.devices.clone();
         self.change("making a guest", move |session| {
+            let spec = as_listed(devices.as_ref(), spec);
             guests::spawn(session.connect(), &spec, &options, sysfs.as_ref())
         })
         .await
@@ -232,7 +242,9 @@ impl VirtDriver for LibvirtDriver {
 
     async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
         let (spec, options) = (spec.clone(), self.guest_xml_options());
+        let devices = self.devices.clone();
         self.change("giving a guest another document", move |session| {
+            let spec = as_listed(devices.as_ref(), spec);
             guests::redefine(session.connect(), &spec, &options)
         })
         .await

@@ -36,5 +36,5 @@ pub use driver::LibvirtDriver;
 pub use guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 pub use options::{
     DeviceLife, DiskCache, DiskPlacement, LibvirtOptions, MdevType, MdevTypes, MdevTypesError,
-    ResetHook, VirtType,
+    VirtType,
 };

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use berth_hook::Hook;
 use berth_model::{NodeName, PciAddress, ResourceClass};
 use berth_sysfs::{AllowList, DeviceLists};
 use berth_virt::{CpuSet, PciInPlacement, ResourceModel};
@@ -95,18 +96,9 @@ pub struct DeviceLife {
     pub patience: Duration,
     /// How long one write may take; some of the kernel's wait for whoever uses the device.
     pub write_limit: Duration,
-    /// `[accelerators] reset_hook`: what cleans a function beyond its reset.
-    pub reset_hook: Option<ResetHook>,
-}
-
-/// A program of a vendor's or an operator's that cleans a function between two guests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResetHook {
-    /// The program, by its whole path; it gets no arguments, and `BERTH_DEVICE_ADDRESS`, `BERTH_DEVICE_VENDOR`,
-    /// `BERTH_DEVICE_PRODUCT` and `BERTH_DEVICE_DRIVER` in its environment.
-    pub program: PathBuf,
-    /// How long it may take.
-    pub deadline: Duration,
+    /// `[accelerators] reset_hook`: what cleans a function beyond its reset. It gets `BERTH_DEVICE_ADDRESS`,
+    /// `BERTH_DEVICE_VENDOR`, `BERTH_DEVICE_PRODUCT` and `BERTH_DEVICE_DRIVER` in its environment.
+    pub reset_hook: Option<Hook>,
 }
 
 impl Default for DeviceLife {

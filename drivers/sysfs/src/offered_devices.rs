@@ -227,7 +227,7 @@ fn compute_card(
         }
     }
     let function = &first.seen.function;
-    let (handles, condition) = parts_that_are_fit(parts);
+    let (set_aside, condition) = parts_that_are_not_fit(parts);
     Ok(Some(OfferedDevice {
         address,
         vendor_id: function.vendor,
@@ -238,28 +238,26 @@ fn compute_card(
         numa_node: function.numa_node,
         class,
         traits,
-        handles,
+        handles: parts.iter().map(handle).collect(),
+        set_aside,
         one_time_use: first.allowed.tags().one_time_use == Some(true),
         condition,
     }))
 }
 
-/// A card offers those of its parts that are fit. Where none is, it offers all and is unfit for the first one's reason.
-fn parts_that_are_fit(parts: &[Listed<'_>]) -> (Vec<OfferedHandle>, DeviceCondition) {
-    let handles = |fit_only: bool| -> Vec<OfferedHandle> {
-        let parts = parts
-            .iter()
-            .filter(|part| !fit_only || part.seen.condition == DeviceCondition::Fit);
-        parts
-            .map(|part| OfferedHandle::Function(part.address()))
-            .collect()
-    };
-    let fit = handles(true);
-    if fit.is_empty() {
-        let condition = parts.first().map(|part| part.seen.condition);
-        return (handles(false), condition.unwrap_or_default());
+fn handle(part: &Listed<'_>) -> OfferedHandle {
+    OfferedHandle::Function(part.address())
+}
+
+/// A card sets aside those of its parts that are not fit. Where none is, it is unfit itself for the first one's reason.
+fn parts_that_are_not_fit(parts: &[Listed<'_>]) -> (BTreeSet<OfferedHandle>, DeviceCondition) {
+    let is_unfit = |part: &&Listed<'_>| part.seen.condition != DeviceCondition::Fit;
+    let unfit: BTreeSet<_> = parts.iter().filter(is_unfit).map(handle).collect();
+    if unfit.len() < parts.len() {
+        return (unfit, DeviceCondition::Fit);
     }
-    (fit, DeviceCondition::Fit)
+    let condition = parts.first().map(|part| part.seen.condition);
+    (BTreeSet::new(), condition.unwrap_or_default())
 }
 
 fn compute_class(part: &Listed<'_>) -> ResourceClass {
@@ -334,6 +332,7 @@ fn accelerator(node: &NodeName, one: &Listed<'_>) -> OfferedDevice {
         class: class.unwrap_or(of_kind),
         traits,
         handles,
+        set_aside: BTreeSet::new(),
         one_time_use: tags.one_time_use == Some(true),
         condition: one.seen.condition,
     }

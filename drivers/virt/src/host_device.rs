@@ -34,6 +34,9 @@ pub struct OfferedDevice {
     pub traits: BTreeSet<Trait>,
     /// What guests get of it, each once; the inventory's total is their number. None: nothing is reported.
     pub handles: Vec<OfferedHandle>,
+    /// Those of the handles that nobody has and nobody may have now, although the device is fit: so much of the inventory is
+    /// reserved.
+    pub set_aside: BTreeSet<OfferedHandle>,
     /// Whether it is given out once and then kept back until somebody outside has cleaned it (Nova's `one_time_use`).
     pub one_time_use: bool,
     /// Whether it may be given out now.
@@ -292,6 +295,7 @@ mod tests {
             class: ResourceClass::PGPU,
             traits: BTreeSet::new(),
             handles: Vec::new(),
+            set_aside: BTreeSet::new(),
             one_time_use: false,
             condition: DeviceCondition::Fit,
         }

@@ -1,19 +1,23 @@
 //! A node with accelerator devices, the built-in Placement and the built-in accelerator service, pass by pass.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use berth_accelerator::{Options, prepare, router, watch_providers};
+use berth_accelerator::{
+    EventsBell, Options, deliver_events, end_late_programmings, prepare, router, watch_providers,
+};
 use berth_agent::device::api;
 use berth_agent::device::report::Scrub;
 use berth_agent::device::{DeviceConditions, DeviceOptions, Devices, DevicesParts};
 use berth_agent::guest::SqlJournal;
 use berth_agent::tick;
 use berth_client::{
-    AcceleratorClient, AdapterOptions, Auth, Exchange, HttpService, RequestObserver, Secret,
+    AcceleratorClient, AdapterOptions, Auth, ComputeClient, Exchange, HttpService, RequestObserver,
+    Secret, TransportError,
 };
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_store::SqlStore;
@@ -59,6 +63,7 @@ pub(super) fn card(n: u8) -> OfferedDevice {
         class: ResourceClass::PGPU,
         traits: BTreeSet::from([Trait::new("CUSTOM_NVIDIA_1EB8").unwrap()]),
         handles: vec![OfferedHandle::Function(address(n))],
+        set_aside: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }
@@ -70,6 +75,23 @@ pub(super) fn parted(n: u8) -> OfferedDevice {
     OfferedDevice {
         handles: functions.collect(),
         ..card(n)
+    }
+}
+
+/// An operator's program that does this.
+pub(super) fn hook(folder: &std::path::Path, script: &str) -> berth_hook::Hook {
+    let [text, program] = ["text", "hook"].map(|name| folder.join(name));
+    std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Copied by another process: what this one has open for writing, another test's child may hold when it is started.
+    let copied = std::process::Command::new("cp")
+        .args([&text, &program])
+        .status();
+    assert!(copied.unwrap().success());
+    berth_hook::Hook {
+        called: "hook",
+        program,
+        deadline: Duration::from_secs(60),
     }
 }
 
@@ -180,9 +202,14 @@ pub(super) struct Stage {
 impl Stage {
     /// A node that shows these devices and was started and told once.
     pub(super) async fn with(shown: Vec<OfferedDevice>) -> Self {
+        Self::under(Options::default(), shown).await
+    }
+
+    /// The same beside a service that behaves so.
+    pub(super) async fn under(options: Options, shown: Vec<OfferedDevice>) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         prepare(&store).await.unwrap();
-        let service = router(store.clone(), Options::default());
+        let service = router(store.clone(), options);
         Self {
             store,
             ..Self::beside(service, shown).await
@@ -231,6 +258,13 @@ impl Stage {
     /// The host shows these from now on.
     pub(super) fn show(&mut self, shown: Vec<OfferedDevice>) {
         self.host = self.host.clone().with(|node| node.devices = shown);
+    }
+
+    /// The host shows the n-th guest with this device from now on.
+    pub(super) fn show_guest(&mut self, n: u32, device: PciAddress) {
+        self.host = self.host.clone().guest_as(n, |guest| {
+            guest.functions.insert(device);
+        });
     }
 
     /// A look and a pass over the node.
@@ -306,6 +340,54 @@ impl Stage {
         }
         stopped.cancel();
         looking.await.unwrap();
+    }
+
+    /// The devices kept as the service keeps them; ends with the token.
+    pub(super) fn keep(&self) -> (CancellationToken, tokio::task::JoinHandle<()>) {
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(self.devices.keep(None, stop.clone()));
+        (stop, task)
+    }
+
+    /// The accelerator service ends what is programmed too late.
+    pub(super) fn watch_the_clock(&self) -> tokio::task::JoinHandle<()> {
+        let ending = end_late_programmings(
+            self.store.clone(),
+            EventsBell::default(),
+            std::future::pending(),
+        );
+        tokio::spawn(ending)
+    }
+
+    /// The next events about requests that the service tells a compute API: `request status`.
+    pub(super) async fn told(&self) -> Vec<String> {
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let receiver =
+            HttpService::new(tower::service_fn(move |request: Request<bytes::Bytes>| {
+                let body: Value = serde_json::from_slice(request.body()).unwrap();
+                tell.send(body).unwrap();
+                let answer = bytes::Bytes::from_static(b"{\"events\": []}");
+                async move { Ok::<_, TransportError>(http::Response::new(answer)) }
+            }));
+        let auth = Auth::admin_token("http://compute/v2.1", &Secret::from("t".to_owned())).unwrap();
+        let client = ComputeClient::new(receiver, auth, &AdapterOptions::default());
+        let stop = CancellationToken::new();
+        let ended = stop.clone().cancelled_owned();
+        let delivering = deliver_events(self.store.clone(), client, EventsBell::default(), ended);
+        let delivering = tokio::spawn(delivering);
+        let body = told.recv().await.unwrap();
+        stop.cancel();
+        delivering.await.unwrap();
+        let event = |event: &Value| {
+            let [tag, status] = ["tag", "status"].map(|key| event[key].as_str().unwrap());
+            format!("{tag} {status}")
+        };
+        body["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(event)
+            .collect()
     }
 
     /// The next pass reads Placement anew.

@@ -154,12 +154,12 @@ fn body(
     });
     let mut laid_over = device.clone();
     condition::overlay(node, &mut laid_over, register);
-    let unfit = laid_over.condition.reason();
-    let (state, reason) = match (held, quarantine, unfit, bound) {
-        (Some(_), ..) => ("held", unfit.map(|reason| reason.to_string())),
+    let unfit = condition::reason(&laid_over, register);
+    let (state, reason) = match (held, quarantine, &unfit, bound) {
+        (Some(_), ..) => ("held", unfit.clone()),
         _ if register.cleaning.contains(&name) => ("resetting", None),
         (None, Some(why), ..) => ("quarantined", Some(why.reason.clone())),
-        (None, None, Some(reason), _) => ("unfit", Some(reason.to_string())),
+        (None, None, Some(reason), _) => ("unfit", Some(reason.clone())),
         (None, None, None, Some(_)) => ("bound", None),
         (None, None, None, None) if unclean => ("unclean", None),
         (None, None, None, None) => ("free", None),

@@ -1,17 +1,18 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use berth_wire::accelerator::{AttachHandleInfoBody, Program};
+use berth_wire::accelerator::AttachHandleInfoBody;
 
 use super::*;
 
 const PROGRAMMING: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
 
-fn script(folder: &Path, text: &str) -> ProgramHook {
+fn script(folder: &Path, text: &str) -> Hook {
     let program = folder.join("hook");
     std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    ProgramHook {
+    Hook {
+        called: "program hook",
         program,
         deadline: Duration::from_secs(60),
     }
@@ -21,8 +22,8 @@ fn target() -> OfferedHandle {
     OfferedHandle::Function("0000:84:00.1".parse().unwrap())
 }
 
-async fn run(hook: &ProgramHook, program: &Program) -> Result<(), String> {
-    hook::run(hook, PROGRAMMING.parse().unwrap(), program, &target()).await
+async fn run(hook: &Hook, program: &Program) -> Result<(), String> {
+    super::run(hook, PROGRAMMING.parse().unwrap(), program, &target()).await
 }
 
 #[tokio::test]
@@ -65,13 +66,13 @@ async fn a_hook_that_says_no_or_does_not_end_or_is_none_has_not_programmed() {
         refused.contains("exit status: 3") && refused.contains(": wrong shell"),
         "{refused}"
     );
-    let never = ProgramHook {
+    let never = Hook {
         deadline: Duration::from_millis(50),
         ..script(folder.path(), "sleep 1000 & wait")
     };
     let refused = run(&never, &program).await.unwrap_err();
     assert!(refused.contains("did not end within"), "{refused}");
-    let absent = ProgramHook {
+    let absent = Hook {
         program: folder.path().join("absent"),
         ..never
     };

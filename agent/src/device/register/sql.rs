@@ -22,6 +22,10 @@ CREATE TABLE IF NOT EXISTS device_cleaned (
     name TEXT NOT NULL PRIMARY KEY,
     releases INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS device_sick (
+    address TEXT NOT NULL PRIMARY KEY,
+    words TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS device_disabled (
     node TEXT NOT NULL,
     provider TEXT NOT NULL,
@@ -51,6 +55,12 @@ pub(super) fn quarantined(name: &str, why: &Quarantine) -> Statement {
 
 pub(super) fn unquarantined(name: &str) -> Statement {
     Statement::new("DELETE FROM device_quarantine WHERE name = ?").bind(name)
+}
+
+pub(super) fn sick(address: &str, words: &str) -> Statement {
+    let sql = "INSERT INTO device_sick (address, words) VALUES (?, ?) \
+               ON CONFLICT (address) DO UPDATE SET words = excluded.words";
+    Statement::new(sql).bind(address).bind(words)
 }
 
 pub(super) fn cleaned(name: &str, releases: i64) -> Statement {
@@ -122,6 +132,9 @@ pub(super) async fn everything(tx: &mut Transaction) -> Result<Result<Register, 
         .await?;
     let sql = "SELECT name, releases FROM device_cleaned";
     let cleaned = tx.rows(Statement::new(sql)).await?;
+    let sick = tx
+        .rows(Statement::new("SELECT address, words FROM device_sick"))
+        .await?;
     let held = tx
         .rows(Statement::new("SELECT name, guest FROM device"))
         .await?;
@@ -136,6 +149,9 @@ pub(super) async fn everything(tx: &mut Transaction) -> Result<Result<Register, 
     }
     for row in &cleaned {
         register.cleaned.insert(row.text(0)?, row.int(1)?);
+    }
+    for row in &sick {
+        register.sick.insert(row.text(0)?, row.text(1)?);
     }
     for row in &held {
         let (name, guest) = (row.text(0)?, row.text(1)?);

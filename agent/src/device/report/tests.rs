@@ -22,6 +22,7 @@ fn device(handles: Vec<OfferedHandle>) -> OfferedDevice {
         class: ResourceClass::PGPU,
         traits: BTreeSet::from([Trait::new("CUSTOM_A").unwrap()]),
         handles,
+        set_aside: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }

@@ -173,9 +173,10 @@ impl Picking<'_> {
             )));
         }
         for number in 0..amount {
-            let free = device.handles.iter().map(report::wanted);
-            let free = free
-                .into_iter()
+            let offered = device.handles.iter();
+            let offered = offered.filter(|handle| !device.set_aside.contains(*handle));
+            let free = offered
+                .map(report::wanted)
                 .find(|wanted| !self.taken.contains(&name_of(&wanted.device)));
             let wanted = free.ok_or_else(|| {
                 let offered = device.handles.len();

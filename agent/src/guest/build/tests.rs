@@ -51,6 +51,7 @@ fn bench_of_devices() -> Bench {
             .iter()
             .map(|at| OfferedHandle::Function(at.parse().unwrap()))
             .collect(),
+        set_aside: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
     };

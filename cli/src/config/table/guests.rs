@@ -38,6 +38,15 @@ pub(super) const ROWS: &[OptionRow] = &[
         .example("\"/usr/local/lib/berth/program-device\""),
     row("accelerators", "program_hook_timeout", Kind::Integer(1, 86_400), Default::Integer(60),
         "Seconds the program may take. A bind waits no longer than `[accelerator_service] bind_timeout` says."),
+    row("accelerators", "health_hook", Kind::Path, Default::Unset,
+        "A program that says whether a device of either list is well: by its exit with 0. One of which it says anything else, or \
+         nothing in time, goes to nobody until it is well again; the reason is the first line of what it writes to its standard \
+         error. It is given the device's address and the guests that have it.")
+        .example("\"/usr/local/lib/berth/check-device\""),
+    row("accelerators", "health_hook_timeout", Kind::Integer(1, 86_400), Default::Integer(30),
+        "Seconds the program may take for one device."),
+    row("accelerators", "health_hook_interval", Kind::Integer(1, 86_400), Default::Integer(300),
+        "Seconds from one check of a device to the next."),
 
     row("libvirt", "cpu_mode",
         Kind::Choice(&["none", "host-model", "host-passthrough", "maximum", "custom"]),

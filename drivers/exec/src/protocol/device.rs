@@ -1,5 +1,7 @@
 //! A device that is offered, as a driver tells it.
 
+use std::collections::BTreeSet;
+
 use berth_model::{PciAddress, ResourceClass, Trait};
 use berth_virt::{
     DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, OfferedHandle, UnfitReason,
@@ -150,6 +152,7 @@ impl From<DeviceFacts> for OfferedDevice {
             class: class.unwrap_or_else(usual),
             traits: device.traits.into_iter().map(|one| one.0).collect(),
             handles: device.handles.into_iter().map(Into::into).collect(),
+            set_aside: BTreeSet::new(),
             one_time_use: device.one_time_use,
             condition: match device.condition {
                 ConditionFacts::Fit => DeviceCondition::Fit,

@@ -80,6 +80,7 @@ pub(super) fn device(
         class: class?,
         traits,
         handles: handles?,
+        set_aside: BTreeSet::new(),
         one_time_use: one_time_use?,
         condition: condition?,
     })

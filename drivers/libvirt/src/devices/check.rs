@@ -11,7 +11,7 @@ impl HostDevices {
     /// Whether the device may go to a guest now.
     pub(crate) fn check(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
         let device = wanted.host_device();
-        match Wanted::of(wanted) {
+        match self.done_with(wanted) {
             Wanted::Managed(address) => self.function(device, address).map(drop),
             Wanted::InPlace(address, stand) => {
                 let allowed = self.function(device, address)?;

@@ -13,7 +13,7 @@ impl HostDevices {
         // Again: a long wait may lie between.
         self.check(wanted)?;
         let device = wanted.host_device();
-        match Wanted::of(wanted) {
+        match self.done_with(wanted) {
             Wanted::Managed(address) => {
                 let driver = self.allowed(device, address)?.function().driver.clone();
                 // On a VFIO driver it is by the hypervisor, which was killed there, or it rests there; what was remembered counts.

@@ -6,7 +6,7 @@ use berth_sysfs::{
 };
 use berth_virt::{DeviceError, DeviceReset, HostDevice, UnfitReason, WantedDevice};
 
-use super::{HostDevices, Wanted, hook, whole};
+use super::{HostDevices, Wanted, whole};
 
 const CALL: &str = "taking it back";
 
@@ -14,7 +14,7 @@ impl HostDevices {
     /// Takes the device back. The caller has made sure that no guest has it.
     pub(crate) async fn reset(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
         let device = wanted.host_device();
-        match Wanted::of(wanted) {
+        match self.done_with(wanted) {
             Wanted::Managed(address) => {
                 let unkept = |error: std::io::Error| DeviceError::Unfinished {
                     device,
@@ -107,9 +107,16 @@ impl HostDevices {
         let returned = self.devices.take_back(&allowed, rests, need).await;
         let Returned { driver, .. } = returned.map_err(|error| judged(device, &error))?;
         if let Some(hook) = &self.hook {
-            hook::clean(hook, &allowed, driver.as_deref())
+            let function = allowed.function();
+            let about = [
+                ("BERTH_DEVICE_ADDRESS", function.address.to_string()),
+                ("BERTH_DEVICE_VENDOR", format!("{:04x}", function.vendor)),
+                ("BERTH_DEVICE_PRODUCT", format!("{:04x}", function.device)),
+                ("BERTH_DEVICE_DRIVER", driver.clone().unwrap_or_default()),
+            ];
+            hook.ask(about)
                 .await
-                .map_err(|reason| quarantined(UnfitReason::Vendor, reason))?;
+                .map_err(|error| quarantined(UnfitReason::Vendor, error.to_string()))?;
         }
         Ok(DeviceReset::Reset { driver })
     }

@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
-use berth_virt::guest_spec::PciManagement;
+use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevices, PciManagement};
 use berth_virt::{DeviceReset, MdevSource, UnfitReason};
 use serde_json::json;
 use uuid::Uuid;
@@ -131,7 +131,8 @@ impl Host {
             .args([&text, &program])
             .status();
         assert!(copied.unwrap().success());
-        self.options.device_life.reset_hook = Some(ResetHook {
+        self.options.device_life.reset_hook = Some(berth_hook::Hook {
+            called: "reset hook",
             program,
             deadline: Duration::from_secs(60),
         });
@@ -259,6 +260,37 @@ fn a_card_that_is_to_stay_on_vfio_must_be_there() {
     host.kernel.put_on(CARD, None);
     let error = host.refused(&vendors(CARD));
     assert_eq!(error.quarantine(), Some(UnfitReason::Driver), "{error}");
+}
+
+#[tokio::test]
+async fn a_card_whose_entry_says_so_stays_where_the_operator_put_it_whatever_is_asked() {
+    let host = Host::new().with_list(&[json!({"address": CARD, "managed": "no"})]);
+    let error = host.refused(&managed(CARD));
+    assert!(error.to_string().contains("managed = no"), "{error}");
+    host.kernel.put_on(CARD, Some("vfio-pci"));
+    let devices = host.devices();
+    devices.prepare(&managed(CARD)).await.unwrap();
+    let driver = Some("vfio-pci".to_owned());
+    let reset = devices.reset(&managed(CARD)).await.unwrap();
+    assert_eq!(reset, DeviceReset::Reset { driver });
+    let others = host.with_list(&[json!({"address": CARD})]);
+    for (devices, managed) in [
+        (devices, PciManagement::Prepared),
+        (others.devices(), PciManagement::Hypervisor),
+    ] {
+        let device = GuestDevice::Pci {
+            address: CARD.parse().unwrap(),
+            managed: PciManagement::Hypervisor,
+        };
+        let attached = AttachedDevice {
+            device,
+            origin: DeviceOrigin::Flavor,
+        };
+        let wanted = GuestDevices::new(vec![attached]).unwrap();
+        let listed = devices.as_listed(&wanted);
+        let given = listed.as_slice()[0].device;
+        assert!(matches!(given, GuestDevice::Pci { managed: is, .. } if is == managed));
+    }
 }
 
 #[tokio::test]

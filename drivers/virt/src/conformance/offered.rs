@@ -179,6 +179,9 @@ fn gone(
         let detail = format!("{name}: {detail}");
         broken(Promise::HoldsWhatIsGone, Some(node), detail)
     };
+    // A sick device has all of it reserved, which is another promise.
+    let view = &set(view, node, device, DeviceCondition::Fit);
+    let tree = &ticked(driver, view, node, tree, &Usages::new()).map_err(&fails)?;
     let without = changed(view, node, |seen| {
         seen.devices.retain(|one| one.address != device.address);
     });

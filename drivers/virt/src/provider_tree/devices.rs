@@ -5,8 +5,9 @@
 //! service has OWNER_CYBORG, and CUSTOM_OWNER_BERTH where Berth and not Cyborg writes it. Its inventories are the driver's
 //! whole, and so are its traits: what a device no longer is must not be found by a profile.
 //!
-//! What is reserved has three causes, which must not be mixed up. An operator (or whoever cleans a device that is used once)
-//! sets it, and it stays; a device that may not be given out has all of it reserved, and says why by a trait; and so has
+//! What is reserved has four causes, which must not be mixed up. An operator (or whoever cleans a device that is used once)
+//! sets it, and it stays; a device that may not be given out has all of it reserved, and says why by a trait; a card has
+//! those of its parts reserved that are set aside; and so has
 //! one whose units are still held under another class. Where ours covers an operator's, a trait remembers that one.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,12 +197,16 @@ pub(super) fn moves(
 
 /// Whether a guest has a part of the device.
 fn is_in_a_guest(seen: &NodeView, device: &OfferedDevice) -> bool {
+    let mut parts = device.handles.iter();
+    parts.any(|part| is_in_a_guest_as(seen, part))
+}
+
+/// Whether a guest has this part of it.
+fn is_in_a_guest_as(seen: &NodeView, part: &OfferedHandle) -> bool {
     let mut guests = seen.guests.values();
-    guests.any(|guest| {
-        device.handles.iter().any(|handle| match handle {
-            OfferedHandle::Function(function) => guest.functions.contains(function),
-            OfferedHandle::Mdev { uuid, .. } => guest.mdevs.iter().any(|mdev| mdev.uuid == *uuid),
-        })
+    guests.any(|guest| match part {
+        OfferedHandle::Function(function) => guest.functions.contains(function),
+        OfferedHandle::Mdev { uuid, .. } => guest.mdevs.iter().any(|mdev| mdev.uuid == *uuid),
     })
 }
 
@@ -244,13 +249,21 @@ fn reserved(
     }
     let operators = operators.min(whole);
     let elsewhere = before.map_or(0, |before| held_elsewhere(before, &device.class));
-    let ours = match device.condition {
-        DeviceCondition::Unfit { .. } => whole,
-        DeviceCondition::Fit => elsewhere.min(whole),
+    // A part in a guest is used already: reserved besides, it would count twice.
+    let aside = device.set_aside.iter();
+    let aside = aside.filter(|part| !is_in_a_guest_as(seen, part)).count();
+    let aside = u32::try_from(aside).unwrap_or(u32::MAX);
+    let (ours, amount) = match device.condition {
+        DeviceCondition::Unfit { .. } => (whole, whole),
+        DeviceCondition::Fit => {
+            // What an operator keeps back is kept of what is left.
+            let amount = elsewhere.max(operators).saturating_add(aside);
+            (elsewhere.saturating_add(aside), amount.min(whole))
+        }
     };
-    let covers = ours > 0 && (operators > 0 || elsewhere > 0);
+    let covers = ours > 0 && (operators > 0 || elsewhere > 0 || aside > 0);
     Reserved {
-        amount: ours.max(operators),
+        amount,
         remembered: covers.then(|| reserved_before(operators)).flatten(),
     }
 }

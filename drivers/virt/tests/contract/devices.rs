@@ -34,6 +34,7 @@ fn device(bus: u8, owner: DeviceOwner) -> OfferedDevice {
         },
         traits: BTreeSet::from(["CUSTOM_GOLD".parse().unwrap()]),
         handles: vec![OfferedHandle::Function(address)],
+        set_aside: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }
@@ -254,6 +255,43 @@ fn what_an_operator_reserved_outlives_a_sickness() {
 }
 
 #[test]
+fn of_a_card_those_parts_are_reserved_that_are_set_aside_beside_what_an_operator_reserved() {
+    let mut card = device(0x81, DeviceOwner::Accelerator);
+    let part = |n| OfferedHandle::Function(format!("0000:81:01.{n}").parse().unwrap());
+    card.handles = (0..4).map(part).collect();
+    let name = "n1_0000:81:00.0";
+    let aside = |parts: &[u8]| {
+        let set_aside = parts.iter().map(|n| part(*n)).collect();
+        with(vec![OfferedDevice {
+            set_aside,
+            ..card.clone()
+        }])
+    };
+    for operators in [0, 1, 4] {
+        let mut tree = reported(&aside(&[]), &bare());
+        assert!(
+            traits(tree.root()).contains(&"COMPUTE_ACCELERATORS"),
+            "at once"
+        );
+        reserve(&mut tree, name, operators);
+        let before = tree.clone();
+        for parts in [&[2][..], &[2, 3], &[3]] {
+            tree = reported(&aside(parts), &tree);
+            let count = u32::try_from(parts.len()).unwrap();
+            assert_eq!(reserved(&tree, name), (operators + count).min(4));
+            assert_eq!(reported(&aside(parts), &tree), tree);
+        }
+        // One that a guest has is used, and counts as that.
+        let mut held = aside(&[3]);
+        let mut user = guest(1, 64);
+        user.functions.insert("0000:81:01.3".parse().unwrap());
+        held.guests.insert(consumer(1), user);
+        assert_eq!(reserved(&reported(&held, &tree), name), operators);
+        assert_eq!(reported(&aside(&[]), &tree), before);
+    }
+}
+
+#[test]
 fn a_device_that_is_used_once_is_kept_back_until_somebody_else_frees_it() {
     let mut once = device(0x81, DeviceOwner::Compute);
     once.one_time_use = true;
@@ -326,8 +364,10 @@ fn a_device() -> impl Strategy<Value = OfferedDevice> {
                 |n| OfferedHandle::Function(format!("0000:{bus:02x}:01.{n}").parse().unwrap());
             one.handles = (0..parts).map(part).collect();
             one.class = class(of);
+            let set_aside = one.handles.iter().skip(2).cloned().collect();
             OfferedDevice {
                 condition,
+                set_aside,
                 one_time_use,
                 ..one
             }

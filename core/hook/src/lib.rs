@@ -1,0 +1,240 @@
+//! An operator's program that is asked about one device and answers by its exit: whether the device is clean, programmed, well.
+//!
+//! It gets a bare environment with what it is asked, `/` as its directory and nothing to read; what it says on its standard
+//! error is its reason. It runs in a process group of its own, and all of that is killed at its deadline and when nobody wants
+//! its answer any more: a program that hangs holds up only who asked.
+//!
+//! Callers: a driver that cleans devices between two guests, the agent that has them programmed and checked.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{ChildStderr, Command};
+
+/// How much of what it says is kept, in bytes: as much of the first line, and as much of the end.
+const KEPT: usize = 400;
+
+/// The program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// What it is called in sentences: `reset hook`.
+    pub called: &'static str,
+    /// Its path.
+    pub program: PathBuf,
+    /// How long it may take for one device.
+    pub deadline: Duration,
+}
+
+/// What it said on its standard error.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    first: String,
+    last: String,
+}
+
+/// It did not say yes.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// It cannot be started.
+    #[error("the {called} {} cannot be started: {source}", program.display())]
+    NotStarted {
+        /// What it is called.
+        called: &'static str,
+        /// Its path.
+        program: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It ended otherwise than with 0.
+    #[error("the {called} {} says no ({status}){}", program.display(), said.after_a_colon())]
+    No {
+        /// What it is called.
+        called: &'static str,
+        /// Its path.
+        program: PathBuf,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it said.
+        said: Said,
+    },
+    /// It did not end in time, and was killed with all that it had started.
+    #[error("the {called} {} did not end within {deadline:?} and was ended{}", program.display(), said.after_a_colon())]
+    Late {
+        /// What it is called.
+        called: &'static str,
+        /// Its path.
+        program: PathBuf,
+        /// How long it had.
+        deadline: Duration,
+        /// What it had said.
+        said: Said,
+    },
+    /// Its end was not seen.
+    #[error("the {called} {} was lost: {source}", program.display())]
+    Lost {
+        /// What it is called.
+        called: &'static str,
+        /// Its path.
+        program: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl HookError {
+    /// Its reason, on one line: the first line of what the program said where it said no, else the whole sentence.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::No { said, .. } if !said.first.is_empty() => said.first.clone(),
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl Said {
+    fn after_a_colon(&self) -> String {
+        match self.last.as_str() {
+            "" => String::new(),
+            last => format!(": {last}"),
+        }
+    }
+}
+
+/// Reads to the end, and keeps the first line and the last words.
+#[derive(Default)]
+struct Ear {
+    first: Vec<u8>,
+    first_ended: bool,
+    last: Vec<u8>,
+}
+
+impl Ear {
+    async fn listen(&mut self, mut stderr: ChildStderr) {
+        let mut part = [0; 4096];
+        while let Ok(length @ 1..) = stderr.read(&mut part).await {
+            self.hear(&part[..length]);
+        }
+    }
+
+    fn hear(&mut self, part: &[u8]) {
+        for byte in part {
+            let begun = !self.first.is_empty();
+            match byte {
+                _ if self.first_ended => break,
+                b'\n' => self.first_ended = begun,
+                byte if begun || !byte.is_ascii_whitespace() => self.first.push(*byte),
+                _ => {}
+            }
+            self.first_ended |= self.first.len() == KEPT;
+        }
+        self.last.extend_from_slice(part);
+        self.last.drain(..self.last.len().saturating_sub(KEPT));
+    }
+
+    fn said(&self) -> Said {
+        Said {
+            first: line(&self.first),
+            last: line(&self.last),
+        }
+    }
+}
+
+/// All of it on one line, without control characters.
+fn line(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said).replace(char::is_control, " ");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// All that it started ends with it: on its deadline, and when nobody wants it any more.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+}
+
+impl Hook {
+    /// Runs it to its end, with these variables in its environment; dropped, it is ended. Its end is seen only when all that
+    /// holds its standard error has ended, too.
+    ///
+    /// # Errors
+    /// It did not say yes.
+    pub async fn ask<V: AsRef<OsStr>>(
+        &self,
+        about: impl IntoIterator<Item = (&'static str, V)>,
+    ) -> Result<(), HookError> {
+        let (called, program) = (self.called, self.program.clone());
+        let mut command = Command::new(&program);
+        command
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("LC_ALL", "C.UTF-8")
+            .envs(about)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(source) => {
+                return Err(HookError::NotStarted {
+                    called,
+                    program,
+                    source,
+                });
+            }
+        };
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let mut group = Group(id.map(Pid::from_raw));
+        let mut ear = Ear::default();
+        let stderr = child.stderr.take();
+        let ending = async {
+            if let Some(stderr) = stderr {
+                ear.listen(stderr).await;
+            }
+            child.wait().await
+        };
+        let ended = tokio::time::timeout(self.deadline, ending).await;
+        if ended.is_ok() {
+            // Its number may be another's from now on.
+            group.0 = None;
+        }
+        let said = ear.said();
+        match ended {
+            Ok(Ok(status)) if status.success() => Ok(()),
+            Ok(Ok(status)) => Err(HookError::No {
+                called,
+                program,
+                status,
+                said,
+            }),
+            Ok(Err(source)) => Err(HookError::Lost {
+                called,
+                program,
+                source,
+            }),
+            Err(_) => {
+                drop(group);
+                // What it had open is free when this returns.
+                let _ = child.wait().await;
+                Err(HookError::Late {
+                    called,
+                    program,
+                    deadline: self.deadline,
+                    said,
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What an operator's program is given, and what becomes of it.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use berth_hook::{Hook, HookError};
+
+fn hook(folder: &tempfile::TempDir, script: &str) -> Hook {
+    let [text, program] = ["text", "hook"].map(|name| folder.path().join(name));
+    std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // A file that somebody has open for writing cannot be started; nobody has had this name open.
+    std::fs::rename(&text, &program).unwrap();
+    Hook {
+        called: "reset hook",
+        program,
+        deadline: Duration::from_secs(60),
+    }
+}
+
+async fn asked(script: &str) -> Result<(), HookError> {
+    let folder = tempfile::tempdir().unwrap();
+    hook(&folder, script)
+        .ask([("BERTH_DEVICE_ADDRESS", "0000:81:00.0")])
+        .await
+}
+
+#[tokio::test]
+async fn it_knows_what_it_is_asked_and_nothing_of_our_environment() {
+    asked("[ \"$BERTH_DEVICE_ADDRESS\" = 0000:81:00.0 ] && [ -z \"$CARGO\" ] && [ \"$PWD\" = / ]")
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn its_reason_is_its_first_line_and_the_sentence_has_the_last_of_what_it_said() {
+    let error = asked("echo >&2; printf 'XID\\t79:\\007 fell off\\nsecond\\n' >&2; exit 3")
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason(), "XID 79: fell off");
+    let sentence = error.to_string();
+    assert!(sentence.contains("exit status: 3"), "{sentence}");
+    assert!(
+        sentence.ends_with(": XID 79: fell off second"),
+        "{sentence}"
+    );
+    let silent = asked("exit 4").await.unwrap_err().reason();
+    assert!(silent.contains("exit status: 4"), "{silent}");
+    let endless = asked("head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 1").await;
+    assert_eq!(endless.unwrap_err().reason().len(), 400);
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_started_or_is_killed_did_not_say_yes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut gone = hook(&folder, "exit 0");
+    gone.program = folder.path().join("nowhere");
+    let error = gone.ask([("A", "")]).await.unwrap_err();
+    assert!(error.reason().contains("cannot be started"), "{error}");
+    let killed = asked("kill -9 $$").await.unwrap_err().reason();
+    assert!(killed.contains("signal: 9"), "{killed}");
+}
+
+fn is_there(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[tokio::test]
+async fn at_its_deadline_and_when_nobody_wants_it_all_that_it_started_ends() {
+    for dropped in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let started = folder.path().join("started");
+        let script = format!("sleep 1000 & echo $! > {}; wait", started.display());
+        let mut hook = hook(&folder, &script);
+        let pid = || std::fs::read_to_string(&started).unwrap_or_default();
+        let until_started = async {
+            while pid().trim().is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if dropped {
+            tokio::select! {
+                ended = hook.ask([("A", "")]) => panic!("{ended:?}"),
+                () = until_started => {}
+            }
+        } else {
+            hook.deadline = Duration::from_secs(2);
+            let error = hook.ask([("A", "")]).await.unwrap_err();
+            assert!(matches!(error, HookError::Late { .. }), "{error}");
+            assert!(error.reason().contains("did not end within 2s"), "{error}");
+        }
+        while is_there(pid().trim()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Devices that their vendor's program calls sick, and well again.
+
+use std::path::Path;
+use std::time::Duration;
+
+use berth_agent::device::HealthCheck;
+use berth_tests::host::consumer;
+use serde_json::json;
+
+use super::stage::{Stage, address, card, guest, hook};
+
+const VENDOR: &str = "CUSTOM_BERTH_DEVICE_VENDOR";
+
+/// A check by a program that does this.
+fn check(folder: &Path, script: &str) -> HealthCheck {
+    HealthCheck {
+        hook: hook(folder, script),
+        interval: Duration::from_millis(5),
+    }
+}
+
+/// A program that says of a device what the file of its address says.
+fn by_file(folder: &Path) -> HealthCheck {
+    let folder_name = folder.display();
+    let script = format!(
+        "echo \"$BERTH_DEVICE_GUESTS\" > {folder_name}/guests\n\
+         if [ -e {folder_name}/$BERTH_DEVICE_ADDRESS ]; then cat {folder_name}/$BERTH_DEVICE_ADDRESS >&2; exit 1; fi"
+    );
+    check(folder, &script)
+}
+
+/// Passes over the node until the n-th device's provider has these amounts, and its trait or not.
+async fn until(stage: &mut Stage, n: u8, amounts: &str, sick: bool) {
+    loop {
+        stage.pass().await;
+        let (seen, traits) = stage.provider(n).await.expect("a provider");
+        if seen == amounts && traits.contains(VENDOR) == sick {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn shown(stage: &Stage, n: u8) -> (serde_json::Value, serde_json::Value) {
+    let (_, shown) = stage
+        .admin("GET", &format!("/v1/devices/{}", address(n)), json!(null))
+        .await;
+    let device = &shown["devices"][0];
+    (device["state"].clone(), device["reason"].clone())
+}
+
+#[tokio::test]
+async fn a_device_that_its_vendors_check_calls_sick_goes_to_nobody_until_it_is_called_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stage = Stage::with(vec![card(0), card(1)]).await;
+    let _ = stage
+        .devices
+        .clone()
+        .with_health_check(by_file(folder.path()));
+    let (stop, task) = stage.keep();
+    let verdict = folder.path().join(address(0).to_string());
+    std::fs::write(&verdict, "XID 79: fell off the bus\nand more\n").unwrap();
+    until(&mut stage, 0, "1 1", true).await;
+    until(&mut stage, 1, "1 0", false).await;
+    let why = "its vendor's check says that it is not well: XID 79: fell off the bus";
+    assert_eq!(shown(&stage, 0).await, (json!("unfit"), json!(why)));
+    while stage.binds(0, guest(1)).await.1 != "BindFailed" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(stage.binds(1, guest(2)).await.1, "Bound");
+
+    std::fs::remove_file(&verdict).unwrap();
+    until(&mut stage, 0, "1 0", false).await;
+    while stage.binds(0, guest(1)).await.1 != "Bound" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_check_said_holds_through_a_restart_until_it_says_another_thing_or_there_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let checked = by_file(folder.path());
+    let _ = stage.devices.clone().with_health_check(checked.clone());
+    std::fs::write(folder.path().join(address(0).to_string()), "hot").unwrap();
+    let (stop, task) = stage.keep();
+    until(&mut stage, 0, "1 1", true).await;
+    stop.cancel();
+    task.await.unwrap();
+
+    stage.restart().await;
+    stage.look_anew();
+    stage.pass().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "1 1");
+    // Nobody asks any more.
+    let (stop, task) = stage.keep();
+    until(&mut stage, 0, "1 0", false).await;
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_check_that_hangs_holds_up_nobody_and_counts_as_no() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stage = Stage::with(vec![card(0), card(1)]).await;
+    let script = format!(
+        "[ $BERTH_DEVICE_ADDRESS = {} ] || exit 0; sleep 1000",
+        address(0)
+    );
+    let mut hanging = check(folder.path(), &script);
+    hanging.hook.deadline = Duration::from_secs(2);
+    let _ = stage.devices.clone().with_health_check(hanging);
+    let (stop, task) = stage.keep();
+    // Passes and reports go on meanwhile.
+    stage.show(vec![card(0), card(1), card(2)]);
+    stage.pass().await;
+    while stage.binds(2, guest(3)).await.1 != "Bound" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    until(&mut stage, 0, "1 1", true).await;
+    until(&mut stage, 1, "1 0", false).await;
+    let (_, reason) = shown(&stage, 0).await;
+    assert!(
+        reason.as_str().unwrap().contains("did not end within 2s"),
+        "{reason}"
+    );
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_check_is_told_which_guest_has_the_device_and_a_guest_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stage = Stage::with(vec![card(0)]).await;
+    assert_eq!(stage.binds(0, consumer(1)).await.1, "Bound");
+    stage.show_guest(1, address(0));
+    stage.pass().await;
+    let _ = stage
+        .devices
+        .clone()
+        .with_health_check(by_file(folder.path()));
+    std::fs::write(folder.path().join(address(0).to_string()), "hot").unwrap();
+    let (stop, task) = stage.keep();
+    until(&mut stage, 0, "1 1", true).await;
+    let told = std::fs::read_to_string(folder.path().join("guests")).unwrap();
+    assert_eq!(told.trim(), consumer(1).to_string());
+    assert_eq!(shown(&stage, 0).await.0, json!("held"));
+    stop.cancel();
+    task.await.unwrap();
+}

@@ -145,6 +145,12 @@ impl<D: VirtDriver> Devices<D> {
     /// Cleans one device after a release.
     pub(super) async fn clean(&self, unclean: &Unclean) {
         let name = &unclean.name;
+        if self.was_cleaned(unclean).await {
+            self.known().attempts.remove(name);
+            self.no_news(&subject(name));
+            tracing::debug!(device = %name, "the device was reset when its last guest gave it back, and is free");
+            return;
+        }
         let failures = self.known().attempts.get(name).map_or(0, |it| it.failures);
         let order = Order {
             releases: Some(unclean.releases),
@@ -180,6 +186,21 @@ impl<D: VirtDriver> Devices<D> {
         if self.is_news(&subject(name), &text) {
             tracing::warn!(device = %name, reason = %text, "the device was not reset and goes to nobody");
         }
+    }
+
+    /// Whether its last guest's own reset is the one that is asked for. What cannot be said now is no: then it is reset.
+    async fn was_cleaned(&self, unclean: &Unclean) -> bool {
+        let name = &unclean.name;
+        if !matches!(self.used_by(&unclean.wanted, name).await, Ok(None)) {
+            return false;
+        }
+        let register = &self.inner.register;
+        let taken = register.take_as_cleaned(name, unclean.releases).await;
+        if !matches!(taken, Ok(true)) || self.refresh().await.is_err() {
+            return false;
+        }
+        self.inner.stir.notify_one();
+        true
     }
 
     /// Resets a device that nobody has. Its end is on the disk when this returns.

@@ -128,7 +128,7 @@ impl Report {
             self.violations.len(),
             memory().next().unwrap_or(0),
             median(memory()),
-            memory().last().unwrap_or(0),
+            memory().next_back().unwrap_or(0),
             memory().max().unwrap_or(0),
         );
         let _ = io::stdout().write_all(format!("\ncycles, seed {}: {line}", self.seed).as_bytes());

@@ -1,9 +1,52 @@
 //! Brings a database to the service's schema, or refuses one that is another's.
+//!
+//! A database of version 1 is brought to this version in one transaction, whatever it lacks of it: that number stood for several
+//! shapes.
 
 use berth_store::{Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work};
 
-/// The schema's version.
-pub const VERSION: i64 = 1;
+/// The schema's version. 2: devices are cleaned and programmed.
+pub const VERSION: i64 = 2;
+
+/// The version that is brought to this one.
+const BEFORE: i64 = 1;
+
+/// The columns that version 1 may lack, by table, and what adds each.
+const ADDED: [(&str, &str, &str); 6] = [
+    (
+        "deployables",
+        "provider_missing",
+        "ALTER TABLE deployables ADD COLUMN provider_missing INTEGER NOT NULL DEFAULT 0",
+    ),
+    (
+        "deployables",
+        "programmable",
+        "ALTER TABLE deployables ADD COLUMN programmable INTEGER NOT NULL DEFAULT 0",
+    ),
+    (
+        "deployables",
+        "bitstream_id",
+        "ALTER TABLE deployables ADD COLUMN bitstream_id VARCHAR(255)",
+    ),
+    (
+        "attach_handles",
+        "scrubbed",
+        "ALTER TABLE attach_handles ADD COLUMN scrubbed INTEGER NOT NULL DEFAULT 0",
+    ),
+    (
+        "attach_handles",
+        "releases",
+        "ALTER TABLE attach_handles ADD COLUMN releases INTEGER NOT NULL DEFAULT 0",
+    ),
+    (
+        "attach_handles",
+        "cleaned",
+        "ALTER TABLE attach_handles ADD COLUMN cleaned INTEGER NOT NULL DEFAULT 0",
+    ),
+];
+
+/// The table that it may lack, made where it is not there.
+const PROGRAMMINGS: &str = include_str!("programmings.sql");
 
 const SCHEMA: &str = include_str!("schema.sql");
 
@@ -12,7 +55,8 @@ const SCHEMA: &str = include_str!("schema.sql");
 pub enum SchemaError {
     /// The schema is at another version.
     #[error(
-        "the database is at version {found} of the accelerator service's schema, this release needs {VERSION}"
+        "the database is at version {found} of the accelerator service's schema; this release knows {BEFORE} and {VERSION}: \
+         start the release that wrote it, or name another file"
     )]
     OtherVersion {
         /// What `accelerator_schema` says; 0 when it has no row.
@@ -71,10 +115,109 @@ impl Work for Prepare {
             Some(row) => row.int(0)?,
             None => 0,
         };
-        if found == VERSION {
-            Ok(())
-        } else {
-            Err(SchemaError::OtherVersion { found })
+        match found {
+            VERSION => Ok(()),
+            BEFORE => Ok(upgrade(tx).await?),
+            found => Err(SchemaError::OtherVersion { found }),
         }
+    }
+}
+
+async fn upgrade(tx: &mut Transaction) -> Result<(), SqlError> {
+    for (table, column, add) in ADDED {
+        let sql = "SELECT 1 FROM pragma_table_info(?) WHERE name = ?";
+        let there = Statement::new(sql).bind(table).bind(column);
+        if tx.row(there).await?.is_none() {
+            tx.script(add).await?;
+        }
+    }
+    tx.script(PROGRAMMINGS).await?;
+    let version = Statement::new("UPDATE accelerator_schema SET version = ?");
+    tx.execute(version.bind(VERSION)).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// A database of version 1 as it was first.
+    const FIRST: &str = include_str!("schema_1.sql");
+
+    /// The columns of each table, with their types and whether they may be null.
+    async fn shape(store: &SqlStore) -> BTreeMap<String, Vec<String>> {
+        let mut tx = store.read().await.unwrap();
+        let sql = "SELECT m.name, c.name || ' ' || c.type || ' ' || c.\"notnull\" FROM sqlite_master m \
+                   JOIN pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY m.name, c.name";
+        let mut shape: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for row in tx.rows(Statement::new(sql)).await.unwrap() {
+            let table = shape.entry(row.text(0).unwrap()).or_default();
+            table.push(row.text(1).unwrap());
+        }
+        shape
+    }
+
+    async fn of_version_1(script: &'static str) -> SqlStore {
+        let store = SqlStore::in_memory().await.unwrap();
+        store.write(&Script(script)).await.unwrap();
+        store
+    }
+
+    struct Script(&'static str);
+
+    impl Work for Script {
+        type Output = ();
+        type Error = SqlError;
+
+        async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+            tx.script(self.0).await?;
+            tx.script("INSERT INTO accelerator_schema (version) VALUES (1)")
+                .await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_database_of_version_1_gets_what_it_lacks_and_keeps_what_it_has() {
+        let fresh = SqlStore::in_memory().await.unwrap();
+        prepare(&fresh).await.unwrap();
+        for script in [FIRST, SCHEMA] {
+            let store = of_version_1(script).await;
+            let profile =
+                "INSERT INTO device_profiles VALUES (1, 'u', 'gpu', NULL, '[]', 'now', NULL)";
+            store.write(&Statements(profile)).await.unwrap();
+            for _ in 0..2 {
+                prepare(&store).await.unwrap();
+                assert_eq!(shape(&store).await, shape(&fresh).await);
+            }
+            let mut tx = store.read().await.unwrap();
+            let sql = Statement::new("SELECT name FROM device_profiles");
+            let name = tx.row(sql).await.unwrap().unwrap().text(0).unwrap();
+            assert_eq!(name, "gpu");
+        }
+    }
+
+    struct Statements(&'static str);
+
+    impl Work for Statements {
+        type Output = ();
+        type Error = SqlError;
+
+        async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+            tx.script(self.0).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_later_releases_database_is_refused_with_a_sentence() {
+        let store = of_version_1(SCHEMA).await;
+        let later = "UPDATE accelerator_schema SET version = 7";
+        store.write(&Statements(later)).await.unwrap();
+        let refused = prepare(&store).await.unwrap_err().to_string();
+        assert!(
+            refused.contains("version 7") && refused.contains("1 and 2"),
+            "{refused}"
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use berth_conductor::journal::{Accepted, BootJournal as _, Course, StepState};
 use berth_conductor::{Conductor, ConductorError, ConductorOptions, JourneyEnd};
 use berth_model::ResourceClass;
-use berth_tests::boot::{BootStage, Mood, NODE, asked, guest, impatient, request};
+use berth_tests::boot::{BootStage, GPUS, Mood, NODE, asked, gpu, guest, impatient, request};
 use serde_json::json;
 
 async fn fails(conductor: &Conductor, number: u32, profile: &str) -> String {
@@ -144,6 +144,108 @@ async fn a_bind_that_is_refused_is_tried_on_other_devices_and_then_taken_back() 
         conductor.journey(guest(2)).await,
         JourneyEnd::Active
     ));
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_device_that_is_being_cleaned_is_passed_over_where_there_is_another() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    let boot = async || {
+        conductor.create(&request(1, "gpu")).await.unwrap();
+        let end = conductor.journey(guest(1)).await;
+        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        let record = conductor.show(guest(1)).await.unwrap();
+        conductor.delete(guest(1)).await.unwrap();
+        conductor.journey(guest(1)).await;
+        record
+    };
+    let first = boot().await.chosen(1).unwrap().devices()[0];
+    let place = (0..GPUS).find(|n| *gpu(*n).as_uuid() == first).unwrap();
+    stage.dirty_devices(&[place]).await;
+    let record = boot().await;
+    assert_eq!(record.chosen(1).unwrap().devices(), [first]);
+    assert_ne!(record.chosen(2).unwrap().devices(), [first]);
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_guest_whose_devices_are_all_being_cleaned_waits_and_says_for_what_and_then_gets_one() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let all: Vec<u8> = (0..GPUS).collect();
+    stage.dirty_devices(&all).await;
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    let JourneyEnd::Held { reason } = conductor.journey(guest(1)).await else {
+        panic!("it waits");
+    };
+    assert!(
+        reason.contains("1 more being cleaned by host compute1"),
+        "{reason}"
+    );
+    assert_eq!(conductor.held(guest(1)), Some(reason));
+    let again = conductor.journey(guest(1)).await;
+    assert!(matches!(again, JourneyEnd::Held { .. }), "{again:?}");
+    // A conductor that starts anew goes on with it.
+    let conductor = stage.conductor();
+    let again = conductor.journey(guest(1)).await;
+    assert!(matches!(again, JourneyEnd::Held { .. }), "{again:?}");
+    stage.clean_devices().await;
+    let end = conductor.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    assert_eq!(conductor.show(guest(1)).await.unwrap().attempt, 2);
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_device_that_does_not_get_clean_is_waited_for_so_long_and_no_longer() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let all: Vec<u8> = (0..GPUS).collect();
+    stage.dirty_devices(&all).await;
+    let options = ConductorOptions {
+        patience: Duration::ZERO,
+        ..impatient()
+    };
+    let conductor = stage.conductor_with(options);
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    let mut end = conductor.journey(guest(1)).await;
+    while matches!(end, JourneyEnd::Held { .. }) {
+        end = conductor.journey(guest(1)).await;
+    }
+    let JourneyEnd::Failed { reason } = end else {
+        panic!("it failed");
+    };
+    assert!(
+        reason.contains("being cleaned by host compute1"),
+        "{reason}"
+    );
+    assert!(
+        reason.contains("[conductor_service] retry_timeout"),
+        "{reason}"
+    );
+    assert!(stage.holders().await.is_empty());
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_host_without_room_is_no_reason_not_to_try_another_candidate() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    stage.agent.is(Mood::NoRoomForOne);
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    let end = conductor.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let record = conductor.show(guest(1)).await.unwrap();
+    assert_eq!(record.attempt, 2);
+    assert!(
+        record.failures[0].reason.contains("cell 0 lacks 2 CPUs"),
+        "{}",
+        record.failures[0]
+    );
     stage.judge().await;
 }
 

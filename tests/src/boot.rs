@@ -142,6 +142,39 @@ impl BootStage {
         put.expect("traits");
     }
 
+    /// These devices are new to the host: nobody gets them before it has cleaned them.
+    pub async fn dirty_devices(&self, dirty: &[u8]) {
+        let others: Vec<u8> = (0..GPUS).filter(|n| !dirty.contains(n)).collect();
+        let gone = others.iter().map(|n| device(*n));
+        self.tell_devices(gone.collect()).await;
+        self.tell_devices(
+            (0..GPUS)
+                .map(|n| scrubbed(n, dirty.contains(&n), &Value::Null))
+                .collect(),
+        )
+        .await;
+    }
+
+    /// All devices are cleaned by now.
+    pub async fn clean_devices(&self) {
+        let known = self
+            .tell_devices((0..GPUS).map(|n| scrubbed(n, true, &Value::Null)).collect())
+            .await;
+        let cleaned = (0..GPUS).map(|n| {
+            let name = device(n)["name"].clone();
+            let mut devices = known["devices"].as_array().into_iter().flatten();
+            let known = devices.find(|device| device["name"] == name);
+            let releases = known.map(|it| &it["deployables"][0]["attach_handles"][0]["releases"]);
+            scrubbed(n, true, releases.unwrap_or(&Value::Null))
+        });
+        self.tell_devices(cleaned.collect()).await;
+    }
+
+    async fn tell_devices(&self, devices: Vec<Value>) -> Value {
+        let path = format!("/internal/v1/hosts/{NODE}/devices");
+        self.ask("PUT", &path, json!({ "devices": devices })).await
+    }
+
     /// Has every device set aside by an operator: Placement does not know it yet.
     pub async fn disable_devices(&self) {
         let devices = self.ask("GET", "/v2/devices", Value::Null).await;
@@ -337,6 +370,17 @@ fn device(n: u8) -> Value {
             }],
         }],
     })
+}
+
+/// The n-th device, cleaned by its host after each guest; `cleaned`: after which release it was.
+fn scrubbed(n: u8, scrubbed: bool, cleaned: &Value) -> Value {
+    let mut device = device(n);
+    let handle = &mut device["deployables"][0]["attach_handles"][0];
+    if scrubbed {
+        handle["scrubbed"] = json!(true);
+        handle["cleaned"] = cleaned.clone();
+    }
+    device
 }
 
 /// A whole body of JSON.

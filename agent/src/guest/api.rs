@@ -113,6 +113,7 @@ async fn show<D: VirtDriver, R: GuestResources>(
             let mut shown = body::one(&record, guests.held().get(&uuid));
             let states = guests.states().await;
             shown.state = states.get(&uuid).map(ToString::to_string);
+            shown.image = guests.coming(&record).map(body::coming);
             Json(shown).into_response()
         }
         Err(error) => refused(&error),

@@ -54,7 +54,7 @@ pub use layout::InstancesPath;
 pub use options::DiskOptions;
 pub(in crate::guest) use place::open as open_plain;
 pub use plan::{DiskPlan, DiskPlanError};
-pub use progress::{ImageProgress, ImageStage, LoggedProgress};
+pub use progress::{ImageComing, ImageProgress, ImageStage, LoggedProgress};
 
 use super::{Anew, GuestRequest, Provision};
 use cache::ImageCache;
@@ -295,6 +295,12 @@ impl Disks {
             self.cache.image(image, inspect::LARGEST).await?;
         }
         Ok(())
+    }
+
+    /// How far the image of a plan is that is coming onto this host, of several the first.
+    pub(super) fn coming(&self, plan: &DiskPlan) -> Option<ImageComing> {
+        plan.images()
+            .find_map(|image| self.cache.coming(&image.key()))
     }
 
     /// Removes files of a guest's folder; they are gone from the disk when this returns.

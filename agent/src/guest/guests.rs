@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::build::{Building, pinned_elsewhere};
+use super::disks::ImageComing;
 use super::files::FileRefused;
 use super::journal::{
     Accepted, Course, GuestJournal, GuestRecord, JournalError, SpawnStep, StepState,
@@ -267,6 +268,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub async fn show(&self, uuid: ConsumerUuid) -> Result<GuestRecord, GuestsError> {
         let record = self.inner.way.journal.guest(uuid).await?;
         record.ok_or(GuestsError::NotFound { uuid })
+    }
+
+    /// How far the image is that a guest waits for; none where it waits for none.
+    #[must_use]
+    pub fn coming(&self, record: &GuestRecord) -> Option<ImageComing> {
+        record.open()?;
+        let request = record.present().ok()?;
+        self.inner.way.resources.coming(request.disks())
     }
 
     /// Goes on with every guest that is not where it should be: at the start, and again after each pause for those that stand

@@ -8,7 +8,7 @@ use berth_virt::guest_spec::{GuestDevice, GuestDisks, HostPath};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
 use super::bound_devices::name_of;
-use super::disks::{DiskError, DiskPlan, Disks};
+use super::disks::{DiskError, DiskPlan, Disks, ImageComing};
 use super::files::GuestFiles;
 use super::resources::{GuestResources, Provision, Released, ResourceError};
 use super::{BoundDevices, GuestRequest};
@@ -223,6 +223,10 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
             Some(disks) => Ok(disks.fetch(plan).await?),
             None => Ok(()),
         }
+    }
+
+    fn coming(&self, plan: &DiskPlan) -> Option<ImageComing> {
+        self.disks.as_ref()?.coming(plan)
     }
 
     async fn remove(&self, guest: ConsumerUuid, files: &[HostPath]) -> Result<(), ResourceError> {

@@ -8,7 +8,7 @@ use berth_virt::WantedDevice;
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath};
 use serde::{Deserialize, Serialize};
 
-use super::disks::DiskPlan;
+use super::disks::{DiskPlan, ImageComing};
 use super::files::GuestFiles;
 use super::{BoundDevices, GuestRequest};
 
@@ -154,6 +154,12 @@ pub trait GuestResources: Send + Sync + 'static {
     fn fetch(&self, plan: &DiskPlan) -> impl Future<Output = Result<(), ResourceError>> + Send {
         let _ = plan;
         ready(Ok(()))
+    }
+
+    /// How far the images of a plan are that are coming onto this host; none where none is.
+    fn coming(&self, plan: &DiskPlan) -> Option<ImageComing> {
+        let _ = plan;
+        None
     }
 
     /// Removes files of a guest that is off, for others in their place. What is not there is removed already.

@@ -136,7 +136,8 @@ impl Requested {
         way: &Way<D, R>,
         cancel: &CancellationToken,
     ) -> Result<Running, SpawnError> {
-        // A step that has begun is waited for: what is cut off in the middle may still act afterwards. The first one only waits.
+        // A step that has begun is waited for: what is cut off in the middle may still act afterwards. The first one only waits,
+        // and an image that comes is nobody's yet.
         let goes_on = || match cancel.is_cancelled() {
             true => Err(SpawnError::Cancelled),
             false => Ok(()),
@@ -145,7 +146,7 @@ impl Requested {
         goes_on()?;
         let checked = bound.check(way).await?;
         goes_on()?;
-        let prepared = checked.prepare(way).await?;
+        let prepared = checked.prepare(way, cancel).await?;
         goes_on()?;
         let defined = prepared.define(way).await?;
         goes_on()?;
@@ -263,9 +264,20 @@ impl Checked {
     async fn prepare<D: VirtDriver, R: GuestResources>(
         self,
         way: &Way<D, R>,
+        cancel: &CancellationToken,
     ) -> Result<Prepared, SpawnError> {
         let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
+        if guest.request.disks().images().next().is_some() {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(SpawnError::Cancelled),
+                fetched = way.resources.fetch(guest.request.disks()) => fetched?,
+            }
+            if cancel.is_cancelled() {
+                return Err(SpawnError::Cancelled);
+            }
+        }
         way.note(uuid, SpawnStep::Prepare, StepState::Begun).await?;
         way.resources.prepare(guest.provision()).await?;
         way.note(uuid, SpawnStep::Prepare, StepState::Done).await?;

@@ -3,7 +3,7 @@
 
 mod judge;
 mod life;
-mod life_changes;
+pub(super) mod life_changes;
 pub(super) mod stage;
 mod sweep;
 

@@ -6,7 +6,9 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::guest::{ConfigDriveBody, FlavorBody, GuestPower, ImageBody, KernelBody, NetworkBody};
+use crate::guest::{
+    ConfigDriveBody, FlavorBody, GuestPower, ImageBody, ImageComing, KernelBody, NetworkBody,
+};
 
 /// The API's version, `api` of each answer.
 pub const API: &str = "berth/1";
@@ -75,6 +77,9 @@ pub struct GuestShown {
     pub fault: Option<String>,
     /// The node it is on, or is being built on; null: it is on none.
     pub node: Option<String>,
+    /// How far its image is, while that is coming onto the node; null: none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageComing>,
     /// The project that pays.
     pub project_id: String,
     /// The user who asked.

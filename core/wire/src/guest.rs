@@ -6,7 +6,7 @@
 mod answers;
 mod build;
 
-pub use answers::{GuestBody, GuestList, StepBody};
+pub use answers::{GuestBody, GuestList, ImageComing, StepBody};
 pub use build::{
     ConfigDriveBody, FlavorBody, GuestAction, GuestBuild, GuestPower, ImageBody, ImageLocation,
     KernelBody, LimitsBody, NetworkBody, NetworkSource, SshKeyBody,

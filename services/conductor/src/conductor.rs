@@ -11,6 +11,7 @@ use std::time::Duration;
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_journeys::Journeys;
 use berth_model::ConsumerUuid;
+use berth_wire::guest::ImageComing;
 use tokio::time::{Instant, sleep};
 
 pub use journeys::JourneyEnd;
@@ -39,7 +40,8 @@ pub struct ConductorOptions {
     pub max_attempts: u32,
     /// How often an agent is asked how far it is.
     pub poll: Duration,
-    /// How long a boot stands still for a service that is away before it is taken back.
+    /// How long a boot stands still for a service that is away, or for a device that is being made ready, before it is taken
+    /// back (`[conductor_service] retry_timeout`).
     pub patience: Duration,
     /// How long a delete waits for the agent before it is left for later.
     pub delete_wait: Duration,
@@ -136,6 +138,7 @@ impl Conductor {
                 agents: parts.agents,
                 scheduler,
                 options,
+                images: Mutex::default(),
             },
             journeys: Journeys::default(),
             held: Mutex::default(),
@@ -201,6 +204,12 @@ impl Conductor {
         self.standing_still()
             .get(&uuid)
             .map(|held| held.reason.clone())
+    }
+
+    /// How far the image is that a guest waits for; none where it waits for none.
+    #[must_use]
+    pub fn image(&self, uuid: ConsumerUuid) -> Option<ImageComing> {
+        self.inner.way.image_of(uuid)
     }
 
     /// Goes on with every guest whose turn it is: at the start with all that are not where they should be, later with those

@@ -157,6 +157,7 @@ fn shown(conductor: &Conductor, record: &BootRecord) -> GuestShown {
         status: status.to_owned(),
         fault: conductor.held(request.uuid()).or(fault),
         node: chosen.map(|chosen| chosen.node.to_string()),
+        image: conductor.image(request.uuid()),
         project_id: request.project_id().to_owned(),
         user_id: request.user_id().to_owned(),
         flavor: body.flavor.clone(),

@@ -1,9 +1,11 @@
 //! The journal and the services that a boot goes through.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_model::ConsumerUuid;
+use berth_wire::guest::ImageComing;
 
 use crate::conductor::ConductorOptions;
 use crate::journal::{BootJournal, BootStep, JournalError, StepDetail, StepRecord, StepState};
@@ -16,9 +18,26 @@ pub(crate) struct Way {
     pub(crate) agents: Arc<dyn Agents>,
     pub(crate) scheduler: Arc<dyn Scheduler>,
     pub(crate) options: ConductorOptions,
+    /// The images that guests wait for, as their agents last told.
+    pub(crate) images: Mutex<BTreeMap<ConsumerUuid, ImageComing>>,
 }
 
 impl Way {
+    /// Keeps what a guest's agent tells of its image.
+    pub(crate) fn image_is(&self, guest: ConsumerUuid, image: Option<ImageComing>) {
+        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        match image {
+            Some(image) => images.insert(guest, image),
+            None => images.remove(&guest),
+        };
+    }
+
+    /// What a guest's agent last told of its image, while the guest waits for it.
+    pub(crate) fn image_of(&self, guest: ConsumerUuid) -> Option<ImageComing> {
+        let images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        images.get(&guest).cloned()
+    }
+
     pub(crate) async fn note(
         &self,
         (guest, attempt): (ConsumerUuid, u32),

@@ -22,6 +22,8 @@ pub enum Mood {
     Well,
     /// It does not accept requests.
     Refuses,
+    /// It has no room for the first that it is asked for.
+    NoRoomForOne,
     /// It accepts them and cannot build.
     CannotBuild,
     /// The first that it is asked for it cannot build.
@@ -135,6 +137,11 @@ impl BootAgent {
             let sentence = "flavor.extra_specs.hw:numa_nodes: 9 is more than this host has";
             return refusal(StatusCode::BAD_REQUEST, "bad_request", sentence);
         }
+        if self.world().mood == Mood::NoRoomForOne {
+            self.is(Mood::Well);
+            let sentence = "the host has no room: cell 0 lacks 2 CPUs";
+            return refusal(StatusCode::CONFLICT, "no_room", sentence);
+        }
         let known = self.world().guests.get(&uuid).cloned();
         if let Some(known) = known {
             return match known.build == build {
@@ -236,6 +243,7 @@ fn shown(built: &Built) -> GuestBody {
         reason: built.reason.clone(),
         dedicated_cpus: String::new(),
         host_cells: Vec::new(),
+        image: None,
         accelerator_requests: built.build.accelerator_requests.clone(),
         devices: Vec::new(),
         steps: Vec::new(),

@@ -6,13 +6,16 @@ use std::time::Duration;
 use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestState, PowerAction};
-use berth_wire::guest::{GuestAction, GuestBody, GuestBuild, GuestList, StepBody};
+use berth_wire::guest::{
+    GuestAction, GuestBody, GuestBuild, GuestList, ImageComing as ImageComingBody, StepBody,
+};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::admin::body::API;
 use crate::guest::GuestRequest;
 use crate::guest::build::{BuildError, BuildOptions, image_of, kernel_of};
+use crate::guest::disks::ImageComing;
 use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepState, Turn};
 use crate::guest::{LifeChange, RescueSystem};
 
@@ -38,6 +41,15 @@ pub(super) fn list(
     }
 }
 
+/// An image on its way.
+pub(super) fn coming(image: ImageComing) -> ImageComingBody {
+    ImageComingBody {
+        stage: image.stage.as_str().to_owned(),
+        bytes: image.done,
+        total: image.of,
+    }
+}
+
 /// One guest, with why it stands still.
 pub(super) fn one(record: &GuestRecord, held: Option<&String>) -> GuestBody {
     let request = &record.request;
@@ -59,6 +71,7 @@ pub(super) fn one(record: &GuestRecord, held: Option<&String>) -> GuestBody {
         status: status(record).to_owned(),
         state: None,
         reason: held.cloned().or_else(|| reason(record)),
+        image: None,
         dedicated_cpus: pinned.map(|cpus| cpus.to_string()).unwrap_or_default(),
         host_cells: cells.map(|cell| cell.host_cell).collect(),
         accelerator_requests: request.arqs().iter().map(|arq| *arq.as_uuid()).collect(),

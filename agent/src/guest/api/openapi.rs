@@ -3,7 +3,7 @@
 //! The shape of a body is read off one that has every field: what a field is called, of what type it is, and, by a body with as
 //! little as possible, whether it must be there. So the document cannot say of a field what the types do not.
 
-use berth_wire::guest::{GuestAction, GuestBody, GuestBuild, GuestList, StepBody};
+use berth_wire::guest::{GuestAction, GuestBody, GuestBuild, GuestList, ImageComing, StepBody};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -66,9 +66,16 @@ pub fn openapi() -> String {
     // As it is written: what a type fills in by itself must not be there.
     let least: Value = serde_json::from_str(LEAST_BUILD).unwrap_or_default();
     let guest = value(&sample_guest());
-    let list = GuestList {
-        api: API.to_owned(),
-        guests: vec![sample_guest()],
+    let list = |guest: GuestBody| {
+        value(&GuestList {
+            api: API.to_owned(),
+            guests: vec![guest],
+        })
+    };
+    // It is there only while an image comes.
+    let settled = GuestBody {
+        image: None,
+        ..sample_guest()
     };
     let document = json!({
         "openapi": "3.1.0",
@@ -77,8 +84,8 @@ pub fn openapi() -> String {
         "paths": paths,
         "components": {"schemas": {
             "GuestBuild": schema("", &whole, Some(&least)),
-            "Guest": schema("", &guest, Some(&guest)),
-            "GuestList": schema("", &value(&list), Some(&value(&list))),
+            "Guest": schema("", &guest, Some(&value(&settled))),
+            "GuestList": schema("", &list(sample_guest()), Some(&list(settled))),
             "GuestAction": actions(),
             "Refusal": schema("", &json!({"api": API, "error": {"code": "c", "message": "m"}}), None),
         }},
@@ -103,6 +110,11 @@ fn sample_guest() -> GuestBody {
         reason: None,
         dedicated_cpus: "2-3".to_owned(),
         host_cells: vec![0],
+        image: Some(ImageComing {
+            stage: "fetch".to_owned(),
+            bytes: 0,
+            total: Some(1),
+        }),
         accelerator_requests: vec![Uuid::nil()],
         devices: vec!["PCI function 0000:81:00.0".to_owned()],
         steps: vec![StepBody {

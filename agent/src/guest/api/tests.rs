@@ -1,5 +1,7 @@
 //! Guests over the admin API's routes.
 
+mod actions;
+
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};

@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 
 use super::inspect::{ImageFile, ImageFlaw, Inspected, LARGEST, backing_name, inspect};
 use super::place::{self, Part};
-use super::progress::{ImageProgress, ImageStage};
+use super::progress::{Coming, ImageComing, ImageProgress, ImageStage};
 use super::qemu_img::QemuImg;
 use super::{DiskError, ImageKey, ImageSource, ImageSources};
 
@@ -27,7 +27,7 @@ pub(super) struct ImageCache {
     qemu_img: QemuImg,
     /// The most bytes of one image that are fetched.
     most: u64,
-    progress: Arc<dyn ImageProgress>,
+    coming: Arc<Coming>,
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// Held as long as this is there.
     _lock: File,
@@ -71,7 +71,7 @@ impl ImageCache {
             sources,
             qemu_img,
             most,
-            progress,
+            coming: Arc::new(Coming::new(progress)),
             turns: Mutex::default(),
             _lock: lock,
         })
@@ -84,6 +84,11 @@ impl ImageCache {
     fn turn(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(turns.entry(key.to_owned()).or_default())
+    }
+
+    /// How far an image is that is coming.
+    pub(super) fn coming(&self, key: &ImageKey) -> Option<ImageComing> {
+        self.coming.of(key)
     }
 
     /// Whether the image is there, or may be had.
@@ -129,13 +134,16 @@ impl ImageCache {
         })
     }
 
+    /// May be cut off anywhere: what is not whole then is removed.
     async fn fetch(&self, image: &ImageSource, most: u64) -> Result<(), DiskError> {
         let key = image.key();
+        let _under_way = self.coming.until_dropped(key.clone());
+        let progress: Arc<dyn ImageProgress> = Arc::clone(&self.coming) as _;
         let path = self.path(&key);
         let fetched = Part::of(&path);
         let file = fetched.create()?;
         self.sources
-            .fetch(image, (file, fetched.path()), self.most, &self.progress)
+            .fetch(image, (file, fetched.path()), self.most, &progress)
             .await?;
         let found = look(&fetched, image.format(), most).await?;
         let found = found.map_err(|flaw| DiskError::flaw(image.location(), &flaw))?;
@@ -150,7 +158,7 @@ impl ImageCache {
             DiskFormat::Qcow2 => {
                 place::room(&self.folder, found.allocated)?;
                 let told = Some(found.virtual_size);
-                self.progress.moved(&key, ImageStage::Convert, 0, told);
+                progress.moved(&key, ImageStage::Convert, 0, told);
                 let flat = Part::of(&path);
                 // Made by us, with our mode, before anybody writes to it.
                 flat.create()?;
@@ -175,8 +183,7 @@ impl ImageCache {
         spawn_blocking(move || flat.finish(0o444))
             .await
             .map_err(|error| DiskError::io("writing", &path, std::io::Error::other(error)))??;
-        self.progress
-            .moved(&key, ImageStage::Done, found.virtual_size, None);
+        progress.moved(&key, ImageStage::Done, found.virtual_size, None);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use berth_virt::guest_spec::{DiskFormat, HostPath};
 use md5::Md5;
 use sha2::{Digest, Sha256, Sha512};
 use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
 
 use super::progress::{ImageProgress, ImageStage};
 use super::{Checksum, DiskError, HashAlgorithm, ImageKey, ImageLocation, ImageSource, place};
@@ -190,30 +191,49 @@ impl ImageSources {
         }
     }
 
-    /// Opens an image of this host that lies in a folder for them, whatever links lead there.
+    /// Opens an image of this host that lies in a folder for them, whatever links lead there. Nothing else is opened, not even
+    /// to look: opening a device may already do something, and what an error says of a file elsewhere is nobody's to know.
     fn open(&self, path: &HostPath) -> Result<File, DiskError> {
         let refuse = |reason: String| DiskError::Image {
             image: format!("file {path}"),
             reason,
         };
-        let file = place::open(path.as_path()).map_err(|error| refuse(error.to_string()))?;
-        // Where the opened file is: its path may lead through links, and be changed meanwhile.
-        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-        let real = std::fs::read_link(format!("/proc/self/fd/{fd}"))
-            .map_err(|error| refuse(error.to_string()))?;
+        let elsewhere = || {
+            let folders: Vec<_> = self.directories.iter().map(HostPath::as_str).collect();
+            let folders = folders.join(", ");
+            refuse(format!(
+                "images of this host lie in image_directories ({folders})"
+            ))
+        };
         let folders = self.directories.iter();
-        let mut real_folders = folders.filter_map(|folder| folder.as_path().canonicalize().ok());
-        match real_folders.any(|folder| real.starts_with(folder)) {
+        let folders: Vec<_> = folders
+            .filter_map(|folder| folder.as_path().canonicalize().ok())
+            .collect();
+        let lies_in = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
+        let real = match path.as_path().canonicalize() {
+            Ok(real) if lies_in(&real) => real,
+            Err(error) if self.is_below_a_folder(path) => return Err(refuse(error.to_string())),
+            Ok(_) | Err(_) => return Err(elsewhere()),
+        };
+        let file = place::open(&real).map_err(|error| refuse(error.to_string()))?;
+        // Where the opened file is: a folder on its path may have been made a link meanwhile.
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let opened = std::fs::read_link(format!("/proc/self/fd/{fd}"))
+            .map_err(|error| refuse(error.to_string()))?;
+        match lies_in(&opened) {
             true => Ok(file),
-            false => Err(refuse(format!(
-                "images of this host lie in image_directories ({})",
-                self.directories
-                    .iter()
-                    .map(HostPath::as_str)
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ))),
+            false => Err(elsewhere()),
         }
+    }
+
+    /// Whether the path alone says so, whatever links lead elsewhere.
+    fn is_below_a_folder(&self, path: &HostPath) -> bool {
+        let path = path.as_path();
+        let climbs = path
+            .components()
+            .any(|part| part == std::path::Component::ParentDir);
+        let below = |folder: &HostPath| path.starts_with(folder.as_path());
+        !climbs && self.directories.iter().any(below)
     }
 
     /// Writes the image into a new file, whole and as it must be, or an error; the file is the caller's to remove.
@@ -253,7 +273,11 @@ impl ImageSources {
                 let (image, to) = (image.clone(), to.1.to_owned());
                 let progress = Arc::clone(progress);
                 let Writing { file, expected, .. } = writing;
+                // A thread ends by itself only: whoever waits for it may be cut off.
+                let given_up = CancellationToken::new();
+                let _waiting = given_up.clone().drop_guard();
                 let copied = spawn_blocking(move || {
+                    let from = Source { from, given_up };
                     copy(&image, from, (file, &to), expected, most, &*progress)
                 });
                 copied.await.map_err(|error| {
@@ -280,9 +304,24 @@ impl ImageSources {
     }
 }
 
+/// A file that is read until nobody waits for it any more.
+struct Source {
+    from: File,
+    given_up: CancellationToken,
+}
+
+impl Source {
+    fn read(&mut self, piece: &mut [u8]) -> std::io::Result<usize> {
+        match self.given_up.is_cancelled() {
+            true => Err(std::io::Error::other("nobody waits for it any more")),
+            false => self.from.read(piece),
+        }
+    }
+}
+
 fn copy(
     image: &ImageSource,
-    mut from: File,
+    mut from: Source,
     to: (File, &Path),
     expected: Vec<Checksum>,
     most: u64,
@@ -293,6 +332,7 @@ fn copy(
         reason: format!("{error}"),
     };
     let length = from
+        .from
         .metadata()
         .map_err(|error: std::io::Error| failed(error))?
         .len();

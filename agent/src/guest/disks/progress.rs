@@ -1,11 +1,12 @@
 //! How far an image has come, for whoever shows it.
 
-use std::sync::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::ImageKey;
 
-/// What is being done with an image.
+/// What is being done with an image, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageStage {
     /// Its bytes come.
@@ -14,6 +15,29 @@ pub enum ImageStage {
     Convert,
     /// It is there.
     Done,
+}
+
+impl ImageStage {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fetch => "fetch",
+            Self::Convert => "convert",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// How far an image has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageComing {
+    /// What is being done with it.
+    pub stage: ImageStage,
+    /// How many bytes are done.
+    pub done: u64,
+    /// Of how many, where that is known.
+    pub of: Option<u64>,
 }
 
 /// Who is told how far an image has come. Called often, and waited for: to be quick.
@@ -26,6 +50,61 @@ pub trait ImageProgress: Send + Sync + 'static {
 #[derive(Debug, Default)]
 pub struct LoggedProgress {
     last: Mutex<Option<(ImageKey, ImageStage, Instant)>>,
+}
+
+/// The images that are coming, for whoever asks, and on to whoever is told.
+pub(super) struct Coming {
+    told: Arc<dyn ImageProgress>,
+    now: Mutex<BTreeMap<ImageKey, ImageComing>>,
+}
+
+impl Coming {
+    pub(super) fn new(told: Arc<dyn ImageProgress>) -> Self {
+        let now = Mutex::default();
+        Self { told, now }
+    }
+
+    fn now(&self) -> MutexGuard<'_, BTreeMap<ImageKey, ImageComing>> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn of(&self, image: &ImageKey) -> Option<ImageComing> {
+        self.now().get(image).copied()
+    }
+
+    /// Until this is dropped the image may be coming; afterwards it is there, or is not coming any more.
+    pub(super) fn until_dropped(self: &Arc<Self>, image: ImageKey) -> UnderWay {
+        let coming = Arc::clone(self);
+        let begun = ImageComing {
+            stage: ImageStage::Fetch,
+            done: 0,
+            of: None,
+        };
+        self.now().insert(image.clone(), begun);
+        UnderWay { coming, image }
+    }
+}
+
+impl ImageProgress for Coming {
+    fn moved(&self, image: &ImageKey, stage: ImageStage, done: u64, of: Option<u64>) {
+        // A thread that was given up may say a last word.
+        if let Some(known) = self.now().get_mut(image) {
+            *known = ImageComing { stage, done, of };
+        }
+        self.told.moved(image, stage, done, of);
+    }
+}
+
+/// An image that is coming.
+pub(super) struct UnderWay {
+    coming: Arc<Coming>,
+    image: ImageKey,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.coming.now().remove(&self.image);
+    }
 }
 
 const PAUSE: Duration = Duration::from_secs(10);

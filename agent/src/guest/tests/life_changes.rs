@@ -31,13 +31,13 @@ fn image(letter: char) -> ImageSource {
     .unwrap()
 }
 
-fn base(letter: char) -> String {
+pub(in crate::guest) fn base(letter: char) -> String {
     let base = instances().image(&image(letter).key()).unwrap();
     base.path.to_string()
 }
 
 /// A guest with two devices, a root disk and an ephemeral one.
-fn with_disks() -> GuestRequest {
+pub(in crate::guest) fn with_disks() -> GuestRequest {
     let plan = DiskPlan::new(Some(image('a')), 2, vec![1], None).unwrap();
     let plain = request(1, &[1, 2]);
     let mut spec = plain.spec().clone();
@@ -337,6 +337,70 @@ async fn a_guest_deleted_in_the_middle_of_a_change_leaves_nothing() {
             judge::at_rest(&stage).await;
             assert!(stage.world().files.is_empty(), "{ask:?} {kill:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_guest_that_is_deleted_while_its_image_comes_is_gone_without_it() {
+    let stage = Stage::new().await;
+    stage.bind(1, &[1, 2]);
+    stage.comes(Mishap::EndlessImage);
+    let guests = stage.guests();
+    guests.create(&with_disks()).await.unwrap();
+    comes(&stage).await;
+    guests.delete(guest(1)).await.unwrap();
+    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    let history = stage.history();
+    assert!(
+        !history.iter().any(|line| line.contains("sysfs write")),
+        "no device was touched for it: {history:?}"
+    );
+    judge::at_rest(&stage).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_stops_waits_for_no_image_and_the_next_start_goes_on() {
+    let stage = Stage::new().await;
+    stage.bind(1, &[1, 2]);
+    stage.comes(Mishap::EndlessImage);
+    let guests = stage.guests();
+    guests.create(&with_disks()).await.unwrap();
+    comes(&stage).await;
+    guests.stop().await;
+    stage.heals();
+    let guests = stage.guests();
+    let end = guests.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    judge::at_rest(&stage).await;
+}
+
+#[tokio::test]
+async fn a_guest_that_is_deleted_while_the_image_of_its_change_comes_is_gone_without_it() {
+    let stage = running().await;
+    stage.comes(Mishap::EndlessImage);
+    let guests = stage.guests();
+    let changing = {
+        let guests = guests.clone();
+        tokio::spawn(async move { guests.change(guest(1), &rescue()).await })
+    };
+    while stage.history().iter().filter(|it| is_fetch(it)).count() < 2 {
+        tokio::task::yield_now().await;
+    }
+    guests.delete(guest(1)).await.unwrap();
+    let end = changing.await.unwrap();
+    assert!(matches!(end, Err(LifeError::Overtaken { .. })), "{end:?}");
+    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    judge::at_rest(&stage).await;
+}
+
+fn is_fetch(line: &str) -> bool {
+    line.contains("images write fetch")
+}
+
+/// Until an image is coming.
+async fn comes(stage: &Stage) {
+    while !stage.history().iter().any(|line| is_fetch(line)) {
+        tokio::task::yield_now().await;
     }
 }
 

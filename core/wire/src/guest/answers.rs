@@ -35,12 +35,26 @@ pub struct GuestBody {
     /// The host's NUMA cells that it is placed on, its own cell 0 first; empty: no NUMA placement.
     #[serde(default)]
     pub host_cells: Vec<u32>,
+    /// How far its image is, while that is coming onto the host; null: none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageComing>,
     /// Its accelerator requests.
     pub accelerator_requests: Vec<Uuid>,
     /// The devices that it has, in words.
     pub devices: Vec<String>,
     /// Its steps, in their order.
     pub steps: Vec<StepBody>,
+}
+
+/// An image that is coming onto a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageComing {
+    /// `fetch` (its bytes come), `convert` (it is made flat) or `done`.
+    pub stage: String,
+    /// How many bytes of the stage are done.
+    pub bytes: u64,
+    /// Of how many; null: nobody knows.
+    pub total: Option<u64>,
 }
 
 /// One step of a guest.

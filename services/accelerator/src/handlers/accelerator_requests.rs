@@ -42,6 +42,8 @@ fn refused(refused: &BindRefused) -> Fault {
         | BindRefused::InUse(_)
         | BindRefused::BeingProgrammed(_)
         | BindRefused::Exhausted { .. } => Fault::conflict(message),
+        // It passes by itself: whoever asks again is told another thing.
+        BindRefused::Unclean { .. } => Fault::unavailable(message),
     }
 }
 

@@ -76,6 +76,17 @@ pub(crate) enum BindRefused {
         free: usize,
         wanted: usize,
     },
+    #[error(
+        "AttachHandle not found: resource provider {provider} has {free} free of {wanted} wanted; {unclean} more being \
+         cleaned by host {host} before anybody gets them"
+    )]
+    Unclean {
+        provider: ProviderUuid,
+        free: usize,
+        wanted: usize,
+        unclean: usize,
+        host: String,
+    },
 }
 
 /// What came of a patch.
@@ -285,13 +296,26 @@ async fn choose(
         }
     }
     for (provider, offer) in &offers {
-        if offer.free.len() < offer.wanted {
-            return Ok(Err(BindRefused::Exhausted {
-                provider: *provider,
-                free: offer.free.len(),
-                wanted: offer.wanted,
-            }));
+        let (free, wanted) = (offer.free.len(), offer.wanted);
+        if free >= wanted {
+            continue;
         }
+        let provider = *provider;
+        let unclean = handles::unclean(tx, offer.deployable, wanted - free).await?;
+        return Ok(Err(match free + unclean < wanted {
+            true => BindRefused::Exhausted {
+                provider,
+                free,
+                wanted,
+            },
+            false => BindRefused::Unclean {
+                provider,
+                free,
+                wanted,
+                unclean,
+                host: offer.hostname.clone(),
+            },
+        }));
     }
     let taken = wanted.iter().zip(programs).filter_map(|(want, program)| {
         let offer = offers.get_mut(&want.binding.device_rp)?;

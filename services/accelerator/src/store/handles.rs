@@ -43,6 +43,22 @@ pub(crate) async fn free(
     rows.iter().map(|row| row.int(0)).collect()
 }
 
+/// Handles of a deployable that will be free once their host has cleaned them, up to a number.
+pub(crate) const UNCLEAN: &str = "SELECT id FROM attach_handles WHERE deployable_id = ? AND arq_id IS NULL \
+     AND unavailable IS NULL AND cleaned <> releases AND vanished = 0 ORDER BY id LIMIT ?";
+
+/// How many handles of a deployable, `count` at most, will be free once their host has cleaned them.
+pub(crate) async fn unclean(
+    tx: &mut Transaction,
+    deployable: i64,
+    count: usize,
+) -> Result<usize, SqlError> {
+    let search = Statement::new(UNCLEAN)
+        .bind(deployable)
+        .bind(i64::try_from(count).unwrap_or(i64::MAX));
+    Ok(tx.rows(search).await?.len())
+}
+
 /// Gives a free handle to a request.
 pub(crate) async fn take(tx: &mut Transaction, handle: i64, arq: i64) -> Result<(), ArqError> {
     let sql =

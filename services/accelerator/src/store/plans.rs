@@ -38,6 +38,10 @@ async fn nothing_that_a_bind_a_list_or_a_delete_asks_reads_a_whole_table() {
             handles::FREE.to_owned(),
             vec![Value::from(1_i64), Value::from(1_i64)],
         ),
+        (
+            handles::UNCLEAN.to_owned(),
+            vec![Value::from(1_i64), Value::from(1_i64)],
+        ),
         (format!("{} (?)", handles::VANISHED_OF), one()),
         (
             format!("{} (?)", handles::RELEASE),

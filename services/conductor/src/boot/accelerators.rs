@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use axum::http::StatusCode;
 use berth_client::{AcceleratorError, ToldArq};
 use berth_model::{ArqState, ArqUuid, Binding, Disposition, GroupSuffix};
 
@@ -53,6 +54,8 @@ enum Seen {
     Bound,
     /// All are bound as asked, or being bound.
     Binding,
+    /// The bind failed and holds nothing, in whole.
+    Failed,
     /// Something else.
     Wrong(String),
 }
@@ -76,7 +79,7 @@ impl Provided {
         match seen {
             Seen::Bound | Seen::Binding => {}
             Seen::Wrong(reason) => return Err(BootError::NotBound(reason)),
-            Seen::None => self.ask(way, &bindings).await?,
+            Seen::None | Seen::Failed => self.ask(way, &bindings).await?,
         }
         way.note(place, step, StepState::Done, StepDetail::Nothing)
             .await?;
@@ -88,6 +91,12 @@ impl Provided {
         // Whatever the answer was: some may be bound, and a bind that failed is answered with success by some versions.
         match (self.look(way, bindings).await?, refused) {
             (Seen::Bound, _) | (Seen::Binding, None) => Ok(()),
+            // Nothing is held, and the service itself says that it is for now.
+            (Seen::Failed, Some(AcceleratorError::Unavailable(refusal)))
+                if refusal.status == StatusCode::SERVICE_UNAVAILABLE =>
+            {
+                Err(BootError::NotReady(refusal.message.clone()))
+            }
             (_, Some(error)) if error.disposition() == Disposition::Retry => Err(error.into()),
             (_, Some(AcceleratorError::Call(error))) => {
                 Err(BootError::Accelerator(AcceleratorError::Call(error)))
@@ -98,6 +107,10 @@ impl Provided {
             ) => Err(error.into()),
             (_, Some(error)) => Err(BootError::NotBound(error.to_string())),
             (Seen::Wrong(reason), None) => Err(BootError::NotBound(reason)),
+            (Seen::Failed, None) => {
+                let reason = "their bind failed, and the service does not say why";
+                Err(BootError::NotBound(reason.to_owned()))
+            }
             (Seen::None, None) => {
                 let reason = "the service accepted the bind and knows nothing of it";
                 Err(BootError::NotBound(reason.to_owned()))
@@ -134,6 +147,13 @@ impl Provided {
 fn judge(told: &[ToldArq], bindings: &BTreeMap<ArqUuid, Binding>) -> Seen {
     if told.is_empty() {
         return Seen::None;
+    }
+    let failed = told.iter().filter(|told| {
+        let state = told.arq.as_ref().map(|arq| &arq.state);
+        matches!(state, Ok(ArqState::BindFailed(is)) if bindings.get(&told.uuid) == Some(is))
+    });
+    if failed.count() == bindings.len() && told.len() == bindings.len() {
+        return Seen::Failed;
     }
     let mut binding = false;
     for ToldArq { uuid, arq } in told {

@@ -12,6 +12,9 @@ use super::{BootError, Bound};
 use crate::journal::{BootStep, StepDetail, StepState};
 use crate::way::Way;
 
+/// The code of an agent whose host has no place for the guest, or not the devices that it was given.
+const NO_ROOM: &str = "no_room";
+
 impl Bound {
     /// Hands the guest to its agent, and waits until it is what it should be.
     pub(super) async fn build(
@@ -27,6 +30,10 @@ impl Bound {
         way.note(place, step, StepState::Begun, StepDetail::Nothing)
             .await?;
         agent.build(&self.body()).await.map_err(|error| {
+            // Another candidate may have room.
+            if error.refusal().is_some_and(|it| it.code == NO_ROOM) {
+                return BootError::NotBuilt(error.to_string());
+            }
             // Another request has its UUID there, or it is not understood: another host would say the same.
             match error.disposition() {
                 Disposition::Fatal => BootError::NotAccepted(error),
@@ -73,6 +80,7 @@ async fn is_built(
             let reason = "the agent does not know the guest any more";
             return Err(BootError::NotBuilt(reason.to_owned()));
         };
+        way.image_is(guest, told.image);
         match Build::of_word(&told.status) {
             Build::Done => return Ok(()),
             Build::Failed => {

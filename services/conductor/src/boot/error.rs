@@ -55,6 +55,9 @@ pub enum BootError {
     /// The accelerator service could not bind.
     #[error("its accelerator requests could not be bound: {0}")]
     NotBound(String),
+    /// Its devices are being made ready for it.
+    #[error("its accelerator requests wait for their devices: {0}")]
+    NotReady(String),
     /// The agent could not build it.
     #[error("{0}")]
     NotBuilt(String),
@@ -72,7 +75,9 @@ impl BootError {
             Self::Claim(ClaimError::Placement(error)) => again(error.disposition()),
             Self::Accelerator(error) => again(error.disposition()),
             Self::Agent(error) => error.disposition(),
-            Self::Journal(_) | Self::Cancelled | Self::RequestsUnknown(_) => Disposition::Retry,
+            Self::Journal(_) | Self::Cancelled | Self::RequestsUnknown(_) | Self::NotReady(_) => {
+                Disposition::Retry
+            }
             Self::AllTaken(_)
             | Self::Claim(ClaimError::Taken(_))
             | Self::NoAgent(_)
@@ -91,8 +96,13 @@ impl BootError {
     pub(crate) fn blames_the_claim(&self) -> bool {
         matches!(
             self,
-            Self::NotBound(_) | Self::NotBuilt(_) | Self::NoAgent(_)
+            Self::NotBound(_) | Self::NotReady(_) | Self::NotBuilt(_) | Self::NoAgent(_)
         )
+    }
+
+    /// Whether what is to blame is fit again by itself, after a while.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self, Self::NotReady(_))
     }
 }
 

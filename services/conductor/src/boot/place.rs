@@ -39,7 +39,11 @@ impl Requested {
                 });
             }
         };
-        let hosts = self.hosts(way, found).await?;
+        let mut hosts = self.hosts(way, &found, &self.avoided(false)).await?;
+        if hosts.is_empty() {
+            // What was not ready may be by now, and is waited for otherwise.
+            hosts = self.hosts(way, &found, &self.avoided(true)).await?;
+        }
         let mut taken = 0;
         for host in way.scheduler.order(&self.record.request, hosts) {
             for candidate in host.candidates {
@@ -60,7 +64,7 @@ impl Requested {
             self.nothing_claimed(way).await?;
             return Err(BootError::AllTaken(taken));
         }
-        if self.avoided().is_empty() {
+        if self.avoided(false).is_empty() {
             let why = diagnosis::why_none(&way.placement, &groups).await?;
             return Err(BootError::NoValidHost(why));
         }
@@ -98,17 +102,22 @@ impl Requested {
         }
     }
 
-    /// The providers that earlier attempts failed on.
-    fn avoided(&self) -> BTreeSet<ProviderUuid> {
+    /// The providers that earlier attempts failed on; `lasting`: for reasons that do not pass by themselves.
+    fn avoided(&self, lasting: bool) -> BTreeSet<ProviderUuid> {
         let failures = self.record.failures.iter();
         failures
+            .filter(|failed| !(lasting && failed.passes))
             .flat_map(|failed| failed.avoid.iter().copied().map(ProviderUuid::from))
             .collect()
     }
 
     /// The candidates by host, without those that were tried in vain and those whose agent nobody knows.
-    async fn hosts(&self, way: &Way, found: Candidates) -> Result<Vec<HostCandidates>, BootError> {
-        let avoided = self.avoided();
+    async fn hosts(
+        &self,
+        way: &Way,
+        found: &Candidates,
+        avoided: &BTreeSet<ProviderUuid>,
+    ) -> Result<Vec<HostCandidates>, BootError> {
         let tried = |host: &ProviderUuid, candidate: &Candidate| {
             let mut providers = candidate.resources().keys();
             avoided.contains(host) || providers.any(|(provider, _)| avoided.contains(provider))

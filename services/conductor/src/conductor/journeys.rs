@@ -70,6 +70,7 @@ impl Conductor {
 
     /// What is kept of a journey's end in memory.
     fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd) {
+        self.inner.way.image_is(uuid, None);
         let mut held = self.standing_still();
         if let JourneyEnd::Held { reason } = end {
             let options = &self.inner.way.options;
@@ -150,12 +151,19 @@ impl Conductor {
             Err(BootError::Journal(error)) => return Err(error.into()),
             Err(error) => error,
         };
-        let disposition = error.disposition();
+        let more = attempt < way.options.max_attempts;
+        // How far it came is in the journal.
+        let record = way.journal.guest(uuid).await?;
+        let disposition = match error.disposition() {
+            // What passes is waited for only where others were tried.
+            Disposition::Retry if error.passes() && more && is_first(record.as_ref()) => {
+                Disposition::Refresh
+            }
+            other => other,
+        };
         if disposition == Disposition::Retry && !self.is_out_of_patience(uuid) {
             return Err(Held::Boot(error));
         }
-        // How far it came is in the journal.
-        let record = way.journal.guest(uuid).await?;
         let chosen = record.as_ref().and_then(|record| record.chosen(attempt));
         let avoid = chosen.filter(|_| error.blames_the_claim()).map(|chosen| {
             let devices = chosen.devices();
@@ -166,10 +174,16 @@ impl Conductor {
         });
         let failed = FailedAttempt {
             node: chosen.map(|chosen| chosen.node.to_string()),
-            reason: error.to_string(),
+            passes: error.passes(),
+            reason: match disposition {
+                Disposition::Retry => {
+                    let waited = way.options.patience.as_secs();
+                    format!("{error} (waited for {waited} s: [conductor_service] retry_timeout)")
+                }
+                Disposition::Refresh | Disposition::Fatal => error.to_string(),
+            },
             avoid: avoid.unwrap_or_default(),
         };
-        let more = attempt < way.options.max_attempts;
         let then = match disposition {
             Disposition::Refresh if more => Then::Again,
             Disposition::Refresh | Disposition::Retry | Disposition::Fatal => Then::Fail,
@@ -180,6 +194,11 @@ impl Conductor {
             .await?;
         Ok(Boot::LookAgain)
     }
+}
+
+/// Whether nothing that passes by itself was in the way of an earlier attempt.
+fn is_first(record: Option<&BootRecord>) -> bool {
+    record.is_none_or(|record| record.failures.iter().all(|failed| !failed.passes))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -175,6 +175,9 @@ pub struct FailedAttempt {
     /// Candidates with one of these providers are not tried again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid: Vec<Uuid>,
+    /// Whether they are fit again by themselves: they are tried again where there are no others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passes: bool,
 }
 
 impl fmt::Display for FailedAttempt {

@@ -40,6 +40,7 @@ async fn what_was_written_is_there_after_a_restart() {
         node: Some("n1".to_owned()),
         reason: "it's \"so\"".to_owned(),
         avoid: vec![Uuid::from_u128(3)],
+        passes: false,
     };
     journal.again(guest(), &failed).await.unwrap();
     let requests = BTreeMap::from([(Uuid::from_u128(9).into(), 0)]);
@@ -96,6 +97,7 @@ async fn a_delete_is_final_and_secrets_go_when_no_step_needs_them() {
         node: None,
         reason: String::new(),
         avoid: Vec::new(),
+        passes: false,
     };
     journal.again(guest(), &failed).await.unwrap();
     let record = journal.guest(guest()).await.unwrap().unwrap();

@@ -116,6 +116,67 @@ async fn each_bad_download_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn a_download_that_is_cut_off_leaves_nothing_and_is_seen_only_while_it_comes() {
+    let bench = Bench::new().await;
+    let (_, bytes) = bench.image("one", Raw);
+    let half = bytes[..MIB].to_vec();
+    let url = bench.page("one", Page::Stalls(half));
+    let disks = bench.disks();
+    let plan = plan(of_url(&url, &bytes, Raw), 1);
+    assert_eq!(disks.coming(&plan), None);
+    {
+        let fetch = disks.fetch(&plan);
+        tokio::pin!(fetch);
+        while disks.coming(&plan).is_none_or(|it| it.done < MIB as u64) {
+            tokio::select! {
+                ended = &mut fetch => panic!("it stalls: {ended:?}"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        let coming = disks.coming(&plan).unwrap();
+        assert_eq!((coming.stage, coming.of), (ImageStage::Fetch, None));
+    }
+    assert_eq!(bench.found("instances/_base"), [""; 0]);
+    assert_eq!(disks.coming(&plan), None);
+    // Whoever asks next gets it.
+    bench.page("one", Page::Whole(bytes));
+    disks.fetch(&plan).await.unwrap();
+    assert_eq!(bench.found("instances/_base").len(), 1);
+    assert_eq!(disks.coming(&plan), None, "it is there");
+}
+
+#[tokio::test]
+async fn a_copy_that_is_cut_off_ends_before_its_file_does() {
+    let bench = Bench::new().await;
+    let path = bench.path("images").join("large.raw");
+    let length = 4_u64 << 30;
+    fs::File::create(&path).unwrap().set_len(length).unwrap();
+    let disks = bench.disks();
+    let plan = plan(of_path(&path, b"another", Raw), 8);
+    let is_read = || {
+        let open = fs::read_dir("/proc/self/fd").unwrap();
+        let mut open = open.filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+        open.any(|file| file == path)
+    };
+    {
+        let fetch = disks.fetch(&plan);
+        tokio::pin!(fetch);
+        while disks.coming(&plan).is_none_or(|it| it.done == 0) {
+            tokio::select! {
+                ended = &mut fetch => panic!("it is long: {ended:?}"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        assert_eq!(disks.coming(&plan).unwrap().of, Some(length));
+    }
+    while is_read() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.found("instances/_base"), [""; 0]);
+    assert_eq!(disks.coming(&plan), None, "and it was not read to its end");
+}
+
+#[tokio::test]
 async fn a_url_of_another_scheme_or_with_a_password_is_no_image() {
     for (url, sentence) in [
         ("file:///etc/shadow", "http and https URLs only"),
@@ -159,6 +220,21 @@ async fn a_file_of_the_host_outside_the_folders_for_images_is_no_image() {
     )
     .await;
     assert!(said.contains("image_directories"), "{said}");
+    // What is elsewhere is not told, and not even opened to look: a device may do something when it is.
+    for elsewhere in [
+        "/dev/zero",
+        "/no/such/file",
+        bench.path("images/../shadow").to_str().unwrap(),
+    ] {
+        let said = refused(&bench, plan(of_path(elsewhere.as_ref(), &bytes, Raw), 1)).await;
+        assert!(said.contains("image_directories"), "{elsewhere}: {said}");
+    }
+    // A link that stays within the folders is the operator's own way to name an image.
+    let harmless = bench.path("images/same.raw");
+    symlink(&inside, &harmless).unwrap();
+    let disks = bench.disks();
+    let guest = Guest::new(2, &disks, plan(of_path(&harmless, &bytes, Raw), 1));
+    disks.prepare(&guest.provision()).await.unwrap();
     let disks = bench.disks();
     let guest = Guest::new(1, &disks, plan(of_path(&inside, &bytes, Raw), 1));
     disks.prepare(&guest.provision()).await.unwrap();

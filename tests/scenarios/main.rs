@@ -4,7 +4,7 @@
 //! `quiet` (ticks and restarts that send next to nothing), `foreign` (what others own), `reshape` (the upgrade), `parsers`
 //! (files and answers that nobody meant), `provider_config` (what operators' files add),
 //! `devices` (accelerators, from the host to both services),
-//! `boot` (guests, from a request to the agent). They share `mishaps` (what goes wrong on the way to Placement) and `upgrading`
+//! `boot` (guests, from a request to the agent), `near` (guests and devices on one NUMA cell). They share `mishaps` (what goes wrong on the way to Placement) and `upgrading`
 //! (a node on the eve of its upgrade).
 
 #![cfg(test)]
@@ -15,6 +15,7 @@ mod foreign;
 mod holds;
 mod identity;
 mod mishaps;
+mod near;
 mod parsers;
 mod provider_config;
 mod quiet;

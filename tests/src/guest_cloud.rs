@@ -156,6 +156,12 @@ impl GuestCloud {
         self.plugged.notify_one();
     }
 
+    /// The host is this machine from now on, with as many cards, and says so.
+    pub fn becomes(&self, machine: &str) {
+        self.hardware.becomes(machine);
+        self.plugged.notify_one();
+    }
+
     fn accelerators_through(
         &self,
         decorate: impl FnOnce(HttpService) -> HttpService,

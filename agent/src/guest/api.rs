@@ -4,6 +4,7 @@
 mod body;
 mod console;
 pub mod openapi;
+mod places;
 
 use std::sync::Arc;
 
@@ -43,6 +44,11 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
         "Body: `uuid`, `name`, `project_id`, `node`, `flavor` (`name`, `vcpus`, `ram_mb`, `disk_gb`, `ephemeral_gb`, `extra_specs`) and, where wanted, `user_id`, `image` or `kernel`, `networks`, `accelerator_requests`, `allocations`, `limits`, `config_drive`, `power`; or the whole guest as `{\"node\", \"accelerator_requests\", \"spec\"}`. 202: it has its place and the devices of its flavor, is written down and will be done, or will say why not, whatever happens to the agent; the same again is the same guest. 409 `no_room`: the host has no place for it; each host cell is named with what it lacks. 409: another guest has its UUID, or it is being deleted. 503 `not_now`: the host cannot be looked at, or was not reported yet.",
     ),
     (
+        "POST",
+        "/v1/guests/places",
+        "Body: `build` (a guest as above) and `allocations` (1 to 64 of what it could hold). Where the guest would be with each: its `host_cells`, how many of its devices would be `far` from them although `hw:pci_numa_affinity_policy` wants them near, or why it would be `refused`. Nothing is kept.",
+    ),
+    (
         "GET",
         "/v1/guests/{uuid}",
         "One guest, each of its steps, and why it is held or failed.",
@@ -77,6 +83,7 @@ pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router
             "/v1/guests/{uuid}",
             get(show::<D, R>).delete(delete::<D, R>),
         )
+        .route("/v1/guests/places", post(places::places::<D, R>))
         .route("/v1/guests/{uuid}/action", post(action::<D, R>))
         .route("/v1/guests/{uuid}/console", get(console::console::<D, R>))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))

@@ -11,6 +11,7 @@
 //! | `asked` | a body, checked |
 //! | `devices` | the flavor's devices, by the guest's allocations; pure |
 //! | [`Picked`] | what was picked, as it is journaled |
+//! | `places` | where a guest would be, before anybody builds it |
 //! | [`BuildError`] | why there is no guest |
 //!
 //! Callers: the admin API. Whoever composes the agent gives the [`Building`].
@@ -19,6 +20,7 @@ mod asked;
 mod devices;
 mod error;
 mod picked;
+mod places;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -5,12 +5,15 @@
 
 mod answers;
 mod build;
+mod places;
 
 pub use answers::{GuestBody, GuestList, ImageComing, StepBody};
 pub use build::{
     ConfigDriveBody, FlavorBody, GuestAction, GuestBuild, GuestPower, ImageBody, ImageLocation,
     KernelBody, LimitsBody, NetworkBody, NetworkSource, SshKeyBody,
 };
+
+pub use places::{PlaceBody, Places, PlacesAsked};
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 mod accelerators;
 mod build;
 mod error;
+mod nearest;
 mod place;
 
 use std::collections::BTreeMap;

@@ -405,6 +405,55 @@ async fn a_guest_stays_on_the_cell_whose_provider_it_holds() {
     }
 }
 
+/// Where a guest of two pinned CPUs with this affinity would be with an accelerator of either cell.
+async fn near_or_far(guests: &bench::BenchGuests, bench: &Bench, affinity: Option<&str>) -> Vec<(Vec<u32>, usize, bool)> {
+    let mut build = pinned(9, 2);
+    let specs = &mut build.flavor.extra_specs;
+    specs.extend(affinity.map(|word| ("hw:pci_numa_affinity_policy".to_owned(), word.to_owned())));
+    let on = |name: &str| serde_json::from_value(allocated(bench.provider(name), "CUSTOM_NIC", 1)).unwrap();
+    let asked = berth_wire::guest::PlacesAsked {
+        build,
+        allocations: vec![on("compute1_0000:43:00.0"), on(ACCELERATOR)],
+    };
+    let places = guests.places(&asked).await.unwrap().into_iter();
+    places
+        .map(|place| (place.host_cells, place.far, place.refused.is_some()))
+        .collect()
+}
+
+#[tokio::test]
+async fn it_is_told_which_of_several_devices_would_be_near_before_one_is_claimed() {
+    let mut bench = bench_of_devices();
+    let mut other = bench.devices[1].clone();
+    other.address = "0000:43:00.0".parse().unwrap();
+    other.handles = vec![OfferedHandle::Function(other.address)];
+    other.numa_node = Some(0);
+    bench.devices.push(other);
+    let guests = bench.guests().await;
+    let free = [(vec![0], 0, false), (vec![1], 0, false)];
+    assert_eq!(near_or_far(&guests, &bench, None).await, free);
+    // Nobody else finds room on cell 0.
+    let provider = bench.provider("compute1_numa0");
+    let mut full = pinned(1, 12);
+    full.allocations = serde_json::from_value(allocated(provider, "PCPU", 12)).unwrap();
+    guests.build(&full).await.unwrap();
+    for (affinity, first) in [
+        (None, (vec![1], 1, false)),
+        (Some("preferred"), (vec![1], 1, false)),
+        (Some("none"), (vec![1], 0, false)),
+        (Some("required"), (vec![], 0, true)),
+    ] {
+        let places = near_or_far(&guests, &bench, affinity).await;
+        assert_eq!(places, [first, (vec![1], 0, false)], "{affinity:?}");
+    }
+    let none = berth_wire::guest::PlacesAsked {
+        build: pinned(9, 2),
+        allocations: Vec::new(),
+    };
+    let refused = guests.places(&none).await.unwrap_err();
+    assert_eq!(refused.to_string(), "allocations: 1 to 64 are expected, not 0");
+}
+
 #[tokio::test]
 async fn an_agent_without_a_building_takes_whole_guests_only() {
     let bench = Bench::new(1, 4, "");

@@ -2,7 +2,9 @@
 
 use berth_model::ConsumerUuid;
 use berth_wire::encode;
-use berth_wire::guest::{GuestAction, GuestBody, GuestBuild, GuestList};
+use berth_wire::guest::{
+    GuestAction, GuestBody, GuestBuild, GuestList, PlaceBody, Places, PlacesAsked,
+};
 use http::Method;
 
 use super::GuestApiError;
@@ -14,6 +16,7 @@ use crate::{Adapter, AdapterOptions, Auth, HttpService};
 
 const ALL: &str = "/v1/guests";
 const ONE: &str = "/v1/guests/{uuid}";
+const PLACES: &str = "/v1/guests/places";
 const ACTION: &str = "/v1/guests/{uuid}/action";
 const CONSOLE: &str = "/v1/guests/{uuid}/console";
 
@@ -51,6 +54,16 @@ impl GuestClient {
     pub async fn build_of(&self, body: Vec<u8>) -> Result<GuestBody, GuestApiError> {
         let call = call(Method::POST, ALL, ALL.to_owned(), Some(body));
         parsed(self.adapter.call(call).await?)
+    }
+
+    /// POST /v1/guests/places: where a guest would be with each of the allocations, in their order. Nothing is done.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is none.
+    pub async fn places(&self, asked: &PlacesAsked) -> Result<Vec<PlaceBody>, GuestApiError> {
+        let call = call(Method::POST, PLACES, PLACES.to_owned(), Some(encode(asked)));
+        let answer: Places = parsed(self.adapter.call(call).await?)?;
+        Ok(answer.places)
     }
 
     /// GET /v1/guests.

@@ -46,11 +46,12 @@ impl Requested {
         }
         let mut taken = 0;
         for host in way.scheduler.order(&self.record.request, hosts) {
-            for candidate in host.candidates {
+            let (provider, node) = (host.host, host.node.clone());
+            for candidate in self.nearest_first(way, host).await {
                 called_off(cancel)?;
                 let chosen = Chosen {
-                    host: host.host,
-                    node: host.node.clone(),
+                    host: provider,
+                    node: node.clone(),
                     candidate,
                 };
                 match self.claim(way, &chosen).await {

@@ -1,6 +1,7 @@
 //! From the configuration to the parts: the driver, the tracker's options, the way to Placement. The only place that knows
 //! all of them.
 
+mod agents;
 mod guests;
 pub mod tls_door;
 
@@ -29,6 +30,7 @@ use berth_virt::{
     Trees, VirtDriver, WantedDevice,
 };
 
+pub use agents::{AgentAt, KnownAgents};
 pub use guests::{HostGuests, accelerators_in_process, accelerators_over_network};
 
 use crate::config::{ComputeDriver, Config};

@@ -35,9 +35,9 @@ pub use problem::{Problem, Refused};
 pub use running::{RunningError, running_config};
 pub use secret::{MASK, Secret};
 pub use sections::{
-    AcceleratorService, Accelerators, Agent, AuthStrategy, CacheMode, Compute, ComputeDriver,
-    ConductorService, Config, ConfigDriveLayout, CpuMode, Devices, Fake, ImageCache, Libvirt,
-    MdevType, Model, Pci, PlacementService, ScrubPolicy, UpdateInterval, VirtType,
+    AcceleratorService, Accelerators, Agent, AgentClient, AuthStrategy, CacheMode, Compute,
+    ComputeDriver, ConductorService, Config, ConfigDriveLayout, CpuMode, Devices, Fake, ImageCache,
+    Libvirt, MdevType, Model, Pci, PlacementService, ScrubPolicy, UpdateInterval, VirtType,
 };
 pub use view::{Change, Effective, Public, after_reload, changes};
 

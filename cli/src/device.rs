@@ -8,6 +8,7 @@ use berth_agent::device::api::body::{DeviceAction, DeviceBody};
 use berth_agent::device::api::client::DeviceVerb;
 use serde_json::json;
 
+use crate::compose::AgentAt;
 use crate::context::Context;
 use crate::exit::ExitCode;
 use crate::failure::Failure;
@@ -16,6 +17,8 @@ use crate::listing::{Format, Listing};
 /// `berth device`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
+    #[command(flatten)]
+    agent: AgentAt,
     #[command(subcommand)]
     command: Command,
 }
@@ -39,7 +42,7 @@ impl From<AcceptedRisk> for Risk {
 enum Command {
     /// List what guests can get of this host's devices, and who has it.
     #[command(
-        after_help = "Examples:\n  berth device list\n  berth device list -f value -c name -c state"
+        after_help = "Examples:\n  berth device list\n  berth device list -f value -c name -c state\n  berth device list --agent https://compute2:9178"
     )]
     List {
         #[command(flatten)]
@@ -61,6 +64,8 @@ enum Command {
         /// Say what would be done, and do nothing.
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        format: Format,
     },
     /// Reset a device and take it out of quarantine; one whose reset fails stays there.
     #[command(after_help = "Examples:\n  berth device release 0000:84:00.0\n  \
@@ -74,6 +79,8 @@ enum Command {
         /// Take a risk by its name.
         #[arg(long, value_name = "RISK", value_enum, value_delimiter = ',')]
         accept_risk: Vec<AcceptedRisk>,
+        #[command(flatten)]
+        format: Format,
     },
     /// Set a device aside: nobody gets it until it is released. A guest that has it keeps it.
     #[command(
@@ -88,6 +95,8 @@ enum Command {
         /// Say what would be done, and do nothing.
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        format: Format,
     },
 }
 
@@ -101,13 +110,13 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
-    let admin = AdminClient::new(&loaded.config.agent.admin_socket)?;
+    let admin = arguments.agent.admin(&loaded.config)?;
     context.block_on(talk(&arguments.command, &admin, out))??;
     Ok(ExitCode::Done)
 }
 
 async fn talk(command: &Command, admin: &AdminClient, out: &mut dyn Write) -> Result<(), Failure> {
-    let (device, verb, action) = match command {
+    let (device, verb, action, format) = match command {
         Command::List { format } => {
             let list = admin.devices().await?;
             return listed(&list.devices).print(format, out);
@@ -116,40 +125,56 @@ async fn talk(command: &Command, admin: &AdminClient, out: &mut dyn Write) -> Re
             let shown = admin.device(device).await?;
             return whole(&shown.devices).print(format, out);
         }
-        Command::Reset { device, dry_run } => {
+        Command::Reset {
+            device,
+            dry_run,
+            format,
+        } => {
             let action = DeviceAction {
                 dry_run: *dry_run,
                 ..DeviceAction::default()
             };
-            (device, DeviceVerb::Reset, action)
+            (device, DeviceVerb::Reset, action, format)
         }
         Command::Release {
             device,
             dry_run,
             accept_risk,
+            format,
         } => {
             let action = DeviceAction {
                 dry_run: *dry_run,
                 accept_risk: accept_risk.iter().copied().map(Into::into).collect(),
                 ..DeviceAction::default()
             };
-            (device, DeviceVerb::Release, action)
+            (device, DeviceVerb::Release, action, format)
         }
         Command::Quarantine {
             device,
             reason,
             dry_run,
+            format,
         } => {
             let action = DeviceAction {
                 reason: Some(reason.clone()),
                 dry_run: *dry_run,
                 ..DeviceAction::default()
             };
-            (device, DeviceVerb::Quarantine, action)
+            (device, DeviceVerb::Quarantine, action, format)
         }
     };
     let acted = admin.act_on_device(device, verb, &action).await?;
-    Ok(writeln!(out, "{}", acted.text)?)
+    if format.is_for_people() {
+        return Ok(writeln!(out, "{}", acted.text)?);
+    }
+    let mut listing = Listing::new(&["device", "action", "dry_run", "said"]);
+    listing.push([
+        json!(device),
+        json!(verb.as_str()),
+        json!(action.dry_run),
+        json!(acted.text),
+    ]);
+    listing.print(format, out)
 }
 
 fn listed(devices: &[DeviceBody]) -> Listing {

@@ -9,6 +9,7 @@ mod ways;
 
 use std::io::Write;
 
+use crate::compose::AgentAt;
 use crate::context::Context;
 use crate::exit::ExitCode;
 use crate::failure::Failure;
@@ -21,6 +22,8 @@ use ways::Ways;
 /// `berth guest`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
+    #[command(flatten)]
+    agent: AgentAt,
     #[command(subcommand)]
     command: Command,
 }
@@ -29,16 +32,18 @@ pub struct Arguments {
 enum Command {
     /// Boot a guest: claim what it needs, bind its accelerators, have the host's agent build it.
     #[command(after_help = "Examples:
-  berth guest create web --vcpus 2 --ram 2048 --disk 10 --image /srv/images/debian.qcow2 --wait
+  berth guest create web --vcpus 2 --ram 2048 --disk 10 --image /srv/images/debian.qcow2
   berth guest create job --vcpus 4 --ram 8192 --kernel /boot/vmlinuz --ramdisk /boot/initrd --device-profile gpu --wait
   berth guest create big --vcpus 8 --ram 16384 --image debian.raw --property hw:cpu_policy=dedicated --property hw:numa_nodes=2
   berth guest create web --vcpus 2 --ram 2048 --image debian.qcow2 --network default --ssh-key ~/.ssh/id_ed25519.pub
+  berth guest create web --vcpus 2 --ram 2048 --image debian.qcow2 --image-property hw_firmware_type=uefi
+  berth guest create web --vcpus 2 --ram 2048 --image debian.qcow2 --no-wait -f json
   berth guest create web --vcpus 2 --ram 2048 --device-profile gpu --dry-run      what would be asked of Placement?
   berth guest create --spec guest.json                                        straight to the agent, nothing claimed")]
     Create(Box<CreateArguments>),
     /// List the guests of this host, and those that could not be booted.
     #[command(
-        after_help = "Examples:\n  berth guest list\n  berth guest list -f value -c uuid -c status"
+        after_help = "Examples:\n  berth guest list\n  berth guest list -f value -c uuid -c status\n  berth guest list --agent https://compute2:9178"
     )]
     List {
         #[command(flatten)]
@@ -62,6 +67,7 @@ enum Command {
         grace: u16,
     },
     /// Switch a guest on, with its devices.
+    #[command(after_help = "Examples:\n  berth guest start web\n  berth guest start web -f json")]
     Start {
         #[command(flatten)]
         change: Change,
@@ -76,11 +82,13 @@ enum Command {
         hard: bool,
     },
     /// Stop a guest in its tracks.
+    #[command(after_help = "Examples:\n  berth guest pause web")]
     Pause {
         #[command(flatten)]
         change: Change,
     },
     /// Let a paused guest go on.
+    #[command(after_help = "Examples:\n  berth guest unpause web")]
     Unpause {
         #[command(flatten)]
         change: Change,
@@ -91,6 +99,7 @@ enum Command {
   berth guest rescue web --kernel /srv/images/vmlinuz --ramdisk /srv/images/initrd --cmdline console=ttyS0")]
     Rescue(Box<RescueArguments>),
     /// Boot a rescued guest from its own root disk again.
+    #[command(after_help = "Examples:\n  berth guest unrescue web")]
     Unrescue {
         #[command(flatten)]
         change: Change,
@@ -101,6 +110,7 @@ enum Command {
   berth guest rebuild web --image debian.raw --preserve-ephemeral")]
     Rebuild(Box<RebuildArguments>),
     /// Write a guest's memory to disk and switch it off; start goes on from there. Not with devices.
+    #[command(after_help = "Examples:\n  berth guest suspend web")]
     Suspend {
         #[command(flatten)]
         change: Change,
@@ -161,6 +171,8 @@ struct Change {
     /// Say what would be done, and do nothing.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// Runs `berth guest`.
@@ -173,7 +185,7 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let config = context.load()?.config;
-    let ways = Ways::new(&config)?;
+    let ways = Ways::new(&config, &arguments.agent)?;
     context.block_on(talk(&arguments.command, &ways, out))??;
     Ok(ExitCode::Done)
 }

@@ -43,6 +43,14 @@ impl Default for Format {
     }
 }
 
+impl Format {
+    /// Whether nothing was asked for that a script would ask for: a sentence will do.
+    #[must_use]
+    pub fn is_for_people(&self) -> bool {
+        self.format == FormatKind::Table && self.columns.is_empty()
+    }
+}
+
 /// The formats a list can be printed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum FormatKind {

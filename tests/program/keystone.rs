@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::hypervisor::{Hypervisor, PATIENCE};
 
 /// A Keystone and the Placement in its catalog.
-struct Region {
-    keystone: RealKeystone,
+pub(crate) struct Region {
+    pub(crate) keystone: RealKeystone,
     placement: RealPlacement,
 }
 
@@ -35,7 +35,7 @@ impl Region {
     }
 
     /// The one that tests share, each with a node of its own.
-    fn shared() -> &'static Self {
+    pub(crate) fn shared() -> &'static Self {
         static REGION: OnceLock<Region> = OnceLock::new();
         static STARTING: Mutex<()> = Mutex::new(());
         let _one_at_a_time = STARTING.lock().expect("no test panicked while starting it");
@@ -43,8 +43,23 @@ impl Region {
     }
 
     /// `[placement]` for this user.
-    fn login(&self, credentials: &Credentials) -> String {
+    pub(crate) fn login(&self, credentials: &Credentials) -> String {
         login(&self.keystone.url(), credentials)
+    }
+
+    /// The options of `[keystone_authtoken]` by which a service looks at tokens as this user.
+    pub(crate) fn account(&self, credentials: &Credentials) -> Vec<(&'static str, String)> {
+        let Credentials::Password { username, password } = credentials else {
+            panic!("a service logs in with a password");
+        };
+        vec![
+            ("AUTH_URL", self.keystone.url()),
+            ("USERNAME", username.clone()),
+            ("PASSWORD", password.clone()),
+            ("USER_DOMAIN_NAME", "Default".to_owned()),
+            ("PROJECT_NAME", credentials.project().to_owned()),
+            ("PROJECT_DOMAIN_NAME", "Default".to_owned()),
+        ]
     }
 
     fn ask(&self, method: Method, path: &str) -> Ask {

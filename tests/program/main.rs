@@ -4,10 +4,12 @@
 
 mod accelerator_service;
 mod agent_over_tls;
+mod agents_elsewhere;
 mod bad_input;
 mod commands;
 mod exec_driver;
 mod exit_codes;
+mod external_events;
 mod guests;
 mod guide;
 mod hypervisor;

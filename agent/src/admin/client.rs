@@ -1,6 +1,6 @@
 //! The other end of the admin API: what `berth agent status`, `disable` and `enable` and `berth config diff` ask with.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use berth_client::{HttpService, TransportError, TransportOptions};
@@ -24,10 +24,10 @@ const BODY_LIMIT: usize = 32 << 20;
 /// Why the agent did not answer as hoped.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminClientError {
-    /// Nobody answers on the socket.
+    /// Nobody answers on the socket, or at the address.
     #[error("the agent does not answer on {socket}; is it running (systemctl status berth-agent)?")]
     Away {
-        /// The socket.
+        /// The socket, or the root of its API.
         socket: String,
         /// Why.
         #[source]
@@ -59,7 +59,10 @@ pub enum AdminClientError {
 #[derive(Clone)]
 pub struct AdminClient {
     http: HttpService,
-    socket: PathBuf,
+    /// What it is reached by, for people.
+    place: String,
+    /// The root of its API.
+    root: String,
     at_once: Duration,
 }
 
@@ -80,9 +83,22 @@ impl AdminClient {
             })?;
         Ok(Self {
             http,
-            socket: socket.to_owned(),
+            place: socket.display().to_string(),
+            root: "http://agent".to_owned(),
             at_once: AT_ONCE,
         })
+    }
+
+    /// A client of the agent whose API has this root (`https://HOST:PORT`, its `[agent] listen`), over these connections.
+    #[must_use]
+    pub fn over(http: HttpService, root: &str) -> Self {
+        let root = root.trim_end_matches('/').to_owned();
+        Self {
+            http,
+            place: root.clone(),
+            root,
+            at_once: AT_ONCE,
+        }
     }
 
     /// The same with another time for what the agent only has to look up (10 s); what waits for a pass waits a minute and a
@@ -207,7 +223,7 @@ impl AdminClient {
         };
         let request = Request::builder()
             .method(method)
-            .uri(format!("http://agent{path}"))
+            .uri(format!("{}{path}", self.root))
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body)
             .expect("method, address and header are well-formed");
@@ -242,6 +258,6 @@ impl AdminClient {
     }
 
     fn shown(&self) -> String {
-        self.socket.display().to_string()
+        self.place.clone()
     }
 }

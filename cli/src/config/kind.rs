@@ -58,6 +58,8 @@ pub enum Kind {
     MdevClass,
     /// An absolute path of a unix socket, at most 107 bytes (`sun_path`, unix(7)).
     SocketPath,
+    /// A list of agents: `NODE=https://HOST:PORT`.
+    Agents,
     /// Address and port to listen on.
     Listen,
     /// The same, on the loopback interface only.
@@ -107,9 +109,12 @@ impl Kind {
             Kind::Seconds(low, high) => {
                 self.check_decimal(value, |number| number >= low && number <= high)
             }
-            Kind::Choices(_) | Kind::MdevTypes | Kind::PciAddresses | Kind::Names | Kind::Paths => {
-                self.check_list(value)
-            }
+            Kind::Choices(_)
+            | Kind::MdevTypes
+            | Kind::PciAddresses
+            | Kind::Names
+            | Kind::Paths
+            | Kind::Agents => self.check_list(value),
             Kind::DeviceSpec => self.check_device_spec(value),
             _ => match value {
                 ValueKind::String(text) => self.check_text(text).map(|()| value.clone()),
@@ -281,6 +286,7 @@ impl Kind {
             Kind::PciAddresses if text.parse::<PciAddress>().is_err() => {
                 refuse(format!("{text:?} is no PCI address"))
             }
+            Kind::Agents => check_agent(text).or_else(refuse),
             Kind::Names if !is_name(text) => refuse(format!("{text:?} is no such name")),
             Kind::MdevClass if !is_mdev_class(text) => refuse(format!("{text:?} is not accepted")),
             Kind::Listen | Kind::LoopbackListen => self.check_listen(text),
@@ -360,6 +366,7 @@ impl Kind {
                 "write names as in mdev_supported_types, such as [\"nvidia-35\"]".into()
             }
             Kind::PciAddresses => "write addresses such as [\"0000:84:00.0\"]".into(),
+            Kind::Agents => "write agents such as [\"compute2=https://192.0.2.11:9178\"]".into(),
             Kind::Names => "write names such as [\"Haswell-noTSX\"]".into(),
             Kind::DeviceSpec => {
                 "write tables such as [{ address = \"0000:81:00.0\" }] or [{ vendor_id = \"10de\", product_id = \"1eb8\" }]"
@@ -399,6 +406,7 @@ impl Kind {
             Kind::MdevTypes => "list of mediated device types".into(),
             Kind::PciAddresses => "list of PCI addresses".into(),
             Kind::Names => "list of names".into(),
+            Kind::Agents => "list of NODE=https://HOST:PORT".into(),
             Kind::Paths => "list of absolute paths".into(),
             Kind::DeviceSpec => "list of tables, or of JSON texts".into(),
             Kind::MdevClass => "VGPU or CUSTOM_…".into(),
@@ -432,7 +440,12 @@ impl Kind {
                 let text = ValueKind::String(trimmed.to_owned());
                 ValueKind::Array(vec![Value::new(Some(&origin.to_owned()), text)])
             }
-            Kind::Choices(_) | Kind::MdevTypes | Kind::PciAddresses | Kind::Names | Kind::Paths => {
+            Kind::Choices(_)
+            | Kind::MdevTypes
+            | Kind::PciAddresses
+            | Kind::Names
+            | Kind::Paths
+            | Kind::Agents => {
                 let words = trimmed
                     .split(',')
                     .map(str::trim)
@@ -496,6 +509,21 @@ fn is_database(text: &str) -> bool {
         .strip_prefix("sqlite:")
         .is_some_and(|path| path.starts_with('/') && path.len() > 1);
     absolute && text.parse::<Location>().is_ok()
+}
+
+/// A node's name and the root of its agent's API.
+fn check_agent(text: &str) -> Result<(), String> {
+    let Some((node, url)) = text.split_once('=') else {
+        return Err(format!("{text:?} names no node before a ="));
+    };
+    if node.is_empty() || !is_host_name(node) {
+        return Err(format!("{node:?} is no node's name"));
+    }
+    check_url(url, &["https"])?;
+    match url.trim_start_matches("https://").contains('/') {
+        true => Err(format!("{url:?} has a path, and an agent's API has none")),
+        false => Ok(()),
+    }
 }
 
 /// Checks scheme and host, and that a path can be appended. What may be a secret (user, password, query) is not repeated.

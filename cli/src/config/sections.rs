@@ -66,6 +66,7 @@ pub struct Config {
     pub placement_service: PlacementService,
     pub accelerator_service: AcceleratorService,
     pub conductor_service: ConductorService,
+    pub agent_client: AgentClient,
     pub keystone_authtoken: KeystoneAuthtoken,
     pub agent: Agent,
     pub fake: Fake,
@@ -327,6 +328,22 @@ pub struct ImageCache {
 )]
 pub struct ConductorService {
     pub listen: SocketAddr,
+    #[serde(deserialize_with = "seconds")]
+    pub retry_timeout: Duration,
+    pub agents: Vec<String>,
+}
+
+/// `[agent_client]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct AgentClient {
+    pub cafile: Option<PathBuf>,
+    pub certfile: Option<PathBuf>,
+    pub keyfile: Option<PathBuf>,
 }
 
 /// `[libvirt] virt_type`.

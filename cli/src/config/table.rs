@@ -62,6 +62,10 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ),
     ("conductor_service", "The conductor built in (`berth up`)."),
     (
+        "agent_client",
+        "How agents of other hosts are asked: by the conductor (`[conductor_service] agents`), and by commands with `--agent`.",
+    ),
+    (
         "keystone_authtoken",
         "The account by which a built-in service asks Keystone whose tokens are, where its `auth_strategy` is `keystone`: \
          keystonemiddleware's options by their own names.",

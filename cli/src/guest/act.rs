@@ -6,11 +6,13 @@ use std::time::Duration;
 use berth_client::placement::Deleted;
 use berth_model::ConsumerUuid;
 use berth_wire::guest::GuestAction;
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::Change;
 use super::ways::{Ways, failed, unknown};
 use crate::failure::{ErrorCode, Failure};
+use crate::listing::Listing;
 
 /// How often it is looked whether a guest is gone.
 const POLL: Duration = Duration::from_millis(300);
@@ -29,14 +31,29 @@ pub(super) async fn power(
     if change.dry_run {
         let status = &guest.status;
         let name = &guest.name;
-        return Ok(writeln!(
-            out,
-            "{name}, which is {status}, would be {done_word}"
-        )?);
+        let said = format!("{name}, which is {status}, would be {done_word}");
+        return answer(change, uuid, Some(status), said, out);
     }
     let done = ways.agent.action(uuid, action).await;
     let done = done.map_err(|error| failed(&error))?;
-    Ok(writeln!(out, "{} is {}", done.name, done.status)?)
+    let said = format!("{} is {}", done.name, done.status);
+    answer(change, uuid, Some(&done.status), said, out)
+}
+
+/// What came of a change: a sentence, or a row for a script. `status`: the guest's; none where it is gone.
+fn answer(
+    change: &Change,
+    uuid: ConsumerUuid,
+    status: Option<&str>,
+    said: String,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    if change.format.is_for_people() {
+        return Ok(writeln!(out, "{said}")?);
+    }
+    let mut listing = Listing::new(&["uuid", "status", "said"]);
+    listing.push([json!(uuid.to_string()), json!(status), json!(said)]);
+    listing.print(&change.format, out)
 }
 
 /// Power is the agent's: one that is not built has none.
@@ -65,10 +82,8 @@ pub(super) async fn delete(
             told.map_err(|error| failed(&error))?.map(|it| it.status)
         };
         let status = known.ok_or_else(|| nobody_to_delete(&change.guest, at_agent))?;
-        return Ok(writeln!(
-            out,
-            "{uuid}, which is {status}, would be deleted"
-        )?);
+        let said = format!("{uuid}, which is {status}, would be deleted");
+        return answer(change, uuid, Some(&status), said, out);
     }
     let deleted = match at_agent {
         true => ways.agent.delete(uuid).await,
@@ -79,10 +94,11 @@ pub(super) async fn delete(
         Deleted::AlreadyGone => return Err(nobody_to_delete(&change.guest, at_agent)),
     }
     let Some(timeout) = wait else {
-        return Ok(writeln!(out, "{uuid} is being deleted")?);
+        let said = format!("{uuid} is being deleted");
+        return answer(change, uuid, Some("deleting"), said, out);
     };
     until_gone(ways, uuid, at_agent, timeout).await?;
-    Ok(writeln!(out, "{uuid} is gone")?)
+    answer(change, uuid, None, format!("{uuid} is gone"), out)
 }
 
 fn nobody_to_delete(meant: &str, at_agent: bool) -> Failure {

@@ -1,6 +1,5 @@
 //! `berth guest create`.
 
-use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,16 +9,16 @@ use berth_wire::conductor::{CreateGuest, GuestShown};
 use berth_wire::guest::{
     ConfigDriveBody, FlavorBody, GuestPower, KernelBody, NetworkBody, NetworkSource, SshKeyBody,
 };
-use indicatif::ProgressBar;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::image::{base64, image as image_of, text};
+use super::image::{OfImage, base64, image as image_of, pair, pairs, text};
 use super::show;
 use super::ways::{Ways, failed};
 use crate::failure::{ErrorCode, Failure};
 use crate::listing::{Format, Listing};
+use crate::progress::Boot;
 
 /// How often the conductor is asked how far it is.
 const POLL: Duration = Duration::from_millis(300);
@@ -51,12 +50,8 @@ pub(super) struct CreateArguments {
     /// Its image: a path of the host, an http(s) URL, or the UUID of an image of the image service.
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// The image's checksum; of a path it is computed.
-    #[arg(long, value_name = "sha256:HEX", requires = "image")]
-    image_checksum: Option<String>,
-    /// The image's format, where its name does not say it.
-    #[arg(long, value_name = "FORMAT", value_parser = ["qcow2", "raw"], requires = "image")]
-    image_format: Option<String>,
+    #[command(flatten)]
+    of_image: OfImage,
     /// A kernel of the host to start from.
     #[arg(long, value_name = "FILE")]
     kernel: Option<String>,
@@ -102,11 +97,14 @@ pub(super) struct CreateArguments {
     /// A whole request for the agent, as JSON: nothing is scheduled, claimed or bound for it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "wait"])]
     spec: Option<PathBuf>,
-    /// Wait until it runs, or could not be booted.
+    /// Wait until it runs, or could not be booted; on a terminal this is done without a word, and each stage is shown.
     #[arg(long)]
     wait: bool,
-    /// With --wait: how long.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10m", requires = "wait")]
+    /// Do not wait, on a terminal either.
+    #[arg(long, conflicts_with = "wait")]
+    no_wait: bool,
+    /// How long is waited; it goes on afterwards.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10m", conflicts_with = "no_wait")]
     timeout: Duration,
     /// Check it, say what would be asked of Placement, and do nothing.
     #[arg(long)]
@@ -115,29 +113,20 @@ pub(super) struct CreateArguments {
     format: Format,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("KEY=VALUE is expected".to_owned()),
-    }
-}
-
 impl CreateArguments {
+    /// Whether the end of the boot is waited for: a person at a terminal wants to see it, a script says so.
+    fn waits(&self, is_terminal: bool) -> bool {
+        self.wait || (is_terminal && !self.no_wait)
+    }
+
     fn body(&self) -> Result<CreateGuest, Failure> {
         let (Some(name), Some(vcpus), Some(ram_mb)) = (&self.name, self.vcpus, self.ram) else {
             let what = "NAME, --vcpus and --ram are needed, or --spec";
             return Err(Failure::new(ErrorCode::Usage, what));
         };
-        let mut extra_specs = BTreeMap::new();
-        for (key, value) in &self.property {
-            if extra_specs.insert(key.clone(), value.clone()).is_some() {
-                let what = format!("--property: {key} is there twice");
-                return Err(Failure::new(ErrorCode::Usage, what));
-            }
-        }
-        let (checksum, format) = (self.image_checksum.as_deref(), self.image_format.as_deref());
+        let extra_specs = pairs("--property", &self.property)?;
         let image = self.image.as_deref();
-        let image = image.map(|it| image_of(it, checksum, format)).transpose()?;
+        let image = image.map(|it| image_of(it, &self.of_image)).transpose()?;
         let kernel = self.kernel.as_ref().map(|kernel| KernelBody {
             kernel: kernel.clone(),
             ramdisk: self.ramdisk.clone(),
@@ -200,7 +189,7 @@ impl CreateArguments {
         }
         let drive = ConfigDriveBody {
             hostname: self.hostname.clone(),
-            metadata: self.meta.iter().cloned().collect(),
+            metadata: pairs("--meta", &self.meta)?,
             user_data: user_data.map(|bytes| base64(&bytes)),
             ssh_keys,
         };
@@ -236,10 +225,14 @@ pub(super) async fn run(
     }
     let made = ways.conductor.create(&body).await;
     let made = made.map_err(|error| failed(&error))?;
-    if !arguments.wait {
+    let is_terminal = std::io::stderr().is_terminal();
+    if !arguments.waits(is_terminal) {
         return brief(&made).print(&arguments.format, out);
     }
-    let ended = wait(ways, made, arguments.timeout).await?;
+    let shown = Boot::shown(is_terminal);
+    let ended = wait(ways, made, arguments.timeout, &shown).await;
+    shown.end();
+    let ended = ended?;
     brief(&ended).print(&arguments.format, out)
 }
 
@@ -254,27 +247,19 @@ fn brief(guest: &GuestShown) -> Listing {
     listing
 }
 
-/// Waits until it runs, showing each step on a terminal.
+/// Waits until it runs, showing each step.
 async fn wait(
     ways: &Ways,
     mut guest: GuestShown,
     timeout: Duration,
+    shown: &Boot,
 ) -> Result<GuestShown, Failure> {
     let until = Instant::now() + timeout;
-    let bar = match std::io::stderr().is_terminal() {
-        true => ProgressBar::new_spinner(),
-        false => ProgressBar::hidden(),
-    };
-    bar.enable_steady_tick(Duration::from_millis(100));
     loop {
-        bar.set_message(progress(&guest));
+        shown.is(progress(&guest), guest.image.as_ref());
         match guest.status.as_str() {
-            "active" => {
-                bar.finish_and_clear();
-                return Ok(guest);
-            }
+            "active" => return Ok(guest),
             "error" => {
-                bar.finish_and_clear();
                 let fault = guest.fault.unwrap_or_default();
                 let what = format!(
                     "guest {} ({}) could not be booted: {fault}",
@@ -288,7 +273,6 @@ async fn wait(
             _ => {}
         }
         if Instant::now() >= until {
-            bar.finish_and_clear();
             let (uuid, progress) = (guest.uuid, progress(&guest));
             let what = format!("guest {uuid} is not booted within {timeout:?}: {progress}");
             return Err(Failure::new(ErrorCode::Unavailable, what)
@@ -307,7 +291,7 @@ fn progress(guest: &GuestShown) -> String {
         format!(": {} {}", step.step, step.state)
     });
     let held = guest.fault.as_ref();
-    let held = held.map_or_else(String::new, |fault| format!(" ({fault})"));
+    let held = held.map_or_else(String::new, |fault| format!(" (waits: {fault})"));
     format!("{} {}{step}{held}", guest.name, guest.status)
 }
 
@@ -334,4 +318,57 @@ async fn at_agent(
     let made = ways.agent.build_of(body).await;
     let made = made.map_err(|error| failed(&error))?;
     show::of_agent(&[made]).print(&arguments.format, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        create: CreateArguments,
+    }
+
+    fn asked(words: &[&str]) -> CreateArguments {
+        let least = ["create", "web", "--vcpus", "1", "--ram", "64"];
+        let words = least.iter().chain(words);
+        Command::try_parse_from(words).unwrap().create
+    }
+
+    #[test]
+    fn a_person_at_a_terminal_waits_and_a_script_says_so() {
+        for (words, at_terminal, in_pipe) in [
+            (&[][..], true, false),
+            (&["--wait"], true, true),
+            (&["--no-wait"], false, false),
+        ] {
+            let asked = asked(words);
+            assert_eq!(asked.waits(true), at_terminal, "{words:?}");
+            assert_eq!(asked.waits(false), in_pipe, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_image_says_of_its_machine_travels_with_it() {
+        let image = "11111111-2222-4333-8444-0000000000aa";
+        let asked = asked(&[
+            "--image",
+            image,
+            "--image-format",
+            "qcow2",
+            "--image-property",
+            "hw_firmware_type=uefi",
+            "--image-property",
+            "os_secure_boot=required",
+        ]);
+        let properties = asked.body().unwrap().image.unwrap().properties;
+        let properties: Vec<_> = properties.iter().collect();
+        assert_eq!(
+            format!("{properties:?}"),
+            r#"[("hw_firmware_type", "uefi"), ("os_secure_boot", "required")]"#
+        );
+    }
 }

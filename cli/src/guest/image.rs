@@ -14,14 +14,51 @@ use crate::failure::{ErrorCode, Failure};
 /// How much of a file is read at a time.
 const PIECE: usize = 1 << 20;
 
+/// What is to be known of an image.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct OfImage {
+    /// The image's checksum; of a path it is computed.
+    #[arg(long, value_name = "sha256:HEX", requires = "image")]
+    image_checksum: Option<String>,
+    /// The image's format, where its name does not say it.
+    #[arg(long, value_name = "FORMAT", value_parser = ["qcow2", "raw"], requires = "image")]
+    image_format: Option<String>,
+    /// What it says of the machine it needs; repeat for several: hw_firmware_type=uefi, os_secure_boot=required.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair, requires = "image")]
+    image_property: Vec<(String, String)>,
+}
+
+/// `KEY=VALUE` of the command line.
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("KEY=VALUE is expected".to_owned()),
+    }
+}
+
+/// The pairs of an option that is repeated; each key once.
+pub(super) fn pairs(
+    option: &str,
+    pairs: &[(String, String)],
+) -> Result<BTreeMap<String, String>, Failure> {
+    let mut all = BTreeMap::new();
+    for (key, value) in pairs {
+        if all.insert(key.clone(), value.clone()).is_some() {
+            let what = format!("{option}: {key} is there twice");
+            return Err(Failure::new(ErrorCode::Usage, what));
+        }
+    }
+    Ok(all)
+}
+
 /// The image of `--image`: a path of this host, an http(s) URL, or the UUID of an image of the image service.
-pub(super) fn image(
-    image: &str,
-    checksum: Option<&str>,
-    format: Option<&str>,
-) -> Result<ImageBody, Failure> {
-    let checksum = checksum.map(str::to_owned);
-    let format = match format.or_else(|| told_by_name(image)) {
+pub(super) fn image(image: &str, known: &OfImage) -> Result<ImageBody, Failure> {
+    let checksum = known.image_checksum.clone();
+    let format = match known
+        .image_format
+        .as_deref()
+        .or_else(|| told_by_name(image))
+    {
         Some(format) => format.to_owned(),
         None => {
             let what = format!("--image: the name {image:?} does not say its format");
@@ -53,7 +90,7 @@ pub(super) fn image(
         location,
         checksum,
         format,
-        properties: BTreeMap::new(),
+        properties: pairs("--image-property", &known.image_property)?,
     })
 }
 
@@ -136,22 +173,37 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.qcow2");
         std::fs::write(&path, b"abc").unwrap();
-        let local = image(&path.display().to_string(), None, None).unwrap();
+        let known = OfImage {
+            image_property: vec![("hw_firmware_type".to_owned(), "uefi".to_owned())],
+            ..OfImage::default()
+        };
+        let local = image(&path.display().to_string(), &known).unwrap();
+        assert_eq!(local.properties["hw_firmware_type"], "uefi");
         assert_eq!(local.format, "qcow2");
         assert_eq!(
             local.checksum.as_deref(),
             Some("sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
         );
         let glance = "11111111-2222-4333-8444-0000000000aa";
-        let glance = image(glance, None, Some("raw")).unwrap();
+        let raw = OfImage {
+            image_format: Some("raw".to_owned()),
+            ..OfImage::default()
+        };
+        let glance = image(glance, &raw).unwrap();
         assert!(matches!(glance.location, ImageLocation::Glance(_)));
         for (name, sentence) in [
             ("/nowhere/a.raw", "/nowhere/a.raw cannot be read"),
             ("a.iso", "does not say its format"),
             ("https://host/a.qcow2", "a download needs a checksum"),
         ] {
-            let refused = image(name, None, None).unwrap_err().explain();
+            let refused = image(name, &OfImage::default()).unwrap_err().explain();
             assert!(refused.contains(sentence), "{refused}");
         }
+        let twice = vec![("a".to_owned(), "b".to_owned()); 2];
+        let refused = pairs("--image-property", &twice).unwrap_err().explain();
+        assert!(
+            refused.contains("--image-property: a is there twice"),
+            "{refused}"
+        );
     }
 }

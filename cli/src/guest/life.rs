@@ -3,7 +3,7 @@
 use berth_wire::guest::{GuestAction, KernelBody};
 
 use super::Change;
-use super::image::image;
+use super::image::{OfImage, image};
 use crate::failure::Failure;
 
 /// `berth guest rescue`.
@@ -51,22 +51,10 @@ pub(super) struct RebuildArguments {
     preserve_ephemeral: bool,
 }
 
-/// What is to be known of an image.
-#[derive(Debug, clap::Args)]
-struct OfImage {
-    /// The image's checksum; of a path it is computed.
-    #[arg(long, value_name = "sha256:HEX", requires = "image")]
-    image_checksum: Option<String>,
-    /// The image's format, where its name does not say it.
-    #[arg(long, value_name = "FORMAT", value_parser = ["qcow2", "raw"], requires = "image")]
-    image_format: Option<String>,
-}
-
 impl RescueArguments {
     pub(super) fn action(&self) -> Result<GuestAction, Failure> {
-        let (checksum, format) = self.of_image.words();
         let asked = self.image.as_deref();
-        let asked = asked.map(|asked| image(asked, checksum, format));
+        let asked = asked.map(|asked| image(asked, &self.of_image));
         Ok(GuestAction::Rescue {
             image: asked.transpose()?,
             kernel: self.kernel.as_ref().map(|kernel| KernelBody {
@@ -81,16 +69,9 @@ impl RescueArguments {
 
 impl RebuildArguments {
     pub(super) fn action(&self) -> Result<GuestAction, Failure> {
-        let (checksum, format) = self.of_image.words();
         Ok(GuestAction::Rebuild {
-            image: image(&self.image, checksum, format)?,
+            image: image(&self.image, &self.of_image)?,
             preserve_ephemeral: self.preserve_ephemeral,
         })
-    }
-}
-
-impl OfImage {
-    fn words(&self) -> (Option<&str>, Option<&str>) {
-        (self.image_checksum.as_deref(), self.image_format.as_deref())
     }
 }

@@ -38,6 +38,8 @@ pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> R
     let at_agent = at_agent.unwrap_or_default();
     let mut listing = of_agent(&at_agent);
     let there: BTreeSet<_> = at_agent.iter().map(|guest| guest.uuid).collect();
+    // Of another host it is what that host has.
+    let asked_for = asked_for.filter(|_| !ways.elsewhere);
     for guest in asked_for.unwrap_or_default() {
         // One that is at its agent is what the agent says.
         if !there.contains(&guest.uuid) {

@@ -8,43 +8,44 @@ use berth_client::{
 };
 use berth_model::ConsumerUuid;
 
-use crate::compose::CONDUCTOR_ENDPOINT_FILE;
+use crate::compose::{AgentAt, CONDUCTOR_ENDPOINT_FILE};
 use crate::config::Config;
 use crate::failure::{ErrorCode, Failure};
 
-/// The largest answer that is read: a console's log, a thousand guests.
+/// The largest answer that is read: a thousand guests.
 const BODY_LIMIT: usize = 64 << 20;
 
 /// Both ways.
 pub(super) struct Ways {
     pub(super) agent: GuestClient,
     pub(super) conductor: ConductorClient,
+    /// Whether the agent is another host's.
+    pub(super) elsewhere: bool,
 }
 
 impl Ways {
-    /// The agent by its admin socket; the conductor where `berth up` says that it listens, else by `[conductor_service] listen`.
-    pub(super) fn new(config: &Config) -> Result<Self, Failure> {
+    /// The agent that is meant; the conductor where `berth up` says that it listens, else by `[conductor_service] listen`.
+    pub(super) fn new(config: &Config, at: &AgentAt) -> Result<Self, Failure> {
         let wrong = |error: &(dyn std::error::Error + 'static)| {
-            let what = "the agent or the conductor cannot be asked with this configuration";
+            let what = "the conductor cannot be asked with this configuration";
             Failure::caused(ErrorCode::BadValue, what, error)
         };
         let transport = TransportOptions {
             body_limit: BODY_LIMIT,
             ..TransportOptions::default()
         };
-        let options = AdapterOptions::default();
-        let socket = HttpService::unix(&config.agent.admin_socket, &transport);
-        let socket = socket.map_err(|error| wrong(&error))?;
-        let nobody = |endpoint: &str| Auth::none(endpoint).map_err(|error| wrong(&error));
-        let agent = GuestClient::new(socket, nobody("http://agent")?, &options);
         let said = std::fs::read_to_string(config.state_path.join(CONDUCTOR_ENDPOINT_FILE));
         let endpoint = match said {
             Ok(endpoint) => endpoint.trim().to_owned(),
             Err(_) => format!("http://{}", config.conductor_service.listen),
         };
         let network = HttpService::network(&transport).map_err(|error| wrong(&error))?;
-        let conductor = ConductorClient::new(network, nobody(&endpoint)?, &options);
-        Ok(Self { agent, conductor })
+        let nobody = Auth::none(&endpoint).map_err(|error| wrong(&error))?;
+        Ok(Self {
+            agent: at.guests(config)?,
+            conductor: ConductorClient::new(network, nobody, &AdapterOptions::default()),
+            elsewhere: at.url.is_some(),
+        })
     }
 
     /// The guest that is meant: a UUID, or the name of one.
@@ -94,7 +95,7 @@ pub(super) fn failed(error: &GuestApiError) -> Failure {
             CallError::Transport { request, .. } | CallError::AnswerLost { request, .. },
         ) if request.service == "agent" => {
             Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", error).mend(
-                "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket?",
+                "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket, or --agent its [agent] listen?",
             )
         }
         GuestApiError::Call(_) => {

@@ -10,7 +10,7 @@ use berth_accelerator::{
 };
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::{JournalError, SqlJournal};
-use berth_conductor::{Conductor, ConductorParts, EveryNode};
+use berth_conductor::{AsAnswered, Conductor, ConductorOptions, ConductorParts};
 use berth_store::{OpenError, SqlStore};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 use super::write;
 use crate::accelerator::{self, LOOK};
 use crate::compose::{
-    ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, HostGuests, accelerators_in_process,
+    ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, HostGuests, KnownAgents,
+    accelerators_in_process,
 };
 use crate::config::Config;
 use crate::database;
@@ -101,12 +102,17 @@ impl Services {
             endpoint(state, ACCELERATOR_ENDPOINT_FILE, accelerator.address)?,
             endpoint(state, CONDUCTOR_ENDPOINT_FILE, conductor_at)?,
         ];
-        let conductor = Conductor::open(ConductorParts {
+        let parts = ConductorParts {
             journal: Arc::new(boots.clone()),
             placement: placement.clone(),
             accelerators: accelerator.client,
-            agents: Arc::new(EveryNode(guests.client()?)),
-        });
+            agents: Arc::new(KnownAgents::new(config, guests.client()?)?),
+        };
+        let options = ConductorOptions {
+            patience: config.conductor_service.retry_timeout,
+            ..ConductorOptions::default()
+        };
+        let conductor = Conductor::open_with(parts, Arc::new(AsAnswered), options);
         let receiver = match accelerator::receiver(config)? {
             Some(receiver) => receiver,
             None => guests.receiver()?,

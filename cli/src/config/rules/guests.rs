@@ -12,6 +12,7 @@ impl Judge<'_> {
         self.disk_cache();
         self.device_owners();
         self.agent_over_tls();
+        self.agents_elsewhere();
     }
 
     /// A listener needs its three files, and they need it.
@@ -40,6 +41,41 @@ impl Judge<'_> {
                 "write listen = \"192.0.2.10:9178\" in [agent], or remove it",
             ),
             _ => {}
+        }
+    }
+
+    /// Agents of other hosts let in who shows a certificate.
+    fn agents_elsewhere(&mut self) {
+        let (agents, certfile, keyfile) = (
+            "conductor_service.agents",
+            "agent_client.certfile",
+            "agent_client.keyfile",
+        );
+        if self.is_broken(&[agents, certfile, keyfile]) {
+            return;
+        }
+        let own = &self.config.agent_client;
+        let (has_certificate, has_key) = (own.certfile.is_some(), own.keyfile.is_some());
+        if has_key && !has_certificate {
+            let right = "write certfile in [agent_client], or remove it";
+            let wrong = "there is no certfile beside it";
+            self.refuse(keyfile, wrong, right, ErrorCode::Contradiction);
+        } else if !has_certificate && !self.config.conductor_service.agents.is_empty() {
+            self.refuse(
+                agents,
+                "agents of other hosts ask for a certificate, and there is none to show",
+                "write certfile and keyfile in [agent_client]",
+                ErrorCode::Missing,
+            );
+        }
+        let mut nodes = std::collections::BTreeSet::new();
+        for agent in self.config.conductor_service.agents.clone() {
+            let node = agent.split('=').next().unwrap_or_default().to_owned();
+            if !nodes.insert(node.clone()) {
+                let wrong = format!("node {node} is there twice");
+                let right = "a node has one agent: remove one of the two";
+                self.refuse(agents, wrong, right, ErrorCode::Contradiction);
+            }
         }
     }
 

@@ -76,6 +76,22 @@ pub(super) const ROWS: &[OptionRow] = &[
 
     row("conductor_service", "listen", Kind::LoopbackListen, Default::Text("127.0.0.1:8774"),
         "Address and port of the API."),
+    row("conductor_service", "retry_timeout", Kind::Integer(0, 86_400), Default::Integer(120),
+        "Seconds for which a boot that cannot go on now is tried again before it is taken back: a service is away, or the devices \
+         that it is given are still being cleaned after their last guest."),
+    row("conductor_service", "agents", Kind::Agents, Default::List(&[]),
+        "The agents of other hosts, each by its node and its `[agent] listen`, asked with the certificate of `[agent_client]`. Nodes \
+         that are not named are this host's.").example("[\"compute2=https://192.0.2.11:9178\"]"),
+
+    row("agent_client", "cafile", Kind::Path, Default::Unset,
+        "PEM file of the authorities that sign agents' certificates; unset: the system's.")
+        .example("\"/etc/berth/tls/nodes.pem\""),
+    row("agent_client", "certfile", Kind::Path, Default::Unset,
+        "PEM file with the certificate that is shown to agents; their `client_ca` must have signed it.")
+        .example("\"/etc/berth/tls/conductor.pem\""),
+    row("agent_client", "keyfile", Kind::Path, Default::Unset,
+        "PEM file with the key of `certfile`, without a password; unset: it is looked for in `certfile`.")
+        .example("\"/etc/berth/tls/conductor.key\""),
 
     row("agent", "listen", Kind::Listen, Default::Unset,
         "Address and port for all of the agent's API over TLS, for whoever shows a certificate that `client_ca` signed. The \

@@ -1,0 +1,225 @@
+//! Agents of other hosts, over TLS with certificates: asked by commands, and by the conductor.
+
+#[path = "../../core/serve/tests/tls/authority.rs"]
+mod authority;
+
+use std::fs;
+
+use authority::{Authority, Pair};
+use berth_tests::process::free_port;
+use serde_json::Value;
+
+use crate::hypervisor::{Hypervisor, PATIENCE};
+use crate::placement_api::{Api, way};
+
+/// A node whose agent listens for those whom the authority signed; the root of its API.
+fn listening(node: &mut Hypervisor, authority: &Authority) -> String {
+    let port = free_port().expect("a port");
+    let server = authority.server();
+    for (key, value) in [
+        ("LISTEN", format!("127.0.0.1:{port}")),
+        ("TLS_CERT", server.certificate.display().to_string()),
+        ("TLS_KEY", server.key.display().to_string()),
+        ("CLIENT_CA", authority.own.certificate.display().to_string()),
+    ] {
+        node.home.set_env(&format!("BERTH__AGENT__{key}"), value);
+    }
+    format!("https://127.0.0.1:{port}")
+}
+
+/// The options of a command for this agent.
+fn options(url: &str, authority: &Authority, client: &Pair) -> Vec<String> {
+    let file = |path: &std::path::Path| path.display().to_string();
+    vec![
+        "--agent".to_owned(),
+        url.to_owned(),
+        "--agent-cacert".to_owned(),
+        file(&authority.own.certificate),
+        "--agent-cert".to_owned(),
+        file(&client.certificate),
+        "--agent-key".to_owned(),
+        file(&client.key),
+    ]
+}
+
+#[test]
+fn commands_ask_another_hosts_agent_with_a_certificate_and_say_what_is_wrong_without() {
+    let api = Api::lease();
+    let mut node = Hypervisor::new("accelerators", "elsewhere-1", &way(&api.placement.url()));
+    let ours = Authority::new(&node.home.path("pki"), "ours");
+    let others = Authority::new(&node.home.path("pki"), "others");
+    let url = listening(&mut node, &ours);
+    let mut agent = node.start(&["agent"]);
+    node.wait_until_well(&mut agent);
+
+    // The command's own host has no agent.
+    let mut desk = Hypervisor::new("pcpu", "desk", &way("http://127.0.0.1:1"));
+    let client = ours.client();
+    let with = options(&url, &ours, &client);
+    let mut ask = |words: &[&str], with: &[String]| {
+        let words: Vec<&str> = words
+            .iter()
+            .copied()
+            .chain(with.iter().map(String::as_str))
+            .collect();
+        desk.run(&words)
+    };
+    let devices = ask(&["device", "list", "-f", "json"], &with);
+    assert_eq!(devices.code, 0, "{}", devices.stderr);
+    let devices: Value = serde_json::from_str(&devices.stdout).expect("JSON");
+    let name = devices["items"][0]["name"].as_str().expect("a device");
+    let set_aside = [
+        "device",
+        "quarantine",
+        name,
+        "--reason",
+        "it is loud",
+        "-f",
+        "json",
+    ];
+    let set_aside = ask(&set_aside, &with);
+    assert_eq!(set_aside.code, 0, "{}", set_aside.stderr);
+    let said: Value = serde_json::from_str(&set_aside.stdout).expect("JSON");
+    assert_eq!(said["items"][0]["device"], name, "{said}");
+    let shown = ask(
+        &["device", "show", name, "-f", "value", "-c", "state"],
+        &with,
+    );
+    assert_eq!(shown.stdout.trim(), "quarantined", "{}", shown.stderr);
+    let guests = ask(&["guest", "list", "-f", "value"], &with);
+    assert_eq!(
+        (guests.code, guests.stdout.as_str()),
+        (0, ""),
+        "{}",
+        guests.stderr
+    );
+
+    // The same by the configuration.
+    let cacert = ours.own.certificate.display().to_string();
+    let bare = ["--agent".to_owned(), url.clone()];
+    let without = ask(&["guest", "list"], &bare);
+    assert_eq!(without.code, 78, "{}", without.stderr);
+    assert!(
+        without.stderr.contains("[agent_client]"),
+        "{}",
+        without.stderr
+    );
+    for (option, value) in [
+        ("CAFILE", cacert.clone()),
+        ("CERTFILE", client.certificate.display().to_string()),
+        ("KEYFILE", client.key.display().to_string()),
+    ] {
+        let key = format!("BERTH__AGENT_CLIENT__{option}");
+        desk.home.set_env(&key, value);
+    }
+    let mut ask = |words: &[&str], with: &[String]| {
+        let words: Vec<&str> = words
+            .iter()
+            .copied()
+            .chain(with.iter().map(String::as_str))
+            .collect();
+        desk.run(&words)
+    };
+    let listed = ask(&["device", "list", "-f", "value", "-c", "name"], &bare);
+    assert_eq!(listed.code, 0, "{}", listed.stderr);
+    assert!(listed.stdout.contains(name));
+
+    // Another authority's certificate lets nobody in, and a stranger's agent is not believed.
+    let stranger = options(&url, &ours, &others.client());
+    let refused = ask(&["guest", "list"], &stranger);
+    assert_eq!(refused.code, 69, "{}", refused.stderr);
+    let unbelieved = options(&url, &others, &client);
+    for command in ["guest", "device"] {
+        let refused = ask(&[command, "list"], &unbelieved);
+        assert!([69, 78].contains(&refused.code), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains(&url["https://".len()..]),
+            "{}",
+            refused.stderr
+        );
+    }
+    for wrong in [
+        "http://127.0.0.1:1",
+        "https://",
+        "https://host/v1",
+        "compute2",
+    ] {
+        let refused = ask(
+            &["device", "list"],
+            &["--agent".to_owned(), wrong.to_owned()],
+        );
+        assert_eq!(refused.code, 64, "{wrong}: {}", refused.stderr);
+        assert!(
+            refused.stderr.contains("https://HOST:PORT"),
+            "{}",
+            refused.stderr
+        );
+    }
+    agent.stop(PATIENCE).expect("it ends");
+}
+
+#[test]
+fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_nothing() {
+    let mut here = Hypervisor::new("pcpu", "elsewhere-here", "");
+    let authority = Authority::new(&here.home.path("pki"), "ours");
+    let mut there = Hypervisor::new("pcpu", "elsewhere-there", &way("http://127.0.0.1:1"));
+    let url = listening(&mut there, &authority);
+    let client = authority.client();
+    for (key, value) in [
+        ("PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0".to_owned()),
+        (
+            "CONDUCTOR_SERVICE__AGENTS",
+            format!("elsewhere-there={url}"),
+        ),
+        (
+            "AGENT_CLIENT__CAFILE",
+            authority.own.certificate.display().to_string(),
+        ),
+        (
+            "AGENT_CLIENT__CERTFILE",
+            client.certificate.display().to_string(),
+        ),
+        ("AGENT_CLIENT__KEYFILE", client.key.display().to_string()),
+    ] {
+        here.home.set_env(&format!("BERTH__{key}"), value);
+    }
+    let mut up = here.start(&["up"]);
+    here.wait_until_well(&mut up);
+    let placement = fs::read_to_string(here.home.state_dir().join("placement.endpoint"));
+    there.configure(
+        &way(placement.expect("up says where Placement is").trim()),
+        "",
+    );
+    let mut agent = there.start(&["agent"]);
+    there.wait_until_well(&mut agent);
+
+    let create = |name: &'static str, node: &'static str| {
+        [
+            "guest", "create", name, "--vcpus", "1", "--ram", "64", "--node", node, "--wait",
+        ]
+    };
+    let far = here.run(&create("far", "elsewhere-there"));
+    assert_eq!(far.code, 0, "{}\n{}", far.stderr, up.stderr());
+    let near = here.run(&create("near", "elsewhere-here"));
+    assert_eq!(near.code, 0, "{}\n{}", near.stderr, up.stderr());
+    let names = |node: &mut Hypervisor| {
+        let listed = node.run(&["guest", "list", "-f", "value", "-c", "name", "-c", "status"]);
+        listed.stdout
+    };
+    assert_eq!(names(&mut there), "far active\n");
+    assert!(names(&mut here).contains("near active"));
+    agent
+        .wait_for_log(PATIENCE, "CN=conductor")
+        .expect("who came in is in the log");
+    let gone = here.run(&["guest", "delete", "far", "--wait"]);
+    assert_eq!(gone.code, 0, "{}\n{}", gone.stderr, up.stderr());
+    assert_eq!(names(&mut there), "");
+
+    // One whose agent is away is waited for, and says so.
+    agent.stop(PATIENCE).expect("it ends");
+    let held = create("held", "elsewhere-there");
+    let held = here.run(&[&held[..], &["--timeout", "3s"]].concat());
+    assert_eq!(held.code, 69, "{}", held.stderr);
+    assert!(held.stderr.contains("it goes on"), "{}", held.stderr);
+    up.stop(PATIENCE).expect("it ends");
+}

@@ -1,0 +1,163 @@
+//! `[agent] events_listen`: where the real Cyborg tells of binds. Whom it lets in, what it takes, and what is in the log of it.
+
+use std::net::SocketAddr;
+
+use berth_tests::berth::RunningBerth;
+use berth_tests::exchange::{Answer, Ask};
+use berth_tests::process::free_port;
+use serde_json::{Value, json};
+
+use crate::hypervisor::{Hypervisor, PATIENCE};
+use crate::keystone::Region;
+use crate::placement_api::Api;
+
+const KNOWN: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
+const UNKNOWN: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d04";
+const ARQ: &str = "ad5ad7b5-8b0c-4a3b-8f3c-3a0e2a0c0001";
+
+/// A node whose agent hears events, with one guest.
+struct Door {
+    node: Hypervisor,
+    agent: RunningBerth,
+    address: SocketAddr,
+}
+
+impl Door {
+    fn open(mut node: Hypervisor) -> Self {
+        let port = free_port().expect("a port");
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        node.home
+            .set_env("BERTH__AGENT__EVENTS_LISTEN", address.to_string());
+        let mut agent = node.start(&["--log-level", "trace", "agent"]);
+        node.wait_until_well(&mut agent);
+        let name = node.run(&["agent", "status", "-f", "value", "-c", "node"]);
+        let body = json!({"uuid": KNOWN, "name": "vm", "project_id": "p", "node": name.stdout.trim(),
+            "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}, "power": "shut_off"});
+        let spec = node
+            .home
+            .write("guest.json", &body.to_string())
+            .expect("a file");
+        let made = node.run(&["guest", "create", "--spec", &spec.display().to_string()]);
+        assert_eq!(made.code, 0, "{}", made.stderr);
+        Self {
+            node,
+            agent,
+            address,
+        }
+    }
+
+    fn post(&self, token: Option<&str>, body: &str) -> Answer {
+        let url = format!("http://{}/v2.1/os-server-external-events", self.address);
+        let body = serde_json::from_str(body).unwrap_or_else(|_| json!(body));
+        let ask = Ask::post(url)
+            .header("openstack-api-version", "compute 2.82")
+            .json(&body);
+        let ask = match token {
+            Some(token) => ask.header("x-auth-token", token),
+            None => ask,
+        };
+        ask.send().expect("an answer")
+    }
+
+    /// What an event of this guest is answered with.
+    #[track_caller]
+    fn told(&self, token: Option<&str>, guest: &str, status: u16, code: u16) {
+        let answer = self.post(token, &bound(guest).to_string());
+        assert_eq!(answer.status.as_u16(), status, "{}", answer.text());
+        let said = answer.json();
+        assert_eq!(said["events"][0]["code"], code, "{said}");
+        assert_eq!(said["events"][0]["server_uuid"], guest, "{said}");
+    }
+
+    #[track_caller]
+    fn refused(&self, token: Option<&str>, body: &str, status: u16, name: &str) {
+        let answer = self.post(token, body);
+        assert_eq!(answer.status.as_u16(), status, "{}", answer.text());
+        let said = answer.json();
+        let message = said[name]["message"].as_str().unwrap_or_default();
+        assert!(!message.is_empty(), "{said}");
+    }
+}
+
+/// As the real Cyborg tells it.
+fn bound(guest: &str) -> Value {
+    json!({"events": [{"name": "accelerator-request-bound", "server_uuid": guest, "tag": ARQ, "status": "completed"}]})
+}
+
+const BAD: [&str; 7] = [
+    "no object",
+    "{}",
+    r#"{"events": []}"#,
+    r#"{"events": [{"name": "accelerator-request-bound", "tag": "x", "status": "completed"}]}"#,
+    r#"{"events": [{"name": "fly", "server_uuid": "5c965fc9-a7cd-4d38-8ccb-d8821db50d03"}]}"#,
+    r#"{"events": [{"name": "accelerator-request-bound", "server_uuid": "one"}]}"#,
+    r#"{"events": [{"name": "accelerator-request-bound", "server_uuid": "5c965fc9-a7cd-4d38-8ccb-d8821db50d03",
+        "status": "perhaps"}]}"#,
+];
+
+#[test]
+fn without_keystone_whoever_is_on_this_host_is_heard_and_what_is_no_event_is_refused() {
+    let api = Api::lease();
+    let door = Door::open(Hypervisor::new("pcpu", "events-1", &api.way()));
+    door.told(None, KNOWN, 200, 200);
+    // As Nova answers for a guest without a host: the real Cyborg takes a 404 for a failed bind.
+    door.told(None, UNKNOWN, 207, 422);
+    door.told(Some("anybody's"), KNOWN, 200, 200);
+    for body in BAD {
+        door.refused(None, body, 400, "badRequest");
+    }
+    let huge = format!("\"{}\"", "x".repeat(70_000));
+    door.refused(None, &huge, 413, "overLimit");
+    // Only events: the agent's own API is elsewhere.
+    let other = Ask::get(format!("http://{}/v1/guests", door.address)).send();
+    assert_eq!(other.expect("an answer").status.as_u16(), 404);
+    let ended = door.agent.stop(PATIENCE).expect("it ends");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    drop(door.node);
+}
+
+#[test]
+fn with_keystone_the_services_token_is_heard_and_no_tenants_and_none_is_in_the_log() {
+    let region = Region::shared();
+    let keystone = &region.keystone;
+    let berth = keystone.berth();
+    let node = Hypervisor::new("pcpu", "events-2", &region.login(&berth));
+    let mut node = node;
+    for (option, value) in region.account(&berth) {
+        let key = format!("BERTH__KEYSTONE_AUTHTOKEN__{option}");
+        node.home.set_env(&key, value);
+    }
+    let door = Door::open(node);
+    let token = |who| keystone.token(who).expect("a token");
+    let (service, tenant) = (token(&berth), token(&keystone.tenant()));
+    door.told(Some(&service), KNOWN, 200, 200);
+    door.told(Some(&service), UNKNOWN, 207, 422);
+    // Nova's rule asks for the role, whatever the project.
+    let elsewhere = token(&keystone.tenant_service());
+    door.told(Some(&elsewhere), KNOWN, 200, 200);
+    let event = bound(KNOWN).to_string();
+    door.refused(Some(&tenant), &event, 403, "forbidden");
+    door.refused(None, &event, 401, "unauthorized");
+    door.refused(Some("made-up-token"), &event, 401, "unauthorized");
+    door.refused(Some("two\u{fc}"), &event, 401, "unauthorized");
+    for body in BAD {
+        door.refused(Some(&service), body, 400, "badRequest");
+        // Who may not tell does not learn what could be told.
+        door.refused(Some(&tenant), body, 403, "forbidden");
+    }
+    let revoked = token(&berth);
+    keystone.revoke(&revoked).expect("it is revoked");
+    door.refused(Some(&revoked), &event, 401, "unauthorized");
+
+    let log = door.agent.stop(PATIENCE).expect("it ends").stderr;
+    for secret in [&service, &tenant, &elsewhere, &revoked] {
+        assert!(!log.contains(secret.as_str()), "a token is in the log");
+    }
+    assert!(!log.contains("made-up-token"), "a token is in the log");
+    for (option, value) in region.account(&berth) {
+        if option == "PASSWORD" {
+            assert!(!log.contains(&value), "the password is in the log");
+        }
+    }
+    drop(door.node);
+}

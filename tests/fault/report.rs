@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use berth_seam::{Effect, Seam};
 
@@ -57,17 +58,63 @@ pub(crate) fn as_rows(tally: &Tally) -> String {
     text
 }
 
+/// A part of the page: each is written and compared by a test of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    /// The node's journeys.
+    Node,
+    /// Those of guests.
+    Guests,
+}
+
+/// Where the part on guests begins.
+const GUESTS: &str = "# Guests' journeys\n";
+
+/// Held while the page is read or written.
+static PAGE: Mutex<()> = Mutex::new(());
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/faults.md")
+}
+
+fn sections() -> (String, String) {
+    let there = std::fs::read_to_string(path()).unwrap_or_default();
+    let at = there.find(GUESTS).unwrap_or(there.len());
+    let (node, guests) = there.split_at(at);
+    (format!("{}\n", node.trim_end()), guests.to_owned())
+}
+
+/// A part of the page as it is.
+pub(crate) fn section(section: Section) -> String {
+    let _held = PAGE.lock().unwrap();
+    let (node, guests) = sections();
+    match section {
+        Section::Node => node,
+        Section::Guests => guests,
+    }
+}
+
+/// Replaces a part of the page.
+pub(crate) fn replace(section: Section, text: &str) {
+    let _held = PAGE.lock().unwrap();
+    let (node, guests) = sections();
+    let (node, guests) = match section {
+        Section::Node => (text, guests.as_str()),
+        Section::Guests => (node.as_str(), text),
+    };
+    let gap = if guests.is_empty() { "" } else { "\n" };
+    std::fs::write(path(), format!("{node}{gap}{guests}")).unwrap();
+}
+
 /// Compares the page with what was seen.
 pub(crate) fn compare(swept: &[Swept], tally: &Tally) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/faults.md");
     let page = page(swept, tally);
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, page).unwrap();
+        replace(Section::Node, &page);
         return;
     }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        there == page,
+        section(Section::Node) == page,
         "docs/faults.md is not what the sweep found: BLESS=1 cargo test -p berth-tests --test fault"
     );
 }

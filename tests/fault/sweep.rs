@@ -90,15 +90,15 @@ impl Pairs {
 /// `BERTH_FAULT_PART=3/8`: of every eight points of the clean runs the third, with the second faults after them. All parts
 /// together are the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+pub(crate) struct Part {
     number: usize,
     of: usize,
 }
 
 impl Part {
-    const WHOLE: Part = Part { number: 1, of: 1 };
+    pub(crate) const WHOLE: Part = Part { number: 1, of: 1 };
 
-    fn asked_for() -> Self {
+    pub(crate) fn asked_for() -> Self {
         match std::env::var("BERTH_FAULT_PART") {
             Err(_) => Self::WHOLE,
             Ok(text) => Self::read(&text)
@@ -112,7 +112,7 @@ impl Part {
         (1..=of).contains(&number).then_some(Self { number, of })
     }
 
-    fn take<T>(self, all: impl Iterator<Item = T>) -> Vec<T> {
+    pub(crate) fn take<T>(self, all: impl Iterator<Item = T>) -> Vec<T> {
         all.skip(self.number - 1).step_by(self.of).collect()
     }
 }

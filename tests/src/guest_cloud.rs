@@ -12,8 +12,8 @@ mod lives;
 mod worlds;
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -39,7 +39,7 @@ use uuid::Uuid;
 pub use crossings::{Crossed, Crossings, Point, Process};
 pub use hardware::{Bug, Hardware, card, name_of};
 
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, Snapshot};
 use crate::fault::{HarnessClock, busy};
 use crate::node::{COMPUTE_ID, MemoryFiles};
 use lives::{Agent, Present};
@@ -51,8 +51,10 @@ pub const CARDS: u8 = 3;
 
 /// How long the cloud may take to come to rest, in virtual time.
 const PATIENCE: Duration = Duration::from_mins(30);
-/// How often it is looked at meanwhile.
-const LOOK: Duration = Duration::from_secs(5);
+/// The first pause between two looks meanwhile; each is twice as long as the one before.
+const SOON: Duration = Duration::from_secs(1);
+/// The longest.
+const LOOK: Duration = Duration::from_secs(15);
 
 /// All of it. Clones are one.
 #[derive(Clone)]
@@ -60,6 +62,7 @@ pub struct GuestCloud {
     clock: HarnessClock,
     cloud: Cloud,
     service: Router,
+    accelerator_db: SqlStore,
     /// The host beneath the agent.
     pub hardware: Arc<Hardware>,
     /// The crossings of agent and conductor.
@@ -74,34 +77,51 @@ pub struct GuestCloud {
     processes: Arc<std::sync::Mutex<JoinSet<()>>>,
 }
 
+/// The databases of a fresh cloud at rest: all but the first begin with them.
+static FRESH: Mutex<Option<Fresh>> = Mutex::new(None);
+
+#[derive(Clone, Copy)]
+struct Fresh {
+    placement: Snapshot,
+    accelerators: Snapshot,
+}
+
 impl GuestCloud {
     /// A fresh one, at rest.
     ///
     /// # Panics
     /// It does not come to rest.
     pub async fn new() -> Self {
+        let fresh = *FRESH.lock().expect("no panic");
+        let cloud = match fresh {
+            Some(fresh) => {
+                let accelerators = busy(fresh.accelerators.restore()).await;
+                let placement = Cloud::of(fresh.placement).await;
+                Self::over(placement, accelerators).await
+            }
+            None => Self::made().await,
+        };
+        cloud.begin();
+        // Both processes have looked at everything once.
+        sleep(LOOK).await;
+        let wrong = cloud.rests(None).await;
+        assert!(wrong.is_empty(), "a fresh cloud: {wrong:#?}");
+        if fresh.is_none() {
+            let placement = cloud.cloud.store().expect("the built-in Placement");
+            let fresh = Fresh {
+                placement: busy(Snapshot::take(placement)).await,
+                accelerators: busy(Snapshot::take(&cloud.accelerator_db)).await,
+            };
+            FRESH.lock().expect("no panic").get_or_insert(fresh);
+        }
+        cloud
+    }
+
+    /// One on empty databases, with its device profiles.
+    async fn made() -> Self {
         let store = busy(SqlStore::in_memory()).await.expect("memory");
         busy(prepare(&store)).await.expect("an empty database");
-        let conductor_db = busy(berth_conductor::journal::SqlJournal::in_memory());
-        let files = MemoryFiles::default();
-        files.put(COMPUTE_ID, "20000000-0000-4000-8000-000000000001");
-        let cloud = Self {
-            clock: HarnessClock::begin(),
-            cloud: busy(Cloud::in_process())
-                .await
-                .decorated(leaving_the_process),
-            service: router(store, Options::default()),
-            hardware: Arc::new(Hardware::with(CARDS)),
-            crossings: Crossings::default(),
-            guests_db: busy(SqlJournal::in_memory()).await.expect("memory"),
-            conductor_db: Arc::new(conductor_db.await.expect("memory")),
-            files: Arc::new(files),
-            boots: Arc::default(),
-            plugged: Arc::default(),
-            agent: Arc::default(),
-            conductor: Arc::default(),
-            processes: Arc::default(),
-        };
+        let cloud = Self::over(busy(Cloud::in_process()).await, store).await;
         for (profile, groups) in [
             ("gpu", json!([{"resources:PGPU": "1"}])),
             (
@@ -112,10 +132,29 @@ impl GuestCloud {
             let body = json!([{"name": profile, "groups": groups}]);
             cloud.ask("POST", "/v2/device_profiles", body).await;
         }
-        cloud.begin();
-        let wrong = cloud.rests(None).await;
-        assert!(wrong.is_empty(), "a fresh cloud: {wrong:#?}");
         cloud
+    }
+
+    async fn over(placement: Cloud, accelerator_db: SqlStore) -> Self {
+        let conductor_db = busy(berth_conductor::journal::SqlJournal::in_memory());
+        let files = MemoryFiles::default();
+        files.put(COMPUTE_ID, "20000000-0000-4000-8000-000000000001");
+        Self {
+            clock: HarnessClock::begin(),
+            cloud: placement.decorated(leaving_the_process),
+            service: router(accelerator_db.clone(), Options::default()),
+            accelerator_db,
+            hardware: Arc::new(Hardware::with(CARDS)),
+            crossings: Crossings::default(),
+            guests_db: busy(SqlJournal::in_memory()).await.expect("memory"),
+            conductor_db: Arc::new(conductor_db.await.expect("memory")),
+            files: Arc::new(files),
+            boots: Arc::default(),
+            plugged: Arc::default(),
+            agent: Arc::default(),
+            conductor: Arc::default(),
+            processes: Arc::default(),
+        }
     }
 
     fn spawn(&self, process: impl Future<Output = ()> + 'static) {
@@ -156,10 +195,18 @@ impl GuestCloud {
         self.plugged.notify_one();
     }
 
-    /// The host is this machine from now on, with as many cards, and says so.
-    pub fn becomes(&self, machine: &str) {
-        self.hardware.becomes(machine);
-        self.plugged.notify_one();
+    /// One more card.
+    pub fn plug_in(&self, card: u8) {
+        let mut cards = self.hardware.cards();
+        cards.insert(card);
+        self.plug(cards);
+    }
+
+    /// A card less, whoever has it.
+    pub fn pull_out(&self, card: u8) {
+        let mut cards = self.hardware.cards();
+        cards.remove(&card);
+        self.plug(cards);
     }
 
     fn accelerators_through(
@@ -251,17 +298,19 @@ impl GuestCloud {
         patience: Duration,
     ) -> Vec<String> {
         let began = Instant::now();
+        let mut look = SOON;
         loop {
             let worlds = self.worlds(expected).await;
             let mut wrong: Vec<String> = berth_model::audit::audit_at_rest(&worlds)
                 .iter()
                 .map(ToString::to_string)
                 .collect();
-            wrong.extend(self.unfinished(&worlds));
+            wrong.extend(self.unfinished(&worlds).await);
             if wrong.is_empty() || began.elapsed() > patience {
                 return wrong;
             }
-            sleep(LOOK).await;
+            sleep(look).await;
+            look = (look * 2).min(LOOK);
         }
     }
 }

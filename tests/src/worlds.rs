@@ -6,7 +6,7 @@ use std::fmt;
 
 use berth_model::audit::{self, PlacementWorld};
 use berth_model::{AllocationRatio, Generation, Inventory, ProviderUuid};
-use berth_store::{SqlStore, Statement};
+use berth_store::{SqlStore, Statement, Transaction};
 use serde::Serialize;
 
 use crate::peer::RealPlacement;
@@ -83,13 +83,17 @@ const ALLOCATIONS: &str = "SELECT a.consumer_id, coalesce(p.name, '?'), coalesce
     LEFT JOIN resource_classes c ON c.id = a.resource_class_id GROUP BY 1, 2, 3";
 
 impl Rows<'_> {
-    async fn query<const N: usize>(&self, sql: &'static str) -> Vec<[String; N]> {
+    async fn query<const N: usize>(
+        &self,
+        reading: &mut Option<Transaction>,
+        sql: &'static str,
+    ) -> Vec<[String; N]> {
         let cells = |row: Vec<String>| -> [String; N] {
             row.try_into().expect("as many columns as were asked for")
         };
         match self {
-            Rows::BuiltIn(store) => {
-                let mut reading = store.read().await.expect("the database can be read");
+            Rows::BuiltIn(_) => {
+                let reading = reading.as_mut().expect("begun by the caller");
                 let rows = reading
                     .rows(Statement::new(sql))
                     .await
@@ -112,30 +116,36 @@ impl Rows<'_> {
     /// The database cannot be read.
     pub async fn all(&self) -> PlacementRows {
         let mut all = PlacementRows::default();
-        for [name, uuid, parent, root, generation] in self.query(PROVIDERS).await {
+        // One transaction: the rows are those of one moment.
+        let mut reading = match self {
+            Rows::BuiltIn(store) => Some(store.read().await.expect("the database can be read")),
+            Rows::Real(_) => None,
+        };
+        let reading = &mut reading;
+        for [name, uuid, parent, root, generation] in self.query(reading, PROVIDERS).await {
             let provider = all.providers.entry(name).or_default();
             provider.uuid = uuid;
             provider.parent = Some(parent).filter(|parent| !parent.is_empty());
             provider.root = root;
             provider.generation = generation.parse().unwrap_or_default();
         }
-        for [name, class, inventory] in self.query(INVENTORIES).await {
+        for [name, class, inventory] in self.query(reading, INVENTORIES).await {
             let provider = all.providers.entry(name).or_default();
             provider.inventories.insert(class, inventory);
         }
-        for [name, held] in self.query(TRAITS).await {
+        for [name, held] in self.query(reading, TRAITS).await {
             all.providers.entry(name).or_default().traits.insert(held);
         }
-        for [name, uuid] in self.query(AGGREGATES).await {
+        for [name, uuid] in self.query(reading, AGGREGATES).await {
             let provider = all.providers.entry(name).or_default();
             provider.aggregates.insert(uuid);
         }
-        for [uuid, project, user, kind, generation] in self.query(CONSUMERS).await {
+        for [uuid, project, user, kind, generation] in self.query(reading, CONSUMERS).await {
             let consumer = all.consumers.entry(uuid).or_default();
             (consumer.project, consumer.user, consumer.kind) = (project, user, kind);
             consumer.generation = generation.parse().ok();
         }
-        for [consumer, provider, class, used] in self.query(ALLOCATIONS).await {
+        for [consumer, provider, class, used] in self.query(reading, ALLOCATIONS).await {
             let consumer = all.consumers.entry(consumer).or_default();
             let used = used.parse().expect("a number");
             consumer.holds.insert(format!("{provider} {class}"), used);

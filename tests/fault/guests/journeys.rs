@@ -2,16 +2,22 @@
 
 use std::time::Duration;
 
+use berth_client::GuestApiError;
 use berth_conductor::ConductorError;
 use berth_conductor::journal::Course;
 use berth_tests::guest_cloud::{CARDS, GuestCloud, guest, request};
 use berth_wire::guest::GuestAction;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
 /// How often a client asks again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often it does before it gives up.
-const TRIES: usize = 600;
+/// How long it does before it gives up.
+const PATIENCE: Duration = Duration::from_mins(20);
+/// The longest pause between two questions.
+const LONGEST: Duration = Duration::from_secs(16);
+
+/// How long a card is out of the host, at least.
+const AWAY: Duration = Duration::from_secs(10);
 
 /// A story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +43,28 @@ pub(super) enum Outcome {
     Held,
     /// Nothing was changed, and the client was told why.
     Refused,
+}
+
+/// The pauses of a client that asks again: each twice as long as the one before, until it gives up.
+struct Pauses {
+    since: Instant,
+    next: Duration,
+}
+
+impl Pauses {
+    fn begin() -> Self {
+        Self {
+            since: Instant::now(),
+            next: AGAIN,
+        }
+    }
+
+    /// Whether there is another try after a pause.
+    async fn again(&mut self) -> bool {
+        sleep(self.next).await;
+        self.next = (self.next * 2).min(LONGEST);
+        self.since.elapsed() < PATIENCE
+    }
 }
 
 impl Journey {
@@ -71,8 +99,7 @@ impl Journey {
         }
         if self == Self::HeldFreed {
             let held = cloud.held_by(guest(1)).await;
-            let gone = held.first().copied().expect("it has cards");
-            cloud.plug((0..CARDS).filter(|n| *n != gone));
+            cloud.pull_out(*held.first().expect("it has cards"));
         }
         let wrong = cloud.rests(None).await;
         assert!(wrong.is_empty(), "before {}: {wrong:#?}", self.as_str());
@@ -83,26 +110,66 @@ impl Journey {
         match self {
             Self::Boot => boot(cloud, 1, "two").await,
             Self::Delete | Self::HeldFreed => delete(cloud, 1).await,
-            Self::StopStart => {
-                let off = act(cloud, GuestAction::Stop { grace_seconds: 0 }).await;
-                match off {
-                    Outcome::Done => act(cloud, GuestAction::Start {}).await,
-                    other => other,
-                }
-            }
-            Self::Reboot => act(cloud, GuestAction::HardReboot {}).await,
+            Self::StopStart => stop_and_start(cloud, 1).await,
+            Self::Reboot => act(cloud, 1, GuestAction::HardReboot {}).await,
             Self::HostBoot => {
                 cloud.boot_host().await;
-                runs(cloud).await
+                runs(cloud, 1).await
             }
             Self::HotPlug => {
-                cloud.plug(0..=CARDS);
+                cloud.plug_in(CARDS);
                 offered(cloud, CARDS, true).await
             }
             Self::HotUnplug => {
-                cloud.plug(0..CARDS - 1);
+                cloud.pull_out(CARDS - 1);
                 offered(cloud, CARDS - 1, false).await
             }
+        }
+    }
+
+    /// The same among others, from the beginning of its scene on: the n-th guest, with the devices of a profile, and a card.
+    pub(super) async fn beside_others(
+        self,
+        cloud: &GuestCloud,
+        n: u32,
+        profile: &str,
+        card: u8,
+    ) -> Outcome {
+        match self {
+            Self::HotPlug => {
+                let new = CARDS + u8::try_from(n).expect("few guests");
+                cloud.plug_in(new);
+                return offered(cloud, new, true).await;
+            }
+            Self::HotUnplug => {
+                cloud.pull_out(card);
+                let end = offered(cloud, card, false).await;
+                sleep(AWAY).await;
+                cloud.plug_in(card);
+                return end;
+            }
+            _ => {}
+        }
+        let booted = boot(cloud, n, profile).await;
+        if booted != Outcome::Done {
+            return booted;
+        }
+        match self {
+            Self::Delete => delete(cloud, n).await,
+            Self::StopStart => stop_and_start(cloud, n).await,
+            Self::Reboot => act(cloud, n, GuestAction::HardReboot {}).await,
+            Self::HostBoot => {
+                cloud.boot_host().await;
+                runs(cloud, n).await
+            }
+            Self::HeldFreed => {
+                let held = cloud.held_by(guest(n)).await.first().copied();
+                held.into_iter().for_each(|card| cloud.pull_out(card));
+                let end = delete(cloud, n).await;
+                held.into_iter().for_each(|card| cloud.plug_in(card));
+                end
+            }
+            Self::Boot | Self::HotPlug | Self::HotUnplug => booted,
         }
     }
 
@@ -118,68 +185,82 @@ impl Journey {
 
 /// Asks for a guest until that is answered, and waits until it is there or is not to be.
 pub(super) async fn boot(cloud: &GuestCloud, n: u32, profile: &str) -> Outcome {
-    for _ in 0..TRIES {
+    let mut pauses = Pauses::begin();
+    loop {
         let conductor = cloud.conductor().await;
         // A client that is not answered asks again; one that waits for ever asks another conductor.
         let asked = request(n, profile);
-        let asked = tokio::time::timeout(AGAIN, conductor.create(&asked)).await;
+        let asked = timeout(AGAIN, conductor.create(&asked)).await;
         if let Ok(Err(ConductorError::Other { .. } | ConductorError::Ending { .. })) = asked {
             return Outcome::Refused;
         }
         match cloud.course(guest(n)).await {
             Some(Course::Active) => return Outcome::Done,
             Some(Course::Failed { .. }) => return Outcome::Undone,
-            _ => sleep(AGAIN).await,
+            _ if !pauses.again().await => return Outcome::Held,
+            _ => {}
         }
     }
-    Outcome::Held
 }
 
 /// Asks until the guest is gone.
 pub(super) async fn delete(cloud: &GuestCloud, n: u32) -> Outcome {
-    for _ in 0..TRIES {
+    let mut pauses = Pauses::begin();
+    loop {
         if cloud.course(guest(n)).await.is_none() {
             return Outcome::Done;
         }
         let conductor = cloud.conductor().await;
-        tokio::time::timeout(AGAIN, conductor.delete(guest(n)))
-            .await
-            .ok();
-        sleep(AGAIN).await;
+        timeout(AGAIN, conductor.delete(guest(n))).await.ok();
+        if !pauses.again().await {
+            return Outcome::Held;
+        }
     }
-    Outcome::Held
 }
 
-/// Asks the agent until it says that it is done.
-async fn act(cloud: &GuestCloud, action: GuestAction) -> Outcome {
-    for _ in 0..TRIES {
-        let asked = cloud.action(guest(1), &action);
-        if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_mins(2), asked).await {
-            return Outcome::Done;
-        }
-        sleep(AGAIN).await;
+async fn stop_and_start(cloud: &GuestCloud, n: u32) -> Outcome {
+    match act(cloud, n, GuestAction::Stop { grace_seconds: 0 }).await {
+        Outcome::Done => act(cloud, n, GuestAction::Start {}).await,
+        other => other,
     }
-    Outcome::Held
+}
+
+/// Asks the agent until it says that it is done, or that there is no such guest.
+async fn act(cloud: &GuestCloud, n: u32, action: GuestAction) -> Outcome {
+    let mut pauses = Pauses::begin();
+    loop {
+        let asked = cloud.action(guest(n), &action);
+        match timeout(Duration::from_mins(2), asked).await {
+            Ok(Ok(_)) => return Outcome::Done,
+            Ok(Err(GuestApiError::NotFound(_))) => return Outcome::Refused,
+            _ if !pauses.again().await => return Outcome::Held,
+            _ => {}
+        }
+    }
 }
 
 /// Waits until the guest runs.
-async fn runs(cloud: &GuestCloud) -> Outcome {
-    for _ in 0..TRIES {
-        if cloud.is_running(guest(1)).await {
+async fn runs(cloud: &GuestCloud, n: u32) -> Outcome {
+    let mut pauses = Pauses::begin();
+    loop {
+        if cloud.is_running(guest(n)).await {
             return Outcome::Done;
         }
-        sleep(AGAIN).await;
+        if !pauses.again().await {
+            return Outcome::Held;
+        }
     }
-    Outcome::Held
 }
 
-/// Waits until a card is offered, or is not any more.
+/// Waits until a card is offered (or a guest was given it already), or is not any more.
 async fn offered(cloud: &GuestCloud, card: u8, wanted: bool) -> Outcome {
-    for _ in 0..TRIES {
-        if cloud.is_offered(card).await == wanted {
+    let mut pauses = Pauses::begin();
+    loop {
+        if cloud.is_offered(card).await == wanted || (wanted && cloud.has_a_guest(card).await) {
             return Outcome::Done;
         }
-        sleep(AGAIN).await;
+        if !pauses.again().await {
+            return Outcome::Held;
+        }
     }
-    Outcome::Held
 }

@@ -1,90 +1,198 @@
-//! Two to eight journeys at once, their crossings in an order that a seed decides, a handful of them struck; then everything is
-//! healed and must come to rest.
+//! Two to eight journeys at once, their crossings in an order that a seed decides, a handful of them struck. The promises of
+//! safety are judged all along; then everything is healed and must come to rest, and everything is deleted and must leave
+//! nothing.
+//!
+//! `BERTH_GUEST_SEEDS=FROM..TO` runs those seeds; `make soak` runs a hundred thousand.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::Duration;
 
+use berth_model::audit::audit;
 use berth_seam::{Fault, Seeded};
-use berth_tests::guest_cloud::GuestCloud;
+use berth_tests::guest_cloud::{CARDS, GuestCloud, Point};
 use futures_util::future::join_all;
+use tokio::time::{sleep, timeout};
 
-use super::journeys::{boot, delete};
+use super::journeys::{Journey, Outcome, delete};
 use super::sweep::{FAULTS, virtually};
 use crate::sweep::on_all_processors;
 
-/// How many seeds there are where nothing is said (`BERTH_GUEST_SEEDS=FROM..TO`).
-const SEEDS: u64 = 24;
+/// The seeds that run where nothing is said.
+const SEEDS: std::ops::Range<u64> = 0..40;
+/// From so many seeds on every journey must have come to a good end, and more faults struck than there are seeds.
+const MANY: usize = 100;
+/// How long a client has any patience with its journey.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// The pause between two looks at what must hold always.
+const LOOK: Duration = Duration::from_secs(5);
+/// Within one pause of this nothing that was true is false: a look while it happens is none.
+const MOMENT: Duration = Duration::from_millis(1);
 
-/// What each run of one seed came to; nothing where all is well.
-async fn run(seed: u64) -> Result<usize, String> {
+/// What one seed came to.
+struct Ran {
+    struck: Vec<Point>,
+    ends: Vec<(Journey, Outcome)>,
+    wrong: Vec<String>,
+}
+
+/// One journey among others.
+struct Story {
+    n: u32,
+    journey: Journey,
+    profile: &'static str,
+    card: u8,
+    pause: Duration,
+}
+
+impl Story {
+    fn drawn(n: u32, seeded: &mut Seeded) -> Self {
+        Self {
+            n,
+            journey: Journey::ALL[seeded.below(Journey::ALL.len())],
+            profile: ["gpu", "two"][seeded.below(2)],
+            card: u8::try_from(seeded.below(CARDS.into())).unwrap(),
+            pause: Duration::from_millis(seeded.below(20_000) as u64),
+        }
+    }
+
+    async fn told(&self, cloud: &GuestCloud) -> (Journey, Outcome) {
+        sleep(self.pause).await;
+        let story = self
+            .journey
+            .beside_others(cloud, self.n, self.profile, self.card);
+        let end = timeout(PATIENCE, story).await;
+        (self.journey, end.unwrap_or(Outcome::Held))
+    }
+}
+
+/// Looks again and again at what must hold always, until it does not.
+async fn broken(cloud: &GuestCloud) -> Vec<String> {
+    loop {
+        sleep(LOOK).await;
+        let mut found = audit(&cloud.worlds(None).await);
+        // The worlds are read one after the other: what is so in one look only was changed between two of them.
+        for _ in 0..2 {
+            if found.is_empty() {
+                break;
+            }
+            sleep(MOMENT).await;
+            let again = audit(&cloud.worlds(None).await);
+            found.retain(|violation| again.contains(violation));
+        }
+        if !found.is_empty() {
+            return found.iter().map(|it| format!("underway: {it}")).collect();
+        }
+    }
+}
+
+async fn run(seed: u64) -> Ran {
     let cloud = GuestCloud::new().await;
     let mut seeded = Seeded::new(seed);
-    let journeys = 2 + seeded.below(7);
+    let journeys = 2 + u32::try_from(seeded.below(7)).unwrap();
     let faults: &'static [Fault] = &FAULTS;
-    cloud.crossings.arm_seeded(seeded.draw(), faults, 6, 60);
-    let stories = (1..=journeys).map(|n| {
-        let n = u32::try_from(n).unwrap();
-        let profile = ["gpu", "two"][seeded.below(2)];
-        let ends = seeded.below(2) == 0;
-        let pause = Duration::from_millis(seeded.below(5_000) as u64);
-        let cloud = cloud.clone();
-        async move {
-            tokio::time::sleep(pause).await;
-            boot(&cloud, n, profile).await;
-            if ends {
-                delete(&cloud, n).await;
-            }
-        }
-    });
-    let stories: Vec<_> = stories.collect();
-    let boots = seeded.below(3) == 0;
-    let host = async {
-        if boots {
-            tokio::time::sleep(Duration::from_secs(4)).await;
-            cloud.boot_host().await;
-        }
+    let (at_most, one_in) = (1 + seeded.below(8), 20 + seeded.below(100));
+    let order = seeded.draw();
+    cloud.crossings.arm_seeded(order, faults, at_most, one_in);
+    let stories: Vec<_> = (1..=journeys)
+        .map(|n| Story::drawn(n, &mut seeded))
+        .collect();
+    let told = join_all(stories.iter().map(|story| story.told(&cloud)));
+    let (ends, mut wrong) = tokio::select! {
+        ends = told => (ends, Vec::new()),
+        wrong = broken(&cloud) => (Vec::new(), wrong),
     };
-    tokio::join!(join_all(stories), host);
     let struck = cloud.crossings.struck();
-    cloud.crossings.heal();
-    let mut wrong = cloud.rests(None).await;
-    for n in 1..=journeys {
-        delete(&cloud, u32::try_from(n).unwrap()).await;
-    }
-    wrong.extend(cloud.rests(None).await);
-    cloud.end();
-    match wrong.is_empty() {
-        true => Ok(struck.len()),
-        false => {
-            let struck: Vec<String> = struck.iter().map(ToString::to_string).collect();
-            Err(format!("seed {seed}: {wrong:#?} after {struck:#?}"))
+    if wrong.is_empty() {
+        cloud.crossings.heal();
+        let there = cloud.hardware.cards();
+        cloud.plug(there.into_iter().chain(0..CARDS));
+        wrong = cloud.rests(None).await;
+        for n in 1..=journeys {
+            delete(&cloud, n).await;
         }
+        cloud.plug(0..CARDS);
+        let left = cloud.rests(None).await;
+        wrong.extend(left.into_iter().map(|line| format!("afterwards: {line}")));
+    }
+    cloud.end();
+    Ran {
+        struck,
+        ends,
+        wrong,
     }
 }
 
 fn seeds() -> Vec<u64> {
     let asked = std::env::var("BERTH_GUEST_SEEDS").ok();
-    let range = asked.as_deref().map_or(0..SEEDS, |text| {
+    let range = asked.as_deref().map_or(SEEDS, |text| {
         let (from, to) = text.split_once("..").expect("FROM..TO");
         from.parse().expect("a number")..to.parse().expect("a number")
     });
     range.collect()
 }
 
-#[test]
-#[ignore = "on demand: cargo test -p berth-tests --test fault journeys_at_once -- --ignored"]
-fn journeys_at_once_leave_nothing_whatever_strikes_them() {
-    let wrong = std::sync::Mutex::new(Vec::new());
-    let struck = std::sync::atomic::AtomicUsize::new(0);
-    let seeds = seeds();
-    on_all_processors(&seeds, |seed| match virtually(run(*seed)) {
-        Ok(faults) => {
-            struck.fetch_add(faults, std::sync::atomic::Ordering::Relaxed);
+/// What all seeds came to.
+#[derive(Default)]
+struct Findings {
+    seeds: usize,
+    struck: BTreeMap<Fault, usize>,
+    ends: BTreeMap<Journey, BTreeMap<&'static str, usize>>,
+    wrong: Vec<String>,
+}
+
+impl Findings {
+    fn count(&mut self, seed: u64, ran: Ran) {
+        self.seeds += 1;
+        for point in &ran.struck {
+            *self.struck.entry(point.fault).or_default() += 1;
         }
-        Err(text) => wrong.lock().unwrap().push(text),
+        for (journey, end) in ran.ends {
+            let ends = self.ends.entry(journey).or_default();
+            *ends.entry(end.as_str()).or_default() += 1;
+        }
+        if !ran.wrong.is_empty() {
+            let struck: Vec<String> = ran.struck.iter().map(ToString::to_string).collect();
+            let text = format!("seed {seed}: {:#?} after {struck:#?}", ran.wrong);
+            println!("{text}");
+            self.wrong.push(text);
+        }
+        if self.seeds.is_multiple_of(500) {
+            println!(
+                "so far {}, of which {} failed",
+                self.seeds,
+                self.wrong.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn journeys_at_once_leave_nothing_whatever_strikes_them() {
+    let (seeds, findings) = (seeds(), Mutex::new(Findings::default()));
+    on_all_processors(&seeds, |seed| {
+        let ran = virtually(run(*seed));
+        findings.lock().unwrap().count(*seed, ran);
     });
-    let wrong = wrong.into_inner().unwrap();
-    let (count, of) = (wrong.len(), seeds.len());
-    let first: Vec<_> = wrong.into_iter().take(5).collect();
+    let findings = findings.into_inner().unwrap();
+    let struck: usize = findings.struck.values().sum();
+    println!(
+        "{} cases\n{struck} faults: {:?}",
+        findings.seeds, findings.struck
+    );
+    println!("ends: {:?}", findings.ends);
+    println!("{} kills", findings.struck.get(&Fault::Kill).unwrap_or(&0));
+    let (count, of) = (findings.wrong.len(), seeds.len());
+    let first: Vec<_> = findings.wrong.into_iter().take(5).collect();
     assert!(count == 0, "{count} of {of} seeds: {}", first.join("\n"));
-    assert!(struck.into_inner() > of, "too few faults to show anything");
+    if of >= MANY {
+        assert!(struck > of, "too few faults to show anything");
+        for journey in Journey::ALL {
+            let done = findings
+                .ends
+                .get(&journey)
+                .and_then(|ends| ends.get("done"));
+            assert!(done.is_some(), "no {} came to a good end", journey.as_str());
+        }
+    }
 }

@@ -1,4 +1,11 @@
-//! One run per journey, crossing, side and fault.
+//! One run per journey, crossing, side and fault; and per pair of faults, the second in the recovery from the first.
+//!
+//! `make test` runs one case of [`ONE_OF`], the whole of it and the pairs are `make soak`'s:
+//!
+//! - `BERTH_GUEST_FAULTS=1`: every case; `N`: one of N, from the `BERTH_GUEST_FROM`th on.
+//! - `BERTH_GUEST_PAIRS=N`: after each kill of these, a kill at one of N crossings of the recovery, each side.
+//! - `BERTH_FAULT_PART=N/M`: the Nth of M parts of either.
+//! - `BERTH_GUEST_JOURNEY=boot`, `BERTH_GUEST_FAULT_AT='POINT'` or `'POINT + POINT'`: that journey, that case.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -8,8 +15,9 @@ use berth_seam::Fault;
 use berth_tests::guest_cloud::{Crossed, GuestCloud, Point};
 
 use super::journeys::{Journey, Outcome};
+use super::report::{self, Swept, Tally};
 use super::rows::{self, Rows, kind};
-use crate::sweep::on_all_processors;
+use crate::sweep::{Part, on_all_processors};
 
 /// The faults of the sweep: an answer lost before and after its effect, refusals, a time limit, a full disk, a kill.
 pub(super) const FAULTS: [Fault; 9] = [
@@ -24,8 +32,12 @@ pub(super) const FAULTS: [Fault; 9] = [
     Fault::Kill,
 ];
 
-/// Of how many points one is run where nothing is said (`BERTH_GUEST_FAULTS=1`: every one).
+/// Of how many cases one is run where nothing is said.
 const ONE_OF: usize = 12;
+/// Of how many cases one may be without its fault.
+const MISSED_ONE_OF: usize = 4;
+/// How many cases share a cloud.
+const AT_A_TIME: usize = 8;
 
 /// A runtime whose clock is paused.
 pub(super) fn virtually<T>(future: impl Future<Output = T>) -> T {
@@ -34,159 +46,277 @@ pub(super) fn virtually<T>(future: impl Future<Output = T>) -> T {
         .start_paused(true)
         .build()
         .unwrap();
-    runtime.block_on(tokio::task::LocalSet::new().run_until(future))
+    // The tasks hold databases, which are closed inside a runtime.
+    let _inside = runtime.enter();
+    let tasks = tokio::task::LocalSet::new();
+    runtime.block_on(tasks.run_until(future))
 }
 
-/// The same in real time.
-fn really<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
-    runtime.block_on(tokio::task::LocalSet::new().run_until(future))
-}
-
-/// What a journey crosses, and what Placement has of the node afterwards.
-struct Clean {
-    crossed: Vec<Crossed>,
-    tree: Option<ProviderTree>,
-}
-
-/// A journey without a fault.
-async fn clean(cloud: &GuestCloud, journey: Journey) -> Clean {
-    journey.scene(cloud).await;
+/// A journey without a fault, on a fresh cloud.
+async fn clean(journey: Journey) -> Swept {
+    let cloud = GuestCloud::new().await;
+    journey.scene(&cloud).await;
     cloud.crossings.arm(&[]);
-    let outcome = journey.run(cloud).await;
+    let outcome = journey.run(&cloud).await;
     let crossed = cloud.crossings.history();
     cloud.crossings.heal();
     let wrong = cloud.rests(None).await;
     assert!(wrong.is_empty(), "{}: {wrong:#?}", journey.as_str());
     assert_eq!(outcome, Outcome::Done, "{}", journey.as_str());
     let tree = cloud.tree().await;
-    let wrong = Journey::clear(cloud).await;
+    let wrong = Journey::clear(&cloud).await;
     assert!(wrong.is_empty(), "after {}: {wrong:#?}", journey.as_str());
-    Clean { crossed, tree }
+    cloud.end();
+    Swept {
+        journey,
+        crossed,
+        tree,
+    }
 }
 
-/// A journey with a fault; how it ended, and what is wrong.
+/// What came of a journey with faults.
+struct Failed {
+    outcome: Outcome,
+    /// How many faults struck.
+    struck: usize,
+    recovery: Vec<Crossed>,
+    wrong: Vec<String>,
+}
+
 async fn failed(
     cloud: &GuestCloud,
     journey: Journey,
-    clean: &Clean,
-    point: &Point,
-) -> (Outcome, Vec<String>) {
+    tree: Option<&ProviderTree>,
+    points: &[Point],
+) -> Failed {
     journey.scene(cloud).await;
-    cloud.crossings.arm(std::slice::from_ref(point));
+    cloud.crossings.arm(points);
     let outcome = journey.run(cloud).await;
-    let struck = cloud.crossings.struck();
+    let struck = cloud.crossings.struck().len();
+    let recovery = cloud.crossings.recovery();
     cloud.crossings.heal();
-    let expected = match outcome {
-        Outcome::Done => clean.tree.as_ref(),
-        _ => None,
-    };
+    let expected = tree.filter(|_| outcome == Outcome::Done);
     let mut wrong = cloud.rests(expected).await;
-    if struck.is_empty() {
-        wrong.push("the fault did not strike".to_owned());
-    }
     let left = Journey::clear(cloud).await;
     wrong.extend(left.into_iter().map(|line| format!("afterwards: {line}")));
-    (outcome, wrong)
+    Failed {
+        outcome,
+        struck,
+        recovery,
+        wrong,
+    }
 }
 
 #[derive(Default)]
 struct Findings {
     cases: usize,
-    tally: BTreeMap<(Journey, Fault, &'static str), BTreeMap<Outcome, usize>>,
+    /// Cases whose crossing did not come again: what polls and what is cached is not the same in every run.
+    missed: usize,
+    tally: Tally,
     wrong: Vec<String>,
 }
 
-fn one_of() -> usize {
-    match std::env::var("BERTH_GUEST_FAULTS") {
-        Err(_) => ONE_OF,
-        Ok(text) => text.parse().expect("BERTH_GUEST_FAULTS is a number"),
+/// What is asked for, in the environment.
+struct Asked {
+    one_of: usize,
+    from: usize,
+    pairs: Option<usize>,
+    part: Part,
+    journey: Option<String>,
+    at: Option<String>,
+}
+
+fn number(name: &str) -> Option<usize> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number")),
+    )
+}
+
+impl Asked {
+    fn read() -> Self {
+        let at = std::env::var("BERTH_GUEST_FAULT_AT").ok();
+        let of = if at.is_some() { 1 } else { ONE_OF };
+        Self {
+            one_of: number("BERTH_GUEST_FAULTS").unwrap_or(of).max(1),
+            from: number("BERTH_GUEST_FROM").unwrap_or(0),
+            pairs: number("BERTH_GUEST_PAIRS"),
+            part: Part::asked_for(),
+            journey: std::env::var("BERTH_GUEST_JOURNEY").ok(),
+            at,
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        let all = self.journey.is_none() && self.at.is_none() && self.part == Part::WHOLE;
+        all && self.one_of == 1 && self.pairs.is_none()
+    }
+
+    /// The first points that are run.
+    fn firsts<'a>(&self, swept: &'a [Swept]) -> Vec<(&'a Swept, &'static str, Point)> {
+        let at = self.at.as_deref();
+        let first = at.map(|text| text.split(" + ").next().unwrap_or_default());
+        let all = swept.iter().flat_map(|swept| {
+            let crossed = swept.crossed.iter();
+            crossed.flat_map(move |crossed| {
+                let points = crossed.points(&FAULTS);
+                points.map(move |point| (swept, kind(crossed), point))
+            })
+        });
+        let chosen = all.enumerate().filter(|(n, (_, _, point))| match first {
+            Some(text) => point.to_string() == text,
+            None => n % self.one_of == self.from % self.one_of,
+        });
+        self.part.take(chosen.map(|(_, case)| case))
+    }
+
+    /// The second points after one: kills in the recovery from a kill.
+    fn seconds(&self, first: &Point, recovery: &[Crossed]) -> Vec<Point> {
+        let kills = |crossed: &Crossed| crossed.points(&[Fault::Kill]).collect::<Vec<_>>();
+        let later = recovery.iter().flat_map(kills);
+        if let Some((_, second)) = self.at.as_ref().and_then(|text| text.split_once(" + ")) {
+            return later.filter(|it| it.to_string() == second).collect();
+        }
+        let Some(one_of) = self.pairs.filter(|_| first.fault == Fault::Kill) else {
+            return Vec::new();
+        };
+        // Which of them differs from one first point to the next.
+        later
+            .skip(first.nth % one_of.max(1))
+            .step_by(one_of.max(1))
+            .collect()
     }
 }
 
-fn swept(journey: Journey, rows: &Rows, findings: &Mutex<Findings>) {
+/// Runs some cases on one cloud, and on another after each that left something.
+fn swept(
+    cases: &[(&Swept, &'static str, Point)],
+    asked: &Asked,
+    rows: &Rows,
+    all: &Mutex<Findings>,
+) {
     virtually(async {
         let mut cloud = GuestCloud::new().await;
-        let clean = clean(&cloud, journey).await;
-        let asked = std::env::var("BERTH_GUEST_FAULT_AT").ok();
-        let points = clean.crossed.iter().flat_map(|crossed| {
-            let points = crossed.points(&FAULTS);
-            points.map(move |point| (kind(crossed), point))
-        });
-        let chosen = points.enumerate().filter(|(at, (_, point))| match &asked {
-            Some(text) => *text == point.to_string(),
-            None => at % one_of() == journey as usize % one_of(),
-        });
-        for (_, (kind, point)) in chosen {
-            let (outcome, wrong) = failed(&cloud, journey, &clean, &point).await;
-            let allowed = rows.get(&(journey, point.fault, kind.to_owned()));
-            let is_clean = wrong.is_empty();
-            {
-                let mut findings = findings.lock().unwrap();
-                findings.cases += 1;
-                let cell = findings.tally.entry((journey, point.fault, kind));
-                *cell.or_default().entry(outcome).or_default() += 1;
-                let name = journey.as_str();
-                if !allowed.is_some_and(|allowed| allowed.contains(&outcome)) {
-                    let (fault, outcome) = (point.fault, outcome.as_str());
-                    findings.wrong.push(format!(
-                        "{name} at {point}: guests.toml does not say that {fault} at {kind} is {outcome}"
-                    ));
+        for (swept, kind, first) in cases {
+            let mut points = vec![vec![first.clone()]];
+            while let Some(case) = points.pop() {
+                let tree = swept.tree.as_ref();
+                let mut run = failed(&cloud, swept.journey, tree, &case).await;
+                if run.struck < case.len() && run.wrong.is_empty() {
+                    // What an agent looks at depends on how old its knowledge is. On a fresh cloud it is as in the clean run.
+                    cloud.end();
+                    cloud = GuestCloud::new().await;
+                    run = failed(&cloud, swept.journey, tree, &case).await;
                 }
-                if !is_clean {
-                    findings
-                        .wrong
-                        .push(format!("{name} at {point}: {wrong:#?}"));
+                let failed = run;
+                if case.len() == 1 {
+                    let seconds = asked.seconds(first, &failed.recovery).into_iter();
+                    points.extend(seconds.map(|second| vec![first.clone(), second]));
                 }
-            }
-            if !is_clean {
-                // What is left must not be the next one's.
-                cloud.end();
-                cloud = GuestCloud::new().await;
+                if !failed.wrong.is_empty() {
+                    // What is left must not be the next one's.
+                    cloud.end();
+                    cloud = GuestCloud::new().await;
+                }
+                all.lock()
+                    .unwrap()
+                    .count(swept.journey, kind, &case, failed, rows);
             }
         }
         cloud.end();
     });
 }
 
-#[test]
-fn boot_and_delete_cross_their_seams_and_leave_nothing() {
-    really(async {
-        let cloud = GuestCloud::new().await;
-        for journey in [Journey::Boot, Journey::Delete] {
-            let clean = clean(&cloud, journey).await;
-            let crossings = clean.crossed.len();
-            assert!(
-                crossings > 30,
-                "{}: {crossings} crossings",
-                journey.as_str()
+impl Findings {
+    fn count(
+        &mut self,
+        journey: Journey,
+        kind: &'static str,
+        case: &[Point],
+        failed: Failed,
+        rows: &Rows,
+    ) {
+        let (fault, outcome) = (case[0].fault, failed.outcome);
+        self.missed += usize::from(failed.struck < case.len());
+        let mut wrong = failed.wrong;
+        let allowed = rows.get(&(journey, fault, kind.to_owned()));
+        if !allowed.is_some_and(|allowed| allowed.contains(&outcome)) {
+            let outcome = outcome.as_str();
+            wrong.push(format!(
+                "guests.toml does not say that {fault} at {kind} is {outcome}"
+            ));
+        }
+        self.cases += 1;
+        if case.len() == 1 {
+            let cell = self.tally.entry((journey, fault, kind));
+            *cell.or_default().entry(outcome).or_default() += 1;
+        }
+        if self.cases.is_multiple_of(500) {
+            println!(
+                "so far {}, of which {} failed",
+                self.cases,
+                self.wrong.len()
             );
         }
-        cloud.end();
-    });
+        if !wrong.is_empty() {
+            let at: Vec<String> = case.iter().map(ToString::to_string).collect();
+            let text = format!("{} at {}: {wrong:#?}", journey.as_str(), at.join(" + "));
+            println!("{text}");
+            self.wrong.push(text);
+        }
+    }
 }
 
 #[test]
-#[ignore = "on demand: cargo test -p berth-tests --test fault every_journey_of_a_guest -- --ignored"]
-fn every_journey_of_a_guest_fails_well_at_every_crossing() {
-    let (rows, findings) = (rows::read(), Mutex::new(Findings::default()));
-    let only = std::env::var("BERTH_GUEST_JOURNEY").ok();
+fn every_journey_of_a_guest_fails_well_at_its_crossings() {
+    let (asked, rows) = (Asked::read(), rows::read());
     let journeys: Vec<Journey> = Journey::ALL
         .into_iter()
-        .filter(|journey| only.as_deref().is_none_or(|it| it == journey.as_str()))
+        .filter(|it| {
+            asked
+                .journey
+                .as_deref()
+                .is_none_or(|name| name == it.as_str())
+        })
         .collect();
-    on_all_processors(&journeys, |journey| swept(*journey, &rows, &findings));
+    // The first cloud is made, all others begin with what it came to.
+    virtually(async { GuestCloud::new().await.end() });
+    let cleans = Mutex::new(BTreeMap::new());
+    on_all_processors(&journeys, |journey| {
+        let swept = virtually(clean(*journey));
+        cleans.lock().unwrap().insert(*journey, swept);
+    });
+    let cleans: Vec<Swept> = cleans.into_inner().unwrap().into_values().collect();
+    let firsts = asked.firsts(&cleans);
+    println!(
+        "one case of {} from number {}: BERTH_GUEST_FAULTS, BERTH_GUEST_FROM",
+        asked.one_of, asked.from
+    );
+    let findings = Mutex::new(Findings::default());
+    let at_a_time = match asked.pairs {
+        Some(_) => 1,
+        None => AT_A_TIME,
+    };
+    let parts: Vec<_> = firsts.chunks(at_a_time).collect();
+    on_all_processors(&parts, |cases| swept(cases, &asked, &rows, &findings));
     let findings = findings.into_inner().unwrap();
+    println!("{} cases", findings.cases);
+    println!("{} of them did not come to their crossing", findings.missed);
+    assert!(
+        findings.missed * MISSED_ONE_OF <= findings.cases,
+        "too few faults struck"
+    );
     let count = findings.wrong.len();
     let first: Vec<_> = findings.wrong.into_iter().take(30).collect();
-    println!("{} cases, {:#?}", findings.cases, findings.tally);
     assert!(
         count == 0,
         "{count} of {} cases: {}",
         findings.cases,
         first.join("\n")
     );
+    match asked.is_whole() && std::env::var_os("BLESS").is_some() {
+        true => report::write(&cleans, &findings.tally),
+        false => report::compare(&findings.tally),
+    }
 }

@@ -47,8 +47,9 @@ impl Crossed {
         [Moment::Before, Moment::After]
             .into_iter()
             .flat_map(move |moment| {
-                let applying =
-                    Fault::applying(&self.crossing, moment).filter(|fault| faults.contains(fault));
+                let applying = Fault::applying(&self.crossing, moment).filter(|fault| {
+                    faults.contains(fault) && !is_beyond_repair(&self.crossing, *fault)
+                });
                 applying.map(move |fault| Point {
                     process: self.process,
                     crossing: self.crossing.to_string(),
@@ -58,6 +59,12 @@ impl Crossed {
                 })
             })
     }
+}
+
+/// What is not tried, because nothing in the protocol makes it good: accelerator requests have no name before they are made, so
+/// a POST that a proxy sends twice (the client never does) makes some that nobody hears of. They hold no device.
+fn is_beyond_repair(crossing: &Crossing, fault: Fault) -> bool {
+    fault == Fault::Twice && crossing.operation == "POST /v2/accelerator_requests"
 }
 
 /// A fault at one side of one crossing.
@@ -105,7 +112,18 @@ struct State {
     history: Vec<Crossed>,
     points: Vec<Point>,
     struck: Vec<Point>,
+    /// How many crossings there were when the first fault struck.
+    struck_after: usize,
     drawn: Option<Drawn>,
+}
+
+impl State {
+    fn strike(&mut self, point: Option<Point>) {
+        if self.struck.is_empty() {
+            self.struck_after = self.history.len();
+        }
+        self.struck.extend(point);
+    }
 }
 
 /// The crossings of all processes and all of their lives.
@@ -151,6 +169,16 @@ impl Crossings {
     #[must_use]
     pub fn history(&self) -> Vec<Crossed> {
         self.state().history.clone()
+    }
+
+    /// What crossed after the first fault struck: the recovery.
+    #[must_use]
+    pub fn recovery(&self) -> Vec<Crossed> {
+        let state = self.state();
+        match state.struck.is_empty() {
+            true => Vec::new(),
+            false => state.history[state.struck_after..].to_vec(),
+        }
     }
 
     /// The points that struck.
@@ -225,14 +253,15 @@ fn judge(
         let fault = drawn.faults[drawn.seeded.below(drawn.faults.len())];
         let strikes = drawn.left > 0
             && drawn.seeded.below(drawn.one_in) == 0
-            && fault.applies(crossing, moment);
+            && fault.applies(crossing, moment)
+            && !is_beyond_repair(crossing, fault);
         if !strikes {
             return (Release::Proceed, pause);
         }
         drawn.left -= 1;
         let at = [fault];
         let point = crossed.points(&at).find(|point| point.moment == moment);
-        state.struck.extend(point);
+        state.strike(point);
         return (Release::Fault(fault), pause);
     }
     let text = crossing.to_string();
@@ -244,7 +273,7 @@ fn judge(
     };
     let point = state.points.remove(at);
     let fault = point.fault;
-    state.struck.push(point);
+    state.strike(Some(point));
     (Release::Fault(fault), Duration::ZERO)
 }
 

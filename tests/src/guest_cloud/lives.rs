@@ -293,6 +293,7 @@ impl GuestCloud {
         let options = ConductorOptions {
             patience: Duration::from_secs(600),
             stray_grace: Duration::from_secs(120),
+            pause: PAUSE,
             ..ConductorOptions::default()
         };
         Conductor::open_with(parts, Arc::new(AsAnswered), options)

@@ -7,12 +7,29 @@ use berth_conductor::journal::{BootJournal as _, Course};
 use berth_model::audit::{
     AcceleratorWorld, ArqRow, Guest, Journal, PlacementWorld, Reported, Worlds,
 };
-use berth_model::{ArqState, ConsumerUuid, Provider, ProviderName, ProviderTree};
-use berth_virt::VirtDriver as _;
-use serde_json::Value;
+use berth_model::{ArqPhase, AttachHandleType, ConsumerUuid, Provider, ProviderName, ProviderTree};
+use berth_store::{SqlError, Statement};
+use berth_virt::guest_spec::DesiredPower;
+use berth_virt::{GuestState, VirtDriver as _};
+use berth_wire::accelerator::AttachHandleInfoBody;
 
 use super::{GuestCloud, NODE, card, name_of};
 use crate::fault::busy;
+
+/// The requests: UUID, state, guest, and where the device is that each holds.
+const REQUESTS: &str = "SELECT a.uuid, a.state, coalesce(a.instance_uuid, ''), coalesce(h.attach_info, '') \
+    FROM accelerator_requests a LEFT JOIN attach_handles h ON h.arq_id = a.id";
+/// The devices of a host that the next guest may be given.
+const FREE: &str = "SELECT v.name FROM attach_handles h JOIN deployables d ON d.id = h.deployable_id \
+    JOIN devices v ON v.id = d.device_id WHERE v.hostname = ? AND h.arq_id IS NULL AND h.unavailable IS NULL \
+    AND h.cleaned = h.releases AND h.vanished = 0";
+
+/// The name of a PCI handle's device, from where the service's row says that it is.
+fn device_of(info: &str) -> Option<String> {
+    let info: AttachHandleInfoBody = serde_json::from_str(info).ok()?;
+    let info = info.into_info(AttachHandleType::Pci).ok()?;
+    Some(info.address().to_string())
+}
 
 impl GuestCloud {
     /// All worlds. `expected` is what Placement is to have of the node at rest; none: as it is.
@@ -70,7 +87,10 @@ impl GuestCloud {
                 .map(|tree| (NODE.to_owned(), tree))
                 .into_iter()
                 .collect(),
-            reported: Reported::default(),
+            reported: Reported {
+                quarantined: self.quarantined().await,
+                ..Reported::default()
+            },
             placement,
             ..Worlds::default()
         }
@@ -78,58 +98,42 @@ impl GuestCloud {
 
     async fn accelerator_world(&self) -> AcceleratorWorld {
         let mut world = AcceleratorWorld::default();
-        let told = self.accelerators_through(|http| http).arqs().await;
-        for told in told.expect("requests") {
-            let arq = told.arq.expect("a request");
-            let phase = arq.state.phase();
-            let (instance, device) = match &arq.state {
-                ArqState::Bound(binding, handle) => (
-                    Some(binding.instance),
-                    Some(handle.info.address().to_string()),
-                ),
-                _ => (None, None),
-            };
+        let (requests, free) = busy(async {
+            let mut reading = self.accelerator_db.read().await?;
+            let requests = reading.rows(Statement::new(REQUESTS)).await?;
+            let free = reading.rows(Statement::new(FREE).bind(NODE)).await?;
+            Ok::<_, SqlError>((requests, free))
+        })
+        .await
+        .expect("the accelerator service's database");
+        for row in requests {
+            let text = |at| row.text(at).expect("text");
+            let phase = ArqPhase::of_word(&text(1)).expect("a state");
+            let instance = text(2).parse().ok();
+            let bound = phase == ArqPhase::Bound;
             let row = ArqRow {
                 phase,
-                instance,
-                device,
+                instance: instance.filter(|_| bound),
+                device: bound.then(|| device_of(&text(3))).flatten(),
             };
-            world.requests.insert(arq.uuid, row);
+            world.requests.insert(text(0).parse().expect("a UUID"), row);
         }
-        for (device, handle) in self.handles().await {
-            let is_free = handle["arq_uuid"].is_null()
-                && handle["unclean"] != Value::Bool(true)
-                && handle["vanished"] != Value::Bool(true);
-            if is_free {
-                world.free.insert(device);
-            }
-        }
+        let names = free.iter().map(|row| row.text(0).expect("text"));
+        world.free.extend(names);
         world
     }
 
-    /// The handles that the accelerator service has of the node, by the device's name.
-    async fn handles(&self) -> Vec<(String, Value)> {
-        let path = format!("/internal/v1/hosts/{NODE}/devices");
-        let known = self.ask("GET", &path, Value::Null).await;
-        let mut handles = Vec::new();
-        for device in known["devices"].as_array().into_iter().flatten() {
-            let name = device["name"].as_str().unwrap_or_default();
-            for deployable in device["deployables"].as_array().into_iter().flatten() {
-                for handle in deployable["attach_handles"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                {
-                    handles.push((name.to_owned(), handle.clone()));
-                }
-            }
-        }
-        handles
+    /// The devices that the agent has set aside.
+    async fn quarantined(&self) -> BTreeSet<String> {
+        let register = busy(self.guests_db.devices().read()).await;
+        let quarantines = register.expect("a journal").quarantines.into_iter();
+        let told = quarantines.filter(|(_, why)| !why.reason.is_empty());
+        told.map(|(name, _)| name).collect()
     }
 
     /// What is not as it will be although no promise is broken: devices of the host that are not offered yet, or still offered.
-    pub(super) fn unfinished(&self, worlds: &Worlds) -> Vec<String> {
-        let mut wrong = Vec::new();
+    pub(super) async fn unfinished(&self, worlds: &Worlds) -> Vec<String> {
+        let mut wrong = self.not_running().await;
         let world = worlds.accelerators.clone().unwrap_or_default();
         let held: BTreeSet<String> = worlds
             .guests
@@ -164,6 +168,22 @@ impl GuestCloud {
             wrong.push(format!("Placement has {known:?}, {should:?} are there"));
         }
         wrong
+    }
+
+    /// Guests that should run and do not.
+    async fn not_running(&self) -> Vec<String> {
+        let found = self.hardware.guests().await.expect("in memory");
+        let records = busy(self.guests_db.guests()).await.expect("a journal");
+        let should = records
+            .iter()
+            .filter(|record| record.course == AgentCourse::Spawn)
+            .filter(|record| record.power == DesiredPower::Running);
+        let not = should.filter_map(|record| {
+            let uuid = record.request.uuid();
+            let state = found.get(&uuid).map(|found| found.state);
+            (state != Some(GuestState::Running)).then(|| format!("guest {uuid} should run"))
+        });
+        not.collect()
     }
 
     /// The node's tree in Placement as it is now.
@@ -229,6 +249,16 @@ impl GuestCloud {
         (0..=u8::MAX / 2)
             .filter(|n| names.contains(&card(*n).to_string()))
             .collect()
+    }
+
+    /// Whether a guest has a card.
+    ///
+    /// # Panics
+    /// Never: the guests are in memory.
+    pub async fn has_a_guest(&self, n: u8) -> bool {
+        let guests = self.hardware.guests().await.expect("in memory");
+        let mut held = guests.values().flat_map(|guest| &guest.devices);
+        held.any(|held| name_of(held.device) == card(n).to_string())
     }
 
     /// Whether the next guest may be given a card.

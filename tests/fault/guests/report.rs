@@ -1,0 +1,126 @@
+//! What the whole sweep of guests' journeys found, as the last part of `docs/faults.md`. A sample is compared with it: it may
+//! find nothing that is not there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use berth_model::ProviderTree;
+use berth_seam::{Effect, Fault};
+use berth_tests::guest_cloud::Crossed;
+
+use super::journeys::{Journey, Outcome};
+use super::rows::kind;
+use super::sweep::FAULTS;
+use crate::report::{Section, replace, section};
+
+const HEAD: &str = "# Guests' journeys\n\n\
+Written by the whole sweep of guests' journeys (`BLESS=1 BERTH_GUEST_FAULTS=1 cargo test -p berth-tests --test fault\n\
+every_journey_of_a_guest`); `make test` runs a sample of it and compares that with this page, `make soak` runs all of it, and\n\
+again with a second kill in the recovery from each kill.\n\n\
+A whole cloud of one host: Placement, the accelerator service, a conductor, an agent, guests and cards of the fake driver. Every\n\
+request, call of the driver and statement of a journal of the agent and of the conductor is a crossing. What each journey may come\n\
+to is written first, in `tests/fault/guests.toml`; there the outcomes are explained. After every run the five truths (Placement,\n\
+accelerator requests, hypervisor, devices, journals) are audited, and the guest is deleted again, which must leave nothing.\n\
+Not tried: a POST of accelerator requests that arrives twice, which the protocol gives nobody a way to notice.\n";
+
+/// A journey that ran without a fault.
+pub(super) struct Swept {
+    pub(super) journey: Journey,
+    /// What it crossed.
+    pub(super) crossed: Vec<Crossed>,
+    /// What Placement had of the node afterwards.
+    pub(super) tree: Option<ProviderTree>,
+}
+
+/// How often which outcome came of a fault at a kind of crossing.
+pub(super) type Tally = BTreeMap<(Journey, Fault, &'static str), BTreeMap<Outcome, usize>>;
+
+/// Writes the part of the page.
+pub(super) fn write(swept: &[Swept], tally: &Tally) {
+    replace(Section::Guests, &page(swept, tally));
+}
+
+/// Compares the page with what was found: each outcome is one of the page's. Nothing is compared before it was written first.
+pub(super) fn compare(tally: &Tally) {
+    let page = section(Section::Guests);
+    if page.is_empty() {
+        return;
+    }
+    for ((journey, fault, kind), seen) in tally {
+        let table = format!("\n## {}\n", title(*journey));
+        let table = page.split(&table).nth(1).unwrap_or_default();
+        let table = table.split("\n## ").next().unwrap_or_default();
+        let row = |start: &str| table.lines().find(|line| line.starts_with(start));
+        let cells = |line: &str| line.split('|').map(str::trim).map(str::to_owned).collect();
+        let heads: Vec<String> = row("| fault |").map(cells).unwrap_or_default();
+        let found: Vec<String> = row(&format!("| {} {fault} |", fault.row()))
+            .map(cells)
+            .unwrap_or_default();
+        let column = heads.iter().position(|head| head == kind);
+        let cell = column
+            .and_then(|at| found.get(at))
+            .cloned()
+            .unwrap_or_default();
+        for outcome in seen.keys() {
+            let name = journey.as_str();
+            assert!(
+                cell.contains(outcome.as_str()),
+                "{name}: {fault} at {kind} is {}, docs/faults.md says {cell:?}: BLESS=1 BERTH_GUEST_FAULTS=1",
+                outcome.as_str()
+            );
+        }
+    }
+}
+
+fn title(journey: Journey) -> String {
+    format!("guest {}", journey.as_str())
+}
+
+/// A journey's line in the first table.
+fn line(swept: &Swept) -> String {
+    let crossed = &swept.crossed;
+    let writes = crossed
+        .iter()
+        .filter(|it| it.crossing.effect == Effect::Write);
+    let cases: usize = crossed.iter().map(|it| it.points(&FAULTS).count()).sum();
+    let (name, crossings, writes) = (swept.journey.as_str(), crossed.len(), writes.count());
+    format!("| {name} | {crossings} | {writes} | {cases} |\n")
+}
+
+fn page(swept: &[Swept], tally: &Tally) -> String {
+    let mut text = HEAD.to_owned();
+    text.push_str("\n| journey | crossings | of them writes | cases |\n|---|---|---|---|\n");
+    swept.iter().for_each(|swept| text.push_str(&line(swept)));
+    let all: usize = tally.values().flat_map(BTreeMap::values).sum();
+    let _ = writeln!(text, "| all | | | {all} |");
+    for swept in swept {
+        table(&mut text, swept, tally);
+    }
+    text
+}
+
+/// Rows of a fault, columns of kinds, cells with outcomes and their numbers of cases.
+fn table(text: &mut String, swept: &Swept, tally: &Tally) {
+    let journey = swept.journey;
+    let kinds: BTreeSet<&str> = swept.crossed.iter().map(kind).collect();
+    let _ = write!(text, "\n## {}\n\n| fault |", title(journey));
+    kinds
+        .iter()
+        .for_each(|kind| text.push_str(&format!(" {kind} |")));
+    let _ = writeln!(text, "\n|---|{}", "---|".repeat(kinds.len()));
+    for fault in Fault::ALL
+        .into_iter()
+        .filter(|fault| FAULTS.contains(fault))
+    {
+        let _ = write!(text, "| {} {fault} |", fault.row());
+        for kind in &kinds {
+            let seen = tally.get(&(journey, fault, *kind));
+            let seen = seen.into_iter().flatten();
+            let cell: Vec<String> = seen
+                .map(|(outcome, n)| format!("{} {n}", outcome.as_str()))
+                .collect();
+            let _ = write!(text, " {} |", cell.join(", "));
+        }
+        text.push('\n');
+    }
+}

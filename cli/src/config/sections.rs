@@ -294,12 +294,12 @@ pub struct Accelerators {
     pub program_hook: Option<PathBuf>,
     #[serde(deserialize_with = "seconds")]
     pub program_hook_timeout: Duration,
-}
     pub health_hook: Option<PathBuf>,
     #[serde(deserialize_with = "seconds")]
     pub health_hook_timeout: Duration,
     #[serde(deserialize_with = "seconds")]
     pub health_hook_interval: Duration,
+}
 
 /// `[image_cache]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -186,6 +186,16 @@ impl agent::GuestJournal for GatedGuestJournal {
         })
     }
 
+    fn give_back<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        released: &'a agent::Released,
+    ) -> agent::journal::Answer<'a, ()> {
+        self.cross(write("guests.db give_back", uuid), move || {
+            self.inner.give_back(uuid, released)
+        })
+    }
+
     fn disclaim(&self, uuid: ConsumerUuid) -> agent::journal::Answer<'_, ()> {
         self.cross(write("guests.db disclaim", uuid), move || {
             self.inner.disclaim(uuid)

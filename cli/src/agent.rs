@@ -125,7 +125,7 @@ pub fn run(
     match &arguments.command {
         None => {
             let run = alone_on_this_host(&loaded, &context.sources, &arguments.run);
-            context.block_on(run)??;
+            context.serve(run)??;
         }
         Some(command) => {
             let socket = &loaded.config.agent.admin_socket;

@@ -42,21 +42,32 @@ impl Context {
         words.join(" ")
     }
 
-    /// Runs a short conversation on a runtime of its own; long-running commands build theirs.
+    /// Runs a short conversation on a runtime of its own, on this thread.
     ///
     /// # Errors
     /// The runtime cannot be built (no file descriptors, no memory).
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| {
-                // Nothing but the limits of the host can keep it from starting.
-                Failure::caused(ErrorCode::Unavailable, "cannot start the runtime", &error)
-                    .mend("allow more open files (ulimit -n; LimitNOFILE in the unit)")
-            })?;
-        Ok(runtime.block_on(future))
+        on(&mut tokio::runtime::Builder::new_current_thread(), future)
     }
+
+    /// Runs a node until its end. Beside this thread, which holds the signals and the service manager's watchdog, two others
+    /// do the work: a disk that is slow to answer one of them stops neither the other nor the signs of life.
+    ///
+    /// # Errors
+    /// As [`Context::block_on`].
+    pub fn serve<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        on(builder.worker_threads(2).thread_name("berth"), future)
+    }
+}
+
+fn on<F: Future>(builder: &mut tokio::runtime::Builder, future: F) -> Result<F::Output, Failure> {
+    let runtime = builder.enable_all().build().map_err(|error| {
+        // Nothing but the limits of the host can keep it from starting.
+        Failure::caused(ErrorCode::Unavailable, "cannot start the runtime", &error)
+            .mend("allow more open files (ulimit -n; LimitNOFILE in the unit)")
+    })?;
+    Ok(runtime.block_on(future))
 }
 
 /// `berth`, where that is found on PATH, else the path of this program.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::exit::ExitCode;
-use crate::failure::Failure;
+use crate::failure::{ErrorCode, Failure};
 use crate::listing::{Format, FormatKind, Listing};
 
 /// `berth reconcile`.
@@ -28,7 +28,7 @@ pub struct Arguments {
 /// Runs `berth reconcile`.
 ///
 /// # Errors
-/// The agent is away or refuses, or the output cannot be written.
+/// The agent is away or refuses, a side of the comparison could not be read, or the output cannot be written.
 pub fn run(
     arguments: &Arguments,
     context: &Context,
@@ -36,15 +36,23 @@ pub fn run(
 ) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
     let admin = AdminClient::new(&loaded.config.agent.admin_socket)?;
-    context.block_on(talk(arguments, &admin, out))??;
-    Ok(ExitCode::Done)
+    let unknown = context.block_on(talk(arguments, &admin, out))??;
+    if unknown.is_empty() {
+        return Ok(ExitCode::Done);
+    }
+    // Whatever the format: an empty list must not be taken for "nothing differs" where a side was not seen.
+    Err(Failure::new(
+        ErrorCode::Unavailable,
+        format!("not everything was compared: {}", unknown.join("; ")),
+    )
+    .mend("see `berth agent status` for what is away, and ask again"))
 }
 
 async fn talk(
     arguments: &Arguments,
     admin: &AdminClient,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<Vec<String>, Failure> {
     let found = match arguments.dry_run {
         true => admin.differences().await?,
         false => admin.reconcile().await?,
@@ -62,12 +70,13 @@ async fn talk(
     let format = &arguments.format;
     let people = format.format == FormatKind::Table && format.columns.is_empty();
     if people && found.findings.is_empty() {
-        writeln!(out, "nothing differs")?;
+        let nothing = match found.unknown.is_empty() {
+            true => "nothing differs",
+            false => "nothing differs in what was compared",
+        };
+        writeln!(out, "{nothing}")?;
     } else {
         listing.print(format, out)?;
     }
-    for unknown in found.unknown.iter().filter(|_| people) {
-        writeln!(out, "not compared: {unknown}")?;
-    }
-    Ok(())
+    Ok(found.unknown)
 }

@@ -46,7 +46,7 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let loaded = context.load()?;
-    context.block_on(everything(arguments, context, &loaded, out))??;
+    context.serve(everything(arguments, context, &loaded, out))??;
     Ok(ExitCode::Done)
 }
 

@@ -129,11 +129,12 @@ fn with_keystone_the_services_token_is_heard_and_no_tenants_and_none_is_in_the_l
     }
     let door = Door::open(node);
     let token = |who| keystone.token(who).expect("a token");
-    let (service, tenant) = (token(&berth), token(&keystone.tenant()));
+    let (tenant, elsewhere) = (keystone.tenant(), keystone.tenant_service());
+    let (service, tenant) = (token(&berth), token(&tenant));
     door.told(Some(&service), KNOWN, 200, 200);
     door.told(Some(&service), UNKNOWN, 207, 422);
     // Nova's rule asks for the role, whatever the project.
-    let elsewhere = token(&keystone.tenant_service());
+    let elsewhere = token(&elsewhere);
     door.told(Some(&elsewhere), KNOWN, 200, 200);
     let event = bound(KNOWN).to_string();
     door.refused(Some(&tenant), &event, 403, "forbidden");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use berth_agent::guest::build::{BuildOptions, Building};
 use berth_agent::guest::disks::InstancesPath;
 use berth_agent::guest::{
-    Accelerators, ExternalEvents, GuestFiles, GuestRequest, Guests, GuestsParts, HostResources, JourneyEnd,
-    SqlJournal, compute_api,
+    Accelerators, ExternalEvents, GuestFiles, GuestRequest, Guests, GuestsParts, HostResources,
+    JourneyEnd, SqlJournal, compute_api,
 };
 use berth_client::AcceleratorClient;
 use berth_fake::FakeDriver;
@@ -29,7 +29,8 @@ pub(crate) struct Agent {
     driver: Arc<FakeDriver>,
     journal: SqlJournal,
     events: ExternalEvents,
-    _instances: tempfile::TempDir,
+    instances: InstancesPath,
+    _folder: tempfile::TempDir,
 }
 
 impl Agent {
@@ -40,14 +41,15 @@ impl Agent {
         let driver = Arc::new(driver);
         let journal = SqlJournal::in_memory().await.expect("memory");
         let events = ExternalEvents::default();
-        let instances = tempfile::tempdir().expect("a folder");
-        let folder = HostPath::new(&instances.path().display().to_string()).expect("a path");
+        let kept = tempfile::tempdir().expect("a folder");
+        let folder = HostPath::new(&kept.path().display().to_string()).expect("a path");
+        let instances = InstancesPath::new(folder.clone());
         let guests = Guests::new(GuestsParts {
             journal: Arc::new(journal.clone()),
             driver: Arc::clone(&driver),
             resources: Arc::new(HostResources::new(
                 Arc::clone(&driver),
-                GuestFiles::below(instances()),
+                GuestFiles::below(instances.clone()),
             )),
             accelerators: Accelerators {
                 client: Some(accelerators),
@@ -58,7 +60,7 @@ impl Agent {
         });
         let guests = guests.with_building(Building {
             options: BuildOptions {
-                instances: InstancesPath::new(folder.clone()),
+                instances: instances.clone(),
                 cpu_model: CpuModel::Default,
                 kernel_directories: vec![folder],
             },
@@ -70,7 +72,8 @@ impl Agent {
             driver,
             journal,
             events,
-            _instances: instances,
+            instances,
+            _folder: kept,
         }
     }
 
@@ -84,7 +87,8 @@ impl Agent {
     /// Asks for the guest with these requests, and no other devices.
     pub(crate) async fn asks_for(&self, guest: ConsumerUuid, arqs: &[ArqUuid]) {
         let node = NodeName::new(NODE).expect("a name");
-        let request = GuestRequest::new(node, arqs.to_vec(), spec(guest)).expect("a request");
+        let request = GuestRequest::new(node, arqs.to_vec(), spec(guest, &self.instances))
+            .expect("a request");
         let accepted = self.guests.create(&request).await;
         accepted.expect("the journal takes it");
     }
@@ -153,11 +157,7 @@ fn machine() -> String {
     text
 }
 
-fn instances() -> InstancesPath {
-    InstancesPath::new(HostPath::new("/nowhere").expect("a path"))
-}
-
-fn spec(guest: ConsumerUuid) -> GuestSpec {
+fn spec(guest: ConsumerUuid, instances: &InstancesPath) -> GuestSpec {
     GuestSpec {
         uuid: guest,
         name: GuestName::new(&format!("guest-{guest}")).expect("a name"),
@@ -170,7 +170,7 @@ fn spec(guest: ConsumerUuid) -> GuestSpec {
         boot: GuestBoot::Disk,
         disks: GuestDisks::default(),
         interfaces: GuestInterfaces::default(),
-        console_log: instances().console_log(guest).expect("a path"),
+        console_log: instances.console_log(guest).expect("a path"),
         devices: GuestDevices::default(),
         power: DesiredPower::Running,
     }

@@ -377,7 +377,14 @@ fn connect_options(options: &SqlOptions) -> SqliteConnectOptions {
         .foreign_keys(true)
         // A statement that changes many rows keeps what it may have to undo. In a file that would cost as much as the change.
         .pragma("temp_store", "memory")
-        .pragma("secure_delete", if options.overwrite_deleted { "on" } else { "off" })
+        .pragma(
+            "secure_delete",
+            if options.overwrite_deleted {
+                "on"
+            } else {
+                "off"
+            },
+        )
         .row_buffer_size(ROW_BUFFER)
         .disable_statement_logging()
 }

@@ -406,11 +406,17 @@ async fn a_guest_stays_on_the_cell_whose_provider_it_holds() {
 }
 
 /// Where a guest of two pinned CPUs with this affinity would be with an accelerator of either cell.
-async fn near_or_far(guests: &bench::BenchGuests, bench: &Bench, affinity: Option<&str>) -> Vec<(Vec<u32>, usize, bool)> {
+async fn near_or_far(
+    guests: &bench::BenchGuests,
+    bench: &Bench,
+    affinity: Option<&str>,
+) -> Vec<(Vec<u32>, usize, bool)> {
     let mut build = pinned(9, 2);
     let specs = &mut build.flavor.extra_specs;
     specs.extend(affinity.map(|word| ("hw:pci_numa_affinity_policy".to_owned(), word.to_owned())));
-    let on = |name: &str| serde_json::from_value(allocated(bench.provider(name), "CUSTOM_NIC", 1)).unwrap();
+    let on = |name: &str| {
+        serde_json::from_value(allocated(bench.provider(name), "CUSTOM_NIC", 1)).unwrap()
+    };
     let asked = berth_wire::guest::PlacesAsked {
         build,
         allocations: vec![on("compute1_0000:43:00.0"), on(ACCELERATOR)],
@@ -451,7 +457,10 @@ async fn it_is_told_which_of_several_devices_would_be_near_before_one_is_claimed
         allocations: Vec::new(),
     };
     let refused = guests.places(&none).await.unwrap_err();
-    assert_eq!(refused.to_string(), "allocations: 1 to 64 are expected, not 0");
+    assert_eq!(
+        refused.to_string(),
+        "allocations: 1 to 64 are expected, not 0"
+    );
 }
 
 #[tokio::test]

@@ -114,7 +114,8 @@ pub(crate) async fn m4_handles_of_a_guest_that_never_came_are_given_back_after_t
 }
 
 #[tokio::test]
-pub(crate) async fn m5_a_device_that_vanishes_while_bound_stays_marked_and_does_not_hold_up_the_report() {
+pub(crate) async fn m5_a_device_that_vanishes_while_bound_stays_marked_and_does_not_hold_up_the_report()
+ {
     let service = Service::with_profile(1).await;
     let uuids = service.requests("dp").await;
     service.bind(&uuids, &guest(1)).await;
@@ -146,7 +147,8 @@ pub(crate) async fn m5_a_device_that_vanishes_while_bound_stays_marked_and_does_
 }
 
 #[tokio::test]
-pub(crate) async fn m6_a_vanished_device_goes_when_its_last_holder_does_and_the_next_reports_pass() {
+pub(crate) async fn m6_a_vanished_device_goes_when_its_last_holder_does_and_the_next_reports_pass()
+{
     for give_back in ["unbind", "delete"] {
         let service = Service::with_profile(2).await;
         let uuids = service.requests("dp").await;
@@ -219,7 +221,8 @@ pub(crate) async fn m7_every_report_is_answered_whole_so_that_a_provider_lost_el
 }
 
 #[tokio::test]
-pub(crate) async fn m7_a_provider_that_placement_lost_is_told_to_its_host_until_it_is_there_again() {
+pub(crate) async fn m7_a_provider_that_placement_lost_is_told_to_its_host_until_it_is_there_again()
+{
     let service = Service::start().await;
     let devices = json!([card(0, RP, 2), card(1, RP_2, 2)]);
     service.report(HOST, devices.clone()).await;

@@ -1,13 +1,10 @@
 //! The agent's API from another host: who shows a certificate of the authority is served and named in the log, nobody else, and
 //! new files are taken at SIGHUP.
 
-#[path = "../../core/serve/tests/tls/authority.rs"]
-mod authority;
-
 use std::fs;
 use std::process::Command;
 
-use authority::{Authority, Pair};
+use crate::authority::{Authority, Pair};
 use berth_tests::process::free_port;
 use nix::sys::signal::Signal;
 

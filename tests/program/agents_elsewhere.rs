@@ -1,11 +1,8 @@
 //! Agents of other hosts, over TLS with certificates: asked by commands, and by the conductor.
 
-#[path = "../../core/serve/tests/tls/authority.rs"]
-mod authority;
-
 use std::fs;
 
-use authority::{Authority, Pair};
+use crate::authority::{Authority, Pair};
 use berth_tests::process::free_port;
 use serde_json::Value;
 

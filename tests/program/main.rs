@@ -5,6 +5,8 @@
 mod accelerator_service;
 mod agent_over_tls;
 mod agents_elsewhere;
+#[path = "../../core/serve/tests/tls/authority.rs"]
+mod authority;
 mod bad_input;
 mod commands;
 mod exec_driver;

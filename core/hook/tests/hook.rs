@@ -1,5 +1,7 @@
 //! What an operator's program is given, and what becomes of it.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 

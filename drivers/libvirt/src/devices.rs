@@ -101,9 +101,9 @@ impl HostDevices {
                     address,
                     managed: PciManagement::Prepared,
                 },
-                ..attached.clone()
+                ..*attached
             },
-            _ => attached.clone(),
+            _ => *attached,
         };
         let listed = devices.as_slice().iter().map(as_listed);
         // The same devices: what was whole is whole.

@@ -284,17 +284,20 @@ async fn a_guests_console_is_shown_from_its_end() {
     assert_eq!(status, 404, "{unknown}");
 }
 
+/// What is changed of a good body.
+type Change = fn(&mut Value);
+
 /// A whole guest of a caller who may ask for guests and not read this host's files.
 #[tokio::test]
 async fn no_file_of_the_host_is_shown_or_opened_by_naming_it_in_a_guest() {
     let bench = Bench::with(with_disks()).await;
-    let whole = |change: fn(&mut Value)| {
+    let whole = |change: Change| {
         let mut body = serde_json::to_value(request(2, &[])).unwrap();
         change(&mut body);
         body.to_string()
     };
     let disk = |path: &str, base: Value| json!({"path": path, "base": base});
-    let cases: [(&str, fn(&mut Value)); 6] = [
+    let cases: [(&str, Change); 6] = [
         ("console_log", |body| {
             body["spec"]["console_log"] = json!("/etc/shadow");
         }),

@@ -19,16 +19,16 @@ const BODY_LIMIT: usize = 64 << 20;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Agent")]
 pub struct AgentAt {
-    /// Ask the agent of another host, by its [agent] listen; without it this host's is asked by its admin socket.
+    /// Ask the agent of another host, by its `[agent]` listen; without it this host's is asked by its admin socket.
     #[arg(long = "agent", value_name = "https://HOST:PORT", global = true)]
     pub url: Option<String>,
-    /// PEM file of the authorities that signed that agent's certificate, else [agent_client] cafile, else the system's.
+    /// PEM file of the authorities that signed that agent's certificate, else `[agent_client]` cafile, else the system's.
     #[arg(long = "agent-cacert", value_name = "FILE", global = true)]
     pub cafile: Option<PathBuf>,
-    /// PEM file with the certificate to show, else [agent_client] certfile.
+    /// PEM file with the certificate to show, else `[agent_client]` certfile.
     #[arg(long = "agent-cert", value_name = "FILE", global = true)]
     pub certfile: Option<PathBuf>,
-    /// PEM file with its key, else [agent_client] keyfile.
+    /// PEM file with its key, else `[agent_client]` keyfile.
     #[arg(long = "agent-key", value_name = "FILE", global = true)]
     pub keyfile: Option<PathBuf>,
 }

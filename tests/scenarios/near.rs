@@ -66,7 +66,7 @@ fn the_near_device_comes_first_a_far_one_is_taken_where_that_is_allowed_and_refu
         let cloud = GuestCloud::new().await;
         cloud.becomes(&two_cells());
         // Two guests leave room for others on cell 0 alone.
-        for (n, memory) in [(1, 30_000), (2, 32_000)] {
+        for (n, memory) in [(1, 30_000), (2, 32_600)] {
             assert_eq!(
                 booted(&cloud, n, request(n, memory, None, None)).await,
                 Some(vec![])

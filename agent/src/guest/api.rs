@@ -140,7 +140,7 @@ async fn create<D: VirtDriver, R: GuestResources>(
     let (uuid, created) = match &creation {
         Creation::Whole(request) => (
             request.uuid(),
-            guests.create(request).await.map_err(BuildError::from),
+            guests.whole(request).await,
         ),
         Creation::Build(build) => (build.uuid.into(), guests.build(build).await),
     };

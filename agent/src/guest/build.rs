@@ -75,6 +75,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub async fn build(&self, build: &GuestBuild) -> Result<Accepted, BuildError> {
         let building = self.building.as_ref().ok_or(BuildError::NotHere)?;
         let asked = Asked::of(build, &building.options)?;
+        named(asked.uuid)?;
         let digest = BuildDigest::of(build);
         let way = &self.inner.way;
         // One that is known needs no look at the host.
@@ -98,6 +99,18 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         }
         let request = placed(asked, digest, &seen, tree.as_deref(), &records)?;
         Ok(self.accept(&request).await?)
+    }
+
+    /// Makes a guest of a whole document, whose place and devices its sender knows. It is this host's, as a build is.
+    ///
+    /// # Errors
+    /// [`BuildError`]; nothing is left behind.
+    pub async fn whole(&self, request: &GuestRequest) -> Result<Accepted, BuildError> {
+        named(request.uuid())?;
+        if let Some(building) = &self.building {
+            self.look(building, request.node()).await?;
+        }
+        Ok(self.create(request).await?)
     }
 
     /// The same build again is the same guest.
@@ -124,6 +137,17 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 node: node.clone(),
                 known: view.nodes.into_keys().collect(),
             })
+    }
+}
+
+/// A UUID that tells guests apart.
+fn named(uuid: ConsumerUuid) -> Result<(), BuildError> {
+    match uuid.as_uuid().is_nil() {
+        true => Err(BuildError::field(
+            "uuid",
+            "the nil UUID is nobody's; a random one is expected",
+        )),
+        false => Ok(()),
     }
 }
 
@@ -170,6 +194,7 @@ fn placed(
     records: &[GuestRecord],
 ) -> Result<GuestRequest, BuildError> {
     let picks = devices::pick(&asked, seen, tree, &taken(records, seen))?;
+    picks.are_asked_for(&asked)?;
     let mut limits = asked.limits.clone();
     limits.host_cells = limits.host_cells.or(picks.host_cells);
     let place = fit(&asked.placement, seen, &held(records), &picks.near, &limits)?;

@@ -155,7 +155,7 @@ impl Disks {
             }
         }
         if let Some(image) = plan.image() {
-            self.cache.check(image, most(plan))?;
+            self.cache.check(image, self.most(plan)?)?;
         }
         if let Some(image) = plan.rescue() {
             self.cache.check(image, inspect::LARGEST)?;
@@ -184,7 +184,7 @@ impl Disks {
         place::clean(folder, |_| true)?;
         // A disk over it is of no use without it, also one that is there.
         let cached = match plan.image() {
-            Some(image) => Some(self.cache.image(image, most(plan)).await?),
+            Some(image) => Some(self.cache.image(image, self.most(plan)?).await?),
             None => None,
         };
         let beside = match plan.rescue() {
@@ -286,10 +286,19 @@ impl Disks {
             .map_err(|error| DiskError::io("removing", &folder, std::io::Error::other(error)))?
     }
 
+    /// How large a disk the plan's image may be, in bytes: as large as the root disk is to be; where that is to be as large as the
+    /// image, what the file system could ever hold.
+    fn most(&self, plan: &DiskPlan) -> Result<u64, DiskError> {
+        match plan.root_gib() {
+            0 => place::capacity(self.instances_path().path().as_path()),
+            gib => Ok(gib * GIB),
+        }
+    }
+
     /// Brings the images of a plan onto this host, before any disk is made over them.
     pub(super) async fn fetch(&self, plan: &DiskPlan) -> Result<(), DiskError> {
         if let Some(image) = plan.image() {
-            self.cache.image(image, most(plan)).await?;
+            self.cache.image(image, self.most(plan)?).await?;
         }
         if let Some(image) = plan.rescue() {
             self.cache.image(image, inspect::LARGEST).await?;
@@ -356,14 +365,6 @@ impl Disks {
                 "old images could not be removed"
             );
         }
-    }
-}
-
-/// How large a disk an image may be, in bytes.
-fn most(plan: &DiskPlan) -> u64 {
-    match plan.root_gib() {
-        0 => inspect::LARGEST,
-        gib => gib * GIB,
     }
 }
 

@@ -64,6 +64,14 @@ pub enum TransportError {
         /// How long was waited.
         after: Duration,
     },
+    /// A body came, but too slowly to be waited for.
+    #[error("it comes too slowly: less than {least} bytes in {after:?}")]
+    Slow {
+        /// How many bytes were to come at the least.
+        least: u64,
+        /// How long was waited for them.
+        after: Duration,
+    },
     /// The connection ended, or what came over it was no HTTP, before the answer was whole.
     #[error("the connection ended before the answer was whole: {reason}")]
     Closed {
@@ -104,7 +112,10 @@ impl TransportError {
             | Self::Tls { .. }
             | Self::File { .. }
             | Self::Unsendable { .. } => Sent::No,
-            Self::Timeout { .. } | Self::Closed { .. } | Self::TooLarge { .. } => Sent::Perhaps,
+            Self::Timeout { .. }
+            | Self::Slow { .. }
+            | Self::Closed { .. }
+            | Self::TooLarge { .. } => Sent::Perhaps,
         }
     }
 
@@ -128,6 +139,7 @@ impl TransportError {
             Self::Unreachable { .. } => "unreachable",
             Self::Tls { .. } => "tls",
             Self::Timeout { .. } => "timeout",
+            Self::Slow { .. } => "slow",
             Self::Closed { .. } => "closed",
             Self::TooLarge { .. } => "too_large",
             Self::File { .. } => "file",

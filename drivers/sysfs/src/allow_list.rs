@@ -137,6 +137,17 @@ impl AllowList {
         })
     }
 
+    /// An entry of this list and one of another of which one means every device that the other means: on any host that has
+    /// such a device it would have two owners.
+    #[must_use]
+    pub fn same_devices(&self, other: &AllowList) -> Option<(usize, usize)> {
+        self.specs.iter().find_map(|one| {
+            let mut others = other.specs.iter();
+            let same = others.find(|other| one.covers(other) || other.covers(one))?;
+            Some((one.entry(), same.entry()))
+        })
+    }
+
     /// Says yes or no to a function, whose network interfaces have these names. Pure.
     ///
     /// # Errors
@@ -228,6 +239,61 @@ mod tests {
         let other = list(json!([{"vendor_id": "10de", "address": "0000:82:00.0"}]));
         let address = "0000:82:00.0".parse().unwrap();
         assert_eq!(one.same_address(&other), Some((address, 3, 1)));
+        for (ours, theirs, same) in [
+            (
+                json!({"vendor_id": "1234", "product_id": "1111"}),
+                json!({"vendor_id": "1234", "product_id": "1111"}),
+                true,
+            ),
+            (
+                json!({"vendor_id": "1234"}),
+                json!({"vendor_id": "1234", "product_id": "1111"}),
+                true,
+            ),
+            (
+                json!({"vendor_id": "1234", "address": "0000:81:*.*"}),
+                json!({"address": "*:81:*.*"}),
+                true,
+            ),
+            (
+                json!({"address": {"bus": "8[0-3]"}}),
+                json!({"address": {"bus": "8[0-3]"}}),
+                true,
+            ),
+            // These may mean the same on one host and not on another: the host is asked.
+            (
+                json!({"vendor_id": "1234"}),
+                json!({"address": "*:81:*.*"}),
+                false,
+            ),
+            (
+                json!({"vendor_id": "1234"}),
+                json!({"product_id": "1111"}),
+                false,
+            ),
+            (
+                json!({"vendor_id": "1234"}),
+                json!({"vendor_id": "1235"}),
+                false,
+            ),
+            (
+                json!({"address": {"bus": "8[0-3]"}}),
+                json!({"address": "*:81:*.*"}),
+                false,
+            ),
+        ] {
+            let (ours, theirs) = (list(json!([ours])), list(json!([theirs])));
+            assert_eq!(
+                ours.same_devices(&theirs).is_some(),
+                same,
+                "{ours:?} {theirs:?}"
+            );
+            assert_eq!(
+                theirs.same_devices(&ours).is_some(),
+                same,
+                "{ours:?} {theirs:?}"
+            );
+        }
         assert_eq!(
             one.same_address(&list(json!([{"vendor_id": "8086"}]))),
             None

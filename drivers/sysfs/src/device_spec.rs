@@ -156,6 +156,18 @@ impl DeviceSpec {
         }
     }
 
+    /// Whether it surely means every device that the other means, on whatever host.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let ids = (self.vendor.is_none() || self.vendor == other.vendor)
+            && (self.product.is_none() || self.product == other.product);
+        ids && match (&self.place, &other.place) {
+            (Place::Anywhere, _) => true,
+            (Place::Address(own), Place::Address(others)) => own.covers(others),
+            (Place::Named(own), Place::Named(others)) => own == others,
+            (Place::Address(_) | Place::Named(_), _) => false,
+        }
+    }
+
     /// Which entry it is, counted from 1.
     pub(crate) fn entry(&self) -> usize {
         self.entry

@@ -29,8 +29,27 @@ pub(super) struct Picks {
     pub(super) made: Vec<WantedDevice>,
     /// All devices of the guest, its accelerator requests' included, as far as its allocations tell.
     pub(super) near: Vec<NearDevice>,
+    /// The units that it holds of the accelerator service's devices, by class: each comes by a request that is bound to it.
+    pub(super) of_the_service: BTreeMap<ResourceClass, u64>,
     /// The cells on whose providers it holds CPUs or memory; none where cells are no providers.
     pub(super) host_cells: Option<BTreeSet<u32>>,
+}
+
+impl Picks {
+    /// That no unit of the accelerator service's devices is held without a request: the guest would run without the device, and
+    /// nobody else could have it.
+    pub(super) fn are_asked_for(&self, asked: &Asked) -> Result<(), BuildError> {
+        let held = self.of_the_service.values().sum::<u64>();
+        let requests = asked.arqs.len() as u64;
+        match self.of_the_service.keys().next() {
+            Some(class) if held > requests => Err(BuildError::Unasked {
+                class: class.clone(),
+                held,
+                requests,
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What a provider's allocation is of.
@@ -159,6 +178,8 @@ impl Picking<'_> {
         };
         self.near(device.address, device.numa_node, otherwise);
         if device.owner == DeviceOwner::Accelerator {
+            let held = &mut self.picks.of_the_service;
+            *held.entry(device.class.clone()).or_default() += amount;
             return Ok(());
         }
         let refuse = |reason: String| BuildError::Allocation {

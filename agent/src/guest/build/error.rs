@@ -68,6 +68,20 @@ pub enum BuildError {
         /// How many are allocated.
         found: u64,
     },
+    /// Devices of the accelerator service without a request for them.
+    #[error(
+        "allocations: {held} of the accelerator service's devices are allocated ({class}), and accelerator_requests names {requests}; \
+         such a device comes by a device profile (--device-profile, or accel:device_profile in the flavor), not by \
+         flavor.extra_specs.resources:{class}"
+    )]
+    Unasked {
+        /// The class, or the first of several.
+        class: ResourceClass,
+        /// How many are allocated.
+        held: u64,
+        /// How many requests there are.
+        requests: u64,
+    },
     /// A provider's allocation cannot be met.
     #[error("allocations.{provider}.{class}: {reason}")]
     Allocation {
@@ -123,7 +137,8 @@ impl BuildError {
             | Self::ConfigDrive(_)
             | Self::Request(_)
             | Self::NoSuchNode { .. }
-            | Self::NotAllocated { .. } => BuildFault::Body,
+            | Self::NotAllocated { .. }
+            | Self::Unasked { .. } => BuildFault::Body,
             Self::Fit(_) | Self::Allocation { .. } => BuildFault::NoRoom,
             Self::Unreported { .. } | Self::Observe(_) => BuildFault::Later,
             Self::Guests(_) => BuildFault::Guests,

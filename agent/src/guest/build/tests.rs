@@ -306,12 +306,18 @@ async fn functions_go_by_their_allocation_and_the_guest_is_near_them() {
         "PCI function 0000:41:02.0"
     );
     assert_eq!(spec.topology.cells()[0].host_cell, 1);
-    // An accelerator's allocation gives no device, and draws the guest near.
-    let drawn = asks(
+    // An accelerator's allocation gives no device, and draws the guest near; whoever has no request for it is refused.
+    let mut drawn = asks(
         2,
         json!({"hw:cpu_policy": "dedicated"}),
         allocated(bench.provider(ACCELERATOR), "CUSTOM_NIC", 1),
     );
+    let refused = guests.build(&drawn).await.unwrap_err();
+    assert_eq!(refused.fault(), BuildFault::Body, "{refused}");
+    let said = "1 of the accelerator service's devices are allocated (CUSTOM_NIC), and accelerator_requests names 0";
+    assert!(refused.to_string().contains(said), "{refused}");
+    assert!(guests.show(uuid(2)).await.is_err());
+    drawn.accelerator_requests = vec![Uuid::from_u128(77)];
     guests.build(&drawn).await.unwrap();
     let request = guests.show(uuid(2)).await.unwrap().request;
     assert!(request.spec().devices.as_slice().is_empty());

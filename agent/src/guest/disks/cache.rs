@@ -1,7 +1,7 @@
 //! Images on this host: `_base` below `instances_path`, one raw file for each, written once and only read afterwards.
 //!
 //! A name is there only when its bytes are whole: they are fetched and made flat in files of another name, which a start of the
-//! agent removes. Two guests of one image fetch it once. What no guest lies over any more is removed after a while
+//! agent removes. Two guests of one image fetch it from one place once. What no guest lies over any more is removed after a while
 //! (`remove_unused_original_minimum_age_seconds`).
 
 use std::collections::{BTreeSet, HashMap};
@@ -83,6 +83,7 @@ impl ImageCache {
 
     fn turn(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(key.to_owned()).or_default())
     }
 
@@ -117,21 +118,31 @@ impl ImageCache {
     /// The image, fetched where it is not there; refused where it is a disk of more than `most` bytes.
     pub(super) async fn image(&self, image: &ImageSource, most: u64) -> Result<Cached, DiskError> {
         let key = image.key();
-        let turn = self.turn(key.as_str()).lock_owned().await;
         let path = self.path(&key);
-        if place::is_there(&path)? {
+        loop {
+            if !place::is_there(&path)? {
+                // Fetched once from each place: a slow one holds up nobody who knows a better one.
+                let from = format!("{key} from {}", image.location());
+                let _fetching = self.turn(&from).lock_owned().await;
+                if !place::is_there(&path)? {
+                    self.fetch(image, most).await?;
+                }
+            }
+            let turn = self.turn(key.as_str()).lock_owned().await;
+            if !place::is_there(&path)? {
+                // Removed meanwhile.
+                continue;
+            }
             // Used now: not to be aged out. Where the hypervisor made it its own meanwhile, the disk over it says the same.
             let used = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
             if let Err(error) = used {
                 tracing::debug!(image = %key, %error, "an image could not be marked as used");
             }
-        } else {
-            self.fetch(image, most).await?;
+            return Ok(Cached {
+                size: self.size(image, most)?,
+                _turn: turn,
+            });
         }
-        Ok(Cached {
-            size: self.size(image, most)?,
-            _turn: turn,
-        })
     }
 
     /// May be cut off anywhere: what is not whole then is removed.

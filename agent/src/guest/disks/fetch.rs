@@ -228,12 +228,8 @@ impl ImageSources {
 
     /// Whether the path alone says so, whatever links lead elsewhere.
     fn is_below_a_folder(&self, path: &HostPath) -> bool {
-        let path = path.as_path();
-        let climbs = path
-            .components()
-            .any(|part| part == std::path::Component::ParentDir);
-        let below = |folder: &HostPath| path.starts_with(folder.as_path());
-        !climbs && self.directories.iter().any(below)
+        let below = |folder: &HostPath| path.as_path().starts_with(folder.as_path());
+        self.directories.iter().any(below)
     }
 
     /// Writes the image into a new file, whole and as it must be, or an error; the file is the caller's to remove.

@@ -201,6 +201,13 @@ pub(super) fn remove_folder(path: &Path) -> Result<(), DiskError> {
     }
 }
 
+/// How many bytes the file system of a folder holds in all, used or not.
+pub(super) fn capacity(folder: &Path) -> Result<u64, DiskError> {
+    let found = statvfs(folder)
+        .map_err(|error| DiskError::io("asking the size of", folder, error.into()))?;
+    Ok(found.blocks().saturating_mul(found.fragment_size()))
+}
+
 /// That there is room for so many bytes, and a little more.
 pub(super) fn room(folder: &Path, needed: u64) -> Result<(), DiskError> {
     let found = statvfs(folder)

@@ -99,6 +99,13 @@ impl Judge<'_> {
                 "a device has one owner: take it out of one of the lists",
                 ErrorCode::Contradiction,
             );
+        } else if let Some((entry, other)) = of_service.same_devices(&of_compute) {
+            self.refuse(
+                accelerators,
+                format!("entry {entry} and entry {other} of [pci] device_spec mean the same devices"),
+                "a device has one owner: take it out of one of the lists, or say in each which it means",
+                ErrorCode::Contradiction,
+            );
         }
         let reported = [
             (accelerators, &of_service, true),

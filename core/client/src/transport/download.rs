@@ -7,11 +7,15 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use reqwest::Url;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::body::chain;
 use super::network::{Network, execute};
 use super::{TransportError, TransportOptions};
+
+/// How many bytes come within the patience for one piece, or the source is too slow: 256 KiB. One that gives a byte now and
+/// then would be waited for without an end otherwise.
+const LEAST: u64 = 256 << 10;
 
 /// How often one answer may point to another place.
 const MOST_REDIRECTS: u32 = 5;
@@ -147,6 +151,8 @@ impl Downloads {
             length,
             body: answer.into_body(),
             patience: self.patience,
+            waited: Duration::ZERO,
+            came: 0,
         })
     }
 }
@@ -192,6 +198,9 @@ pub struct Download {
     length: Option<u64>,
     body: reqwest::Body,
     patience: Duration,
+    /// How long was waited, and how many bytes came meanwhile, since that was looked at last.
+    waited: Duration,
+    came: u64,
 }
 
 impl Download {
@@ -204,11 +213,14 @@ impl Download {
     /// The next piece; none at the end. One that was announced longer than it is does not end, it fails.
     ///
     /// # Errors
-    /// The connection ended early, or nothing came in time.
+    /// The connection ended early, nothing came in time, or too little.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, TransportError> {
         let after = self.patience;
         loop {
+            let asked = Instant::now();
             let frame = timeout(after, self.body.frame()).await;
+            // The time that the caller takes over a piece is not the source's.
+            self.waited += asked.elapsed();
             match frame.map_err(|_| TransportError::Timeout { after })? {
                 None => return Ok(None),
                 Some(Err(error)) => {
@@ -218,10 +230,27 @@ impl Download {
                 }
                 Some(Ok(frame)) => {
                     if let Ok(piece) = frame.into_data() {
+                        self.is_quick_enough(piece.len())?;
                         return Ok(Some(piece));
                     }
                 }
             }
         }
+    }
+
+    /// Counts a piece, and looks whether enough came in the time that was waited.
+    fn is_quick_enough(&mut self, piece: usize) -> Result<(), TransportError> {
+        self.came += piece as u64;
+        if self.waited < self.patience {
+            return Ok(());
+        }
+        if self.came < LEAST {
+            return Err(TransportError::Slow {
+                least: LEAST,
+                after: self.patience,
+            });
+        }
+        (self.waited, self.came) = (Duration::ZERO, 0);
+        Ok(())
     }
 }

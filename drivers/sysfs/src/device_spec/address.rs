@@ -52,6 +52,21 @@ impl AddressPattern {
             .ok()
     }
 
+    /// Whether it surely means every address that the other means: of expressions only the same are known to.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let part = |at: usize| match (self, other) {
+            (Self::Glob(own), Self::Glob(others)) => own[at].is_none() || own[at] == others[at],
+            (Self::Expressions(own), Self::Expressions(others)) => {
+                let text =
+                    |part: &Option<Regex>| part.as_ref().map(|part| part.as_str().to_owned());
+                own[at].is_none() || text(&own[at]) == text(&others[at])
+            }
+            (Self::Glob(own), Self::Expressions(_)) => own[at].is_none(),
+            (Self::Expressions(own), Self::Glob(_)) => own[at].is_none(),
+        };
+        (0..PARTS.len()).all(part)
+    }
+
     pub(super) fn matches(&self, address: PciAddress) -> bool {
         match self {
             Self::Glob(parts) => {

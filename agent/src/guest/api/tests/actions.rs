@@ -191,7 +191,10 @@ async fn an_action_that_makes_no_sense_is_refused_with_its_field() {
             json!({"action": "rescue", "image": named('b'), "kernel": {"kernel": "/images/vmlinuz"}}),
             "one of the two is expected",
         ),
-        (json!({"action": "rescue", "kernel": kernel}), "/etc/shadow"),
+        (
+            json!({"action": "rescue", "kernel": kernel}),
+            "in none of the folders for guests' kernels",
+        ),
         (json!({"action": "rebuild"}), "image"),
         (
             json!({"action": "rebuild", "image": {"location": {"url": "ftp://host/x"}, "format": "raw"}}),

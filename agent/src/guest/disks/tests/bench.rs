@@ -36,6 +36,8 @@ pub(super) enum Page {
     Truncated(Vec<u8>),
     /// Begins and never goes on.
     Stalls(Vec<u8>),
+    /// A byte now and then, for ever.
+    Drips,
     /// Without a length, and without an end.
     Endless,
     Redirect(String),
@@ -78,6 +80,11 @@ async fn serve(
                 .into_response()
         }
         Some(Page::Stalls(bytes)) => then(bytes, None).into_response(),
+        Some(Page::Drips) => Body::from_stream(stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))
+        }))
+        .into_response(),
         Some(Page::Endless) => Body::from_stream(stream::repeat_with(|| {
             Ok::<_, std::io::Error>(Bytes::from(vec![1; 1 << 16]))
         }))

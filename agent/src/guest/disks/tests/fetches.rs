@@ -260,7 +260,6 @@ async fn a_file_of_the_host_outside_the_folders_for_images_is_no_image() {
     let disks = bench.disks();
     let guest = Guest::new(2, &disks, plan(of_path(&harmless, &bytes, Raw), 1));
     disks.prepare(&guest.provision()).await.unwrap();
-    let disks = bench.disks();
     let guest = Guest::new(1, &disks, plan(of_path(&inside, &bytes, Raw), 1));
     disks.prepare(&guest.provision()).await.unwrap();
 }

@@ -15,7 +15,6 @@ mod foreign;
 mod holds;
 mod identity;
 mod mishaps;
-mod near;
 mod parsers;
 mod provider_config;
 mod quiet;

@@ -138,10 +138,7 @@ async fn create<D: VirtDriver, R: GuestResources>(
         Err(refusal) => return *refusal,
     };
     let (uuid, created) = match &creation {
-        Creation::Whole(request) => (
-            request.uuid(),
-            guests.whole(request).await,
-        ),
+        Creation::Whole(request) => (request.uuid(), guests.whole(request).await),
         Creation::Build(build) => (build.uuid.into(), guests.build(build).await),
     };
     match created {

@@ -101,15 +101,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(self.accept(&request).await?)
     }
 
-    /// Makes a guest of a whole document, whose place and devices its sender knows. It is this host's, as a build is.
+    /// Makes a guest of a whole document, whose place and devices its sender knows.
     ///
     /// # Errors
     /// [`BuildError`]; nothing is left behind.
     pub async fn whole(&self, request: &GuestRequest) -> Result<Accepted, BuildError> {
         named(request.uuid())?;
-        if let Some(building) = &self.building {
-            self.look(building, request.node()).await?;
-        }
         Ok(self.create(request).await?)
     }
 

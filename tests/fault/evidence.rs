@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use berth_model::ProviderTree;
 use berth_model::audit::{
     Device, Exit, Guest, Histories, Journal, JourneyEnd, JourneyRow, Limits, Pass, PassEnd,
     PlacementWorld, Refusal, Reported, Step, StepEffect, StepSeam, Text, Worlds,
 };
-use berth_model::{Provider, ProviderName, ProviderTree};
 use berth_seam::{Effect, Fault, Release, Seam, TraceLine};
-use berth_tests::worlds::PlacementRows;
+use berth_tests::worlds::{PlacementRows, tree_of};
 
 use crate::case::{Case, UnderFault};
 use crate::journeys::Situation;
@@ -224,21 +224,5 @@ fn reported(case: &Case) -> Reported {
 /// each run; there the rows are compared by name.
 fn desired(clean: &PlacementRows, node: &str) -> Option<ProviderTree> {
     let world = PlacementWorld::from(clean);
-    let root = world.root_named(node)?;
-    let ours = world
-        .providers
-        .iter()
-        .filter(|(uuid, _)| world.top(**uuid) == Some(root));
-    let providers = ours.map(|(uuid, row)| {
-        let name = ProviderName::new(&row.name).ok()?;
-        let mut provider = match row.parent {
-            None => Provider::root(*uuid, name),
-            Some(parent) => Provider::child(*uuid, name, parent),
-        };
-        provider.inventories.clone_from(&row.inventories);
-        provider.traits.clone_from(&row.traits);
-        provider.aggregates.clone_from(&row.aggregates);
-        Some(provider)
-    });
-    ProviderTree::from_providers(root, providers.collect::<Option<Vec<_>>>()?).ok()
+    tree_of(&world, node)
 }

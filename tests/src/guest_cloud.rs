@@ -195,12 +195,6 @@ impl GuestCloud {
         self.plugged.notify_one();
     }
 
-    /// The host is this machine from now on, with as many cards, and says so.
-    pub fn becomes(&self, machine: &str) {
-        self.hardware.becomes(machine);
-        self.plugged.notify_one();
-    }
-
     /// One more card.
     pub fn plug_in(&self, card: u8) {
         let mut cards = self.hardware.cards();

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use berth_model::audit::{self, PlacementWorld};
-use berth_model::{AllocationRatio, Generation, Inventory, ProviderUuid};
+use berth_model::{
+    AllocationRatio, Generation, Inventory, Provider, ProviderName, ProviderTree, ProviderUuid,
+};
 use berth_store::{SqlStore, Statement, Transaction};
 use serde::Serialize;
 
@@ -277,4 +279,26 @@ fn inventory(text: &str) -> Option<Inventory> {
         step_size,
         allocation_ratio,
     })
+}
+
+/// The rows of a node's tree in Placement as a tree; none where it has none, or where they make none.
+#[must_use]
+pub fn tree_of(world: &PlacementWorld, node: &str) -> Option<ProviderTree> {
+    let root = world.root_named(node)?;
+    let ours = world
+        .providers
+        .iter()
+        .filter(|(uuid, _)| world.top(**uuid) == Some(root));
+    let providers = ours.map(|(uuid, row)| {
+        let name = ProviderName::new(&row.name).ok()?;
+        let mut provider = match row.parent {
+            None => Provider::root(*uuid, name),
+            Some(parent) => Provider::child(*uuid, name, parent),
+        };
+        provider.inventories.clone_from(&row.inventories);
+        provider.traits.clone_from(&row.traits);
+        provider.aggregates.clone_from(&row.aggregates);
+        Some(provider)
+    });
+    ProviderTree::from_providers(root, providers.collect::<Option<Vec<_>>>()?).ok()
 }

@@ -110,14 +110,6 @@ impl Hardware {
         state.cards = cards;
     }
 
-    /// The host is another machine with the same cards.
-    ///
-    /// # Panics
-    /// It is none.
-    pub fn becomes(&self, machine: &str) {
-        self.fake.replace(machine).expect("a machine");
-    }
-
     /// The cards that are there.
     #[must_use]
     pub fn cards(&self) -> BTreeSet<u8> {

@@ -7,7 +7,7 @@ use berth_conductor::journal::{BootJournal as _, Course};
 use berth_model::audit::{
     AcceleratorWorld, ArqRow, Guest, Journal, PlacementWorld, Reported, Worlds,
 };
-use berth_model::{ArqPhase, AttachHandleType, ConsumerUuid, Provider, ProviderName, ProviderTree};
+use berth_model::{ArqPhase, AttachHandleType, ConsumerUuid, ProviderTree};
 use berth_store::{SqlError, Statement};
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestState, VirtDriver as _};
@@ -15,6 +15,7 @@ use berth_wire::accelerator::AttachHandleInfoBody;
 
 use super::{GuestCloud, NODE, card, name_of};
 use crate::fault::busy;
+use crate::worlds::tree_of;
 
 /// The requests: UUID, state, guest, and where the device is that each holds.
 const REQUESTS: &str = "SELECT a.uuid, a.state, coalesce(a.instance_uuid, ''), coalesce(h.attach_info, '') \
@@ -60,7 +61,7 @@ impl GuestCloud {
             .filter(|record| record.course == Course::Active)
             .map(|record| record.request.uuid())
             .collect();
-        let tree = expected.cloned().or_else(|| tree_of(&placement));
+        let tree = expected.cloned().or_else(|| tree_of(&placement, NODE));
         Worlds {
             guests: guests.collect(),
             accelerators: Some(self.accelerator_world().await),
@@ -188,29 +189,8 @@ impl GuestCloud {
 
     /// The node's tree in Placement as it is now.
     pub async fn tree(&self) -> Option<ProviderTree> {
-        tree_of(&PlacementWorld::from(&self.cloud.rows().await))
+        tree_of(&PlacementWorld::from(&self.cloud.rows().await), NODE)
     }
-}
-
-/// The node's rows as a tree.
-fn tree_of(world: &PlacementWorld) -> Option<ProviderTree> {
-    let root = world.root_named(NODE)?;
-    let ours = world
-        .providers
-        .iter()
-        .filter(|(uuid, _)| world.top(**uuid) == Some(root));
-    let providers = ours.map(|(uuid, row)| {
-        let name = ProviderName::new(&row.name).ok()?;
-        let mut provider = match row.parent {
-            None => Provider::root(*uuid, name),
-            Some(parent) => Provider::child(*uuid, name, parent),
-        };
-        provider.inventories.clone_from(&row.inventories);
-        provider.traits.clone_from(&row.traits);
-        provider.aggregates.clone_from(&row.aggregates);
-        Some(provider)
-    });
-    ProviderTree::from_providers(root, providers.collect::<Option<Vec<_>>>()?).ok()
 }
 
 /// Single questions, asked beneath everything.

@@ -45,7 +45,7 @@ const ADDED: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// The table that it may lack, made where it is not there.
+/// The table that version 1 may lack, made where it is not there: a part of the schema.
 const PROGRAMMINGS: &str = include_str!("programmings.sql");
 
 const SCHEMA: &str = include_str!("schema.sql");
@@ -103,6 +103,7 @@ impl Work for Prepare {
             .collect::<Result<_, _>>()?;
         if tables.is_empty() {
             tx.script(SCHEMA).await?;
+            tx.script(PROGRAMMINGS).await?;
             let insert = Statement::new("INSERT INTO accelerator_schema (version) VALUES (?)");
             tx.execute(insert.bind(VERSION)).await?;
             return Ok(());

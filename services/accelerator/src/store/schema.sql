@@ -88,22 +88,6 @@ CREATE TABLE attach_handles (
     updated_at VARCHAR(26)
 );
 CREATE INDEX attach_handles_deployable_id ON attach_handles (deployable_id, arq_id);
-CREATE TABLE programmings (
-    id INTEGER NOT NULL PRIMARY KEY,
-    uuid VARCHAR(36) NOT NULL UNIQUE,
-    bind_uuid VARCHAR(36) NOT NULL,
-    deployable_id INTEGER NOT NULL REFERENCES deployables (id),
-    arq_id INTEGER UNIQUE REFERENCES accelerator_requests (id),
-    kind VARCHAR(16),
-    subject VARCHAR(255),
-    ended INTEGER NOT NULL,
-    failure TEXT,
-    deadline VARCHAR(26) NOT NULL,
-    created_at VARCHAR(26) NOT NULL
-);
-CREATE INDEX programmings_bind_uuid ON programmings (bind_uuid);
-CREATE INDEX programmings_deployable_id ON programmings (deployable_id);
-CREATE INDEX programmings_deadline ON programmings (deadline);
 CREATE TABLE events (
     id INTEGER NOT NULL PRIMARY KEY,
     instance_uuid VARCHAR(36) NOT NULL,

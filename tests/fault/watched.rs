@@ -127,6 +127,8 @@ pub(crate) fn watch(situation: &Situation, lasting: Option<Lasting>) -> Watched 
         .build()
         .unwrap();
     let log = Log::default();
+    // With a single subscriber, an event that another thread is the first to reach would stay silent for all.
+    let _second = tracing::Dispatch::new(log.clone());
     let _logs = tracing::subscriber::set_default(log.clone());
     runtime.block_on(async {
         let unit = Unit::of(situation, lasting, log).await;

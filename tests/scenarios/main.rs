@@ -15,6 +15,7 @@ mod foreign;
 mod holds;
 mod identity;
 mod mishaps;
+mod near;
 mod parsers;
 mod provider_config;
 mod quiet;

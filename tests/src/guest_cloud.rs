@@ -37,7 +37,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 pub use crossings::{Crossed, Crossings, Point, Process};
-pub use hardware::{Bug, Hardware, card, name_of};
+pub use hardware::{Bug, Hardware, Host, ON_CELL_0, card, name_of};
 
 use crate::cloud::{Cloud, Snapshot};
 use crate::fault::{HarnessClock, busy};
@@ -97,15 +97,11 @@ impl GuestCloud {
             Some(fresh) => {
                 let accelerators = busy(fresh.accelerators.restore()).await;
                 let placement = Cloud::of(fresh.placement).await;
-                Self::over(placement, accelerators).await
+                Self::over(placement, accelerators, Host::Flat).await
             }
-            None => Self::made().await,
+            None => Self::made(Host::Flat).await,
         };
-        cloud.begin();
-        // Both processes have looked at everything once.
-        sleep(LOOK).await;
-        let wrong = cloud.rests(None).await;
-        assert!(wrong.is_empty(), "a fresh cloud: {wrong:#?}");
+        cloud.begin_and_rest().await;
         if fresh.is_none() {
             let placement = cloud.cloud.store().expect("the built-in Placement");
             let fresh = Fresh {
@@ -117,11 +113,29 @@ impl GuestCloud {
         cloud
     }
 
+    /// A fresh one of another host, at rest.
+    ///
+    /// # Panics
+    /// It does not come to rest.
+    pub async fn of(host: Host) -> Self {
+        let cloud = Self::made(host).await;
+        cloud.begin_and_rest().await;
+        cloud
+    }
+
+    async fn begin_and_rest(&self) {
+        self.begin();
+        // Both processes have looked at everything once.
+        sleep(LOOK).await;
+        let wrong = self.rests(None).await;
+        assert!(wrong.is_empty(), "a fresh cloud: {wrong:#?}");
+    }
+
     /// One on empty databases, with its device profiles.
-    async fn made() -> Self {
+    async fn made(host: Host) -> Self {
         let store = busy(SqlStore::in_memory()).await.expect("memory");
         busy(prepare(&store)).await.expect("an empty database");
-        let cloud = Self::over(busy(Cloud::in_process()).await, store).await;
+        let cloud = Self::over(busy(Cloud::in_process()).await, store, host).await;
         for (profile, groups) in [
             ("gpu", json!([{"resources:PGPU": "1"}])),
             (
@@ -135,7 +149,7 @@ impl GuestCloud {
         cloud
     }
 
-    async fn over(placement: Cloud, accelerator_db: SqlStore) -> Self {
+    async fn over(placement: Cloud, accelerator_db: SqlStore, host: Host) -> Self {
         let conductor_db = busy(berth_conductor::journal::SqlJournal::in_memory());
         let files = MemoryFiles::default();
         files.put(COMPUTE_ID, "20000000-0000-4000-8000-000000000001");
@@ -144,7 +158,7 @@ impl GuestCloud {
             cloud: placement.decorated(leaving_the_process),
             service: router(accelerator_db.clone(), Options::default()),
             accelerator_db,
-            hardware: Arc::new(Hardware::with(CARDS)),
+            hardware: Arc::new(Hardware::with(CARDS, host)),
             crossings: Crossings::default(),
             guests_db: busy(SqlJournal::in_memory()).await.expect("memory"),
             conductor_db: Arc::new(conductor_db.await.expect("memory")),

@@ -36,6 +36,7 @@ struct State {
 /// The host.
 pub struct Hardware {
     fake: FakeDriver,
+    host: Host,
     state: Mutex<State>,
 }
 
@@ -49,19 +50,43 @@ pub fn card(n: u8) -> PciAddress {
     text.parse().expect("a PCI address")
 }
 
-fn machine(cards: &BTreeSet<u8>) -> String {
-    let mut text = format!(
-        "[[node]]\nname = \"{}\"\nmemory_mib = 65536\ndisk = 500\ncpus = {{ online = \"0-31\" }}\n",
-        super::NODE
-    );
-    for n in cards {
-        let address = card(*n);
-        text += &format!(
-            "\n[[node.device]]\naddress = \"{address}\"\nvendor = \"10de\"\nproduct = \"1eb8\"\nnuma = 0\n\
-             traits = [\"CUSTOM_GPU\"]\n"
+/// What the cards are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Host {
+    /// One cell, and no CPU of it dedicated.
+    Flat,
+    /// Two cells of 16 dedicated CPUs each, reported as PCPU. The card [`ON_CELL_0`] hangs on cell 0, the others on cell 1.
+    TwoCells,
+}
+
+/// The card of [`Host::TwoCells`] that is on its first cell.
+pub const ON_CELL_0: u8 = 1;
+
+impl Host {
+    fn machine(self, cards: &BTreeSet<u8>) -> String {
+        let node = format!(
+            "[[node]]\nname = \"{}\"\nmemory_mib = 65536\ndisk = 500\n",
+            super::NODE
         );
+        let mut text = match self {
+            Self::Flat => format!("{node}cpus = {{ online = \"0-31\" }}\n"),
+            Self::TwoCells => format!(
+                "[model]\npcpu = \"pcpu\"\n\
+                 {node}cpus = {{ online = \"0-31\", dedicated = \"0-31\" }}\n\
+                 [[node.cell]]\nid = 0\ncpus = \"0-15\"\nmemory_mib = 32768\n\
+                 [[node.cell]]\nid = 1\ncpus = \"16-31\"\nmemory_mib = 32768\n"
+            ),
+        };
+        for n in cards {
+            let address = card(*n);
+            let cell = u8::from(self == Self::TwoCells && *n != ON_CELL_0);
+            text += &format!(
+                "\n[[node.device]]\naddress = \"{address}\"\nvendor = \"10de\"\nproduct = \"1eb8\"\nnuma = {cell}\n\
+                 traits = [\"CUSTOM_GPU\"]\n"
+            );
+        }
+        text
     }
-    text
 }
 
 /// A device by the name it has in journals.
@@ -79,15 +104,16 @@ impl Hardware {
     /// # Panics
     /// Never: the machine is whole.
     #[must_use]
-    pub fn with(cards: u8) -> Self {
+    pub fn with(cards: u8, host: Host) -> Self {
         let cards: BTreeSet<u8> = (0..cards).collect();
-        let fake = FakeDriver::from_text("machine", &machine(&cards)).expect("a machine");
+        let fake = FakeDriver::from_text("machine", &host.machine(&cards)).expect("a machine");
         let state = State {
             cards,
             ..State::default()
         };
         Self {
             fake,
+            host,
             state: Mutex::new(state),
         }
     }
@@ -102,7 +128,9 @@ impl Hardware {
     /// Never: the machine is in memory.
     pub fn show(&self, cards: impl IntoIterator<Item = u8>) {
         let cards: BTreeSet<u8> = cards.into_iter().collect();
-        self.fake.replace(&machine(&cards)).expect("in memory");
+        self.fake
+            .replace(&self.host.machine(&cards))
+            .expect("in memory");
         let mut state = self.state();
         // What is gone takes along what was in it.
         let names: BTreeSet<_> = cards.iter().map(|n| card(*n).to_string()).collect();

@@ -79,6 +79,7 @@ Maintainer: The Berth project <maintainers@berth.example>
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
 Depends: $(needed_libraries "$root/usr/bin/berth")
 Recommends: libvirt-daemon-system, qemu-system-x86 | qemu-system, qemu-utils
+Suggests: ovmf
 Section: admin
 Priority: optional
 Description: compute-node agent for OpenStack-style clouds

@@ -317,6 +317,17 @@ pub enum GuestError {
         /// How long was waited.
         limit: Duration,
     },
+    /// The firmware that the guest is to start by is not on the host.
+    #[error(
+        "guest {uuid}: the host has no {firmware}: install one (on Debian the package ovmf), or take an image whose \
+         hw_firmware_type is bios"
+    )]
+    NoFirmware {
+        /// The guest.
+        uuid: ConsumerUuid,
+        /// What is missing, in words.
+        firmware: &'static str,
+    },
     /// A device is another guest's.
     #[error("guest {uuid}: a device is not free: {reason}")]
     DeviceBusy {
@@ -420,6 +431,7 @@ impl GuestError {
             GuestError::NotSupported { .. }
             | GuestError::Unsupported { .. }
             | GuestError::HoldsDevices { .. }
+            | GuestError::NoFirmware { .. }
             | GuestError::Refused { .. } => Disposition::Fatal,
         }
     }

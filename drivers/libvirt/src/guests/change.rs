@@ -5,11 +5,10 @@ use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{GuestError, GuestOnHost, GuestState, Powered, Redefined};
 use virt::connect::Connect;
 use virt::domain::Domain;
-use virt_sys as sys;
 
 use super::error::refused;
-use super::{find, guest, is_the_same, state};
-use crate::guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
+use super::{find, give_document, guest, is_the_same, state};
+use crate::guest_xml::GuestXmlOptions;
 
 /// Gives a guest that is off another document.
 pub(crate) fn redefine(
@@ -32,17 +31,7 @@ pub(crate) fn redefine(
             .managed_save_remove(0)
             .map_err(refused(uuid, "virDomainManagedSaveRemove"))?;
     }
-    let mut options = options.clone();
-    let kind = connect
-        .driver_type()
-        .map_err(refused(uuid, "virConnectGetType"))?;
-    if kind == "TEST" {
-        options.virtualisation = Virtualisation::Test;
-    }
-    connect
-        .define_domain_xml_flags(&guest_xml(spec, &options), sys::VIR_DOMAIN_DEFINE_VALIDATE)
-        .map_err(refused(uuid, "virDomainDefineXMLFlags"))?;
-    Ok(Redefined::Redefined)
+    give_document(connect, spec, options).map(|_| Redefined::Redefined)
 }
 
 /// Writes a guest's memory to disk and switches it off.

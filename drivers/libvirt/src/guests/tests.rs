@@ -2,10 +2,11 @@ use std::time::Duration;
 
 use berth_virt::conformance::check_guests;
 use berth_virt::guest_spec::{
-    AttachedDevice, CpuModel, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices, GuestDisks,
-    GuestInterfaces, GuestName, GuestOwner, GuestTopology, HostPath, PciManagement, ProjectId,
+    AttachedDevice, CpuModel, DesiredPower, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices,
+    GuestDisks, GuestInterfaces, GuestName, GuestOwner, GuestTopology, HostPath, PciManagement,
+    ProjectId,
 };
-use berth_virt::{HostDevice, VirtDriver as _};
+use berth_virt::{HostDevice, PowerAction, VirtDriver as _};
 use uuid::Uuid;
 
 use super::*;

@@ -30,7 +30,15 @@ enum Sight {
     Machine,
     /// Those of [`cards`].
     Cards,
+    /// This machine's, which has no firmware but QEMU's own.
+    WithoutFirmware,
 }
+
+/// Where packages and operators say which firmware there is.
+const FIRMWARE: &str = "for folder in /usr/share/qemu/firmware /etc/qemu/firmware; do\n\
+     [ ! -d \"$folder\" ] || mount -t tmpfs none \"$folder\"\n\
+     done\n\
+     exec \"$@\"";
 
 impl Daemon {
     pub(crate) fn start() -> Self {
@@ -42,6 +50,11 @@ impl Daemon {
         Self::seeing(Sight::Cards)
     }
 
+    /// One on a machine where nobody installed a UEFI firmware.
+    pub(crate) fn start_without_firmware() -> Self {
+        Self::seeing(Sight::WithoutFirmware)
+    }
+
     fn seeing(sight: Sight) -> Self {
         let mut daemon = Self {
             directory: tempfile::tempdir().expect("a directory for libvirtd"),
@@ -51,6 +64,13 @@ impl Daemon {
         cards::write(&daemon.device_tree());
         daemon.start_again();
         daemon
+    }
+
+    /// What it keeps of the variables of guests' firmware.
+    pub(crate) fn variables(&self) -> Vec<PathBuf> {
+        let folder = self.directory.path().join("lib/qemu/nvram");
+        let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        files.map(|file| file.path()).collect()
     }
 
     /// The device tree with the cards.
@@ -67,8 +87,12 @@ impl Daemon {
             return Command::new(script);
         }
         let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "--", "sh", "-euc"]);
+        if self.sight == Sight::WithoutFirmware {
+            command.args([FIRMWARE, "sh"]).arg(script);
+            return command;
+        }
         command
-            .args(["--mount", "--propagation", "private", "--", "sh", "-euc"])
             .arg(
                 "mount --rbind /sys/devices/system \"$0/sys/devices/system\"\n\
                  mkdir -p \"$0/dev\"\n\

@@ -18,7 +18,7 @@ use virt::connect::Connect;
 use crate::daemon::Daemon;
 use crate::{disk_files, loaded, options};
 
-fn driver(daemon: &Daemon) -> LibvirtDriver {
+pub(crate) fn driver(daemon: &Daemon) -> LibvirtDriver {
     LibvirtDriver::new(LibvirtOptions {
         virt_type: VirtType::Qemu,
         // Where temporary files are in memory there is no O_DIRECT.
@@ -31,7 +31,7 @@ fn path(folder: &Path, name: &str) -> HostPath {
     HostPath::new(folder.join(name).to_str().expect("a path in UTF-8")).expect("a plain path")
 }
 
-fn guest_spec(folder: &Path, disks: GuestDisks) -> GuestSpec {
+pub(crate) fn guest_spec(folder: &Path, disks: GuestDisks) -> GuestSpec {
     let uuid = ConsumerUuid::from(Uuid::from_u128(0x9e57_0000_0000_4000_8000_0000_0000_0001));
     GuestSpec {
         uuid,

@@ -5,6 +5,7 @@ mod daemon;
 mod devices;
 mod disk_files;
 mod emulator;
+mod firmware;
 mod guests;
 mod held_devices;
 #[path = "../../src/devices/test_kernel.rs"]

@@ -1,0 +1,99 @@
+//! Whether the hypervisor has the firmware that a guest is to start by. It is looked for before the guest's document is handed
+//! in: libvirt's own word for one that is missing names neither what is missing nor where it would come from.
+
+use berth_model::ConsumerUuid;
+use berth_virt::GuestError;
+use berth_virt::guest_spec::{GuestBoot, GuestSpec};
+use virt::connect::Connect;
+
+use super::error::refused;
+use crate::domain_capabilities::DomainCapabilities;
+use crate::guest_xml::{GuestXmlOptions, Virtualisation};
+
+/// Refuses a guest whose firmware libvirt would not find. A BIOS is QEMU's own, and libvirt's test driver has neither.
+///
+/// # Errors
+/// [`GuestError::NoFirmware`]; or libvirt does not say what it has.
+pub(super) fn has_its_firmware(
+    connect: &Connect,
+    spec: &GuestSpec,
+    options: &GuestXmlOptions,
+) -> Result<(), GuestError> {
+    let GuestBoot::Uefi { secure_boot } = spec.boot else {
+        return Ok(());
+    };
+    let kind = match options.virtualisation {
+        Virtualisation::Kvm => "kvm",
+        Virtualisation::Qemu => "qemu",
+        Virtualisation::Test => return Ok(()),
+    };
+    let emulator = options.emulator.as_ref().and_then(|path| path.to_str());
+    let text = connect
+        .domain_capabilities(emulator, Some("x86_64"), Some("q35"), Some(kind), 0)
+        .map_err(refused(spec.uuid, "virConnectGetDomainCapabilities"))?;
+    let read = DomainCapabilities::read(&text).map_err(|error| GuestError::Malformed {
+        origin: "libvirt".to_owned(),
+        reason: error.to_string(),
+    })?;
+    is_there(spec.uuid, secure_boot, &read)
+}
+
+/// What the capabilities say of it.
+fn is_there(
+    uuid: ConsumerUuid,
+    secure_boot: bool,
+    capabilities: &DomainCapabilities,
+) -> Result<(), GuestError> {
+    let has_uefi = capabilities.firmwares.contains("efi");
+    match (has_uefi, secure_boot) {
+        (true, false) => Ok(()),
+        (true, true) if capabilities.secure_boot => Ok(()),
+        (_, secure_boot) => Err(GuestError::NoFirmware {
+            uuid,
+            firmware: match secure_boot {
+                false => "UEFI firmware",
+                true => "UEFI firmware with secure boot",
+            },
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uefi_and_secure_boot_are_each_there_or_named_as_missing() {
+        let uuid = ConsumerUuid::from(uuid::Uuid::from_u128(1));
+        let has = |firmwares: &[&str], secure_boot| DomainCapabilities {
+            firmwares: firmwares.iter().map(|&one| one.to_owned()).collect(),
+            secure_boot,
+            ..DomainCapabilities::default()
+        };
+        for (capabilities, secure_boot, missing) in [
+            (has(&["bios", "efi"], false), false, None),
+            (has(&["bios", "efi"], true), true, None),
+            (has(&["bios"], false), false, Some("no UEFI firmware:")),
+            (
+                has(&["bios", "efi"], false),
+                true,
+                Some("no UEFI firmware with secure boot:"),
+            ),
+            // What a loader could is nothing without one.
+            (
+                has(&[], true),
+                true,
+                Some("no UEFI firmware with secure boot:"),
+            ),
+        ] {
+            let said = is_there(uuid, secure_boot, &capabilities);
+            let said = said.err().map(|error| error.to_string());
+            let fits = match (&said, missing) {
+                (None, None) => true,
+                (Some(said), Some(missing)) => said.contains(missing),
+                _ => false,
+            };
+            assert!(fits, "{capabilities:?}: {said:?}, expected {missing:?}");
+        }
+    }
+}

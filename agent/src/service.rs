@@ -37,6 +37,7 @@ use axum::Router;
 use berth_client::{Dice, PlacementClient};
 use berth_store::state_dir::StateFiles;
 use berth_virt::{HostEvents, VirtDriver};
+use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{Stream, StreamExt, stream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -129,6 +130,8 @@ pub struct Agent<D> {
     pub guests: Option<GuestService>,
     /// What is known of the devices beside what the driver sees; none: nothing is laid over a view.
     pub devices: Option<DeviceService>,
+    /// Journals of services that run beside in this process, each with its name and why it cannot be used; none: it can.
+    pub beside: Vec<(&'static str, watch::Receiver<Option<String>>)>,
     /// Where the nodes' trees are shown to whoever needs them in this process.
     pub trees: KnownTrees,
     /// The lock that keeps a second agent away, if it was taken before; else it is taken with the admin socket.
@@ -157,6 +160,7 @@ impl<D> Agent<D> {
             admin: None,
             guests: None,
             devices: None,
+            beside: Vec::new(),
             trees: KnownTrees::default(),
             lock: None,
             metrics: Metrics::default(),
@@ -183,6 +187,8 @@ struct Sources {
     requests: mpsc::Receiver<Request>,
     /// The guests that stand still.
     holding: Option<watch::Receiver<HeldGuests>>,
+    /// Journals, each with why it cannot be used.
+    journals: SelectAll<BoxStream<'static, (&'static str, Option<String>)>>,
     /// What is laid over the next view is another one. Never ends.
     device_changes: HostEvents,
 }
@@ -198,6 +204,25 @@ impl Sources {
         }
         std::future::pending().await
     }
+}
+
+/// The journal of guests, by its name in findings.
+const GUESTS: &str = "guests.db";
+
+/// What is said of a journal, now and whenever it changes.
+fn words(
+    name: &'static str,
+    told: watch::Receiver<Option<String>>,
+) -> BoxStream<'static, (&'static str, Option<String>)> {
+    let first = true;
+    stream::unfold((told, first), move |(mut told, first)| async move {
+        if !first {
+            told.changed().await.ok()?;
+        }
+        let word = told.borrow_and_update().clone();
+        Some(((name, word), (told, false)))
+    })
+    .boxed()
 }
 
 /// How many requests of the admin API may wait for the loop.
@@ -217,6 +242,7 @@ pub async fn run<D: VirtDriver>(
     let options = agent.admin.take();
     let guests = agent.guests.take();
     let devices = agent.devices.clone();
+    let beside = std::mem::take(&mut agent.beside);
     let (door, mut hangup) = match doors(options, lock.as_ref()).await {
         Ok(doors) => doors,
         Err(error) => {
@@ -243,6 +269,9 @@ pub async fn run<D: VirtDriver>(
         .into_iter()
         .flatten()
         .fold(Router::new(), Router::merge);
+    let guests_journal = guests.as_ref().map(|it| (GUESTS, it.guests.unusable()));
+    let journals = beside.into_iter().chain(guests_journal);
+    let journals = stream::select_all(journals.map(|(name, told)| words(name, told)));
     let holding = guests.as_ref().map(|service| service.guests.holding());
     let keeping = guests.map(|service| service.begin(event_loop.started()));
     let telling = devices.filter(|_| serves).map(DeviceService::begin);
@@ -253,6 +282,7 @@ pub async fn run<D: VirtDriver>(
         hangups,
         requests,
         holding,
+        journals,
         device_changes,
     };
     let ended = LocalSet::new()

@@ -163,7 +163,7 @@ async fn alone_on_this_host(
             metrics,
             shutdown,
         };
-        let ended = host.serve(run, placement, &guests, drop).await;
+        let ended = host.serve(run, placement, &guests, None, drop).await;
         guests.close().await;
         ended
     };
@@ -218,7 +218,8 @@ impl OwnHost {
         })
     }
 
-    /// Runs the agent against a Placement until `shutdown`. `ready` is given what tells when its first inventory landed.
+    /// Runs the agent against a Placement until `shutdown`. `beside` are the journals of this process's other services, each
+    /// with what tells why it cannot be used; `ready` is given what tells when the agent's first inventory landed.
     ///
     /// # Errors
     /// As the agent's, each with its exit code.
@@ -227,6 +228,7 @@ impl OwnHost {
         run: Run<'_>,
         placement: PlacementClient,
         guests: &HostGuests,
+        beside: impl IntoIterator<Item = (&'static str, watch::Receiver<Option<String>>)>,
         ready: impl FnOnce(watch::Receiver<bool>),
     ) -> Result<(), Failure> {
         let (loaded, arguments) = (run.loaded, run.arguments);
@@ -262,6 +264,7 @@ impl OwnHost {
         };
         agent.devices = Some(guests.devices());
         agent.trees = guests.trees();
+        agent.beside = beside.into_iter().collect();
         agent.guests = (!arguments.once).then(|| guests.guests());
         let events = match arguments.once {
             true => None,

@@ -27,12 +27,17 @@ fn not_opened(what: String, error: &OpenError) -> Failure {
 
 impl From<SchemaError> for Failure {
     fn from(error: SchemaError) -> Self {
-        Failure::caused(
-            ErrorCode::State,
-            "the database is not Placement's as it should be",
-            &error,
-        )
+        not_placement("the database", &error)
     }
+}
+
+fn not_placement(named: &str, error: &SchemaError) -> Failure {
+    let code = match error {
+        SchemaError::OtherRevision { .. } => ErrorCode::OtherRelease,
+        _ => ErrorCode::State,
+    };
+    let what = format!("{named} is not Placement's as it should be");
+    Failure::caused(code, what, error)
 }
 
 /// Opens the database of a URL (`sqlite:PATH`), owned by this process alone, at the schema this release needs. The file is
@@ -60,10 +65,9 @@ pub async fn open_existing(url: &Secret) -> Result<SqlStore, Failure> {
 
 async fn placement(store: Result<SqlStore, OpenError>, named: &str) -> Result<SqlStore, Failure> {
     let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
-    prepare(&store).await.map_err(|error| {
-        let what = format!("{named} is not Placement's as it should be");
-        Failure::caused(ErrorCode::State, what, &error)
-    })?;
+    prepare(&store)
+        .await
+        .map_err(|error| not_placement(named, &error))?;
     Ok(store)
 }
 
@@ -78,8 +82,12 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
         .await
         .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
     berth_accelerator::prepare(&store).await.map_err(|error| {
+        let code = match &error {
+            berth_accelerator::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
+            _ => ErrorCode::State,
+        };
         let what = format!("{named} is not the accelerator service's as it should be");
-        Failure::caused(ErrorCode::State, what, &error)
+        Failure::caused(code, what, &error)
     })?;
     Ok(store)
 }

@@ -230,6 +230,8 @@ error_codes! {
     Endpoint = 309 => Configuration;
     /// Placement does not accept a request as berth makes it (400); the unit starts the agent again.
     RequestRefused = 310 => Unavailable;
+    /// A journal or a database was written by another release, and this one cannot use it.
+    OtherRelease = 311 => Configuration;
 
     /// A reshape is needed, which is lawful only at start.
     ReshapeNeeded = 401 => ReshapeNeeded;

@@ -50,6 +50,9 @@ pub fn run(
     Ok(ExitCode::Done)
 }
 
+/// The conductor's journal, by its name in findings.
+const CONDUCTOR: &str = "conductor.db";
+
 async fn everything(
     arguments: &Arguments,
     context: &Context,
@@ -138,10 +141,12 @@ async fn host(
         metrics,
         shutdown: shutdown.clone(),
     };
+    let beside = services.as_ref().map(|it| (CONDUCTOR, it.unusable.clone()));
     let serving = pin!(own.serve(
         run,
         placement,
         &guests,
+        beside,
         // The receiver is this very function's.
         |ready| drop(tell.send(ready)),
     ));

@@ -257,8 +257,45 @@ fn a_database_that_lost_a_table_is_74_and_the_table_is_not_made_anew() {
     }
 }
 
+#[test]
+fn what_another_release_wrote_is_78_whichever_service_it_is_of() {
+    let (mut node, up) = up("pcpu");
+    expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
+    for (file, other, ours) in [
+        (
+            "guests.db",
+            "UPDATE guest_journal SET version = version + 97",
+            "UPDATE guest_journal SET version = version - 97",
+        ),
+        (
+            "conductor.db",
+            "UPDATE conductor_journal SET version = version + 97",
+            "UPDATE conductor_journal SET version = version - 97",
+        ),
+        (
+            "accelerator.sqlite",
+            "UPDATE accelerator_schema SET version = version + 97",
+            "UPDATE accelerator_schema SET version = version - 97",
+        ),
+        (
+            "placement.sqlite",
+            "UPDATE alembic_version SET version_num = version_num || 'x'",
+            "UPDATE alembic_version SET version_num = rtrim(version_num, 'x')",
+        ),
+    ] {
+        let file = node.home.state_dir().join(file);
+        let named = file.display().to_string();
+        write(&file, other);
+        expect(&node.run(&["up"]), 78, &["BERTH-E0311", &named]);
+        write(&file, ours);
+    }
+    let mut up = node.start(&["up"]);
+    node.wait_until_well(&mut up);
+    expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
+}
+
 /// One statement of SQL, as somebody with a shell would have run it.
-fn write(database: &Path, sql: &'static str) {
+pub(crate) fn write(database: &Path, sql: &'static str) {
     struct Script(&'static str);
     impl Work for Script {
         type Output = ();

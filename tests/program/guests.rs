@@ -7,6 +7,7 @@ use berth_tests::berth::RunningBerth;
 use berth_tests::exchange::Ask;
 use serde_json::Value;
 
+use crate::exit_codes::write;
 use crate::hypervisor::{Hypervisor, PATIENCE};
 
 /// A machine with accelerators on which `berth up` runs, and a kernel that guests may name.
@@ -243,6 +244,48 @@ fn more_guests_than_devices_are_refused_with_the_reason_and_a_profile_in_use_sta
     let consumers: Vec<String> = guests.iter().map(uuid).collect();
     host.assert_nothing_left(&consumers, devices);
     host.done(&["accelerator", "profile", "delete", "gpu"]);
+    assert_eq!(host.up.stop(PATIENCE).expect("it ends").code, 0);
+}
+
+#[test]
+fn a_journal_with_a_guest_that_cannot_be_read_is_told_until_it_can() {
+    let mut host = Host::start("guests-5");
+    host.done(&[
+        "accelerator",
+        "profile",
+        "create",
+        "gpu",
+        "--group",
+        "resources:PGPU=1",
+    ]);
+    host.create("one");
+    host.until(&["guest", "list"], |guests| {
+        guests.iter().any(|guest| guest["status"] == "active")
+    });
+    let manager = host.node.managed();
+    for file in ["guests.db", "conductor.db"] {
+        host.up.kill();
+        let journal = host.node.home.state_dir().join(file);
+        write(&journal, "UPDATE guest SET course = '?' || course");
+        host.up = host.node.start(&["up"]);
+        let told = || {
+            host.node.ask("/healthz").is_some_and(|answer| {
+                let text = answer.text();
+                answer.status == 503
+                    && ["state-files", file, "what cannot be read"]
+                        .iter()
+                        .all(|word| text.contains(word))
+            }) && manager.status().contains("what cannot be read")
+        };
+        host.up.wait_until(PATIENCE, told).expect("it is told");
+        host.up.kill();
+        write(&journal, "UPDATE guest SET course = ltrim(course, '?')");
+        host.up = host.node.start(&["up"]);
+        host.node.wait_until_well(&mut host.up);
+        host.until(&["guest", "list"], |guests| {
+            guests.iter().any(|guest| guest["status"] == "active")
+        });
+    }
     assert_eq!(host.up.stop(PATIENCE).expect("it ends").code, 0);
 }
 

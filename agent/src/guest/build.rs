@@ -90,7 +90,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let seen = self.look(building, &asked.node).await?;
         let tree = (building.trees)(&asked.node);
         let _placing = self.inner.placing.lock().await;
-        let records = way.journal.guests().await.map_err(GuestsError::from)?;
+        let records = self.list().await?;
         if let Some(record) = records
             .iter()
             .find(|known| known.request.uuid() == asked.uuid)

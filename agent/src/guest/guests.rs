@@ -116,6 +116,17 @@ pub enum GuestsError {
     Journal(#[from] JournalError),
 }
 
+impl GuestsError {
+    /// What is wrong with the journal, where that is it.
+    #[must_use]
+    pub fn of_journal(&self) -> Option<&JournalError> {
+        match self {
+            Self::Journal(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 pub(super) struct Inner<D, R> {
     pub(super) way: Way<D, R>,
     /// Held from reading what guests hold of the host until one more is written down.
@@ -125,6 +136,8 @@ pub(super) struct Inner<D, R> {
     held: watch::Sender<HeldGuests>,
     /// How many journeys have ended.
     ends: watch::Sender<u64>,
+    /// Why the journal cannot be used; none where it could at the last comparison.
+    unusable: watch::Sender<Option<String>>,
 }
 
 /// All guests of this agent. Clones are one.
@@ -172,6 +185,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             journeys: Journeys::default(),
             held: watch::Sender::default(),
             ends: watch::Sender::new(0),
+            unusable: watch::Sender::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -206,7 +220,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let _placing = self.inner.placing.lock().await;
         let pinned = !request.reserved_cpus().is_empty();
         if pinned {
-            let records = self.inner.way.journal.guests().await?;
+            let records = self.list().await?;
             if let Some((cpus, holder)) = pinned_elsewhere(request, &records) {
                 return Err(GuestsError::CpusTaken { cpus, holder });
             }
@@ -220,7 +234,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         // Before it is written down: what the journal has of it is shown, its console first of all.
         self.inner.way.allow(request.spec())?;
         self.inner.way.resources.keep(request).await?;
-        let accepted = self.inner.way.journal.accept(request).await?;
+        let accepted = self.inner.way.journal.accept(request).await;
+        let accepted = self.noted(accepted)?;
         match accepted {
             Accepted::New | Accepted::Same => {}
             Accepted::Other => return Err(GuestsError::Other { uuid }),
@@ -250,7 +265,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// # Errors
     /// The journal cannot be read.
     pub async fn list(&self) -> Result<Vec<GuestRecord>, GuestsError> {
-        Ok(self.inner.way.journal.guests().await?)
+        let read = self.inner.way.journal.guests().await;
+        Ok(self.noted(read)?)
     }
 
     /// What the hypervisor has of its guests now; nothing where it does not answer soon.
@@ -284,7 +300,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// # Errors
     /// The journal cannot be read.
     pub async fn resume(&self) -> Result<usize, GuestsError> {
-        let records = self.inner.way.journal.guests().await?;
+        let records = self.list().await?;
         let open = records.iter().filter(|record| record.open().is_some());
         let open: Vec<_> = open.map(|record| record.request.uuid()).collect();
         for uuid in &open {
@@ -361,6 +377,30 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     #[must_use]
     pub fn holding(&self) -> watch::Receiver<HeldGuests> {
         self.inner.held.subscribe()
+    }
+
+    /// Why the journal cannot be used, with a word whenever that changes: no guest is gone on with then, and none is taken.
+    #[must_use]
+    pub fn unusable(&self) -> watch::Receiver<Option<String>> {
+        self.inner.unusable.subscribe()
+    }
+
+    /// What came of a use of the journal, a failure of it noted until a comparison ends well.
+    fn noted<T>(&self, used: Result<T, JournalError>) -> Result<T, JournalError> {
+        if let Err(error) = &used {
+            self.journal_is(Err(error));
+        }
+        used
+    }
+
+    /// Whether the journal could be used.
+    pub(super) fn journal_is(&self, used: Result<(), &JournalError>) {
+        let now = used.err().map(ToString::to_string);
+        self.inner.unusable.send_if_modified(|unusable| {
+            let news = *unusable != now;
+            *unusable = now;
+            news
+        });
     }
 
     pub(super) async fn travel(

@@ -37,7 +37,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Goes on with what is open and brings back what should run, again and again, until `shutdown`.
     pub async fn keep(&self, interval: Duration, shutdown: CancellationToken) {
         loop {
-            if let Err(error) = self.reconcile().await {
+            let compared = self.reconcile().await;
+            self.compared(&compared);
+            if let Err(error) = compared {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "guests could not be compared"
@@ -49,6 +51,20 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
         }
         self.stop().await;
+    }
+
+    /// Notes what a comparison, made for its own sake, says of the journal.
+    pub(super) fn compared<T>(&self, compared: &Result<T, KeepError>) {
+        match compared {
+            Ok(_) => self.journal_is(Ok(())),
+            Err(KeepError::Guests(error)) => {
+                if let Some(error) = error.of_journal() {
+                    self.journal_is(Err(error));
+                }
+            }
+            // The journal was read before.
+            Err(KeepError::Driver(_)) => self.journal_is(Ok(())),
+        }
     }
 
     /// One comparison of all guests with the hypervisor's. Their journeys go on by themselves afterwards.

@@ -127,7 +127,9 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
 
     async fn keep_going(&self, interval: Duration, shutdown: CancellationToken) {
         loop {
-            match self.repair().await {
+            let repaired = self.repair().await;
+            self.inner.guests.compared(&repaired);
+            match repaired {
                 Ok(found) => self.log(&found),
                 Err(error) => tracing::warn!(
                     error = &error as &dyn std::error::Error,
@@ -264,6 +266,10 @@ impl<D: VirtDriver, R: GuestResources> KeptGuests for Reconciler<D, R> {
 
     fn holding(&self) -> watch::Receiver<HeldGuests> {
         self.inner.guests.holding()
+    }
+
+    fn unusable(&self) -> watch::Receiver<Option<String>> {
+        self.inner.guests.unusable()
     }
 }
 

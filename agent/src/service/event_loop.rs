@@ -266,6 +266,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 Some(()) = sources.hangups.next(), if free => self.hangup(),
                 Some(request) = sources.requests.recv(), if free => self.request(request),
                 held = Sources::held(&mut sources.holding) => self.held_guests(&held),
+                Some((name, word)) = sources.journals.next() => self.journal(name, word),
                 Some(event) = sources.device_changes.next(), if free => self.event(Some(event)),
             }
         }
@@ -476,6 +477,10 @@ impl<D: VirtDriver> EventLoop<D> {
     fn held_guests(&mut self, held: &HeldGuests) {
         findings::of_guests(&mut self.health, held, Instant::now());
         self.metrics.held_guests(held.len());
+    }
+
+    fn journal(&mut self, name: &'static str, unusable: Option<String>) {
+        findings::of_journal(&mut self.health, name, unusable, Instant::now());
     }
 
     fn publish(&mut self, now: Instant) {

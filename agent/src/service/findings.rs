@@ -10,7 +10,8 @@ use super::state::NodeState;
 use crate::guest::HeldGuests;
 use crate::health::{
     DEVICES_UNFIT, GUESTS_HELD, HELD_UNITS, Health, IDENTITY, NODE_GONE, NOT_IN_SYNC,
-    PLACEMENT_AWAY, PLACEMENT_REFUSES, RESHAPE_FAILED, RESHAPE_NEEDED, UNREADABLE_GUESTS, Warnable,
+    PLACEMENT_AWAY, PLACEMENT_REFUSES, RESHAPE_FAILED, RESHAPE_NEEDED, STATE_FILES,
+    UNREADABLE_GUESTS, Warnable,
 };
 
 /// Findings that are about the agent's peers, whichever node met them.
@@ -152,6 +153,19 @@ pub(super) fn of_guests(health: &mut Health, held: &HeldGuests, now: Instant) {
     health.set(GUESTS_HELD.found().with("guests", guests.join("; ")), now);
 }
 
+/// Sets and clears what follows from a journal that cannot be used. (Whoever uses it tells the log.)
+pub(super) fn of_journal(
+    health: &mut Health,
+    name: &'static str,
+    unusable: Option<String>,
+    now: Instant,
+) {
+    match unusable {
+        Some(error) => health.set(STATE_FILES.found().of(name).with("error", error), now),
+        None => health.clear(&STATE_FILES, name),
+    }
+}
+
 /// A node is shown (again): nothing that was said about its absence holds.
 pub(super) fn node_came(health: &mut Health, name: &NodeName) {
     health.clear(&NODE_GONE, name.as_str());
@@ -176,6 +190,21 @@ pub(super) fn node_went(health: &mut Health, name: &NodeName, now: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_journal_that_cannot_be_used_is_told_until_it_can() {
+        let mut health = Health::default();
+        let now = Instant::now();
+        let why = "guests.db holds of guest x what cannot be read".to_owned();
+        of_journal(&mut health, "guests.db", Some(why.clone()), now);
+        of_journal(&mut health, "conductor.db", None, now);
+        let [message] = &health.visible(now)[..] else {
+            panic!("one finding");
+        };
+        assert_eq!((message.code, &message.text), ("state-files", &why));
+        of_journal(&mut health, "guests.db", None, now);
+        assert!(health.visible(now).is_empty());
+    }
 
     #[test]
     fn guests_that_stand_still_are_named_with_the_reason_until_none_does() {

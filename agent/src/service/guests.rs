@@ -32,6 +32,9 @@ pub trait KeptGuests: Send + Sync + 'static {
 
     /// Those that stand still.
     fn holding(&self) -> watch::Receiver<HeldGuests>;
+
+    /// Why their journal cannot be used; none where it can.
+    fn unusable(&self) -> watch::Receiver<Option<String>>;
 }
 
 impl<D: VirtDriver, R: GuestResources> KeptGuests for Guests<D, R> {
@@ -51,6 +54,10 @@ impl<D: VirtDriver, R: GuestResources> KeptGuests for Guests<D, R> {
 
     fn holding(&self) -> watch::Receiver<HeldGuests> {
         Guests::holding(self)
+    }
+
+    fn unusable(&self) -> watch::Receiver<Option<String>> {
+        Guests::unusable(self)
     }
 }
 
@@ -166,6 +173,10 @@ mod tests {
 
         fn holding(&self) -> watch::Receiver<HeldGuests> {
             watch::channel(HeldGuests::new()).1
+        }
+
+        fn unusable(&self) -> watch::Receiver<Option<String>> {
+            watch::channel(None).1
         }
     }
 

@@ -343,7 +343,7 @@ fn disks(config: &Config) -> Result<Disks, Failure> {
 fn unusable(error: &JournalError) -> Failure {
     let code = match error.reason() {
         ExitReason::HeldByAnother => ErrorCode::Held,
-        ExitReason::Configuration => ErrorCode::BadValue,
+        ExitReason::Configuration => ErrorCode::OtherRelease,
         ExitReason::Bug => ErrorCode::Bug,
         _ => ErrorCode::State,
     };

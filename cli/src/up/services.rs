@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use berth_accelerator::{
-    EventsBell, Options, deliver_events, end_late_programmings, router, serve_tcp, watch_providers,
+    EventsBell, Options, delete_unbound_requests, deliver_events, end_late_programmings, router,
+    serve_tcp, watch_providers,
 };
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::{JournalError, SqlJournal};
 use berth_conductor::{AsAnswered, Conductor, ConductorOptions, ConductorParts};
 use berth_store::{OpenError, SqlStore};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -75,6 +77,8 @@ pub(super) struct Services {
     endpoints: Vec<PathBuf>,
     /// Where the conductor is served.
     pub(super) conductor: SocketAddr,
+    /// Why the conductor's journal cannot be used; none where it can.
+    pub(super) unusable: watch::Receiver<Option<String>>,
 }
 
 impl Services {
@@ -127,11 +131,14 @@ impl Services {
             bell.clone(),
             stopped(),
         ));
+        let grace = config.accelerator_service.unbound_request_grace;
+        tasks.spawn(delete_unbound_requests(store.clone(), grace, stopped()));
         tasks.spawn(deliver_events(store.clone(), receiver, bell, stopped()));
         tasks.spawn(watch_providers(store.clone(), placement, LOOK, stopped()));
         let api = berth_conductor::router(conductor.clone());
         tasks.spawn(berth_conductor::serve_tcp(listener, api, stopped()));
         let end = stopped();
+        let unusable = conductor.unusable();
         tasks.spawn(async move { conductor.keep(end).await });
         Ok(Self {
             accelerators: store,
@@ -139,6 +146,7 @@ impl Services {
             tasks,
             endpoints,
             conductor: conductor_at,
+            unusable,
         })
     }
 
@@ -178,6 +186,7 @@ fn unusable(error: &JournalError) -> Failure {
             source: OpenError::Held { .. },
             ..
         } => ErrorCode::Held,
+        JournalError::Newer { .. } => ErrorCode::OtherRelease,
         _ => ErrorCode::State,
     };
     Failure::caused(code, "the conductor's journal cannot be used", error)

@@ -12,6 +12,7 @@ use berth_client::{AcceleratorClient, PlacementClient};
 use berth_journeys::Journeys;
 use berth_model::ConsumerUuid;
 use berth_wire::guest::ImageComing;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 pub use journeys::JourneyEnd;
@@ -107,6 +108,15 @@ struct Inner {
     journeys: Journeys<ConsumerUuid>,
     held: Mutex<BTreeMap<ConsumerUuid, StandingStill>>,
     strays: Strays,
+    /// Why the journal cannot be used; none where it could at the last look.
+    unusable: watch::Sender<Option<String>>,
+}
+
+/// Whether something was said for the first time.
+#[derive(PartialEq, Eq)]
+enum News {
+    Yes,
+    No,
 }
 
 /// All guests of one conductor. Clones are one.
@@ -143,6 +153,7 @@ impl Conductor {
             journeys: Journeys::default(),
             held: Mutex::default(),
             strays: Strays::default(),
+            unusable: watch::Sender::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -238,17 +249,24 @@ impl Conductor {
     pub async fn keep(&self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         loop {
-            if let Err(error) = self.resume().await {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "guests' boots do not go on"
-                );
-            }
-            if let Err(error) = self.inner.strays.look(&self.inner.way).await {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "lost accelerator requests are not looked for"
-                );
+            match self.resume().await {
+                Ok(_) => {
+                    self.journal_is(None);
+                    if let Err(error) = self.inner.strays.look(&self.inner.way).await {
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            "lost accelerator requests are not looked for"
+                        );
+                    }
+                }
+                Err(error) => {
+                    if self.journal_is(Some(&error)) == News::Yes {
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            "guests' boots do not go on"
+                        );
+                    }
+                }
             }
             tokio::select! {
                 () = &mut stop => break,
@@ -256,6 +274,22 @@ impl Conductor {
             }
         }
         self.stop().await;
+    }
+
+    /// Why the journal cannot be used, with a word whenever that changes: no boot goes on then, and none is taken.
+    #[must_use]
+    pub fn unusable(&self) -> watch::Receiver<Option<String>> {
+        self.inner.unusable.subscribe()
+    }
+
+    fn journal_is(&self, unusable: Option<&ConductorError>) -> News {
+        let now = unusable.map(ToString::to_string);
+        let news = self.inner.unusable.send_if_modified(|before| {
+            let news = *before != now;
+            *before = now;
+            news
+        });
+        if news { News::Yes } else { News::No }
     }
 
     /// Looks for lost accelerator requests once; how many were deleted.

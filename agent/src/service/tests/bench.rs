@@ -98,6 +98,7 @@ impl Bench {
             hangups: hung,
             requests,
             holding: None,
+            journals: stream::SelectAll::new(),
             device_changes: stream::pending().boxed(),
         };
         let mut running = Running {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_accelerator::{
-    EventsBell, Options, ServiceTokens, deliver_events, end_late_programmings, router, serve_tcp,
-    watch_providers,
+    EventsBell, Options, ServiceTokens, delete_unbound_requests, deliver_events,
+    end_late_programmings, router, serve_tcp, watch_providers,
 };
 use berth_client::keystone::system_clock;
 use berth_client::{
@@ -136,6 +136,9 @@ async fn serve(
     let mut beside = JoinSet::new();
     let late = stopped.clone().cancelled_owned();
     beside.spawn(end_late_programmings(store.clone(), bell.clone(), late));
+    let grace = config.accelerator_service.unbound_request_grace;
+    let unbound = stopped.clone().cancelled_owned();
+    beside.spawn(delete_unbound_requests(store.clone(), grace, unbound));
     if let Some(receiver) = receiver {
         let stopped = stopped.clone().cancelled_owned();
         beside.spawn(deliver_events(store.clone(), receiver, bell, stopped));

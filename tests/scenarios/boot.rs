@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use berth_conductor::journal::{Accepted, BootJournal as _, Course, StepState};
 use berth_conductor::{Conductor, ConductorError, ConductorOptions, JourneyEnd};
-use berth_model::ResourceClass;
-use berth_tests::boot::{BootStage, GPUS, Mood, NODE, asked, gpu, guest, impatient, request};
+use berth_model::{Arq, ArqState, ResourceClass};
+use berth_tests::boot::{
+    BootStage, Fault, GPUS, Mood, NODE, Point, asked, gpu, guest, impatient, request,
+};
 use serde_json::json;
 
 async fn fails(conductor: &Conductor, number: u32, profile: &str) -> String {
@@ -144,6 +146,51 @@ async fn a_bind_that_is_refused_is_tried_on_other_devices_and_then_taken_back() 
         conductor.journey(guest(2)).await,
         JourneyEnd::Active
     ));
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_guest_whose_requests_were_deleted_while_its_conductor_was_away_gets_new_ones() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "two")).await.unwrap();
+    conductor.journey(guest(1)).await;
+    let history = stage.crossings.history();
+    let bind = |what: &String| what.starts_with("accelerator PATCH");
+    let at = history.iter().position(bind).expect("a bind") + 1;
+
+    stage
+        .crossings
+        .begin(Some((Point { at, after: false }, Fault::Kill)));
+    let conductor = stage.conductor();
+    conductor.create(&request(2, "two")).await.unwrap();
+    tokio::select! {
+        end = conductor.journey(guest(2)) => panic!("{end:?}"),
+        () = stage.crossings.dies() => {}
+    }
+    // It is away for so long that the service does not keep what holds nothing.
+    let accelerators = stage.accelerators();
+    let made = accelerators.arqs().await.unwrap().into_iter();
+    let made: Vec<Arq> = made
+        .filter_map(|told| told.arq.ok())
+        .filter(|arq| arq.state == ArqState::Initial)
+        .collect();
+    assert_eq!(made.len(), 2);
+    for arq in &made {
+        accelerators.delete_arq(arq.uuid).await.unwrap();
+    }
+
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    let end = conductor.journey(guest(2)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let record = conductor.show(guest(2)).await.unwrap();
+    let [failed] = record.failures.as_slice() else {
+        panic!("{:?}", record.failures);
+    };
+    assert!(failed.reason.contains("not there any more"), "{failed}");
+    assert!(failed.avoid.is_empty(), "its devices are not to blame");
     stage.judge().await;
 }
 

@@ -451,6 +451,8 @@ pub struct AcceleratorService {
     #[serde(deserialize_with = "seconds")]
     pub orphan_request_grace: Duration,
     #[serde(deserialize_with = "seconds")]
+    pub unbound_request_grace: Duration,
+    #[serde(deserialize_with = "seconds")]
     pub bind_timeout: Duration,
 }
 

@@ -245,6 +245,8 @@ const OWN: &[OptionRow] = &[
          told.").example("\"http://127.0.0.1:8774/v2.1\""),
     row("accelerator_service", "orphan_request_grace", Kind::Integer(60, WEEK), Default::Integer(3600),
         "Seconds for which a request stays bound for a guest that its host says it does not have."),
+    row("accelerator_service", "unbound_request_grace", Kind::Integer(0, WEEK), Default::Integer(3600),
+        "Seconds after which a request that holds nothing (never bound, unbound, or its bind failed) is deleted; 0: never."),
     row("accelerator_service", "bind_timeout", Kind::Integer(1, 86_400), Default::Integer(60),
         "Seconds a bind waits for its devices to be programmed; after that it has failed."),
 

@@ -7,7 +7,8 @@
 //! so is written in the same transaction, so that a crash between the two cannot be.
 //!
 //! A bind whose devices are to be programmed waits for their hosts; [`end_late_programmings`] ends its wait.
-//! [`watch_providers`] looks whether Placement still has the devices' providers.
+//! [`watch_providers`] looks whether Placement still has the devices' providers; [`delete_unbound_requests`] deletes requests that
+//! hold nothing and that nobody wants any more.
 //!
 //! Devices come from the agents, whole per host (`PUT /internal/v1/hosts/{host}/devices`); their providers in Placement are
 //! the agents' to write, never this service's. What a request holds is never taken away by a report.
@@ -23,6 +24,7 @@ mod providers;
 mod report;
 mod router;
 mod store;
+mod unbound;
 
 pub use berth_http::{serve_tcp, serve_unix};
 pub use events::{EventsBell, deliver_events};
@@ -31,3 +33,4 @@ pub use programmings::end_late_programmings;
 pub use providers::watch_providers;
 pub use router::{Options, ServiceTokens, router};
 pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};
+pub use unbound::{UnboundError, delete_unbound, delete_unbound_requests};

@@ -20,8 +20,7 @@ again with a second kill in the recovery from each kill.\n\n\
 A whole cloud of one host: Placement, the accelerator service, a conductor, an agent, guests and cards of the fake driver. Every\n\
 request, call of the driver and statement of a journal of the agent and of the conductor is a crossing. What each journey may come\n\
 to is written first, in `tests/fault/guests.toml`; there the outcomes are explained. After every run the five truths (Placement,\n\
-accelerator requests, hypervisor, devices, journals) are audited, and the guest is deleted again, which must leave nothing.\n\
-Not tried: a POST of accelerator requests that arrives twice, which the protocol gives nobody a way to notice.\n";
+accelerator requests, hypervisor, devices, journals) are audited, and the guest is deleted again, which must leave nothing.\n";
 
 /// A journey that ran without a fault.
 pub(super) struct Swept {

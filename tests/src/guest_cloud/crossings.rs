@@ -47,9 +47,8 @@ impl Crossed {
         [Moment::Before, Moment::After]
             .into_iter()
             .flat_map(move |moment| {
-                let applying = Fault::applying(&self.crossing, moment).filter(|fault| {
-                    faults.contains(fault) && !is_beyond_repair(&self.crossing, *fault)
-                });
+                let applying =
+                    Fault::applying(&self.crossing, moment).filter(|fault| faults.contains(fault));
                 applying.map(move |fault| Point {
                     process: self.process,
                     crossing: self.crossing.to_string(),
@@ -59,12 +58,6 @@ impl Crossed {
                 })
             })
     }
-}
-
-/// What is not tried, because nothing in the protocol makes it good: accelerator requests have no name before they are made, so
-/// a POST that a proxy sends twice (the client never does) makes some that nobody hears of. They hold no device.
-fn is_beyond_repair(crossing: &Crossing, fault: Fault) -> bool {
-    fault == Fault::Twice && crossing.operation == "POST /v2/accelerator_requests"
 }
 
 /// A fault at one side of one crossing.
@@ -253,8 +246,7 @@ fn judge(
         let fault = drawn.faults[drawn.seeded.below(drawn.faults.len())];
         let strikes = drawn.left > 0
             && drawn.seeded.below(drawn.one_in) == 0
-            && fault.applies(crossing, moment)
-            && !is_beyond_repair(crossing, fault);
+            && fault.applies(crossing, moment);
         if !strikes {
             return (Release::Proceed, pause);
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use berth_accelerator::{SchemaError, delete_unbound};
 use berth_agent::complete::Service;
 use berth_agent::device::report::Scrub;
 use berth_agent::device::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
@@ -23,6 +24,7 @@ use berth_agent::{startup, tick};
 use berth_client::{AdapterOptions, Auth, GuestClient, HttpService, TransportError};
 use berth_conductor::{AsAnswered, Conductor, ConductorOptions, ConductorParts, EveryNode};
 use berth_model::{NodeName, ProviderTree};
+use berth_store::{Statement, Transaction, Work};
 use berth_virt::VirtDriver as _;
 use berth_virt::guest_spec::{CpuModel, HostPath};
 use bytes::Bytes;
@@ -33,15 +35,40 @@ use tokio::time::{Instant, sleep};
 use super::crossings::{LifeGate, Process};
 use super::hardware::Hardware;
 use super::{GuestCloud, NODE};
-use crate::fault::{GatedBootJournal, GatedDriver, GatedGuestJournal, GatedHttp, Stage};
+use crate::fault::{GatedBootJournal, GatedDriver, GatedGuestJournal, GatedHttp, Stage, busy};
 use crate::node::COMPUTE_ID;
 
 /// How long a process is away after a kill.
 const RESTART: Duration = Duration::from_secs(1);
 /// How often the agent looks at its host and compares its guests.
 const INTERVAL: Duration = Duration::from_secs(60);
+/// How long the accelerator service keeps a request that holds nothing: longer than a boot stands still, and shorter than
+/// whoever waits for the cloud to come to rest.
+const UNBOUND_GRACE: Duration = Duration::from_mins(12);
 /// The pause after a pass that failed.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// Makes all accelerator requests older than they are.
+struct OlderBy(Duration);
+
+impl Work for OlderBy {
+    type Output = ();
+    type Error = SchemaError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
+        let earlier =
+            |column| format!("{column} = strftime('%Y-%m-%d %H:%M:%f', {column}, ?) || '000'");
+        let sql = format!(
+            "UPDATE accelerator_requests SET {}, {}",
+            earlier("created_at"),
+            earlier("updated_at")
+        );
+        let span = format!("-{} seconds", self.0.as_secs());
+        tx.execute(Statement::new(sql).bind(&span).bind(&span))
+            .await?;
+        Ok(())
+    }
+}
 
 type Driver = GatedDriver<Hardware>;
 type HostGuests = Guests<Driver, HostResources<Driver>>;
@@ -129,6 +156,24 @@ impl GuestCloud {
                 sleep(RESTART).await;
             }
         });
+        let cloud = self.clone();
+        self.spawn(async move {
+            loop {
+                sleep(INTERVAL).await;
+                cloud.requests_grow_old(INTERVAL).await;
+            }
+        });
+    }
+
+    /// The accelerator service deletes what holds nothing and what nobody touched for long. Its dates are this machine's, for
+    /// which no time passes here, so the requests are as much older first as time passed.
+    async fn requests_grow_old(&self, by: Duration) {
+        let store = &self.accelerator_db;
+        let done = async {
+            store.write(&OlderBy(by)).await.expect("a database");
+            delete_unbound(store, UNBOUND_GRACE).await
+        };
+        busy(done).await.expect("a database");
     }
 
     fn stage(&self, gate: &LifeGate) -> Stage {

@@ -1,8 +1,10 @@
 //! How the database goes about what a bind, a guest's list and a delete ask: by an index, whatever else is in the tables.
 
+use berth_http::Timestamp;
 use berth_store::{SqlStore, Statement, Value};
 
 use super::arqs::{self, Filters, Scope};
+use super::unbound::DeleteUnbound;
 use super::{bind, handles, programmings, schema};
 
 async fn plan(store: &SqlStore, sql: &str, values: Vec<Value>) -> Vec<String> {
@@ -28,6 +30,9 @@ async fn nothing_that_a_bind_a_list_or_a_delete_asks_reads_a_whole_table() {
         ),
     };
     let project = Scope::Project("p".to_owned());
+    let old = DeleteUnbound {
+        before: Timestamp::now(),
+    };
     let mut asked: Vec<(String, Vec<Value>)> = vec![
         arqs::list_sql(&Scope::All, instance),
         arqs::list_sql(&project, instance),
@@ -51,6 +56,8 @@ async fn nothing_that_a_bind_a_list_or_a_delete_asks_reads_a_whole_table() {
         (programmings::DUE.to_owned(), one()),
         (programmings::LATE.to_owned(), one()),
         (format!("{} (?)", programmings::BINDS_OF), one()),
+        old.sql("SELECT id, uuid FROM", "ORDER BY id LIMIT 1"),
+        old.sql("DELETE FROM", "AND id IN (1)"),
     ];
     for sql in [
         "DELETE FROM events WHERE arq_uuid IN (?)",

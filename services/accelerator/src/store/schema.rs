@@ -50,6 +50,10 @@ const PROGRAMMINGS: &str = include_str!("programmings.sql");
 
 const SCHEMA: &str = include_str!("schema.sql");
 
+/// Indexes that a database of this version may lack: they change what is quick, not what is there.
+const INDEXES: &str =
+    "CREATE INDEX IF NOT EXISTS accelerator_requests_state ON accelerator_requests (state)";
+
 /// Why a database is not ready.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
@@ -104,6 +108,7 @@ impl Work for Prepare {
         if tables.is_empty() {
             tx.script(SCHEMA).await?;
             tx.script(PROGRAMMINGS).await?;
+            tx.script(INDEXES).await?;
             let insert = Statement::new("INSERT INTO accelerator_schema (version) VALUES (?)");
             tx.execute(insert.bind(VERSION)).await?;
             return Ok(());
@@ -117,10 +122,11 @@ impl Work for Prepare {
             None => 0,
         };
         match found {
-            VERSION => Ok(()),
-            BEFORE => Ok(upgrade(tx).await?),
-            found => Err(SchemaError::OtherVersion { found }),
+            VERSION => {}
+            BEFORE => upgrade(tx).await?,
+            found => return Err(SchemaError::OtherVersion { found }),
         }
+        Ok(tx.script(INDEXES).await?)
     }
 }
 

@@ -16,3 +16,4 @@ mod placement;
 mod programmings;
 mod receiver;
 mod service;
+mod unbound;

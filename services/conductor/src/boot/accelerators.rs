@@ -97,6 +97,11 @@ impl Provided {
             {
                 Err(BootError::NotReady(refusal.message.clone()))
             }
+            // None of them is bound for the guest, nor failed to be, and the service knows none: it waited for long, and the
+            // service deleted them. New ones can be made.
+            (Seen::None, Some(AcceleratorError::NotFound(refusal))) => {
+                Err(BootError::RequestsGone(refusal.message.clone()))
+            }
             (_, Some(error)) if error.disposition() == Disposition::Retry => Err(error.into()),
             (_, Some(AcceleratorError::Call(error))) => {
                 Err(BootError::Accelerator(AcceleratorError::Call(error)))

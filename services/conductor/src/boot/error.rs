@@ -55,6 +55,9 @@ pub enum BootError {
     /// The accelerator service could not bind.
     #[error("its accelerator requests could not be bound: {0}")]
     NotBound(String),
+    /// Its requests were deleted before they were bound.
+    #[error("its accelerator requests are not there any more: {0}")]
+    RequestsGone(String),
     /// Its devices are being made ready for it.
     #[error("its accelerator requests wait for their devices: {0}")]
     NotReady(String),
@@ -83,6 +86,7 @@ impl BootError {
             | Self::NoAgent(_)
             | Self::NoMapping(_)
             | Self::NotBound(_)
+            | Self::RequestsGone(_)
             | Self::NotBuilt(_) => Disposition::Refresh,
             Self::Claim(ClaimError::HoldsOther { .. })
             | Self::NoProfile(_)

@@ -1,0 +1,71 @@
+//! Requests that hold nothing and that nobody touched for long: found, and deleted.
+
+use berth_http::Timestamp;
+use berth_model::{ArqPhase, ArqUuid};
+use berth_store::{SqlError, Statement, Transaction, Value, Work};
+
+use super::arqs::ArqError;
+use super::{events, typed};
+
+/// The states of a request that holds nothing.
+const PHASES: [ArqPhase; 3] = [ArqPhase::Initial, ArqPhase::Unbound, ArqPhase::BindFailed];
+/// How many are deleted in one transaction.
+pub(crate) const BATCH: usize = 512;
+
+/// What follows a verb: the requests of those states that were made or changed last before a moment. That they hold nothing is
+/// asked, too: their state is a word about it.
+const OLD: &str = "accelerator_requests WHERE state IN (?, ?, ?) AND coalesce(updated_at, created_at) < ? \
+     AND NOT EXISTS (SELECT 1 FROM attach_handles WHERE arq_id = accelerator_requests.id) \
+     AND NOT EXISTS (SELECT 1 FROM programmings WHERE arq_id = accelerator_requests.id)";
+
+/// Deletes up to [`BATCH`] of them; which.
+pub(crate) struct DeleteUnbound {
+    /// What was touched since then stays.
+    pub(crate) before: Timestamp,
+}
+
+impl DeleteUnbound {
+    /// A statement on them, and its values.
+    pub(crate) fn sql(&self, verb: &str, tail: &str) -> (String, Vec<Value>) {
+        let phases = PHASES.map(|phase| Value::from(phase.as_str()));
+        let mut values: Vec<Value> = phases.into();
+        values.push(self.before.to_sql().into());
+        (format!("{verb} {OLD} {tail}"), values)
+    }
+
+    fn statement(&self, verb: &str, tail: &str) -> Statement {
+        let (sql, values) = self.sql(verb, tail);
+        Statement::new(sql).bind_all(values)
+    }
+
+    /// Whether there is any: nothing is locked for that.
+    pub(crate) async fn any(&self, tx: &mut Transaction) -> Result<bool, SqlError> {
+        let search = self.statement("SELECT 1 FROM", "LIMIT 1");
+        Ok(tx.row(search).await?.is_some())
+    }
+}
+
+impl Work for DeleteUnbound {
+    type Output = Vec<ArqUuid>;
+    type Error = ArqError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Vec<ArqUuid>, ArqError> {
+        let search = self.statement("SELECT id, uuid FROM", "ORDER BY id LIMIT ?");
+        let batch = i64::try_from(BATCH).unwrap_or(i64::MAX);
+        let rows = tx.rows(search.bind(batch)).await?;
+        let mut ids: Vec<i64> = Vec::with_capacity(rows.len());
+        let mut uuids: Vec<ArqUuid> = Vec::with_capacity(rows.len());
+        for row in &rows {
+            ids.push(row.int(0)?);
+            uuids.push(typed(&row.text(1)?, "accelerator_requests", "uuid")?);
+        }
+        // State and age once more: what a bind took between the two statements is not this one's.
+        let head = self.statement("DELETE FROM", "AND id IN");
+        let deleted = tx.execute_in(&head, &ids).await?;
+        if usize::try_from(deleted) != Ok(ids.len()) {
+            return Err(ArqError::Raced);
+        }
+        events::forget(tx, uuids.iter().copied()).await?;
+        Ok(uuids)
+    }
+}

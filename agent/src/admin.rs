@@ -150,6 +150,7 @@ pub(crate) struct Door {
 /// What each of the listeners bears: a few operators, and a scraper.
 pub(crate) const LIMITS: Limits = Limits {
     connections: 64,
+    idle: Duration::from_millis(500),
     head: Duration::from_secs(10),
     body: Duration::from_secs(10),
     grace: Duration::from_secs(2),

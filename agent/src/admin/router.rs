@@ -355,8 +355,8 @@ pub fn admin_page() -> String {
          ```\ncurl --unix-socket /run/berth/agent.sock http://agent/v1/state\n```\n\n\
          JSON bodies carry `\"api\": \"{API}\"`; times are UTC in RFC 3339. A refusal carries\n\
          `{{\"error\": {{\"code\": ..., \"message\": ...}}}}`. A request's body may have {BODY_LIMIT} bytes.\n\n\
-         Each of them takes {connections} connections at once; further ones wait in the kernel's queue. A connection is\n\
-         closed when no whole head of a request comes within {head} s (an idle one, too; a TLS handshake has\n\
+         Each of them takes {connections} connections at once; one more ends the one that has waited longest for a\n\
+         request, or waits where there is none. A connection is closed when no whole head of a request comes within {head} s (an idle one, too; a TLS handshake has\n\
          as long), and a body has {body} s.\n\n\
          | method | path | what it does |\n| --- | --- | --- |\n",
         connections = LIMITS.connections,

@@ -1,11 +1,12 @@
 //! Serves HTTP/1 to connections that others open, on TCP, on a unix socket or over TLS with certificates on both sides: how
 //! many at once, how long each may take to send a request, and how the end comes. Whoever holds connections open without
-//! asking anything is cut off, so that the others get their turn.
+//! asking anything is cut off, and gives way where there are too many, so that the others get their turn.
 //!
 //! Callers: the services' door (`services/http`) and the agent's admin API, which may not import each other.
 
 mod body;
 mod certificate;
+mod giving_way;
 mod tls;
 
 use std::convert::Infallible;
@@ -35,12 +36,16 @@ pub use certificate::Holder;
 pub use tls::{TlsDoor, TlsError, TlsFile, TlsFiles, TlsSettings};
 
 use certificate::Certificate;
+use giving_way::{Connection, Waiting};
 
 /// What a listener bears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections that are served at once; further ones wait in the kernel's queue until one ends.
+    /// Connections that are served at once. One more ends the one that has waited longest for a request, if that is at least
+    /// [`Limits::idle`]; until then it waits, and those after it in the kernel's queue.
     pub connections: usize,
+    /// How long a connection that waits for a request is left alone where others want in.
+    pub idle: Duration,
     /// How long a connection may take until the head of its next request is whole, counted from its opening or from the
     /// end of the last answer: an idle connection is closed after this, too.
     pub head: Duration,
@@ -54,6 +59,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 512,
+            idle: Duration::from_secs(1),
             head: Duration::from_secs(30),
             body: Duration::from_mins(1),
             grace: Duration::from_secs(30),
@@ -155,24 +161,39 @@ async fn serve_opened<L, I, S, F>(
     let slots = Arc::new(Semaphore::new(limits.connections));
     let closing = CancellationToken::new();
     let mut connections = JoinSet::new();
+    let waiting = Arc::new(Waiting::default());
     let mut stop = pin!(stop);
+    // One that has come and is not served yet.
+    let mut next = None;
     loop {
-        let next = async {
-            let slot = Arc::clone(&slots).acquire_owned().await;
-            (slot, listener.accept().await)
+        // Begun anew whenever a connection ended: then there is a slot.
+        let slot = async {
+            match Arc::clone(&slots).try_acquire_owned() {
+                Ok(slot) => Ok(slot),
+                Err(_) => {
+                    waiting.give_way(limits.idle).await;
+                    Arc::clone(&slots).acquire_owned().await
+                }
+            }
         };
         tokio::select! {
             () = &mut stop => break,
             Some(_) = connections.join_next() => {}
-            (slot, (socket, address)) = next => {
+            accepted = listener.accept(), if next.is_none() => next = Some(accepted),
+            slot = slot, if next.is_some() => {
+                let Some((socket, address)) = next.take() else { continue };
                 let opened = open(socket, address);
                 let closing = closing.clone();
+                let place = Connection::of(&waiting);
                 connections.spawn(async move {
-                    // Nothing was asked yet, so at the stop nothing is waited for.
-                    let opened = closing.run_until_cancelled(opened).await.flatten();
-                    if let Some((socket, service)) = opened {
-                        connection(socket, limits, service, closing).await;
-                    }
+                    let serving = async {
+                        // Nothing was asked yet, so at the stop nothing is waited for.
+                        let opened = closing.run_until_cancelled(opened).await.flatten();
+                        if let Some((socket, service)) = opened {
+                            connection(socket, limits, service, &place, &closing).await;
+                        }
+                    };
+                    place.unless_ended(serving).await;
                     drop(slot);
                 });
             }
@@ -188,8 +209,13 @@ async fn serve_opened<L, I, S, F>(
 }
 
 /// Serves one connection to its end.
-async fn connection<I, S>(socket: I, limits: Limits, service: S, closing: CancellationToken)
-where
+async fn connection<I, S>(
+    socket: I,
+    limits: Limits,
+    service: S,
+    place: &Arc<Connection>,
+    closing: &CancellationToken,
+) where
     I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<RequestBody>, Response = Response, Error = Infallible>
         + Clone
@@ -200,6 +226,7 @@ where
     let answer = move |request: Request<hyper::body::Incoming>| {
         let request = request.map(|body| RequestBody::new(body, limits.body));
         let remainder = request.body().remainder();
+        let asking = place.asks();
         let answered = service.clone().oneshot(request);
         async move {
             let mut response = answered.await?;
@@ -208,7 +235,7 @@ where
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
             }
-            Ok::<_, Infallible>(response)
+            Ok::<_, Infallible>(asking.answered(response))
         }
     };
     let service = TowerToHyperService::new(service_fn(answer));

@@ -1,6 +1,8 @@
-//! Connections that ask slowly, or not at all, are closed; too many wait their turn. Each test waits for what the server
+//! Connections that ask slowly, or not at all, are closed, and give way to those that do; where all are being answered one more
+//! waits its turn. Each test waits for what the server
 //! does, whenever that is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -10,7 +12,7 @@ use axum::routing::{get, post};
 use berth_serve::{Limits, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n";
@@ -21,6 +23,7 @@ const LONG: Duration = Duration::from_hours(1);
 fn limits() -> Limits {
     Limits {
         connections: 8,
+        idle: Duration::ZERO,
         head: LONG,
         body: LONG,
         grace: SHORT,
@@ -29,17 +32,31 @@ fn limits() -> Limits {
 
 struct Served {
     address: std::net::SocketAddr,
+    /// Told when `/once` is asked.
+    begun: Arc<Notify>,
+    /// Lets one answer of `/once` be given.
+    tell: Arc<Notify>,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<()>,
 }
 
 impl Served {
     async fn with(limits: Limits) -> Self {
+        let tell = Arc::new(Notify::new());
+        let begun = Arc::new(Notify::new());
+        let once = {
+            let (begun, told) = (Arc::clone(&begun), Arc::clone(&tell));
+            async move || {
+                begun.notify_one();
+                told.notified().await;
+            }
+        };
         let router = Router::new()
             .route("/", get(|| async { "hello" }))
             .route("/", post(|body: Bytes| async move { body }))
             .route("/unread", post(|| async { StatusCode::NOT_ACCEPTABLE }))
-            .route("/never", get(std::future::pending::<()>));
+            .route("/never", get(std::future::pending::<()>))
+            .route("/once", get(once));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel::<()>();
@@ -49,6 +66,8 @@ impl Served {
         });
         Self {
             address,
+            begun,
+            tell,
             stop,
             ended,
         }
@@ -143,22 +162,82 @@ async fn a_body_that_comes_drop_by_drop_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_connection_too_many_waits_until_another_ends() {
-    let connections = 1;
+async fn a_connection_too_many_waits_while_the_others_are_answered() {
+    let connections = 2;
     let served = Served::with(Limits {
         connections,
         ..limits()
     })
     .await;
-    let mut first = served.connect().await;
-    answered(&mut first).await;
-    let mut second = served.connect().await;
-    let waiting = tokio::spawn(async move { answered(&mut second).await });
-    // Its request lies there while the first is served.
-    answered(&mut first).await;
-    assert!(!waiting.is_finished());
-    drop(first);
+    let once = b"GET /once HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n";
+    let mut busy = Vec::new();
+    for _ in 0..connections {
+        let mut stream = served.connect().await;
+        stream.write_all(once).await.unwrap();
+        served.begun.notified().await;
+        busy.push(stream);
+    }
+    let mut third = served.connect().await;
+    let waiting = tokio::spawn(async move { answered(&mut third).await });
+    let mut ends = busy.into_iter().map(to_the_close);
+    let (first, second) = (ends.next().unwrap(), ends.next().unwrap());
+    tokio::pin!(first, second);
+    served.tell.notify_one();
+    let whole = tokio::select! { end = &mut first => end, end = &mut second => end };
+    assert!(whole.starts_with("HTTP/1.1 200"), "{whole}");
     waiting.await.unwrap();
+}
+
+#[tokio::test]
+async fn idle_connections_give_way_to_one_that_asks_the_longest_first() {
+    let served = Served::with(limits()).await;
+    let mut used = served.connect().await;
+    answered(&mut used).await;
+    let mut idle = Vec::new();
+    for _ in 0..10 * limits().connections {
+        idle.push(served.connect().await);
+    }
+    let mut asking = served.connect().await;
+    answered(&mut asking).await;
+    // The first of them have made room.
+    assert_eq!(to_the_close(used).await, "");
+    assert_eq!(to_the_close(idle.swap_remove(0)).await, "");
+    answered(idle.last_mut().unwrap()).await;
+}
+
+#[tokio::test]
+async fn one_that_was_just_opened_is_left_alone() {
+    let idle = LONG;
+    let served = Served::with(Limits { idle, ..limits() }).await;
+    let mut open = Vec::new();
+    for _ in 0..limits().connections {
+        open.push(served.connect().await);
+    }
+    let mut one_more = served.connect().await;
+    one_more.write_all(ASK).await.unwrap();
+    for stream in &mut open {
+        answered(stream).await;
+    }
+    drop(open);
+    answered(&mut one_more).await;
+}
+
+#[tokio::test]
+async fn one_that_is_being_answered_gives_way_to_nobody() {
+    let served = Served::with(limits()).await;
+    let mut busy = served.connect().await;
+    let once = b"GET /once HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n";
+    busy.write_all(once).await.unwrap();
+    served.begun.notified().await;
+    let mut others = Vec::new();
+    for _ in 0..4 * limits().connections {
+        let mut another = served.connect().await;
+        answered(&mut another).await;
+        others.push(another);
+    }
+    served.tell.notify_one();
+    let whole = to_the_close(busy).await;
+    assert!(whole.starts_with("HTTP/1.1 200"), "{whole}");
 }
 
 #[tokio::test]

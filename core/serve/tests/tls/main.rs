@@ -31,6 +31,7 @@ const LONG: Duration = Duration::from_hours(1);
 fn limits() -> Limits {
     Limits {
         connections: 64,
+        idle: LONG,
         head: LONG,
         body: LONG,
         grace: SHORT,
@@ -240,6 +241,19 @@ async fn a_handshake_holds_its_place_and_one_that_ends_frees_it() {
     assert!(early.is_err(), "{early:?}");
     drop(silent.pop());
     assert!(asked.await.is_ok());
+}
+
+#[tokio::test]
+async fn handshakes_that_do_not_come_give_way_to_one_that_does() {
+    let idle = SHORT;
+    let served = Served::with(Limits { idle, ..limits() }).await;
+    let mut silent: Vec<_> = Vec::new();
+    for _ in 0..limits().connections {
+        silent.push(served.connect().await);
+    }
+    let client = served.authority.client();
+    let asked = served.asked(Some(&client), &version::TLS13).await;
+    assert!(asked.is_ok());
 }
 
 #[tokio::test]

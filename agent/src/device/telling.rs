@@ -7,7 +7,7 @@ use std::time::Duration;
 use berth_client::AcceleratorError;
 use berth_model::{Disposition, NodeName};
 use berth_virt::VirtDriver;
-use berth_wire::accelerator::{HostDevices, KnownDevices};
+use berth_wire::accelerator::{HostDevices, KnownDevices, NotTaken};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -255,6 +255,11 @@ impl<D: VirtDriver> Devices<D> {
             let text = format!("held by {arq}");
             if self.is_news(&format!("vanished {}", gone.name), &text) {
                 tracing::warn!(%node, device = %gone.name, %arq, ?guest, "a device that is held has vanished; its provider stays while it is");
+            }
+        }
+        for NotTaken { name, reason } in &answer.not_taken {
+            if self.is_news(&format!("not taken {name}"), reason) {
+                tracing::warn!(%node, device = %name, reason = %reason, "the accelerator service did not take all of a device's report");
             }
         }
         let told = Told {

@@ -244,7 +244,7 @@ const OWN: &[OptionRow] = &[
         "The compute API that is told of binds (POST /os-server-external-events): Nova's or an agent's; unset: nobody is \
          told.").example("\"http://127.0.0.1:8774/v2.1\""),
     row("accelerator_service", "orphan_request_grace", Kind::Integer(60, WEEK), Default::Integer(3600),
-        "Seconds for which a request stays bound for a guest that its host says it does not have."),
+        "Seconds for which a request stays bound for a guest that its host says it does not have; then it is deleted."),
     row("accelerator_service", "unbound_request_grace", Kind::Integer(0, WEEK), Default::Integer(3600),
         "Seconds after which a request that holds nothing (never bound, unbound, or its bind failed) is deleted; 0: never."),
     row("accelerator_service", "bind_timeout", Kind::Integer(1, 86_400), Default::Integer(60),

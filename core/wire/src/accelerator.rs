@@ -29,7 +29,7 @@ pub use devices::{DeviceBody, DeviceList};
 pub use errors::AcceleratorError;
 pub use host_devices::{
     Health, HostAttachHandle, HostDeployable, HostDevice, HostDevices, KnownAttachHandle,
-    KnownDeployable, KnownDevice, KnownDevices,
+    KnownDeployable, KnownDevice, KnownDevices, NotTaken,
 };
 pub use link::Link;
 pub use programmings::{

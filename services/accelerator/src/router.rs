@@ -41,7 +41,7 @@ pub struct Options {
     pub body_limit: usize,
     /// Rung when there are events to be sent.
     pub bell: EventsBell,
-    /// How long a request stays bound for a guest that its host says it does not have.
+    /// How long a request stays bound for a guest that its host says it does not have; then it is deleted.
     pub orphan_grace: Duration,
     /// How long a host may take to program the devices of a bind.
     pub bind_timeout: Duration,

@@ -16,6 +16,7 @@ mod plans;
 pub(crate) mod programmings;
 pub(crate) mod providers;
 pub(crate) mod schema;
+pub(crate) mod strangers;
 pub(crate) mod unbound;
 
 use std::str::FromStr;

@@ -16,7 +16,7 @@ pub struct HostDevices {
     /// The devices.
     pub devices: Vec<HostDevice>,
     /// The guests that the host has or is building. Where it is given, a request that is bound here for a guest that is not
-    /// among them is unbound once it has been bound for longer than the service's grace time.
+    /// among them is deleted once it has been bound for longer than the service's grace time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guests: Option<Vec<Uuid>>,
 }
@@ -132,6 +132,18 @@ pub struct HostAttachHandle {
 pub struct KnownDevices {
     /// The devices, those that are gone but still held among them.
     pub devices: Vec<KnownDevice>,
+    /// What of the report could not be taken, or not be done for it. The rest was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_taken: Vec<NotTaken>,
+}
+
+/// Something about one device of a report that stays as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotTaken {
+    /// The device's name, as reported.
+    pub name: String,
+    /// Why, as a sentence.
+    pub reason: String,
 }
 
 /// A device as the service knows it.

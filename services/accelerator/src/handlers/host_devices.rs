@@ -8,18 +8,9 @@ use super::{database, read};
 use crate::policies;
 use crate::report::Report;
 use crate::router::Accelerator;
-use crate::store::host_devices::{HostError, Write};
+use crate::store::host_devices::Write;
 use crate::store::known_devices;
-
-fn fault(error: HostError) -> Fault {
-    match error {
-        HostError::ProviderElsewhere { .. } | HostError::HandleElsewhere(_) => {
-            Fault::conflict(error.to_string())
-        }
-        HostError::Arq(error) => Fault::conflict(error.to_string()),
-        HostError::Read(error) => database(error),
-    }
-}
+use crate::store::strangers::Strangers;
 
 pub(crate) async fn put(
     State(accelerator): State<Accelerator>,
@@ -29,11 +20,22 @@ pub(crate) async fn put(
     let body: HostDevices = call.typed()?;
     let report = Report::new(call.path("host")?, body)
         .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))?;
-    let write = Write {
-        report,
-        grace: accelerator.options.orphan_grace,
-    };
-    let known = accelerator.store.write(&write).await.map_err(fault)?;
+    let (store, write) = (&accelerator.store, Write { report });
+    let mut known = store.write(&write).await.map_err(database)?;
+    if let Some(guests) = &write.report.guests {
+        let strangers = Strangers {
+            host: &write.report.host,
+            guests,
+            grace: accelerator.options.orphan_grace,
+        };
+        let left = strangers.delete(store).await.map_err(database)?;
+        if left.deleted > 0 {
+            let mut tx = read(store).await?;
+            let now = known_devices::of_host(&mut tx, &write.report.host).await;
+            known.devices = now.map_err(database)?.devices;
+        }
+        known.not_taken.extend(left.not_taken);
+    }
     Answer::ok(&known)
 }
 

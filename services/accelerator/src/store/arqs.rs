@@ -342,7 +342,8 @@ impl Work for Delete {
     }
 }
 
-async fn delete(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), ArqError> {
+/// Deletes requests and gives their handles back, whatever their states.
+pub(crate) async fn delete(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), ArqError> {
     programmings::leave(tx, rows).await?;
     handles::release(tx, rows).await?;
     events::forget(tx, rows.iter().map(|row| row.arq.uuid)).await?;

@@ -1,79 +1,64 @@
 //! A host's report, written: the whole list at once, in one transaction.
 //!
 //! What is not in the list has vanished. It goes at once where nobody holds a part of it; else it stays, marked, nothing of
-//! it is given out any more, and it goes with its last holder. Nothing about one device keeps the others from being written.
+//! it is given out any more, and it goes with its last holder. Nothing about one device keeps the others from being written:
+//! what of it cannot be taken is named in the answer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use berth_http::Timestamp;
-use berth_model::{ArqUuid, AttachHandleInfo};
-use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Value, Work};
-use berth_wire::accelerator::KnownDevices;
+use berth_model::AttachHandleInfo;
+use berth_store::{SqlError, Statement, Transaction, Value, Work};
+use berth_wire::accelerator::{KnownDevices, NotTaken};
 use uuid::Uuid;
 
-use super::arqs::{self, ArqError, Scope};
 use super::attributes::{self, Origin};
-use super::{ReadError, bind, devices, handles, known_devices, now, typed};
+use super::{ReadError, devices, handles, known_devices, now};
 use crate::report::{Deployable, Device, Handle, Report, Scrub};
 
-/// Why a report could not be written.
+/// Why a part of a device is not taken.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum HostError {
+enum Elsewhere {
     #[error("resource provider {provider} is a device's of host {host}; a provider is on one host")]
-    ProviderElsewhere { provider: Uuid, host: String },
+    Provider { provider: Uuid, host: String },
     #[error("attach handle {0} is another provider's; a handle is of one device")]
-    HandleElsewhere(Uuid),
-    #[error(transparent)]
-    Arq(#[from] ArqError),
-    #[error(transparent)]
-    Read(#[from] ReadError),
-}
-
-impl From<SqlError> for HostError {
-    fn from(error: SqlError) -> Self {
-        Self::Read(error.into())
-    }
-}
-
-impl Retryable for HostError {
-    fn disposition(&self) -> Disposition {
-        match self {
-            Self::Read(error) => error.disposition(),
-            Self::Arq(error) => error.disposition(),
-            _ => Disposition::Fatal,
-        }
-    }
+    Handle(Uuid),
 }
 
 /// Writes a report; the answer is all that is known of the host afterwards.
 pub(crate) struct Write {
     pub(crate) report: Report,
-    /// How long a request may be bound for a guest that the host does not know.
-    pub(crate) grace: Duration,
 }
 
 impl Work for Write {
     type Output = KnownDevices;
-    type Error = HostError;
+    type Error = ReadError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<KnownDevices, HostError> {
-        let Self { report, grace } = self;
+    async fn run(&self, tx: &mut Transaction) -> Result<KnownDevices, ReadError> {
+        let report = &self.report;
         let mut host = Host::read(tx, &report.host).await?;
+        let mut not_taken: Vec<NotTaken> = Vec::new();
         for device in &report.devices {
+            let mut elsewhere: Vec<Elsewhere> = Vec::new();
             let id = host.device(tx, device).await?;
             for deployable in &device.deployables {
-                let id = host.deployable(tx, id, deployable).await?;
-                for handle in &deployable.handles {
-                    host.handle(tx, id, handle).await?;
+                match host.deployable(tx, id, deployable).await? {
+                    Ok(id) => {
+                        for handle in &deployable.handles {
+                            elsewhere.extend(host.handle(tx, id, handle).await?.err());
+                        }
+                    }
+                    Err(error) => elsewhere.push(error),
                 }
             }
+            not_taken.extend(elsewhere.iter().map(|error| NotTaken {
+                name: device.name.clone(),
+                reason: error.to_string(),
+            }));
         }
         host.drop_the_rest(tx).await?;
-        if let Some(guests) = &report.guests {
-            unbind_strangers(tx, &report.host, guests, *grace).await?;
-        }
-        Ok(known_devices::of_host(tx, &report.host).await?)
+        let known = known_devices::of_host(tx, &report.host).await?;
+        Ok(KnownDevices { not_taken, ..known })
     }
 }
 
@@ -134,7 +119,7 @@ struct Host {
 }
 
 impl Host {
-    async fn read(tx: &mut Transaction, name: &str) -> Result<Self, HostError> {
+    async fn read(tx: &mut Transaction, name: &str) -> Result<Self, ReadError> {
         let mut host = Self {
             name: name.to_owned(),
             devices: BTreeMap::new(),
@@ -147,7 +132,7 @@ impl Host {
         Ok(host)
     }
 
-    async fn read_devices(&mut self, tx: &mut Transaction) -> Result<(), HostError> {
+    async fn read_devices(&mut self, tx: &mut Transaction) -> Result<(), ReadError> {
         let sql = "SELECT id, name, device_type, vendor, model, std_board_info, vendor_board_info, vanished \
                    FROM devices WHERE hostname = ?";
         for row in tx.rows(Statement::new(sql).bind(&self.name)).await? {
@@ -168,7 +153,7 @@ impl Host {
         Ok(())
     }
 
-    async fn read_deployables(&mut self, tx: &mut Transaction) -> Result<(), HostError> {
+    async fn read_deployables(&mut self, tx: &mut Transaction) -> Result<(), ReadError> {
         let sql = "SELECT d.id, d.rp_uuid, d.device_id, d.name, d.resource_class, d.driver_name, d.numa_node, \
                    d.health, d.health_reason, d.vanished, d.programmable FROM deployables d \
                    JOIN devices v ON v.id = d.device_id WHERE v.hostname = ?";
@@ -193,7 +178,7 @@ impl Host {
         Ok(())
     }
 
-    async fn read_handles(&mut self, tx: &mut Transaction) -> Result<(), HostError> {
+    async fn read_handles(&mut self, tx: &mut Transaction) -> Result<(), ReadError> {
         let sql = "SELECT h.id, h.uuid, h.deployable_id, h.attach_type, h.attach_info, h.unavailable, h.vanished, \
                    h.arq_id, h.scrubbed, h.releases, h.cleaned FROM attach_handles h JOIN deployables d ON d.id = h.deployable_id \
                    JOIN devices v ON v.id = d.device_id WHERE v.hostname = ?";
@@ -219,7 +204,7 @@ impl Host {
     }
 
     /// Writes one device; its id.
-    async fn device(&mut self, tx: &mut Transaction, device: &Device) -> Result<i64, HostError> {
+    async fn device(&mut self, tx: &mut Transaction, device: &Device) -> Result<i64, ReadError> {
         let reported: DeviceRow = (
             device.device_type.clone(),
             device.vendor.clone(),
@@ -260,13 +245,13 @@ impl Host {
         Ok(tx.execute(insert).await?.last_id)
     }
 
-    /// Writes one deployable and its attributes; its id.
+    /// Writes one deployable and its attributes; its id, where it is no other host's.
     async fn deployable(
         &mut self,
         tx: &mut Transaction,
         device: i64,
         deployable: &Deployable,
-    ) -> Result<i64, HostError> {
+    ) -> Result<Result<i64, Elsewhere>, ReadError> {
         let reported: DeployableRow = (
             device,
             deployable.name.clone(),
@@ -301,7 +286,9 @@ impl Host {
             }
             kept.id
         } else {
-            provider_is_nowhere(tx, deployable.rp_uuid).await?;
+            if let Some(elsewhere) = elsewhere(tx, deployable.rp_uuid).await? {
+                return Ok(Err(elsewhere));
+            }
             let uuid = Uuid::new_v5(&deployable.rp_uuid, b"deployable");
             let sql = "INSERT INTO deployables (uuid, rp_uuid, device_id, name, resource_class, driver_name, \
                        numa_node, health, health_reason, programmable, vanished, created_at) \
@@ -314,20 +301,21 @@ impl Host {
             tx.execute(insert).await?.last_id
         };
         write_attributes(tx, id, &deployable.attributes).await?;
-        Ok(id)
+        Ok(Ok(id))
     }
 
+    /// Writes one handle, where it is no other provider's.
     async fn handle(
         &mut self,
         tx: &mut Transaction,
         deployable: i64,
         handle: &Handle,
-    ) -> Result<(), HostError> {
+    ) -> Result<Result<(), Elsewhere>, ReadError> {
         let uuid = handle.uuid.to_string();
         let Some((kept, held)) = self.handles.get_mut(&uuid) else {
             let sql = "SELECT 1 FROM attach_handles WHERE uuid = ?";
             if tx.row(Statement::new(sql).bind(&uuid)).await?.is_some() {
-                return Err(HostError::HandleElsewhere(handle.uuid));
+                return Ok(Err(Elsewhere::Handle(handle.uuid)));
             }
             let sql = "INSERT INTO attach_handles (uuid, deployable_id, attach_type, attach_info, unavailable, \
                        scrubbed, releases, vanished, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)";
@@ -347,7 +335,7 @@ impl Host {
                 .bind(releases)
                 .bind(now());
             tx.execute(insert).await?;
-            return Ok(());
+            return Ok(Ok(()));
         };
         // Only the cleaning after the last release counts; a host that does not clean leaves nothing to wait for.
         let (releases, before) = (kept.is.releases, kept.is.cleaned);
@@ -366,7 +354,7 @@ impl Host {
         };
         if *held && (kept.is.place != reported.place || kept.is.deployable != deployable) {
             // A guest has it by its old address: that one is not there any more.
-            return Ok(());
+            return Ok(Ok(()));
         }
         if kept.see(reported) {
             let sql = "UPDATE attach_handles SET deployable_id = ?, attach_type = ?, attach_info = ?, \
@@ -382,11 +370,11 @@ impl Host {
                 .bind(kept.id);
             tx.execute(update).await?;
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Marks what was not reported, and removes of it what nobody holds.
-    async fn drop_the_rest(self, tx: &mut Transaction) -> Result<(), HostError> {
+    async fn drop_the_rest(self, tx: &mut Transaction) -> Result<(), ReadError> {
         let (handles, _): (Vec<_>, Vec<bool>) = self.handles.into_values().unzip();
         let lost: Vec<&Kept<HandleRow>> = handles.iter().filter(|kept| !kept.seen).collect();
         let mut touched: BTreeSet<i64> = lost.iter().map(|kept| kept.is.deployable).collect();
@@ -425,25 +413,22 @@ fn place(info: &AttachHandleInfo) -> String {
     format!("{} {}", info.kind(), handles::write_info(info))
 }
 
-async fn provider_is_nowhere(tx: &mut Transaction, provider: Uuid) -> Result<(), HostError> {
+/// The host that a provider is on.
+async fn elsewhere(tx: &mut Transaction, provider: Uuid) -> Result<Option<Elsewhere>, ReadError> {
     let sql = "SELECT v.hostname FROM deployables d JOIN devices v ON v.id = d.device_id WHERE d.rp_uuid = ?";
-    let row = tx
-        .row(Statement::new(sql).bind(provider.to_string()))
-        .await?;
-    match row {
-        None => Ok(()),
-        Some(row) => Err(HostError::ProviderElsewhere {
-            provider,
-            host: row.text(0)?,
-        }),
-    }
+    let search = Statement::new(sql).bind(provider.to_string());
+    let Some(row) = tx.row(search).await? else {
+        return Ok(None);
+    };
+    let host = row.text(0)?;
+    Ok(Some(Elsewhere::Provider { provider, host }))
 }
 
 async fn write_attributes(
     tx: &mut Transaction,
     deployable: i64,
     reported: &[(String, String)],
-) -> Result<(), HostError> {
+) -> Result<(), ReadError> {
     let sql =
         "SELECT name, value FROM attributes WHERE deployable_id = ? AND reported = 1 ORDER BY id";
     let rows = tx.rows(Statement::new(sql).bind(deployable)).await?;
@@ -459,41 +444,5 @@ async fn write_attributes(
     for (key, value) in reported {
         attributes::insert(tx, deployable, (key, value), Origin::Host).await?;
     }
-    Ok(())
-}
-
-/// Unbinds what has been bound here for long for guests that the host neither has nor builds: whoever bound it is gone.
-async fn unbind_strangers(
-    tx: &mut Transaction,
-    host: &str,
-    guests: &BTreeSet<Uuid>,
-    grace: Duration,
-) -> Result<(), HostError> {
-    let sql = "SELECT a.uuid, a.instance_uuid FROM devices v JOIN deployables d ON d.device_id = v.id \
-               JOIN attach_handles h ON h.deployable_id = d.id JOIN accelerator_requests a ON a.id = h.arq_id \
-               WHERE v.hostname = ? AND a.updated_at < ?";
-    let before = Timestamp::now().before(grace).to_sql();
-    let rows = tx.rows(Statement::new(sql).bind(host).bind(before)).await?;
-    let mut strangers: Vec<ArqUuid> = Vec::new();
-    for row in rows {
-        let instance: Uuid = typed(
-            &row.opt_text(1)?.unwrap_or_default(),
-            "accelerator_requests",
-            "instance_uuid",
-        )?;
-        if !guests.contains(&instance) {
-            strangers.push(typed(&row.text(0)?, "accelerator_requests", "uuid")?);
-        }
-    }
-    if strangers.is_empty() {
-        return Ok(());
-    }
-    tracing::warn!(
-        host,
-        requests = strangers.len(),
-        "unbinding requests of guests that the host does not know"
-    );
-    let rows = arqs::of_uuids(tx, &Scope::All, &strangers).await?;
-    bind::unbind(tx, &rows).await?;
     Ok(())
 }

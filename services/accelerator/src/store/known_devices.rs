@@ -69,5 +69,8 @@ pub(crate) async fn of_host(tx: &mut Transaction, host: &str) -> Result<KnownDev
             instance_uuid: optional(row.opt_text(12)?, "accelerator_requests", "instance_uuid")?,
         });
     }
-    Ok(KnownDevices { devices })
+    Ok(KnownDevices {
+        devices,
+        not_taken: Vec::new(),
+    })
 }

@@ -107,8 +107,10 @@ pub(crate) async fn m4_handles_of_a_guest_that_never_came_are_given_back_after_t
     let body = json!({"devices": [card(0, RP, 16)], "guests": [guest(3)]});
     let known = service.reports(HOST, body).await;
     assert_eq!(known.status, 200, "{known:?}");
-    for (uuids, state) in [(&lost, "Unbound"), (&young, "Bound"), (&living, "Bound")] {
-        assert_eq!(service.request(&uuids[0]).await.body["state"], state);
+    // What is nobody's is not there any more: it would keep its profile from being deleted.
+    assert_eq!(service.request(&lost[0]).await.status, 404);
+    for uuids in [&young, &living] {
+        assert_eq!(service.request(&uuids[0]).await.body["state"], "Bound");
     }
     assert_eq!(service.held().await, 2);
 }

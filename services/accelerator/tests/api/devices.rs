@@ -1,8 +1,12 @@
 //! Reports, and what the API shows of them.
 
+use std::time::Duration;
+
+use berth_accelerator::Options;
+use berth_store::Statement;
 use serde_json::{Value, json};
 
-use crate::service::{HOST, RP, RP_2, Service, card, guest};
+use crate::service::{HOST, RP, RP_2, Service, card, guest, options};
 
 #[tokio::test]
 async fn a_reported_device_is_shown_with_what_is_offered_of_it() {
@@ -126,13 +130,85 @@ async fn hosts_do_not_touch_each_other_and_a_provider_is_on_one_of_them() {
     service.report(HOST, json!([card(0, RP, 2)])).await;
     service.report("compute2", json!([card(0, RP_2, 2)])).await;
     assert_eq!(service.devices().await.len(), 2);
-    let stolen = service
-        .reports("compute2", json!({"devices": [card(0, RP, 2)]}))
+    // What is another host's is named and left there; the rest of the report is taken.
+    let mut stolen = card(0, RP, 2);
+    stolen["name"] = json!("stolen");
+    let known = service
+        .report("compute2", json!([stolen, card(0, RP_2, 3)]))
         .await;
-    assert_eq!(stolen.status, 409, "{stolen:?}");
-    assert!(stolen.message().contains("is a device's of host compute1"));
+    let not_taken = &known["not_taken"];
+    assert_eq!(not_taken[0]["name"], "stolen", "{known}");
+    let reason = not_taken[0]["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("is a device's of host compute1"),
+        "{reason}"
+    );
+    assert_eq!(not_taken.as_array().unwrap().len(), 1);
+    let of = |known: &Value, index: usize| {
+        let deployables = known["devices"][index]["deployables"].as_array().unwrap();
+        let handles = |it: &Value| it["attach_handles"].as_array().unwrap().len();
+        deployables.iter().map(handles).collect::<Vec<_>>()
+    };
+    assert_eq!((of(&known, 0), of(&known, 1)), (vec![3], vec![]));
+    let first = service.report(HOST, json!([card(0, RP, 2)])).await;
+    assert_eq!(
+        (of(&first, 0), &first["not_taken"]),
+        (vec![2], &Value::Null)
+    );
     service.report("compute2", json!([])).await;
     assert_eq!(service.devices().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_handle_of_another_provider_is_named_and_left_there() {
+    let service = Service::start().await;
+    let shared = "aaaaaaaa-0000-0000-0000-000000000001";
+    let named = |slot: usize, provider: &str| {
+        let mut device = card(slot, provider, 2);
+        device["deployables"][0]["attach_handles"][0]["uuid"] = json!(shared);
+        device
+    };
+    service.report(HOST, json!([named(0, RP)])).await;
+    let known = service.report("compute2", json!([named(1, RP_2)])).await;
+    let reason = known["not_taken"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("is another provider's"), "{reason}");
+    let handles = known["devices"][0]["deployables"][0]["attach_handles"].as_array();
+    assert_eq!(handles.unwrap().len(), 1, "the other one is taken: {known}");
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_deleted_holds_up_neither_the_report_nor_the_others() {
+    let service = Service::with(Options {
+        orphan_grace: Duration::ZERO,
+        ..options()
+    })
+    .await;
+    service.report(HOST, json!([card(0, RP, 4)])).await;
+    service.profile("dp", 1).await;
+    let (odd, lost) = (service.requests("dp").await, service.requests("dp").await);
+    for (uuids, n) in [(&odd, 1), (&lost, 2)] {
+        assert_eq!(service.bind(uuids, &guest(n)).await.status, 202);
+    }
+    let sql = "UPDATE accelerator_requests SET state = 'Odd' WHERE uuid = ?";
+    service.change(Statement::new(sql).bind(&odd[0])).await;
+    let body = json!({"devices": [card(0, RP, 4), card(1, RP_2, 1)], "guests": []});
+    for _ in 0..2 {
+        let reply = service.reports(HOST, body.clone()).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.body["devices"].as_array().unwrap().len(), 2);
+        let not_taken = reply.body["not_taken"].as_array().unwrap();
+        let reason = not_taken[0]["reason"].as_str().unwrap();
+        assert!(
+            reason.contains(&format!("1 accelerator requests of guest {}", guest(1))),
+            "{reason}"
+        );
+        assert_eq!(
+            (not_taken.len(), &not_taken[0]["name"]),
+            (1, &card(0, RP, 4)["name"])
+        );
+        assert_eq!(service.request(&lost[0]).await.status, 404);
+        assert_eq!(service.held().await, 1);
+    }
 }
 
 #[tokio::test]

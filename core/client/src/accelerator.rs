@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use berth_model::{Arq, ArqUuid, Binding, ConsumerUuid, DeviceProfileGroups, DeviceProfileName};
 use berth_wire::accelerator::{
-    ArqBody, ArqList, BindField, CreateArqs, DeviceProfileList, PatchOp, PatchStep,
+    ArqBody, ArqList, BindField, CreateArqs, DeviceProfileList, PatchBody, PatchOp, PatchStep,
 };
 use berth_wire::{BodyError, encode};
 use http::Method;
@@ -199,8 +199,7 @@ impl AcceleratorClient {
         &self,
         steps: impl Iterator<Item = (String, Vec<PatchStep>)>,
     ) -> Result<(), AcceleratorError> {
-        let body: BTreeMap<String, Vec<PatchStep>> = steps.collect();
-        let body = Some(encode(&body));
+        let body = Some(encode(&PatchBody(steps.collect())));
         // A bind that is sent twice is refused the second time, and the caller cannot know which refusal that is.
         let call = call(Method::PATCH, ARQS, ARQS.to_owned(), body, Repeat::Once);
         reading::done(self.ask(call).await?).map(drop)

@@ -3,6 +3,7 @@
 //! A group is a flat object of texts. Keys begin with `resources:`, `trait:` or `accel:`. One request (ARQ) is made for
 //! each unit of each `resources:` amount of each group. Callers: the accelerator service, the conductor (request groups).
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::{Trait, TraitError};
@@ -115,9 +116,11 @@ impl DeviceProfileGroup {
             resources: Vec::new(),
             traits: Vec::new(),
         };
+        // A body may have a hundred thousand keys: none is compared with all others.
+        let mut keys: BTreeSet<String> = BTreeSet::new();
         for (key, value) in pairs {
             let key = group.read(key, value)?;
-            if group.get(&key).is_some() {
+            if !keys.insert(key.clone()) {
                 return Err(DeviceProfileError::Twice(short(&key)));
             }
             group.entries.push((key, value.to_owned()));

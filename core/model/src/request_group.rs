@@ -49,6 +49,15 @@ pub enum RequestGroupsError {
         /// The class.
         class: String,
     },
+    /// A group of a device profile asks for no device: Cyborg takes such profiles, and nothing could be bound for them.
+    #[error(
+        "group {group} of the device profile asks for no resource, so there is no device to give: make a profile whose group \
+         has resources:CLASS=AMOUNT"
+    )]
+    NoDevice {
+        /// The group, by its place in the profile.
+        group: usize,
+    },
     /// A group asks for traits alone.
     #[error(
         "request group {suffix} asks for traits and for no resource: add resources{suffix}:CLASS=AMOUNT to the flavor"
@@ -219,6 +228,9 @@ impl RequestGroups {
                     class: name.to_owned(),
                 })?;
                 *group.resources.entry(class).or_insert(0) += u64::from(amount);
+            }
+            if group.resources.is_empty() {
+                return Err(RequestGroupsError::NoDevice { group: index });
             }
             for (name, demand) in asked.traits() {
                 group.demand(name.clone(), demand);

@@ -16,7 +16,7 @@ mod programmings;
 mod version;
 
 pub use arqs::{
-    ArqBody, ArqList, BindField, BindPatch, CreateArqs, PatchOp, PatchStep, read_patch,
+    ArqBody, ArqList, BindField, BindPatch, CreateArqs, PatchBody, PatchOp, PatchStep, read_patch,
 };
 pub use attach_handles::AttachHandleInfoBody;
 pub use attributes::{AttributeBody, AttributeList, CreateAttribute};

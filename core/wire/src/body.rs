@@ -1,9 +1,15 @@
 //! Reading and writing whole bodies, and the error that names the field.
 
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use serde_path_to_error::{Path, Segment};
+
+/// A word that is none of any enum's.
+const NO_WORD: &str = "\u{0}";
 
 /// Longest piece of a foreign text that an error repeats, in characters.
 const EXCERPT: usize = 120;
@@ -57,12 +63,17 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BodyError> {
     // The path of a field costs time to follow, so it is only looked for once something is wrong.
     match serde_json::from_slice(bytes) {
         Ok(body) => Ok(body),
-        Err(error) if error.is_data() => Err(locate::<T>(bytes, &error)),
+        Err(error) if error.is_data() || is_json(bytes) => Err(locate::<T>(bytes, &error)),
         Err(error) => Err(BodyError::NotJson {
             reason: printable(&error.to_string()),
             excerpt: excerpt(bytes),
         }),
     }
+}
+
+/// Whether a reader that says otherwise met a value of another kind: a number where an enum's word should be is no value to it.
+fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
 }
 
 fn locate<T: DeserializeOwned>(bytes: &[u8], plain: &serde_json::Error) -> BodyError {
@@ -71,10 +82,72 @@ fn locate<T: DeserializeOwned>(bytes: &[u8], plain: &serde_json::Error) -> BodyE
         Err(error) => {
             let path = error.path().to_string();
             let field = if path == "." { "body".to_owned() } else { path };
-            BodyError::field(field, error.inner())
+            match error.inner().is_data() {
+                true => BodyError::field(field, error.inner()),
+                false => BodyError::field(field, other_kind::<T>(bytes, error.path())),
+            }
         }
         Ok(_) => BodyError::field("body", plain),
     }
+}
+
+/// What is said of a value of another kind. What should be there only the reader knows, who says it of a wrong word.
+fn other_kind<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> String {
+    let document: Option<Value> = serde_json::from_slice(bytes).ok();
+    let expected = document.and_then(|mut document| {
+        let place = at(&mut document, path)?;
+        let kind = kind(place);
+        *place = Value::from(NO_WORD);
+        let error = serde_json::from_value::<T>(document).err()?.to_string();
+        let (_, expected) = error.split_once(", expected ")?;
+        Some(format!("invalid type: {kind}, expected {expected}"))
+    });
+    expected.unwrap_or_else(|| "a value of another kind is expected".to_owned())
+}
+
+/// The value at a path.
+fn at<'a>(document: &'a mut Value, path: &Path) -> Option<&'a mut Value> {
+    path.iter()
+        .try_fold(document, |value, segment| match segment {
+            Segment::Seq { index } => value.get_mut(index),
+            Segment::Map { key } | Segment::Enum { variant: key } => value.get_mut(key),
+            Segment::Unknown => None,
+        })
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "sequence",
+        Value::Object(_) => "map",
+    }
+}
+
+/// The pairs of an object in their order, a key that is there twice among them twice.
+pub(crate) fn pairs<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
+    deserializer: D,
+    expected: &'static str,
+) -> Result<Vec<(String, V)>, D::Error> {
+    struct Pairs<V>(&'static str, PhantomData<V>);
+    impl<'de, V: Deserialize<'de>> Visitor<'de> for Pairs<V> {
+        type Value = Vec<(String, V)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut pairs = Vec::new();
+            while let Some(pair) = map.next_entry()? {
+                pairs.push(pair);
+            }
+            Ok(pairs)
+        }
+    }
+    deserializer.deserialize_map(Pairs(expected, PhantomData))
 }
 
 /// Writes a body.
@@ -120,13 +193,42 @@ mod tests {
         );
     }
 
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Known {
+        One,
+        Two,
+    }
+
+    #[test]
+    fn a_value_that_is_no_word_of_an_enum_is_told_with_its_field_and_the_words() {
+        type Nested = BTreeMap<String, Vec<Known>>;
+        for (value, found) in [
+            ("7", "invalid type: number"),
+            ("null", "invalid type: null"),
+            ("true", "invalid type: boolean"),
+            ("[]", "invalid type: sequence"),
+            (r#""three""#, "unknown variant `three`"),
+        ] {
+            let body = format!(r#"{{"a": ["one", {value}]}}"#);
+            let error = decode::<Nested>(body.as_bytes()).unwrap_err().to_string();
+            let said = format!("a[1]: {found}, expected `one` or `two`");
+            assert!(error.starts_with(&said), "{error}");
+        }
+        let error = decode::<Known>(b"7").unwrap_err().to_string();
+        assert_eq!(error, "body: invalid type: number, expected `one` or `two`");
+        for broken in ["", "{", r#"{"a": [7, }"#, r#"{"a": ["one"]} x"#] {
+            let error = decode::<Nested>(broken.as_bytes()).unwrap_err();
+            assert!(
+                matches!(error, BodyError::NotJson { .. }),
+                "{broken}: {error}"
+            );
+        }
+        assert!(matches!(decode::<Known>(br#""two""#), Ok(Known::Two)));
+    }
+
     #[test]
     fn a_key_with_control_characters_forges_no_line() {
-        #[derive(Debug, serde::Deserialize)]
-        #[serde(rename_all = "lowercase")]
-        enum Known {
-            One,
-        }
         let body = br#"{"inventories": {"x\nSTOPPING=1\n\u001b[31m": "y"}}"#;
         let error = decode::<Numbers>(body).unwrap_err();
         let value = decode::<Known>(br#""a\nb""#).unwrap_err();

@@ -182,6 +182,14 @@ fn what_placement_would_refuse_is_refused_with_the_mend() {
     }
     let gpu = small("").with_device_profile(&profile(&["resources:GPU=1"]));
     assert!(gpu.unwrap_err().to_string().contains("a whole GPU is PGPU"));
+    for none in ["accel:note=x", "trait:CUSTOM_A=required"] {
+        let asked = small("").with_device_profile(&profile(&["resources:FPGA=1", none]));
+        let said = asked.unwrap_err().to_string();
+        assert!(
+            said.contains("group 1 of the device profile asks for no resource"),
+            "{said}"
+        );
+    }
     let twice = small("resourcesdevice_profile_0:FPGA=1");
     let twice = twice.with_device_profile(&profile(&["resources:FPGA=1"]));
     assert!(

@@ -6,11 +6,12 @@ use berth_model::{
     Arq, ArqPhase, ArqState, ArqUuid, AttachHandle, AttachHandleType, Binding, ConsumerUuid,
     DeviceProfileName, ProviderUuid,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
 use super::{AttachHandleInfoBody, Link};
 use crate::BodyError;
+use crate::body::pairs;
 
 /// POST /v2/accelerator_requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,16 +209,31 @@ pub enum BindPatch {
     Unbind,
 }
 
-/// PATCH /v2/accelerator_requests: what is to be done with each request.
+/// PATCH /v2/accelerator_requests: the steps of each request, in the order of the document. A key that is there twice is kept
+/// twice, so that it can be refused.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PatchBody(pub Vec<(String, Vec<PatchStep>)>);
+
+impl Serialize for PatchBody {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(uuid, steps)| (uuid, steps)))
+    }
+}
+
+impl<'de> Deserialize<'de> for PatchBody {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        pairs(deserializer, "an object of lists of steps").map(Self)
+    }
+}
+
+/// What is to be done with each request.
 ///
 /// # Errors
-/// A UUID is none, a field is missing, there twice or no value for it, or operations are mixed.
-pub fn read_patch(
-    body: &BTreeMap<String, Vec<PatchStep>>,
-) -> Result<BTreeMap<ArqUuid, BindPatch>, BodyError> {
+/// A UUID is none or there twice, a field is missing, there twice or no value for it, or operations are mixed.
+pub fn read_patch(body: &PatchBody) -> Result<BTreeMap<ArqUuid, BindPatch>, BodyError> {
     let mut patches = BTreeMap::new();
     let mut operation = None;
-    for (uuid, steps) in body {
+    for (uuid, steps) in &body.0 {
         let arq: ArqUuid = uuid
             .parse()
             .map_err(|error| BodyError::field(uuid.as_str(), error))?;
@@ -332,8 +348,7 @@ mod tests {
 
     fn patch(steps: &str) -> Result<BindPatch, String> {
         let body = format!("{{\"{ARQ}\": [{steps}]}}");
-        let body: BTreeMap<String, Vec<PatchStep>> =
-            decode(body.as_bytes()).map_err(|error| error.to_string())?;
+        let body: PatchBody = decode(body.as_bytes()).map_err(|error| error.to_string())?;
         let patches = read_patch(&body).map_err(|error| error.to_string())?;
         Ok(patches.into_values().next().unwrap())
     }
@@ -365,6 +380,21 @@ mod tests {
             value: None,
         };
         assert_eq!(encode(&step), br#"{"path":"/hostname","op":"remove"}"#);
+    }
+
+    #[test]
+    fn a_request_that_is_there_twice_is_refused_by_its_name() {
+        let unbind = r#"[{"path": "/hostname", "op": "remove"}]"#;
+        for again in [ARQ.to_owned(), ARQ.to_uppercase()] {
+            let body = format!("{{\"{ARQ}\": {unbind}, \"{again}\": {unbind}}}");
+            let body: PatchBody = decode(body.as_bytes()).unwrap();
+            let refused = read_patch(&body).unwrap_err().to_string();
+            assert_eq!(refused, format!("{again}: is there twice"));
+        }
+        let other = "c0a58289-b739-4a22-bd81-a7e022eba600";
+        let text = format!(r#"{{"{ARQ}":[],"{other}":[]}}"#);
+        let body: PatchBody = decode(text.as_bytes()).unwrap();
+        assert_eq!(encode(&body), text.as_bytes());
     }
 
     #[test]

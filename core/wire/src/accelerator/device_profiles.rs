@@ -1,14 +1,12 @@
 //! Device profiles.
 
-use std::fmt;
-
 use berth_model::{DeviceProfileError, DeviceProfileGroup, DeviceProfileGroups, DeviceProfileName};
-use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
 use super::Link;
+use crate::body::pairs;
 
 /// One group: an object of texts, in the order of the document.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,23 +41,7 @@ impl Serialize for GroupBody {
 
 impl<'de> Deserialize<'de> for GroupBody {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pairs;
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = GroupBody;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of texts")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<GroupBody, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(GroupBody(pairs))
-            }
-        }
-        deserializer.deserialize_map(Pairs)
+        pairs(deserializer, "an object of texts").map(Self)
     }
 }
 

@@ -1,11 +1,11 @@
 //! /v2/accelerator_requests
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use axum::extract::State;
 use berth_http::{Answer, Call, Fault};
 use berth_model::{ArqUuid, ConsumerUuid};
-use berth_wire::accelerator::{ArqBody, ArqList, BindPatch, CreateArqs, PatchStep, read_patch};
+use berth_wire::accelerator::{ArqBody, ArqList, BindPatch, CreateArqs, PatchBody, read_patch};
 use http::StatusCode;
 
 use super::{database, link, read, require};
@@ -149,7 +149,7 @@ pub(crate) async fn patch(
     call: Call,
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::ARQ_UPDATE)?;
-    let steps: BTreeMap<String, Vec<PatchStep>> = call.typed()?;
+    let steps: PatchBody = call.typed()?;
     let patches = read_patch(&steps)
         .map_err(|error| Fault::bad_request(format!("Couldn't apply patch. Reason: {error}")))?;
     if patches.is_empty() {

@@ -39,6 +39,88 @@ async fn profiles_that_are_none_are_refused() {
 }
 
 #[tokio::test]
+async fn a_group_without_resources_is_a_profile_as_cyborgs_is_and_makes_no_request() {
+    let service = Service::start().await;
+    for (name, group) in [
+        ("empty", json!({})),
+        ("traits", json!({"trait:CUSTOM_X": "required"})),
+    ] {
+        let body = json!([{"name": name, "groups": [group]}]);
+        let reply = service.post("/v2/device_profiles", body).await;
+        assert_eq!(reply.status, 201, "{reply:?}");
+        assert_eq!(service.requests(name).await, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn a_group_of_a_hundred_thousand_keys_is_read_key_by_key() {
+    let service = Service::start().await;
+    let note = |n: usize| (format!("accel:note{n}"), json!("x"));
+    let mut group: serde_json::Map<String, Value> = (0..100_000).map(note).collect();
+    group.insert("resources:FPGA".to_owned(), json!("1"));
+    let body = json!([{"name": "long", "groups": [group]}]);
+    let reply = service.post("/v2/device_profiles", body).await;
+    assert_eq!(reply.status, 201);
+    assert_eq!(service.requests("long").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_word_that_is_none_is_told_with_its_field_and_the_words_that_are() {
+    let service = Service::with_profile(1).await;
+    let uuid = service.requests("dp").await.remove(0);
+    let good = bind(&[uuid.clone()], &guest(1), HOST, RP);
+    let step = |key: &str, value: Value| {
+        let mut body = good.clone();
+        body[&uuid][0][key] = value;
+        body
+    };
+    for (body, field, words) in [
+        (step("op", json!(7)), "[0].op: ", "`add` or `remove`"),
+        (step("op", Value::Null), "[0].op: ", "`add` or `remove`"),
+        (
+            step("op", json!("replace")),
+            "[0].op: ",
+            "`add` or `remove`",
+        ),
+        (step("path", json!([])), "[0].path: ", "`/hostname`"),
+    ] {
+        let reply = service.patch(body.clone()).await;
+        assert_eq!(reply.status, 400, "{reply:?}");
+        let said = reply.message();
+        assert!(
+            said.contains(field) && said.contains(words),
+            "{body}: {said}"
+        );
+    }
+    let mut device = card(0, RP, 1);
+    device["deployables"][0]["health"] = json!(true);
+    let reply = service.reports(HOST, json!({"devices": [device]})).await;
+    let said = reply.message();
+    assert!(
+        said.contains("devices[0].deployables[0].health: "),
+        "{said}"
+    );
+    assert!(said.contains("`ok`, `degraded`, `bad`"), "{said}");
+}
+
+#[tokio::test]
+async fn a_request_that_a_patch_names_twice_is_refused_by_its_name() {
+    let service = Service::with_profile(1).await;
+    let uuid = service.requests("dp").await.remove(0);
+    let steps = |n: usize| bind(&[uuid.clone()], &guest(n), HOST, RP)[&uuid].to_string();
+    for again in [uuid.clone(), uuid.to_uppercase()] {
+        let body = format!("{{\"{uuid}\": {}, \"{again}\": {}}}", steps(1), steps(2));
+        let reply = service
+            .ask("PATCH", "/v2/accelerator_requests", Some(body))
+            .await;
+        assert_eq!(reply.status, 400, "{reply:?}");
+        let said = format!("{again}: is there twice");
+        assert!(reply.message().contains(&said), "{reply:?}");
+    }
+    assert_eq!(service.request(&uuid).await.body["state"], "Initial");
+}
+
+#[tokio::test]
 async fn patches_that_are_none_are_refused_and_change_nothing() {
     let service = Service::with_profile(1).await;
     let uuids = service.requests("dp").await;

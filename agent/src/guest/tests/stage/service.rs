@@ -1,12 +1,10 @@
 //! The accelerator service: what is bound for whom, and its answers.
 
-use std::collections::BTreeMap;
-
 use berth_client::TransportError;
 use berth_model::{
     Arq, ArqState, ArqUuid, AttachHandleInfo, Binding, ConsumerUuid, DeviceProfileName,
 };
-use berth_wire::accelerator::{ArqBody, ArqList, BindPatch, PatchStep, read_patch};
+use berth_wire::accelerator::{ArqBody, ArqList, BindPatch, PatchBody, read_patch};
 use bytes::Bytes;
 use http::{Method, Request, Response};
 
@@ -178,7 +176,7 @@ impl World {
                 }
             }
             (&Method::PATCH, _) => {
-                let body: BTreeMap<String, Vec<PatchStep>> = berth_wire::decode(body).unwrap();
+                let body: PatchBody = berth_wire::decode(body).unwrap();
                 for (uuid, patch) in read_patch(&body).unwrap() {
                     assert_eq!(patch, BindPatch::Unbind);
                     let Some(arq) = self.arqs.get_mut(&uuid) else {

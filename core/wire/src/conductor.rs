@@ -20,7 +20,7 @@ pub struct CreateGuest {
     /// The instance's UUID; none: it gets one, and a request whose answer is lost cannot be repeated safely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
-    /// Its name: 1 to 240 bytes of printable characters without `/`.
+    /// Its name: 1 to 240 bytes of printable characters without `/`, with no blanks at the ends, and not `.` or `..`.
     pub name: String,
     /// The project that pays, 1 to 255 characters; none: `berth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -96,6 +96,7 @@ impl BootRequest {
     /// # Errors
     /// The first field that is not as it should be.
     pub fn new(mut body: CreateGuest, fresh: Uuid) -> Result<Self, BootRequestError> {
+        names(&body)?;
         let uuid = *body.uuid.get_or_insert(fresh);
         let config_drive = body.config_drive.take();
         let digest = config_drive
@@ -216,6 +217,43 @@ impl BootRequest {
         let uuid = record.body.uuid.ok_or("request: it has no UUID")?;
         Self::checked(record.body, uuid, drive, record.config_drive_digest).map_err(|e| told(&e))
     }
+}
+
+/// What a line shows, a hypervisor's document carries and an agent takes: printable characters, with no blanks at the ends. Code
+/// points that Unicode never gives to a character are none.
+fn is_line(text: &str, most: usize) -> bool {
+    let is_none = |c: char| {
+        let point = u32::from(c);
+        matches!(c, '\u{2028}' | '\u{2029}' | '\u{fdd0}'..='\u{fdef}') || point & 0xfffe == 0xfffe
+    };
+    (1..=most).contains(&text.len())
+        && text.trim() == text
+        && !text.chars().any(|c| c.is_control() || is_none(c))
+}
+
+/// The texts of a new request. What is in the journal was taken before, by whatever rule was the rule then.
+fn names(body: &CreateGuest) -> Result<(), BootRequestError> {
+    let wrong = |field, expected| Err(BootRequestError::Text { field, expected });
+    let name = body.name.as_str();
+    if !is_line(name, 240) || name.contains('/') || matches!(name, "." | "..") {
+        return wrong(
+            "name",
+            "1 to 240 bytes of printable characters without / are allowed, with no blanks at the ends, and not . or ..",
+        );
+    }
+    for (field, text) in [
+        ("flavor.name", Some(&body.flavor.name)),
+        ("project_id", body.project_id.as_ref()),
+        ("user_id", body.user_id.as_ref()),
+    ] {
+        if text.is_some_and(|text| !is_line(text, 255)) {
+            return wrong(
+                field,
+                "1 to 255 bytes of printable characters are allowed, with no blanks at the ends",
+            );
+        }
+    }
+    Ok(())
 }
 
 fn texts(body: &mut CreateGuest) -> Result<(), BootRequestError> {
@@ -351,6 +389,15 @@ mod tests {
             ("/name", json!(""), "name: 1 to 240"),
             ("/name", json!("a/b"), "name: "),
             ("/name", json!("a\nb"), "name: "),
+            ("/name", json!(" "), "name: "),
+            ("/name", json!(" a"), "name: "),
+            ("/name", json!("."), "name: 1 to 240"),
+            ("/name", json!(".."), "name: "),
+            ("/name", json!("a\u{fdd0}"), "name: "),
+            ("/name", json!("a\u{1fffe}"), "name: "),
+            ("/name", json!("a\u{2028}b"), "name: "),
+            ("/flavor/name", json!(" "), "flavor.name: 1 to 255"),
+            ("/user_id", json!("u\u{fdef}"), "user_id: "),
             ("/project_id", json!(""), "project_id: 1 to 255"),
             ("/flavor/vcpus", json!(0), "flavor.vcpus: 0 is out of range"),
             ("/flavor/ram_mb", json!(0), "flavor.ram_mb: 0"),
@@ -377,6 +424,26 @@ mod tests {
             let said = refused.to_string();
             assert!(said.starts_with(sentence), "{said}");
         }
+    }
+
+    #[test]
+    fn what_a_journal_has_of_an_earlier_rule_is_read_as_it_was_taken() {
+        let mut asked = body(&[]);
+        asked.name = "..".to_owned();
+        let request = BootRequest::checked(asked, fresh(), None, None).unwrap();
+        // Its agent refuses it; what it asks for is known all the same.
+        let (text, _) = BootRequest {
+            body: CreateGuest {
+                uuid: Some(fresh()),
+                ..request.body.clone()
+            },
+            ..request
+        }
+        .to_journal();
+        assert_eq!(
+            BootRequest::of_journal(&text, None).unwrap().body().name,
+            ".."
+        );
     }
 
     #[test]

@@ -84,25 +84,30 @@ fn locate<T: DeserializeOwned>(bytes: &[u8], plain: &serde_json::Error) -> BodyE
             let field = if path == "." { "body".to_owned() } else { path };
             match error.inner().is_data() {
                 true => BodyError::field(field, error.inner()),
-                false => BodyError::field(field, other_kind::<T>(bytes, error.path())),
+                false => match other_kind::<T>(bytes, error.path()) {
+                    Some(reason) => BodyError::field(field, reason),
+                    None => BodyError::field(field, error.inner()),
+                },
             }
         }
         Ok(_) => BodyError::field("body", plain),
     }
 }
 
-/// What is said of a value of another kind. What should be there only the reader knows, who says it of a wrong word.
-fn other_kind<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> String {
-    let document: Option<Value> = serde_json::from_slice(bytes).ok();
-    let expected = document.and_then(|mut document| {
-        let place = at(&mut document, path)?;
-        let kind = kind(place);
-        *place = Value::from(NO_WORD);
-        let error = serde_json::from_value::<T>(document).err()?.to_string();
-        let (_, expected) = error.split_once(", expected ")?;
-        Some(format!("invalid type: {kind}, expected {expected}"))
-    });
-    expected.unwrap_or_else(|| "a value of another kind is expected".to_owned())
+/// What is said of a value of another kind, if that is what is wrong there. What should be there only the reader knows, who says
+/// it of a wrong word.
+fn other_kind<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Option<String> {
+    let mut document: Value = serde_json::from_slice(bytes).ok()?;
+    let place = at(&mut document, path)?;
+    let kind = kind(place);
+    *place = Value::from(NO_WORD);
+    let error = serde_path_to_error::deserialize::<_, T>(document).err()?;
+    if error.path().to_string() != path.to_string() {
+        return None;
+    }
+    let said = error.inner().to_string();
+    let (_, expected) = said.split_once(", expected ")?;
+    Some(format!("invalid type: {kind}, expected {expected}"))
 }
 
 /// The value at a path.
@@ -225,6 +230,10 @@ mod tests {
             );
         }
         assert!(matches!(decode::<Known>(br#""two""#), Ok(Known::Two)));
+        // What is no value of any kind to the reader is told in its words.
+        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+        let error = decode::<Value>(deep.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("recursion limit exceeded"), "{error}");
     }
 
     #[test]

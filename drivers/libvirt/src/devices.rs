@@ -6,6 +6,7 @@
 //! and is given up after a time; the next call for the same device waits until that one ended.
 
 mod check;
+mod companions;
 mod off_the_runtime;
 mod prepare;
 mod reset;
@@ -74,6 +75,13 @@ impl HostDevices {
 
     fn sysfs(&self) -> &Sysfs {
         self.devices.sysfs()
+    }
+
+    /// The function whose turn it is when something is done with this one: one for the whole of an IOMMU group, whose members
+    /// go together.
+    pub(crate) fn turn_of(&self, address: PciAddress) -> PciAddress {
+        let fellows = self.sysfs().group_fellows(address).unwrap_or_default();
+        fellows.into_iter().fold(address, PciAddress::min)
     }
 
     /// What is done with a wanted device: a function whose entry says `managed: no` stays on the driver it is on, whatever the

@@ -1,11 +1,11 @@
 //! The driver itself: the contract of `berth-virt` over one connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_model::{ConsumerUuid, NodeName};
+use berth_model::{ConsumerUuid, NodeName, PciAddress};
 use berth_sysfs::{AttributeWrites, LastLook, Sysfs};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
@@ -111,7 +111,7 @@ impl LibvirtDriver {
             .ok_or_else(|| self.gives_no_devices())?;
         let task = Task {
             device: Some(wanted.host_device()),
-            function: wanted.function(),
+            function: wanted.function().map(|function| devices.turn_of(function)),
             call,
             limit: devices.limit(),
         };
@@ -119,20 +119,55 @@ impl LibvirtDriver {
         self.turns.run(task, move || work(devices, wanted)).await
     }
 
-    /// Refuses what a guest has, whether it runs or not.
-    async fn nobody_has(&self, device: HostDevice) -> Result<(), DeviceError> {
-        let unseen = |error: GuestError| DeviceError::Unfinished {
-            device,
-            call: "asking for whose it is",
-            reason: error.to_string(),
-        };
-        for (uuid, guest) in self.guests().await.map_err(unseen)? {
+    /// Refuses what a guest has, whether it runs or not. Answers the functions that guests have.
+    async fn nobody_has(&self, device: HostDevice) -> Result<BTreeSet<PciAddress>, DeviceError> {
+        let mut functions = BTreeSet::new();
+        for (uuid, guest) in self.holders(device).await? {
             if guest.devices.iter().any(|held| held.device == device) {
                 let reason = format!("it is guest {uuid}'s, which is {}", guest.state);
                 return Err(DeviceError::InUse { device, reason });
             }
+            functions.extend(held_functions(&guest));
+        }
+        Ok(functions)
+    }
+
+    /// Refuses a device of whose IOMMU group a guest has another member. One that has the device itself is the guest it is for:
+    /// whoever else had it was refused before.
+    async fn nobody_shares(
+        &self,
+        device: HostDevice,
+        companions: &BTreeSet<PciAddress>,
+    ) -> Result<(), DeviceError> {
+        if companions.is_empty() {
+            return Ok(());
+        }
+        for (uuid, guest) in self.holders(device).await? {
+            if guest.devices.iter().any(|held| held.device == device) {
+                continue;
+            }
+            if let Some(shared) = held_functions(&guest).find(|held| companions.contains(held)) {
+                let reason = format!(
+                    "its IOMMU group goes to one guest, and PCI function {shared} of it is guest {uuid}'s, which is {}",
+                    guest.state
+                );
+                return Err(DeviceError::InUse { device, reason });
+            }
         }
         Ok(())
+    }
+
+    /// The guests, to be asked for whose a device is.
+    async fn holders(
+        &self,
+        device: HostDevice,
+    ) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, DeviceError> {
+        let guests = self.guests().await;
+        guests.map_err(|error| DeviceError::Unfinished {
+            device,
+            call: "asking for whose it is",
+            reason: error.to_string(),
+        })
     }
 
     fn guest_xml_options(&self) -> GuestXmlOptions {
@@ -169,6 +204,14 @@ impl LibvirtDriver {
             .await
             .map(|_| Powered::Done)
     }
+}
+
+fn held_functions(guest: &GuestOnHost) -> impl Iterator<Item = PciAddress> {
+    let devices = guest.devices.iter();
+    devices.filter_map(|held| match held.device {
+        HostDevice::Function(address) => Some(address),
+        HostDevice::Mdev(_) => None,
+    })
 }
 
 /// None for libvirt's test driver, whose devices are nowhere.
@@ -269,13 +312,14 @@ impl VirtDriver for LibvirtDriver {
     }
 
     async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        self.with_devices(wanted, "checking it", async |devices, wanted| {
-            devices.check(&wanted)
-        })
-        .await
+        let check = async |devices: HostDevices, wanted: WantedDevice| devices.check(&wanted);
+        let companions = self.with_devices(wanted, "checking it", check).await?;
+        self.nobody_shares(wanted.host_device(), &companions).await
     }
 
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        // Again: a long wait may lie between.
+        self.check_device(wanted).await?;
         self.with_devices(wanted, "making it ready", async |devices, wanted| {
             devices.prepare(&wanted).await
         })
@@ -283,12 +327,13 @@ impl VirtDriver for LibvirtDriver {
     }
 
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
-        if self.devices.is_some() {
-            self.nobody_has(wanted.host_device()).await?;
-        }
+        let held = match &self.devices {
+            Some(_) => self.nobody_has(wanted.host_device()).await?,
+            None => BTreeSet::new(),
+        };
         let taken_back = self
-            .with_devices(wanted, "taking it back", async |devices, wanted| {
-                devices.reset(&wanted).await
+            .with_devices(wanted, "taking it back", async move |devices, wanted| {
+                devices.reset(&wanted, &held).await
             })
             .await;
         if let (Ok(DeviceReset::Reset { .. }), Some(address)) = (&taken_back, wanted.function()) {

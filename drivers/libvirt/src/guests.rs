@@ -116,7 +116,7 @@ pub(crate) fn spawn(
             is_the_same(&domain, spec)?;
             (domain, Spawned::AlreadyThere)
         }
-        None => (define(connect, spec, options)?, Spawned::Spawned),
+        None => (define(connect, spec, options, sysfs)?, Spawned::Spawned),
     };
     let powered = looking(|| bring_to(&domain, uuid, spec.power, sysfs))?;
     Ok(match (defined, powered) {
@@ -142,11 +142,13 @@ fn define(
     connect: &Connect,
     spec: &GuestSpec,
     options: &GuestXmlOptions,
+    sysfs: Option<&Sysfs>,
 ) -> Result<Domain, GuestError> {
     let uuid = spec.uuid;
     // libvirt looks at a device when the guest starts, and the test driver never does; by then a second document names it.
     let wanted = spec.held_devices();
     let wants = |held: &HeldDevice| wanted.iter().any(|one| one.device == held.device);
+    let shared = document::fellows(wanted.iter().map(|one| one.device), sysfs)?;
     for (holder, other) in guests(connect)? {
         if other.name == spec.name.as_str() {
             return Err(GuestError::NameTaken {
@@ -156,6 +158,11 @@ fn define(
         }
         if let Some(held) = other.devices.iter().find(|held| wants(held)) {
             let reason = format!("{} is guest {holder}'s", held.device);
+            return Err(GuestError::DeviceBusy { uuid, reason });
+        }
+        let mut fellows = other.devices.iter().map(|held| held.device);
+        if let Some(held) = fellows.find(|held| shared.contains(held)) {
+            let reason = format!("{held} of its IOMMU group is guest {holder}'s");
             return Err(GuestError::DeviceBusy { uuid, reason });
         }
     }

@@ -1,6 +1,9 @@
 //! IOMMU groups: what must go to a guest together or not at all.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+
+use berth_model::PciAddress;
 
 use crate::Sysfs;
 use crate::read::{self, SysfsError};
@@ -41,6 +44,18 @@ impl Sysfs {
         Ok((!members.is_empty()).then_some(IommuGroup { id, members }))
     }
 
+    /// The other PCI functions of a function's group, bridges among them. Empty for one that is alone, and where no IOMMU is at
+    /// work.
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file.
+    pub fn group_fellows(&self, address: PciAddress) -> Result<BTreeSet<PciAddress>, SysfsError> {
+        let group = self.iommu_group_of(address)?;
+        let members = group.into_iter().flat_map(|group| group.members);
+        let functions = members.filter_map(|member| member.parse().ok());
+        Ok(functions.filter(|member| *member != address).collect())
+    }
+
     fn iommu_directory(&self) -> PathBuf {
         self.root().join("kernel/iommu_groups")
     }
@@ -63,6 +78,10 @@ mod tests {
             of_card.unwrap().unwrap().members,
             ["0000:81:00.0", "0000:81:00.1"]
         );
+        let fellows = |address: &str| tree.sysfs().group_fellows(address.parse().unwrap());
+        let other = "0000:81:00.1".parse().unwrap();
+        assert_eq!(fellows("0000:81:00.0").unwrap(), [other].into());
+        assert!(fellows("0000:82:00.0").unwrap().is_empty());
     }
 
     #[test]

@@ -1,32 +1,46 @@
 //! Whether a device may go to a guest. Looks only.
 
+use std::collections::BTreeSet;
+
 use berth_model::PciAddress;
-use berth_sysfs::{Allowed, ConfigSpace, GroupError, MdevDevice, Sriov, VFIO_DRIVER};
+use berth_sysfs::{Allowed, ConfigSpace, GroupError, MdevDevice, Sriov, VFIO_DRIVER, ViableGroup};
 use berth_virt::{DeviceError, HostDevice, MdevSource, UnfitReason, WantedDevice};
 use uuid::Uuid;
 
 use super::{HostDevices, Stand, Wanted, unreadable};
 
 impl HostDevices {
-    /// Whether the device may go to a guest now.
-    pub(crate) fn check(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+    /// Whether the device may go to a guest now. Answers what would go with it: no other guest may have any of that.
+    pub(crate) fn check(&self, wanted: &WantedDevice) -> Result<BTreeSet<PciAddress>, DeviceError> {
         let device = wanted.host_device();
         match self.done_with(wanted) {
-            Wanted::Managed(address) => self.function(device, address).map(drop),
-            Wanted::InPlace(address, stand) => {
-                let allowed = self.function(device, address)?;
-                stands_ready(device, &allowed, stand)
+            Wanted::Managed(address) => {
+                let (allowed, group) = self.function(device, address)?;
+                self.may_come_along(device, &allowed, &group)
             }
-            Wanted::Made(uuid, source) => self.mdev_source(device, uuid, source),
+            Wanted::InPlace(address, stand) => {
+                let (allowed, group) = self.function(device, address)?;
+                stands_ready(device, &allowed, stand)?;
+                self.may_come_along(device, &allowed, &group)
+            }
+            Wanted::Made(uuid, source) => {
+                self.mdev_source(device, uuid, source)?;
+                Ok(BTreeSet::new())
+            }
             Wanted::Found(uuid) => {
                 let found = self.found(device, uuid)?;
-                self.mdev_parent_allowed(device, &found.parent, &found.type_id)
+                self.mdev_parent_allowed(device, &found.parent, &found.type_id)?;
+                Ok(BTreeSet::new())
             }
         }
     }
 
-    /// A function that a guest may have whole.
-    fn function(&self, device: HostDevice, address: PciAddress) -> Result<Allowed, DeviceError> {
+    /// A function that a guest may have whole, and the IOMMU group that it is in.
+    pub(super) fn function(
+        &self,
+        device: HostDevice,
+        address: PciAddress,
+    ) -> Result<(Allowed, ViableGroup), DeviceError> {
         let allowed = self.allowed(device, address)?;
         self.is_not_the_hosts(device, address)?;
         if let Sriov::Physical { enabled, .. } = &allowed.function().sriov
@@ -39,13 +53,7 @@ impl HostDevices {
         }
         self.answers(device, &allowed)?;
         match self.sysfs().viable_group(&allowed, &self.list) {
-            Ok(group) => {
-                // What goes along must not be the host's either.
-                for member in group.endpoints() {
-                    self.is_not_the_hosts(device, *member)?;
-                }
-                Ok(allowed)
-            }
+            Ok(group) => Ok((allowed, group)),
             Err(GroupError::Sysfs(error)) => Err(unreadable(device)(error)),
             Err(error) => Err(DeviceError::NotWhole {
                 device,

@@ -28,9 +28,10 @@ impl HostDevices {
                     let driver = driver.as_deref();
                     self.resting.remember(address, driver).map_err(unkept)?;
                 }
-                Ok(())
+                self.bring_along(device, address).await
             }
-            Wanted::InPlace(..) | Wanted::Found(_) => Ok(()),
+            Wanted::InPlace(address, _) => self.bring_along(device, address).await,
+            Wanted::Found(_) => Ok(()),
             Wanted::Made(uuid, source) => {
                 let parent = source.parent.to_string();
                 let made = self.devices.make_mdev(&parent, &source.mdev_type, uuid);

@@ -1,18 +1,25 @@
 //! Taking devices back whose guest is gone.
 
+use std::collections::BTreeSet;
+
 use berth_model::PciAddress;
 use berth_sysfs::{
     MdevRemoved, ResetError, ResetNeed, RestsOn, ReturnError, Returned, VFIO_DRIVER, VfioError,
 };
 use berth_virt::{DeviceError, DeviceReset, HostDevice, UnfitReason, WantedDevice};
 
-use super::{HostDevices, Wanted, whole};
+use super::{HostDevices, Wanted, unreadable, whole};
 
 const CALL: &str = "taking it back";
 
 impl HostDevices {
-    /// Takes the device back. The caller has made sure that no guest has it.
-    pub(crate) async fn reset(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+    /// Takes the device back. The caller has made sure that no guest has it; `held` are the functions that guests have. Where
+    /// one of those shares the device's IOMMU group, the group stays as that guest needs it.
+    pub(crate) async fn reset(
+        &self,
+        wanted: &WantedDevice,
+        held: &BTreeSet<PciAddress>,
+    ) -> Result<DeviceReset, DeviceError> {
         let device = wanted.host_device();
         match self.done_with(wanted) {
             Wanted::Managed(address) => {
@@ -21,15 +28,27 @@ impl HostDevices {
                     call: "recalling its driver",
                     reason: error.to_string(),
                 };
+                let is_shared = self.is_shared(device, address, held)?;
+                if is_shared && !self.is_the_hosts(device, address)? {
+                    let place = RestsOn::ItsPlace;
+                    return self.reset_function(device, address, &place).await;
+                }
                 let rests = self.resting.recall(address).map_err(unkept)?;
                 let rests = self.resting_place(device, address, rests)?;
                 let reset = self.reset_function(device, address, &rests).await?;
+                if !is_shared {
+                    self.give_companions_back(device, address).await?;
+                }
                 self.resting.forget(address).map_err(unkept)?;
                 Ok(reset)
             }
             Wanted::InPlace(address, _) => {
-                self.reset_function(device, address, &RestsOn::ItsPlace)
-                    .await
+                let place = RestsOn::ItsPlace;
+                let reset = self.reset_function(device, address, &place).await?;
+                if !self.is_shared(device, address, held)? {
+                    self.give_companions_back(device, address).await?;
+                }
+                Ok(reset)
             }
             Wanted::Made(uuid, _) => match self.devices.remove_mdev(uuid).await {
                 Ok(MdevRemoved::Removed) => Ok(DeviceReset::Removed),
@@ -47,6 +66,26 @@ impl HostDevices {
         }
     }
 
+    /// Whether a guest has another function of its IOMMU group.
+    fn is_shared(
+        &self,
+        device: HostDevice,
+        address: PciAddress,
+        held: &BTreeSet<PciAddress>,
+    ) -> Result<bool, DeviceError> {
+        let fellows = self.sysfs().group_fellows(address);
+        Ok(!fellows.map_err(unreadable(device))?.is_disjoint(held))
+    }
+
+    /// Whether a driver of the host's has it.
+    fn is_the_hosts(&self, device: HostDevice, address: PciAddress) -> Result<bool, DeviceError> {
+        let function = self.sysfs().pci_function(address);
+        let driver = function
+            .map_err(unreadable(device))?
+            .and_then(|it| it.driver);
+        Ok(driver.is_some_and(|driver| driver != VFIO_DRIVER))
+    }
+
     /// What is not remembered is written down before the function is taken off its driver, so that a kill forgets nothing.
     fn resting_place(
         &self,
@@ -59,7 +98,7 @@ impl HostDevices {
         }
         let function = self.sysfs().pci_function(address);
         let driver = function
-            .map_err(super::unreadable(device))?
+            .map_err(unreadable(device))?
             .and_then(|it| it.driver);
         match driver {
             Some(driver) if driver != VFIO_DRIVER => {
@@ -123,7 +162,7 @@ impl HostDevices {
 }
 
 /// What a failed return means: a card that must not be given out, or one to be tried again.
-fn judged(device: HostDevice, error: &ReturnError) -> DeviceError {
+pub(super) fn judged(device: HostDevice, error: &ReturnError) -> DeviceError {
     let reason = whole(error);
     let cause = match error {
         ReturnError::Reset(

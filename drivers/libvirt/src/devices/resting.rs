@@ -25,6 +25,11 @@ impl Resting {
         Self { directory }
     }
 
+    /// Whether anything is remembered.
+    pub(super) fn is_kept(&self) -> bool {
+        self.directory.is_some()
+    }
+
     /// Where a function is to go when its guest is gone.
     pub(super) fn recall(&self, address: PciAddress) -> io::Result<RestsOn> {
         let Some(file) = self.file(address) else {

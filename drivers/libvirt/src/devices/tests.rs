@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
@@ -9,6 +10,8 @@ use uuid::Uuid;
 
 use super::test_kernel::{Comeback, TestKernel};
 use super::*;
+
+mod companions;
 
 const CARD: &str = "0000:81:00.0";
 const OTHER: &str = "0000:82:00.0";
@@ -137,6 +140,11 @@ impl Host {
             deadline: Duration::from_secs(60),
         });
     }
+}
+
+/// What guests have, where there are none.
+fn nobody() -> BTreeSet<PciAddress> {
+    BTreeSet::new()
 }
 
 fn managed(address: &str) -> WantedDevice {
@@ -271,7 +279,7 @@ async fn a_card_whose_entry_says_so_stays_where_the_operator_put_it_whatever_is_
     let devices = host.devices();
     devices.prepare(&managed(CARD)).await.unwrap();
     let driver = Some("vfio-pci".to_owned());
-    let reset = devices.reset(&managed(CARD)).await.unwrap();
+    let reset = devices.reset(&managed(CARD), &nobody()).await.unwrap();
     assert_eq!(reset, DeviceReset::Reset { driver });
     let others = host.with_list(&[json!({"address": CARD})]);
     for (devices, managed) in [
@@ -338,7 +346,11 @@ async fn a_managed_card_is_left_to_the_hypervisor_and_taken_back_to_its_driver()
     // The agent was started again in the meantime.
     host.devices().prepare(&managed(CARD)).await.unwrap();
     for _ in 0..2 {
-        let reset = host.devices().reset(&managed(CARD)).await.unwrap();
+        let reset = host
+            .devices()
+            .reset(&managed(CARD), &nobody())
+            .await
+            .unwrap();
         assert_eq!(reset, of_igb());
         assert_eq!(host.kernel.driver(CARD).as_deref(), Some("igb"));
     }
@@ -350,13 +362,19 @@ async fn a_card_whose_hypervisor_gave_it_to_a_wrong_driver_goes_to_the_one_it_ha
     host.devices().prepare(&managed(CARD)).await.unwrap();
     host.kernel.put_on(CARD, None);
     assert_eq!(
-        host.devices().reset(&managed(CARD)).await.unwrap(),
+        host.devices()
+            .reset(&managed(CARD), &nobody())
+            .await
+            .unwrap(),
         of_igb()
     );
     host.devices().prepare(&managed(CARD)).await.unwrap();
     host.kernel.put_on(CARD, Some("nouveau"));
     assert_eq!(
-        host.devices().reset(&managed(CARD)).await.unwrap(),
+        host.devices()
+            .reset(&managed(CARD), &nobody())
+            .await
+            .unwrap(),
         of_igb()
     );
 }
@@ -366,7 +384,11 @@ async fn a_card_that_rested_on_vfio_stays_there() {
     let host = Host::new();
     host.libvirt_takes(CARD);
     host.devices().prepare(&managed(CARD)).await.unwrap();
-    let reset = host.devices().reset(&managed(CARD)).await.unwrap();
+    let reset = host
+        .devices()
+        .reset(&managed(CARD), &nobody())
+        .await
+        .unwrap();
     let driver = Some("vfio-pci".to_owned());
     assert_eq!(reset, DeviceReset::Reset { driver });
 }
@@ -387,14 +409,14 @@ async fn a_kill_at_any_write_is_mended_by_asking_again() {
             host.devices().prepare(&managed(CARD)).await.unwrap();
             put(&host);
             host.kernel.kills_at(number, before);
-            let killed = host.devices().reset(&managed(CARD)).await;
+            let killed = host.devices().reset(&managed(CARD), &nobody()).await;
             host.kernel.lets_live();
             let Err(error) = killed else {
                 assert!(number > 3, "only {number} writes");
                 break;
             };
             assert_eq!(error.quarantine(), None, "write {number}: {error}");
-            let again = host.devices().reset(&managed(CARD)).await;
+            let again = host.devices().reset(&managed(CARD), &nobody()).await;
             assert_eq!(again.unwrap(), of_igb(), "write {number}, before: {before}");
         }
     }
@@ -405,7 +427,11 @@ async fn a_card_that_does_not_come_back_is_set_aside_and_stays_off_its_driver() 
     let host = Host::new();
     host.devices().prepare(&managed(CARD)).await.unwrap();
     host.kernel.comes_back(Comeback::AllOnes);
-    let error = host.devices().reset(&managed(CARD)).await.unwrap_err();
+    let error = host
+        .devices()
+        .reset(&managed(CARD), &nobody())
+        .await
+        .unwrap_err();
     assert_eq!(
         error.quarantine(),
         Some(UnfitReason::ResetFailed),
@@ -418,13 +444,20 @@ async fn a_card_that_does_not_come_back_is_set_aside_and_stays_off_its_driver() 
 #[tokio::test]
 async fn a_card_that_went_away_or_left_the_list_is_set_aside() {
     let host = Host::new().with_list(&[]);
-    let error = host.devices().reset(&managed(CARD)).await.unwrap_err();
+    let error = host
+        .devices()
+        .reset(&managed(CARD), &nobody())
+        .await
+        .unwrap_err();
     assert_eq!(
         error.quarantine(),
         Some(UnfitReason::ResetFailed),
         "{error}"
     );
-    let error = host.devices().reset(&managed("0000:99:00.0")).await;
+    let error = host
+        .devices()
+        .reset(&managed("0000:99:00.0"), &nobody())
+        .await;
     let error = error.unwrap_err();
     assert_eq!(error.quarantine(), Some(UnfitReason::Vanished), "{error}");
     assert!(host.kernel.log().is_empty());
@@ -438,13 +471,20 @@ async fn the_hook_is_told_of_the_device_and_its_word_counts() {
         "echo $BERTH_DEVICE_ADDRESS $BERTH_DEVICE_VENDOR $BERTH_DEVICE_PRODUCT $BERTH_DEVICE_DRIVER >{told}"
     ));
     assert_eq!(
-        host.devices().reset(&managed(CARD)).await.unwrap(),
+        host.devices()
+            .reset(&managed(CARD), &nobody())
+            .await
+            .unwrap(),
         of_igb()
     );
     let said = fs::read_to_string(&told).unwrap();
     assert_eq!(said, format!("{CARD} 10de 1eb8 igb\n"));
     host.hook("echo 'namespace 1 is not erased' >&2; exit 3");
-    let error = host.devices().reset(&managed(CARD)).await.unwrap_err();
+    let error = host
+        .devices()
+        .reset(&managed(CARD), &nobody())
+        .await
+        .unwrap_err();
     assert_eq!(error.quarantine(), Some(UnfitReason::Vendor), "{error}");
     assert!(
         error.to_string().contains("namespace 1 is not erased"),
@@ -459,7 +499,11 @@ async fn a_hook_that_hangs_is_ended_with_all_it_started() {
     if let Some(hook) = &mut host.options.device_life.reset_hook {
         hook.deadline = Duration::from_millis(300);
     }
-    let error = host.devices().reset(&managed(CARD)).await.unwrap_err();
+    let error = host
+        .devices()
+        .reset(&managed(CARD), &nobody())
+        .await
+        .unwrap_err();
     assert_eq!(error.quarantine(), Some(UnfitReason::Vendor), "{error}");
     assert!(error.to_string().contains("did not end"), "{error}");
 }
@@ -468,7 +512,11 @@ async fn a_hook_that_hangs_is_ended_with_all_it_started() {
 async fn what_the_kernel_cannot_reset_a_hook_may_clean() {
     let mut host = Host::new();
     fs::remove_file(host.path(&format!("devices/pci0000:80/{CARD}/reset"))).unwrap();
-    let error = host.devices().reset(&managed(CARD)).await.unwrap_err();
+    let error = host
+        .devices()
+        .reset(&managed(CARD), &nobody())
+        .await
+        .unwrap_err();
     assert_eq!(
         error.quarantine(),
         Some(UnfitReason::ResetFailed),
@@ -476,7 +524,10 @@ async fn what_the_kernel_cannot_reset_a_hook_may_clean() {
     );
     host.hook("exit 0");
     assert_eq!(
-        host.devices().reset(&managed(CARD)).await.unwrap(),
+        host.devices()
+            .reset(&managed(CARD), &nobody())
+            .await
+            .unwrap(),
         of_igb()
     );
 }
@@ -490,10 +541,10 @@ async fn a_mediated_device_is_made_once_and_again_after_a_reboot_and_removed() {
         host.devices().check(&wanted).unwrap();
     }
     assert_eq!(host.kernel.log().len(), 1);
-    let reset = host.devices().reset(&wanted).await.unwrap();
+    let reset = host.devices().reset(&wanted, &nobody()).await.unwrap();
     assert_eq!(reset, DeviceReset::Removed);
     assert_eq!(
-        host.devices().reset(&wanted).await.unwrap(),
+        host.devices().reset(&wanted, &nobody()).await.unwrap(),
         DeviceReset::NotThere
     );
     // A host that was started anew has none.
@@ -509,7 +560,7 @@ async fn a_mediated_device_of_somebody_else_is_left_standing() {
     host.devices().prepare(&mdev(1)).await.unwrap();
     let found = WantedDevice::of(mdev(1).device);
     host.devices().check(&found).unwrap();
-    let reset = host.devices().reset(&found).await.unwrap();
+    let reset = host.devices().reset(&found, &nobody()).await.unwrap();
     assert_eq!(reset, DeviceReset::LeftStanding);
     let nobodys = WantedDevice::of(mdev(2).device);
     let error = host.refused(&nobodys);

@@ -1,6 +1,8 @@
 //! What a guest's document says of it, and whether the host has what it names.
 
-use berth_sysfs::Sysfs;
+use std::collections::BTreeSet;
+
+use berth_sysfs::{Sysfs, SysfsError};
 use berth_virt::guest_spec::AttachedDevice;
 use berth_virt::{GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice};
 use roxmltree::Node;
@@ -78,10 +80,6 @@ pub(super) fn missing(
     devices: impl Iterator<Item = HostDevice>,
     sysfs: &Sysfs,
 ) -> Result<Option<HostDevice>, GuestError> {
-    let unreadable = |error: berth_sysfs::SysfsError| GuestError::Malformed {
-        origin: "the kernel's device tree".to_owned(),
-        reason: error.to_string(),
-    };
     for device in devices {
         let there = match device {
             HostDevice::Function(address) => {
@@ -97,4 +95,29 @@ pub(super) fn missing(
         }
     }
     Ok(None)
+}
+
+/// What shares an IOMMU group with one of these devices: it can be no other guest's.
+pub(super) fn fellows(
+    devices: impl Iterator<Item = HostDevice>,
+    sysfs: Option<&Sysfs>,
+) -> Result<BTreeSet<HostDevice>, GuestError> {
+    let mut fellows = BTreeSet::new();
+    let Some(sysfs) = sysfs else {
+        return Ok(fellows);
+    };
+    for device in devices {
+        if let HostDevice::Function(address) = device {
+            let found = sysfs.group_fellows(address).map_err(unreadable)?;
+            fellows.extend(found.into_iter().map(HostDevice::Function));
+        }
+    }
+    Ok(fellows)
+}
+
+fn unreadable(error: SysfsError) -> GuestError {
+    GuestError::Malformed {
+        origin: "the kernel's device tree".to_owned(),
+        reason: error.to_string(),
+    }
 }

@@ -21,6 +21,9 @@ pub(crate) const READY: &str = "0000:82:00.0";
 /// A card that a driver of the host's has, for the hypervisor to take.
 pub(crate) const TAKEN: &str = "0000:83:00.0";
 
+/// A function that [`companion`] puts into the group of [`TAKEN`].
+pub(crate) const COMPANION: &str = "0000:83:00.1";
+
 /// The group that mediated devices get which are made later.
 pub(crate) const MDEV_GROUP: u32 = 31;
 
@@ -58,6 +61,11 @@ pub(crate) fn write(root: &Path) {
 
     // Where the host's own CPUs are shown through.
     directory(&root.join("devices/system"));
+}
+
+/// Puts a second function into the group of [`TAKEN`].
+pub(crate) fn companion(root: &Path) {
+    function(root, COMPANION, "1234", "11e9", "040300", 14);
 }
 
 /// One PCI function on NUMA node 0; answers its directory.

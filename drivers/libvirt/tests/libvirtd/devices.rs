@@ -9,7 +9,7 @@ use berth_sysfs::{AllowList, AttributeWrites};
 use berth_virt::conformance::check_devices;
 use berth_virt::guest_spec::{GuestDevice, PciManagement};
 use berth_virt::{
-    DeviceError, DeviceReset, MdevSource, UnfitReason, VirtDriver as _, WantedDevice,
+    DeviceError, DeviceReset, GuestError, MdevSource, UnfitReason, VirtDriver as _, WantedDevice,
 };
 use uuid::Uuid;
 
@@ -157,4 +157,48 @@ async fn a_card_that_dies_in_its_reset_is_set_aside() {
         Some(UnfitReason::ConfigSpace),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn an_iommu_group_goes_to_one_guest_with_all_that_is_in_it_and_comes_back_whole() {
+    const SOUND: &str = "snd_hda_intel";
+    let host = Host::new();
+    cards::companion(&host.daemon.device_tree());
+    host.kernel.drives(cards::COMPANION, SOUND);
+    host.kernel.put_on(cards::COMPANION, Some(SOUND));
+    let driver = host.driver();
+    let (card, sound) = (
+        taken(),
+        function(cards::COMPANION, PciManagement::Hypervisor),
+    );
+    let on = |address| host.kernel.driver(address);
+    driver.check_device(&card).await.expect("it is free");
+    driver.prepare_device(&card).await.expect("it is ready");
+    assert_eq!(on(cards::COMPANION).as_deref(), Some("vfio-pci"));
+    let first = guest_spec(host.path(), 1, vec![attached(card.device, 1)]);
+    let _ = driver.spawn(&first).await.expect("it starts");
+    for asked in [
+        driver.check_device(&sound).await,
+        driver.prepare_device(&sound).await,
+    ] {
+        let busy = asked.expect_err("its group is a guest's");
+        assert!(matches!(busy, DeviceError::InUse { .. }), "{busy}");
+        assert!(busy.to_string().contains(&first.uuid.to_string()), "{busy}");
+    }
+    // Also where both were found free at one time.
+    let second = guest_spec(host.path(), 2, vec![attached(sound.device, 2)]);
+    let busy = driver.spawn(&second).await.expect_err("its group is taken");
+    assert!(matches!(busy, GuestError::DeviceBusy { .. }), "{busy}");
+    let reset = driver.reset_device(&sound).await.expect("nobody has it");
+    let vfio = Some("vfio-pci".to_owned());
+    assert_eq!(reset, DeviceReset::Reset { driver: vfio });
+    assert_eq!(on(cards::COMPANION).as_deref(), Some("vfio-pci"));
+    // The guest itself may go through its steps again.
+    driver.prepare_device(&card).await.expect("it is its own");
+    let _ = driver.destroy(first.uuid).await.expect("it ends");
+    let reset = driver.reset_device(&card).await.expect("it is free");
+    let igb = Some(IGB.to_owned());
+    assert_eq!(reset, DeviceReset::Reset { driver: igb });
+    assert_eq!(on(cards::COMPANION).as_deref(), Some(SOUND));
+    assert_eq!(on(cards::TAKEN).as_deref(), Some(IGB));
 }

@@ -432,17 +432,44 @@ async fn a_uuid_that_holds_something_in_placement_keeps_it() {
     ));
     // The conductor's journal is lost; somebody asks for the same UUID again.
     stage.journal().forget(guest(1)).await.unwrap();
+    let held = stage.holders().await[&guest(1)].clone();
+    // For other devices, or the very same.
+    for profile in ["two", "gpu"] {
+        let reason = fails(&conductor, 1, profile).await;
+        assert!(
+            reason.contains("holds other allocations already"),
+            "{reason}"
+        );
+        assert_eq!(stage.holders().await[&guest(1)], held, "they are another's");
+        assert!(stage.agent.knows(guest(1)), "it is another's");
+        stage.journal().forget(guest(1)).await.unwrap();
+    }
+}
+
+/// Somebody made it at the agent, past the conductor.
+#[tokio::test]
+async fn a_guest_of_that_uuid_at_the_agent_is_not_deleted_when_the_agent_refuses_another() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    let plain = asked(&json!({"uuid": guest(1).to_string(), "name": "plain",
+        "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}, "node": NODE}));
+    conductor.create(&plain).await.unwrap();
+    let end = conductor.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    stage.journal().forget(guest(1)).await.unwrap();
+    stage.forget_allocations(guest(1)).await;
     let reason = fails(&conductor, 1, "two").await;
+    assert!(reason.contains("another one has its UUID"), "{reason}");
+    assert!(stage.agent.knows(guest(1)), "it is another's");
     assert!(
-        reason.contains("holds other allocations already"),
-        "{reason}"
+        stage.holders().await.is_empty(),
+        "what was claimed for the second is given back"
     );
-    assert!(
-        stage.holders().await.contains_key(&guest(1)),
-        "it is another's"
-    );
-    let record = conductor.show(guest(1)).await.unwrap();
-    assert!(matches!(record.course, Course::Failed { .. }));
+    conductor.delete(guest(1)).await.unwrap();
+    let end = conductor.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    assert!(stage.agent.knows(guest(1)), "it is another's");
 }
 
 #[tokio::test]

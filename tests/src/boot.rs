@@ -253,6 +253,15 @@ impl BootStage {
         Conductor::open_with(parts, Arc::new(AsAnswered), options)
     }
 
+    /// Nobody knows in Placement any more what the guest holds.
+    ///
+    /// # Panics
+    /// Placement does not do it.
+    pub async fn forget_allocations(&self, guest: ConsumerUuid) {
+        let deleted = self.cloud.placement().delete_allocations(guest).await;
+        deleted.expect("a delete");
+    }
+
     /// The journal, beneath the seam.
     #[must_use]
     pub fn journal(&self) -> &SqlJournal {

@@ -14,6 +14,8 @@ use crate::way::Way;
 
 /// The code of an agent whose host has no place for the guest, or not the devices that it was given.
 const NO_ROOM: &str = "no_room";
+/// The code of an agent that has another guest with that UUID.
+const OTHER: &str = "other";
 
 impl Bound {
     /// Hands the guest to its agent, and waits until it is what it should be.
@@ -27,19 +29,26 @@ impl Bound {
         let node = &placed.chosen.node;
         let agent = way.agents.agent(node);
         let agent = agent.ok_or_else(|| BootError::NoAgent(node.clone()))?;
+        let began_before = placed.record.step(step).is_some();
         way.note(place, step, StepState::Begun, StepDetail::Nothing)
             .await?;
-        agent.build(&self.body()).await.map_err(|error| {
-            // Another candidate may have room.
-            if error.refusal().is_some_and(|it| it.code == NO_ROOM) {
-                return BootError::NotBuilt(error.to_string());
+        if let Err(error) = agent.build(&self.body()).await {
+            let code = error.refusal().map(|it| it.code.as_str());
+            let (no_room, other) = (code == Some(NO_ROOM), code == Some(OTHER));
+            let is_refused = error.disposition() == Disposition::Fatal;
+            // A guest that the agent did not accept is not its conductor's: were one of that UUID there, it is somebody else's.
+            if other || (is_refused && code.is_some() && !began_before) {
+                way.note(place, step, StepState::Undone, StepDetail::Nothing)
+                    .await?;
             }
-            // Another request has its UUID there, or it is not understood: another host would say the same.
-            match error.disposition() {
-                Disposition::Fatal => BootError::NotAccepted(error),
-                Disposition::Retry | Disposition::Refresh => BootError::Agent(error),
-            }
-        })?;
+            return Err(match is_refused {
+                // Another candidate may have room.
+                _ if no_room => BootError::NotBuilt(error.to_string()),
+                // Another request has its UUID there, or it is not understood: another host would say the same.
+                true => BootError::NotAccepted(error),
+                false => BootError::Agent(error),
+            });
+        }
         is_built(&agent, place.0, way, cancel).await?;
         way.note(place, step, StepState::Done, StepDetail::Nothing)
             .await?;

@@ -29,6 +29,11 @@ impl Requested {
                 Err(error) => return Err(error),
             }
         }
+        // Whoever has the UUID keeps what it holds, were it the same: an equal claim is taken for one's own from here on.
+        let consumer = self.record.request.uuid();
+        if way.placement.allocations(consumer).await?.is_some() {
+            return Err(ClaimError::HoldsOther { consumer }.into());
+        }
         let groups = self.groups(way).await?;
         let found = match way.placement.allocation_candidates(&groups).await {
             Ok(found) => found,
@@ -170,8 +175,10 @@ impl Requested {
                 Ok(claimed)
             }
             Err(error) => {
-                // What the guest's UUID holds is not this attempt's to release.
-                if matches!(error, ClaimError::HoldsOther { .. }) {
+                // What the guest's UUID holds is not this attempt's to release, unless it was claimed before and moved since.
+                let before = self.record.step(BootStep::Claim).map(|it| it.state);
+                let holds_other = matches!(error, ClaimError::HoldsOther { .. });
+                if holds_other && before != Some(StepState::Done) {
                     self.nothing_claimed(way).await?;
                 }
                 Err(error.into())

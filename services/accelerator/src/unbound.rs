@@ -41,12 +41,14 @@ pub async fn delete_unbound(store: &SqlStore, grace: Duration) -> Result<usize, 
     let old = DeleteUnbound {
         before: Timestamp::now().before(grace),
     };
-    let any = {
+    {
         let mut tx = store.read().await?;
-        old.any(&mut tx).await?
-    };
+        if !old.any(&mut tx).await? {
+            return Ok(0);
+        }
+    }
     let mut all = 0;
-    while any {
+    loop {
         let deleted = store.write(&old).await.map_err(UnboundError)?;
         if !deleted.is_empty() {
             let named: Vec<String> = deleted
@@ -63,10 +65,9 @@ pub async fn delete_unbound(store: &SqlStore, grace: Duration) -> Result<usize, 
         }
         all += deleted.len();
         if deleted.len() < BATCH {
-            break;
+            return Ok(all);
         }
     }
-    Ok(all)
 }
 
 /// Does so every minute, until `shutdown` is ready; never where `grace` is zero.

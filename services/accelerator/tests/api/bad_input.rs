@@ -68,7 +68,7 @@ async fn a_group_of_a_hundred_thousand_keys_is_read_key_by_key() {
 async fn a_word_that_is_none_is_told_with_its_field_and_the_words_that_are() {
     let service = Service::with_profile(1).await;
     let uuid = service.requests("dp").await.remove(0);
-    let good = bind(&[uuid.clone()], &guest(1), HOST, RP);
+    let good = bind(std::slice::from_ref(&uuid), &guest(1), HOST, RP);
     let step = |key: &str, value: Value| {
         let mut body = good.clone();
         body[&uuid][0][key] = value;
@@ -107,7 +107,8 @@ async fn a_word_that_is_none_is_told_with_its_field_and_the_words_that_are() {
 async fn a_request_that_a_patch_names_twice_is_refused_by_its_name() {
     let service = Service::with_profile(1).await;
     let uuid = service.requests("dp").await.remove(0);
-    let steps = |n: usize| bind(&[uuid.clone()], &guest(n), HOST, RP)[&uuid].to_string();
+    let steps =
+        |n: usize| bind(std::slice::from_ref(&uuid), &guest(n), HOST, RP)[&uuid].to_string();
     for again in [uuid.clone(), uuid.to_uppercase()] {
         let body = format!("{{\"{uuid}\": {}, \"{again}\": {}}}", steps(1), steps(2));
         let reply = service

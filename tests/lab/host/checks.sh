@@ -1,6 +1,8 @@
 # Sourced by what the laboratory's host is told to do: checks with a name, waiting, and who may be asked.
 # shellcheck shell=bash
 FAILED=0
+# Where the last words of what was asked are kept.
+WORDS=${WORDS:-/tmp}
 
 say() { echo "LAB $(cut -d' ' -f1 /proc/uptime) $*"; }
 
@@ -8,10 +10,10 @@ say() { echo "LAB $(cut -d' ' -f1 /proc/uptime) $*"; }
 check() {
     local sentence=$1
     shift
-    if "$@" >/tmp/check.log 2>&1; then
+    if "$@" >"$WORDS/check.log" 2>&1; then
         say "ok $sentence"
     else
-        say "FAILED $sentence: $* (status $?): $(tail -n 5 /tmp/check.log | tr '\n' ' ')"
+        say "FAILED $sentence: $* (status $?): $(tail -n 5 "$WORDS/check.log" | tr '\n' ' ')"
         FAILED=$((FAILED + 1))
     fi
 }
@@ -21,20 +23,45 @@ check() {
 within() {
     local end=$((SECONDS + 4 * $1))
     shift
-    until "$@" >/tmp/within.log 2>&1; do
+    until "$@" >"$WORDS/within.log" 2>&1; do
         if [ "$SECONDS" -ge "$end" ]; then
-            cat /tmp/within.log
+            cat "$WORDS/within.log"
             return 1
         fi
         sleep 0.5
     done
 }
 
-not() { ! "$@"; }
+# Three ways to ask that say yes (0) or no (1), and 2 where the command itself fails: one that could not be asked proves neither
+# that something is there nor that nothing is. Never `test -z "$(command)"` or `! command | grep`: both hold where it fails.
+
+# says PATTERN COMMAND...: what the command says has that in it.
+says() {
+    local pattern=$1 said
+    shift
+    said=$("$@") || return 2
+    printf '%s\n' "$said"
+    grep -qE -e "$pattern" <<<"$said"
+}
+
+# says_nothing COMMAND...: the command does what it is asked, and says nothing.
+says_nothing() {
+    local said
+    said=$("$@") || return 2
+    printf '%s\n' "$said"
+    [ -z "$said" ]
+}
+
+# not COMMAND...: the command says no. (berth's 1 is a refusal; pgrep's, grep's and test's is theirs.)
+not() {
+    local status=0
+    "$@" || status=$?
+    [ "$status" = 1 ]
+}
 
 # placement METHOD PATH [BODY]: the built-in Placement's answer.
 placement() {
-    curl -sS -X "$1" -H 'x-auth-token: admin' -H 'openstack-api-version: placement 1.39' -H 'content-type: application/json' \
+    curl -sSf -X "$1" -H 'x-auth-token: admin' -H 'openstack-api-version: placement 1.39' -H 'content-type: application/json' \
         ${3:+--data "$3"} "http://127.0.0.1:8778$2"
 }
 

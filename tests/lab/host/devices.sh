@@ -15,8 +15,8 @@ made() { [ "$(cat "/sys/bus/pci/devices/$1/sriov_numvfs")" = 2 ]; }
 check "virtual functions of the network card are made" within 30 made "$IGB"
 VF=$(basename "$(readlink "/sys/bus/pci/devices/$IGB/virtfn0")")
 check "and of the drive" within 30 made "$NVME"
-listed() { berth device list -f value | grep -q "$1"; }
-provider() { berth provider tree | grep -q "$1"; }
+listed() { says "$1" devices; }
+provider() { says "$1" berth provider tree; }
 # A word to the emulator that this host runs in.
 emulator() { printf '\n%s\n' "$1" >/dev/ttyS1; }
 # What the agent says of a device that it has cleaned.
@@ -39,8 +39,8 @@ check "a guest gets a whole function" kernel whole nic
 check "it is VFIO's" test "$(driver_of "$NIC")" = vfio-pci
 check "the emulator has it open" test "$(vfio_of whole)" -ge 1
 check "a second guest is refused it" not guest second nic
-check "and nothing is left of that" sh -c "! virsh list --all --name | grep -q second"
-check "the first still runs" sh -c "virsh list --name | grep -q whole"
+check "and nothing is left of that" not says second virsh list --all --name
+check "the first still runs" says whole virsh list --name
 check "the guest's kernel reads the card's registers" within 120 reads whole
 reads whole
 
@@ -55,7 +55,7 @@ resets=$(resets "$NIC")
 check "the whole function is given back" berth guest delete whole --wait
 check "and is its driver's again" within 30 test "$(driver_of "$NIC")" = "$before"
 check "after a reset that was verified" within 60 reset_again "$NIC" "$resets"
-check "and is free" within 60 sh -c "berth device show $NIC -f value | grep -qw free"
+check "and is free" within 60 says '\bfree\b' berth device show "$NIC" -f value
 check "and can be another's" guest third nic
 for name in third function drive mediated; do
     check "$name is deleted" berth guest delete "$name" --wait
@@ -83,5 +83,5 @@ wait "$NODE" 2>/dev/null
 # What `make run` shows on a host whose own devices can go to guests.
 story() { BERTH_PROGRAM=/usr/bin/berth CARGO_TARGET_DIR=/share timeout 900 /share/packaging/scripts/guest-story.sh /keep/story; }
 check "the guest part of make run goes through on a host with an IOMMU" story
-cat /tmp/check.log
+cat "$WORDS/check.log"
 end

@@ -94,7 +94,7 @@ profile() {
     berth accelerator profile create "$1" --group "resources:$2=1" "${@:3}"
 }
 
-# What VFIO devices the guest's emulator has open.
+# How many of VFIO's devices the guest's emulator has open.
 vfio_of() {
     local pid
     pid=$(pgrep -f "guest=$1" | head -n 1)
@@ -105,36 +105,51 @@ vfio_of() {
 reads() { berth guest console log "$1" | grep "receive address 0x12005452 0x8000"; }
 
 # How many functions are VFIO's, and how many mediated devices there are.
-held() { ls /sys/bus/pci/drivers/vfio-pci | grep -c '^0000:'; }
-mediated() { ls /sys/bus/mdev/devices 2>/dev/null | wc -l; }
+held() {
+    local functions
+    functions=$(ls /sys/bus/pci/drivers/vfio-pci) || return
+    grep -c '^0000:' <<<"$functions"
+}
+mediated() {
+    local devices
+    devices=$(ls /sys/bus/mdev/devices) || return
+    grep -c . <<<"$devices"
+}
 # Each is cleaned before its first guest, for nobody knows who had it before, and after each guest.
-clean() { ! berth device list -f value | grep -qwE 'unclean|resetting'; }
+clean() { says . devices && not says '\b(unclean|resetting)\b' devices; }
 # All that guests may ask for is in Placement, and clean.
 offered() {
     local class tree
     clean || return 1
-    tree=$(berth provider tree)
+    tree=$(berth provider tree) || return
     for class in CUSTOM_NIC CUSTOM_VF CUSTOM_SSD VGPU; do
         grep -qw "$class" <<<"$tree" || return 1
     done
 }
 # What anybody's guests hold in Placement.
 allocations() {
-    local provider
-    for provider in $(placement GET /resource_providers | grep -o '"uuid": *"[^"]*"' | cut -d'"' -f4); do
-        placement GET "/resource_providers/$provider/allocations" | grep -o '"resources": *{[^}]*}'
+    local providers provider of
+    providers=$(placement GET /resource_providers) || return
+    providers=$(grep -o '"uuid": *"[^"]*"' <<<"$providers" | cut -d'"' -f4)
+    [ -n "$providers" ] || return
+    for provider in $providers; do
+        of=$(placement GET "/resource_providers/$provider/allocations") || return
+        grep -o '"resources": *{[^}]*}' <<<"$of"
     done
+    return 0
 }
+# What there is of guests' disks, but the images they lie over.
+disks() { find "$STATE/instances" -mindepth 1 ! -path '*/_base*' ! -name _config ! -name '.*'; }
 
 # Nothing of any guest is left anywhere.
 nothing_is_left() {
-    check "no request is left" test -z "$(berth accelerator request list -f value)"
-    check "no guest is left" test -z "$(virsh list --all --name | tr -d '\n')"
+    check "no request is left" says_nothing berth accelerator request list -f value
+    check "no guest is left" says_nothing virsh list --all --name
     check "no emulator is left" not pgrep -f guest=
     check "no function is VFIO's" test "$(held)" = 0
     check "no mediated device is left" test "$(mediated)" = 0
-    check "no allocation is left" test -z "$(allocations)"
-    check "no guest's disk is left" test -z "$(find "$STATE/instances" -mindepth 1 ! -path '*/_base*' ! -name _config ! -name '.*')"
+    check "no allocation is left" says_nothing allocations
+    check "no guest's disk is left" says_nothing disks
     check "all devices are clean again" within 60 clean
-    check "and nothing differs from what it should be" within 60 sh -c "! berth reconcile --dry-run -f value | grep -q ."
+    check "and nothing differs from what it should be" within 60 says_nothing berth reconcile --dry-run -f value
 }

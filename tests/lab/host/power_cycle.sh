@@ -11,19 +11,46 @@ prepare() {
     check "libvirt answers" libvirt
     check "the node is up" node
 }
-status() { berth guest list -f value -c name -c status | awk -v name="$1" '$1 == name { print $2 }'; }
-is_active() { [ "$(status "$1")" = active ]; }
+guests() { berth guest list -f value -c name -c status; }
+status() {
+    local all
+    all=$(guests) || return
+    awk -v name="$1" '$1 == name { print $2 }' <<<"$all"
+}
+is_active() {
+    local now
+    now=$(status "$1") || return 2
+    [ "$now" = active ]
+}
 is_back() { is_active "$1" && [ "$(virsh domstate "$1")" = running ]; }
-has_ended() { case $(status "$1") in active | error | '') ;; *) return 1 ;; esac }
-bound() { berth accelerator request list -f value | grep -c Bound; }
-running() { virsh list --name | grep -c .; }
-taken() { echo $(($(held) + $(mediated))); }
+has_ended() {
+    local now
+    now=$(status "$1") || return 2
+    case $now in active | error | '') ;; *) return 1 ;; esac
+}
+# count PATTERN COMMAND...: how many lines of what the command says have that in them; nothing where it fails.
+count() {
+    local pattern=$1 said
+    shift
+    said=$("$@") || return
+    grep -c -e "$pattern" <<<"$said"
+}
+running() { count . virsh list --name; }
+taken() {
+    local functions parts
+    functions=$(held)
+    parts=$(mediated)
+    [ -n "$functions" ] && [ -n "$parts" ] && echo $((functions + parts))
+}
 # Guests, requests and devices are as many.
 agree() {
-    local guests
-    guests=$(berth guest list -f value -c name -c status | grep -c ' active')
-    echo "$guests active, $(running) running, $(bound) bound, $(taken) taken"
-    [ "$(running)" = "$guests" ] && [ "$(bound)" = "$guests" ] && [ "$(taken)" = "$guests" ]
+    local active running bound taken
+    active=$(count ' active' guests)
+    running=$(running)
+    bound=$(count Bound berth accelerator request list -f value)
+    taken=$(taken)
+    echo "$active active, $running running, $bound bound, $taken taken"
+    [ -n "$active" ] && [ "$running" = "$active" ] && [ "$bound" = "$active" ] && [ "$taken" = "$active" ]
 }
 settled() { has_ended "$1" && agree; }
 # midst NAME PROFILE: a guest that has taken its device and does not run yet.
@@ -34,6 +61,12 @@ midst() {
     blank "$1" "$2" && within 60 more_than "$before" && not is_active "$1"
 }
 domain() { virsh domid "$1"; }
+# went_on NAME DOMAIN: the same life of the guest runs.
+went_on() {
+    local now
+    now=$(domain "$1") || return
+    [ -n "$2" ] && [ "$now" = "$2" ]
+}
 
 if [ "$phase" = first ]; then
     dpkg -i /share/berth.deb >/dev/null 2>&1
@@ -52,7 +85,7 @@ if [ "$phase" = first ]; then
     runs=$(domain runs)
     kill -KILL "$NODE"
     check "the agent comes back from a kill" node
-    check "its guests went on" test "$(domain runs)" = "$runs"
+    check "its guests went on" went_on runs "$runs"
     check "and are known with their devices" within 60 agree
 
     check "a guest has taken its function" midst midway vf
@@ -68,7 +101,7 @@ if [ "$phase" = first ]; then
     kill -KILL "$(pgrep -x libvirtd)"
     sleep 1
     check "libvirtd comes back from a kill" libvirt
-    check "the guests went on" test "$(domain runs)" = "$runs"
+    check "the guests went on" went_on runs "$runs"
     check "and everything agrees" within 60 agree
 
     check "a guest has taken a drive" midst shaken ssd
@@ -77,6 +110,7 @@ if [ "$phase" = first ]; then
     check "libvirtd comes back from a kill in a spawn" libvirt
     check "the guest in the midst is made or undone, again" within 90 settled shaken
 
+    check "the guests are listed" guests
     for name in midway slice shaken; do
         [ -z "$(status "$name")" ] || check "$name is deleted" berth guest delete "$name" --wait
     done
@@ -95,6 +129,7 @@ check "and the one with a mediated device" within 90 is_back part
 check "the one in the midst of its spawn is made or undone" within 90 settled cut
 virsh list --all
 devices
+check "the guests are listed" guests
 for name in $(berth guest list -f value -c name); do
     check "$name is deleted" berth guest delete "$name" --wait
 done

@@ -6,8 +6,8 @@ unit=berth-agent.service
 state() { systemctl show --property "$1" --value "$unit"; }
 is() { [ "$(state "$1")" = "$2" ]; }
 restarts_more_than() { [ "$(state NRestarts)" -gt "$1" ]; }
-answers() { placement GET / | grep -q versions; }
-has_provider() { placement GET /resource_providers | grep -q "\"$1"; }
+answers() { says versions placement GET /; }
+has_provider() { says "\"$1" placement GET /resource_providers; }
 
 check "the package is installed" dpkg -i /share/berth.deb
 check "a fresh install starts nothing" is ActiveState inactive
@@ -28,7 +28,7 @@ TOML
 check "the configuration is good" berth config check
 check "the unit starts" timeout 120 systemctl start "$unit"
 check "it is ready only when the report is in Placement" has_provider gpu-01
-check "its status says what it does" sh -c "systemctl show --property StatusText --value $unit | grep -q ."
+check "its status says what it does" says . state StatusText
 check "its admin socket answers" berth agent status
 
 before=$(state NRestarts)
@@ -68,7 +68,7 @@ systemctl start "$unit" 2>/dev/null
 check "exit code 78 does not restart it" within 30 is ExecMainStatus 78
 sleep 5
 check "it stays down" is ActiveState failed
-check "and the journal names file and key" sh -c "journalctl -u $unit --no-pager | grep wrong.toml | grep -q compute_drivr"
+check "and the journal names file and key" says 'wrong\.toml.*compute_drivr' journalctl -u "$unit" --no-pager
 rm /etc/berth/berth.d/wrong.toml
 
 # The whole node as one process, in the sandbox of the agent's unit, with libvirt as Debian configures it: guests run as an
@@ -104,16 +104,17 @@ check "a guest is deleted inside the sandbox" berth guest delete function --wait
 check "and one with a mediated device" berth guest delete mediated --wait
 check "none is left" test "$(mediated)" = 0
 check "and their devices are cleaned" within 60 clean
-check "the sandbox forbade nothing that was wanted" sh -c "! journalctl -u $unit --no-pager | grep -iE 'not permitted|permission denied|read-only file'"
+check "the sandbox forbade nothing that was wanted" \
+    not says '[Nn]ot permitted|[Pp]ermission denied|[Rr]ead-only file' journalctl -u "$unit" --no-pager
 journalctl -u "$unit" --no-pager -o cat | grep -E ' (WARN|ERROR) ' | tail -n 20
 check "the package is removed" dpkg -r berth
-check "the agent ended with it" not systemctl is-active "$unit"
-check "the guest still runs" sh -c "virsh domstate whole | grep -q running"
+check "the agent ended with it" says '^(inactive|failed)$' state ActiveState
+check "the guest still runs" says '^running' virsh domstate whole
 check "with its device" test "$(vfio_of whole)" -ge 1
 check "what the guests hold is remembered" test -d /var/lib/berth
 check "the package is installed again" dpkg -i /share/berth.deb
 check "and starts where it ended" timeout 120 systemctl start "$unit"
-known() { berth guest list -f value -c name -c status | grep -q "^whole active"; }
+known() { says '^whole active' berth guest list -f value -c name -c status; }
 check "it knows the guest" within 60 known
 check "and can end it" berth guest delete whole --wait
 nothing_is_left

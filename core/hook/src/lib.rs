@@ -2,7 +2,7 @@
 //!
 //! It gets a bare environment with what it is asked, `/` as its directory and nothing to read; what it says on its standard
 //! error is its reason. It runs in a process group of its own, and all of that is killed at its deadline and when nobody wants
-//! its answer any more: a program that hangs holds up only who asked.
+//! its answer any more: a program that hangs holds up only who asked, and one that the kernel does not let go not even that.
 //!
 //! Callers: a driver that cleans devices between two guests, the agent that has them programmed and checked.
 
@@ -14,7 +14,10 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
-use tokio::process::{ChildStderr, Command};
+use tokio::process::{Child, ChildStderr, Command};
+
+/// How long one that was ended is waited for.
+const LAST_BREATH: Duration = Duration::from_secs(2);
 
 /// How much of what it says is kept, in bytes: as much of the first line, and as much of the end.
 const KEPT: usize = 400;
@@ -162,6 +165,21 @@ impl Drop for Group {
     }
 }
 
+/// Waits for the end of one whose group was ended: what it had open is free then. One that does not go, because the kernel waits
+/// for a device or because it left its group, keeps nobody waiting: it is seen off when it goes.
+async fn reaped(mut child: Child) {
+    if tokio::time::timeout(LAST_BREATH, child.wait())
+        .await
+        .is_ok()
+    {
+        return;
+    }
+    tokio::spawn(async move {
+        let _ = child.start_kill();
+        let _ = child.wait().await;
+    });
+}
+
 impl Hook {
     /// Runs it to its end, with these variables in its environment; dropped, it is ended. Its end is seen only when all that
     /// holds its standard error has ended, too.
@@ -226,8 +244,7 @@ impl Hook {
             }),
             Err(_) => {
                 drop(group);
-                // What it had open is free when this returns.
-                let _ = child.wait().await;
+                reaped(child).await;
                 Err(HookError::Late {
                     called,
                     program,

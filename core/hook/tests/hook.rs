@@ -69,6 +69,26 @@ fn is_there(pid: &str) -> bool {
 }
 
 #[tokio::test]
+async fn one_that_does_not_go_when_it_is_ended_is_late_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    // It leaves the group that is ended, as one in the middle of a call to a dead device outlasts a kill.
+    let leaves =
+        "setpgrp(0, getpgrp(getppid())); open(F, \">\", shift); print F $$; close F; sleep 1000";
+    let mut hook = hook(
+        &folder,
+        &format!("exec perl -e '{leaves}' {}", started.display()),
+    );
+    hook.deadline = Duration::from_secs(2);
+    let error = hook.ask([("A", "")]).await.unwrap_err();
+    assert!(matches!(error, HookError::Late { .. }), "{error}");
+    let pid = std::fs::read_to_string(&started).unwrap();
+    while is_there(&pid) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
 async fn at_its_deadline_and_when_nobody_wants_it_all_that_it_started_ends() {
     for dropped in [false, true] {
         let folder = tempfile::tempdir().unwrap();

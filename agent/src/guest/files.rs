@@ -11,13 +11,14 @@
 //! | what a disk lies over | there, where images lie, or in the cache |
 //! | kernel and RAM disk | where kernels lie |
 //!
-//! A file that is not there yet lies where its folder does; a link to nothing would be followed by whoever makes the file, and is
+//! What is there is a plain file: who opens a pipe waits for its other end. A file that is not there yet lies where its folder does; a link to nothing would be followed by whoever makes the file, and is
 //! refused. Another guest's folder is nobody else's, even where an operator allows the folder of all of them. It is asked when a guest is accepted and again whenever it goes to the hypervisor: after a kill, rescued, rebuilt,
 //! switched on.
 
 use std::fs;
 use std::io;
 use std::ops::Deref;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use berth_model::ConsumerUuid;
@@ -53,6 +54,16 @@ pub enum FileRefused {
         path: HostPath,
         /// Why.
         reason: String,
+    },
+    /// It is no plain file: whoever opens it may wait for ever.
+    #[error("{field}: {path} is {found}; a plain file is expected")]
+    NotPlain {
+        /// The field of the spec.
+        field: &'static str,
+        /// The file.
+        path: HostPath,
+        /// What it is.
+        found: &'static str,
     },
 }
 
@@ -183,7 +194,14 @@ impl GuestFiles {
             }
         };
         if is_allowed {
-            return Ok(AllowedFile(path.clone()));
+            return match kind(&lies).map_err(unseen)? {
+                None => Ok(AllowedFile(path.clone())),
+                Some(found) => Err(FileRefused::NotPlain {
+                    field,
+                    path: path.clone(),
+                    found,
+                }),
+            };
         }
         let own = match place {
             Place::Own(uuid) | Place::Disk(uuid) | Place::Base(uuid) => {
@@ -238,6 +256,22 @@ impl Place {
             Self::Kernel => &files.kernel_directories,
         }
     }
+}
+
+/// What lies there, where that is no plain file; none also where nothing does.
+fn kind(lies: &Path) -> io::Result<Option<&'static str>> {
+    let found = match fs::symlink_metadata(lies) {
+        Ok(found) => found.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(match found {
+        file if file.is_file() => None,
+        folder if folder.is_dir() => Some("a folder"),
+        pipe if pipe.is_fifo() => Some("a pipe"),
+        socket if socket.is_socket() => Some("a socket"),
+        _ => Some("a device, or changes while it is looked at"),
+    })
 }
 
 /// The path with every link followed. What is not there yet keeps its name below what is there.
@@ -440,6 +474,28 @@ mod tests {
         fs::remove_dir_all(host.own("")).unwrap();
         symlink(host.at("etc"), host.at(&format!("instances/{}", guest(1)))).unwrap();
         assert!(!host.may("console", &host.own("shadow")));
+    }
+
+    #[test]
+    fn a_pipe_a_socket_and_a_folder_are_no_files_of_a_guest() {
+        let host = Host::new();
+        for folder in [host.at("images"), host.at("kernels"), host.own("")] {
+            let mode = nix::sys::stat::Mode::S_IRWXU;
+            nix::unistd::mkfifo(&folder.join("pipe"), mode).unwrap();
+            let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
+            fs::create_dir(folder.join("folder")).unwrap();
+            symlink(folder.join("pipe"), folder.join("link")).unwrap();
+            for name in ["pipe", "socket", "folder", "link"] {
+                for place in PLACES {
+                    let file = folder.join(name);
+                    assert!(!host.may(place, &file), "{place}: {}", file.display());
+                }
+            }
+        }
+        let mut spec = host.spec();
+        spec.console_log = HostPath::new(host.own("pipe").to_str().unwrap()).unwrap();
+        let said = host.files().allow(&spec).unwrap_err().to_string();
+        assert!(said.contains("is a pipe; a plain file"), "{said}");
     }
 
     #[test]

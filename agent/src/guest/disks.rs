@@ -37,7 +37,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{BaseImage, GuestSpec, HostPath, QcowDisk};
+use berth_virt::guest_spec::{BaseImage, GuestSpec, HostPath, ProjectId, QcowDisk};
 use tokio::task::spawn_blocking;
 
 pub use config_drive::{
@@ -295,8 +295,17 @@ impl Disks {
         }
     }
 
-    /// Brings the images of a plan onto this host, before any disk is made over them.
-    pub(super) async fn fetch(&self, plan: &DiskPlan) -> Result<(), DiskError> {
+    /// Brings the images of a plan onto this host, before any disk is made over them. Of the one that a new disk of `project` is
+    /// made of its place is asked whether that may be, also where it is here already.
+    pub(super) async fn fetch(
+        &self,
+        plan: &DiskPlan,
+        project: Option<&ProjectId>,
+    ) -> Result<(), DiskError> {
+        // A rescued guest's own root disk is there.
+        if let (Some(image), Some(project)) = (plan.rescue().or(plan.image()), project) {
+            self.cache.admit(image, project).await?;
+        }
         if let Some(image) = plan.image() {
             self.cache.image(image, self.most(plan)?).await?;
         }

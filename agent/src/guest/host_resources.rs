@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_model::{ConsumerUuid, Disposition};
-use berth_virt::guest_spec::{GuestDevice, GuestDisks, HostPath};
+use berth_virt::guest_spec::{GuestDevice, GuestDisks, HostPath, ProjectId};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
 use super::bound_devices::name_of;
@@ -218,9 +218,13 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         }
     }
 
-    async fn fetch(&self, plan: &DiskPlan) -> Result<(), ResourceError> {
+    async fn fetch(
+        &self,
+        plan: &DiskPlan,
+        project: Option<&ProjectId>,
+    ) -> Result<(), ResourceError> {
         match &self.disks {
-            Some(disks) => Ok(disks.fetch(plan).await?),
+            Some(disks) => Ok(disks.fetch(plan, project).await?),
             None => Ok(()),
         }
     }

@@ -71,10 +71,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         if let Decided::Turn(life, _) = next(&record, change, way.resources.as_ref())? {
             let form = life.rescue.as_ref().or(life.rebuilt.as_ref());
             if let Some(form) = form.filter(|_| *change != LifeChange::Unrescue) {
+                let project = &record.request.spec().owner.project;
                 tokio::select! {
                     biased;
                     () = ear.cut_short() => return Err(LifeError::Overtaken { uuid }),
-                    fetched = way.resources.fetch(&form.plan) => fetched?,
+                    fetched = way.resources.fetch(&form.plan, Some(project)) => fetched?,
                 }
             }
         }

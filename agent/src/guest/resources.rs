@@ -5,7 +5,7 @@ use std::future::{Future, ready};
 
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::WantedDevice;
-use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath};
+use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 use serde::{Deserialize, Serialize};
 
 use super::disks::{DiskPlan, ImageComing};
@@ -146,13 +146,18 @@ pub trait GuestResources: Send + Sync + 'static {
         Err(super::host_resources::no_disks())
     }
 
-    /// Brings an image onto this host, checked, so that a disk can be made of it at once. May be cut off: what has come by
-    /// then is thrown away.
+    /// Brings an image onto this host, checked, so that a disk can be made of it at once. `project`: whose new disk that will
+    /// be, for who keeps the image to say whether it may; none where the disk is there. May be cut off: what has come by then is
+    /// thrown away.
     ///
     /// # Errors
-    /// It cannot be had, or is not what it was said to be.
-    fn fetch(&self, plan: &DiskPlan) -> impl Future<Output = Result<(), ResourceError>> + Send {
-        let _ = plan;
+    /// It cannot be had, is not for this project, or is not what it was said to be.
+    fn fetch(
+        &self,
+        plan: &DiskPlan,
+        project: Option<&ProjectId>,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send {
+        let _ = (plan, project);
         ready(Ok(()))
     }
 

@@ -21,7 +21,7 @@ use super::journal::{
 };
 use super::resources::{GuestResources, Provision, ResourceError};
 use super::way::{Way, host_devices, is_ours};
-use super::{BoundDevices, GuestRequest, GuestRequestError};
+use super::{Anew, BoundDevices, GuestRequest, GuestRequestError};
 use crate::device::Withheld;
 
 /// How long a guest waits between two looks whether the reset of its device has ended.
@@ -272,8 +272,12 @@ impl Checked {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Err(SpawnError::Cancelled),
-                fetched = way.resources.fetch(guest.request.disks()) => fetched?,
+                fetched = way.resources.fetch(guest.request.disks(), project) => fetched?,
             }
+            let provision = guest.provision();
+            // What a guest that ran has of its image is its own, whatever became of the image.
+            let is_new = !provision.ran || provision.anew != Anew::Nothing;
+            let project = is_new.then_some(&provision.spec.owner.project);
             if cancel.is_cancelled() {
                 return Err(SpawnError::Cancelled);
             }

@@ -23,6 +23,7 @@ use crate::{
 
 const SERVICE: &str = "image";
 const ONE_IMAGE: &str = "/v2/images/{image_id}";
+const ONE_MEMBER: &str = "/v2/images/{image_id}/members/{member_id}";
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
 /// An image as the service tells it.
@@ -32,6 +33,12 @@ pub struct ImageRecord {
     pub id: Uuid,
     /// `active` where it has bytes.
     pub status: String,
+    /// Whose it is; none where the service does not say.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// Who may have it: `public` and `community` mean everybody, `shared` its members too, `private` its owner.
+    #[serde(default)]
+    pub visibility: Option<String>,
     /// `raw`, `qcow2`, ...; none for an image without bytes.
     #[serde(default)]
     pub disk_format: Option<String>,
@@ -92,22 +99,10 @@ impl ImageClient {
     /// # Errors
     /// No answer, a refusal, or an answer that is no image.
     pub async fn image(&self, image: Uuid) -> Result<Option<ImageRecord>, ImageError> {
-        let call = Call {
-            method: Method::GET,
-            route: ONE_IMAGE,
-            path: format!("/v2/images/{}", image.hyphenated()),
-            microversion: None,
-            body: None,
-            repeat: Repeat::Safe,
-            patience: 1,
-        };
-        let answer = self.adapter.call(call).await?;
-        if answer.status == StatusCode::NOT_FOUND {
+        let path = format!("/v2/images/{}", image.hyphenated());
+        let Some(answer) = self.get(ONE_IMAGE, path).await? else {
             return Ok(None);
-        }
-        if !answer.status.is_success() {
-            return Err(refused(answer).into());
-        }
+        };
         let record =
             decode::<ImageRecord>(&answer.body).and_then(|record| match record.id == image {
                 true => Ok(record),
@@ -118,6 +113,35 @@ impl ImageClient {
             reason,
         })?;
         Ok(Some(record))
+    }
+
+    /// GET /v2/images/{id}/members/{project}: whether a shared image is shared with this project, accepted or not.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn is_shared_with(&self, image: Uuid, project: Uuid) -> Result<bool, ImageError> {
+        let (image, project) = (image.hyphenated(), project.simple());
+        let path = format!("/v2/images/{image}/members/{project}");
+        Ok(self.get(ONE_MEMBER, path).await?.is_some())
+    }
+
+    /// The answer; none where there is no such thing, or it may not be seen.
+    async fn get(&self, route: &'static str, path: String) -> Result<Option<Answer>, ImageError> {
+        let call = Call {
+            method: Method::GET,
+            route,
+            path,
+            microversion: None,
+            body: None,
+            repeat: Repeat::Safe,
+            patience: 1,
+        };
+        let answer = self.adapter.call(call).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => Ok(Some(answer)),
+            _ => Err(refused(answer).into()),
+        }
     }
 
     /// GET /v2/images/{id}/file: its bytes.

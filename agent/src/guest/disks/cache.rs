@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use berth_virt::guest_spec::DiskFormat;
-use tokio::sync::OwnedMutexGuard;
+use berth_virt::guest_spec::{DiskFormat, ProjectId};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::task::spawn_blocking;
 
 use super::inspect::{ImageFile, ImageFlaw, Inspected, LARGEST, backing_name, inspect};
@@ -28,7 +28,7 @@ pub(super) struct ImageCache {
     /// The most bytes of one image that are fetched.
     most: u64,
     coming: Arc<Coming>,
-    turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    turns: Mutex<HashMap<String, Arc<RwLock<()>>>>,
     /// Held as long as this is there.
     _lock: File,
 }
@@ -37,7 +37,8 @@ pub(super) struct ImageCache {
 pub(super) struct Cached {
     /// How large a disk it is, in bytes.
     pub(super) size: u64,
-    _turn: OwnedMutexGuard<()>,
+    /// With all others who use it, and with whoever has it twice: only its removal wants it alone, and never waits for that.
+    _used: OwnedRwLockReadGuard<()>,
 }
 
 impl ImageCache {
@@ -81,7 +82,7 @@ impl ImageCache {
         self.folder.join(key.as_str())
     }
 
-    fn turn(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+    fn turn(&self, key: &str) -> Arc<RwLock<()>> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(key.to_owned()).or_default())
@@ -115,6 +116,15 @@ impl ImageCache {
         }
     }
 
+    /// Whether a new disk of this project may be made of the image, whether it is here or not.
+    pub(super) async fn admit(
+        &self,
+        image: &ImageSource,
+        project: &ProjectId,
+    ) -> Result<(), DiskError> {
+        self.sources.admit(image, project).await
+    }
+
     /// The image, fetched where it is not there; refused where it is a disk of more than `most` bytes.
     pub(super) async fn image(&self, image: &ImageSource, most: u64) -> Result<Cached, DiskError> {
         let key = image.key();
@@ -123,24 +133,24 @@ impl ImageCache {
             if !place::is_there(&path)? {
                 // Fetched once from each place: a slow one holds up nobody who knows a better one.
                 let from = format!("{key} from {}", image.location());
-                let _fetching = self.turn(&from).lock_owned().await;
+                let _fetching = self.turn(&from).write_owned().await;
                 if !place::is_there(&path)? {
                     self.fetch(image, most).await?;
                 }
             }
-            let turn = self.turn(key.as_str()).lock_owned().await;
+            let used = self.turn(key.as_str()).read_owned().await;
             if !place::is_there(&path)? {
                 // Removed meanwhile.
                 continue;
             }
             // Used now: not to be aged out. Where the hypervisor made it its own meanwhile, the disk over it says the same.
-            let used = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-            if let Err(error) = used {
+            let marked = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+            if let Err(error) = marked {
                 tracing::debug!(image = %key, %error, "an image could not be marked as used");
             }
             return Ok(Cached {
                 size: self.size(image, most)?,
-                _turn: turn,
+                _used: used,
             });
         }
     }
@@ -210,7 +220,9 @@ impl ImageCache {
             let path = self.folder.join(&name);
             // One whose turn is taken is being made or laid under a disk.
             let turn = self.turn(&name);
-            let Ok(_turn) = turn.try_lock() else { continue };
+            let Ok(_alone) = turn.try_write() else {
+                continue;
+            };
             let found = fs::symlink_metadata(&path).and_then(|found| found.modified());
             let Ok(modified) = found else { continue };
             if modified.elapsed().is_ok_and(|unused| unused >= age) {

@@ -7,11 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use berth_client::{Download, Downloads, ImageClient, ImageRecord};
-use berth_virt::guest_spec::{DiskFormat, HostPath};
+use berth_virt::guest_spec::{DiskFormat, HostPath, ProjectId};
 use md5::Md5;
 use sha2::{Digest, Sha256, Sha512};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::progress::{ImageProgress, ImageStage};
 use super::{Checksum, DiskError, HashAlgorithm, ImageKey, ImageLocation, ImageSource, place};
@@ -191,6 +192,47 @@ impl ImageSources {
         }
     }
 
+    /// Whether a new disk of this project may be made of the image now, also where the image is on this host already: the image
+    /// service is asked, with the agent's own rights. It must have the image, and it must be for all, the project's own, or
+    /// shared with it. A project that is none of Keystone's has no rights to ask for. Other places are only asked for bytes.
+    pub(super) async fn admit(
+        &self,
+        image: &ImageSource,
+        project: &ProjectId,
+    ) -> Result<(), DiskError> {
+        let ImageLocation::Glance(id) = image.location() else {
+            return Ok(());
+        };
+        self.check(image)?;
+        let Some(glance) = &self.glance else {
+            return Ok(());
+        };
+        let failed = |error| DiskError::service(image.location(), &error);
+        let record = glance.image(*id).await.map_err(failed)?;
+        vouched(image, record.as_ref())?;
+        let (Some(record), Ok(project)) = (record, project.as_str().parse::<Uuid>()) else {
+            return Ok(());
+        };
+        let owner = record.owner.as_deref().map(str::parse::<Uuid>);
+        let is_own = owner.is_none_or(|owner| owner == Ok(project));
+        let is_allowed = match record.visibility.as_deref() {
+            _ if is_own => true,
+            None | Some("public" | "community") => true,
+            Some("shared") => glance.is_shared_with(*id, project).await.map_err(failed)?,
+            Some(_) => false,
+        };
+        match is_allowed {
+            true => Ok(()),
+            false => Err(DiskError::Image {
+                image: image.location().to_string(),
+                reason: format!(
+                    "it is another project's, and not shared with {}",
+                    project.simple()
+                ),
+            }),
+        }
+    }
+
     /// Opens an image of this host that lies in a folder for them, whatever links lead there. Nothing else is opened, not even
     /// to look: opening a device may already do something, and what an error says of a file elsewhere is nobody's to know.
     fn open(&self, path: &HostPath) -> Result<File, DiskError> {
@@ -247,7 +289,7 @@ impl ImageSources {
             let record = glance.image(*id).await;
             let record = record.map_err(|error| DiskError::service(image.location(), &error))?;
             of = record.as_ref().and_then(|record| record.size);
-            expected.extend(vouched(image, record)?);
+            expected.extend(vouched(image, record.as_ref())?);
         }
         let mut writing = Writing {
             image,
@@ -368,7 +410,7 @@ async fn pour(mut body: Download, mut writing: Writing<'_>) -> Result<(), DiskEr
 }
 
 /// What the image service says the bytes come to, once it says that they are those of such an image.
-fn vouched(image: &ImageSource, record: Option<ImageRecord>) -> Result<Vec<Checksum>, DiskError> {
+fn vouched(image: &ImageSource, record: Option<&ImageRecord>) -> Result<Vec<Checksum>, DiskError> {
     let refuse = |reason: String| {
         Err(DiskError::Image {
             image: image.location().to_string(),

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use berth_virt::guest_spec::DiskFormat::{Qcow2, Raw};
-use berth_virt::guest_spec::HostPath;
+use berth_virt::guest_spec::{HostPath, ProjectId};
 use uuid::Uuid;
 
 use super::bench::*;
@@ -126,7 +126,7 @@ async fn a_download_that_is_cut_off_leaves_nothing_and_is_seen_only_while_it_com
     let plan = plan(of_url(&url, &bytes, Raw), 1);
     assert_eq!(disks.coming(&plan), None);
     {
-        let fetch = disks.fetch(&plan);
+        let fetch = disks.fetch(&plan, None);
         tokio::pin!(fetch);
         while disks.coming(&plan).is_none_or(|it| it.done < MIB as u64) {
             tokio::select! {
@@ -141,7 +141,7 @@ async fn a_download_that_is_cut_off_leaves_nothing_and_is_seen_only_while_it_com
     assert_eq!(disks.coming(&plan), None);
     // Whoever asks next gets it.
     bench.page("one", Page::Whole(bytes));
-    disks.fetch(&plan).await.unwrap();
+    disks.fetch(&plan, None).await.unwrap();
     assert_eq!(bench.found("instances/_base").len(), 1);
     assert_eq!(disks.coming(&plan), None, "it is there");
 }
@@ -157,7 +157,7 @@ async fn a_place_that_stalls_holds_up_nobody_who_knows_the_image_from_another() 
         plan(of_url(&slow, &bytes, Raw), 1),
         plan(of_url(&good, &bytes, Raw), 1),
     );
-    let held = disks.fetch(&slow);
+    let held = disks.fetch(&slow, None);
     tokio::pin!(held);
     while disks.coming(&slow).is_none_or(|it| it.done < MIB as u64) {
         tokio::select! {
@@ -166,7 +166,7 @@ async fn a_place_that_stalls_holds_up_nobody_who_knows_the_image_from_another() 
         }
     }
     // The other is not polled meanwhile: whatever it holds, it holds.
-    disks.fetch(&good).await.unwrap();
+    disks.fetch(&good, None).await.unwrap();
     assert_eq!(
         bench.found("instances/_base").len(),
         2,
@@ -188,7 +188,7 @@ async fn a_copy_that_is_cut_off_ends_before_its_file_does() {
         open.any(|file| file == path)
     };
     {
-        let fetch = disks.fetch(&plan);
+        let fetch = disks.fetch(&plan, None);
         tokio::pin!(fetch);
         while disks.coming(&plan).is_none_or(|it| it.done == 0) {
             tokio::select! {
@@ -408,6 +408,70 @@ async fn what_the_image_service_says_must_fit_what_was_asked() {
     let image = ImageSource::new(ImageLocation::Glance(Uuid::new_v4()), None, Raw).unwrap();
     let said = refused(&bench, plan(image, 1)).await;
     assert!(said.contains("has no such image"), "{said}");
+}
+
+#[tokio::test]
+async fn an_image_that_is_here_is_given_to_nobody_whom_its_service_would_not_give_it() {
+    let bench = Bench::new().await;
+    let disks = bench.disks();
+    let (_, bytes) = bench.image("one", Raw);
+    let id = Uuid::new_v4();
+    let [own, other] = [7, 8].map(|n| ProjectId::new(&Uuid::from_u128(n).simple().to_string()));
+    let [own, other] = [own.unwrap(), other.unwrap()];
+    let page = |change: serde_json::Value| {
+        let mut record = serde_json::json!({
+            "id": id, "status": "active", "disk_format": "raw", "container_format": "bare",
+            "os_hash_algo": "sha256", "os_hash_value": sha256(&bytes).hex(), "owner": own.as_str(),
+        });
+        for (key, value) in change.as_object().unwrap() {
+            record[key] = value.clone();
+        }
+        bench.page(&format!("v2/images/{id}"), Page::Json(record.to_string()));
+    };
+    page(serde_json::json!({"visibility": "public"}));
+    let file = format!("v2/images/{id}/file");
+    bench.page(&file, Page::Guarded(bytes.clone()));
+    let image = ImageSource::new(ImageLocation::Glance(id), None, Raw).unwrap();
+    let plan = plan(image, 1);
+    disks.fetch(&plan, Some(&other)).await.unwrap();
+    // It is here from now on, and its bytes are asked for no more.
+    bench.page(&file, Page::Status(500));
+    let member = format!("v2/images/{id}/members/{}", other.as_str());
+    bench.page(&member, Page::Status(404));
+    let nobodys = ProjectId::new("project").unwrap();
+    for (visibility, shared, may) in [
+        ("public", false, true),
+        ("community", false, true),
+        ("private", false, false),
+        ("shared", false, false),
+        ("shared", true, true),
+        ("hidden", true, false),
+    ] {
+        page(serde_json::json!({"visibility": visibility}));
+        if shared {
+            bench.page(&member, Page::Json("{}".to_owned()));
+        }
+        for (project, may) in [(&own, true), (&other, may), (&nobodys, true)] {
+            let fetched = disks.fetch(&plan, Some(project)).await;
+            assert_eq!(fetched.is_ok(), may, "{visibility}: {fetched:?}");
+        }
+    }
+    page(serde_json::json!({"status": "deactivated"}));
+    let said = disks
+        .fetch(&plan, Some(&own))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(said.contains("deactivated"), "{said}");
+    bench.page(&format!("v2/images/{id}"), Page::Status(404));
+    let said = disks
+        .fetch(&plan, Some(&own))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(said.contains("has no such image"), "{said}");
+    // A guest that has its disk has it, whatever became of the image.
+    disks.fetch(&plan, None).await.unwrap();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Devices and disks as the kernel has them.
 
 use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath};
+use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{GuestState, HostDevice};
 
 use super::{Bug, Device, Mishap, Stage, World, names};
@@ -125,7 +125,7 @@ impl GuestResources for Devices {
         Ok(instances().disks(guest, plan).unwrap())
     }
 
-    async fn fetch(&self, _: &DiskPlan) -> Result<(), ResourceError> {
+    async fn fetch(&self, _: &DiskPlan, _: Option<&ProjectId>) -> Result<(), ResourceError> {
         let effect = async {
             if self.0.world().mishaps.contains(&Mishap::EndlessImage) {
                 std::future::pending::<()>().await;

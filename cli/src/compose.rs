@@ -23,9 +23,9 @@ use berth_model::{
 };
 use berth_placement::{Options as PlacementOptions, router};
 use berth_store::SqlStore;
-use berth_virt::guest_spec::GuestSpec;
+use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvents, HostView,
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvents, HostView, NoLink,
     ObserveError, PciInPlacement, PowerAction, Powered, ProviderTreeError, Redefined, Spawned,
     Trees, VirtDriver, WantedDevice,
 };
@@ -166,6 +166,15 @@ impl VirtDriver for Driver {
             Driver::Exec(driver) => driver.redefine(spec).await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.redefine(spec).await,
+        }
+    }
+
+    async fn no_link(&self, interfaces: &GuestInterfaces) -> Result<Option<NoLink>, GuestError> {
+        match self {
+            Driver::Fake(driver) => driver.no_link(interfaces).await,
+            Driver::Exec(driver) => driver.no_link(interfaces).await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.no_link(interfaces).await,
         }
     }
 
@@ -312,6 +321,7 @@ mod libvirt {
         options.report_pci_in_placement = config.pci.report_in_placement;
         options.accelerator_devices = allow_list("accelerators", &config.accelerators.device_spec)?;
         options.device_life.resting = Some(config.state_path.join("resting-drivers"));
+        options.device_life.baselines = Some(config.state_path.join("device-baselines"));
         options.device_life.reset_hook =
             config.accelerators.reset_hook.as_ref().map(|program| Hook {
                 called: "reset hook",

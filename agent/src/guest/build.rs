@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `asked` | a body, checked |
 //! | `devices` | the flavor's devices, by the guest's allocations; pure |
+//! | `here` | what of this host a request names |
 //! | [`Picked`] | what was picked, as it is journaled |
 //! | `places` | where a guest would be, before anybody builds it |
 //! | [`BuildError`] | why there is no guest |
@@ -19,6 +20,7 @@
 mod asked;
 mod devices;
 mod error;
+mod here;
 mod picked;
 mod places;
 
@@ -88,6 +90,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             return self.again(&record, &digest);
         }
         let seen = self.look(building, &asked.node).await?;
+        here::cells(&asked.limits, &seen)?;
+        self.plugged(&asked.spec.interfaces).await?;
         let tree = (building.trees)(&asked.node);
         let _placing = self.inner.placing.lock().await;
         let records = self.list().await?;
@@ -106,7 +110,15 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// # Errors
     /// [`BuildError`]; nothing is left behind.
     pub async fn whole(&self, request: &GuestRequest) -> Result<Accepted, BuildError> {
-        named(request.uuid())?;
+        let uuid = request.uuid();
+        named(uuid)?;
+        let journal = &self.inner.way.journal;
+        let known = journal.guest(uuid).await.map_err(GuestsError::from)?;
+        if let (Some(building), None) = (&self.building, known) {
+            let seen = self.look(building, request.node()).await?;
+            here::topology(&request.spec().topology, &seen)?;
+            self.plugged(&request.spec().interfaces).await?;
+        }
         Ok(self.create(request).await?)
     }
 

@@ -2,21 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress};
 use berth_sysfs::{AttributeWrites, LastLook, Sysfs};
-use berth_virt::guest_spec::GuestSpec;
+use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostDevice, HostEvents, HostView,
-    ObserveError, PowerAction, Powered, Redefined, Spawned, VirtDriver, WantedDevice,
+    NoLink, ObserveError, PowerAction, Powered, Redefined, Spawned, VirtDriver, WantedDevice,
 };
 
 use crate::connection::{Connection, Session};
 use crate::devices::{HostDevices, Task, Turns};
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
 use crate::guests::{self, PowerStep};
+use crate::links;
 use crate::observe;
 use crate::options::{LibvirtOptions, VirtType};
 use crate::watch::{Kernel, Subscribers, Watch};
@@ -298,6 +300,17 @@ impl VirtDriver for LibvirtDriver {
             guests::save(session.connect(), uuid)
         })
         .await
+    async fn no_link(&self, interfaces: &GuestInterfaces) -> Result<Option<NoLink>, GuestError> {
+        let interfaces = interfaces.clone();
+        // Only the host's own hypervisor is on this host's network.
+        let own = self.options.sysfs.as_deref() == Some(Path::new("/sys"));
+        let kernel = own.then(links::interfaces);
+        let found = self.connection.call("looking up networks", move |session| {
+            links::no_link(session.connect(), &interfaces, kernel)
+        });
+        Ok(found.await?)
+    }
+
     }
 
     async fn live_migrate(

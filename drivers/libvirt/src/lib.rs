@@ -22,6 +22,7 @@ mod guest;
 mod guest_metadata;
 mod guest_xml;
 mod guests;
+mod links;
 mod node_device;
 mod observe;
 mod options;

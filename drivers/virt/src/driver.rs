@@ -7,9 +7,9 @@ use std::pin::Pin;
 use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
 use futures_core::Stream;
 
-use crate::guest_spec::GuestSpec;
+use crate::guest_spec::{GuestInterfaces, GuestSpec};
 use crate::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostView, ObserveError,
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostView, NoLink, ObserveError,
     PowerAction, Powered, ProviderTreeError, Redefined, Spawned, Trees, WantedDevice,
 };
 
@@ -83,6 +83,18 @@ pub trait VirtDriver: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Powered, GuestError>> + Send {
         let _ = (uuid, action);
         ready(Err(self.makes_no_guests()))
+    }
+
+    /// The first of a guest's interfaces that cannot be plugged in on this host; none where all can, or where nobody can say.
+    ///
+    /// # Errors
+    /// [`GuestError`].
+    fn no_link(
+        &self,
+        interfaces: &GuestInterfaces,
+    ) -> impl Future<Output = Result<Option<NoLink>, GuestError>> + Send {
+        let _ = interfaces;
+        ready(Ok(None))
     }
 
     /// Gives a guest that is off another document: other disks (rescue, rebuild), another firmware or kernel. Whose it is, its

@@ -7,7 +7,7 @@ use std::time::Duration;
 use berth_model::{ArqUuid, ConsumerUuid, Disposition, PciAddress};
 use uuid::Uuid;
 
-use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec};
+use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource};
 
 /// What came of a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,15 @@ pub enum Redefined {
     Redefined,
     /// There is no such guest.
     NotThere,
+}
+
+/// An interface that cannot be plugged in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoLink {
+    /// What it was to be plugged into.
+    pub source: InterfaceSource,
+    /// Why that cannot be.
+    pub reason: String,
 }
 
 /// What is to be done with a guest's power.

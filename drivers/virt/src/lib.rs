@@ -26,8 +26,8 @@ pub use device_life::{DeviceError, DeviceReset, MdevSource, WantedDevice};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
 pub use guest_allocations::{Resources, guest_allocations};
 pub use guest_life::{
-    Destroyed, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, PowerAction,
-    Powered, Redefined, Spawned,
+    Destroyed, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, NoLink,
+    PowerAction, Powered, Redefined, Spawned,
 };
 pub use homes::homes;
 pub use host_device::{

@@ -1,8 +1,8 @@
 //! Why a build became no guest.
 
 use berth_model::{Disposition, NodeName, ProviderUuid, ResourceClass};
-use berth_virt::ObserveError;
-use berth_virt::guest_spec::GuestSpecError;
+use berth_virt::guest_spec::{GuestSpecError, InterfaceSource};
+use berth_virt::{GuestError, NoLink, ObserveError};
 
 use crate::guest::disks::{ConfigDriveError, DiskPlanError, ImageSourceError};
 use crate::guest::fit::{FitError, FlavorError};
@@ -95,6 +95,12 @@ pub enum BuildError {
     /// The host has no place for it.
     #[error(transparent)]
     Fit(#[from] FitError),
+    /// There is nothing to plug one of its interfaces into.
+    #[error("networks: {} cannot be plugged into on this host: {}", source_of(&.0.source), .0.reason)]
+    NoLink(NoLink),
+    /// Nobody says whether its interfaces can be plugged in.
+    #[error("the host's networks cannot be looked at: {0}")]
+    Links(#[source] GuestError),
     /// The host cannot be looked at.
     #[error("the host cannot be looked at: {0}")]
     Observe(#[from] ObserveError),
@@ -139,8 +145,8 @@ impl BuildError {
             | Self::NoSuchNode { .. }
             | Self::NotAllocated { .. }
             | Self::Unasked { .. } => BuildFault::Body,
-            Self::Fit(_) | Self::Allocation { .. } => BuildFault::NoRoom,
-            Self::Unreported { .. } | Self::Observe(_) => BuildFault::Later,
+            Self::Fit(_) | Self::Allocation { .. } | Self::NoLink(_) => BuildFault::NoRoom,
+            Self::Unreported { .. } | Self::Observe(_) | Self::Links(_) => BuildFault::Later,
             Self::Guests(_) => BuildFault::Guests,
         }
     }
@@ -153,6 +159,13 @@ impl BuildError {
             BuildFault::NoRoom | BuildFault::Guests => Disposition::Refresh,
             BuildFault::Later => Disposition::Retry,
         }
+    }
+}
+
+fn source_of(source: &InterfaceSource) -> String {
+    match source {
+        InterfaceSource::Network(name) => format!("the network {name}"),
+        InterfaceSource::Bridge(name) => format!("the bridge {name}"),
     }
 }
 

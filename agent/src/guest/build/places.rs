@@ -7,7 +7,7 @@ use berth_virt::VirtDriver;
 use berth_wire::guest::{GuestBuild, PlaceBody, PlacesAsked};
 
 use super::asked::Asked;
-use super::{BuildError, Guests, devices, fit, held, taken};
+use super::{BuildError, Guests, devices, fit, held, here, taken};
 use crate::guest::GuestsError;
 use crate::guest::fit::{Affinity, NearDevice, Placed};
 use crate::guest::resources::GuestResources;
@@ -38,6 +38,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             return Ok(Vec::new());
         };
         let seen = self.look(building, &first.node).await?;
+        here::cells(&first.limits, &seen)?;
         let tree = (building.trees)(&first.node);
         let journal = &self.inner.way.journal;
         let records = journal.guests().await.map_err(GuestsError::from)?;

@@ -470,6 +470,66 @@ async fn it_is_told_which_of_several_devices_would_be_near_before_one_is_claimed
 }
 
 #[tokio::test]
+async fn what_the_host_does_not_have_is_refused_before_anything_is_written_down() {
+    let bench = Bench::new(2, 4, "");
+    let guests = bench.guests().await;
+    let whole = |with: &dyn Fn(&mut berth_virt::guest_spec::GuestSpec), node: &str| {
+        let mut spec = crate::guest::samples::spec(1);
+        with(&mut spec);
+        GuestRequest::new(NodeName::new(node).unwrap(), Vec::new(), spec).unwrap()
+    };
+    let plain = || berth_virt::guest_spec::GuestTopology::plain(1, 128).unwrap();
+    let cell = |host_cell| berth_virt::guest_spec::GuestNumaCell {
+        vcpus: "0".parse().unwrap(),
+        memory_mib: 128,
+        host_cell,
+    };
+    let far = whole(
+        &|spec| spec.topology = plain().on_cells(vec![cell(99)]).unwrap(),
+        "compute1",
+    );
+    let offline = whole(
+        &|spec| spec.topology = plain().floating_on("6-9".parse().unwrap()).unwrap(),
+        "compute1",
+    );
+    for (request, words) in [
+        (whole(&|_| {}, "compute2"), "compute2"),
+        (
+            far,
+            "spec.topology.cells: this host has no NUMA cell 99; it has 0, 1",
+        ),
+        (offline, "spec.topology.cpu_set: this host has no CPU 8-9"),
+    ] {
+        let refused = guests.whole(&request).await.unwrap_err();
+        assert_eq!(refused.fault(), BuildFault::Body, "{refused}");
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    let near = json!({"limits": {"host_cells": [99]}});
+    let nonet = json!({"networks": [{"source": {"network": "nonet"}}]});
+    for (with, fault, words) in [
+        (
+            near,
+            BuildFault::Body,
+            "limits.host_cells: this host has no NUMA cell 99",
+        ),
+        (
+            nonet,
+            BuildFault::NoRoom,
+            "networks: the network nonet cannot be plugged into",
+        ),
+    ] {
+        let refused = guests.build(&build(1, with)).await.unwrap_err();
+        assert_eq!(refused.fault(), fault, "{refused}");
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    assert!(guests.list().await.unwrap().is_empty());
+    let here = whole(&|_| {}, "compute1");
+    for known in [Accepted::New, Accepted::Same] {
+        assert_eq!(guests.whole(&here).await.unwrap(), known);
+    }
+}
+
+#[tokio::test]
 async fn an_agent_without_a_building_takes_whole_guests_only() {
     let bench = Bench::new(1, 4, "");
     let guests = bench.bare_guests().await;

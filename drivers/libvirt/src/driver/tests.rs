@@ -432,3 +432,26 @@ async fn a_device_in_both_lists_is_a_mistake_at_the_start_and_left_out_later() {
     let view = driver.observe().await.unwrap();
     assert_eq!(view.nodes.into_values().next().unwrap().devices, []);
 }
+
+#[tokio::test]
+async fn a_network_that_libvirt_has_not_is_told_with_those_it_has() {
+    use berth_virt::guest_spec::{GuestInterface, GuestInterfaces, InterfaceSource, LinkName};
+
+    let driver = LibvirtDriver::new(LibvirtOptions::new("test:///default"));
+    let interface = |name: &str, mac: &str| GuestInterface {
+        mac: mac.parse().unwrap(),
+        source: InterfaceSource::Network(LinkName::new(name).unwrap()),
+    };
+    let default = interface("default", "52:54:00:00:00:01");
+    let one = GuestInterfaces::new(vec![default.clone()]).unwrap();
+    assert_eq!(driver.no_link(&one).await.unwrap(), None);
+    let nonet = interface("nonet", "52:54:00:00:00:02");
+    let two = GuestInterfaces::new(vec![default, nonet.clone()]).unwrap();
+    let missing = driver.no_link(&two).await.unwrap().unwrap();
+    assert_eq!(missing.source, nonet.source);
+    assert!(
+        missing.reason.ends_with("it has default"),
+        "{}",
+        missing.reason
+    );
+}

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_model::{Provider, ProviderName};
-use berth_virt::guest_spec::GuestSpec;
+use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
     Cpus, Destroyed, Disk, GuestError, GuestMark, GuestOnHost, GuestState, HostEvents, HostView,
-    Hypervisor, NumaCell, ObserveError, PciInPlacement, PowerAction, Powered, ResourceModel,
-    Spawned, WantedDevice,
+    Hypervisor, NoLink, NumaCell, ObserveError, PciInPlacement, PowerAction, Powered,
+    ResourceModel, Spawned, WantedDevice,
 };
 
 use super::*;
@@ -288,6 +288,18 @@ impl VirtDriver for BenchHost {
     }
 
     async fn power(&self, _: ConsumerUuid, _: PowerAction) -> Result<Powered, GuestError> {
+    async fn no_link(&self, interfaces: &GuestInterfaces) -> Result<Option<NoLink>, GuestError> {
+        let interfaces = interfaces.as_slice().iter();
+        let mut sources = interfaces.map(|interface| interface.source.clone());
+        let missing = sources.find(
+            |source| matches!(source, InterfaceSource::Network(name) if name.as_str() != "default"),
+        );
+        Ok(missing.map(|source| NoLink {
+            source,
+            reason: "libvirt has no network of this name; it has default".to_owned(),
+        }))
+    }
+
         Ok(Powered::AlreadySo)
     }
 }

@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::{DesiredPower, DeviceOrigin, GuestSpec};
 use berth_virt::{
-    Destroyed, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, HostEvents,
-    HostView, ObserveError, PowerAction, Powered, Redefined, Spawned, VirtDriver,
+    CpuSet, Cpus, Destroyed, Disk, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice,
+    HostDevice, HostEvents, HostView, NodeView, ObserveError, PciInPlacement, PowerAction, Powered,
+    Redefined, ResourceModel, Spawned, VirtDriver,
 };
 
 use super::devices::devices_of;
 use super::{Bug, Mishap, Stage};
-use crate::guest::samples::{guest, handle};
+use crate::guest::samples::{NODE, guest, handle};
 use crate::guest::way::host_device;
 
 impl Stage {
@@ -153,7 +154,33 @@ impl VirtDriver for Hypervisor {
     }
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
-        panic!("guests ask for guests");
+        let node = NodeView {
+            uuid: None,
+            cpus: Cpus {
+                online: CpuSet::first(8),
+                ..Cpus::default()
+            },
+            memory_mib: 4096,
+            disk: Disk::None,
+            cells: Vec::new(),
+            gpus: Vec::new(),
+            functions: Vec::new(),
+            devices: Vec::new(),
+            pci: PciInPlacement::default(),
+            customs: Vec::new(),
+            traits: BTreeSet::new(),
+            guests: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            model: ResourceModel::default(),
+        };
+        Ok(HostView {
+            hypervisor: berth_virt::Hypervisor {
+                kind: "stage".to_owned(),
+                version: "1".to_owned(),
+                hostname: NODE.to_owned(),
+            },
+            nodes: [(NodeName::new(NODE).unwrap(), node)].into(),
+        })
     }
 
     fn watch(&self) -> HostEvents {

@@ -6,7 +6,7 @@ use berth_wire::accelerator::AttachHandleInfoBody;
 use berth_wire::encode;
 
 use super::arqs::{ArqError, ArqRow};
-use super::{ReadError, foreign, now};
+use super::{ReadError, devices, foreign, now};
 
 const TABLE: &str = "attach_handles";
 
@@ -91,9 +91,10 @@ pub(crate) async fn release(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(),
 }
 
 /// Removes of these deployables what has vanished and is free: handles, then the deployables without handles, then the
-/// devices without deployables.
+/// devices without deployables. What an operator said of a device outlasts its absence: one that is out of service, and a
+/// deployable with an operator's attributes, stay without their handles.
 pub(crate) async fn sweep(tx: &mut Transaction, deployables: &[i64]) -> Result<(), SqlError> {
-    let mut devices = Vec::new();
+    let mut emptied = Vec::new();
     for id in deployables {
         let sql = "DELETE FROM attach_handles WHERE deployable_id = ? AND arq_id IS NULL AND vanished = 1";
         tx.execute(Statement::new(sql).bind(*id)).await?;
@@ -101,19 +102,36 @@ pub(crate) async fn sweep(tx: &mut Transaction, deployables: &[i64]) -> Result<(
                    AND NOT EXISTS (SELECT 1 FROM attach_handles WHERE deployable_id = ?)";
         let gone = tx.row(Statement::new(sql).bind(*id).bind(*id)).await?;
         let Some(row) = gone else { continue };
-        devices.push(row.int(0)?);
-        for sql in [
-            "DELETE FROM attributes WHERE deployable_id = ?",
-            "DELETE FROM programmings WHERE deployable_id = ?",
-            "DELETE FROM deployables WHERE id = ?",
-        ] {
-            tx.execute(Statement::new(sql).bind(*id)).await?;
+        emptied.push(row.int(0)?);
+        let sql = "DELETE FROM programmings WHERE deployable_id = ?";
+        tx.execute(Statement::new(sql).bind(*id)).await?;
+        let sql = "SELECT 1 FROM deployables d JOIN devices v ON v.id = d.device_id WHERE d.id = ? AND (v.status <> ? \
+                   OR EXISTS (SELECT 1 FROM attributes a WHERE a.deployable_id = d.id AND a.reported = 0))";
+        let said = Statement::new(sql).bind(*id).bind(devices::ENABLED);
+        let steps: &[&'static str] = match tx.row(said).await? {
+            // What it was programmed with went with it.
+            Some(_) => &[
+                "UPDATE deployables SET bitstream_id = NULL WHERE id = ? AND bitstream_id IS NOT NULL",
+            ],
+            None => &[
+                "DELETE FROM attributes WHERE deployable_id = ?",
+                "DELETE FROM deployables WHERE id = ?",
+            ],
+        };
+        for sql in steps {
+            tx.execute(Statement::new(*sql).bind(*id)).await?;
         }
     }
-    for id in devices {
-        let sql = "DELETE FROM devices WHERE id = ? AND vanished = 1 \
+    sweep_devices(tx, &emptied).await
+}
+
+/// Removes what has vanished of these devices and has no deployables, and is not out of service.
+pub(super) async fn sweep_devices(tx: &mut Transaction, ids: &[i64]) -> Result<(), SqlError> {
+    for id in ids {
+        let sql = "DELETE FROM devices WHERE id = ? AND vanished = 1 AND status = ? \
                    AND NOT EXISTS (SELECT 1 FROM deployables WHERE device_id = ?)";
-        tx.execute(Statement::new(sql).bind(id).bind(id)).await?;
+        let delete = Statement::new(sql).bind(*id).bind(devices::ENABLED);
+        tx.execute(delete.bind(*id)).await?;
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! A host's report, written: the whole list at once, in one transaction.
 //!
 //! What is not in the list has vanished. It goes at once where nobody holds a part of it; else it stays, marked, nothing of
-//! it is given out any more, and it goes with its last holder. Nothing about one device keeps the others from being written:
-//! what of it cannot be taken is named in the answer.
+//! it is given out any more, and it goes with its last holder. What an operator put out of service or gave attributes stays,
+//! marked, until that is taken back: a card that was pulled comes back as it was. Nothing about one device keeps the others from
+//! being written: what of it cannot be taken is named in the answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -387,11 +388,7 @@ impl Host {
         let devices = unseen(self.devices);
         mark(tx, "devices", &devices).await?;
         handles::sweep(tx, &touched.into_iter().collect::<Vec<_>>()).await?;
-        for id in devices {
-            let sql = "DELETE FROM devices WHERE id = ? AND vanished = 1 \
-                       AND NOT EXISTS (SELECT 1 FROM deployables WHERE device_id = ?)";
-            tx.execute(Statement::new(sql).bind(id).bind(id)).await?;
-        }
+        handles::sweep_devices(tx, &devices).await?;
         Ok(())
     }
 }

@@ -125,6 +125,49 @@ async fn disabling_is_told_to_the_host_and_survives_its_reports() {
 }
 
 #[tokio::test]
+async fn what_an_operator_said_of_a_device_outlasts_its_absence_until_it_is_taken_back() {
+    let service = Service::start().await;
+    let there = json!([card(0, RP, 2)]);
+    service.report(HOST, there.clone()).await;
+    let uuid = service.devices().await.remove(0);
+    let path = format!("/v2/devices/{uuid}");
+    let status = async |word: &str| {
+        let reply = service.post(&format!("{path}/{word}"), json!({})).await;
+        assert_eq!(reply.status, 204, "{reply:?}");
+    };
+    let known = |known: &Value| {
+        let device = &known["devices"][0];
+        let [status, vanished] = ["status", "vanished"].map(|key| device[key].clone());
+        (status, vanished)
+    };
+    status("disable").await;
+    for devices in [json!([]), json!([]), there.clone()] {
+        let vanished = json!(devices == json!([]));
+        let answer = service.report(HOST, devices).await;
+        assert_eq!(known(&answer), (json!("maintaining"), vanished));
+    }
+    status("enable").await;
+
+    let reported = service.get("/v2/attributes?key=rc").await.body["attributes"][0].clone();
+    let body = json!({"deployable_id": reported["deployable_id"], "key": "rack", "value": "7"});
+    let made = service.post("/v2/attributes", body).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let rack = async || {
+        let all = service.get("/v2/attributes?key=rack").await;
+        all.body["attributes"].as_array().unwrap().len()
+    };
+    for devices in [json!([]), there.clone(), json!([])] {
+        service.report(HOST, devices).await;
+        assert_eq!(rack().await, 1);
+    }
+    let uuid = made.body["uuid"].as_str().unwrap();
+    let gone = service.delete(&format!("/v2/attributes/{uuid}")).await;
+    assert_eq!(gone.status, 204, "{gone:?}");
+    assert_eq!(service.report(HOST, json!([])).await["devices"], json!([]));
+    assert_eq!(service.devices().await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn hosts_do_not_touch_each_other_and_a_provider_is_on_one_of_them() {
     let service = Service::start().await;
     service.report(HOST, json!([card(0, RP, 2)])).await;

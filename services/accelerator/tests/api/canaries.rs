@@ -23,10 +23,16 @@ pub(crate) enum Defect {
     M8,
     M9,
     M10,
+    /// What M10 does: the answer is right, and nobody is told.
+    M10Lost,
     M11,
     M12,
     M13,
+    /// M13 where something is not there.
+    M13Absent,
     M14,
+    /// What M14 does: it is refused, and done all the same.
+    M14Done,
 }
 
 thread_local! {
@@ -41,7 +47,7 @@ pub(crate) fn planted() -> Option<Defect> {
 }
 
 impl Defect {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 17] = [
         Self::M1,
         Self::M2,
         Self::M3,
@@ -52,10 +58,13 @@ impl Defect {
         Self::M8,
         Self::M9,
         Self::M10,
+        Self::M10Lost,
         Self::M11,
         Self::M12,
         Self::M13,
+        Self::M13Absent,
         Self::M14,
+        Self::M14Done,
     ];
 
     /// Its check. A new row does not compile without one.
@@ -80,13 +89,13 @@ impl Defect {
             }
             Self::M8 => checks::m8_a_disabled_device_accepts_no_bind,
             Self::M9 => checks::m9_a_profile_in_use_is_a_conflict_told_without_sql,
-            Self::M10 => {
+            Self::M10 | Self::M10Lost => {
                 checks::m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_is_told_again
             }
             Self::M11 => checks::m11_a_bind_that_names_a_wrong_host_is_refused,
             Self::M12 => checks::m12_tenants_see_no_hardware,
-            Self::M13 => checks::m13_a_fault_of_the_server_tells_no_internals,
-            Self::M14 => checks::m14_what_is_the_clients_fault_is_a_4xx,
+            Self::M13 | Self::M13Absent => checks::m13_a_fault_of_the_server_tells_no_internals,
+            Self::M14 | Self::M14Done => checks::m14_what_is_the_clients_fault_is_a_4xx,
         }
     }
 
@@ -150,6 +159,12 @@ impl Defect {
                 pass(body).await;
                 failing(service, 400, "the notification was answered 404").await
             }
+            Self::M10Lost if is_bind => {
+                let reply = pass(body).await;
+                let sql = "DELETE FROM events";
+                service.change(Statement::new(sql)).await;
+                strike(reply)
+            }
             Self::M11 if is_bind => {
                 let told = body.map(|body| body.replace("compute2", HOST));
                 strike(pass(told).await)
@@ -157,13 +172,20 @@ impl Defect {
             Self::M12 if method == "GET" => {
                 strike(service.by("admin").really(method, path, body).await)
             }
-            Self::M13 | Self::M14 => {
+            Self::M13 | Self::M13Absent | Self::M14 | Self::M14Done => {
                 let reply = pass(body).await;
                 match (self, reply.status.as_u16()) {
-                    (Self::M13, 404 | 500) => {
-                        failing(service, 500, "Traceback (most recent call last)").await
+                    (Self::M13, status @ 500) | (Self::M13Absent, status @ 404) => {
+                        let text = "Traceback (most recent call last)";
+                        failing(service, status, text).await
                     }
                     (Self::M14, 400) => failing(service, 500, "KeyError").await,
+                    (Self::M14Done, 400) if method == "DELETE" => {
+                        service
+                            .change(Statement::new("DELETE FROM accelerator_requests"))
+                            .await;
+                        strike(reply)
+                    }
                     _ => reply,
                 }
             }

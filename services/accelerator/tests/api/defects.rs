@@ -325,10 +325,14 @@ pub(crate) async fn m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_i
     let receiver = Receiver::answering([404, 200]);
     let service = receiver.service().await;
     let uuids = service.requests("dp").await;
-    let delivery = receiver.deliver(&service);
     let reply = service.bind(&uuids, &guest(1)).await;
     assert_eq!(reply.status, 202, "{reply:?}");
     assert_eq!(service.of_guest(&guest(1)).await.states(), ["Bound"]);
+    let due = [(uuids[0].clone(), "completed".to_owned())];
+    assert_eq!(service.outbox().await, due);
+    let delivery = receiver.deliver(&service);
+    receiver.told(1).await;
+    assert_eq!(service.outbox().await, due, "it was not heard yet");
     let told = receiver.told(2).await;
     assert_eq!(told[0], told[1], "the same again");
     delivery.end().await;

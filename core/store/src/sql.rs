@@ -206,7 +206,7 @@ impl SqlStore {
             .after_release(|connection, _| Box::pin(is_usable(connection)))
             .connect_with(connect.clone())
             .await
-            .map_err(SqlError::from)?;
+            .map_err(|error| SqlError::from(error).on_the_disk_of(path))?;
         let readers = pool(options.readers.clamp(1, 64), options)
             .min_connections(0)
             .connect_lazy_with(connect.create_if_missing(false));
@@ -287,8 +287,8 @@ impl SqlStore {
     /// # Errors
     /// [`SqlError`] when no connection can be had or the transaction cannot begin.
     pub async fn read(&self) -> Result<Transaction, SqlError> {
-        let tx = self.inner.readers.begin().await?;
-        Ok(Transaction::sqlite(tx))
+        let tx = self.inner.readers.begin().await;
+        Ok(Transaction::sqlite(tx.map_err(|error| self.failed(error))?))
     }
 
     /// All rows of the answer to one statement that reads. It sees one state of the database without a transaction around
@@ -299,7 +299,8 @@ impl SqlStore {
     pub async fn rows(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
         let rows = transaction::query(statement)
             .fetch_all(&self.inner.readers)
-            .await?;
+            .await
+            .map_err(|error| self.failed(error))?;
         Ok(rows.into_iter().map(Row::sqlite).collect())
     }
 
@@ -344,7 +345,7 @@ impl SqlStore {
 
     async fn write_once<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
         let begun = self.inner.writer.begin_with("BEGIN IMMEDIATE").await;
-        let mut tx = Transaction::sqlite(begun.map_err(SqlError::from)?);
+        let mut tx = Transaction::sqlite(begun.map_err(|error| self.failed(error))?);
         match work.run(&mut tx).await {
             Ok(output) => {
                 tx.commit().await?;
@@ -356,6 +357,28 @@ impl SqlStore {
                 tx.rollback().await.ok();
                 Err(error)
             }
+        }
+    }
+
+    /// Writes all of SQLite's log into the database's file and cuts the log to nothing: until then what was deleted, and under
+    /// [`SqlOptions::overwrite_deleted`] is nowhere in the file, still stands in the log. Whether that was done: somebody may be
+    /// reading for longer than the busy timeout.
+    ///
+    /// # Errors
+    /// [`SqlError`] when the disk does not take it.
+    pub async fn empty_log(&self) -> Result<bool, SqlError> {
+        let row = transaction::query(Statement::new("PRAGMA wal_checkpoint(TRUNCATE)"))
+            .fetch_one(&self.inner.writer)
+            .await
+            .map_err(|error| self.failed(error))?;
+        Ok(Row::sqlite(row).int(0)? == 0)
+    }
+
+    fn failed(&self, error: sqlx::Error) -> SqlError {
+        let error = SqlError::from(error);
+        match &self.inner.path {
+            Some(path) => error.on_the_disk_of(path),
+            None => error,
         }
     }
 

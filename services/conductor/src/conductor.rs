@@ -11,6 +11,7 @@ use std::time::Duration;
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_journeys::Journeys;
 use berth_model::ConsumerUuid;
+use berth_store::Usable;
 use berth_wire::guest::ImageComing;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -108,15 +109,7 @@ struct Inner {
     journeys: Journeys<ConsumerUuid>,
     held: Mutex<BTreeMap<ConsumerUuid, StandingStill>>,
     strays: Strays,
-    /// Why the journal cannot be used; none where it could at the last look.
-    unusable: watch::Sender<Option<String>>,
-}
-
-/// Whether something was said for the first time.
-#[derive(PartialEq, Eq)]
-enum News {
-    Yes,
-    No,
+    usable: Usable,
 }
 
 /// All guests of one conductor. Clones are one.
@@ -153,7 +146,7 @@ impl Conductor {
             journeys: Journeys::default(),
             held: Mutex::default(),
             strays: Strays::default(),
-            unusable: watch::Sender::default(),
+            usable: Usable::new("conductor.db"),
         };
         Self {
             inner: Arc::new(inner),
@@ -166,15 +159,17 @@ impl Conductor {
     /// Another request has its UUID, or the journal cannot be written.
     pub async fn create(&self, request: &BootRequest) -> Result<Accepted, ConductorError> {
         let uuid = request.uuid();
-        let accepted = self.inner.way.journal.accept(request).await?;
-        match accepted {
-            Accepted::New => self.set_out(uuid),
+        let accepted = self.inner.way.journal.accept(request).await;
+        match self.written(accepted)? {
+            Accepted::New => {
+                self.set_out(uuid);
+                Ok(Accepted::New)
+            }
             // Its journey goes its own way, as slowly as it must.
-            Accepted::Same => {}
-            Accepted::Other => return Err(ConductorError::Other { uuid }),
-            Accepted::Ending => return Err(ConductorError::Ending { uuid }),
+            Accepted::Same => Ok(Accepted::Same),
+            Accepted::Other => Err(ConductorError::Other { uuid }),
+            Accepted::Ending => Err(ConductorError::Ending { uuid }),
         }
-        Ok(accepted)
     }
 
     /// Takes the request to end a guest: once this is answered it will be gone, accelerator requests and allocation included.
@@ -182,7 +177,8 @@ impl Conductor {
     /// # Errors
     /// There is no such guest, or the journal cannot be written.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), ConductorError> {
-        match self.inner.way.journal.turn(uuid, &Course::Delete).await {
+        let turned = self.inner.way.journal.turn(uuid, &Course::Delete).await;
+        match self.written(turned) {
             Err(JournalError::Unknown { .. }) => return Err(ConductorError::NotFound { uuid }),
             other => other?,
         }
@@ -229,7 +225,10 @@ impl Conductor {
     /// # Errors
     /// The journal cannot be read.
     pub async fn resume(&self) -> Result<usize, ConductorError> {
-        let records = self.inner.way.journal.guests().await?;
+        let read = self.inner.way.journal.guests().await;
+        let failure = read.as_ref().err().map(ToString::to_string);
+        self.inner.usable.read(failure);
+        let records = read?;
         let open = records.iter().filter(|record| record.is_open());
         let open: Vec<_> = open.map(|record| record.request.uuid()).collect();
         let now = Instant::now();
@@ -251,7 +250,7 @@ impl Conductor {
         loop {
             match self.resume().await {
                 Ok(_) => {
-                    self.journal_is(None);
+                    self.try_write().await;
                     if let Err(error) = self.inner.strays.look(&self.inner.way).await {
                         tracing::warn!(
                             error = &error as &dyn std::error::Error,
@@ -259,14 +258,8 @@ impl Conductor {
                         );
                     }
                 }
-                Err(error) => {
-                    if self.journal_is(Some(&error)) == News::Yes {
-                        tracing::warn!(
-                            error = &error as &dyn std::error::Error,
-                            "guests' boots do not go on"
-                        );
-                    }
-                }
+                // Told when it is news; guests' boots do not go on meanwhile.
+                Err(_) => {}
             }
             tokio::select! {
                 () = &mut stop => break,
@@ -279,17 +272,36 @@ impl Conductor {
     /// Why the journal cannot be used, with a word whenever that changes: no boot goes on then, and none is taken.
     #[must_use]
     pub fn unusable(&self) -> watch::Receiver<Option<String>> {
-        self.inner.unusable.subscribe()
+        self.inner.usable.subscribe()
     }
 
-    fn journal_is(&self, unusable: Option<&ConductorError>) -> News {
-        let now = unusable.map(ToString::to_string);
-        let news = self.inner.unusable.send_if_modified(|before| {
-            let news = *before != now;
-            *before = now;
-            news
-        });
-        if news { News::Yes } else { News::No }
+    /// What came of a write, noted.
+    fn written<T>(&self, written: Result<T, JournalError>) -> Result<T, JournalError> {
+        match &written {
+            Ok(_) => self.inner.usable.written(None),
+            Err(error) => self.not_written(error),
+        }
+        written
+    }
+
+    fn not_written(&self, error: &JournalError) {
+        // What is wrong with one guest's rows is told by whoever reads all of them.
+        if !matches!(
+            error,
+            JournalError::Unknown { .. } | JournalError::Unreadable { .. }
+        ) {
+            self.inner.usable.written(Some(error.to_string()));
+        }
+    }
+
+    /// Looks whether something can be written again, where the last write failed: until somebody asks for something, nobody
+    /// else would.
+    async fn try_write(&self) {
+        if self.inner.usable.refuses_writes() {
+            let tried = self.inner.way.journal.try_write().await;
+            // It is told when it is news.
+            let _ = self.written(tried);
+        }
     }
 
     /// Looks for lost accelerator requests once; how many were deleted.

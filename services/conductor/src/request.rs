@@ -9,7 +9,7 @@ use berth_model::{
 };
 use berth_wire::conductor::CreateGuest;
 use berth_wire::encode;
-use berth_wire::guest::{ConfigDriveBody, GuestBuild};
+use berth_wire::guest::{ConfigDriveBody, GuestBuild, ImageLocation};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -253,7 +253,21 @@ fn names(body: &CreateGuest) -> Result<(), BootRequestError> {
             );
         }
     }
-    Ok(())
+    match body.image.as_ref().map(|image| &image.location) {
+        Some(ImageLocation::Url(url)) if has_userinfo(url) => wrong(
+            "image.location.url",
+            "the URL has a name or password in it, which would be written down with the guest; name an image that can be fetched \
+             without, or one of the image service",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a URL has a name or password before its host. Also one that is no URL by any rule: it is not written down either.
+fn has_userinfo(url: &str) -> bool {
+    let rest = url.split_once("//").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.contains('@')
 }
 
 fn texts(body: &mut CreateGuest) -> Result<(), BootRequestError> {
@@ -403,6 +417,16 @@ mod tests {
             ("/flavor/ram_mb", json!(0), "flavor.ram_mb: 0"),
             ("/flavor/disk_gb", json!(1u64 << 40), "flavor.disk_gb: "),
             ("/device_profile", json!("a b"), "device_profile: letters"),
+            (
+                "/image",
+                json!({"location": {"url": "http://u:pw@host/x?a=b"}, "format": "raw"}),
+                "image.location.url: the URL has a name or password in it",
+            ),
+            (
+                "/image",
+                json!({"location": {"url": "http://u@host"}, "format": "raw"}),
+                "image.location.url: ",
+            ),
             ("/node", json!("two words"), "node: "),
             (
                 "/flavor/extra_specs",

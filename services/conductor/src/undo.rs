@@ -76,16 +76,22 @@ async fn unbuild(way: &Way, record: &BootRecord, attempt: u32) -> Result<(), Und
     let agent = agent.ok_or_else(|| UndoError::NoAgent(node.clone()))?;
     let guest = record.request.uuid();
     let begun = Instant::now();
-    if agent.delete(guest).await? == Deleted::AlreadyGone {
-        return Ok(());
-    }
-    while let Some(told) = agent.guest(guest).await? {
+    // It looks at its hypervisor before it says that; that it does not know the guest alone is not enough: its journal may have
+    // been lost since.
+    while agent.delete(guest).await? != Deleted::AlreadyGone {
+        while let Some(told) = agent.guest(guest).await? {
+            if begun.elapsed() >= way.options.delete_wait {
+                let reason = told.reason.unwrap_or(told.status);
+                let node = node.clone();
+                return Err(UndoError::NotGone { node, reason });
+            }
+            sleep(way.options.poll).await;
+        }
         if begun.elapsed() >= way.options.delete_wait {
-            let reason = told.reason.unwrap_or(told.status);
+            let reason = "it takes the delete each time, and shows no guest".to_owned();
             let node = node.clone();
             return Err(UndoError::NotGone { node, reason });
         }
-        sleep(way.options.poll).await;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What can go wrong with a database, by what an operator or a loop would do about it.
 
-use std::path::PathBuf;
+use std::io::{ErrorKind as IoKind, Write as _};
+use std::path::{Path, PathBuf};
 
 use berth_seam::Disposition;
 use sqlx::error::ErrorKind;
@@ -82,6 +83,28 @@ impl SqlError {
             }
         }
     }
+}
+
+impl SqlError {
+    /// The same, where an input/output error is one of a full disk: SQLite says so of its files, and not of the memory that it
+    /// shares with others beside them (4874, `SQLITE_IOERR_SHMSIZE`).
+    pub(super) fn on_the_disk_of(self, database: &Path) -> Self {
+        match self {
+            Self::Io(error) if is_full(database.parent().unwrap_or(database)) => {
+                Self::DiskFull(error)
+            }
+            other => other,
+        }
+    }
+}
+
+/// Whether a page cannot be written into this folder for want of space.
+fn is_full(folder: &Path) -> bool {
+    let written = tempfile::tempfile_in(folder).and_then(|mut file| {
+        file.write_all(&[1; 4096])?;
+        file.sync_all()
+    });
+    written.is_err_and(|error| matches!(error.kind(), IoKind::StorageFull | IoKind::QuotaExceeded))
 }
 
 impl Retryable for SqlError {

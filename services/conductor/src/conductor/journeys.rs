@@ -60,9 +60,14 @@ impl Conductor {
     async fn journey_in(&self, turn: &Turn<ConsumerUuid>, uuid: ConsumerUuid) -> JourneyEnd {
         let end = match self.travel(turn, uuid).await {
             Ok(end) => end,
-            Err(reason) => JourneyEnd::Held {
-                reason: reason.to_string(),
-            },
+            Err(reason) => {
+                if let Held::Journal(error) | Held::Undo(UndoError::Journal(error)) = &reason {
+                    self.not_written(error);
+                }
+                JourneyEnd::Held {
+                    reason: reason.to_string(),
+                }
+            }
         };
         self.ended(uuid, &end);
         end

@@ -81,7 +81,10 @@ impl SqlJournal {
     async fn over(store: SqlStore, path: String) -> Result<Self, JournalError> {
         let journal = Self { store, path };
         match journal.write(&Opening).await? {
-            Found::Ours => Ok(journal),
+            Found::Ours => {
+                journal.cut_log().await;
+                Ok(journal)
+            }
             Found::Newer(found) => Err(JournalError::Newer {
                 path: journal.path,
                 found,
@@ -94,6 +97,17 @@ impl SqlJournal {
     async fn write<W: Work<Error = SqlError>>(&self, work: &W) -> Result<W::Output, JournalError> {
         let done = self.store.write(work).await;
         done.map_err(|source| self.failed(source))
+    }
+
+    /// Takes what was forgotten out of the log, too. What is left there now goes with the next guest, or at the next start.
+    async fn cut_log(&self) {
+        if let Err(error) = self.store.empty_log().await {
+            tracing::warn!(
+                path = self.path,
+                error = &error as &dyn std::error::Error,
+                "what was forgotten may stand in the journal's log for a while"
+            );
+        }
     }
 
     fn failed(&self, source: SqlError) -> JournalError {
@@ -177,7 +191,13 @@ impl BootJournal for SqlJournal {
             .bind(i64::from(needs_drive))
             .bind(uuid.to_string())
             .bind(ending);
-        Box::pin(self.change(uuid, statement))
+        Box::pin(async move {
+            self.change(uuid, statement).await?;
+            if !needs_drive {
+                self.cut_log().await;
+            }
+            Ok(())
+        })
     }
 
     fn again<'a>(&'a self, uuid: ConsumerUuid, failed: &'a FailedAttempt) -> Answer<'a, ()> {
@@ -211,7 +231,11 @@ impl BootJournal for SqlJournal {
 
     fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
         let statement = Statement::new("DELETE FROM guest WHERE uuid = ?").bind(uuid.to_string());
-        Box::pin(async move { self.write(&Run(statement)).await })
+        Box::pin(async move {
+            self.write(&Run(statement)).await?;
+            self.cut_log().await;
+            Ok(())
+        })
     }
 
     fn stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()> {
@@ -237,6 +261,10 @@ impl BootJournal for SqlJournal {
         let sql = "DELETE FROM stray WHERE profile = ?";
         let statement = Statement::new(sql).bind(profile.as_str());
         Box::pin(async move { self.write(&Run(statement)).await })
+    }
+
+    fn try_write(&self) -> Answer<'_, ()> {
+        Box::pin(async move { self.write(&TryWrite).await })
     }
 }
 
@@ -305,6 +333,24 @@ impl Work for Change {
         let known = Statement::new("SELECT 1 FROM guest WHERE uuid = ?");
         let row = tx.row(known.bind(self.guest.to_string())).await?;
         Ok(row.map_or(Changed::NoSuchGuest, |_| Changed::Yes))
+    }
+}
+
+/// A row that comes and goes in one transaction: its page is written, and nothing is changed.
+struct TryWrite;
+
+impl Work for TryWrite {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        for sql in [
+            "INSERT INTO stray (profile) VALUES ('') ON CONFLICT DO NOTHING",
+            "DELETE FROM stray WHERE profile = ''",
+        ] {
+            tx.execute(Statement::new(sql)).await?;
+        }
+        Ok(())
     }
 }
 

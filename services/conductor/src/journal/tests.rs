@@ -31,6 +31,31 @@ fn chosen() -> StepDetail {
     }))
 }
 
+/// Whether any file of the folder has the text in it.
+fn any_file_has(folder: &std::path::Path, text: &str) -> bool {
+    let mut files = std::fs::read_dir(folder).unwrap();
+    files.any(|file| {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        bytes.windows(text.len()).any(|it| it == text.as_bytes())
+    })
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_in_no_file_any_more_the_log_included() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    journal.accept(&request("a-name")).await.unwrap();
+    assert!(any_file_has(folder.path(), "c2VjcmV0"), "it is needed");
+    journal.turn(guest(), &Course::Active).await.unwrap();
+    assert!(!any_file_has(folder.path(), "c2VjcmV0"));
+    assert!(any_file_has(folder.path(), "a-name"));
+    journal.turn(guest(), &Course::Delete).await.unwrap();
+    journal.forget(guest()).await.unwrap();
+    assert!(!any_file_has(folder.path(), "a-name"));
+    journal.try_write().await.unwrap();
+    assert_eq!(journal.strays().await.unwrap(), []);
+}
+
 #[tokio::test]
 async fn what_was_written_is_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();

@@ -256,7 +256,13 @@ impl<D: VirtDriver> Devices<D> {
             let mut devices = guest.devices.iter();
             devices.any(|held| held.device == device)
         });
-        Ok(holders.next().map(|(uuid, _)| *uuid))
+        if let Some((uuid, _)) = holders.next() {
+            return Ok(Some(*uuid));
+        }
+        for (uuid, guest) in &on_host {
+            guest.is_readable(*uuid)?;
+        }
+        Ok(None)
     }
 }
 

@@ -147,6 +147,7 @@ mod tests {
                 requests: record.request.arqs().clone(),
             }),
             devices: spec.held_devices(),
+            unreadable: None,
         };
         assert_eq!(look(&record, Some(&found), "boot-1"), Stop);
         let life = Life {

@@ -253,6 +253,7 @@ pub(super) async fn held_elsewhere<D: VirtDriver, R: GuestResources>(
         if uuid == request.uuid() && is_ours(&other, request) {
             continue;
         }
+        other.is_readable(uuid)?;
         let devices = other.devices.iter().map(|held| held.device);
         let ours = devices.filter(|device| wanted.contains(device));
         held.extend(ours.map(|device| (device, uuid)));

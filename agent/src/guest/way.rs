@@ -59,12 +59,17 @@ impl<D: VirtDriver, R: GuestResources> Way<D, R> {
         self.driver.redefine(spec).await
     }
 
-    /// The guest on the hypervisor, where one of its UUID is there.
+    /// The guest on the hypervisor, where one of its UUID is there. It is an error where it cannot be read: nobody can say then
+    /// whether it is the one.
     pub(super) async fn on_host(
         &self,
         guest: ConsumerUuid,
     ) -> Result<Option<GuestOnHost>, GuestError> {
-        Ok(self.driver.guests().await?.remove(&guest))
+        let found = self.driver.guests().await?.remove(&guest);
+        if let Some(found) = &found {
+            found.is_readable(guest)?;
+        }
+        Ok(found)
     }
 }
 

@@ -274,6 +274,7 @@ fn of_file(guest: &GuestView) -> GuestOnHost {
             .chain(mdevs)
             .map(|device| HeldDevice { device, arq: None })
             .collect(),
+        unreadable: None,
     }
 }
 
@@ -289,6 +290,7 @@ impl Made {
                 requests: devices.iter().filter_map(|held| held.arq).collect(),
             }),
             devices,
+            unreadable: None,
         }
     }
 

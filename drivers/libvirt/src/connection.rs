@@ -131,17 +131,22 @@ impl Connection {
     ) -> Result<T, ConnectionError> {
         // Whoever takes it out does it: a thread when its turn has come.
         let work = Arc::new(Mutex::new(Some(work)));
+        // Gone when this call is: answered, given up after its time, or dropped.
+        let waits = Arc::new(());
         loop {
             let (begin, begun) = oneshot::channel();
             let (answer, waiting) = oneshot::channel();
             let at_its_turn = Arc::clone(&work);
+            let waits = Arc::downgrade(&waits);
             let mut place = self.submit(Box::new(move |worker: &mut Worker| {
                 if answer.is_closed() {
                     return;
                 }
                 if let Some(work) = taken(&at_its_turn) {
                     let _ = begin.send(());
-                    let _ = answer.send(worker.session().map(work));
+                    let session = worker.session();
+                    let done = session.map(|session| work(session.taken_up(waits)));
+                    let _ = answer.send(done);
                 }
             }))?;
             let has_begun = tokio::select! {
@@ -309,6 +314,28 @@ mod tests {
             );
         }
         drop(release);
+    }
+
+    #[tokio::test]
+    async fn what_is_being_done_knows_whether_anybody_waits_for_it() {
+        let quick = connection("test:///default", Duration::from_secs(1));
+        let (release, hold) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let hung = quick.call("hanging", move |session| {
+            let before = session.is_waited_for();
+            let _ = hold.recv();
+            let _ = tell.send((before, session.is_waited_for()));
+        });
+        let hung = hung.await;
+        assert!(
+            matches!(hung, Err(ConnectionError::TimedOut { .. })),
+            "{hung:?}"
+        );
+        drop(release);
+        assert_eq!(told.recv().unwrap(), (true, false));
+        let answered = connection("test:///default", PATIENT);
+        let waited_for = answered.call("asking", Session::is_waited_for).await;
+        assert!(waited_for.unwrap());
     }
 
     #[tokio::test]

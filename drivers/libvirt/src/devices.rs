@@ -5,6 +5,7 @@
 //! done. Reads and writes of a sick device can hang in the kernel, so each call runs on a thread of its own (`off_the_runtime`)
 //! and is given up after a time; the next call for the same device waits until that one ended.
 
+pub(crate) mod baselines;
 mod check;
 mod companions;
 mod off_the_runtime;
@@ -86,36 +87,48 @@ impl HostDevices {
 
     /// What is done with a wanted device: a function whose entry says `managed: no` stays on the driver it is on, whatever the
     /// guest's own request says.
-    fn done_with<'a>(&self, wanted: &'a WantedDevice) -> Wanted<'a> {
-        match Wanted::of(wanted) {
-            Wanted::Managed(address) if self.is_prepared(address) => {
+    fn done_with<'a>(&self, wanted: &'a WantedDevice) -> Result<Wanted<'a>, DeviceError> {
+        Ok(match Wanted::of(wanted) {
+            Wanted::Managed(address) if self.is_prepared(address)? => {
                 Wanted::InPlace(address, Stand::Vfio)
             }
             other => other,
+        })
+    }
+
+    /// Whether the operator hands the function to VFIO himself: its entry says `managed: no`. Where nobody can say it is an error:
+    /// what was to stay on VFIO would else go to a driver of the host's.
+    fn is_prepared(&self, address: PciAddress) -> Result<bool, DeviceError> {
+        match self.sysfs().allowed(&self.list, address) {
+            Ok(allowed) => Ok(allowed.tags().managed == Some(false)),
+            Err(NotAllowed::Sysfs(error)) => Err(unreadable(HostDevice::Function(address))(error)),
+            Err(
+                NotAllowed::NotThere { .. }
+                | NotAllowed::NotListed { .. }
+                | NotAllowed::Bridge { .. },
+            ) => Ok(false),
         }
     }
 
-    /// Whether the operator hands the function to VFIO himself: its entry says `managed: no`.
-    fn is_prepared(&self, address: PciAddress) -> bool {
-        let allowed = self.sysfs().allowed(&self.list, address);
-        allowed.is_ok_and(|allowed| allowed.tags().managed == Some(false))
-    }
-
     /// A guest's devices with its functions given as their entries say.
-    pub(crate) fn as_listed(&self, devices: &GuestDevices) -> GuestDevices {
+    ///
+    /// # Errors
+    /// The device tree cannot be read.
+    pub(crate) fn as_listed(&self, devices: &GuestDevices) -> Result<GuestDevices, DeviceError> {
         let as_listed = |attached: &AttachedDevice| match attached.device {
-            GuestDevice::Pci { address, .. } if self.is_prepared(address) => AttachedDevice {
+            GuestDevice::Pci { address, .. } if self.is_prepared(address)? => Ok(AttachedDevice {
                 device: GuestDevice::Pci {
                     address,
                     managed: PciManagement::Prepared,
                 },
                 ..*attached
-            },
-            _ => *attached,
+            }),
+            _ => Ok(*attached),
         };
         let listed = devices.as_slice().iter().map(as_listed);
+        let listed = listed.collect::<Result<_, DeviceError>>()?;
         // The same devices: what was whole is whole.
-        GuestDevices::new(listed.collect()).unwrap_or_else(|_| devices.clone())
+        Ok(GuestDevices::new(listed).unwrap_or_else(|_| devices.clone()))
     }
 
     /// The function, if a list means it.

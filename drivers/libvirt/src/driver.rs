@@ -123,15 +123,16 @@ impl LibvirtDriver {
 
     /// Refuses what a guest has, whether it runs or not. Answers the functions that guests have.
     async fn nobody_has(&self, device: HostDevice) -> Result<BTreeSet<PciAddress>, DeviceError> {
-        let mut functions = BTreeSet::new();
+        let (mut functions, mut unread) = (BTreeSet::new(), None);
         for (uuid, guest) in self.holders(device).await? {
             if guest.devices.iter().any(|held| held.device == device) {
                 let reason = format!("it is guest {uuid}'s, which is {}", guest.state);
                 return Err(DeviceError::InUse { device, reason });
             }
             functions.extend(held_functions(&guest));
+            unread = unread.or(guest.is_readable(uuid).err());
         }
-        Ok(functions)
+        unread.map_or(Ok(functions), |error| Err(unseen(device, &error)))
     }
 
     /// Refuses a device of whose IOMMU group a guest has another member. One that has the device itself is the guest it is for:
@@ -148,6 +149,9 @@ impl LibvirtDriver {
             if guest.devices.iter().any(|held| held.device == device) {
                 continue;
             }
+            guest
+                .is_readable(uuid)
+                .map_err(|error| unseen(device, &error))?;
             if let Some(shared) = held_functions(&guest).find(|held| companions.contains(held)) {
                 let reason = format!(
                     "its IOMMU group goes to one guest, and PCI function {shared} of it is guest {uuid}'s, which is {}",
@@ -165,11 +169,7 @@ impl LibvirtDriver {
         device: HostDevice,
     ) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, DeviceError> {
         let guests = self.guests().await;
-        guests.map_err(|error| DeviceError::Unfinished {
-            device,
-            call: "asking for whose it is",
-            reason: error.to_string(),
-        })
+        guests.map_err(|error| unseen(device, &error))
     }
 
     fn guest_xml_options(&self) -> GuestXmlOptions {
@@ -208,6 +208,15 @@ impl LibvirtDriver {
     }
 }
 
+/// Nobody can say whose a device is.
+fn unseen(device: HostDevice, error: &GuestError) -> DeviceError {
+    DeviceError::Unfinished {
+        device,
+        call: "asking for whose it is",
+        reason: error.to_string(),
+    }
+}
+
 fn held_functions(guest: &GuestOnHost) -> impl Iterator<Item = PciAddress> {
     let devices = guest.devices.iter();
     devices.filter_map(|held| match held.device {
@@ -224,11 +233,15 @@ fn device_tree(options: &LibvirtOptions) -> Option<Sysfs> {
 }
 
 /// The guest as the lists of devices want it; where there are no devices, as it is.
-fn as_listed(devices: Option<&HostDevices>, mut spec: GuestSpec) -> GuestSpec {
+fn as_listed(devices: Option<&HostDevices>, mut spec: GuestSpec) -> Result<GuestSpec, GuestError> {
     if let Some(devices) = devices {
-        spec.devices = devices.as_listed(&spec.devices);
+        let listed = devices.as_listed(&spec.devices);
+        spec.devices = listed.map_err(|error| GuestError::Malformed {
+            origin: "the kernel's device tree".to_owned(),
+            reason: error.to_string(),
+        })?;
     }
-    spec
+    Ok(spec)
 }
 
 impl VirtDriver for LibvirtDriver {
@@ -250,8 +263,10 @@ impl VirtDriver for LibvirtDriver {
         let (spec, options, sysfs) = (spec.clone(), self.guest_xml_options(), self.sysfs());
         let devices = self.devices.clone();
         self.change("making a guest", move |session| {
-            let spec = as_listed(devices.as_ref(), spec);
-            guests::spawn(session.connect(), &spec, &options, sysfs.as_ref())
+            let spec = as_listed(devices.as_ref(), spec)?;
+            let is_waited_for = || session.is_waited_for();
+            let connect = session.connect();
+            guests::spawn(connect, &spec, &options, sysfs.as_ref(), &is_waited_for)
         })
         .await
     }
@@ -285,21 +300,6 @@ impl VirtDriver for LibvirtDriver {
         }
     }
 
-    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
-        let (spec, options) = (spec.clone(), self.guest_xml_options());
-        let devices = self.devices.clone();
-        self.change("giving a guest another document", move |session| {
-            let spec = as_listed(devices.as_ref(), spec);
-            guests::redefine(session.connect(), &spec, &options)
-        })
-        .await
-    }
-
-    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
-        self.change("suspending a guest", move |session| {
-            guests::save(session.connect(), uuid)
-        })
-        .await
     async fn no_link(&self, interfaces: &GuestInterfaces) -> Result<Option<NoLink>, GuestError> {
         let interfaces = interfaces.clone();
         // Only the host's own hypervisor is on this host's network.
@@ -311,6 +311,21 @@ impl VirtDriver for LibvirtDriver {
         Ok(found.await?)
     }
 
+    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+        let (spec, options) = (spec.clone(), self.guest_xml_options());
+        let devices = self.devices.clone();
+        self.change("giving a guest another document", move |session| {
+            let spec = as_listed(devices.as_ref(), spec)?;
+            guests::redefine(session.connect(), &spec, &options)
+        })
+        .await
+    }
+
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+        self.change("suspending a guest", move |session| {
+            guests::save(session.connect(), uuid)
+        })
+        .await
     }
 
     async fn live_migrate(

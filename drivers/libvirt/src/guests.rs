@@ -6,11 +6,12 @@
 
 mod change;
 mod document;
+mod end;
 mod error;
 mod firmware;
 mod power;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::ConsumerUuid;
 use berth_sysfs::Sysfs;
@@ -24,16 +25,11 @@ use virt_sys as sys;
 use crate::connection::Session;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 pub(crate) use change::{live_migrate, redefine, suspend as save};
+pub(crate) use end::destroy;
 use error::{is, refused};
 use firmware::has_its_firmware;
 pub(crate) use power::{PowerStep, is_off, power};
-use power::{bring_to, looking, off};
-
-/// What a domain leaves behind when it is undefined, all to go with it.
-const ALL_OF_IT: u32 = sys::VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
-    | sys::VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-    | sys::VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
-    | sys::VIR_DOMAIN_UNDEFINE_NVRAM;
+use power::{bring_to, looking};
 
 /// An error as it looks from a connection: a refusal over one that just broke is nobody's word (libvirt has several for it), and
 /// the call may be done.
@@ -59,11 +55,27 @@ pub(crate) fn guests(connect: &Connect) -> Result<BTreeMap<ConsumerUuid, GuestOn
     for domain in domains {
         let uuid = domain.uuid().map_err(refused(nobody, "virDomainGetUUID"))?;
         let uuid = ConsumerUuid::from(uuid);
-        if let Some(guest) = guest(&domain, uuid)? {
-            guests.insert(uuid, guest);
+        match guest(&domain, uuid) {
+            Ok(guest) => guests.extend(guest.map(|guest| (uuid, guest))),
+            // One that cannot be read hides no other.
+            Err(error) if connect.is_alive().unwrap_or(false) => {
+                guests.insert(uuid, unreadable(&domain, uuid, &error));
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(guests)
+}
+
+/// What is known of a guest that cannot be read. It holds what it holds, so it counts as running where it does not say.
+fn unreadable(domain: &Domain, uuid: ConsumerUuid, error: &GuestError) -> GuestOnHost {
+    GuestOnHost {
+        name: domain.name().unwrap_or_else(|_| uuid.to_string()),
+        state: state(domain).unwrap_or(GuestState::Running),
+        owner: None,
+        devices: BTreeSet::new(),
+        unreadable: Some(error.to_string()),
+    }
 }
 
 /// One guest; none where it went away since it was looked up.
@@ -103,21 +115,40 @@ fn find(connect: &Connect, uuid: ConsumerUuid) -> Result<Option<Domain>, GuestEr
     }
 }
 
-/// Brings a guest to what its spec says.
+/// Brings a guest to what its spec says, as long as somebody waits for it: who gave up may have looked for the guest before it
+/// was defined, and nobody would know of one that is started then.
 pub(crate) fn spawn(
     connect: &Connect,
     spec: &GuestSpec,
     options: &GuestXmlOptions,
     sysfs: Option<&Sysfs>,
+    is_waited_for: &dyn Fn() -> bool,
 ) -> Result<Spawned, GuestError> {
     let uuid = spec.uuid;
+    let waited_for = |call| match is_waited_for() {
+        true => Ok(()),
+        false => Err(GuestError::Changed {
+            uuid,
+            call,
+            reason: "nobody waits for it any more".to_owned(),
+        }),
+    };
     let (domain, defined) = match find(connect, uuid)? {
         Some(domain) => {
             is_the_same(&domain, spec)?;
             (domain, Spawned::AlreadyThere)
         }
-        None => (define(connect, spec, options, sysfs)?, Spawned::Spawned),
+        None => {
+            waited_for("virDomainDefineXMLFlags")?;
+            (define(connect, spec, options, sysfs)?, Spawned::Spawned)
+        }
     };
+    if let Err(given_up) = waited_for("virDomainCreate") {
+        if defined == Spawned::Spawned && matches!(state(&domain), Ok(GuestState::ShutOff)) {
+            end::undefine(connect, uuid)?;
+        }
+        return Err(given_up);
+    }
     let powered = looking(|| bring_to(&domain, uuid, spec.power, sysfs))?;
     Ok(match (defined, powered) {
         (Spawned::AlreadyThere, Powered::AlreadySo) => Spawned::AlreadyThere,
@@ -160,6 +191,9 @@ fn define(
             let reason = format!("{} is guest {holder}'s", held.device);
             return Err(GuestError::DeviceBusy { uuid, reason });
         }
+        if !wanted.is_empty() {
+            other.is_readable(holder)?;
+        }
         let mut fellows = other.devices.iter().map(|held| held.device);
         if let Some(held) = fellows.find(|held| shared.contains(held)) {
             let reason = format!("{held} of its IOMMU group is guest {holder}'s");
@@ -187,30 +221,6 @@ fn give_document(
     connect
         .define_domain_xml_flags(&guest_xml(spec, &options), sys::VIR_DOMAIN_DEFINE_VALIDATE)
         .map_err(refused(uuid, "virDomainDefineXMLFlags"))
-}
-
-/// Ends a guest and leaves nothing of it in libvirt.
-pub(crate) fn destroy(connect: &Connect, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
-    let Some(domain) = find(connect, uuid)? else {
-        return Ok(Destroyed::NotThere);
-    };
-    if domain.is_active().unwrap_or(false) {
-        off(&domain, uuid)?;
-    }
-    // A guest that was never defined is gone with its end.
-    let Some(domain) = find(connect, uuid)? else {
-        return Ok(Destroyed::Destroyed);
-    };
-    let undefined = match domain.undefine_flags(ALL_OF_IT) {
-        // A driver that has none of these things.
-        Err(error) if is(&error, ErrorNumber::InvalidArg) => domain.undefine(),
-        other => other,
-    };
-    match undefined {
-        Ok(()) => Ok(Destroyed::Destroyed),
-        Err(error) if is(&error, ErrorNumber::NoDomain) => Ok(Destroyed::Destroyed),
-        Err(error) => Err(refused(uuid, "virDomainUndefineFlags")(error)),
-    }
 }
 
 #[cfg(test)]

@@ -92,6 +92,9 @@ pub struct DeviceLife {
     pub procfs: PathBuf,
     /// The directory in which it is kept which driver a function rests on while a guest has it; none for what the kernel picks.
     pub resting: Option<PathBuf>,
+    /// The file in which it is kept how devices were when they were well, so that a restart forgives none of what they reported
+    /// since; none for a memory that ends with the process.
+    pub baselines: Option<PathBuf>,
     /// How long the kernel may take after a write until what was asked for is seen.
     pub patience: Duration,
     /// How long one write may take; some of the kernel's wait for whoever uses the device.
@@ -102,11 +105,12 @@ pub struct DeviceLife {
 }
 
 impl Default for DeviceLife {
-    /// This host's `/proc`, no memory of drivers, 10 seconds for what follows a write and 60 for a write, no hook.
+    /// This host's `/proc`, no memory of drivers or of how devices were, 10 seconds for what follows a write and 60 for a write, no hook.
     fn default() -> Self {
         Self {
             procfs: PathBuf::from("/proc"),
             resting: None,
+            baselines: None,
             patience: Duration::from_secs(10),
             write_limit: Duration::from_mins(1),
             reset_hook: None,

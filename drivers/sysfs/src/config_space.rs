@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::path::Path;
 
 use berth_model::PciAddress;
 
@@ -117,6 +118,26 @@ impl Sysfs {
             _ => None,
         })
     }
+
+    /// The most lanes that a function and the port above it can have together; none where one of them does not say.
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file.
+    pub fn most_lanes(&self, address: PciAddress) -> Result<Option<u32>, SysfsError> {
+        let most = |at: &Path| -> Result<Option<u32>, SysfsError> {
+            let width = read::value(&at.join("max_link_width"), "a count", read::decimal)?;
+            // Virtual functions and ports without a link write something else.
+            Ok(width.filter(|lanes| (1..=32).contains(lanes)))
+        };
+        let Some(at) = read::resolved(&self.pci_device(address))? else {
+            return Ok(None);
+        };
+        let port = at.parent().map(most).transpose()?.flatten();
+        Ok(match (most(&at)?, port) {
+            (Some(own), Some(port)) => Some(own.min(port)),
+            _ => None,
+        })
+    }
 }
 
 /// `8.0 GT/s PCIe`; older kernels write `8 GT/s`, and `Unknown` for none.
@@ -173,6 +194,26 @@ mod tests {
         tree.write("bus/pci/devices/0000:81:00.0/config", bytes);
         let space = tree.sysfs().config_space(address()).unwrap();
         assert!(space.answers_as(0x8086, 0x10ca));
+    }
+
+    #[test]
+    fn a_function_can_have_as_many_lanes_as_both_ends_of_its_link() {
+        for (own, port, most) in [
+            (Some("16"), Some("8"), Some(8)),
+            (Some("4"), Some("16"), Some(4)),
+            (Some("255"), Some("16"), None),
+            (Some("16"), None, None),
+            (None, Some("16"), None),
+        ] {
+            let tree = tree();
+            for (at, width) in [("pci0000:80/0000:81:00.0", own), ("pci0000:80", port)] {
+                if let Some(width) = width {
+                    tree.write(&format!("devices/{at}/max_link_width"), width);
+                }
+            }
+            let seen = tree.sysfs().most_lanes(address()).unwrap();
+            assert_eq!(seen, most, "{own:?} {port:?}");
+        }
     }
 
     #[test]

@@ -95,6 +95,15 @@ pub enum ResetError {
         /// The file that is not there.
         file: String,
     },
+    /// The kernel knows no way but the power states, which leave its memory as it was.
+    #[error(
+        "PCI function {address} cannot be reset: the kernel offers its power states alone (pm), which leave its memory as the \
+         last guest wrote it; name a program that cleans it ([accelerators] reset_hook), or list it no more"
+    )]
+    PowerStateOnly {
+        /// The function.
+        address: PciAddress,
+    },
     /// The kernel does not know this way for it.
     #[error("PCI function {address} cannot be reset by {}; the kernel offers: {offered}", wanted.as_str())]
     NotOffered {
@@ -137,6 +146,7 @@ impl ResetError {
         match self {
             ResetError::NotTheSame(error) => error.disposition(),
             ResetError::NoWay { .. }
+            | ResetError::PowerStateOnly { .. }
             | ResetError::NotOffered { .. }
             | ResetError::NotBack { .. } => Disposition::Fatal,
             ResetError::Write { .. } | ResetError::Sysfs(_) => Disposition::Retry,

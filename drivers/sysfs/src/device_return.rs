@@ -22,7 +22,7 @@ pub enum RestsOn {
     KernelsChoice,
 }
 
-/// Whether a function may be taken back that the kernel knows no reset for.
+/// Whether a function may be taken back that the kernel knows no reset for, or none that clears its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResetNeed {
     /// It may not.
@@ -34,7 +34,7 @@ pub enum ResetNeed {
 /// A function that was taken back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Returned {
-    /// Its reset; none where the kernel knows no way and that was accepted.
+    /// Its reset; none where the kernel knows no way and that was accepted. The power states alone are accepted alike.
     pub reset: Option<VerifiedReset>,
     /// The driver it is on.
     pub driver: Option<String>,
@@ -84,6 +84,10 @@ impl Devices {
             let file = file.display().to_string();
             return Err(ResetError::NoWay { address, file }.into());
         }
+        let way = methods.as_deref().map(best);
+        if way == Some(None) && need == ResetNeed::Always {
+            return Err(ResetError::PowerStateOnly { address }.into());
+        }
         let on_a_hosts_driver = now
             .driver
             .as_deref()
@@ -95,8 +99,12 @@ impl Devices {
         if on_a_hosts_driver.is_some() && rests != RestsOn::ItsPlace {
             self.unbind(address).await?;
         }
-        let reset = match methods {
-            Some(methods) => Some(self.reset(allowed, best(&methods)).await?),
+        let reset = match way {
+            // What else cleans it finds it as after a start at least.
+            Some(way) => Some(
+                self.reset(allowed, way.unwrap_or(ResetWay::Kernels))
+                    .await?,
+            ),
             None => None,
         };
         match &rests {
@@ -132,14 +140,12 @@ impl Devices {
     }
 }
 
-/// The kernel's own first way, but for one: a power state alone leaves memory as it was, and what is alone on its bus can be
-/// reset with it.
-fn best(methods: &[ResetMethod]) -> ResetWay {
+/// The kernel's own first way, but for one: a power state leaves memory as it was, so the next one is taken then. None where
+/// there is no other.
+fn best(methods: &[ResetMethod]) -> Option<ResetWay> {
     match methods {
-        [ResetMethod::PowerManagement, rest @ ..] if rest.contains(&ResetMethod::Bus) => {
-            ResetWay::Only(ResetMethod::Bus)
-        }
-        _ => ResetWay::Kernels,
+        [ResetMethod::PowerManagement, rest @ ..] => rest.first().copied().map(ResetWay::Only),
+        _ => Some(ResetWay::Kernels),
     }
 }
 

@@ -19,6 +19,18 @@ pub struct AerCounts {
     pub fatal: u64,
 }
 
+impl AerCounts {
+    /// The lower of each.
+    #[must_use]
+    pub fn least(self, other: AerCounts) -> AerCounts {
+        AerCounts {
+            correctable: self.correctable.min(other.correctable),
+            nonfatal: self.nonfatal.min(other.nonfatal),
+            fatal: self.fatal.min(other.fatal),
+        }
+    }
+}
+
 /// What one look at a function saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceHealth {
@@ -26,6 +38,8 @@ pub struct DeviceHealth {
     pub config: ConfigSpace,
     /// Its link; none for a function without one, and while it is down.
     pub link: Option<Link>,
+    /// The most lanes that it and its port can have; none where that is not known.
+    pub most_lanes: Option<u32>,
     /// What it reported; none for a function that reports nothing.
     pub aer: Option<AerCounts>,
     /// The driver that has it.
@@ -49,6 +63,13 @@ pub enum Ailment {
         was: Link,
         /// As it is.
         is: Option<Link>,
+    },
+    /// Its link has fewer lanes than it and its port can have.
+    Narrow {
+        /// As it is.
+        is: Link,
+        /// How many it could have.
+        most: u32,
     },
     /// It reported so many fatal errors since.
     Fatal(u64),
@@ -78,6 +99,10 @@ impl fmt::Display for Ailment {
             Ailment::AnotherCard => f.write_str("another card answers in its place"),
             Ailment::Link { was, is: Some(is) } => write!(f, "its link is {is}, and was {was}"),
             Ailment::Link { was, is: None } => write!(f, "its link is down, and was {was}"),
+            Ailment::Narrow { is, most } => write!(
+                f,
+                "its link is {is}, and it and its port can x{most}; seat it anew, or have it reset where it cannot be wider"
+            ),
             Ailment::Fatal(count) => write!(f, "it reported {count} fatal errors"),
             Ailment::Nonfatal(count) => write!(f, "it reported {count} errors that lost data"),
             Ailment::Driver { was, is } => {
@@ -102,6 +127,14 @@ impl fmt::Display for Ailment {
 }
 
 impl DeviceHealth {
+    /// Whether its link came up with fewer lanes than both its ends have: the card was never seen well, so there is nothing to
+    /// compare it with. Its speed says nothing, as some lower it when they idle.
+    #[must_use]
+    pub fn narrow(&self) -> Option<Ailment> {
+        let (is, most) = (self.link?, self.most_lanes?);
+        (is.width < most).then_some(Ailment::Narrow { is, most })
+    }
+
     /// What is wrong with a function of these ids, beside an earlier look at it when it was well. Empty for nothing. A driver
     /// that changed is not judged here where the change was ours: ask with `earlier.driver` set to what is wanted.
     #[must_use]
@@ -159,6 +192,7 @@ impl Sysfs {
                 None => ConfigSpace::NotThere,
             },
             link: self.link(address)?,
+            most_lanes: self.most_lanes(address)?,
             aer: self.aer_counts(address)?,
             iommu_group: function.as_ref().and_then(|it| it.iommu_group),
             driver: function.and_then(|it| it.driver),

@@ -48,8 +48,8 @@ pub use iommu::IommuGroup;
 pub use mdev::{MdevDevice, MdevParent, MdevType};
 pub use mdev_instance::{MdevError, MdevMade, MdevRemoved};
 pub use offered_devices::{
-    ConditionNews, DeviceLists, DeviceRefusal, LastLook, OfferedDevices, SeenFunction, SeenMdevs,
-    offered_devices,
+    Baseline, ConditionNews, DeviceLists, DeviceRefusal, LastLook, OfferedDevices, SeenFunction,
+    SeenMdevs, offered_devices,
 };
 pub use pci::{PciFunction, Sriov};
 pub use read::SysfsError;

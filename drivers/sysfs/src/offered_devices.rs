@@ -19,7 +19,7 @@ use berth_virt::{
 use uuid::Uuid;
 
 use crate::{AllowList, Allowed, PciFunction, Sriov};
-pub use look::{ConditionNews, LastLook};
+pub use look::{Baseline, ConditionNews, LastLook};
 pub use refusal::DeviceRefusal;
 
 /// The operator's lists.

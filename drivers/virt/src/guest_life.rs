@@ -170,6 +170,9 @@ pub struct GuestOnHost {
     pub owner: Option<GuestMark>,
     /// The devices of the host that it was given.
     pub devices: BTreeSet<HeldDevice>,
+    /// Why not all of it could be read; none where it could. What is not known of it then is its owner and its devices, so that
+    /// it may have any.
+    pub unreadable: Option<String>,
 }
 
 impl GuestSpec {
@@ -212,6 +215,20 @@ impl GuestOnHost {
 }
 
 impl GuestOnHost {
+    /// Refuses to go by what is known of a guest that cannot be read: no device is free as long as it may have it.
+    ///
+    /// # Errors
+    /// [`GuestError::Malformed`], naming the guest.
+    pub fn is_readable(&self, uuid: ConsumerUuid) -> Result<(), GuestError> {
+        match &self.unreadable {
+            None => Ok(()),
+            Some(reason) => Err(GuestError::Malformed {
+                origin: format!("guest {uuid} cannot be read, and may have any device"),
+                reason: reason.clone(),
+            }),
+        }
+    }
+
     /// Refuses what cannot be done while the guest holds devices of the host, whether it runs or not.
     ///
     /// # Errors

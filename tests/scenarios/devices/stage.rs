@@ -146,6 +146,7 @@ impl VirtDriver for Cards {
                     requests: BTreeSet::new(),
                 }),
                 devices: BTreeSet::from([HeldDevice { device, arq: None }]),
+                unreadable: None,
             };
             (uuid, on_host)
         };

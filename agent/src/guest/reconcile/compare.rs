@@ -108,7 +108,9 @@ fn journal_and_hypervisor(facts: &Facts, record: &GuestRecord, found: &mut BTree
         return;
     }
     let Some(on_host) = on_host else { return };
-    let difference = if is_ours(on_host, &record.request) {
+    let difference = if let Some(reason) = &on_host.unreadable {
+        Some(format!("it cannot be read: {reason}"))
+    } else if is_ours(on_host, &record.request) {
         let bound = record.devices.clone().unwrap_or_default();
         match bound.attached_to(record.request.spec()) {
             Ok(spec) => on_host.difference(&spec),

@@ -46,6 +46,7 @@ fn on_host() -> GuestOnHost {
             requests: record.request.arqs().clone(),
         }),
         devices: spec.held_devices(),
+        unreadable: None,
     }
 }
 

@@ -470,6 +470,7 @@ impl GuestsResult {
                 state: guest.state.into(),
                 owner,
                 devices: guest.devices.into_iter().map(Into::into).collect(),
+                unreadable: None,
             };
             (guest.uuid.0, seen)
         });

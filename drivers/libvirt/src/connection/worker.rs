@@ -1,6 +1,7 @@
 //! The thread's side: it holds the open connection, answers calls, and looks for libvirtd again when it went away.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::sync::Weak;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(crate) struct Session {
     _events: Registrations,
     connect: Connect,
     steady: OnceCell<SteadyFacts>,
+    /// Held by whoever waits for what is being done.
+    waits: RefCell<Weak<()>>,
 }
 
 impl Session {
@@ -40,6 +43,7 @@ impl Session {
             _events: Registrations::new(&connect, subscribers).map_err(refused)?,
             connect,
             steady: OnceCell::new(),
+            waits: RefCell::default(),
         })
     }
 
@@ -51,6 +55,17 @@ impl Session {
     /// What cannot change while the connection lives, read once.
     pub(crate) fn steady(&self) -> &OnceCell<SteadyFacts> {
         &self.steady
+    }
+
+    /// Takes up a call, for whoever holds this.
+    pub(super) fn taken_up(&self, waits: Weak<()>) -> &Self {
+        self.waits.replace(waits);
+        self
+    }
+
+    /// Whether anybody still waits for what is being done. Who gave up may have undone it by now, so nothing more may be made.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.waits.borrow().strong_count() > 0
     }
 
     /// Whether libvirt still takes it for open.

@@ -13,7 +13,7 @@ impl HostDevices {
     /// Whether the device may go to a guest now. Answers what would go with it: no other guest may have any of that.
     pub(crate) fn check(&self, wanted: &WantedDevice) -> Result<BTreeSet<PciAddress>, DeviceError> {
         let device = wanted.host_device();
-        match self.done_with(wanted) {
+        match self.done_with(wanted)? {
             Wanted::Managed(address) => {
                 let (allowed, group) = self.function(device, address)?;
                 self.may_come_along(device, &allowed, &group)

@@ -13,7 +13,7 @@ impl HostDevices {
         // Again: a long wait may lie between.
         self.check(wanted)?;
         let device = wanted.host_device();
-        match self.done_with(wanted) {
+        match self.done_with(wanted)? {
             Wanted::Managed(address) => {
                 let driver = self.allowed(device, address)?.function().driver.clone();
                 // On a VFIO driver it is by the hypervisor, which was killed there, or it rests there; what was remembered counts.
@@ -55,8 +55,14 @@ impl HostDevices {
             if !matches!(function.sriov, Sriov::Physical { .. }) {
                 continue;
             }
-            let Ok(allowed) = self.allowed(device, function.address) else {
-                continue;
+            let allowed = match self.allowed(device, function.address) {
+                Ok(allowed) => allowed,
+                Err(DeviceError::NotAllowed { .. } | DeviceError::Missing { .. }) => continue,
+                // A list may mean it, and nobody can say.
+                Err(error) => {
+                    errors.push(error);
+                    continue;
+                }
             };
             let Some(wanted) = allowed.tags().num_vfs else {
                 continue;

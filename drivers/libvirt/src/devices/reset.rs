@@ -21,7 +21,7 @@ impl HostDevices {
         held: &BTreeSet<PciAddress>,
     ) -> Result<DeviceReset, DeviceError> {
         let device = wanted.host_device();
-        match self.done_with(wanted) {
+        match self.done_with(wanted)? {
             Wanted::Managed(address) => {
                 let unkept = |error: std::io::Error| DeviceError::Unfinished {
                     device,
@@ -166,7 +166,10 @@ pub(super) fn judged(device: HostDevice, error: &ReturnError) -> DeviceError {
     let reason = whole(error);
     let cause = match error {
         ReturnError::Reset(
-            ResetError::NoWay { .. } | ResetError::NotOffered { .. } | ResetError::NotBack { .. },
+            ResetError::NoWay { .. }
+            | ResetError::PowerStateOnly { .. }
+            | ResetError::NotOffered { .. }
+            | ResetError::NotBack { .. },
         ) => Some(UnfitReason::ResetFailed),
         ReturnError::Driver(VfioError::Gone { .. })
         | ReturnError::Reset(ResetError::NotTheSame(VfioError::Gone { .. })) => {

@@ -87,7 +87,7 @@ impl Resting {
     }
 }
 
-fn settle(directory: &Path) -> io::Result<()> {
+pub(super) fn settle(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 

@@ -295,10 +295,55 @@ async fn a_card_whose_entry_says_so_stays_where_the_operator_put_it_whatever_is_
             origin: DeviceOrigin::Flavor,
         };
         let wanted = GuestDevices::new(vec![attached]).unwrap();
-        let listed = devices.as_listed(&wanted);
+        let listed = devices.as_listed(&wanted).unwrap();
         let given = listed.as_slice()[0].device;
         assert!(matches!(given, GuestDevice::Pci { managed: is, .. } if is == managed));
     }
+}
+
+/// What the kernel does not let anybody read.
+fn cannot_be_read(host: &Host) {
+    let loops = format!("devices/pci0000:80/{CARD}/net");
+    host.link(&loops, &loops);
+}
+
+#[tokio::test]
+async fn a_card_whose_entry_cannot_be_told_is_neither_taken_for_managed_nor_touched() {
+    let host = Host::new().with_list(&[json!({"address": CARD, "managed": "no"})]);
+    host.kernel.put_on(CARD, Some("vfio-pci"));
+    cannot_be_read(&host);
+    let attached = AttachedDevice {
+        device: managed(CARD).device,
+        origin: DeviceOrigin::Flavor,
+    };
+    let wanted = GuestDevices::new(vec![attached]).unwrap();
+    let errors = [
+        host.devices().as_listed(&wanted).unwrap_err(),
+        host.refused(&managed(CARD)),
+        host.devices()
+            .reset(&managed(CARD), &nobody())
+            .await
+            .unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, DeviceError::Unfinished { .. }), "{error}");
+        assert!(error.to_string().contains("/net"), "{error}");
+    }
+    assert!(host.kernel.log().is_empty());
+}
+
+#[tokio::test]
+async fn a_card_that_cannot_be_read_when_virtual_functions_are_made_is_told_and_the_others_have_theirs()
+ {
+    let host = Host::new().with_list(&[json!({"vendor_id": "10de", "num_vfs": 2})]);
+    cannot_be_read(&host);
+    let errors = host.devices().make_virtual_functions().await;
+    let [DeviceError::Unfinished { reason, .. }] = errors.as_slice() else {
+        panic!("{errors:?}");
+    };
+    assert!(reason.contains("/net"), "{reason}");
+    let made = format!("bus/pci/devices/{OTHER}/sriov_numvfs=2");
+    assert_eq!(host.kernel.log(), [made]);
 }
 
 #[tokio::test]
@@ -530,6 +575,20 @@ async fn what_the_kernel_cannot_reset_a_hook_may_clean() {
             .unwrap(),
         of_igb()
     );
+}
+
+#[tokio::test]
+async fn a_card_that_power_states_alone_reset_is_set_aside_unless_a_hook_cleans_it() {
+    let mut host = Host::new();
+    let methods = format!("devices/pci0000:80/{CARD}/reset_method");
+    host.write(&methods, "pm\n");
+    let error = host.devices().reset(&managed(CARD), &nobody()).await;
+    let error = error.unwrap_err();
+    let cause = Some(UnfitReason::ResetFailed);
+    assert_eq!(error.quarantine(), cause, "{error}");
+    host.hook("exit 0");
+    let reset = host.devices().reset(&managed(CARD), &nobody()).await;
+    assert_eq!(reset.unwrap(), of_igb());
 }
 
 #[tokio::test]

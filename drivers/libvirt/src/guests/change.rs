@@ -5,8 +5,9 @@ use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{GuestError, GuestOnHost, GuestState, Powered, Redefined};
 use virt::connect::Connect;
 use virt::domain::Domain;
+use virt::error::ErrorNumber;
 
-use super::error::refused;
+use super::error::{is, refused};
 use super::{find, give_document, guest, is_the_same, state};
 use crate::guest_xml::GuestXmlOptions;
 
@@ -26,7 +27,7 @@ pub(crate) fn redefine(
         return Err(GuestError::NotOff { uuid, state: now });
     }
     // What was written of its memory goes with the disks it had.
-    if domain.has_managed_save(0).unwrap_or(false) {
+    if has_memory(&domain, uuid)? {
         domain
             .managed_save_remove(0)
             .map_err(refused(uuid, "virDomainManagedSaveRemove"))?;
@@ -49,12 +50,19 @@ pub(crate) fn suspend(connect: &Connect, uuid: ConsumerUuid) -> Result<Powered, 
             .managed_save(0)
             .map_err(refused(uuid, "virDomainManagedSave"))
             .map(|()| Powered::Done),
-        GuestState::ShutOff if domain.has_managed_save(0).unwrap_or(false) => {
-            Ok(Powered::AlreadySo)
-        }
+        GuestState::ShutOff if has_memory(&domain, uuid)? => Ok(Powered::AlreadySo),
         state @ (GuestState::ShutOff | GuestState::Crashed) => {
             Err(GuestError::NotRunning { uuid, state })
         }
+    }
+}
+
+/// Whether libvirt has a guest's memory on disk. That it cannot say is no no: old memory would come back over new disks.
+fn has_memory(domain: &Domain, uuid: ConsumerUuid) -> Result<bool, GuestError> {
+    match domain.has_managed_save(0) {
+        // A driver that writes nobody's memory down.
+        Err(error) if is(&error, ErrorNumber::NoSupport) => Ok(false),
+        answer => answer.map_err(refused(uuid, "virDomainHasManagedSaveImage")),
     }
 }
 
@@ -82,4 +90,30 @@ fn seen(
     };
     let seen = guest(&domain, uuid)?;
     Ok(seen.map(|seen| (domain, seen)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_node::{TestGuest, TestNode};
+
+    #[test]
+    fn an_error_in_asking_for_a_guests_memory_is_no_word_that_there_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = TestNode {
+            cpus: 4,
+            memory_mib: 4096,
+            guests: vec![TestGuest::new("one", uuid::Uuid::from_u128(1))],
+            ..TestNode::default()
+        };
+        let options = node.write(directory.path()).unwrap();
+        let connect = Connect::open(Some(&options.connection_uri)).unwrap();
+        let domain = connect.lookup_domain_by_name("one").unwrap();
+        let uuid = ConsumerUuid::from(domain.uuid().unwrap());
+        assert!(!has_memory(&domain, uuid).unwrap());
+        domain.destroy().unwrap();
+        domain.undefine().unwrap();
+        let error = has_memory(&domain, uuid).unwrap_err();
+        assert!(error.to_string().contains("ManagedSave"), "{error}");
+    }
 }

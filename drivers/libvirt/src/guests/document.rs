@@ -42,6 +42,7 @@ fn read(name: &str, text: &str, state: GuestState) -> Result<GuestOnHost, XmlErr
             requests: mark.requests,
         }),
         devices: given.collect::<Result<_, _>>()?,
+        unreadable: None,
     })
 }
 

@@ -95,6 +95,67 @@ async fn a_guest_that_somebody_else_made_is_listed_and_left_alone() {
 }
 
 #[tokio::test]
+async fn a_guest_that_cannot_be_read_hides_no_other_and_may_have_any_device() {
+    let theirs = TestGuest {
+        // XML that libvirt takes, keeps and shows, and that is none: nobody said what `y` stands for.
+        metadata: "<x:a xmlns:x='http://example.com/x'><y:b/></x:a>".to_owned(),
+        ..TestGuest::new("theirs", Uuid::from_u128(9))
+    };
+    let (_directory, driver) = driver(vec![theirs]);
+    let plain = guest_spec(1, vec![]);
+    let _ = driver.spawn(&plain).await.unwrap();
+    let listed = driver.guests().await.unwrap();
+    assert_eq!(listed[&plain.uuid].unreadable, None);
+    let odd = &listed[&ConsumerUuid::from(Uuid::from_u128(9))];
+    assert_eq!(
+        (odd.name.as_str(), odd.state),
+        ("theirs", GuestState::Running)
+    );
+    assert!(
+        odd.unreadable.as_ref().unwrap().contains("not XML"),
+        "{odd:?}"
+    );
+    let with_device = guest_spec(2, vec![attached(function("81:00.0"), 1)]);
+    let held_up = driver.spawn(&with_device).await.unwrap_err();
+    assert_eq!(held_up.disposition(), berth_model::Disposition::Retry);
+    assert!(held_up.to_string().contains("any device"), "{held_up}");
+    assert_eq!(
+        driver.destroy(plain.uuid).await.unwrap(),
+        Destroyed::Destroyed
+    );
+}
+
+#[test]
+fn a_guest_that_nobody_waits_for_any_more_is_neither_started_nor_left_defined() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = TestNode {
+        cpus: 4,
+        memory_mib: 4096,
+        ..TestNode::default()
+    };
+    let uri = node.write(directory.path()).unwrap().connection_uri;
+    let options = GuestXmlOptions {
+        virtualisation: Virtualisation::Test,
+        disk_cache: crate::options::DiskCache::default(),
+        emulator: None,
+    };
+    let spec = guest_spec(1, vec![]);
+    let connect = Connect::open(Some(&uri)).unwrap();
+    for gives_up_at in 0..2 {
+        let asked = std::cell::Cell::new(0);
+        let is_waited_for = || asked.replace(asked.get() + 1) < gives_up_at;
+        let error = spawn(&connect, &spec, &options, None, &is_waited_for).unwrap_err();
+        assert!(error.to_string().contains("nobody waits"), "{error}");
+        assert!(guests(&connect).unwrap().is_empty(), "{gives_up_at}");
+    }
+    // What another call made is left to that one.
+    let _ = spawn(&connect, &spec, &options, None, &|| true).unwrap();
+    let _ = spawn(&connect, &spec, &options, None, &|| false).unwrap_err();
+    let left = &guests(&connect).unwrap()[&spec.uuid];
+    assert_eq!(left.state, GuestState::Running);
+}
+
+#[tokio::test]
 async fn a_name_is_one_guests() {
     let (_directory, driver) = driver(vec![]);
     let first = guest_spec(1, vec![]);

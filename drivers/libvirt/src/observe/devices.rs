@@ -12,6 +12,7 @@ use berth_sysfs::{
 use berth_virt::{ObserveError, OfferedMdevs, PhysicalGpu};
 
 use super::error::unreadable;
+use crate::devices::baselines;
 use crate::gpus::physical_gpus;
 use crate::node_device::{Mdev, MdevParent};
 use crate::options::LibvirtOptions;
@@ -29,6 +30,10 @@ pub(super) fn look(
         return Ok(Vec::new());
     };
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = options.device_life.baselines.as_deref();
+    if let Some(file) = file {
+        last.recall(|| baselines::read(file))?;
+    }
     let gpus = physical_gpus(parents, mdevs, &options.mdev_types);
     let offering: BTreeMap<_, _> = gpus
         .iter()
@@ -47,6 +52,12 @@ pub(super) fn look(
     let (mut functions, news) = sysfs
         .look_at_devices(lists, &mut last, is_parted)
         .map_err(unreadable)?;
+    if let Some(file) = file
+        && let Err(error) = last.keep_baselines(|now| baselines::write(file, now))
+    {
+        let file = file.display();
+        tracing::warn!(%file, %error, "how the devices are could not be kept; tried again at the next look");
+    }
     drop(last);
     news.iter().for_each(tell);
     let names = type_names(sysfs, options)?;
@@ -146,4 +157,80 @@ pub(super) fn note(
         tracing::warn!(reason = refused.to_string(), "device is not offered");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use berth_sysfs::AllowList;
+    use berth_virt::{DeviceCondition, UnfitReason};
+
+    use super::*;
+
+    const CARD: &str = "0000:81:00.0";
+
+    /// One SSD on a link of 16 lanes, with 3 fatal errors.
+    fn tree(root: &Path) {
+        let at = root.join("devices/pci0000:80").join(CARD);
+        fs::create_dir_all(&at).unwrap();
+        for (file, content) in [
+            ("vendor", "0x10de\n"),
+            ("device", "0x1eb8\n"),
+            ("class", "0x010802\n"),
+            ("current_link_speed", "16.0 GT/s PCIe\n"),
+            ("current_link_width", "16\n"),
+            ("aer_dev_fatal", "TOTAL_ERR_FATAL 3\n"),
+        ] {
+            fs::write(at.join(file), content).unwrap();
+        }
+        let mut config = [0; 64];
+        config[..4].copy_from_slice(&[0xde, 0x10, 0xb8, 0x1e]);
+        fs::write(at.join("config"), config).unwrap();
+        for directory in ["bus/pci/devices", "kernel/iommu_groups/7/devices"] {
+            let directory = root.join(directory);
+            fs::create_dir_all(&directory).unwrap();
+            symlink(&at, directory.join(CARD)).unwrap();
+        }
+        let group = root.join("kernel/iommu_groups/7");
+        symlink(group, at.join("iommu_group")).unwrap();
+    }
+
+    #[test]
+    fn what_a_device_reported_is_remembered_by_the_next_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("sys");
+        tree(&root);
+        let mut options = LibvirtOptions::new("qemu:///system");
+        let list = [serde_json::json!({"address": CARD})];
+        options.accelerator_devices = AllowList::read(&list).unwrap();
+        options.device_life.baselines = Some(folder.path().join("state/baselines"));
+        let look = |last: &Mutex<LastLook>| {
+            let seen = super::look(Some(&Sysfs::at(&root)), &options, last, &[], &[]);
+            seen.map(|seen| seen[0].condition)
+        };
+        let ill = DeviceCondition::Unfit {
+            reason: UnfitReason::Aer,
+        };
+        assert_eq!(look(&Mutex::default()).unwrap(), DeviceCondition::Fit);
+        let errors = root
+            .join("bus/pci/devices")
+            .join(CARD)
+            .join("aer_dev_fatal");
+        fs::write(errors, "TOTAL_ERR_FATAL 4\n").unwrap();
+        for _ in 0..2 {
+            let next = Mutex::default();
+            assert_eq!(look(&next).unwrap(), ill);
+        }
+        let next = Mutex::default();
+        assert_eq!(look(&next).unwrap(), ill);
+        next.lock().unwrap().forget(CARD.parse().unwrap());
+        assert_eq!(look(&next).unwrap(), DeviceCondition::Fit);
+        assert_eq!(look(&Mutex::default()).unwrap(), DeviceCondition::Fit);
+        let file = options.device_life.baselines.as_ref().unwrap();
+        fs::write(file, "nonsense\n").unwrap();
+        assert!(look(&Mutex::default()).is_err());
+    }
 }

@@ -129,17 +129,38 @@ async fn a_card_that_cannot_be_reset_is_left_alone_unless_something_else_cleans_
 }
 
 #[tokio::test]
+async fn a_card_whose_power_states_alone_can_be_changed_is_not_clean_unless_something_else_cleans_it()
+ {
+    let kernel = Kernel::new();
+    let methods = format!("bus/pci/devices/{CARD}/reset_method");
+    kernel.tree.write(&methods, "pm\n");
+    let error = take_back(&kernel, &igb()).await.unwrap_err();
+    let only = matches!(error, ReturnError::Reset(ResetError::PowerStateOnly { .. }));
+    assert!(only && kernel.log().is_empty(), "{error}");
+    assert_eq!(error.disposition(), Disposition::Fatal);
+    assert!(error.to_string().contains("reset_hook"), "{error}");
+    let devices = kernel.devices();
+    let returned = devices
+        .take_back(&kernel.allowed(), &igb(), ResetNeed::WhereOffered)
+        .await
+        .unwrap();
+    assert!(returned.reset.is_some());
+    assert_eq!(kernel.driver().as_deref(), Some(IGB));
+}
+
+#[tokio::test]
 async fn a_power_state_is_not_taken_for_a_reset_where_the_bus_can_be_reset() {
-    use ResetMethod::{Bus, DeviceSpecific, FunctionLevel, PowerManagement};
+    use ResetMethod::{Bus, CxlBus, DeviceSpecific, FunctionLevel, PowerManagement};
     for (offered, way) in [
-        (vec![FunctionLevel, Bus], ResetWay::Kernels),
+        (vec![FunctionLevel, Bus], Some(ResetWay::Kernels)),
         (
             vec![DeviceSpecific, PowerManagement, Bus],
-            ResetWay::Kernels,
+            Some(ResetWay::Kernels),
         ),
-        (vec![PowerManagement], ResetWay::Kernels),
-        (vec![PowerManagement, Bus], ResetWay::Only(Bus)),
-        (vec![], ResetWay::Kernels),
+        (vec![PowerManagement], None),
+        (vec![PowerManagement, Bus], Some(ResetWay::Only(Bus))),
+        (vec![PowerManagement, CxlBus], Some(ResetWay::Only(CxlBus))),
+        (vec![], Some(ResetWay::Kernels)),
     ] {
         assert_eq!(best(&offered), way, "{offered:?}");
     }

@@ -1,8 +1,9 @@
 //! One look at the functions that the lists mean, and what of the looks before has to be remembered to judge it.
 //!
 //! A device is compared with the first look at it that found it well: a link that is narrower than it was then, errors since
-//! then, another driver of the host's. So a restart of the agent, a reset ([`LastLook::forget`]) and a new card in the
-//! slot begin anew: that is the way back.
+//! then, another driver of the host's. What of that says something of the card itself is kept through restarts of the agent
+//! ([`Baseline`]). A reset ([`LastLook::forget`]) and a new card in the slot begin anew: that is the way back. A card that was
+//! never seen well is compared with what it and its port can; after a reset it counts as it came back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +11,35 @@ use berth_model::PciAddress;
 use berth_virt::{DeviceCondition, UnfitReason};
 
 use super::{DeviceLists, DeviceRefusal, SeenFunction};
-use crate::{Ailment, AllowList, DeviceHealth, GroupError, PciFunction, Sysfs, SysfsError};
+use crate::{
+    AerCounts, Ailment, AllowList, DeviceHealth, GroupError, Link, PciFunction, Sysfs, SysfsError,
+};
 
 /// The base class of graphics cards, which lower their link's speed when they idle.
 const DISPLAY: u32 = 0x03;
+
+/// How a card was when it was well, as far as that holds for as long as the card is there. Drivers and IOMMU groups may be others
+/// after a start of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Baseline {
+    /// Its vendor and product id.
+    pub ids: (u16, u16),
+    /// Its link.
+    pub link: Option<Link>,
+    /// What it had reported.
+    pub aer: Option<AerCounts>,
+}
 
 /// What is remembered between looks.
 #[derive(Debug, Default)]
 pub struct LastLook {
     looked: bool,
     well: BTreeMap<PciAddress, DeviceHealth>,
+    baselines: BTreeMap<PciAddress, Baseline>,
+    /// The baselines as they are kept; none before they were recalled.
+    kept: Option<BTreeMap<PciAddress, Baseline>>,
+    /// What was reset since, and counts as it came back.
+    reset: BTreeSet<PciAddress>,
     conditions: BTreeMap<PciAddress, DeviceCondition>,
     parted: BTreeSet<PciAddress>,
     refused: Vec<DeviceRefusal>,
@@ -68,6 +88,39 @@ impl LastLook {
     /// Forgets how a function was: it was reset, and counts as well as the next look finds it.
     pub fn forget(&mut self, address: PciAddress) {
         self.well.remove(&address);
+        self.baselines.remove(&address);
+        self.reset.insert(address);
+    }
+
+    /// Goes on from the baselines that an earlier process kept, once.
+    ///
+    /// # Errors
+    /// That of `read`; it is asked again then.
+    pub fn recall<E>(
+        &mut self,
+        read: impl FnOnce() -> Result<BTreeMap<PciAddress, Baseline>, E>,
+    ) -> Result<(), E> {
+        if self.kept.is_none() {
+            let kept = read()?;
+            self.baselines.clone_from(&kept);
+            self.kept = Some(kept);
+        }
+        Ok(())
+    }
+
+    /// Has the baselines kept where they changed.
+    ///
+    /// # Errors
+    /// That of `write`; it is asked again then.
+    pub fn keep_baselines<E>(
+        &mut self,
+        write: impl FnOnce(&BTreeMap<PciAddress, Baseline>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.kept.as_ref() != Some(&self.baselines) {
+            write(&self.baselines)?;
+            self.kept = Some(self.baselines.clone());
+        }
+        Ok(())
     }
 
     /// Judges a function and remembers it. What it was compared with stays as it is while the function is not well.
@@ -99,7 +152,26 @@ impl LastLook {
         health: DeviceHealth,
         group: Option<GroupError>,
     ) -> (Option<UnfitReason>, String) {
-        let mut earlier = self.well.get(&function.address).unwrap_or(&health).clone();
+        let ids = (function.vendor, function.device);
+        let is_of_another = |kept: &Baseline| kept.ids != ids;
+        if self
+            .baselines
+            .get(&function.address)
+            .is_some_and(is_of_another)
+        {
+            self.baselines.remove(&function.address);
+            self.well.remove(&function.address);
+        }
+        let kept = self.baselines.get(&function.address).copied();
+        let was_well = match self.well.get(&function.address) {
+            Some(well) => well.clone(),
+            None => DeviceHealth {
+                link: kept.map_or(health.link, |kept| kept.link),
+                aer: kept.map_or(health.aer, |kept| kept.aer),
+                ..health.clone()
+            },
+        };
+        let mut earlier = was_well.clone();
         // A driver that hands it to guests, or none on the way there, is ours or the hypervisor's doing.
         let is_the_hosts = |driver: &Option<String>| {
             driver
@@ -114,19 +186,30 @@ impl LastLook {
         {
             was.speed = was.speed.min(is.speed);
         }
-        let ids = (function.vendor, function.device);
+        let is_new = kept.is_none() && !self.reset.contains(&function.address);
+        let narrow = health.narrow().filter(|_| is_new);
         let worst = health
             .ailments(ids, &earlier)
             .into_iter()
+            .chain(narrow)
             .map(|ailment| (reason(&ailment), ailment.to_string()))
             .min_by_key(|(reason, _)| severity(*reason));
         let group = group.map(|error| (UnfitReason::IommuGroup, error.to_string()));
         let Some((reason, detail)) = worst.or(group) else {
-            let baseline = self.well.entry(function.address).or_insert(health.clone());
+            let well = self.well.entry(function.address).or_insert(was_well);
             // The driver it has while no guest has it is what it is compared with.
             if is_the_hosts(&health.driver) {
-                baseline.driver = health.driver;
+                well.driver = health.driver;
             }
+            // Counters that began anew, with the host, count on from there.
+            well.aer = match (well.aer, health.aer) {
+                (Some(then), Some(now)) => Some(then.least(now)),
+                (_, now) => now,
+            };
+            let (link, aer) = (well.link, well.aer);
+            self.baselines
+                .insert(function.address, Baseline { ids, link, aer });
+            self.reset.remove(&function.address);
             return (None, String::new());
         };
         (Some(reason), detail)
@@ -135,6 +218,8 @@ impl LastLook {
     /// Forgets functions that are gone: what comes back is a new card for all that is known.
     fn keep(&mut self, there: &BTreeSet<PciAddress>) {
         self.well.retain(|address, _| there.contains(address));
+        self.baselines.retain(|address, _| there.contains(address));
+        self.reset.retain(|address| there.contains(address));
         self.conditions.retain(|address, _| there.contains(address));
         self.parted.retain(|address| there.contains(address));
     }
@@ -144,7 +229,7 @@ fn reason(ailment: &Ailment) -> UnfitReason {
     match ailment {
         Ailment::Vanished => UnfitReason::Vanished,
         Ailment::AllOnes | Ailment::AnotherCard => UnfitReason::ConfigSpace,
-        Ailment::Link { .. } => UnfitReason::Link,
+        Ailment::Link { .. } | Ailment::Narrow { .. } => UnfitReason::Link,
         Ailment::Fatal(_) | Ailment::Nonfatal(_) => UnfitReason::Aer,
         Ailment::Driver { .. } => UnfitReason::Driver,
         Ailment::Group { .. } => UnfitReason::IommuGroup,

@@ -281,6 +281,7 @@ impl VirtDriver for BenchHost {
                     requests: BTreeSet::new(),
                 }),
                 devices: spec.held_devices(),
+                unreadable: None,
             };
             (*uuid, guest)
         });

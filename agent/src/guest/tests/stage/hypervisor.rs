@@ -45,6 +45,15 @@ impl Stage {
         self.world().guests.contains_key(&guest(number))
     }
 
+    /// A guest that cannot be read, until it can: then it has nothing.
+    pub(in crate::guest::tests) fn unreadable_guest(&self, number: u32, is_unreadable: bool) {
+        self.foreign_guest(number, None);
+        let mut world = self.world();
+        if let Some(found) = world.guests.get_mut(&guest(number)) {
+            found.unreadable = is_unreadable.then(|| "its document is no XML".to_owned());
+        }
+    }
+
     /// A guest that somebody made by hand.
     pub(in crate::guest::tests) fn foreign_guest(&self, number: u32, device: Option<u32>) {
         let device = device.map(|device| HeldDevice {
@@ -56,6 +65,7 @@ impl Stage {
             state: GuestState::Running,
             owner: None,
             devices: device.into_iter().collect(),
+            unreadable: None,
         };
         self.world().guests.insert(guest(number), foreign);
     }
@@ -117,6 +127,7 @@ impl Hypervisor {
                     requests: wanted.iter().filter_map(|held| held.arq).collect(),
                 }),
                 devices: wanted,
+                unreadable: None,
             };
             world.guests.insert(spec.uuid, defined);
             world.documents.insert(spec.uuid, spec.clone());

@@ -4,7 +4,8 @@
 //! `quiet` (ticks and restarts that send next to nothing), `foreign` (what others own), `reshape` (the upgrade), `parsers`
 //! (files and answers that nobody meant), `provider_config` (what operators' files add),
 //! `devices` (accelerators, from the host to both services),
-//! `boot` (guests, from a request to the agent), `near` (guests and devices on one NUMA cell). They share `mishaps` (what goes wrong on the way to Placement) and `upgrading`
+//! `boot` (guests, from a request to the agent), `near` (guests and devices on one NUMA cell),
+//! `guest_lives` (what befalls their host). They share `mishaps` (what goes wrong on the way to Placement) and `upgrading`
 //! (a node on the eve of its upgrade).
 
 #![cfg(test)]
@@ -12,6 +13,7 @@
 mod boot;
 mod devices;
 mod foreign;
+mod guest_lives;
 mod holds;
 mod identity;
 mod mishaps;

@@ -31,6 +31,8 @@ struct State {
     used: BTreeMap<String, BTreeSet<ConsumerUuid>>,
     cards: BTreeSet<u8>,
     bug: Option<Bug>,
+    /// The card that is pulled out as soon as it is being reset.
+    pulled_in_reset: Option<u8>,
 }
 
 /// The host.
@@ -144,6 +146,21 @@ impl Hardware {
         self.state().cards.clone()
     }
 
+    /// This card is pulled out while it is reset the next time.
+    pub fn pull_out_in_reset(&self, card: u8) {
+        self.state().pulled_in_reset = Some(card);
+    }
+
+    /// Somebody switches a guest off, past the agent.
+    ///
+    /// # Panics
+    /// Never: the guests are in memory.
+    pub async fn switch_off(&self, guest: ConsumerUuid) {
+        let grace = Duration::ZERO;
+        let stopped = self.fake.power(guest, PowerAction::Stop { grace }).await;
+        let _ = stopped.expect("in memory");
+    }
+
     /// Plants a bug.
     pub fn plant(&self, bug: Bug) {
         self.state().bug = Some(bug);
@@ -246,6 +263,14 @@ impl VirtDriver for Hardware {
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
         if self.has(Bug::SkipsResets) {
             return Ok(DeviceReset::Reset { driver: None });
+        }
+        let name = name_of(wanted.host_device());
+        let pulled = self.state().pulled_in_reset;
+        if let Some(pulled) = pulled.filter(|pulled| card(*pulled).to_string() == name) {
+            self.state().pulled_in_reset = None;
+            let mut cards = self.cards();
+            cards.remove(&pulled);
+            self.show(cards);
         }
         let reset = self.fake.reset_device(wanted).await?;
         if matches!(reset, DeviceReset::Reset { .. } | DeviceReset::Removed) {

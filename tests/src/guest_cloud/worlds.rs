@@ -214,6 +214,15 @@ impl GuestCloud {
         found.is_some_and(|found| found.state == berth_virt::GuestState::Running)
     }
 
+    /// How the agent's journal says that a guest should be.
+    ///
+    /// # Panics
+    /// The journal cannot be read, or does not know it.
+    pub async fn wanted(&self, guest: ConsumerUuid) -> DesiredPower {
+        let record = busy(self.guests_db.guest(guest)).await;
+        record.expect("a journal").expect("a guest").power
+    }
+
     /// The numbers of the cards that a guest has.
     ///
     /// # Panics

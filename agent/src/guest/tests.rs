@@ -151,6 +151,37 @@ async fn a_device_that_cannot_be_reset_now_keeps_its_request_bound_until_it_can(
 }
 
 #[tokio::test]
+async fn a_guest_that_cannot_be_read_may_have_any_device_and_holds_up_nobody_without() {
+    let stage = Stage::new().await;
+    let guests = stage.guests();
+    for number in [1, 2] {
+        stage.bind(number, &[number]);
+        guests.create(&request(number, &[number])).await.unwrap();
+        if number == 2 {
+            stage.unreadable_guest(9, true);
+            let JourneyEnd::Undone { reason } = guests.journey(guest(2)).await else {
+                panic!("undone");
+            };
+            assert!(reason.contains("any device"), "{reason}");
+        } else {
+            let end = guests.journey(guest(1)).await;
+            assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+        }
+    }
+    guests.create(&request(3, &[])).await.unwrap();
+    let end = guests.journey(guest(3)).await;
+    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    // Its device is not taken for free either.
+    guests.delete(guest(1)).await.unwrap();
+    let JourneyEnd::Held { reason } = guests.journey(guest(1)).await else {
+        panic!("held");
+    };
+    assert!(reason.to_string().contains("any device"), "{reason}");
+    stage.unreadable_guest(9, false);
+    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+}
+
+#[tokio::test]
 async fn a_guest_whose_device_cannot_be_reset_ends_and_the_device_goes_to_nobody_until_it_is_released()
  {
     let stage = Stage::new().await;

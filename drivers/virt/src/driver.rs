@@ -142,8 +142,8 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Vec::new())
     }
 
-    /// Whether a device may go to a guest now: an allow-list means it, the host does not use it, its IOMMU group is whole, it is
-    /// well. Changes nothing. A device that was made ready for a guest may still go to it.
+    /// Whether a device may go to a guest now: an allow-list means it, the host does not use it, its IOMMU group is whole and no
+    /// other guest's, it is well. Changes nothing. A device that was made ready for a guest may still go to it.
     ///
     /// # Errors
     /// [`DeviceError`], saying why not.
@@ -156,7 +156,8 @@ pub trait VirtDriver: Send + Sync + 'static {
     }
 
     /// Makes a device ready for a guest that is not yet started: a mediated device is made, also again after the host was
-    /// started anew; a function that the hypervisor takes from its driver by itself is left where it is.
+    /// started anew; a function that the hypervisor takes from its driver by itself is left where it is, and what shares its IOMMU
+    /// group is brought along.
     ///
     /// # Errors
     /// [`DeviceError`]; the device may be ready partly, and is to be reset.
@@ -169,8 +170,8 @@ pub trait VirtDriver: Send + Sync + 'static {
     }
 
     /// Takes a device back whose guest is off and gone: a function goes to the driver it rests on, is reset, and the reset
-    /// verified; a mediated device is removed. Whoever asks for it knows that no guest has the device; where the hypervisor
-    /// knows of one, nothing is touched.
+    /// verified, and what was brought along goes back as well; a mediated device is removed. Whoever asks for it knows that no
+    /// guest has the device; where the hypervisor knows of one, nothing is touched.
     ///
     /// # Errors
     /// [`DeviceError`]; whatever it is, the device is not known to be clean.

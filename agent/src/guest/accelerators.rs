@@ -108,6 +108,11 @@ impl Accelerators {
         }
     }
 
+    /// Whether there is no service to ask.
+    pub(super) fn is_absent(&self) -> bool {
+        self.client.is_none()
+    }
+
     /// Gives back what the guest's requests hold on this node; the requests stay.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth_journeys::Turn;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
-use berth_virt::{GuestError, PowerAction, Powered, VirtDriver};
+use berth_virt::{GuestError, GuestState, PowerAction, Powered, VirtDriver};
 use tokio::time::timeout;
 
 use super::binding_wait::BindRefused;
@@ -89,7 +89,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     ///
     /// # Errors
     /// There is no such guest, it is on its way, its devices are not its own any more, or the hypervisor refuses: then it is as
-    /// it was. Where the hypervisor did not answer, it may still be done, and is seen to.
+    /// it was, or, where a reboot had switched it off already, is tried again. Where the hypervisor did not answer, it may still
+    /// be done, and is seen to.
     pub async fn power(
         &self,
         uuid: ConsumerUuid,
@@ -134,6 +135,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 }
                 return Err(error.into());
             }
+            // It was switched off for its reboot, and is brought back as after a boot of the host, once it can be.
+            Err(error) if action == PowerAction::HardReboot && self.is_off(uuid).await => {
+                self.set_out(uuid);
+                return Err(error);
+            }
             Err(error) => {
                 if starts {
                     let before = start(StepState::Done, record.ran_in());
@@ -153,6 +159,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             way.journal.live(uuid, &life, &done).await?;
         }
         Ok(powered)
+    }
+
+    /// Whether the hypervisor has it switched off, or does not say that it runs.
+    async fn is_off(&self, uuid: ConsumerUuid) -> bool {
+        let found = self.inner.way.on_host(uuid).await;
+        !found.is_ok_and(|found| found.is_some_and(|it| it.state != GuestState::ShutOff))
     }
 
     /// The guest as the journal has it, in its turn.

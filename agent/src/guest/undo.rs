@@ -9,6 +9,7 @@ use berth_client::AcceleratorError;
 use berth_virt::guest_spec::{GuestDevices, GuestSpec, GuestSpecError};
 use berth_virt::{GuestError, VirtDriver};
 
+use super::bound_devices::BoundDevices;
 use super::journal::{GuestRecord, JournalError, SpawnStep, StepState};
 use super::resources::{Anew, GuestResources, Provision, ResourceError};
 use super::spawn::held_elsewhere;
@@ -26,6 +27,12 @@ pub enum UndoError {
     /// Its accelerator requests cannot be ended.
     #[error("its accelerator requests cannot be given back: {0}")]
     Accelerators(#[from] AcceleratorError),
+    /// Nobody can be asked to end its accelerator requests.
+    #[error(
+        "its accelerator requests are bound, and no accelerator service is configured that would give them back; set [cyborg] \
+         endpoint_override (or auth_url) as it was when the guest was built"
+    )]
+    NoService,
     /// What the journal has of it makes no guest.
     #[error("what the journal has of it makes no guest: {0}")]
     Spec(#[from] GuestSpecError),
@@ -64,13 +71,15 @@ async fn off_the_hypervisor<D: VirtDriver, R: GuestResources>(
     record: &GuestRecord,
 ) -> Result<(), UndoError> {
     let uuid = record.request.uuid();
-    let acted = [SpawnStep::Start, SpawnStep::Define]
+    let steps = [SpawnStep::Start, SpawnStep::Define];
+    // Also where it was undone before: a call that was given up may still have made something of it since.
+    if steps.iter().all(|step| record.state(*step).is_none()) {
+        return Ok(());
+    }
+    let acted = steps
         .into_iter()
         .filter(|step| record.may_have_acted(*step));
     let acted: Vec<_> = acted.collect();
-    if acted.is_empty() {
-        return Ok(());
-    }
     for step in &acted {
         way.note(uuid, *step, StepState::Undoing).await?;
     }
@@ -145,6 +154,13 @@ async fn end_requests<D: VirtDriver, R: GuestResources>(
     requests: Requests,
 ) -> Result<(), UndoError> {
     let uuid = record.request.uuid();
+    let had_devices = record
+        .devices
+        .as_ref()
+        .is_some_and(|it| *it != BoundDevices::default());
+    if had_devices && !record.request.arqs().is_empty() && way.accelerators.is_absent() {
+        return Err(UndoError::NoService);
+    }
     if record.may_have_acted(SpawnStep::Bind) {
         // Before the requests are given back: whoever is bound to the devices next must find them free.
         way.journal.disclaim(uuid).await?;

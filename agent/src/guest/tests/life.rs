@@ -84,6 +84,45 @@ async fn a_guest_whose_devices_are_not_its_own_any_more_does_not_start() {
 }
 
 #[tokio::test]
+async fn a_guest_that_a_hard_reboot_switched_off_and_could_not_start_is_brought_back_later() {
+    let (stage, guests) = running().await;
+    stage.comes(Mishap::StartFails);
+    let rebooted = guests.power(guest(1), PowerAction::HardReboot).await;
+    let error = rebooted.unwrap_err().to_string();
+    assert!(error.contains("virDomainCreate"), "{error}");
+    assert_eq!(wanted(&guests).await, DesiredPower::Running);
+    let end = guests.mend(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Held { .. }), "{end:?}");
+    stage.heals();
+    let end = guests.mend(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert_eq!(stage.running(1).len(), 2, "with its devices");
+    let record = guests.show(guest(1)).await.unwrap();
+    assert!(!record.life.ended, "it did not end itself");
+}
+
+#[tokio::test]
+async fn a_guest_whose_requests_nobody_can_be_asked_to_end_stays_known_until_somebody_can() {
+    let (stage, _) = running().await;
+    stage.comes(Mishap::NoService);
+    let guests = stage.guests();
+    guests.delete(guest(1)).await.unwrap();
+    match guests.journey(guest(1)).await {
+        JourneyEnd::Held { reason } => {
+            let reason = reason.to_string();
+            assert!(reason.contains("[cyborg]"), "{reason}");
+        }
+        end => panic!("{end:?}"),
+    }
+    assert!(stage.is_bound(1) && stage.is_bound(2));
+    stage.kill_at(None);
+    stage.heals();
+    let end = stage.guests().journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    stage.only_foreign_requests_are_left();
+}
+
+#[tokio::test]
 async fn nothing_is_done_with_a_guest_that_is_unknown_or_on_its_way() {
     let (stage, guests) = running().await;
     let unknown = guests.power(guest(5), STOP).await;
@@ -267,6 +306,23 @@ async fn an_action_whose_answer_did_not_come_is_seen_to_and_a_guest_never_runs_u
 /// Somebody does this with the guest by hand.
 fn is(stage: &Stage, state: GuestState) {
     stage.world().guests.get_mut(&guest(1)).unwrap().state = state;
+}
+
+#[tokio::test]
+async fn a_guest_that_ends_by_itself_is_known_as_off_before_the_clock_says_so() {
+    let (stage, guests) = running().await;
+    let end = tokio_util::sync::CancellationToken::new();
+    let keeping = tokio::spawn({
+        let (guests, end) = (guests.clone(), end.clone());
+        async move { guests.keep(Duration::from_hours(24), end).await }
+    });
+    stage.guest_ends(1);
+    while wanted(&guests).await != DesiredPower::ShutOff {
+        guests.stir();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    end.cancel();
+    keeping.await.unwrap();
 }
 
 #[tokio::test]

@@ -53,6 +53,8 @@ pub(in crate::guest) enum Mishap {
     /// An image comes, and comes.
     EndlessImage,
     RedefineFails,
+    /// The next agent is told of no accelerator service.
+    NoService,
 }
 
 /// A bug that is planted, to see that it is caught.
@@ -232,12 +234,13 @@ impl Stage {
         }));
         let auth = Auth::none("http://cyborg").unwrap();
         let options = AdapterOptions::default();
+        let is_told = !self.world().mishaps.contains(&Mishap::NoService);
         Guests::new(GuestsParts {
             journal: Arc::new(Seam(agent.clone())),
             driver: Arc::new(Hypervisor(agent.clone())),
             resources: Arc::new(Devices(agent.clone())),
             accelerators: Accelerators {
-                client: Some(AcceleratorClient::new(http, auth, &options)),
+                client: is_told.then(|| AcceleratorClient::new(http, auth, &options)),
                 events: ExternalEvents::default(),
                 binding_timeout,
             },

@@ -36,6 +36,23 @@ async fn the_folder_of_all_disks_lets_the_emulators_account_through_whoever_made
     assert_eq!(bench.found("own"), ["_base", "_config"]);
 }
 
+/// Whoever rescues a guest has its image at hand.
+#[tokio::test]
+async fn a_guest_is_rescued_from_the_image_that_it_was_made_of() {
+    let bench = Bench::new().await;
+    let disks = bench.disks();
+    let (path, bytes) = bench.image("one", Qcow2);
+    let own = plan(of_path(&path, &bytes, Qcow2), 1);
+    let guest = Guest::new(1, &disks, own.clone());
+    disks.prepare(&guest.provision()).await.unwrap();
+    let rescued = own.rescued_from(of_path(&path, &bytes, Qcow2));
+    let guest = Guest::new(1, &disks, rescued.clone());
+    disks.fetch(&rescued, None).await.unwrap();
+    disks.prepare(&guest.provision()).await.unwrap();
+    assert_eq!(bench.found(&guest.folder()), ["disk", "disk.rescue"]);
+    assert_eq!(bench.found("instances/_base").len(), 1);
+}
+
 #[tokio::test]
 async fn a_guest_has_its_disks_however_often_they_are_made_ready_and_none_afterwards() {
     let bench = Bench::new().await;

@@ -266,9 +266,14 @@ impl VirtDriver for Hypervisor {
             if action == PowerAction::Start && world.mishaps.contains(&Mishap::StartFails) {
                 return Err(Self::refused(uuid, "virDomainCreate"));
             }
+            let cannot_start = world.mishaps.contains(&Mishap::StartFails);
             let Some(found) = world.guests.get_mut(&uuid) else {
                 return Ok(Powered::NotThere);
             };
+            if action == PowerAction::HardReboot && cannot_start {
+                found.state = GuestState::ShutOff;
+                return Err(Self::refused(uuid, "virDomainCreate"));
+            }
             found.state = match action {
                 PowerAction::Stop { .. } => GuestState::ShutOff,
                 PowerAction::Pause => GuestState::Paused,

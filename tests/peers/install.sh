@@ -1,7 +1,7 @@
 #!/bin/bash
-# Makes the real services that tests talk to: OpenStack Placement, Keystone and Cyborg from PyPI, pinned by
-# requirements.txt, and empty databases of theirs as templates, so that a test starts one by copying a file; RabbitMQ for
-# Cyborg's processes.
+# Makes the real services that tests talk to: OpenStack Placement, Keystone and Cyborg from PyPI with the command line
+# client of all, pinned by requirements.txt, and empty databases of theirs as templates, so that a test starts one by
+# copying a file; RabbitMQ for Cyborg's processes.
 #
 # Usage:  install.sh [DIR]        DIR: default $BERTH_PEERS, else target/peers beside Cargo.toml
 #
@@ -47,7 +47,7 @@ quietly() {
 }
 
 make_venv() {
-    say "installing Placement, Keystone and Cyborg into $VENV (about a minute)"
+    say "installing Placement, Keystone, Cyborg and their client into $VENV (about a minute)"
     rm -rf "$VENV"
     quietly venv "$PYTHON" -m venv "$VENV" || fail "could not make a virtual environment with $PYTHON; on Debian: apt-get install python3-venv"
     local pip=("$VENV/bin/python" -m pip install --no-input --disable-pip-version-check)

@@ -10,14 +10,15 @@ const RP: &str = "f9d7848a-7688-361f-8e4b-3e58185de5fe";
 const GUEST: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
 
 /// A home with a service that listens on a port of its own choice.
-fn home() -> BerthHome {
+pub(crate) fn home() -> BerthHome {
     let home = BerthHome::new().expect("a home");
     let text = "state_path = \"@HOME@/state\"\n[accelerator_service]\nlisten = \"127.0.0.1:0\"\n";
     home.configure(text).expect("a configuration");
     home
 }
 
-fn serve(home: &mut BerthHome) -> (RunningBerth, String) {
+/// The service of that home and its URL, with `/v2`.
+pub(crate) fn serve(home: &mut BerthHome) -> (RunningBerth, String) {
     let config = home.config_file().display().to_string();
     let arguments = ["--config", &config, "accelerator", "serve"];
     let mut berth = home.start(arguments).expect("it starts");

@@ -20,6 +20,7 @@ mod libvirt;
 mod libvirt_guests;
 mod notify;
 mod offline_upgrade;
+mod openstack_client;
 mod placement_api;
 mod service_manager;
 mod starts;

@@ -1,5 +1,6 @@
-//! The real services, as children of the test process: OpenStack Placement, Keystone and Cyborg from PyPI, MariaDB,
-//! RabbitMQ and libvirtd from Debian. `make peers` (that is `tests/peers/install.sh`) puts them where [`installed`] looks.
+//! The real services, as children of the test process: OpenStack Placement, Keystone and Cyborg from PyPI, with the command
+//! line client of all, MariaDB, RabbitMQ and libvirtd from Debian. `make peers` (that is `tests/peers/install.sh`) puts them
+//! where [`installed`] looks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +13,7 @@ mod cyborg;
 mod keystone;
 mod libvirtd;
 mod mariadb;
+mod openstack_shell;
 mod placement;
 mod rabbitmq;
 mod sqlite;
@@ -21,6 +23,7 @@ pub use cyborg::{CyborgAgent, CyborgApi, CyborgSettings, PciFunction, RealCyborg
 pub use keystone::{Credentials, KeystoneSettings, RealKeystone};
 pub use libvirtd::Libvirtd;
 pub use mariadb::{Database, MariaDb};
+pub use openstack_shell::{AcceleratorPlugin, OpenStackShell, Said};
 pub use placement::{Auth, Lease, PlacementSettings, PolicyDefaults, RealPlacement, Storage};
 pub use rabbitmq::RabbitMq;
 
@@ -97,7 +100,10 @@ pub fn checkout() -> PathBuf {
 }
 
 /// Runs a tool to its end and gives what it wrote.
-fn output(command: &mut Command) -> Result<String, PeerError> {
+///
+/// # Errors
+/// When it cannot be run or fails; with what it wrote beside that.
+pub fn output(command: &mut Command) -> Result<String, PeerError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |errors: String| PeerError::Command {
         program: program.clone(),

@@ -185,6 +185,13 @@ fn device_routes() -> Router<Accelerator> {
             Methods::new("PATCH").patch(deployables::program).done(),
         )
         .route(
+            // OpenStack's own client patches here, with the same body as above. Cyborg has no such route.
+            "/v2/deployables/{uuid}/program/{same}",
+            Methods::new("PATCH")
+                .patch(deployables::program_twice_named)
+                .done(),
+        )
+        .route(
             "/v2/attributes",
             Methods::new("GET, POST")
                 .get(attributes::list)

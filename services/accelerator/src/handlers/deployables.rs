@@ -68,6 +68,17 @@ fn refused(error: ProgramError) -> Fault {
     }
 }
 
+/// The same by the path that OpenStack's own client makes: the deployable stands at its end, too.
+pub(crate) async fn program_twice_named(
+    accelerator: State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    if call.path("same")? != call.path("uuid")? {
+        return Err(Fault::no_such_route());
+    }
+    program(accelerator, call).await
+}
+
 /// Answers when the device is programmed, as Cyborg does; a caller that does not wait loses nothing but the answer.
 pub(crate) async fn program(
     State(accelerator): State<Accelerator>,

@@ -258,6 +258,7 @@ pub async fn run<D: VirtDriver>(
         (true, None) => (agent.driver.watch(), stream::pending().boxed()),
         (false, _) => (stream::pending().boxed(), stream::pending().boxed()),
     };
+    let events = guests::heard_by(guests.as_ref(), events);
     let metrics = agent.metrics.clone();
     let grace = agent.live.graceful_shutdown_timeout;
     let (event_loop, state) = EventLoop::new(agent);

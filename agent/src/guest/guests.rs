@@ -7,7 +7,7 @@ use std::time::Duration;
 use berth_journeys::{Ear, Journeys, Turn};
 use berth_model::ConsumerUuid;
 use berth_virt::{CpuSet, GuestError, GuestState, VirtDriver};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::build::{Building, pinned_elsewhere};
@@ -138,6 +138,8 @@ pub(super) struct Inner<D, R> {
     ends: watch::Sender<u64>,
     /// Why the journal cannot be used; none where it could at the last comparison.
     unusable: watch::Sender<Option<String>>,
+    /// Something of guests changed on the hypervisor.
+    pub(super) stirred: Notify,
 }
 
 /// All guests of this agent. Clones are one.
@@ -186,6 +188,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             held: watch::Sender::default(),
             ends: watch::Sender::new(0),
             unusable: watch::Sender::default(),
+            stirred: Notify::new(),
         };
         Self {
             inner: Arc::new(inner),
@@ -377,6 +380,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     #[must_use]
     pub fn holding(&self) -> watch::Receiver<HeldGuests> {
         self.inner.held.subscribe()
+    }
+
+    /// Something of guests changed on the hypervisor: whoever keeps them compares them at once.
+    pub fn stir(&self) {
+        self.inner.stirred.notify_one();
     }
 
     /// Why the journal cannot be used, with a word whenever that changes: no guest is gone on with then, and none is taken.

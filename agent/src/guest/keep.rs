@@ -1,4 +1,5 @@
-//! Keeping guests as they should be: at the start of the agent, after a boot of the host, and every `reconcile_interval`.
+//! Keeping guests as they should be: at the start of the agent, after a boot of the host, every `reconcile_interval`, and when
+//! the hypervisor says that something of them changed.
 //!
 //! A guest that should run and is not there, or is off since the host was booted, is brought back through the steps of its
 //! spawn, devices first. One that is off in the boot it was started in has ended itself: then that is what it should be (Nova's
@@ -12,6 +13,7 @@ use berth_journeys::Turn;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestError, PowerAction, VirtDriver};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::guests::{Guests, GuestsError, Held, JourneyEnd, told};
@@ -21,6 +23,9 @@ use super::resources::GuestResources;
 
 /// How long a guest that should be off may take to end by itself: Nova's `shutdown_timeout`.
 const GRACE: Duration = Duration::from_mins(1);
+
+/// How long changes of guests are gathered before the hypervisor is looked at: one guest's start is several.
+const GATHERED: Duration = Duration::from_millis(200);
 
 /// Guests could not be compared with the hypervisor's.
 #[derive(Debug, thiserror::Error)]
@@ -47,10 +52,29 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                () = tokio::time::sleep(interval) => {}
+                () = self.between(interval) => {}
             }
         }
         self.stop().await;
+    }
+
+    /// Until the next comparison is due by the clock. Meanwhile guests are compared with the hypervisor's whenever something of
+    /// them was said to have changed there ([`Guests::stir`]).
+    pub(super) async fn between(&self, interval: Duration) {
+        let due = Instant::now() + interval;
+        loop {
+            tokio::select! {
+                () = sleep_until(due) => return,
+                () = self.inner.stirred.notified() => sleep(GATHERED).await,
+            }
+            if let Err(error) = self.reconcile().await {
+                // The clock's comparison says it, if it lasts.
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "guests could not be compared early"
+                );
+            }
+        }
     }
 
     /// Notes what a comparison, made for its own sake, says of the journal.

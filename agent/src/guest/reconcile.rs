@@ -138,7 +138,7 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
             }
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                () = tokio::time::sleep(interval) => {}
+                () = self.inner.guests.between(interval) => {}
             }
         }
         self.inner.guests.stop().await;
@@ -266,6 +266,10 @@ impl<D: VirtDriver, R: GuestResources> KeptGuests for Reconciler<D, R> {
 
     fn holding(&self) -> watch::Receiver<HeldGuests> {
         self.inner.guests.holding()
+    }
+
+    fn stir(&self) {
+        self.inner.guests.stir();
     }
 
     fn unusable(&self) -> watch::Receiver<Option<String>> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use berth_virt::VirtDriver;
+use berth_virt::{HostEvent, HostEvents, VirtDriver};
+use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -33,6 +34,9 @@ pub trait KeptGuests: Send + Sync + 'static {
     /// Those that stand still.
     fn holding(&self) -> watch::Receiver<HeldGuests>;
 
+    /// Something of them changed on the hypervisor.
+    fn stir(&self);
+
     /// Why their journal cannot be used; none where it can.
     fn unusable(&self) -> watch::Receiver<Option<String>>;
 }
@@ -54,6 +58,10 @@ impl<D: VirtDriver, R: GuestResources> KeptGuests for Guests<D, R> {
 
     fn holding(&self) -> watch::Receiver<HeldGuests> {
         Guests::holding(self)
+    }
+
+    fn stir(&self) {
+        Guests::stir(self);
     }
 
     fn unusable(&self) -> watch::Receiver<Option<String>> {
@@ -117,6 +125,19 @@ impl GuestService {
     }
 }
 
+/// The driver's events, of which those of guests are heard by whoever keeps them, too.
+pub(super) fn heard_by(guests: Option<&GuestService>, events: HostEvents) -> HostEvents {
+    let Some(service) = guests else {
+        return events;
+    };
+    let guests = Arc::clone(&service.guests);
+    let hear = move |event: &HostEvent| match event {
+        HostEvent::Guests | HostEvent::Unknown => guests.stir(),
+        HostEvent::Devices => {}
+    };
+    events.inspect(hear).boxed()
+}
+
 impl Keeping {
     /// Ends what is under way, within this time; the next start goes on from wherever it stands.
     pub(super) async fn stop(self, grace: Duration) {
@@ -175,6 +196,10 @@ mod tests {
             watch::channel(HeldGuests::new()).1
         }
 
+        fn stir(&self) {
+            self.note("stir");
+        }
+
         fn unusable(&self) -> watch::Receiver<Option<String>> {
             watch::channel(None).1
         }
@@ -199,6 +224,15 @@ mod tests {
         assert_eq!(noted.all(), ["keep"]);
         keeping.stop(Duration::from_secs(1)).await;
         assert_eq!(noted.all(), ["keep", "kept"]);
+    }
+
+    #[tokio::test]
+    async fn guests_are_compared_at_once_when_the_hypervisor_says_that_they_changed() {
+        let noted = Noted::default();
+        let all = [HostEvent::Devices, HostEvent::Guests, HostEvent::Unknown];
+        let events = futures_util::stream::iter(all).boxed();
+        let heard: Vec<_> = heard_by(Some(&service(&noted)), events).collect().await;
+        assert_eq!((heard, noted.all()), (all.to_vec(), vec!["stir", "stir"]));
     }
 
     #[tokio::test(start_paused = true)]

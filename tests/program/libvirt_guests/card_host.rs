@@ -1,0 +1,267 @@
+//! A host with two cards that are files, on which `berth up` runs over the real libvirtd and QEMU.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use berth_tests::berth::{BerthHome, RunningBerth};
+use berth_tests::exchange::Ask;
+use berth_tests::peer::{Libvirtd, checkout};
+use serde_json::{Value, json};
+
+use crate::hypervisor::PATIENCE;
+
+const CARDS: [&str; 2] = ["0000:81:00.0", "0000:82:00.0"];
+/// A host with libvirtd on which `berth up` runs, with a profile for its cards.
+pub(super) struct CardHost {
+    pub(super) home: BerthHome,
+    pub(super) up: RunningBerth,
+    libvirtd: Libvirtd,
+}
+
+impl CardHost {
+    pub(super) fn start() -> Self {
+        let libvirtd = Libvirtd::start_with_cards().expect("libvirtd starts");
+        let images = images();
+        let (uri, images) = (libvirtd.uri(), images.display());
+        let emulator = libvirtd.emulator().expect("an emulator");
+        let emulator = emulator.display();
+        let mut home = BerthHome::new().expect("a home");
+        home.configure(&format!(
+            "host = \"card-host\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
+             reconcile_interval = 1\nperiodic_fuzzy_delay = 0\n\
+             [libvirt]\nconnection_uri = \"{uri}\"\nvirt_type = \"qemu\"\nemulator = \"{emulator}\"\n\
+             [accelerators]\ndevice_spec = [{{ vendor_id = \"1234\", product_id = \"1111\" }}]\n\
+             [image_cache]\nimage_directories = [\"{images}\", \"@HOME@/images\"]\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
+             [placement_service]\nlisten = \"127.0.0.1:0\"\n"
+        ))
+        .expect("a configuration");
+        for folder in ["instances", "images"] {
+            fs::create_dir(home.path(folder)).expect("a folder");
+        }
+        let up = up(&mut home, &libvirtd);
+        let mut host = Self { home, up, libvirtd };
+        host.wait_until_well();
+        // Nobody knows who had them before.
+        host.until(&["device", "list"], |all| {
+            all.len() == CARDS.len() && all.iter().all(|card| card["state"] == "free")
+        });
+        host.done(&[
+            "accelerator",
+            "profile",
+            "create",
+            "gpu",
+            "--group",
+            "resources:PGPU=1",
+        ]);
+        host
+    }
+
+    fn wait_until_well(&mut self) {
+        let begun = Instant::now();
+        loop {
+            let status = self.run(&["agent", "status", "-f", "value", "-c", "plan"]);
+            if status.is_ok_and(|plan| plan.contains("in_sync")) {
+                return;
+            }
+            let log = self.up.stderr();
+            assert!(!self.up.has_ended() && begun.elapsed() < PATIENCE, "{log}");
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// SIGKILL, and another life over the same state.
+    pub(super) fn kill_berth(&mut self) {
+        self.up.kill();
+        self.up = up(&mut self.home, &self.libvirtd);
+        self.wait_until_well();
+    }
+
+    /// SIGKILL, and another life: guests run on meanwhile.
+    pub(super) fn kill_libvirtd(&mut self) {
+        self.libvirtd.kill();
+        self.libvirtd.restart().expect("libvirtd starts again");
+    }
+
+    pub(super) fn run(&mut self, arguments: &[&str]) -> Result<String, String> {
+        let config = self.home.config_file().display().to_string();
+        let arguments = [&["--config", &config], arguments].concat();
+        self.home.run_within(Vec::<String>::new());
+        let outcome = self.home.run(arguments).expect("berth ends");
+        match outcome.code {
+            0 => Ok(outcome.stdout),
+            code => Err(format!("{code}: {}", outcome.stderr)),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn done(&mut self, arguments: &[&str]) -> String {
+        let outcome = self.run(arguments);
+        outcome.unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{}", self.up.stderr()))
+    }
+
+    /// Asks again and again until what is listed is so.
+    #[track_caller]
+    pub(super) fn until(
+        &mut self,
+        arguments: &[&str],
+        wanted: impl Fn(&[Value]) -> bool,
+    ) -> Vec<Value> {
+        let begun = Instant::now();
+        let asked = [arguments, &["-f", "json"]].concat();
+        loop {
+            // While libvirtd is away, an answer may be too.
+            let said = self.run(&asked);
+            let listed = said.as_ref().ok().map(|text| items(text));
+            match listed {
+                Some(listed) if wanted(&listed) => return listed,
+                _ => {}
+            }
+            let log = self.up.stderr();
+            assert!(begun.elapsed() < PATIENCE, "{arguments:?}: {said:?}\n{log}");
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    pub(super) fn create(&mut self, name: &str) {
+        let images = images();
+        let file = |name: &str| images.join(name).display().to_string();
+        let (kernel, ramdisk) = (file("vmlinuz"), file("initrd.gz"));
+        self.done(&[
+            "guest",
+            "create",
+            name,
+            "--vcpus",
+            "1",
+            "--ram",
+            "192",
+            "--kernel",
+            &kernel,
+            "--ramdisk",
+            &ramdisk,
+            "--cmdline",
+            "console=ttyS0 quiet",
+            "--device-profile",
+            "gpu",
+        ]);
+    }
+
+    /// The only guest runs with a card, for libvirt, the services and Placement alike; its UUID.
+    #[track_caller]
+    pub(super) fn assert_runs_with_card(&mut self, name: &str) -> String {
+        let (uuid, card) = self.assert_has_card(name);
+        assert_eq!(self.libvirtd.driver(card).as_deref(), Some("vfio-pci"));
+        uuid
+    }
+
+    /// The same but for the card's driver, and which card it is: the kernel of these cards takes a moment to see what was written,
+    /// so one that goes off and on at once may be left where it was.
+    #[track_caller]
+    pub(super) fn assert_has_card(&mut self, name: &str) -> (String, &'static str) {
+        let guests = self.until(&["guest", "list"], |guests| {
+            let runs = |guest: &Value| guest["status"] == "active" || guest["status"] == "rescued";
+            guests.iter().any(runs)
+        });
+        let [guest] = guests.as_slice() else {
+            panic!("one guest was asked for: {guests:?}");
+        };
+        let uuid = guest["uuid"].as_str().expect("a UUID").to_owned();
+        let state = self.virsh(&["domstate", name]);
+        assert_eq!(state.trim(), "running");
+        let given = self.virsh(&["dumpxml", name, "--xpath", "//hostdev/source/address/@bus"]);
+        let card = CARDS.iter().find(|card| {
+            let bus = &card[5..7];
+            given.contains(&format!("0x{bus}"))
+        });
+        let card = card.unwrap_or_else(|| panic!("no card: {given}"));
+        assert!(guest["devices"].to_string().contains(card), "{guest}");
+        let held = self.allocations(&uuid).to_string();
+        assert!(held.contains("PGPU"), "{held}");
+        let requests = self.until(&["accelerator", "request", "list"], |all| !all.is_empty());
+        assert!(
+            requests.len() == 1 && requests[0]["state"] == "Bound",
+            "{requests:?}"
+        );
+        (uuid, card)
+    }
+
+    /// Waits until the guest's console is so, and answers what it says.
+    #[track_caller]
+    pub(super) fn console(&mut self, uuid: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let said = self.run(&["guest", "console", "log", uuid]);
+            match said {
+                Ok(said) if wanted(&said) => return said,
+                said => {
+                    let log = self.up.stderr();
+                    assert!(begun.elapsed() < PATIENCE, "{said:?}\n{log}");
+                }
+            }
+            thread::sleep(Duration::from_millis(300));
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn delete(&mut self, uuid: &str) {
+        self.done(&["guest", "delete", uuid, "--wait"]);
+        self.assert_nothing_left(uuid);
+    }
+
+    /// Nothing of the guest is anywhere, and both cards are free.
+    #[track_caller]
+    pub(super) fn assert_nothing_left(&mut self, uuid: &str) {
+        self.until(&["guest", "list"], <[Value]>::is_empty);
+        self.until(&["accelerator", "request", "list"], <[Value]>::is_empty);
+        self.until(&["device", "list"], |all| {
+            all.iter().filter(|card| card["state"] == "free").count() == CARDS.len()
+        });
+        assert_eq!(self.allocations(uuid), json!({}));
+        assert_eq!(self.virsh(&["list", "--all", "--name"]).trim(), "");
+        for card in CARDS {
+            assert_eq!(self.libvirtd.driver(card), None, "{card}");
+        }
+        let left = fs::read_dir(self.home.path("instances")).expect("a folder");
+        let left: Vec<_> = left.flatten().map(|entry| entry.file_name()).collect();
+        assert!(!left.iter().any(|name| name == uuid), "{left:?}");
+        let said = self.done(&["reconcile", "--dry-run"]);
+        assert!(said.contains("nothing differs"), "{said}");
+    }
+
+    #[track_caller]
+    pub(super) fn virsh(&self, arguments: &[&str]) -> String {
+        self.libvirtd.virsh(arguments).expect("libvirtd answers")
+    }
+
+    /// What Placement has of allocations of this consumer.
+    fn allocations(&self, consumer: &str) -> Value {
+        let endpoint = self.home.state_dir().join("placement.endpoint");
+        let endpoint = fs::read_to_string(endpoint).expect("up says where Placement is");
+        let url = format!("{}/allocations/{consumer}", endpoint.trim());
+        let answer = Ask::get(url).header("x-auth-token", "admin").send();
+        answer.expect("Placement answers").json()["allocations"].clone()
+    }
+}
+
+/// `berth up` where it sees the cards.
+fn up(home: &mut BerthHome, libvirtd: &Libvirtd) -> RunningBerth {
+    let config = home.config_file().display().to_string();
+    home.run_within(libvirtd.beside());
+    home.start(["--config", &config, "up"]).expect("it starts")
+}
+
+fn items(text: &str) -> Vec<Value> {
+    let value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    value["items"].as_array().cloned().unwrap_or_default()
+}
+
+/// The folder with a kernel and an initrd, which say on the console what devices they see.
+fn images() -> std::path::PathBuf {
+    let images = checkout().join("target/guest-image");
+    let script = checkout().join("packaging/scripts/guest-image.sh");
+    let made = Command::new(script).arg(&images).output();
+    let made = made.expect("the script runs");
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{said}");
+    images
+}

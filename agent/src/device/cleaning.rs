@@ -15,6 +15,7 @@ use super::Devices;
 use super::devices::{Attempt, Known};
 use super::register::{Cleaned, Cleaning, Quarantine, QuarantineStays, QuarantinedBy};
 use super::report::{self, Unclean, handle_name, wanted};
+use crate::backoff::Backoff;
 use crate::guest::JournalError;
 
 /// How often a reset that ends in nothing is tried before the device is set aside.
@@ -164,7 +165,13 @@ impl<D: VirtDriver> Devices<D> {
                 tracing::info!(device = %name, ?reset, "the device was reset after its last guest and is free");
                 return;
             }
-            Ok(ResetEnd::UnderWay) => return,
+            Ok(ResetEnd::UnderWay) => {
+                // Its end stirs; else it is looked at again.
+                let again = Instant::now() + FIRST_PAUSE;
+                let attempt = Attempt { failures, again };
+                self.known().attempts.insert(name.clone(), attempt);
+                return;
+            }
             Ok(ResetEnd::Held(guest)) => (
                 failures,
                 format!("guest {guest} has it, and no accelerator request"),
@@ -218,7 +225,8 @@ impl<D: VirtDriver> Devices<D> {
             Cleaning::Held(guest) => return Ok(ResetEnd::Held(guest)),
             Cleaning::UnderWay => return Ok(ResetEnd::UnderWay),
         }
-        self.refresh().await?;
+        // What was begun has an end, whatever else fails.
+        let refreshed = self.refresh().await;
         let reset = self.inner.driver.reset_device(wanted).await;
         let end = match &reset {
             Ok(_) => Cleaned::Clean {
@@ -227,13 +235,40 @@ impl<D: VirtDriver> Devices<D> {
             },
             Err(error) => spoilt(error, order),
         };
-        self.inner.register.end(name, &end).await?;
-        self.refresh().await?;
+        self.end(name, end).await?;
+        refreshed.and(self.refresh().await)?;
         self.inner.stir.notify_one();
         Ok(match reset {
             Ok(reset) => ResetEnd::Clean(reset),
             Err(error) => ResetEnd::Failed(error),
         })
+    }
+
+    /// Writes down the end of a reset or of a programming: now, or as soon as the journal takes it. Until then the device goes
+    /// to nobody.
+    ///
+    /// # Errors
+    /// The journal did not take it yet.
+    pub(super) async fn end(&self, name: &str, end: Cleaned) -> Result<(), JournalError> {
+        let ended = self.inner.register.end(name, &end).await;
+        if ended.is_err() {
+            let (devices, name) = (self.clone(), name.to_owned());
+            tokio::spawn(async move { devices.end_later(&name, &end).await });
+        }
+        ended
+    }
+
+    async fn end_later(&self, name: &str, end: &Cleaned) {
+        let mut backoff = Backoff::seeded(self.inner.options.seed);
+        loop {
+            tokio::time::sleep(backoff.failed()).await;
+            if self.inner.register.end(name, end).await.is_ok() {
+                break;
+            }
+        }
+        tracing::info!(device = %name, "the end of what was done with the device is written down at last");
+        // Whoever tells next reads what is written.
+        self.stir();
     }
 
     /// The guest that has a device, by the last look and by the hypervisor's word.
@@ -291,3 +326,6 @@ fn spoilt(error: &DeviceError, order: Order) -> Cleaned {
     }
     Cleaned::Spoilt(Quarantine::new(error.to_string(), QuarantinedBy::Agent))
 }
+
+#[cfg(test)]
+mod tests;

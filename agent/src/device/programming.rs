@@ -212,9 +212,8 @@ impl<D: VirtDriver> Devices<D> {
             None => run_all(hook, due, &targets, cancelled).await,
         };
         for name in &begun {
-            // One that is left begun counts as being reset until the process begins anew: nobody gets it.
-            if let Err(error) = self.inner.register.end(name, &Cleaned::Unknown).await {
-                tracing::error!(device = %name, %error, "the end of a programming cannot be written");
+            if let Err(error) = self.end(name, Cleaned::Unknown).await {
+                tracing::error!(device = %name, %error, "the end of a programming cannot be written; trying again");
             }
         }
         // A reset may have waited for it.

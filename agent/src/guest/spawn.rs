@@ -10,7 +10,7 @@ use std::time::Duration;
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{GuestError, GuestState, HostDevice, PowerAction, Redefined, VirtDriver};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::binding_wait::BindRefused;
@@ -26,6 +26,9 @@ use crate::device::Withheld;
 
 /// How long a guest waits between two looks whether the reset of its device has ended.
 const RESETTING: Duration = Duration::from_millis(250);
+
+/// How long it waits at most: a reset that takes longer does not come back, and another host may have such a device.
+pub(super) const LONGEST_RESET: Duration = Duration::from_mins(15);
 
 /// Why a spawn does not go on.
 #[derive(Debug, thiserror::Error)]
@@ -186,7 +189,7 @@ impl Requested {
     }
 }
 
-/// Makes the devices the guest's own. A reset between two guests is waited for: it ends by itself.
+/// Makes the devices the guest's own. A reset between two guests is waited for: it ends by itself, or it hangs.
 async fn claimed<D: VirtDriver, R: GuestResources>(
     way: &Way<D, R>,
     cancel: &CancellationToken,
@@ -194,6 +197,7 @@ async fn claimed<D: VirtDriver, R: GuestResources>(
     names: &BTreeSet<String>,
     devices: &BoundDevices,
 ) -> Result<(), SpawnError> {
+    let until = Instant::now() + LONGEST_RESET;
     loop {
         match way.journal.claim(uuid, names, devices).await? {
             Claimed::Ours => return Ok(()),
@@ -204,7 +208,7 @@ async fn claimed<D: VirtDriver, R: GuestResources>(
             Claimed::Withheld {
                 why: Withheld::Resetting,
                 ..
-            } => tokio::select! {
+            } if Instant::now() < until => tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Err(SpawnError::Cancelled),
                 () = sleep(RESETTING) => {}
@@ -270,15 +274,15 @@ impl Checked {
         let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
         if guest.request.disks().images().next().is_some() {
+            let provision = guest.provision();
+            // What a guest that ran has of its image is its own, whatever became of the image.
+            let is_new = !provision.ran || provision.anew != Anew::Nothing;
+            let project = is_new.then_some(&provision.spec.owner.project);
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Err(SpawnError::Cancelled),
                 fetched = way.resources.fetch(guest.request.disks(), project) => fetched?,
             }
-            let provision = guest.provision();
-            // What a guest that ran has of its image is its own, whatever became of the image.
-            let is_new = !provision.ran || provision.anew != Anew::Nothing;
-            let project = is_new.then_some(&provision.spec.owner.project);
             if cancel.is_cancelled() {
                 return Err(SpawnError::Cancelled);
             }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::journal::SpawnStep;
 use super::samples::{arq, guest, request};
+use super::spawn::LONGEST_RESET;
 use super::*;
 use berth_wire::compute::EventStatus;
 use stage::{Mishap, Stage};
@@ -179,6 +180,39 @@ async fn a_guest_that_cannot_be_read_may_have_any_device_and_holds_up_nobody_wit
     assert!(reason.to_string().contains("any device"), "{reason}");
     stage.unreadable_guest(9, false);
     assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+}
+
+#[tokio::test]
+async fn a_guest_does_not_wait_for_ever_for_a_reset_that_does_not_come_back() {
+    let stage = Stage::new().await;
+    stage.bind(1, &[1]);
+    let device = "0000:01:00.0";
+    stage.journal().devices().begin(device).await.unwrap();
+    let guests = stage.guests();
+    guests.create(&request(1, &[1])).await.unwrap();
+    let journey = guests.journey(guest(1));
+    tokio::pin!(journey);
+    let waits = async {
+        while !guests
+            .show(guest(1))
+            .await
+            .is_ok_and(|record| record.steps.contains_key(&SpawnStep::Bind))
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        end = &mut journey => panic!("{end:?}"),
+        () = waits => {}
+    }
+    tokio::time::pause();
+    tokio::time::advance(LONGEST_RESET).await;
+    tokio::time::resume();
+    let JourneyEnd::Undone { reason } = journey.await else {
+        panic!("undone");
+    };
+    assert!(reason.contains(device), "{reason}");
+    assert!(reason.contains("it is being reset"), "{reason}");
 }
 
 #[tokio::test]

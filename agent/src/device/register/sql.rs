@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use berth_model::NodeName;
 use berth_store::{Row, SqlError, Statement, Transaction, Work};
 
+use super::given_back::claimed;
 use super::{Cleaning, Quarantine, QuarantinedBy, Register, Withheld};
 
 /// The tables. A journal of an earlier release gets them when it is opened.
@@ -116,10 +117,12 @@ impl Work for Begin<'_> {
         }
         let sql = "INSERT INTO device_cleaning (name) VALUES (?) ON CONFLICT (name) DO NOTHING";
         let begun = tx.execute(Statement::new(sql).bind(self.0)).await?;
-        Ok(Ok(match begun.rows_affected {
-            0 => Cleaning::UnderWay,
-            _ => Cleaning::Begun,
-        }))
+        if begun.rows_affected == 0 {
+            return Ok(Ok(Cleaning::UnderWay));
+        }
+        // What a guest gave back clean is clean no more: it is reset anew, or programmed for somebody.
+        tx.execute(claimed(self.0)).await?;
+        Ok(Ok(Cleaning::Begun))
     }
 }
 

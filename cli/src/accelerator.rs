@@ -1,6 +1,7 @@
 //! `berth accelerator`: the built-in accelerator service alone, and what operators ask of it or of Cyborg.
 
 mod ask;
+mod policy;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -27,7 +28,10 @@ use crate::database;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
 use crate::keystone_tokens::KeystoneTokens;
+use crate::listing::Format;
 use crate::signals;
+
+pub(crate) use policy::with_file as policy_of;
 
 /// How long the receiver of events may take for an answer: others wait behind it.
 const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,6 +74,11 @@ enum Command {
         #[command(subcommand)]
         command: ask::Request,
     },
+    /// Who may do what: every rule, as it is by default and by `[accelerator_service] policy_file`.
+    Policy {
+        #[command(flatten)]
+        format: Format,
+    },
     /// The devices that the service knows, of all hosts.
     Device {
         #[command(subcommand)]
@@ -99,6 +108,10 @@ pub fn run(
         }
         Command::Request { command } => {
             context.block_on(ask::request(command, &config, out))??;
+            return Ok(ExitCode::Done);
+        }
+        Command::Policy { format } => {
+            policy::list(&config, format, out)?;
             return Ok(ExitCode::Done);
         }
         Command::Device { command } => {
@@ -158,7 +171,7 @@ async fn serve(
 /// How the service behaves, as the configuration says.
 ///
 /// # Errors
-/// The way to Keystone is not configured.
+/// The way to Keystone is not configured, or the policy file cannot be used.
 pub(crate) fn options(config: &Config, bell: EventsBell) -> Result<Options, Failure> {
     let (tokens, service_tokens): (Arc<dyn ValidateToken>, _) =
         match config.accelerator_service.auth_strategy {
@@ -170,6 +183,7 @@ pub(crate) fn options(config: &Config, bell: EventsBell) -> Result<Options, Fail
         };
     Ok(Options {
         tokens,
+        policy: policy::in_force(config)?,
         service_tokens,
         bell,
         orphan_grace: config.accelerator_service.orphan_request_grace,

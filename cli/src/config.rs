@@ -41,6 +41,7 @@ pub use sections::{
 };
 pub use view::{Change, Effective, Public, after_reload, changes};
 
+use crate::accelerator;
 use crate::compose::provider_configs;
 use crate::context::Context;
 use crate::exit::ExitCode;
@@ -138,6 +139,7 @@ fn check(
     if !offline {
         let mut missing = rules::on_this_host(&loaded);
         missing.extend(provider_files(&loaded));
+        missing.extend(policy_file(&loaded));
         if !missing.is_empty() {
             return Err(Refused::new(missing).into());
         }
@@ -160,15 +162,32 @@ fn check(
     Ok(ExitCode::Done)
 }
 
+/// Where an option was set.
+fn origin_of(loaded: &Loaded, name: &str) -> String {
+    let mut all = loaded.effective.iter();
+    let option = all.find(|each| each.name == name);
+    option.map_or_else(|| "default".to_owned(), |each| each.origin.clone())
+}
+
+/// What is wrong with the rules of the accelerator service.
+fn policy_file(loaded: &Loaded) -> Option<Problem> {
+    let refused = accelerator::policy_of(&loaded.config).err()?;
+    let key = "accelerator_service.policy_file";
+    Some(Problem {
+        at: origin_of(loaded, key),
+        key: key.to_owned(),
+        wrong: refused.to_string(),
+        right: String::new(),
+        code: refused.code(),
+    })
+}
+
 /// What is wrong with the files that add to providers.
 fn provider_files(loaded: &Loaded) -> Vec<Problem> {
     let directory = &loaded.config.compute.provider_config_location;
     let name = "compute.provider_config_location";
-    let mut all = loaded.effective.iter();
-    let option = all.find(|each| each.name == name);
-    let at = option.map_or("default", |each| each.origin.as_str());
     let problem = |wrong| Problem {
-        at: at.to_owned(),
+        at: origin_of(loaded, name),
         key: name.to_owned(),
         wrong,
         right: String::new(),

@@ -33,6 +33,14 @@ fn the_option_reference_is_the_option_table() {
 }
 
 #[test]
+fn the_accelerator_policy_page_is_the_default_policy() {
+    same(
+        "docs/guide/reference/accelerator-policy.md",
+        &reference::accelerator_policy_page(),
+    );
+}
+
+#[test]
 fn the_exit_code_page_is_the_exit_code_enum() {
     same(
         "docs/guide/reference/exit-codes.md",

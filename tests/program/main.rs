@@ -22,6 +22,7 @@ mod notify;
 mod offline_upgrade;
 mod openstack_client;
 mod placement_api;
+mod policy;
 mod service_manager;
 mod starts;
 mod tls;

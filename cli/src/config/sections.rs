@@ -447,6 +447,7 @@ pub struct AcceleratorService {
     connection: Option<Secret>,
     pub listen: SocketAddr,
     pub auth_strategy: AuthStrategy,
+    pub policy_file: Option<PathBuf>,
     pub external_events_endpoint: Option<String>,
     #[serde(deserialize_with = "seconds")]
     pub orphan_request_grace: Duration,

@@ -240,6 +240,9 @@ const OWN: &[OptionRow] = &[
     row("accelerator_service", "auth_strategy", Kind::Choice(&["noauth2", "keystone"]), Default::Text("noauth2"),
         "Who believes tokens: `noauth2` takes the token's own word and listens on loopback only, `keystone` asks by \
          `[keystone_authtoken]` and wants a service token for binds."),
+    row("accelerator_service", "policy_file", Kind::Path, Default::Unset,
+        "Who may do what, where it is other than the default: a YAML file in the language of oslo.policy, as Cyborg's \
+         policy.yaml; read at start.").example("\"/etc/berth/accelerator-policy.yaml\""),
     row("accelerator_service", "external_events_endpoint", Kind::Url(&["http", "https"]), Default::Unset,
         "The compute API that is told of binds (POST /os-server-external-events): Nova's or an agent's; unset: nobody is \
          told.").example("\"http://127.0.0.1:8774/v2.1\""),

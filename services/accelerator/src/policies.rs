@@ -1,8 +1,9 @@
 //! The rules by Cyborg's names, with its new defaults: hardware topology is not for tenants.
+//!
+//! Beside the rules that are asked for stand those that Cyborg's defaults are made of, for an operator's file to replace or to
+//! refer to.
 
-use std::borrow::Cow;
-
-use berth_http::policy::{Check, DeprecatedDefaults, Policy, Requirement};
+use berth_http::policy::{DeprecatedDefaults, Policy, Rule};
 
 pub(crate) const PROFILE_GET_ALL: &str = "cyborg:device_profile:get_all";
 pub(crate) const PROFILE_GET_ONE: &str = "cyborg:device_profile:get_one";
@@ -27,50 +28,84 @@ pub(crate) const ATTRIBUTE_DELETE: &str = "cyborg:attribute:delete";
 /// The agents' reports.
 pub(crate) const HOST_DEVICES: &str = "berth:host_devices:update";
 
-const ADMIN: Check = Check::Role(Cow::Borrowed("admin"));
-const SERVICE: Check = Check::Role(Cow::Borrowed("service"));
-const MANAGER: Check = Check::Role(Cow::Borrowed("manager"));
-const MEMBER: Check = Check::Role(Cow::Borrowed("member"));
-const READER: Check = Check::Role(Cow::Borrowed("reader"));
+/// The rules that others are made of, by Cyborg's names.
+fn base() -> [(&'static str, Rule); 17] {
+    let of_project = |role| Rule::role(role).and(Rule::own_project());
+    let either = |one, other| Rule::named(one).or(Rule::named(other));
+    [
+        ("admin_api", Rule::role("admin")),
+        ("service_api", Rule::role("service")),
+        ("project_admin_api", of_project("admin")),
+        ("project_manager_api", of_project("manager")),
+        ("project_member_api", of_project("member")),
+        ("project_reader_api", of_project("reader")),
+        (
+            "project_member_or_admin",
+            either("project_member_api", "admin_api"),
+        ),
+        (
+            "project_reader_or_admin",
+            either("project_reader_api", "admin_api"),
+        ),
+        (
+            "project_manager_or_admin",
+            either("project_manager_api", "admin_api"),
+        ),
+        (
+            "project_member_or_service",
+            either("project_member_api", "service_api"),
+        ),
+        // Cyborg's old ones: no default of this service is made of them.
+        ("allow", Rule::Everybody),
+        ("deny", Rule::Nobody),
+        ("public_api", Rule::Nobody),
+        ("is_admin", Rule::named("admin_api")),
+        ("admin_or_owner", Rule::is_admin().or(Rule::own_project())),
+        ("admin_or_user", Rule::is_admin().or(Rule::own_user())),
+        ("default", Rule::named("admin_or_owner")),
+    ]
+}
 
-const ADMINS: &[Check] = &[ADMIN];
-const SERVICES: &[Check] = &[SERVICE];
-const MANAGERS: &[Check] = &[MANAGER, ADMIN];
-const READERS: &[Check] = &[READER, MEMBER, SERVICE, ADMIN];
-const MEMBERS: &[Check] = &[MEMBER, SERVICE, ADMIN];
-
-/// Every rule and who passes it. Whose requests a caller sees is decided beside these: his project's, or all for `admin`
-/// and `service`.
-const DEFAULTS: [(&str, &[Check]); 21] = [
-    (PROFILE_GET_ALL, READERS),
-    (PROFILE_GET_ONE, READERS),
-    (PROFILE_CREATE, ADMINS),
-    (PROFILE_DELETE, ADMINS),
-    (ARQ_GET_ALL, READERS),
-    (ARQ_GET_ONE, READERS),
-    (ARQ_CREATE, MEMBERS),
-    (ARQ_UPDATE, MEMBERS),
-    (ARQ_DELETE, MEMBERS),
-    (DEVICE_GET_ALL, MANAGERS),
-    (DEVICE_GET_ONE, MANAGERS),
-    (DEVICE_DISABLE, ADMINS),
-    (DEVICE_ENABLE, ADMINS),
-    (DEPLOYABLE_GET_ALL, MANAGERS),
-    (DEPLOYABLE_GET_ONE, MANAGERS),
-    (DEPLOYABLE_PROGRAM, ADMINS),
-    (ATTRIBUTE_GET_ALL, MANAGERS),
-    (ATTRIBUTE_GET_ONE, MANAGERS),
-    (ATTRIBUTE_CREATE, ADMINS),
-    (ATTRIBUTE_DELETE, ADMINS),
-    (HOST_DEVICES, SERVICES),
-];
+/// The rules that are asked for. Whose requests a caller sees is decided beside these: his project's, or all for `admin` and
+/// `service`.
+fn asked() -> [(&'static str, Rule); 21] {
+    let admin = || Rule::named("admin_api");
+    let manager = || Rule::named("project_manager_or_admin");
+    // An account of a service need not have the roles that Keystone lets others imply.
+    let reader = || {
+        let service = Rule::named("project_member_or_service");
+        Rule::named("project_reader_or_admin").or(service)
+    };
+    let member = || Rule::named("project_member_or_service").or(admin());
+    [
+        (PROFILE_GET_ALL, reader()),
+        (PROFILE_GET_ONE, reader()),
+        (PROFILE_CREATE, admin()),
+        (PROFILE_DELETE, admin()),
+        (ARQ_GET_ALL, reader()),
+        (ARQ_GET_ONE, reader()),
+        (ARQ_CREATE, member()),
+        (ARQ_UPDATE, member()),
+        (ARQ_DELETE, member()),
+        (DEVICE_GET_ALL, manager()),
+        (DEVICE_GET_ONE, manager()),
+        (DEVICE_DISABLE, admin()),
+        (DEVICE_ENABLE, admin()),
+        (DEPLOYABLE_GET_ALL, manager()),
+        (DEPLOYABLE_GET_ONE, manager()),
+        (DEPLOYABLE_PROGRAM, admin()),
+        (ATTRIBUTE_GET_ALL, manager()),
+        (ATTRIBUTE_GET_ONE, manager()),
+        (ATTRIBUTE_CREATE, admin()),
+        (ATTRIBUTE_DELETE, admin()),
+        (HOST_DEVICES, Rule::named("service_api")),
+    ]
+}
 
 /// The default rules. There is no deprecated default to fall back to: the old ones showed every tenant the hardware
 /// (CVE-2026-40213).
 #[must_use]
 pub fn default_policy() -> Policy {
-    let rules = DEFAULTS
-        .into_iter()
-        .map(|(rule, checks)| (rule, Requirement::AnyOf(Cow::Borrowed(checks))));
+    let rules = base().into_iter().chain(asked());
     Policy::new(rules, DeprecatedDefaults::Ignored)
 }

@@ -32,7 +32,7 @@ pub use door::{Door, door};
 pub use fault::Fault;
 pub use manners::Manners;
 pub use microversion::{Microversion, MicroversionRange};
-pub use policy::{DeprecatedDefaults, Policy, Requirement};
+pub use policy::{DeprecatedDefaults, Policy, PolicyFile, PolicyFileError, Rule};
 pub use query::Query;
 pub use request_id::RequestId;
 pub use routes::Methods;

@@ -1,28 +1,26 @@
-//! Who may do what: rules by their OpenStack names.
+//! Who may do what: rules by their OpenStack names, in OpenStack's language.
+//!
+//! A service has its defaults ([`Policy::new`]); an operator's file replaces some of them ([`Policy::with_file`]). Handlers ask
+//! with [`Policy::authorize`]. The language and what of it is understood is in `language`; the difference to oslo.policy is
+//! that what cannot be meant is refused when the file is read, not taken for "nobody" when somebody asks.
+
+mod file;
+mod language;
+mod rule;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+pub use file::{PolicyFile, PolicyFileError};
+pub use language::{RuleError, parse, parse_lists};
+pub use rule::{Check, Credential, Rule, TargetKey, Template};
+
 use crate::auth::{Caller, Scope};
 use crate::fault::Fault;
+use rule::Target;
 
-/// One way to satisfy a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Check {
-    /// The caller has this role.
-    Role(Cow<'static, str>),
-    /// The caller has the role `reader` in the project that the request is about.
-    ReaderOfTheProject,
-}
-
-/// What a rule asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Requirement {
-    /// Nothing.
-    Everybody,
-    /// Any one of these.
-    AnyOf(Cow<'static, [Check]>),
-}
+/// How many rules may refer to one another in a row.
+const LONGEST_WAY: usize = 32;
 
 /// Whether OpenStack's deprecated defaults (role `admin` passes every rule) still count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,35 +32,64 @@ pub enum DeprecatedDefaults {
     Honoured,
 }
 
+/// Who said what a rule asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The service.
+    Default,
+    /// An operator's file.
+    File,
+}
+
 /// The rules of one service.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    rules: BTreeMap<Cow<'static, str>, Requirement>,
+    rules: BTreeMap<Cow<'static, str>, (Rule, Origin)>,
     deprecated: DeprecatedDefaults,
 }
 
 impl Policy {
-    /// The service's own defaults. A rule that is not listed admits nobody.
+    /// The service's own defaults, those that stand there only to be referred to included. A rule that is not listed admits
+    /// nobody.
     #[must_use]
     pub fn new(
-        defaults: impl IntoIterator<Item = (&'static str, Requirement)>,
+        defaults: impl IntoIterator<Item = (&'static str, Rule)>,
         deprecated: DeprecatedDefaults,
     ) -> Self {
         let rules = defaults
             .into_iter()
-            .map(|(name, requirement)| (Cow::Borrowed(name), requirement))
+            .map(|(name, rule)| (Cow::Borrowed(name), (rule, Origin::Default)))
             .collect();
         Self { rules, deprecated }
     }
 
     /// Replaces a rule. An overridden rule has no deprecated default.
     #[must_use]
-    pub fn with_rule(mut self, name: impl Into<Cow<'static, str>>, rule: Requirement) -> Self {
-        self.rules.insert(name.into(), rule);
+    pub fn with_rule(mut self, name: impl Into<Cow<'static, str>>, rule: Rule) -> Self {
+        self.rules.insert(name.into(), (rule, Origin::File));
         self
     }
 
-    /// Lets the caller pass or not. `project` is the one the request is about, where that counts.
+    /// Replaces the rules that an operator's file names.
+    ///
+    /// # Errors
+    /// The file names a rule that is none here, refers to one that is not there, or to itself.
+    pub fn with_file(self, file: PolicyFile) -> Result<Self, PolicyFileError> {
+        let own = self.rules.iter().map(|(name, (rule, _))| (&**name, rule));
+        file.check(&own.collect())?;
+        let rules = file.rules.into_iter();
+        Ok(rules.fold(self, |policy, (name, (_, rule))| {
+            policy.with_rule(name, rule)
+        }))
+    }
+
+    /// Every rule with what it asks for and who said so, by name.
+    pub fn rules(&self) -> impl Iterator<Item = (&str, &Rule, Origin)> {
+        let rules = self.rules.iter();
+        rules.map(|(name, (rule, origin))| (&**name, rule, *origin))
+    }
+
+    /// Lets the caller pass or not. `project` is the one the request is about; the caller's own where none is given.
     ///
     /// # Errors
     /// A 403 that names the rule.
@@ -72,7 +99,12 @@ impl Policy {
         rule: &'static str,
         project: Option<&str>,
     ) -> Result<(), Fault> {
-        if self.admits(caller, rule, project) {
+        let target = Target {
+            project_id: project.or(caller.project_id()),
+            user_id: Some(&caller.user_id),
+        };
+        // Every rule here is about projects.
+        if caller.scope != Scope::System && self.admits(caller, rule, target, LONGEST_WAY) {
             return Ok(());
         }
         Err(Fault::forbidden(format!(
@@ -80,23 +112,15 @@ impl Policy {
         )))
     }
 
-    fn admits(&self, caller: &Caller, rule: &str, project: Option<&str>) -> bool {
-        // Every rule here is about projects.
-        if caller.scope == Scope::System {
+    fn admits(&self, caller: &Caller, name: &str, target: Target<'_>, way: usize) -> bool {
+        let (Some((rule, origin)), Some(way)) = (self.rules.get(name), way.checked_sub(1)) else {
             return false;
-        }
-        if self.deprecated == DeprecatedDefaults::Honoured && caller.has_role("admin") {
+        };
+        let admitted = (Origin::Default, DeprecatedDefaults::Honoured);
+        if (*origin, self.deprecated) == admitted && caller.has_role("admin") {
             return true;
         }
-        match self.rules.get(rule) {
-            None => false,
-            Some(Requirement::Everybody) => true,
-            Some(Requirement::AnyOf(checks)) => checks.iter().any(|check| match check {
-                Check::Role(role) => caller.has_role(role),
-                Check::ReaderOfTheProject => {
-                    caller.has_role("reader") && project.is_some() && caller.project_id() == project
-                }
-            }),
-        }
+        let named = |other: &str| self.admits(caller, other, target, way);
+        rule.admits(caller, target, &named)
     }
 }

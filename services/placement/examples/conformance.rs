@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use berth_http::policy::{DeprecatedDefaults, Requirement};
+use berth_http::policy::{DeprecatedDefaults, Rule};
 use berth_http::{Cors, serve_tcp};
 use berth_placement::{Options, default_policy, prepare, router, rules};
 use berth_store::SqlStore;
@@ -23,7 +23,7 @@ fn options(profile: &str) -> Result<Options, String> {
         "open-policy" => {
             let defaults = default_policy(DeprecatedDefaults::Ignored);
             let open = rules().fold(defaults, |policy, rule| {
-                policy.with_rule(rule, Requirement::Everybody)
+                policy.with_rule(rule, Rule::Everybody)
             });
             Ok(Options {
                 policy: open,

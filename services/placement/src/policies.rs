@@ -1,8 +1,6 @@
 //! The rules by OpenStack's names, with its defaults.
 
-use std::borrow::Cow;
-
-use berth_http::policy::{Check, DeprecatedDefaults, Policy, Requirement};
+use berth_http::policy::{DeprecatedDefaults, Policy, Rule};
 
 macro_rules! rules {
     ($($constant:ident = $name:literal),* $(,)?) => {
@@ -52,13 +50,6 @@ pub(crate) const TOTAL_USAGES: &str = "placement:usages";
 /// The reshape: services only.
 pub(crate) const RESHAPE: &str = "placement:reshaper:reshape";
 
-const ADMIN: Check = Check::Role(Cow::Borrowed("admin"));
-const SERVICE: Check = Check::Role(Cow::Borrowed("service"));
-
-fn any_of(checks: &'static [Check]) -> Requirement {
-    Requirement::AnyOf(Cow::Borrowed(checks))
-}
-
 /// The names of all rules.
 pub fn rules() -> impl Iterator<Item = &'static str> {
     let most = ADMIN_OR_SERVICE_RULES.iter().copied();
@@ -69,15 +60,14 @@ pub fn rules() -> impl Iterator<Item = &'static str> {
 /// passes every rule, the reshape included.
 #[must_use]
 pub fn default_policy(deprecated: DeprecatedDefaults) -> Policy {
-    let most = ADMIN_OR_SERVICE_RULES
-        .iter()
-        .map(|rule| (*rule, any_of(&[ADMIN, SERVICE])));
+    let [admin, service] = ["admin", "service"].map(Rule::role);
+    let admin_or_service = admin.or(service.clone());
+    let project_reader = Rule::role("reader").and(Rule::own_project());
     let others = [
-        (
-            TOTAL_USAGES,
-            any_of(&[ADMIN, Check::ReaderOfTheProject, SERVICE]),
-        ),
-        (RESHAPE, any_of(&[SERVICE])),
+        (TOTAL_USAGES, admin_or_service.clone().or(project_reader)),
+        (RESHAPE, service),
     ];
+    let most = ADMIN_OR_SERVICE_RULES.iter().copied();
+    let most = most.map(|rule| (rule, admin_or_service.clone()));
     Policy::new(most.chain(others), deprecated)
 }

@@ -1,0 +1,308 @@
+//! A rule as a value: what is asked of a caller, and how that is written in the language of oslo.policy.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::auth::{Caller, Scope};
+
+/// What a rule asks for. Its [`fmt::Display`] is the text that is read as the same rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rule {
+    /// Nothing: `@`, or no text.
+    Everybody,
+    /// What nobody has: `!`.
+    Nobody,
+    /// One thing.
+    Check(Check),
+    /// That the other rule is not passed.
+    Not(Box<Rule>),
+    /// All of these; there are at least two.
+    All(Vec<Rule>),
+    /// Any one of these; there are at least two.
+    Any(Vec<Rule>),
+}
+
+/// One thing that is asked of a caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Check {
+    /// `role:NAME`: the caller has the role, in any case of letters.
+    Role(Template),
+    /// `rule:NAME`: the caller passes another rule.
+    Rule(Cow<'static, str>),
+    /// `user_id:TEXT` and its like: what is known of the caller is this text.
+    Credential(Credential, Template),
+    /// `'TEXT':%(project_id)s`: what the request is about is this text.
+    Literal(String, Template),
+}
+
+/// What is known of a caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// The user's id.
+    UserId,
+    /// The id of the project that the token is for.
+    ProjectId,
+    /// `True` for the role `admin`, else `False`.
+    IsAdmin,
+    /// `all` for a token that is for the cloud itself.
+    SystemScope,
+    /// Each role, exactly as it is written.
+    Roles,
+}
+
+/// What the request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetKey {
+    /// The id of a project.
+    ProjectId,
+    /// The id of a user.
+    UserId,
+}
+
+/// A text with places for what the request is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// Never empty, and never beside another one.
+    Text(Cow<'static, str>),
+    Target(TargetKey),
+}
+
+/// What a request is about. OpenStack's services give the caller's own ids where nothing else is meant.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Target<'a> {
+    pub(super) project_id: Option<&'a str>,
+    pub(super) user_id: Option<&'a str>,
+}
+
+impl Rule {
+    /// `role:NAME`.
+    #[must_use]
+    pub fn role(name: &'static str) -> Self {
+        Self::Check(Check::Role(Template::text(name)))
+    }
+
+    /// `rule:NAME`.
+    #[must_use]
+    pub fn named(name: &'static str) -> Self {
+        Self::Check(Check::Rule(Cow::Borrowed(name)))
+    }
+
+    /// `project_id:%(project_id)s`.
+    #[must_use]
+    pub fn own_project() -> Self {
+        let target = Template(vec![Piece::Target(TargetKey::ProjectId)]);
+        Self::Check(Check::Credential(Credential::ProjectId, target))
+    }
+
+    /// `user_id:%(user_id)s`.
+    #[must_use]
+    pub fn own_user() -> Self {
+        let target = Template(vec![Piece::Target(TargetKey::UserId)]);
+        Self::Check(Check::Credential(Credential::UserId, target))
+    }
+
+    /// `is_admin:True`.
+    #[must_use]
+    pub fn is_admin() -> Self {
+        Self::Check(Check::Credential(
+            Credential::IsAdmin,
+            Template::text("True"),
+        ))
+    }
+
+    /// Both rules.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match self {
+            Self::All(mut all) => {
+                all.push(other);
+                Self::All(all)
+            }
+            one => Self::All(vec![one, other]),
+        }
+    }
+
+    /// Either rule.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match self {
+            Self::Any(mut any) => {
+                any.push(other);
+                Self::Any(any)
+            }
+            one => Self::Any(vec![one, other]),
+        }
+    }
+
+    /// The rules that it refers to.
+    pub(super) fn references(&self) -> Vec<&str> {
+        match self {
+            Self::Check(Check::Rule(name)) => vec![name],
+            Self::Everybody | Self::Nobody | Self::Check(_) => Vec::new(),
+            Self::Not(rule) => rule.references(),
+            Self::All(rules) | Self::Any(rules) => {
+                rules.iter().flat_map(Self::references).collect()
+            }
+        }
+    }
+
+    /// Whether the caller passes. `named` answers for the rules that this one refers to.
+    pub(super) fn admits(
+        &self,
+        caller: &Caller,
+        target: Target<'_>,
+        named: &dyn Fn(&str) -> bool,
+    ) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Nobody => false,
+            Self::Check(check) => check.admits(caller, target, named),
+            Self::Not(rule) => !rule.admits(caller, target, named),
+            Self::All(rules) => rules.iter().all(|rule| rule.admits(caller, target, named)),
+            Self::Any(rules) => rules.iter().any(|rule| rule.admits(caller, target, named)),
+        }
+    }
+}
+
+impl Check {
+    fn admits(&self, caller: &Caller, target: Target<'_>, named: &dyn Fn(&str) -> bool) -> bool {
+        match self {
+            Self::Rule(name) => named(name),
+            Self::Role(role) => role.fill(target).is_some_and(|role| caller.has_role(&role)),
+            Self::Credential(credential, text) => text
+                .fill(target)
+                .is_some_and(|text| credential.is(caller, &text)),
+            Self::Literal(literal, text) => text.fill(target).is_some_and(|text| text == *literal),
+        }
+    }
+}
+
+impl Credential {
+    pub(super) const ALL: [(&'static str, Self); 5] = [
+        ("user_id", Self::UserId),
+        ("project_id", Self::ProjectId),
+        ("is_admin", Self::IsAdmin),
+        ("system_scope", Self::SystemScope),
+        ("roles", Self::Roles),
+    ];
+
+    fn is(self, caller: &Caller, text: &str) -> bool {
+        match self {
+            Self::UserId => caller.user_id == text,
+            Self::ProjectId => caller.project_id() == Some(text),
+            Self::IsAdmin => {
+                text == if caller.has_role("admin") {
+                    "True"
+                } else {
+                    "False"
+                }
+            }
+            Self::SystemScope => caller.scope == Scope::System && text == "all",
+            Self::Roles => caller.roles.iter().any(|role| role == text),
+        }
+    }
+}
+
+impl TargetKey {
+    pub(super) const ALL: [(&'static str, Self); 2] =
+        [("project_id", Self::ProjectId), ("user_id", Self::UserId)];
+}
+
+impl Template {
+    const fn empty() -> Self {
+        Self(Vec::new())
+    }
+
+    /// A text without places.
+    #[must_use]
+    pub fn text(text: &'static str) -> Self {
+        if text.is_empty() {
+            return Self::empty();
+        }
+        Self(vec![Piece::Text(Cow::Borrowed(text))])
+    }
+
+    pub(super) fn of(pieces: Vec<Piece>) -> Self {
+        Self(pieces)
+    }
+
+    /// The text for this request; none where it is about nothing of the kind.
+    fn fill(&self, target: Target<'_>) -> Option<String> {
+        let mut filled = String::new();
+        for piece in &self.0 {
+            filled.push_str(match piece {
+                Piece::Text(text) => text,
+                Piece::Target(TargetKey::ProjectId) => target.project_id?,
+                Piece::Target(TargetKey::UserId) => target.user_id?,
+            });
+        }
+        Some(filled)
+    }
+}
+
+fn name_of<T: PartialEq>(all: &[(&'static str, T)], one: &T) -> &'static str {
+    let found = all.iter().find(|(_, each)| each == one);
+    found.map_or("", |(name, _)| name)
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let joined = |f: &mut fmt::Formatter<'_>, rules: &[Rule], word: &str| {
+            for (at, rule) in rules.iter().enumerate() {
+                if at > 0 {
+                    f.write_str(word)?;
+                }
+                rule.write_inside(f)?;
+            }
+            Ok(())
+        };
+        match self {
+            Self::Everybody => f.write_str("@"),
+            Self::Nobody => f.write_str("!"),
+            Self::Check(check) => check.fmt(f),
+            Self::Not(rule) => {
+                f.write_str("not ")?;
+                rule.write_inside(f)
+            }
+            Self::All(rules) => joined(f, rules, " and "),
+            Self::Any(rules) => joined(f, rules, " or "),
+        }
+    }
+}
+
+impl Rule {
+    fn write_inside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All(_) | Self::Any(_) => write!(f, "({self})"),
+            _ => write!(f, "{self}"),
+        }
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Role(role) => write!(f, "role:{role}"),
+            Self::Rule(name) => write!(f, "rule:{name}"),
+            Self::Credential(credential, text) => {
+                write!(f, "{}:{text}", name_of(&Credential::ALL, credential))
+            }
+            Self::Literal(literal, text) => write!(f, "'{literal}':{text}"),
+        }
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => f.write_str(&text.replace('%', "%%"))?,
+                Piece::Target(key) => write!(f, "%({})s", name_of(&TargetKey::ALL, key))?,
+            }
+        }
+        Ok(())
+    }
+}

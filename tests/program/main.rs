@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod accelerator_life;
 mod accelerator_service;
 mod agent_over_tls;
 mod agents_elsewhere;

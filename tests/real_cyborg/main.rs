@@ -9,6 +9,7 @@ mod agent;
 mod beside;
 mod boot;
 mod card_host;
+mod client;
 mod cloud;
 mod conductor;
 mod conductor_outages;

@@ -1,0 +1,626 @@
+//! An accelerator's life on the wire, as Nova and an operator live it: `berth accelerator serve` behind the real Keystone, from
+//! the versions to the last profile, with what is told to the compute API.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use berth_tests::berth::{BerthHome, RunningBerth};
+use berth_tests::exchange::{Answer, Ask};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::accelerator_service::serve;
+use crate::keystone::Region;
+
+const HOST: &str = "compute1";
+const RP: &str = "f9d7848a-7688-361f-8e4b-3e58185de5fe";
+const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
+const HANDLES: usize = 4;
+
+fn guest(number: usize) -> String {
+    format!("5c965fc9-a7cd-4d38-8ccb-{number:012}")
+}
+
+type Told = Arc<Mutex<Vec<Value>>>;
+
+/// A compute API that takes all events; its URL, and what it was told.
+fn compute() -> (String, Told) {
+    async fn take(State(told): State<Told>, body: Bytes) -> String {
+        let events: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.extend(events["events"].as_array().into_iter().flatten().cloned());
+        events.to_string()
+    }
+    let told = Told::default();
+    let router = Router::new().fallback(take).with_state(Arc::clone(&told));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+            axum::serve(listener, router).await.expect("it serves");
+        });
+    });
+    (format!("http://{address}/v2.1"), told)
+}
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    /// Administrator and service, for whom a service vouches.
+    Admin,
+    /// The same, for whom nobody vouches.
+    AdminAlone,
+    /// A member of another project.
+    Tenant,
+    /// Nobody: no token.
+    Nobody,
+}
+
+/// The service behind Keystone, with four handles of one card.
+struct Service {
+    url: String,
+    admin: String,
+    tenant: String,
+    told: Told,
+    berth: RunningBerth,
+    _home: BerthHome,
+}
+
+impl Service {
+    fn start() -> Self {
+        let keystone = &Region::shared().keystone;
+        let (compute, told) = compute();
+        let mut home = BerthHome::new().expect("a home");
+        let text = format!(
+            "state_path = \"@HOME@/state\"\n[accelerator_service]\nlisten = \"127.0.0.1:0\"\n\
+             auth_strategy = \"keystone\"\nexternal_events_endpoint = \"{compute}\"\n"
+        );
+        home.configure(&text).expect("a configuration");
+        for (option, value) in Region::shared().account(&keystone.berth()) {
+            home.set_env(&format!("BERTH__KEYSTONE_AUTHTOKEN__{option}"), value);
+        }
+        let (berth, url) = serve(&mut home);
+        let token = |who| keystone.kept_token(who).expect("a token");
+        let service = Self {
+            url,
+            admin: token(&keystone.berth()),
+            tenant: token(&keystone.tenant()),
+            told,
+            berth,
+            _home: home,
+        };
+        let handle = |function: usize| {
+            let info = json!({"domain": "0000", "bus": "84", "device": "00", "function": function.to_string()});
+            json!({"attach_type": "PCI", "attach_info": info})
+        };
+        let handles: Vec<Value> = (0..HANDLES).map(handle).collect();
+        let deployable = json!({"name": "compute1_0000:84:00.0", "rp_uuid": RP, "resource_class": "FPGA",
+            "traits": ["CUSTOM_FPGA_INTEL"], "driver_name": "intel_fpga", "attach_handles": handles});
+        let device = json!({"name": "0000:84:00.0", "type": "FPGA", "vendor": "8086", "model": "N3000",
+            "std_board_info": "{}", "vendor_board_info": "{}", "deployables": [deployable]});
+        let path = format!("/internal/v1/hosts/{HOST}/devices");
+        let ask = Ask::put(service.url.replace("/v2", &path)).json(&json!({"devices": [device]}));
+        service.expect(200, Who::Admin, ask);
+        service
+    }
+
+    #[track_caller]
+    fn expect(&self, status: u16, who: Who, ask: Ask) -> Answer {
+        let ask = match who {
+            Who::Nobody => ask,
+            Who::AdminAlone => ask.header("x-auth-token", &self.admin),
+            Who::Tenant => ask.header("x-auth-token", &self.tenant),
+            Who::Admin => ask
+                .header("x-auth-token", &self.admin)
+                .header("x-service-token", &self.admin),
+        };
+        let answer = ask.send().expect("an answer");
+        assert_eq!(answer.status.as_u16(), status, "{}", answer.text());
+        if answer.status.is_client_error() && status != 401 {
+            let said = answer.json()["error_message"].as_str().map(str::to_owned);
+            let inner: Value = serde_json::from_str(&said.unwrap_or_default()).unwrap_or_default();
+            assert!(
+                inner.is_object(),
+                "no document in a document: {}",
+                answer.text()
+            );
+            assert!(!answer.text().contains("SELECT"), "{}", answer.text());
+        }
+        answer
+    }
+
+    fn ask(&self, method: Method, path: &str) -> Ask {
+        Ask::new(method, format!("{}{path}", self.url))
+    }
+
+    #[track_caller]
+    fn get(&self, path: &str) -> Value {
+        self.at("2.0", 200, path).json()
+    }
+
+    /// The answer at another microversion.
+    #[track_caller]
+    fn at(&self, version: &str, status: u16, path: &str) -> Answer {
+        let version = format!("accelerator {version}");
+        let ask = self.ask(Method::GET, path);
+        self.expect(
+            status,
+            Who::Admin,
+            ask.header("openstack-api-version", &version),
+        )
+    }
+
+    #[track_caller]
+    fn send(&self, status: u16, method: Method, path: &str, body: &Value) -> Value {
+        let ask = self.ask(method, path).json(body);
+        self.expect(status, Who::Admin, ask).json()
+    }
+
+    #[track_caller]
+    fn delete(&self, status: u16, path: &str) {
+        self.expect(status, Who::Admin, self.ask(Method::DELETE, path));
+    }
+
+    #[track_caller]
+    fn requests(&self, profile: &str) -> Vec<Value> {
+        let body = json!({"device_profile_name": profile});
+        let made = self.send(201, Method::POST, "/accelerator_requests", &body);
+        made["arqs"].as_array().cloned().unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn patch(&self, status: u16, arqs: &[String], steps: &Value) {
+        let all = arqs.iter().map(|arq| (arq.clone(), steps.clone()));
+        let body = Value::Object(all.collect());
+        let answer = self.send(status, Method::PATCH, "/accelerator_requests", &body);
+        assert!(status != 202 || answer.is_null(), "{answer}");
+    }
+
+    /// The requests of a guest, all of them settled.
+    #[track_caller]
+    fn resolved(&self, guest: &str) -> Vec<Value> {
+        let path = format!("/accelerator_requests?instance={guest}&bind_state=resolved");
+        let arqs = self.get(&path);
+        arqs["arqs"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Waits until the compute API was told of these requests of a guest; how each ended.
+    fn told(&mut self, guest: &str, count: usize) -> Vec<(String, String)> {
+        let told = Arc::clone(&self.told);
+        let of_guest = || {
+            let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mine = told.iter().filter(|event| event["server_uuid"] == guest);
+            mine.cloned().collect::<Vec<Value>>()
+        };
+        let limit = std::time::Duration::from_secs(60);
+        let waited = self.berth.wait_until(limit, || of_guest().len() >= count);
+        waited.expect("the compute API is told");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let all = of_guest().into_iter().map(|event| {
+            assert_eq!(event["name"], "accelerator-request-bound");
+            (text(&event["tag"]), text(&event["status"]))
+        });
+        all.collect()
+    }
+}
+
+fn uuids(arqs: &[Value]) -> Vec<String> {
+    let uuid = |arq: &Value| arq["uuid"].as_str().unwrap_or_default().to_owned();
+    arqs.iter().map(uuid).collect()
+}
+
+fn states(arqs: &[Value]) -> BTreeSet<&str> {
+    arqs.iter()
+        .filter_map(|arq| arq["state"].as_str())
+        .collect()
+}
+
+fn bind_to(guest: &str) -> Value {
+    json!([
+        {"path": "/hostname", "op": "add", "value": HOST},
+        {"path": "/device_rp_uuid", "op": "add", "value": RP},
+        {"path": "/instance_uuid", "op": "add", "value": guest},
+    ])
+}
+
+fn unbind() -> Value {
+    let fields = ["/hostname", "/device_rp_uuid", "/instance_uuid"];
+    let remove = fields.map(|path| json!({"path": path, "op": "remove"}));
+    json!(remove)
+}
+
+fn profile(name: &str, groups: &Value) -> Value {
+    json!([{"name": name, "groups": groups, "description": "of a test"}])
+}
+
+#[test]
+fn versions_are_told_to_all_and_everything_else_to_whom_keystone_knows() {
+    let service = Service::start();
+    let root = Ask::get(service.url.trim_end_matches("v2"));
+    let root = service.expect(200, Who::Nobody, root).json();
+    assert_eq!(root["default_version"]["id"], "v2");
+    let version = &root["versions"][0];
+    assert_eq!(
+        (&version["min_version"], &version["max_version"]),
+        (&json!("2.0"), &json!("2.3"))
+    );
+    let v2 = service.expect(200, Who::Nobody, service.ask(Method::GET, ""));
+    assert_eq!(v2.json()["id"], "v2.0");
+    let headers = [
+        "openstack-api-minimum-version",
+        "openstack-api-maximum-version",
+    ];
+    assert_eq!(
+        headers.map(|name| v2.header(name).to_owned()),
+        ["2.0", "2.3"]
+    );
+    let newest = service.at("latest", 200, "/device_profiles");
+    assert_eq!(newest.header("openstack-api-version"), "accelerator 2.3");
+    for wrong in ["2.4", "2.99", "1.0", "bogus", "2", ""] {
+        service.at(wrong, 406, "/device_profiles");
+    }
+    service.expect(
+        401,
+        Who::Nobody,
+        service.ask(Method::GET, "/device_profiles"),
+    );
+    let made_up = service
+        .ask(Method::GET, "/device_profiles")
+        .header("x-auth-token", "made-up");
+    service.expect(401, Who::Nobody, made_up);
+}
+
+#[test]
+fn what_a_host_reported_is_shown_to_administrators_and_taken_out_of_service() {
+    let service = Service::start();
+    let old = service.get("/devices")["devices"][0].clone();
+    let fields = |document: &Value| {
+        let names = document
+            .as_object()
+            .into_iter()
+            .flat_map(|fields| fields.keys());
+        names.cloned().collect::<BTreeSet<String>>()
+    };
+    let device = [
+        "uuid",
+        "type",
+        "vendor",
+        "model",
+        "std_board_info",
+        "vendor_board_info",
+        "hostname",
+        "links",
+    ];
+    let missing = |document: &Value, names: &[&str]| {
+        let has = fields(document);
+        names
+            .iter()
+            .find(|name| !has.contains(**name))
+            .map(|name| (*name).to_owned())
+    };
+    assert_eq!(missing(&old, &device), None);
+    assert!(!fields(&old).contains("status"), "{old}");
+    let uuid = old["uuid"].as_str().unwrap_or_default().to_owned();
+    let path = format!("/devices/{uuid}");
+    for (query, count) in [
+        (format!("?hostname={HOST}"), 1),
+        ("?type=GPU".to_owned(), 0),
+        ("?type=FPGA&vendor=8086".to_owned(), 1),
+        (format!("?type=FPGA&hostname={NOBODY}"), 0),
+    ] {
+        let found = service.get(&format!("/devices{query}"));
+        assert_eq!(
+            found["devices"].as_array().map(Vec::len),
+            Some(count),
+            "{query}"
+        );
+    }
+    for (command, status) in [("disable", "maintaining"), ("enable", "enabled")] {
+        let switch = || service.ask(Method::POST, &format!("{path}/{command}"));
+        service.expect(403, Who::Tenant, switch());
+        service.expect(204, Who::Admin, switch());
+        let shown = service.at("2.3", 200, &path).json();
+        assert_eq!(
+            (&shown["uuid"], &shown["status"]),
+            (&json!(uuid), &json!(status))
+        );
+        let listed = service.at("2.3", 200, "/devices").json();
+        assert_eq!(listed["devices"][0]["status"], status);
+    }
+    let deployable = service.get("/deployables")["deployables"][0].clone();
+    let names = [
+        "uuid",
+        "name",
+        "num_accelerators",
+        "device_id",
+        "rp_uuid",
+        "driver_name",
+        "attributes_list",
+        "links",
+    ];
+    assert_eq!(missing(&deployable, &names), None);
+    let attributes = deployable["attributes_list"].as_str().expect("a text");
+    let attributes: Value = serde_json::from_str(attributes).expect("that holds JSON");
+    assert_eq!(
+        attributes,
+        json!([{"traits1": "CUSTOM_FPGA_INTEL"}, {"rc": "FPGA"}])
+    );
+    let attribute = service.get("/attributes")["attributes"][0].clone();
+    assert_eq!(
+        missing(&attribute, &["uuid", "deployable_id", "key", "value"]),
+        None
+    );
+    let device = service.get("/devices")["devices"][0].clone();
+    for (noun, one) in [
+        ("devices", &device),
+        ("deployables", &deployable),
+        ("attributes", &attribute),
+    ] {
+        let uuid = one["uuid"].as_str().unwrap_or_default();
+        assert_eq!(&service.get(&format!("/{noun}/{uuid}")), one);
+        service.at("2.0", 404, &format!("/{noun}/{NOBODY}"));
+        service.expect(
+            403,
+            Who::Tenant,
+            service.ask(Method::GET, &format!("/{noun}")),
+        );
+        service.expect(
+            403,
+            Who::Tenant,
+            service.ask(Method::GET, &format!("/{noun}/{uuid}")),
+        );
+    }
+}
+
+#[test]
+fn profiles_are_written_by_administrators_found_by_all_and_kept_while_they_are_in_use() {
+    let service = Service::start();
+    let good =
+        json!([{"resources:FPGA": "2", "trait:CUSTOM_FPGA_INTEL": "required", "accel:note": "x"}]);
+    let group = |text: Value| json!([{"name": "bad", "groups": [text]}]);
+    for bad in [
+        json!([{"name": "a", "groups": good}, {"name": "b", "groups": good}]),
+        json!([{"groups": good}]),
+        json!([{"name": "a b", "groups": good}]),
+        json!([{"name": "a"}]),
+        json!({"name": "a", "groups": good}),
+        group(json!({"colour:x": "1"})),
+        group(json!({"resources:FPGA": "1", "trait:HW_CPU_X86_AVX": "required"})),
+        group(json!({"resources:FPGA": "1", "trait:CUSTOM_X": "maybe"})),
+        group(json!({"resources:MEMORY_MB": "1"})),
+        group(json!({"resources:FPGA": "one"})),
+    ] {
+        service.send(400, Method::POST, "/device_profiles", &bad);
+    }
+    let made = service.send(201, Method::POST, "/device_profiles", &profile("dp", &good));
+    assert_eq!((&made["name"], &made["groups"]), (&json!("dp"), &good));
+    service.send(409, Method::POST, "/device_profiles", &profile("dp", &good));
+    let mut own = profile(
+        "dp-b",
+        &json!([{"resources: CUSTOM_THING ": "1", "trait: CUSTOM_T ": "forbidden"}]),
+    );
+    own[0]["uuid"] = json!(NOBODY);
+    let own = service.send(201, Method::POST, "/device_profiles", &own);
+    assert_eq!(own["uuid"], NOBODY);
+    assert_eq!(
+        own["groups"],
+        json!([{"resources:CUSTOM_THING": "1", "trait:CUSTOM_T": "forbidden"}])
+    );
+    let by_tenant = service
+        .ask(Method::POST, "/device_profiles")
+        .json(&profile("t", &good));
+    service.expect(403, Who::Tenant, by_tenant);
+    for (query, names) in [
+        ("", &["dp", "dp-b"][..]),
+        ("?name=dp", &["dp"]),
+        ("?name=dp,dp-b", &["dp", "dp-b"]),
+        ("?name=nosuch", &[]),
+    ] {
+        let list = service.ask(Method::GET, &format!("/device_profiles{query}"));
+        let list = service.expect(200, Who::Tenant, list).json();
+        let found = list["device_profiles"].as_array().into_iter().flatten();
+        let found: BTreeSet<_> = found
+            .filter_map(|one| one["name"].as_str().map(str::to_owned))
+            .collect();
+        assert_eq!(
+            found,
+            names.iter().map(|name| (*name).to_owned()).collect(),
+            "{query}"
+        );
+    }
+    let uuid = made["uuid"].as_str().unwrap_or_default();
+    let path = format!("/device_profiles/{uuid}");
+    assert_eq!(service.get(&path)["device_profile"], made);
+    service.at("2.1", 406, "/device_profiles/dp");
+    assert_eq!(
+        service.at("2.2", 200, "/device_profiles/dp").json()["device_profile"],
+        made
+    );
+    service.at("2.2", 404, "/device_profiles/nosuch");
+    let arqs = uuids(&service.requests("dp"));
+    service.delete(409, &path);
+    service.delete(
+        204,
+        &format!("/accelerator_requests?arqs={}", arqs.join(",")),
+    );
+    service.delete(204, &path);
+    service.delete(404, &path);
+    service.delete(204, "/device_profiles?value=dp-b");
+    assert_eq!(
+        service.get("/device_profiles")["device_profiles"],
+        json!([])
+    );
+}
+
+#[test]
+fn a_guest_gets_its_devices_whole_keeps_them_and_gives_them_back() {
+    let mut service = Service::start();
+    let groups = json!([{"resources:FPGA": "2"}, {"resources:FPGA": "1", "trait:CUSTOM_FPGA_INTEL": "required"}]);
+    service.send(
+        201,
+        Method::POST,
+        "/device_profiles",
+        &profile("dp", &groups),
+    );
+    service.send(400, Method::POST, "/accelerator_requests", &json!({}));
+    service.send(
+        404,
+        Method::POST,
+        "/accelerator_requests",
+        &json!({"device_profile_name": "nosuch"}),
+    );
+    let made = service.requests("dp");
+    let group: Vec<_> = made
+        .iter()
+        .map(|arq| arq["device_profile_group_id"].clone())
+        .collect();
+    assert_eq!(group, [0, 0, 1]);
+    for arq in &made {
+        assert_eq!(
+            (&arq["state"], &arq["device_profile_name"]),
+            (&json!("Initial"), &json!("dp"))
+        );
+        let unbound = [
+            "hostname",
+            "instance_uuid",
+            "device_rp_uuid",
+            "attach_handle_uuid",
+        ];
+        assert!(unbound.iter().all(|name| arq[*name].is_null()), "{arq}");
+        assert_eq!(
+            (&arq["attach_handle_type"], &arq["attach_handle_info"]),
+            (&json!(""), &json!({}))
+        );
+    }
+    let arqs = uuids(&made);
+    let one = format!("/accelerator_requests/{}", arqs[0]);
+    assert_eq!(service.get(&one)["uuid"], arqs[0]);
+    service.at("2.0", 404, &format!("/accelerator_requests/{NOBODY}"));
+    service.at("2.0", 400, "/accelerator_requests?bind_state=x");
+    let first = guest(1);
+    let of_first = format!("/accelerator_requests?instance={first}");
+    assert_eq!(service.get(&of_first)["arqs"], json!([]));
+
+    let whole = bind_to(&first);
+    let mut short = whole.clone();
+    short.as_array_mut().expect("a list").pop();
+    let mut replacing = whole.clone();
+    replacing[0]["op"] = json!("replace");
+    let step = |path: &str| json!({"path": path, "op": "add", "value": "x"});
+    let with = |path: &str| {
+        let mut steps = whole.clone();
+        steps.as_array_mut().expect("a list").push(step(path));
+        steps
+    };
+    for (status, steps) in [
+        (400, short),
+        (400, replacing),
+        (400, with("/colour")),
+        (406, with("/project_id")),
+    ] {
+        service.patch(status, &arqs[..1], &steps);
+    }
+    for who in [Who::AdminAlone, Who::Tenant] {
+        let body = json!({ arqs[0].clone(): whole });
+        let bind = service
+            .ask(Method::PATCH, "/accelerator_requests")
+            .json(&body);
+        service.expect(403, who, bind);
+    }
+    assert_eq!(states(&[service.get(&one)]), BTreeSet::from(["Initial"]));
+    service.patch(202, &arqs, &whole);
+    let bound = service.resolved(&first);
+    assert_eq!(
+        (bound.len(), states(&bound)),
+        (3, BTreeSet::from(["Bound"]))
+    );
+    let handles: BTreeSet<String> = bound
+        .iter()
+        .map(|arq| {
+            assert_eq!(
+                (&arq["hostname"], &arq["device_rp_uuid"]),
+                (&json!(HOST), &json!(RP))
+            );
+            assert_eq!(
+                (&arq["instance_uuid"], &arq["attach_handle_type"]),
+                (&json!(first), &json!("PCI"))
+            );
+            assert!(
+                arq["attach_handle_uuid"].is_string()
+                    && arq["attach_handle_info"]["domain"] == "0000",
+                "{arq}"
+            );
+            arq["attach_handle_info"].to_string()
+        })
+        .collect();
+    assert_eq!(handles.len(), 3, "one handle was given twice");
+    let completed = |arqs: &[String], status: &str| {
+        let ends = arqs.iter().map(|arq| (arq.clone(), status.to_owned()));
+        ends.collect::<BTreeSet<_>>()
+    };
+    let told = service.told(&first, 3);
+    assert_eq!(
+        (told.len(), BTreeSet::from_iter(told)),
+        (3, completed(&arqs, "completed"))
+    );
+    let all = service.get("/accelerator_requests?bind_state=resolved");
+    assert_eq!(all["arqs"].as_array().map(Vec::len), Some(3));
+    service.patch(400, &arqs, &whole);
+    let more = uuids(&service.requests("dp"));
+    service.patch(400, &more, &whole);
+    let taking = service.ask(
+        Method::DELETE,
+        &format!("/accelerator_requests?arqs={}", arqs[0]),
+    );
+    service.expect(403, Who::AdminAlone, taking);
+
+    // There is one handle left, and three are asked for.
+    let second = guest(2);
+    service.patch(409, &more, &bind_to(&second));
+    let told = service.told(&second, 3);
+    assert_eq!(BTreeSet::from_iter(told), completed(&more, "failed"));
+    service.patch(202, &arqs, &unbind());
+    let unbound = service.get(&one);
+    assert_eq!(
+        (&unbound["state"], &unbound["attach_handle_info"]),
+        (&json!("Unbound"), &json!({}))
+    );
+    assert!(
+        unbound["instance_uuid"].is_null() && unbound["hostname"].is_null(),
+        "{unbound}"
+    );
+    assert_eq!(service.get(&of_first)["arqs"], json!([]));
+    let third = guest(3);
+    service.patch(202, &arqs, &bind_to(&third));
+    assert_eq!(states(&service.resolved(&third)), BTreeSet::from(["Bound"]));
+
+    service.delete(400, "/accelerator_requests");
+    service.delete(
+        400,
+        &format!("/accelerator_requests?arqs={}&instance={third}", arqs[0]),
+    );
+    let list = format!("/accelerator_requests?arqs={}", more.join(","));
+    service.delete(204, &list);
+    service.delete(404, &list);
+    for _ in 0..2 {
+        service.delete(204, &format!("/accelerator_requests?instance={third}"));
+    }
+    service.at("2.0", 404, &one);
+    let (last, fourth) = (uuids(&service.requests("dp")), guest(4));
+    service.patch(202, &last, &bind_to(&fourth));
+    assert_eq!(
+        states(&service.resolved(&fourth)),
+        BTreeSet::from(["Bound"])
+    );
+    service.delete(204, &format!("/accelerator_requests?instance={fourth}"));
+    assert_eq!(service.get("/accelerator_requests")["arqs"], json!([]));
+}

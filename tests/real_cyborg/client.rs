@@ -1,0 +1,176 @@
+//! OpenStack's command line client before the real Cyborg and before the service built in: it shows the same columns of both,
+//! with values of the same kind, and is refused by both in the same way.
+
+use berth_accelerator::{Options, prepare, router, serve_tcp};
+use berth_store::SqlStore;
+use berth_tests::exchange::Ask;
+use berth_tests::peer::{AcceleratorPlugin, OpenStackShell, Said};
+use serde_json::{Value, json};
+
+use crate::cloud::{Cloud, options};
+
+const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
+
+/// The service built in, with a device and a profile such as Cyborg has them; its URL, with `/v2`.
+fn built_in() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("a socket");
+    let root = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async move {
+            let store = SqlStore::in_memory().await.expect("a database");
+            prepare(&store).await.expect("a schema");
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+            let api = router(store, Options::default());
+            serve_tcp(listener, api, std::future::pending::<()>()).await;
+        });
+    });
+    let address = json!({"domain": "0000", "bus": "21", "device": "00", "function": "0"});
+    let handle = json!({"attach_type": "PCI", "attach_info": address});
+    let deployable = json!({"name": "acc-01_0000:21:00.0", "resource_class": "CUSTOM_PCI", "attach_handles": [handle],
+        "rp_uuid": "f9d7848a-7688-361f-8e4b-3e58185de5fe", "driver_name": "pci"});
+    let device = json!({"name": "0000:21:00.0", "type": "GPU", "vendor": "10de", "model": "T4",
+        "std_board_info": "{}", "vendor_board_info": "{}", "deployables": [deployable]});
+    let report = Ask::put(format!("{root}/internal/v1/hosts/acc-01/devices"));
+    let profile = Ask::post(format!("{root}/v2/device_profiles"));
+    for ask in [
+        report.json(&json!({"devices": [device]})),
+        profile.json(&json!([{"name": "pci", "groups": [{"resources:CUSTOM_PCI": "1"}]}])),
+    ] {
+        let answer = ask
+            .header("x-auth-token", "admin")
+            .send()
+            .expect("an answer");
+        assert!(answer.status.is_success(), "{}", answer.text());
+    }
+    format!("{root}/v2")
+}
+
+/// Of each value no more than its kind: the columns are to be the same, what stands in them is another cloud's.
+fn kinds(said: &Value) -> Value {
+    match said {
+        Value::Array(rows) => rows.first().map_or(json!([]), |row| json!([kinds(row)])),
+        Value::Object(cells) => {
+            let cells = cells.iter().map(|(name, value)| {
+                let kind = match value {
+                    Value::Null => "nothing",
+                    Value::String(_) => "text",
+                    Value::Number(_) => "number",
+                    Value::Bool(_) => "flag",
+                    Value::Array(_) | Value::Object(_) => "document",
+                };
+                // What a time is not yet, the number of a part that Cyborg counts and we do not: both may be nothing.
+                let may_be_nothing = ["updated_at", "description", "parent_id", "root_id"];
+                let kind = if may_be_nothing.contains(&name.as_str()) {
+                    "any"
+                } else {
+                    kind
+                };
+                (name.clone(), json!(kind))
+            });
+            Value::Object(cells.collect())
+        }
+        _ => Value::Null,
+    }
+}
+
+/// How a command was refused: the code, and what the client says before it quotes the service's own words.
+fn refusal(said: &Said) -> (i64, String) {
+    let words = said.err.split(" for url: ").next().unwrap_or_default();
+    (said.code, words.trim().to_owned())
+}
+
+#[test]
+fn openstacks_client_shows_the_same_of_cyborg_and_of_the_service_built_in() {
+    let cloud = Cloud::shared();
+    let admin = options(
+        &cloud.cyborg,
+        &cloud.cyborg.keystone().berth(),
+        "accelerator",
+    );
+    let keystone = json!({"auth_url": admin.auth_url, "username": admin.username, "password": "test-only",
+        "project_name": admin.project_name, "user_domain_id": "default", "project_domain_id": "default"});
+    let clouds = json!({
+        "cyborg": {"auth": keystone, "region_name": admin.region_name},
+        "built-in": {"auth_type": "admin_token", "auth": {"endpoint": built_in(), "token": "admin"}},
+    });
+    let mut shell =
+        OpenStackShell::start(AcceleratorPlugin::OpenStackClient, &clouds).expect("a shell");
+    let mut both = |words: &[&str]| {
+        ["cyborg", "built-in"].map(|cloud| {
+            let all = [&["--os-cloud", cloud], words].concat();
+            shell.run(&all).expect("the shell answers")
+        })
+    };
+    let listed: &[&[&str]] = &[
+        &["accelerator", "device", "profile", "list"],
+        &["accelerator", "device", "profile", "list", "--long"],
+        &[
+            "--os-accelerator-api-version",
+            "2.2",
+            "accelerator",
+            "device",
+            "profile",
+            "show",
+            "pci",
+        ],
+        &["accelerator", "device", "list", "--long"],
+        &[
+            "--os-accelerator-api-version",
+            "2.3",
+            "accelerator",
+            "device",
+            "list",
+        ],
+        &["accelerator", "deployable", "list", "--long"],
+        &["accelerator", "device", "attribute", "list", "--long"],
+        &["accelerator", "arq", "create", "pci"],
+        &["accelerator", "arq", "list"],
+    ];
+    for words in listed {
+        let said = both(&[words, &["-f", "json"][..]].concat());
+        let [theirs, ours] = said.each_ref().map(|said| kinds(&said.json()));
+        let errors = said.each_ref().map(|said| said.err.as_str());
+        assert_ne!(theirs, Value::Null, "{words:?}: {errors:?}");
+        assert_eq!(ours, theirs, "{words:?}: {errors:?}");
+    }
+    let refused: &[&[&str]] = &[
+        &["accelerator", "device", "profile", "show", "pci"],
+        &["accelerator", "device", "profile", "show", NOBODY],
+        &[
+            "accelerator",
+            "device",
+            "profile",
+            "create",
+            "pci",
+            "--group",
+            "resources:CUSTOM_PCI=1",
+        ],
+        &[
+            "accelerator",
+            "device",
+            "profile",
+            "create",
+            "bad name",
+            "--group",
+            "resources:CUSTOM_PCI=1",
+        ],
+        &["accelerator", "device", "profile", "delete", NOBODY],
+        &["accelerator", "device", "show", NOBODY],
+        &["accelerator", "deployable", "show", NOBODY],
+        &["accelerator", "device", "attribute", "show", NOBODY],
+        &["accelerator", "arq", "create", "no-such-profile"],
+        &["accelerator", "arq", "show", NOBODY],
+        &["accelerator", "arq", "delete", NOBODY],
+    ];
+    for words in refused {
+        let said = both(words);
+        let [theirs, ours] = said.each_ref().map(refusal);
+        assert_eq!(theirs.0, 1, "{words:?}: {}", said[0].out);
+        assert_eq!(ours, theirs, "{words:?}: {}\n{}", said[0].err, said[1].err);
+    }
+}

@@ -35,6 +35,6 @@ mod telling;
 
 pub use act::{ActError, Acted, Doing, Risk};
 pub use checking::HealthCheck;
-pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts};
+pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts, Look, MissingProviders};
 pub use register::{DeviceRegister, Quarantine, QuarantinedBy, Register, Withheld};
 pub use telling::TellError;

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use berth_model::{
-    Desired, Disposition, NodeName, Plan, ProviderTree, ReshapeRequest, Trait, TreeDiff, Usages,
-    plan, usages_to_probe,
+    Desired, Disposition, NodeName, Plan, ProviderTree, ProviderUuid, ReshapeRequest, Trait,
+    TreeDiff, Usages, plan, usages_to_probe,
 };
 use berth_store::state_dir::StateFiles;
 use berth_virt::{HostView, ProviderTreeError, VirtDriver};
@@ -93,6 +93,14 @@ impl<D: VirtDriver> ResourceTracker<D> {
     /// Forgets what is cached of Placement: the next pass reads it anew.
     pub fn forget(&mut self) {
         self.report.forget();
+    }
+
+    /// Forgets what is cached of Placement where that has one of these providers: Placement was seen without them.
+    pub fn doubt(&mut self, missing: &BTreeSet<ProviderUuid>) {
+        let known = self.report.known_tree();
+        if known.is_some_and(|tree| missing.iter().any(|uuid| tree.get(*uuid).is_some())) {
+            self.forget();
+        }
     }
 
     /// Takes other options from the next pass on (SIGHUP).

@@ -5,6 +5,8 @@ mod checking;
 mod programming;
 mod stage;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -15,7 +17,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use stage::{Stage, address, card, function, guest, parted, provider_uuid, sick};
+use stage::{INTERVAL, Stage, address, card, function, guest, parted, provider_uuid, sick};
 
 const DISABLED: &str = "CUSTOM_BERTH_DEVICE_DISABLED";
 const QUARANTINED: &str = "CUSTOM_BERTH_DEVICE_QUARANTINED";
@@ -268,6 +270,33 @@ async fn a_device_that_an_operator_disables_at_the_service_is_reserved_across_re
 }
 
 #[tokio::test]
+async fn a_card_that_was_disabled_pulled_and_put_back_is_disabled_still() {
+    let mut stage = Stage::with(vec![card(0), card(1)]).await;
+    let uuid = stage.known().await[&address(0).to_string()].uuid.clone();
+    let path = format!("/v2/devices/{uuid}");
+    let disable = format!("{path}/disable");
+    stage.ask("POST", &disable, Value::Null).await;
+    stage.stirred().await;
+    stage.show(vec![card(1)]);
+    stage.round().await;
+    assert!(stage.provider(0).await.is_none(), "it is pulled");
+
+    stage.show(vec![card(0), card(1)]);
+    stage.pass().await;
+    let (amounts, _) = stage.provider(0).await.expect("a provider");
+    assert_eq!(amounts, "1 1", "before the service knows that it is back");
+    stage.round().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "1 1");
+    assert_eq!(stage.binds(0, guest(1)).await.1, "BindFailed");
+
+    let enable = format!("{path}/enable");
+    stage.ask("POST", &enable, Value::Null).await;
+    stage.stirred().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "1 0");
+    assert_eq!(stage.binds(0, guest(1)).await.1, "Bound");
+}
+
+#[tokio::test]
 async fn a_kill_in_a_reset_leaves_the_device_unclean() {
     let mut stage = Stage::with(vec![card(0)]).await;
     let name = address(0).to_string();
@@ -354,6 +383,33 @@ async fn beside_cyborg_which_has_no_such_route_it_is_asked_once() {
         stage.provider(1).await.is_some(),
         "Placement is told all the same"
     );
+}
+
+#[tokio::test]
+async fn one_404_on_the_way_to_the_service_ends_neither_telling_nor_cleaning() {
+    let stray = Arc::<AtomicBool>::default();
+    let mut stage = Stage::behind(Arc::clone(&stray), vec![card(0)]).await;
+    stage.show(vec![card(0), card(1)]);
+    stray.store(true, Ordering::SeqCst);
+    stage.round().await;
+    assert!(!stray.load(Ordering::SeqCst), "it was told nothing");
+    assert!(!stage.known().await.contains_key(&address(1).to_string()));
+    tokio::time::pause();
+    tokio::time::advance(INTERVAL).await;
+    tokio::time::resume();
+    stage.round().await;
+    assert_eq!(stage.binds(1, guest(1)).await.1, "Bound");
+}
+
+#[tokio::test]
+async fn a_slow_look_brings_no_card_back_that_a_later_one_did_not_see() {
+    let mut stage = Stage::with(vec![card(0), card(1)]).await;
+    let (slow, mut brought) = (stage.devices.begin_look(), stage.view());
+    stage.show(vec![card(1)]);
+    stage.pass().await;
+    stage.devices.overlay(slow, &mut brought);
+    stage.devices.tell().await.unwrap();
+    assert!(!stage.known().await.contains_key(&address(0).to_string()));
 }
 
 #[tokio::test]
@@ -457,7 +513,7 @@ async fn a_provider_that_placement_lost_makes_a_pass_that_makes_it_again() {
     stage.devices.stir();
     stage.devices.tell().await.unwrap();
     assert_eq!(changes.next().await, Some(HostEvent::Devices));
-    stage.look_anew();
+    // The cached tree is young and has the provider.
     stage.pass().await;
     assert_eq!(stage.provider(0).await.expect("made again").0, "1 0");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use berth_client::AcceleratorClient;
 use berth_hook::Hook;
-use berth_model::{ConsumerUuid, NodeName};
+use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 use berth_virt::{HostEvent, HostEvents, HostView, NodeView, OfferedDevice, VirtDriver};
 use futures_util::future::BoxFuture;
 use futures_util::stream;
@@ -23,16 +23,24 @@ use super::{api, condition};
 use crate::guest::reconcile::DeviceFacts;
 use crate::guest::{GuestJournal, JournalError};
 
-/// What the service asks of the devices, whatever the driver. `overlay` and `changes` wait for nothing.
+/// What the service asks of the devices, whatever the driver. All but `keep` wait for nothing.
 ///
-/// The loop calls [`DeviceConditions::overlay`] with each view between `observe` and `update_provider_tree` (in `observed`,
-/// before the view goes to the nodes' passes), and takes [`DeviceConditions::changes`] for a source of events beside the
+/// The loop takes a number ([`DeviceConditions::begin_look`]) before `observe` and calls [`DeviceConditions::overlay`] with each
+/// view between `observe` and `update_provider_tree` (in `observed`, before the view goes to the nodes' passes), hands the passes
+/// what [`DeviceConditions::take_missing`] gives, and takes [`DeviceConditions::changes`] for a source of events beside the
 /// driver's `watch` (`Trigger::HostEvent`): what is laid over the next look has changed. Beside the loop
 /// [`DeviceConditions::keep`] runs as a task until the stop, and [`DeviceConditions::routes`] are offered on the admin socket.
 pub trait DeviceConditions: Send + Sync + 'static {
+    /// The number of a look at the host that begins now: of two looks the one that began later is right.
+    fn begin_look(&self) -> Look;
+
     /// Writes into the view what is known beside what was seen: quarantines, failed resets, devices that the accelerator
-    /// service has disabled, what the vendor's check says. Devices that are sick as seen stay as they are.
-    fn overlay(&self, view: &mut HostView);
+    /// service has disabled, what the vendor's check says. Devices that are sick as seen stay as they are. The view is what
+    /// `look` brought; one that a later look has overtaken is written into and not believed.
+    fn overlay(&self, look: Look, view: &mut HostView);
+
+    /// The providers that Placement was seen without since this was asked last: a cache that has one of them is wrong.
+    fn take_missing(&self) -> MissingProviders;
 
     /// An event whenever the overlay of the last view would now be another one. Never ends.
     fn changes(&self) -> HostEvents;
@@ -47,6 +55,13 @@ pub trait DeviceConditions: Send + Sync + 'static {
     /// The routes of [`super::api`].
     fn routes(&self) -> Router;
 }
+
+/// The number of a look at the host, in the order in which they began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Look(u64);
+
+/// Providers that Placement was seen without, by node.
+pub type MissingProviders = BTreeMap<NodeName, BTreeSet<ProviderUuid>>;
 
 /// How devices are told and cleaned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +134,12 @@ pub(super) struct Known {
     pub(super) register: Register,
     /// By node, as it was looked at last.
     pub(super) seen: BTreeMap<NodeName, Seen>,
+    /// The look that began last.
+    begun: Look,
+    /// The look that `seen` is of.
+    seen_by: Look,
+    /// What nobody took yet.
+    pub(super) missing: MissingProviders,
     /// By node, what the accelerator service was told and answered.
     pub(super) told: BTreeMap<NodeName, Told>,
     /// Resets that failed, by device.
@@ -127,8 +148,9 @@ pub(super) struct Known {
     pub(super) swept: BTreeSet<String>,
     /// What the log was told of a subject last: it is told again when it changes.
     pub(super) said: BTreeMap<String, String>,
-    /// The service has no route for devices: it is another's.
-    pub(super) no_route: bool,
+    /// When the service had no route for devices, the last time it was asked: it is another's, or something between it and
+    /// this agent answered in its place.
+    pub(super) no_route: Option<Instant>,
 }
 
 /// A reset that failed and is tried again.
@@ -268,7 +290,20 @@ impl<D: VirtDriver> Devices<D> {
         facts
     }
 
-    pub(crate) fn ask_for_a_look(&self) {
+    /// The providers that Placement was seen without are to be made again.
+    pub(crate) fn ask_for_the_missing(&self) {
+        let mut known = self.known();
+        let told = known.told.iter();
+        let missing = told.map(|(node, told)| (node.clone(), told.advice.missing.clone()));
+        let missing: Vec<_> = missing.filter(|(_, missing)| !missing.is_empty()).collect();
+        for (node, missing) in missing {
+            known.missing.entry(node).or_default().extend(missing);
+        }
+        drop(known);
+        self.ask_for_a_look();
+    }
+
+    pub(super) fn ask_for_a_look(&self) {
         self.inner.changed.notify_one();
     }
 
@@ -300,15 +335,23 @@ impl<D> Devices<D> {
 }
 
 impl<D: VirtDriver> DeviceConditions for Devices<D> {
-    fn overlay(&self, view: &mut HostView) {
+    fn begin_look(&self) -> Look {
+        let begun = &mut self.known().begun;
+        begun.0 += 1;
+        *begun
+    }
+
+    fn overlay(&self, look: Look, view: &mut HostView) {
         let mut known = self.known();
-        let seen: BTreeMap<_, _> = view
-            .nodes
-            .iter()
-            .map(|(name, node)| (name.clone(), Seen::of(node)))
-            .collect();
-        let stirs = known.seen != seen;
-        known.seen = seen;
+        let mut stirs = false;
+        // A build looks beside the loop, and a slow look may come in after one that began later.
+        if look >= known.seen_by {
+            let nodes = view.nodes.iter();
+            let seen = nodes.map(|(name, node)| (name.clone(), Seen::of(node)));
+            let seen = seen.collect();
+            stirs = known.seen != seen;
+            (known.seen, known.seen_by) = (seen, look);
+        }
         for (name, node) in &mut view.nodes {
             for device in &mut node.devices {
                 condition::overlay(name, device, &known.register);
@@ -319,6 +362,10 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
             self.inner.stir.notify_one();
             self.inner.looked.notify_one();
         }
+    }
+
+    fn take_missing(&self) -> MissingProviders {
+        std::mem::take(&mut self.known().missing)
     }
 
     fn changes(&self) -> HostEvents {

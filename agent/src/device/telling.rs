@@ -21,6 +21,9 @@ use crate::guest::JournalError;
 /// How many devices are reset at a time: each may keep a bus busy.
 const AT_ONCE: usize = 4;
 
+/// What the log calls an accelerator service without a route for devices.
+const NO_ROUTE: &str = "route";
+
 /// The least pause before a reset is tried again.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -155,7 +158,8 @@ impl<D: VirtDriver> Devices<D> {
     fn due_at(&self) -> Option<Instant> {
         let known = self.known();
         let times = known.told.values().map(|told| told.at);
-        times.min().map(|at| at + self.inner.options.interval)
+        let last = known.no_route.or_else(|| times.min());
+        last.map(|at| at + self.inner.options.interval)
     }
 
     /// Tells what has changed, or is due; nothing is sent of a node of which neither is so.
@@ -166,7 +170,8 @@ impl<D: VirtDriver> Devices<D> {
         let Some(service) = self.inner.service.as_ref() else {
             return Ok(());
         };
-        if self.known().no_route {
+        let is_early = |at: Instant| at.elapsed() < self.inner.options.interval;
+        if self.known().no_route.is_some_and(is_early) {
             return Ok(());
         }
         self.refresh().await?;
@@ -176,13 +181,21 @@ impl<D: VirtDriver> Devices<D> {
             }
             let asked = Instant::now();
             match service.report_devices(node.as_str(), &body).await {
-                Ok(answer) => self.answered(node, body, answer, asked).await?,
+                Ok(answer) => {
+                    if self.known().no_route.take().is_some() {
+                        self.no_news(NO_ROUTE);
+                        tracing::info!("the accelerator service takes devices from this agent");
+                    }
+                    self.answered(node, body, answer, asked).await?;
+                }
                 Err(AcceleratorError::NotFound(_)) => {
-                    self.known().no_route = true;
-                    tracing::info!(
-                        "the accelerator service takes no devices from this agent (it is not berth's own): it finds them by \
-                         itself, and nothing is told any more"
-                    );
+                    self.known().no_route = Some(asked);
+                    if self.is_news(NO_ROUTE, "404") {
+                        tracing::info!(
+                            "the accelerator service takes no devices from this agent: it is not berth's own and finds them by \
+                             itself, or what stands before it has no such route; it is asked again now and then"
+                        );
+                    }
                     return Ok(());
                 }
                 Err(source) => {
@@ -247,9 +260,6 @@ impl<D: VirtDriver> Devices<D> {
             self.inner.register.disable(&node, &advice.disabled).await?;
             tracing::info!(%node, providers = advice.disabled.len(), "the accelerator service's disabled devices changed");
         }
-        if !advice.missing.is_empty() {
-            self.ask_for_a_look();
-        }
         for gone in &advice.vanished {
             let (arq, guest) = (gone.holder.arq, gone.holder.guest);
             let text = format!("held by {arq}");
@@ -268,7 +278,11 @@ impl<D: VirtDriver> Devices<D> {
             advice,
             stale: false,
         };
+        let is_whole = told.advice.missing.is_empty();
         self.known().told.insert(node, told);
+        if !is_whole {
+            self.ask_for_the_missing();
+        }
         self.refresh().await?;
         Ok(())
     }

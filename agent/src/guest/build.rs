@@ -136,9 +136,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     async fn look(&self, building: &Building, node: &NodeName) -> Result<NodeView, BuildError> {
+        let conditions = building.conditions.as_ref();
+        let conditions = conditions.map(|conditions| (conditions, conditions.begin_look()));
         let mut view = self.inner.way.driver.observe().await?;
-        if let Some(conditions) = &building.conditions {
-            conditions.overlay(&mut view);
+        if let Some((conditions, look)) = conditions {
+            conditions.overlay(look, &mut view);
         }
         view.nodes
             .remove(node)

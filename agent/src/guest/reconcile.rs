@@ -118,7 +118,7 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
                 devices.stir();
             }
             if has(|finding| matches!(finding, Finding::ProviderMissing { .. })) {
-                devices.ask_for_a_look();
+                devices.ask_for_the_missing();
             }
         }
         self.inner.guests.reconcile().await?;

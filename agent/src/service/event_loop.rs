@@ -31,6 +31,7 @@ use super::{
     Agent, DeviceService, KnownTrees, LiveOptions, Mode, Reload, Sources, States, findings,
 };
 use crate::backoff::Backoff;
+use crate::device::Look;
 use crate::disabled::{self, Disabled, DisabledError};
 use crate::guest::HeldGuests;
 use crate::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS};
@@ -108,6 +109,8 @@ struct Observation {
 
 struct Running {
     task: AbortHandle,
+    /// Its number among all looks at the devices.
+    look: Option<Look>,
     since: Instant,
     breaks_backoff: bool,
 }

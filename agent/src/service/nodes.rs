@@ -1,12 +1,12 @@
 //! The nodes the hypervisor shows: which of them has a pass under way, which waits after a failure, which has a newer view
 //! waiting. A view that comes while a pass runs gives exactly one more pass, with the newest view.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use berth_client::Dice;
-use berth_model::NodeName;
+use berth_model::{NodeName, ProviderUuid};
 use berth_virt::HostView;
 use tokio::time::Instant;
 
@@ -16,6 +16,7 @@ use super::pulse::Pulse;
 use super::state::{LastPass, NodeState, PassResult, Phase, Touched};
 use crate::backoff::Backoff;
 use crate::complete;
+use crate::device::MissingProviders;
 use crate::metrics::PlanState;
 use crate::node_identity::UuidSource;
 use crate::options::TrackerOptions;
@@ -59,6 +60,8 @@ struct Node<D> {
     backoff: Backoff,
     shown: bool,
     state: NodeState,
+    /// Providers that Placement was seen without, for the next pass.
+    missing: BTreeSet<ProviderUuid>,
 }
 
 /// Which nodes came and went.
@@ -102,6 +105,15 @@ impl<D> Nodes<D> {
             changes.came.push(name.clone());
         }
         changes
+    }
+
+    /// Takes note of providers that Placement was seen without: the next passes read anew what they have of them.
+    pub(super) fn doubt(&mut self, missing: MissingProviders) {
+        for (name, missing) in missing {
+            if let Some(node) = self.known.get_mut(&name) {
+                node.missing.extend(missing);
+            }
+        }
     }
 
     /// The passes that a view gives rise to: one for each node that has none under way and does not wait after a failure.
@@ -242,6 +254,7 @@ impl<D> Node<D> {
             backoff: Backoff::seeded(seed),
             shown: true,
             state: NodeState::new(),
+            missing: BTreeSet::new(),
         }
     }
 
@@ -279,6 +292,7 @@ impl<D> Node<D> {
                 .filter(|_| self.journey == Journey::Startup),
             shown: self.state.tree.clone(),
             pulse: Arc::clone(&self.pulse),
+            missing: std::mem::take(&mut self.missing),
         };
         (self.progressed.take(), order)
     }

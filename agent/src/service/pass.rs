@@ -1,6 +1,7 @@
 //! One pass over one node, as an owned task: it has the node's tracker while it runs and gives it back at its end, so no
 //! trigger and no stop can cancel it half-way, and nodes wait for each other nowhere.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub(super) struct Order {
     /// The tree as it was shown last.
     pub(super) shown: Option<Arc<ProviderTree>>,
     pub(super) pulse: Arc<Pulse>,
+    /// Providers that Placement was seen without.
+    pub(super) missing: BTreeSet<ProviderUuid>,
 }
 
 /// What a pass did.
@@ -131,6 +134,7 @@ async fn work<D: VirtDriver>(
     order: &Order,
 ) -> Result<Passed, PassError> {
     let node = identified(surroundings, progressed, order).await?;
+    node.tracker.doubt(&order.missing);
     if !Arc::ptr_eq(&node.options, &order.options) {
         node.options = Arc::clone(&order.options);
         node.tracker.set_options((*order.options).clone());

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use berth_accelerator::{
     EventsBell, Options, deliver_events, end_late_programmings, prepare, router, watch_providers,
 };
@@ -39,6 +42,9 @@ use uuid::Uuid;
 
 /// The node.
 pub(super) const NODE: &str = "gpu-01";
+
+/// How often the service is told what it knows already.
+pub(super) const INTERVAL: Duration = Duration::from_hours(1);
 
 /// The n-th device's address.
 pub(super) fn address(n: u8) -> PciAddress {
@@ -217,6 +223,23 @@ impl Stage {
         }
     }
 
+    /// The same beside a service that something stands before: while `stray`, that answers 404 in its place, once.
+    pub(super) async fn behind(stray: Arc<AtomicBool>, shown: Vec<OfferedDevice>) -> Self {
+        let store = SqlStore::in_memory().await.unwrap();
+        prepare(&store).await.unwrap();
+        let service = router(store.clone(), Options::default());
+        let before = Router::new().fallback(move |request: Request<Body>| async move {
+            match stray.swap(false, Ordering::SeqCst) {
+                true => StatusCode::NOT_FOUND.into_response(),
+                false => service.oneshot(request).await.into_response(),
+            }
+        });
+        Self {
+            store,
+            ..Self::beside(before, shown).await
+        }
+    }
+
     /// The same beside any accelerator service.
     pub(super) async fn beside(service: Router, shown: Vec<OfferedDevice>) -> Self {
         let cloud = Cloud::in_process().await;
@@ -261,6 +284,11 @@ impl Stage {
         self.host = self.host.clone().with(|node| node.devices = shown);
     }
 
+    /// What a look brings now.
+    pub(super) fn view(&self) -> HostView {
+        self.host.view()
+    }
+
     /// The host shows the n-th guest with this device from now on.
     pub(super) fn show_guest(&mut self, n: u32, device: PciAddress) {
         self.host = self.host.clone().guest_as(n, |guest| {
@@ -270,8 +298,11 @@ impl Stage {
 
     /// A look and a pass over the node.
     pub(super) async fn pass(&mut self) {
-        let mut view = self.host.view();
-        self.devices.overlay(&mut view);
+        let look = self.devices.begin_look();
+        let mut view = self.view();
+        self.devices.overlay(look, &mut view);
+        let missing = self.devices.take_missing().into_values();
+        self.life.tracker.doubt(&missing.flatten().collect());
         let (service, now) = (self.node.service, Instant::now());
         tick::reconcile(&mut self.life.tracker, &view, service, now)
             .await
@@ -494,7 +525,7 @@ async fn opened(
         journal: Arc::new(journal.clone()),
         service: Some(AcceleratorClient::new(http, auth, &options)),
         options: DeviceOptions {
-            interval: Duration::from_secs(3600),
+            interval: INTERVAL,
             scrub: Scrub::Always,
             seed: 1,
         },

@@ -275,12 +275,15 @@ impl GuestCloud {
         devices: &Devices<Driver>,
         tracker: &mut Option<ResourceTracker<Driver>>,
     ) -> bool {
+        let look = devices.begin_look();
         let Ok(mut view) = driver.observe().await else {
             return false;
         };
-        devices.overlay(&mut view);
+        devices.overlay(look, &mut view);
+        let missing = devices.take_missing();
         let now = Instant::now();
         if let Some(tracker) = tracker {
+            tracker.doubt(&missing.into_values().flatten().collect());
             let ticked = tick::reconcile(tracker, &view, Service::Enabled, now).await;
             return ticked.is_ok();
         }

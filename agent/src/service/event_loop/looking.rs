@@ -24,6 +24,7 @@ impl<D: VirtDriver> EventLoop<D> {
         tracing::debug!(%causes, sequence, "looking at the host");
         let driver = Arc::clone(&self.surroundings.driver);
         // A card that was plugged has none of its virtual functions yet.
+        let look = self.devices.as_ref().map(|it| it.devices.begin_look());
         let prepares = self.phase == Phase::Starting || causes.has(Trigger::HostEvent);
         let task = self.work.spawn_local(async move {
             let unprepared = match prepares {
@@ -39,6 +40,7 @@ impl<D: VirtDriver> EventLoop<D> {
         let breaks_backoff = causes.break_backoff();
         self.observation.running = Some(Running {
             task,
+            look,
             since: now,
             breaks_backoff,
         });
@@ -70,10 +72,14 @@ impl<D: VirtDriver> EventLoop<D> {
         self.observation.backoff.worked();
         self.observation.retry_at = None;
         self.health.clear(&HYPERVISOR_AWAY, "");
-        if let Some(service) = &self.devices {
-            service.devices.overlay(&mut view);
+        let look = running.as_ref().and_then(|running| running.look);
+        if let (Some(service), Some(look)) = (&self.devices, look) {
+            service.devices.overlay(look, &mut view);
         }
         self.see_nodes(&view, now);
+        if let Some(service) = &self.devices {
+            self.nodes.doubt(service.devices.take_missing());
+        }
         let breaks_backoff = running.is_some_and(|running| running.breaks_backoff);
         let seen = Seen {
             view: Arc::new(view),

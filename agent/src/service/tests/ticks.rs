@@ -1,18 +1,26 @@
 //! Passes after the start.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::Router;
+use berth_model::NodeName;
 use berth_store::state_dir::{Answer, StateFileError, StateFiles};
-use berth_virt::{UnreadableGuest, VgpuModel};
+use berth_virt::{HostEvents, HostView, UnreadableGuest, VgpuModel};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 use http::StatusCode;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::bench::{Bench, stage, usual, without_timer};
 use super::driver::{LOOK, Sight, host};
 use super::placement::Weather;
+use crate::device::{DeviceConditions, Look, MissingProviders};
 use crate::metrics::PlanState;
-use crate::service::{ExitReason, PassResult, Phase};
+use crate::service::{Agent, DeviceService, ExitReason, PassResult, Phase};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -28,6 +36,66 @@ async fn a_steady_tick_sends_nothing() {
             assert_eq!(bench.driver.observed(), observed + 10, "the timer's passes");
         },
     )
+    .await;
+}
+
+/// An accelerator service has said this of Placement.
+#[derive(Default)]
+struct Said(Mutex<MissingProviders>);
+
+impl DeviceConditions for Said {
+    fn begin_look(&self) -> Look {
+        Look::default()
+    }
+
+    fn overlay(&self, _: Look, _: &mut HostView) {}
+
+    fn take_missing(&self) -> MissingProviders {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    fn changes(&self) -> HostEvents {
+        stream::pending().boxed()
+    }
+
+    fn keep(
+        &self,
+        _: Option<watch::Receiver<u64>>,
+        shutdown: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        shutdown.cancelled_owned().boxed()
+    }
+
+    fn routes(&self) -> Router {
+        Router::new()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_placement_was_seen_without_is_made_again_however_long_the_cache_lives() {
+    let said = Arc::<Said>::default();
+    let devices = Arc::clone(&said) as Arc<dyn DeviceConditions>;
+    let prepare = |agent: &mut Agent<_>| {
+        agent.live.tracker.association_refresh = None;
+        agent.devices = Some(DeviceService {
+            devices,
+            ends: None,
+        });
+    };
+    stage(&["a"], prepare, async |bench, running| {
+        let lost = bench.placement.uuid("a").unwrap().parse().unwrap();
+        bench.placement.remove("a");
+        running.tick().await;
+        assert!(!bench.placement.has("a"), "the cache has it still");
+        let missing = BTreeMap::from([(NodeName::new("a").unwrap(), BTreeSet::from([lost]))]);
+        *said.0.lock().unwrap() = missing.clone();
+        running.tick().await;
+        assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 16_384);
+        // The service has not looked again yet: one reading, and no change.
+        *said.0.lock().unwrap() = missing;
+        let outcome = running.tick().await;
+        assert_eq!(outcome.nodes[0].1.result, PassResult::InSync);
+    })
     .await;
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress};
@@ -76,6 +76,12 @@ impl LibvirtDriver {
             options: Arc::new(options),
             subscribers,
         }
+    }
+
+    fn last_look(&self) -> MutexGuard<'_, LastLook> {
+        self.last_look
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has `work` done on the thread for changes.
@@ -365,11 +371,7 @@ impl VirtDriver for LibvirtDriver {
             })
             .await;
         if let (Ok(DeviceReset::Reset { .. }), Some(address)) = (&taken_back, wanted.function()) {
-            let mut last = self
-                .last_look
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            last.forget(address);
+            self.last_look().forget(address);
         }
         taken_back
     }
@@ -378,6 +380,8 @@ impl VirtDriver for LibvirtDriver {
         let Some(devices) = self.devices.clone() else {
             return Vec::new();
         };
+        // Whoever makes the host ready is not one who looks once, beside an agent perhaps.
+        self.last_look().keeps_baselines();
         let limit = devices.limit();
         let work = async move || Ok(devices.make_virtual_functions().await);
         self.turns

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::ConsumerUuid;
 use berth_sysfs::Sysfs;
 use berth_virt::guest_spec::GuestSpec;
-use berth_virt::{Destroyed, GuestError, GuestOnHost, GuestState, HeldDevice, Powered, Spawned};
+use berth_virt::{GuestError, GuestOnHost, GuestState, HeldDevice, Powered, Spawned};
 use virt::connect::Connect;
 use virt::domain::{Domain, DomainState};
 use virt::error::ErrorNumber;

@@ -6,7 +6,7 @@ use berth_virt::guest_spec::{
     GuestDisks, GuestInterfaces, GuestName, GuestOwner, GuestTopology, HostPath, PciManagement,
     ProjectId,
 };
-use berth_virt::{HostDevice, PowerAction, VirtDriver as _};
+use berth_virt::{Destroyed, HostDevice, PowerAction, VirtDriver as _};
 use uuid::Uuid;
 
 use super::*;

@@ -214,22 +214,29 @@ mod tests {
         let ill = DeviceCondition::Unfit {
             reason: UnfitReason::Aer,
         };
+        // Who looks once writes nothing down.
         assert_eq!(look(&Mutex::default()).unwrap(), DeviceCondition::Fit);
+        let file = options.device_life.baselines.clone().unwrap();
+        assert!(!file.exists());
+        let agent = || {
+            let mut last = LastLook::default();
+            last.keeps_baselines();
+            Mutex::new(last)
+        };
+        assert_eq!(look(&agent()).unwrap(), DeviceCondition::Fit);
         let errors = root
             .join("bus/pci/devices")
             .join(CARD)
             .join("aer_dev_fatal");
         fs::write(errors, "TOTAL_ERR_FATAL 4\n").unwrap();
-        for _ in 0..2 {
-            let next = Mutex::default();
+        for next in [Mutex::default(), agent()] {
             assert_eq!(look(&next).unwrap(), ill);
         }
-        let next = Mutex::default();
+        let next = agent();
         assert_eq!(look(&next).unwrap(), ill);
         next.lock().unwrap().forget(CARD.parse().unwrap());
         assert_eq!(look(&next).unwrap(), DeviceCondition::Fit);
         assert_eq!(look(&Mutex::default()).unwrap(), DeviceCondition::Fit);
-        let file = options.device_life.baselines.as_ref().unwrap();
         fs::write(file, "nonsense\n").unwrap();
         assert!(look(&Mutex::default()).is_err());
     }

@@ -34,6 +34,7 @@ pub struct Baseline {
 #[derive(Debug, Default)]
 pub struct LastLook {
     looked: bool,
+    is_keeper: bool,
     well: BTreeMap<PciAddress, DeviceHealth>,
     baselines: BTreeMap<PciAddress, Baseline>,
     /// The baselines as they are kept; none before they were recalled.
@@ -108,7 +109,12 @@ impl LastLook {
         Ok(())
     }
 
-    /// Has the baselines kept where they changed.
+    /// From now on baselines are kept: this process has the host to itself, and does not look once beside another one.
+    pub fn keeps_baselines(&mut self) {
+        self.is_keeper = true;
+    }
+
+    /// Has the baselines kept where they changed and this is the process that does that.
     ///
     /// # Errors
     /// That of `write`; it is asked again then.
@@ -116,7 +122,7 @@ impl LastLook {
         &mut self,
         write: impl FnOnce(&BTreeMap<PciAddress, Baseline>) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.kept.as_ref() != Some(&self.baselines) {
+        if self.is_keeper && self.kept.as_ref() != Some(&self.baselines) {
             write(&self.baselines)?;
             self.kept = Some(self.baselines.clone());
         }

@@ -466,6 +466,7 @@ fn restarted(mut ward: Ward) -> Ward {
         now = Some(baselines.clone());
         Ok::<(), ()>(())
     };
+    ward.last.keeps_baselines();
     ward.last.keep_baselines(write).unwrap();
     // What did not change is still there.
     ward.kept = now.unwrap_or(ward.kept);

@@ -18,6 +18,7 @@ mod running;
 mod secret;
 mod sections;
 mod setting;
+mod sources;
 pub mod table;
 mod view;
 
@@ -29,7 +30,7 @@ use serde_json::{Value as Json, json};
 pub use authtoken::KeystoneAuthtoken;
 pub use file::Document;
 pub use kind::Kind;
-pub use load::{DIRECTORY, FILE, Loaded, Sources, load, resolve};
+pub use load::{Loaded, load, resolve};
 pub use option::{Default, Effect, OptionRow};
 pub use problem::{Problem, Refused};
 pub use running::{RunningError, running_config};
@@ -39,6 +40,7 @@ pub use sections::{
     ComputeDriver, ConductorService, Config, ConfigDriveLayout, CpuMode, Devices, Fake, ImageCache,
     Libvirt, MdevType, Model, Pci, PlacementService, ScrubPolicy, UpdateInterval, VirtType,
 };
+pub use sources::{DIRECTORY, FILE, Sources};
 pub use view::{Change, Effective, Public, after_reload, changes};
 
 use crate::accelerator;
@@ -152,6 +154,9 @@ fn check(
     }
     for warning in &loaded.warnings {
         writeln!(out, "warning: {warning}")?;
+    }
+    if loaded.files.is_empty() {
+        writeln!(out, "{}", context.sources.without_files())?;
     }
     let set = loaded.effective.iter().filter(|each| each.is_set()).count();
     writeln!(

@@ -84,7 +84,7 @@ impl Failure {
         for cause in &self.causes {
             let _ = writeln!(text, "  caused by: {cause}");
         }
-        if let Some(mend) = &self.mend {
+        if let Some(mend) = self.mend.as_deref().or_else(|| self.code.usual_mend()) {
             let _ = writeln!(text, "  mend: {mend}");
         }
         text
@@ -92,6 +92,21 @@ impl Failure {
 }
 
 impl ErrorCode {
+    /// What helps with most failures of this kind, where nothing more is known of this one.
+    #[must_use]
+    pub const fn usual_mend(self) -> Option<&'static str> {
+        match self {
+            ErrorCode::Unavailable => Some(
+                "see that the service named runs and that its URL is right (berth config show --set), then repeat; \
+                 berth doctor asks it, too",
+            ),
+            ErrorCode::Driver => Some(
+                "berth doctor says what this host lacks; berth config show --set, what the driver is told",
+            ),
+            _ => None,
+        }
+    }
+
     /// The code of a call of Placement that was not done.
     #[must_use]
     pub fn of_placement(error: &PlacementError) -> Self {
@@ -275,6 +290,23 @@ mod tests {
             ErrorCode::ALL
                 .windows(2)
                 .all(|pair| pair[0].number() < pair[1].number())
+        );
+    }
+
+    #[test]
+    fn a_failure_without_a_mend_of_its_own_has_that_of_its_kind() {
+        let away = Failure::new(ErrorCode::Unavailable, "Placement did not answer");
+        assert!(
+            away.explain()
+                .contains("mend: see that the service named runs")
+        );
+        let own = away.mend("wait");
+        assert!(own.explain().ends_with("mend: wait\n"));
+        let driver = Failure::new(ErrorCode::Driver, "the machine file cannot be used");
+        assert!(
+            driver
+                .explain()
+                .contains("mend: berth doctor says what this host lacks")
         );
     }
 

@@ -110,6 +110,27 @@ fn a_good_configuration_is_said_to_be_good() {
 }
 
 #[test]
+fn a_check_without_any_file_says_that_the_defaults_are_used() {
+    let empty = tempfile::tempdir().unwrap();
+    let folder = empty.path().to_str().unwrap();
+    let output = berth_with(
+        &["config", "check", "--config-dir", folder],
+        &[("BERTH__LIBVIRT__VIRT_TYPE", "qemu")],
+    );
+    let said = out(&output);
+    let there = std::path::Path::new(berth_cli::config::FILE).exists();
+    let expected = format!(
+        "there is no configuration file: neither {} nor a *.toml in {folder} is there",
+        berth_cli::config::FILE
+    );
+    assert_eq!(said.contains(&expected), !there, "{said}{}", err(&output));
+    assert!(
+        said.contains("the configuration is good: 1 options set"),
+        "{said}"
+    );
+}
+
+#[test]
 fn warnings_are_refused_only_when_asked() {
     let (_directory, path) = file("[libvirt]\nvirt_type = \"qemu\"\n[mdev_a]\nmax_instances = 1\n");
     let output = berth(&["config", "check", "--config", &path]);

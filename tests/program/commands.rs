@@ -79,8 +79,19 @@ fn a_host_out_of_service_is_planned_as_one() {
     assert!(disabled());
     let mut agent = node.start(&["agent"]);
     node.wait_until_well(&mut agent);
-    done(&mut node, &["agent", "enable"]);
+    let enabled = done(&mut node, &["agent", "enable", "-f", "json"]);
+    let enabled: serde_json::Value = serde_json::from_str(&enabled).expect("JSON");
+    assert_eq!(enabled["items"][0]["disabled"], false, "{enabled}");
     assert!(!disabled());
+    let columns = ["-f", "value", "-c", "node", "-c", "result"];
+    let looked = done(&mut node, &[&["agent", "tick"][..], &columns].concat());
+    assert!(looked.ends_with(" in_sync\n"), "{looked}");
+    let again = ["agent", "disable", "--reason", "a fan", "--dry-run", "-f"];
+    let foreseen = done(&mut node, &[&again[..], &["value"]].concat());
+    assert!(
+        foreseen.starts_with("false ") && foreseen.ends_with("would be disabled\n"),
+        "{foreseen}"
+    );
     assert_eq!(agent.stop(PATIENCE).expect("it ends").code, 0);
 }
 

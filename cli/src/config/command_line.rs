@@ -5,7 +5,7 @@ use std::path::{Path, absolute};
 
 use config::{Value, ValueKind};
 
-use super::load::Sources;
+use super::sources::Sources;
 use super::problem::Problem;
 use super::setting::{self, Setting};
 use crate::failure::ErrorCode;

@@ -14,7 +14,7 @@ use berth_virt::VirtDriver;
 
 use super::Devices;
 use super::act::{ActError, Acted, Doing};
-use crate::admin::body::API;
+use crate::admin::body::{API, STATE_FILES};
 use crate::admin::refusal;
 use body::{DeviceActed, DeviceAction, DeviceDocument, DeviceList, bodies};
 
@@ -169,7 +169,7 @@ fn refused(error: &ActError) -> Response {
         ActError::Busy { .. } => (StatusCode::CONFLICT, "busy"),
         ActError::Reset { .. } => (StatusCode::CONFLICT, "reset_failed"),
         ActError::Hypervisor(_) => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
-        ActError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
+        ActError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, STATE_FILES),
     };
     refusal(status, code, error.to_string())
 }

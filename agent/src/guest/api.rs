@@ -56,7 +56,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "DELETE",
         "/v1/guests/{uuid}",
-        "202: it will be gone, its accelerator requests too.",
+        "202: it will be gone, its accelerator requests too. 404: neither the journal nor the hypervisor has it. 409 `guest_orphan`: the hypervisor has it, made by berth, and the journal does not know it.",
     ),
     (
         "POST",
@@ -206,6 +206,9 @@ async fn action<D: VirtDriver, R: GuestResources>(
             ),
         ),
         Err(error) => {
+            if let LifeError::Power(PowerError::Journal(error)) = &error {
+                guests.not_written(error);
+            }
             let (status, code) = undone(&error);
             refusal(status, code, error.to_string())
         }
@@ -302,6 +305,8 @@ fn refused(error: &GuestsError) -> Response {
         GuestsError::CpusTaken { .. } => (StatusCode::CONFLICT, "no_room"),
         GuestsError::Other { .. } => (StatusCode::CONFLICT, "other"),
         GuestsError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
+        GuestsError::Orphan { .. } => (StatusCode::CONFLICT, "guest_orphan"),
+        GuestsError::Hypervisor { .. } => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
         GuestsError::File(_) => (StatusCode::BAD_REQUEST, "bad_request"),
         GuestsError::Resource(_) => (StatusCode::SERVICE_UNAVAILABLE, "resource"),
         GuestsError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),

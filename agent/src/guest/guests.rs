@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use berth_journeys::{Ear, Journeys, Turn};
 use berth_model::ConsumerUuid;
+use berth_store::Usable;
 use berth_virt::{CpuSet, GuestError, GuestState, VirtDriver};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -85,6 +86,27 @@ pub enum GuestsError {
         /// The guest.
         uuid: ConsumerUuid,
     },
+    /// The hypervisor has a guest of that UUID that berth made, and the journal says nothing of it: not how it is ended.
+    #[error(
+        "guest {uuid} ({name}) is on this host and was made by berth, but the journal of guests (guests.db) does not know it; \
+         restore guests.db from a backup, or end the guest by the hypervisor's own means, and delete it again"
+    )]
+    Orphan {
+        /// The guest.
+        uuid: ConsumerUuid,
+        /// Its name on the hypervisor.
+        name: String,
+    },
+    /// The journal does not know it, and the hypervisor does not say whether it has it.
+    #[error(
+        "the journal does not know guest {uuid}, and whether it is on this host cannot be said: {source}"
+    )]
+    Hypervisor {
+        /// The guest.
+        uuid: ConsumerUuid,
+        /// Why.
+        source: GuestError,
+    },
     /// Another request has its UUID.
     #[error("guest {uuid} was asked for before, and differently; delete that one first")]
     Other {
@@ -136,8 +158,7 @@ pub(super) struct Inner<D, R> {
     held: watch::Sender<HeldGuests>,
     /// How many journeys have ended.
     ends: watch::Sender<u64>,
-    /// Why the journal cannot be used; none where it could at the last comparison.
-    unusable: watch::Sender<Option<String>>,
+    usable: Usable,
     /// Something of guests changed on the hypervisor.
     pub(super) stirred: Notify,
 }
@@ -187,7 +208,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             journeys: Journeys::default(),
             held: watch::Sender::default(),
             ends: watch::Sender::new(0),
-            unusable: watch::Sender::default(),
+            usable: Usable::new("guests.db"),
             stirred: Notify::new(),
         };
         Self {
@@ -238,7 +259,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         self.inner.way.allow(request.spec())?;
         self.inner.way.resources.keep(request).await?;
         let accepted = self.inner.way.journal.accept(request).await;
-        let accepted = self.noted(accepted)?;
+        let accepted = self.written(accepted)?;
         match accepted {
             Accepted::New | Accepted::Same => {}
             Accepted::Other => return Err(GuestsError::Other { uuid }),
@@ -251,16 +272,31 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Takes the request to end a guest: once this is answered it will be gone, accelerator requests included.
     ///
     /// # Errors
-    /// There is no such guest, or the journal cannot be written.
+    /// There is no such guest: neither the journal nor the hypervisor has it; or the journal cannot be written.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), GuestsError> {
-        match self.inner.way.journal.turn(uuid, &Course::Destroy).await {
-            Err(JournalError::Unknown { .. }) => return Err(GuestsError::NotFound { uuid }),
-            other => other?,
+        let turned = self.inner.way.journal.turn(uuid, &Course::Destroy).await;
+        if let Err(JournalError::Unknown { .. }) = turned {
+            return Err(self.unknown(uuid).await);
         }
+        self.written(turned)?;
         // A spawn under way looks at its course again.
         self.inner.journeys.cut_short(&uuid);
         self.set_out(uuid);
         Ok(())
+    }
+
+    /// What a guest is that the journal does not know. Whoever hears that it is not there gives its devices to others, so a
+    /// journal that was lost must not say that.
+    async fn unknown(&self, uuid: ConsumerUuid) -> GuestsError {
+        match self.inner.way.on_host(uuid).await {
+            Ok(Some(found)) if found.owner.is_some() => GuestsError::Orphan {
+                uuid,
+                name: found.name,
+            },
+            // A driver without guests has none, and what berth did not make is not the guest that is meant.
+            Ok(_) | Err(GuestError::NotSupported { .. }) => GuestsError::NotFound { uuid },
+            Err(source) => GuestsError::Hypervisor { uuid, source },
+        }
     }
 
     /// All guests.
@@ -269,7 +305,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// The journal cannot be read.
     pub async fn list(&self) -> Result<Vec<GuestRecord>, GuestsError> {
         let read = self.inner.way.journal.guests().await;
-        Ok(self.noted(read)?)
+        let failure = read.as_ref().err().map(ToString::to_string);
+        self.inner.usable.read(failure);
+        Ok(read?)
     }
 
     /// What the hypervisor has of its guests now; nothing where it does not answer soon.
@@ -355,6 +393,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// What is kept of a journey's end in memory. That a guest stands still is said once, until the reason changes.
     pub(super) fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd) {
+        if let JourneyEnd::Held {
+            reason: Held::Journal(error) | Held::Undo(UndoError::Journal(error)),
+        } = end
+        {
+            self.not_written(error);
+        }
         self.inner.held.send_if_modified(|held| match end {
             JourneyEnd::Held { reason } => {
                 let reason = reason.to_string();
@@ -390,25 +434,44 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Why the journal cannot be used, with a word whenever that changes: no guest is gone on with then, and none is taken.
     #[must_use]
     pub fn unusable(&self) -> watch::Receiver<Option<String>> {
-        self.inner.unusable.subscribe()
+        self.inner.usable.subscribe()
     }
 
-    /// What came of a use of the journal, a failure of it noted until a comparison ends well.
-    fn noted<T>(&self, used: Result<T, JournalError>) -> Result<T, JournalError> {
-        if let Err(error) = &used {
-            self.journal_is(Err(error));
+    /// What came of a write of the journal, noted.
+    fn written<T>(&self, written: Result<T, JournalError>) -> Result<T, JournalError> {
+        match &written {
+            Ok(_) => self.inner.usable.written(None),
+            Err(error) => self.not_written(error),
         }
-        used
+        written
     }
 
-    /// Whether the journal could be used.
-    pub(super) fn journal_is(&self, used: Result<(), &JournalError>) {
-        let now = used.err().map(ToString::to_string);
-        self.inner.unusable.send_if_modified(|unusable| {
-            let news = *unusable != now;
-            *unusable = now;
-            news
-        });
+    /// The journal failed where it should have been written.
+    pub(super) fn not_written(&self, error: &JournalError) {
+        // What is wrong with one guest's rows is told by whoever reads all of them.
+        if !matches!(
+            error,
+            JournalError::Unknown { .. } | JournalError::Unreadable { .. }
+        ) {
+            self.inner.usable.written(Some(error.to_string()));
+        }
+    }
+
+    /// Looks whether the journal can be written again, where its last write failed: until somebody asks for something, nobody
+    /// else would.
+    pub(super) async fn try_write(&self) {
+        if self.inner.usable.refuses_writes() {
+            let tried = self.inner.way.journal.try_write().await;
+            // It is told when it is news.
+            let _ = self.written(tried);
+        }
+    }
+
+    /// Why nothing can be written down now; none where it can, or nobody has tried.
+    pub(super) fn refuses_writes(&self) -> Option<String> {
+        let usable = &self.inner.usable;
+        let told = usable.refuses_writes().then(|| usable.subscribe());
+        told.and_then(|told| told.borrow().clone())
     }
 
     pub(super) async fn travel(

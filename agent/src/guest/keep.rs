@@ -43,7 +43,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub async fn keep(&self, interval: Duration, shutdown: CancellationToken) {
         loop {
             let compared = self.reconcile().await;
-            self.compared(&compared);
+            self.try_write().await;
             if let Err(error) = compared {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
@@ -74,20 +74,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     "guests could not be compared early"
                 );
             }
-        }
-    }
-
-    /// Notes what a comparison, made for its own sake, says of the journal.
-    pub(super) fn compared<T>(&self, compared: &Result<T, KeepError>) {
-        match compared {
-            Ok(_) => self.journal_is(Ok(())),
-            Err(KeepError::Guests(error)) => {
-                if let Some(error) = error.of_journal() {
-                    self.journal_is(Err(error));
-                }
-            }
-            // The journal was read before.
-            Err(KeepError::Driver(_)) => self.journal_is(Ok(())),
         }
     }
 

@@ -128,7 +128,6 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
     async fn keep_going(&self, interval: Duration, shutdown: CancellationToken) {
         loop {
             let repaired = self.repair().await;
-            self.inner.guests.compared(&repaired);
             match repaired {
                 Ok(found) => self.log(&found),
                 Err(error) => tracing::warn!(
@@ -182,7 +181,9 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
     /// Everything that can be read, and what cannot.
     async fn facts(&self) -> Result<(Facts, Vec<String>), GuestsError> {
         let way = &self.inner.guests.inner.way;
-        let mut unknown = Vec::new();
+        // What could be read is compared; that nothing of it can be mended is told first.
+        self.inner.guests.try_write().await;
+        let mut unknown: Vec<String> = self.inner.guests.refuses_writes().into_iter().collect();
         let mut facts = Facts {
             boot_id: way.boot_id.clone(),
             journal: self.inner.guests.list().await?,

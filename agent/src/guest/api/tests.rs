@@ -185,3 +185,30 @@ async fn a_guest_that_stands_still_says_why_until_it_goes_on() {
     assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
     assert!(guests.held().is_empty());
 }
+
+/// Whoever is told that it is gone gives its devices to others.
+#[tokio::test]
+async fn a_guest_that_runs_is_never_told_as_gone_because_the_journal_was_lost() {
+    let stage = Stage::new().await;
+    stage.bind(1, &[1]);
+    let guests = stage.guests();
+    guests.create(&request(1, &[1])).await.unwrap();
+    guests.journey(guest(1)).await;
+    stage.loses_the_journal_of(1).await;
+    let one = format!("/v1/guests/{}", guest(1));
+    for (failing, status, code, sentence) in [
+        (None, 409, "guest_orphan", "restore guests.db"),
+        // The journal is the first crossing of a delete, the hypervisor the second.
+        (Some(2), 503, "hypervisor", "cannot be said"),
+    ] {
+        let guests = match failing {
+            None => guests.clone(),
+            Some(crossing) => stage.guests_failing_at(crossing),
+        };
+        let (found, said) = ask(&routes(&guests), "DELETE", &one, "").await;
+        assert_eq!((found, &said["error"]["code"]), (status, &json!(code)));
+        let message = said["error"]["message"].as_str().unwrap();
+        assert!(message.contains(sentence), "{message}");
+        assert_eq!(stage.running(1).len(), 1);
+    }
+}

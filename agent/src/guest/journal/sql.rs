@@ -82,7 +82,10 @@ impl SqlJournal {
     async fn over(store: SqlStore, path: String) -> Result<Self, JournalError> {
         let journal = Self { store, path };
         match journal.write(&Opening).await? {
-            Found::Ours => Ok(journal),
+            Found::Ours => {
+                journal.cut_log().await;
+                Ok(journal)
+            }
             Found::Newer(found) => Err(JournalError::Newer {
                 path: journal.path,
                 found,
@@ -95,6 +98,17 @@ impl SqlJournal {
     async fn write<W: Work<Error = SqlError>>(&self, work: &W) -> Result<W::Output, JournalError> {
         let done = self.store.write(work).await;
         done.map_err(|source| self.failed(source))
+    }
+
+    /// Takes what was forgotten out of the log, too. What is left there now goes with the next guest, or at the next start.
+    async fn cut_log(&self) {
+        if let Err(error) = self.store.empty_log().await {
+            tracing::warn!(
+                path = self.path,
+                error = &error as &dyn std::error::Error,
+                "what was forgotten may stand in the journal's log for a while"
+            );
+        }
     }
 
     fn failed(&self, source: SqlError) -> JournalError {
@@ -315,6 +329,24 @@ impl Work for Forget {
     }
 }
 
+/// A row that comes and goes in one transaction: its page is written, and nothing is changed.
+struct TryWrite;
+
+impl Work for TryWrite {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        for sql in [
+            "INSERT INTO guest (uuid, request, course, power) VALUES ('', '', '', '')",
+            "DELETE FROM guest WHERE uuid = ''",
+        ] {
+            tx.execute(Statement::new(sql)).await?;
+        }
+        Ok(())
+    }
+}
+
 struct Disclaim(ConsumerUuid);
 
 impl Work for Disclaim {
@@ -447,6 +479,14 @@ impl GuestJournal for SqlJournal {
     }
 
     fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
-        Box::pin(async move { self.write(&Forget(uuid)).await })
+        Box::pin(async move {
+            self.write(&Forget(uuid)).await?;
+            self.cut_log().await;
+            Ok(())
+        })
+    }
+
+    fn try_write(&self) -> Answer<'_, ()> {
+        Box::pin(async move { self.write(&TryWrite).await })
     }
 }

@@ -15,6 +15,25 @@ use crate::guest::samples::{bound, guest, request};
 use crate::service::ExitReason;
 use berth_virt::guest_spec::HostPath;
 
+#[tokio::test]
+async fn what_is_forgotten_is_in_no_file_any_more_the_log_included() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let any_file_has_it = || {
+        let mut files = std::fs::read_dir(folder.path()).unwrap();
+        files.any(|file| {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            bytes.windows(17).any(|it| it == b"instance-00000001")
+        })
+    };
+    journal.accept(&request(1, &[1])).await.unwrap();
+    assert!(any_file_has_it(), "it is needed");
+    journal.forget(guest(1)).await.unwrap();
+    assert!(!any_file_has_it());
+    journal.try_write().await.unwrap();
+    assert_eq!(journal.guests().await.unwrap(), []);
+}
+
 /// One call of the journal.
 #[derive(Debug, Clone)]
 enum Op {

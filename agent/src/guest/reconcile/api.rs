@@ -57,12 +57,15 @@ pub struct FindingBody {
 
 impl From<Reconciled> for ReconcileBody {
     fn from(found: Reconciled) -> Self {
-        let findings = found.findings.iter().map(|(finding, age)| FindingBody {
-            code: finding.code().to_owned(),
-            subject: finding.subject(),
-            remedy: finding.remedy().as_str().to_owned(),
-            for_seconds: age.as_secs(),
-            text: finding.to_string(),
+        let findings = found.findings.iter().map(|(finding, age)| {
+            let (remedy, text) = finding.told(*age);
+            FindingBody {
+                code: finding.code().to_owned(),
+                subject: finding.subject(),
+                remedy: remedy.as_str().to_owned(),
+                for_seconds: age.as_secs(),
+                text,
+            }
         });
         Self {
             api: API.to_owned(),

@@ -1,8 +1,11 @@
 //! What two of the five truths disagree about: journal, hypervisor, devices, accelerator requests, allocations.
 
 use std::fmt;
+use std::time::Duration;
 
 use berth_model::{ArqUuid, ConsumerUuid, ProviderUuid};
+
+use super::GRACE;
 
 /// What is done about a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,6 +216,26 @@ impl Finding {
                 | Self::GuestUnfinished { .. }
                 | Self::ProviderMissing { .. }
         )
+    }
+}
+
+impl Finding {
+    /// What is done about one that has been there for `age`, and the sentence. What looks like work for an operator while a guest
+    /// is being made or taken back is waited for first: what it holds is not to be taken from it by hand.
+    #[must_use]
+    pub fn told(&self, age: Duration) -> (Remedy, String) {
+        let text = self.to_string();
+        if self.remedy() != Remedy::Reported || !self.may_be_under_way() || age >= GRACE {
+            return (self.remedy(), text);
+        }
+        let what = text
+            .split_once("; ")
+            .map_or(text.as_str(), |(what, _)| what);
+        let text = format!(
+            "{what}; so does one that is being made or taken back: what can be done is told of one that lasts for {} s",
+            GRACE.as_secs()
+        );
+        (Remedy::Awaited, text)
     }
 }
 

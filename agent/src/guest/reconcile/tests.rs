@@ -226,6 +226,35 @@ fn only_what_a_tenant_cannot_lose_by_is_repaired() {
     assert_eq!(request.remedy(), Remedy::Awaited);
 }
 
+#[test]
+fn a_device_that_a_guest_has_was_not_given_back_whatever_the_accelerator_service_forgot() {
+    let found = codes(|facts| {
+        devices(facts).unclean.insert(device(1));
+    });
+    assert_eq!(found, Vec::<&str>::new());
+}
+
+/// Just after a start boots that were cut short are being taken back: what they hold is theirs to release.
+#[test]
+fn nobody_is_told_to_delete_what_a_boot_that_is_taken_back_still_holds() {
+    let orphan = Finding::AllocationOrphan {
+        consumer: guest(5),
+        providers: vec![NODE.to_owned()],
+    };
+    let (remedy, text) = orphan.told(Duration::from_secs(3));
+    assert_eq!(remedy, Remedy::Awaited);
+    assert!(!text.contains("delete"), "{text}");
+    assert!(text.contains("is no guest of this host; so does one that is being made"));
+    let (remedy, text) = orphan.told(GRACE);
+    assert_eq!(remedy, Remedy::Reported);
+    assert!(text.contains("allocation delete"), "{text}");
+    let taken = Finding::DeviceTaken {
+        device: device(1),
+        guest: guest(9),
+    };
+    assert_eq!(taken.told(Duration::ZERO).0, Remedy::Reported);
+}
+
 fn found(reconciled: &Reconciled) -> Vec<&'static str> {
     let findings = reconciled.findings.iter();
     findings.map(|(finding, _)| finding.code()).collect()

@@ -5,9 +5,26 @@ use std::collections::BTreeSet;
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
 
-use super::{Bug, Stage};
+use super::{Bug, Devices, Fault, Hypervisor, Kill, Stage};
 use crate::guest::journal::{Answer, Claimed, Course, GuestRecord, Life, StepRecord, StepState};
-use crate::guest::{Accepted, BoundDevices, GuestJournal, GuestRequest, Released, SpawnStep};
+use crate::guest::samples::guest;
+use crate::guest::{
+    Accepted, BoundDevices, GuestJournal, GuestRequest, Guests, Released, SpawnStep,
+};
+
+impl Stage {
+    /// The journal's file is lost, and with it all that it knew of the guest.
+    pub(in crate::guest) async fn loses_the_journal_of(&self, number: u32) {
+        self.journal.forget(guest(number)).await.unwrap();
+    }
+
+    /// A fresh agent whose crossing of this number, from 1, comes to nothing.
+    pub(in crate::guest) fn guests_failing_at(&self, at: usize) -> Guests<Hypervisor, Devices> {
+        let point = Kill { at, after: false };
+        self.fault_at(Some(point), Fault::Error);
+        self.guests()
+    }
+}
 
 /// The journal behind the count of crossings.
 pub(super) struct Seam(pub(super) Stage);

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_model::ResourceClass;
-use berth_model::audit::{InvariantId, audit_at_rest};
-use berth_tests::guest_cloud::{Bug, GuestCloud, guest};
+use berth_model::audit::{InvariantId, Violation, audit_at_rest};
+use berth_seam::{Fault, Moment};
+use berth_tests::guest_cloud::{Bug, GuestCloud, Point, Process, guest};
 use berth_virt::VirtDriver as _;
 use serde_json::Value;
 
@@ -66,6 +67,31 @@ fn a_request_that_somebody_left_is_caught() {
         let body = serde_json::json!({"device_profile_name": "gpu"});
         cloud.ask("POST", "/v2/accelerator_requests", body).await;
         assert!(broken(&cloud).await.contains(&InvariantId::L3));
+    });
+}
+
+/// What the whole sweep tries too, of which the tests run a sample.
+#[test]
+fn a_post_of_requests_that_comes_twice_is_caught_and_leaves_nothing_after_a_while() {
+    virtually(async {
+        let cloud = GuestCloud::new().await;
+        let point = Point {
+            process: Process::Conductor,
+            crossing: "http POST /v2/accelerator_requests".to_owned(),
+            nth: 1,
+            moment: Moment::Before,
+            fault: Fault::Twice,
+        };
+        cloud.crossings.arm(std::slice::from_ref(&point));
+        boot(&cloud, 1, "two").await;
+        assert_eq!(cloud.crossings.struck(), [point]);
+        let found = audit_at_rest(&cloud.worlds(None).await);
+        let left = |it: &&Violation| it.invariant == InvariantId::L3;
+        assert_eq!(found.iter().filter(left).count(), 2, "{found:?}");
+        let wrong = cloud.rests(None).await;
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert_eq!(cloud.held_by(guest(1)).await.len(), 2);
+        cloud.end();
     });
 }
 

@@ -52,6 +52,9 @@ pub(super) struct CreateArguments {
     image: Option<String>,
     #[command(flatten)]
     of_image: OfImage,
+    /// What its image says of the machine it needs; repeat for several: hw_firmware_type=uefi, os_secure_boot=required.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair, requires = "image")]
+    image_property: Vec<(String, String)>,
     /// A kernel of the host to start from.
     #[arg(long, value_name = "FILE")]
     kernel: Option<String>,
@@ -126,7 +129,10 @@ impl CreateArguments {
         };
         let extra_specs = pairs("--property", &self.property)?;
         let image = self.image.as_deref();
-        let image = image.map(|it| image_of(it, &self.of_image)).transpose()?;
+        let mut image = image.map(|it| image_of(it, &self.of_image)).transpose()?;
+        if let Some(image) = &mut image {
+            image.properties = pairs("--image-property", &self.image_property)?;
+        }
         let kernel = self.kernel.as_ref().map(|kernel| KernelBody {
             kernel: kernel.clone(),
             ramdisk: self.ramdisk.clone(),

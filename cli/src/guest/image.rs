@@ -23,9 +23,6 @@ pub(super) struct OfImage {
     /// The image's format, where its name does not say it.
     #[arg(long, value_name = "FORMAT", value_parser = ["qcow2", "raw"], requires = "image")]
     image_format: Option<String>,
-    /// What it says of the machine it needs; repeat for several: hw_firmware_type=uefi, os_secure_boot=required.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = pair, requires = "image")]
-    image_property: Vec<(String, String)>,
 }
 
 /// `KEY=VALUE` of the command line.
@@ -90,7 +87,7 @@ pub(super) fn image(image: &str, known: &OfImage) -> Result<ImageBody, Failure> 
         location,
         checksum,
         format,
-        properties: pairs("--image-property", &known.image_property)?,
+        properties: BTreeMap::new(),
     })
 }
 
@@ -173,12 +170,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.qcow2");
         std::fs::write(&path, b"abc").unwrap();
-        let known = OfImage {
-            image_property: vec![("hw_firmware_type".to_owned(), "uefi".to_owned())],
-            ..OfImage::default()
-        };
-        let local = image(&path.display().to_string(), &known).unwrap();
-        assert_eq!(local.properties["hw_firmware_type"], "uefi");
+        let local = image(&path.display().to_string(), &OfImage::default()).unwrap();
         assert_eq!(local.format, "qcow2");
         assert_eq!(
             local.checksum.as_deref(),

@@ -7,7 +7,8 @@ use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestState, PowerAction};
 use berth_wire::guest::{
-    GuestAction, GuestBody, GuestBuild, GuestList, ImageComing as ImageComingBody, StepBody,
+    GuestAction, GuestBody, GuestBuild, GuestList, ImageBody, ImageComing as ImageComingBody,
+    StepBody,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -15,7 +16,7 @@ use serde::de::IgnoredAny;
 use crate::admin::body::API;
 use crate::guest::GuestRequest;
 use crate::guest::build::{BuildError, BuildOptions, image_of, kernel_of};
-use crate::guest::disks::ImageComing;
+use crate::guest::disks::{ImageComing, ImageSource};
 use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepState, Turn};
 use crate::guest::{LifeChange, RescueSystem};
 
@@ -149,6 +150,18 @@ pub(super) enum Asked {
     LiveMigrate(NodeName),
 }
 
+/// The image of another root disk. Of its properties nothing is taken, and none is passed over in silence.
+fn of_other_disk(image: &ImageBody) -> Result<ImageSource, BuildError> {
+    if let Some(key) = image.properties.keys().next() {
+        let reason = format!(
+            "{key}: a guest keeps the firmware it was made with, and nothing else is taken of an image: leave it out, or \
+             delete the guest and create it anew"
+        );
+        return Err(BuildError::field("image.properties", reason));
+    }
+    image_of(image)
+}
+
 /// What is asked for; a kernel must lie where the options allow.
 pub(super) fn asked(
     action: &GuestAction,
@@ -170,7 +183,7 @@ pub(super) fn asked(
             grace_seconds,
         } => {
             let system = match (image, kernel) {
-                (Some(image), None) => RescueSystem::Image(image_of(image)?),
+                (Some(image), None) => RescueSystem::Image(of_other_disk(image)?),
                 (None, Some(kernel)) => {
                     RescueSystem::Kernel(kernel_of(kernel, options.ok_or(BuildError::NotHere)?)?)
                 }
@@ -188,7 +201,7 @@ pub(super) fn asked(
             preserve_ephemeral,
         } => {
             return Ok(Asked::Change(LifeChange::Rebuild {
-                image: image_of(image)?,
+                image: of_other_disk(image)?,
                 preserve_ephemeral: *preserve_ephemeral,
             }));
         }

@@ -197,6 +197,11 @@ async fn an_action_that_makes_no_sense_is_refused_with_its_field() {
         ),
         (json!({"action": "rebuild"}), "image"),
         (
+            json!({"action": "rebuild", "image": {"location": {"path": "/images/b.raw"}, "format": "raw",
+                "properties": {"hw_firmware_type": "uefi"}}}),
+            "hw_firmware_type: a guest keeps the firmware",
+        ),
+        (
             json!({"action": "rebuild", "image": {"location": {"url": "ftp://host/x"}, "format": "raw"}}),
             "http",
         ),

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`report`] | from what is seen to the report, and from its answer to what is to be done: pure |
 //! | `condition` | what the view becomes: pure |
+//! | `name` | what a device is called: pure |
 //! | [`register`] | quarantines and cleanings, in the guests' journal |
 //! | `devices` | what is shared by the rooms below; the overlay |
 //! | `telling` | the report, told and told again |
@@ -28,6 +29,7 @@ mod checking;
 mod cleaning;
 mod condition;
 mod devices;
+mod name;
 mod programming;
 pub mod register;
 pub mod report;
@@ -35,6 +37,8 @@ mod telling;
 
 pub use act::{ActError, Acted, Doing, Risk};
 pub use checking::HealthCheck;
+pub(crate) use cleaning::is_spoilt;
 pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts, Look, MissingProviders};
+pub(crate) use name::Named;
 pub use register::{DeviceRegister, Quarantine, QuarantinedBy, Register, Withheld};
 pub use telling::TellError;

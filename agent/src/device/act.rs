@@ -10,8 +10,9 @@ use berth_virt::{DeviceError, GuestError, OfferedHandle, VirtDriver};
 
 use super::Devices;
 use super::cleaning::{Order, ResetEnd, ResetError};
+use super::name::Named;
 use super::register::{Quarantine, QuarantineStays, QuarantinedBy};
-use super::report::{handle_name, wanted};
+use super::report::wanted;
 use crate::guest::JournalError;
 
 /// The longest reason, in characters.
@@ -136,10 +137,7 @@ impl<D: VirtDriver> Devices<D> {
         let known = self.known();
         let devices = || known.seen.values().flat_map(|seen| &seen.devices);
         let handles = devices().flat_map(|device| &device.handles);
-        let one: Vec<_> = handles
-            .filter(|it| handle_name(it) == name)
-            .cloned()
-            .collect();
+        let one: Vec<_> = handles.filter(|it| it.name() == name).cloned().collect();
         if !one.is_empty() {
             return Ok(one);
         }
@@ -185,7 +183,7 @@ impl<D: VirtDriver> Devices<D> {
         }
         let why = Quarantine::new(reason, QuarantinedBy::Operator);
         for handle in &handles {
-            let name = handle_name(handle);
+            let name = handle.name();
             self.inner.register.quarantine(&name, &why).await?;
             tracing::warn!(device = %name, reason = %why.reason, "an operator put a device into quarantine");
         }
@@ -208,12 +206,8 @@ impl<D: VirtDriver> Devices<D> {
         let handles = self.meant(name)?;
         let quarantined = {
             let known = self.known();
-            let is_aside = |handle: &OfferedHandle| {
-                known
-                    .register
-                    .quarantines
-                    .contains_key(&handle_name(handle))
-            };
+            let is_aside =
+                |handle: &OfferedHandle| known.register.quarantines.contains_key(&handle.name());
             handles.into_iter().filter(is_aside).collect::<Vec<_>>()
         };
         if quarantined.is_empty() {
@@ -230,13 +224,13 @@ impl<D: VirtDriver> Devices<D> {
             match (self.check_free(handle).await, risk) {
                 (Ok(()), None) => self.reset_now(handle, QuarantineStays::No).await?,
                 (Ok(()), Some(Risk::UncleanDevice)) => {
-                    let name = handle_name(handle);
+                    let name = handle.name();
                     tracing::warn!(device = %name, "an operator released a device without a reset");
                     let releases = self.releases(&name);
                     self.inner.register.release(&name, releases).await?;
                 }
                 (Err(ActError::Held { .. } | ActError::Bound { .. }), _) => {
-                    let name = handle_name(handle);
+                    let name = handle.name();
                     self.inner.register.release(&name, None).await?;
                 }
                 (Err(error), _) => return Err(error),
@@ -252,11 +246,11 @@ impl<D: VirtDriver> Devices<D> {
         handle: &OfferedHandle,
         quarantine: QuarantineStays,
     ) -> Result<(), ActError> {
-        let name = handle_name(handle);
+        let name = handle.name();
         let order = Order {
             releases: self.releases(&name),
             quarantine,
-            last_try: false,
+            failures: 0,
         };
         match self.reset_free(&name, &wanted(handle), order).await? {
             ResetEnd::Clean(_) => {
@@ -278,7 +272,7 @@ impl<D: VirtDriver> Devices<D> {
     }
 
     async fn check_free(&self, handle: &OfferedHandle) -> Result<(), ActError> {
-        let name = handle_name(handle);
+        let name = handle.name();
         self.refresh().await?;
         let (held, bound) = {
             let known = self.known();
@@ -314,7 +308,7 @@ fn checked(reason: &str) -> Result<&str, ActError> {
 }
 
 fn acted(handles: &[OfferedHandle], what: &str) -> Acted {
-    let devices: Vec<String> = handles.iter().map(handle_name).collect();
+    let devices: Vec<String> = handles.iter().map(Named::name).collect();
     Acted {
         text: format!("{what}: {}", devices.join(", ")),
         devices,

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Devices;
 use super::devices::{Known, Seen};
-use super::report::handle_names;
+use super::name::names;
 use crate::guest::JournalError;
 
 /// How many devices are asked about at a time.
@@ -75,7 +75,7 @@ struct Asked {
 impl Asked {
     fn of(device: &OfferedDevice, seen: &Seen, known: &Known) -> Self {
         let address = device.address.to_string();
-        let handles = handle_names(device);
+        let handles = names(device);
         let guests: BTreeSet<String> = handles
             .iter()
             .filter_map(|name| known.register.held.get(name).or(seen.used.get(name)))

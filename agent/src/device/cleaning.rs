@@ -13,8 +13,9 @@ use tokio::time::Instant;
 
 use super::Devices;
 use super::devices::{Attempt, Known};
+use super::name::{Named as _, names};
 use super::register::{Cleaned, Cleaning, Quarantine, QuarantineStays, QuarantinedBy};
-use super::report::{self, Unclean, handle_name, wanted};
+use super::report::{self, Unclean, wanted};
 use crate::backoff::Backoff;
 use crate::guest::JournalError;
 
@@ -52,8 +53,8 @@ pub(super) struct Order {
     /// The release of its handle that it is cleaned after.
     pub(super) releases: Option<i64>,
     pub(super) quarantine: QuarantineStays,
-    /// Whether a failure that may pass sets the device aside.
-    pub(super) last_try: bool,
+    /// How often it failed before for a reason that may pass.
+    pub(super) failures: u32,
 }
 
 impl<D: VirtDriver> Devices<D> {
@@ -91,11 +92,11 @@ impl<D: VirtDriver> Devices<D> {
         self.refresh().await?;
         let mut removed = Vec::new();
         for handle in self.free_mdevs() {
-            let name = handle_name(&handle);
+            let name = handle.name();
             let order = Order {
                 releases: None,
                 quarantine: QuarantineStays::Yes,
-                last_try: false,
+                failures: 0,
             };
             match self.reset_free(&name, &wanted(&handle), order).await {
                 Ok(ResetEnd::Clean(reset)) => {
@@ -129,7 +130,7 @@ impl<D: VirtDriver> Devices<D> {
             free.extend(
                 mdevs
                     .filter(|handle| {
-                        let name = handle_name(handle);
+                        let name = handle.name();
                         advice.releases.contains_key(&name)
                             && !known.swept.contains(&name)
                             && !unclean.contains(&name)
@@ -156,7 +157,7 @@ impl<D: VirtDriver> Devices<D> {
         let order = Order {
             releases: Some(unclean.releases),
             quarantine: QuarantineStays::Yes,
-            last_try: failures + 1 >= TRIES,
+            failures,
         };
         let (failures, text) = match self.reset_free(name, &unclean.wanted, order).await {
             Ok(ResetEnd::Clean(reset)) => {
@@ -305,10 +306,8 @@ impl Known {
     /// Whether a device that is offered by this name is well as it was seen.
     pub(super) fn is_fit(&self, name: &str) -> bool {
         let devices = self.seen.values().flat_map(|seen| &seen.devices);
-        let mut owners = devices.filter(|device| {
-            let mut names = device.handles.iter().map(handle_name);
-            names.any(|offered| offered == name)
-        });
+        let mut owners =
+            devices.filter(|device| names(device).iter().any(|offered| offered == name));
         owners.any(|device| device.condition == DeviceCondition::Fit)
     }
 }
@@ -319,12 +318,25 @@ fn subject(name: &str) -> String {
 
 /// What a failed reset leaves of a device.
 fn spoilt(error: &DeviceError, order: Order) -> Cleaned {
-    // A card that is out of the host is as unclean as before; it is reset when it is back.
-    let may_pass = matches!(error.quarantine(), None | Some(UnfitReason::Vanished));
-    if may_pass && !(order.last_try && error.disposition() == Disposition::Retry) {
-        return Cleaned::Unknown;
+    match is_spoilt(error, order.failures + 1) {
+        false => Cleaned::Unknown,
+        true => Cleaned::Spoilt(Quarantine::new(error.to_string(), QuarantinedBy::Agent)),
     }
-    Cleaned::Spoilt(Quarantine::new(error.to_string(), QuarantinedBy::Agent))
+}
+
+/// Whether a device goes to nobody from now on whose reset failed so, for the `failures`th time in a row for a reason that may pass.
+pub(crate) fn is_spoilt(error: &DeviceError, failures: u32) -> bool {
+    // One that is out of the host is as unclean as before; it is reset when it is back. Where no driver resets anything, nothing
+    // was tried.
+    let says_nothing = error.quarantine() == Some(UnfitReason::Vanished)
+        || matches!(error, DeviceError::NotSupported { .. });
+    match error.disposition() {
+        _ if says_nothing => false,
+        Disposition::Fatal => true,
+        // Somebody has it, or holds it up: that is not the device's fault.
+        Disposition::Refresh => false,
+        Disposition::Retry => failures >= TRIES,
+    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::{DeviceCondition, DeviceOwner, OfferedDevice, UnfitReason};
 
+use super::name::{Named as _, names};
 use super::register::{QuarantinedBy, Register};
-use super::report::handle_name;
 
 /// Writes into a device why it may not be given out, where what was seen is no reason by itself.
 pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Register) {
@@ -22,7 +22,7 @@ pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Re
         return;
     }
     let quarantine = |name: &String| register.quarantines.get(name);
-    let names: Vec<String> = device.handles.iter().map(handle_name).collect();
+    let names = names(device);
     let mut whole = names.iter().filter_map(quarantine).peekable();
     let Some(first) = whole.peek() else { return };
     let reason = match first.by {
@@ -35,7 +35,7 @@ pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Re
     }
     // A part of a card: it is reserved. One that a guest holds is in use, and counts as that until it is given back.
     let aside = device.handles.iter().filter(|handle| {
-        let name = handle_name(handle);
+        let name = handle.name();
         quarantine(&name).is_some() && !register.held.contains_key(&name)
     });
     device.set_aside.extend(aside.cloned());

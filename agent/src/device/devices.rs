@@ -8,7 +8,9 @@ use axum::Router;
 use berth_client::AcceleratorClient;
 use berth_hook::Hook;
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
-use berth_virt::{HostEvent, HostEvents, HostView, NodeView, OfferedDevice, VirtDriver};
+use berth_virt::{
+    HostDevice, HostEvent, HostEvents, HostView, NodeView, OfferedDevice, VirtDriver,
+};
 use futures_util::future::BoxFuture;
 use futures_util::stream;
 use tokio::sync::{Notify, watch};
@@ -16,8 +18,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::checking::HealthCheck;
+use super::name::{Named as _, names};
 use super::register::{DeviceRegister, Register};
-use super::report::{self, Advice, Scrub};
+use super::report::{Advice, Scrub};
 use super::telling::Told;
 use super::{api, condition};
 use crate::guest::reconcile::DeviceFacts;
@@ -176,9 +179,10 @@ impl Seen {
     fn of(node: &NodeView) -> Self {
         let mut used = BTreeMap::new();
         for (uuid, guest) in &node.guests {
-            let functions = guest.functions.iter().map(ToString::to_string);
-            let mdevs = guest.mdevs.iter().map(|mdev| mdev.uuid.to_string());
-            used.extend(functions.chain(mdevs).map(|name| (name, *uuid)));
+            let functions = guest.functions.iter().copied().map(HostDevice::Function);
+            let mdevs = guest.mdevs.iter().map(|mdev| HostDevice::Mdev(mdev.uuid));
+            let devices = functions.chain(mdevs);
+            used.extend(devices.map(|device| (device.name(), *uuid)));
         }
         let guests = node.guests.keys().chain(node.unreadable.keys());
         Self {
@@ -272,7 +276,7 @@ impl<D: VirtDriver> Devices<D> {
                 let mut laid_over = device.clone();
                 condition::overlay(node, &mut laid_over, &known.register);
                 let reason = condition::reason(&laid_over, &known.register);
-                let names = report::handle_names(device).into_iter();
+                let names = names(device).into_iter();
                 let reasons = names.map(|name| (name, reason.clone()));
                 facts.offered.extend(reasons);
             }

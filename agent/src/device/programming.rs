@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use berth_client::AcceleratorClient;
 use berth_hook::Hook;
-use berth_model::{AttachHandleType, Disposition, NodeName};
+use berth_model::{Disposition, NodeName};
 use berth_virt::{DeviceError, OfferedHandle, VirtDriver};
 use berth_wire::accelerator::{DueProgramming, Program, ProgrammedHandle, ProgrammingEnd};
 use tokio::task::JoinSet;
@@ -18,8 +18,9 @@ use uuid::Uuid;
 
 use super::Devices;
 use super::cleaning::ResetError;
+use super::name::{Named as _, name_of_handle};
 use super::register::{Cleaned, Cleaning};
-use super::report::{self, handle_name, wanted};
+use super::report::{self, wanted};
 use crate::backoff::Backoff;
 
 /// How often the service is asked what is due: a guest waits for it.
@@ -191,7 +192,7 @@ impl<D: VirtDriver> Devices<D> {
         let mut begun = Vec::new();
         let mut tried = None;
         for target in &targets {
-            let name = handle_name(target);
+            let name = target.name();
             match self.inner.register.begin(&name).await {
                 Ok(Cleaning::Begun) => begun.push(name),
                 Ok(Cleaning::Held(guest)) => {
@@ -223,8 +224,8 @@ impl<D: VirtDriver> Devices<D> {
 
     /// The device of a handle, if this host offers it, it is well, and nobody uses it.
     async fn target(&self, handle: &ProgrammedHandle) -> Result<OfferedHandle, Tried> {
-        let name = name_of(handle).ok_or_else(|| {
-            let kind = &handle.attach_type;
+        let kind = &handle.attach_type;
+        let name = name_of_handle(handle.uuid, kind, &handle.attach_info).ok_or_else(|| {
             Tried::Ended(Err(format!(
                 "there is no device behind a handle of type {kind}"
             )))
@@ -235,7 +236,7 @@ impl<D: VirtDriver> Devices<D> {
             let devices = seen.flat_map(|seen| report::told(&seen.devices));
             let mut handles = devices.flat_map(|device| &device.handles);
             handles
-                .find(|offered| handle_name(offered) == name)
+                .find(|offered| offered.name() == name)
                 .cloned()
                 .map(|offered| (offered, known.is_fit(&name)))
         };
@@ -305,23 +306,12 @@ async fn run(
     };
     let about = [
         ("BERTH_PROGRAMMING", programming.to_string()),
-        ("BERTH_DEVICE", handle_name(target)),
+        ("BERTH_DEVICE", target.name()),
         ("BERTH_DEVICE_ADDRESS", address.to_string()),
         with,
     ];
     let asked = hook.ask(about).await;
     asked.map_err(|error| error.to_string())
-}
-
-/// The name of the handle's device; none for one behind which there is no device.
-fn name_of(handle: &ProgrammedHandle) -> Option<String> {
-    let kind = AttachHandleType::of_word(&handle.attach_type)?;
-    let info = handle.attach_info.clone().into_info(kind).ok()?;
-    match kind {
-        AttachHandleType::Pci => Some(info.address().to_string()),
-        AttachHandleType::Mdev => Some(handle.uuid.hyphenated().to_string()),
-        AttachHandleType::TestPci => None,
-    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use berth_wire::accelerator::{
     HostDevices, KnownAttachHandle, KnownDevices,
 };
 
+use super::name::{Named as _, name_of_handle};
 use super::register::Register;
 
 /// The status of a device that an operator disabled at the accelerator service.
@@ -28,15 +29,6 @@ pub enum Scrub {
     Always,
     /// Handles are free as soon as they are given back.
     Never,
-}
-
-/// The name of a handle's device, as the guests' journal has it: an address, or a mediated device's UUID.
-#[must_use]
-pub fn handle_name(handle: &OfferedHandle) -> String {
-    match handle {
-        OfferedHandle::Function(address) => address.to_string(),
-        OfferedHandle::Mdev { uuid, .. } => uuid.hyphenated().to_string(),
-    }
 }
 
 /// The device of a handle as a guest would get it.
@@ -128,7 +120,7 @@ fn deployable(
 }
 
 fn attach_handle(handle: &OfferedHandle, register: &Register, scrub: Scrub) -> HostAttachHandle {
-    let name = handle_name(handle);
+    let name = handle.name();
     let (uuid, kind, info) = match handle {
         OfferedHandle::Function(address) => {
             let info = AttachHandleInfo::Pci {
@@ -211,24 +203,12 @@ pub struct Advice {
     pub releases: BTreeMap<String, i64>,
 }
 
-/// The name of a known handle's device; none for one behind which there is no device.
-#[must_use]
-pub fn known_name(handle: &KnownAttachHandle) -> Option<String> {
-    let kind = AttachHandleType::of_word(&handle.attach_type)?;
-    match handle.attach_info.clone().into_info(kind).ok()? {
-        AttachHandleInfo::Pci { address, .. } => Some(address.to_string()),
-        AttachHandleInfo::Mdev { .. } => Some(handle.uuid.hyphenated().to_string()),
-        AttachHandleInfo::TestPci { .. } => None,
-    }
-}
-
 /// What an answer asks for, of the devices as they are seen.
 #[must_use]
 pub fn advice(known: &KnownDevices, devices: &[OfferedDevice]) -> Advice {
     let handles = told(devices).flat_map(|device| &device.handles);
-    let handles: BTreeMap<String, &OfferedHandle> = handles
-        .map(|handle| (handle_name(handle), handle))
-        .collect();
+    let handles: BTreeMap<String, &OfferedHandle> =
+        handles.map(|handle| (handle.name(), handle)).collect();
     let mut advice = Advice::default();
     for device in &known.devices {
         for deployable in &device.deployables {
@@ -255,7 +235,8 @@ impl Advice {
         gone: bool,
         handles: &BTreeMap<String, &OfferedHandle>,
     ) {
-        let Some(name) = known_name(known) else {
+        let (kind, info) = (&known.attach_type, &known.attach_info);
+        let Some(name) = name_of_handle(known.uuid, kind, info) else {
             return;
         };
         if let Some((arq, guest)) = known.holder() {
@@ -279,12 +260,6 @@ impl Advice {
             });
         }
     }
-}
-
-/// The mediated devices' UUIDs and the functions that a device offers, by name.
-#[must_use]
-pub fn handle_names(device: &OfferedDevice) -> Vec<String> {
-    device.handles.iter().map(handle_name).collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use berth_virt::guest_spec::{
 use serde::{Deserialize, Serialize};
 
 use super::text;
+use crate::device::Named as _;
 
 /// What a mediated device is made of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -80,18 +81,7 @@ impl BoundDevice {
     /// The name by which no two guests may have it: its address, or a mediated device's UUID.
     #[must_use]
     pub fn name(&self) -> String {
-        name_of(&self.device)
-    }
-}
-
-/// The name by which no two guests may have a device.
-#[must_use]
-pub(super) fn name_of(device: &GuestDevice) -> String {
-    match device {
-        GuestDevice::Pci { address, .. } | GuestDevice::VendorVfio { address } => {
-            address.to_string()
-        }
-        GuestDevice::Mdev { uuid } => uuid.hyphenated().to_string(),
+        self.device.name()
     }
 }
 

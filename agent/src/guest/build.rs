@@ -32,13 +32,12 @@ use berth_virt::guest_spec::{CpuModel, GuestDevices, HostPath};
 use berth_virt::{NodeView, VirtDriver};
 use berth_wire::guest::GuestBuild;
 
-use super::bound_devices::name_of;
 use super::disks::InstancesPath;
 use super::fit::{Held, fit};
 use super::journal::{Accepted, Course, GuestRecord};
 use super::resources::GuestResources;
 use super::{GuestRequest, Guests, GuestsError};
-use crate::device::DeviceConditions;
+use crate::device::{DeviceConditions, Named as _};
 use asked::Asked;
 pub(super) use asked::{image_of, kernel_of};
 pub use error::{BuildError, BuildFault};
@@ -180,7 +179,7 @@ fn taken(records: &[GuestRecord], seen: &NodeView) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for record in records.iter().filter(|record| record.may_hold()) {
         let own = record.request.spec().devices.as_slice().iter();
-        names.extend(own.map(|attached| name_of(&attached.device)));
+        names.extend(own.map(|attached| attached.device.name()));
         let bound = record.devices.iter().flat_map(|devices| devices.iter());
         names.extend(bound.map(|device| device.name()));
     }

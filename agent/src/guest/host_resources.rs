@@ -7,14 +7,11 @@ use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{GuestDevice, GuestDisks, HostPath, ProjectId};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
-use super::bound_devices::name_of;
 use super::disks::{DiskError, DiskPlan, Disks, ImageComing};
 use super::files::GuestFiles;
 use super::resources::{GuestResources, Provision, Released, ResourceError};
 use super::{BoundDevices, GuestRequest};
-
-/// How often a device is tried that is not taken back, before it is set aside.
-const TRIES: u32 = 5;
+use crate::device::{self, Named as _};
 
 /// Devices and disks of this host.
 pub struct HostResources<D> {
@@ -48,17 +45,10 @@ impl<D: VirtDriver> HostResources<D> {
 
     /// Whether a device that was not taken back will not be: it is not well, or it was tried often enough.
     fn is_spoilt(&self, name: &str, error: &DeviceError) -> bool {
-        match error.disposition() {
-            Disposition::Fatal => true,
-            // Somebody has it, or holds it up: that is not the device's fault.
-            Disposition::Refresh => false,
-            Disposition::Retry => {
-                let mut failures = self.failures();
-                let failures = failures.entry(name.to_owned()).or_default();
-                *failures += 1;
-                *failures >= TRIES
-            }
-        }
+        let mut failures = self.failures();
+        let failures = failures.entry(name.to_owned()).or_default();
+        *failures += u32::from(error.disposition() == Disposition::Retry);
+        device::is_spoilt(error, *failures)
     }
 
     fn failures(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {
@@ -178,7 +168,7 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         let mut first = None;
         let mut released = Released::default();
         for device in wanted(&guest) {
-            let name = name_of(&device.device);
+            let name = device.device.name();
             match self.driver.reset_device(&device).await {
                 Ok(reset) => {
                     tracing::debug!(guest = %guest.spec.uuid, device = %device.host_device(), ?reset, "taken back");

@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::binding_wait::BindRefused;
-use super::bound_devices::name_of;
 use super::files::AllowedSpec;
 use super::journal::{
     Claimed, GuestRecord, JournalError, Life, SpawnStep, Stage, StepRecord, StepState,
@@ -22,7 +21,7 @@ use super::journal::{
 use super::resources::{GuestResources, Provision, ResourceError};
 use super::way::{Way, host_devices, is_ours};
 use super::{Anew, BoundDevices, GuestRequest, GuestRequestError};
-use crate::device::Withheld;
+use crate::device::{Named as _, Withheld};
 
 /// How long a guest waits between two looks whether the reset of its device has ended.
 const RESETTING: Duration = Duration::from_millis(250);
@@ -176,7 +175,7 @@ impl Requested {
         let mut spec = now.attached_to(self.request.spec())?;
         spec.power = self.power;
         let devices = spec.devices.as_slice().iter();
-        let names: BTreeSet<_> = devices.map(|attached| name_of(&attached.device)).collect();
+        let names: BTreeSet<_> = devices.map(|attached| attached.device.name()).collect();
         claimed(way, cancel, uuid, &names, &now).await?;
         Ok(Bound(Going {
             request: self.request,

@@ -8,7 +8,7 @@ use crate::admin::body::API;
 use crate::device::act::{Acted, Risk};
 use crate::device::condition;
 use crate::device::devices::{Known, Seen};
-use crate::device::report::handle_name;
+use crate::device::name::Named as _;
 
 /// GET /v1/devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,7 +122,7 @@ pub(super) fn bodies(known: &Known, name: Option<&str>) -> Vec<DeviceBody> {
     for (node, seen) in &known.seen {
         for device in &seen.devices {
             for handle in &device.handles {
-                let own = handle_name(handle);
+                let own = handle.name();
                 let meant = name
                     .as_ref()
                     .is_none_or(|name| *name == own || *name == device.address.to_string());
@@ -142,7 +142,7 @@ fn body(
     device: &OfferedDevice,
     handle: &OfferedHandle,
 ) -> DeviceBody {
-    let name = handle_name(handle);
+    let name = handle.name();
     let register = &known.register;
     let quarantine = register.quarantines.get(&name);
     let held = register.held.get(&name).or_else(|| seen.used.get(&name));

@@ -67,7 +67,7 @@ async fn reset(devices: &Devices<Card>) -> Result<ResetEnd, ResetError> {
     let order = Order {
         releases: Some(7),
         quarantine: QuarantineStays::Yes,
-        last_try: false,
+        failures: 0,
     };
     devices.reset_free(NAME, &wanted, order).await
 }

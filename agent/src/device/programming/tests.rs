@@ -1,8 +1,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use berth_wire::accelerator::AttachHandleInfoBody;
-
 use super::*;
 
 const PROGRAMMING: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
@@ -78,34 +76,4 @@ async fn a_hook_that_says_no_or_does_not_end_or_is_none_has_not_programmed() {
     };
     let refused = run(&absent, &program).await.unwrap_err();
     assert!(refused.contains("cannot be started"), "{refused}");
-}
-
-#[test]
-fn a_handle_names_its_device_as_the_register_does() {
-    let info: AttachHandleInfoBody = serde_json::from_str(
-        r#"{"domain": "0000", "bus": "84", "device": "00", "function": "1", "asked_type": "t"}"#,
-    )
-    .unwrap();
-    let uuid: Uuid = PROGRAMMING.parse().unwrap();
-    for (kind, name) in [
-        ("MDEV", Some(PROGRAMMING)),
-        ("TEST_PCI", None),
-        ("USB", None),
-    ] {
-        let handle = ProgrammedHandle {
-            uuid,
-            attach_type: kind.to_owned(),
-            attach_info: info.clone(),
-        };
-        assert_eq!(name_of(&handle).as_deref(), name, "{kind}");
-    }
-    let attach_info =
-        serde_json::from_str(r#"{"domain": "0000", "bus": "84", "device": "00", "function": "1"}"#)
-            .unwrap();
-    let handle = ProgrammedHandle {
-        uuid,
-        attach_type: "PCI".to_owned(),
-        attach_info,
-    };
-    assert_eq!(name_of(&handle).as_deref(), Some("0000:84:00.1"));
 }

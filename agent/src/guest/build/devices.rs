@@ -16,8 +16,7 @@ use uuid::Uuid;
 
 use super::BuildError;
 use super::asked::Asked;
-use crate::device::report;
-use crate::guest::bound_devices::name_of;
+use crate::device::{Named as _, report};
 use crate::guest::fit::{Affinity, NearDevice};
 
 /// What was picked.
@@ -198,7 +197,7 @@ impl Picking<'_> {
             let offered = offered.filter(|handle| !device.set_aside.contains(*handle));
             let free = offered
                 .map(report::wanted)
-                .find(|wanted| !self.taken.contains(&name_of(&wanted.device)));
+                .find(|wanted| !self.taken.contains(&wanted.device.name()));
             let wanted = free.ok_or_else(|| {
                 let offered = device.handles.len();
                 refuse(format!(
@@ -231,8 +230,7 @@ impl Picking<'_> {
                 let free = offering.iter().find_map(|(gpu, offered)| {
                     let mut slots =
                         (0..offered.total).map(|slot| mdev(provider, gpu.address, offered, slot));
-                    let free =
-                        slots.find(|wanted| !self.taken.contains(&name_of(&wanted.device)))?;
+                    let free = slots.find(|wanted| !self.taken.contains(&wanted.device.name()))?;
                     Some((*gpu, free))
                 });
                 let (gpu, wanted) = free.ok_or_else(|| BuildError::Allocation {
@@ -256,7 +254,7 @@ impl Picking<'_> {
     }
 
     fn give(&mut self, wanted: WantedDevice) {
-        self.taken.insert(name_of(&wanted.device));
+        self.taken.insert(wanted.device.name());
         self.picks.attached.push(AttachedDevice {
             device: wanted.device,
             origin: DeviceOrigin::Flavor,

@@ -7,10 +7,12 @@
 //! | `socket` | opens the socket, finding a stale file or another agent |
 //! | `access` | who may ask |
 //! | `router` | the routes |
+//! | `beside` | further APIs of this process, for the same people |
 //! | [`body`] | the bodies as they travel |
 //! | [`client`] | the other end, for `berth agent status`, `disable`, `enable` |
 
 mod access;
+mod beside;
 pub mod body;
 pub mod client;
 mod router;
@@ -29,6 +31,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use berth_serve::{TlsDoor, TlsError, TlsFile, TlsFiles};
+pub use beside::SocketBeside;
 pub(crate) use router::refusal;
 pub use router::{ROUTES, admin_page};
 pub use socket::SocketLock;

@@ -6,7 +6,7 @@ mod guests;
 pub mod tls_door;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -449,8 +449,14 @@ pub fn placement_over_network(
 pub const ENDPOINT_FILE: &str = "placement.endpoint";
 /// The same of its accelerator service.
 pub const ACCELERATOR_ENDPOINT_FILE: &str = "accelerator.endpoint";
-/// The same of its conductor.
+/// The same of its conductor, where that listens on an address beside its socket.
 pub const CONDUCTOR_ENDPOINT_FILE: &str = "conductor.endpoint";
+
+/// Where the conductor of `berth up` is asked: beside the agent's admin socket, and by the same people.
+#[must_use]
+pub fn conductor_socket(config: &Config) -> PathBuf {
+    config.agent.admin_socket.with_file_name("conductor.sock")
+}
 
 /// Placement for a command that looks once: as `[placement]` says, else the one that `berth up` serves on this machine.
 ///

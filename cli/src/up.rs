@@ -128,7 +128,7 @@ async fn host(
             writeln!(out, "Accelerator at http://{}/v2", accelerator.address)?;
             let asked = placement.clone();
             let begun = Services::begin(config, accelerator, asked, &guests, shutdown).await?;
-            writeln!(out, "Conductor at http://{}", begun.conductor)?;
+            writeln!(out, "Conductor at {}", begun.conductor)?;
             Some(begun)
         }
     };

@@ -105,8 +105,12 @@ pub(super) fn public(shared: Shared) -> Router {
 
 /// Everything, for those whom `access` lets in; `further` has the routes of guests and devices.
 pub(super) fn admin(shared: Shared, access: Access, further: Router) -> Router {
-    let admit = middleware::from_fn_with_state(Arc::new(access), admit);
-    routes(shared, further).layer(admit)
+    fenced(routes(shared, further), access)
+}
+
+/// An API for those whom `access` lets in.
+pub(super) fn fenced(api: Router, access: Access) -> Router {
+    api.layer(middleware::from_fn_with_state(Arc::new(access), admit))
 }
 
 /// Everything, for whom the TLS door let in; each request is logged with whose certificate it came by.

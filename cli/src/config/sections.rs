@@ -327,7 +327,7 @@ pub struct ImageCache {
     reason = "each field is the option of its name, documented in the table"
 )]
 pub struct ConductorService {
-    pub listen: SocketAddr,
+    pub listen: Option<SocketAddr>,
     #[serde(deserialize_with = "seconds")]
     pub retry_timeout: Duration,
     pub agents: Vec<String>,

@@ -8,9 +8,12 @@ use berth_client::{
 };
 use berth_model::ConsumerUuid;
 
-use crate::compose::{AgentAt, CONDUCTOR_ENDPOINT_FILE};
+use crate::compose::{AgentAt, CONDUCTOR_ENDPOINT_FILE, conductor_socket};
 use crate::config::Config;
 use crate::failure::{ErrorCode, Failure};
+
+/// The code of an agent, or a conductor, whose journal cannot be used.
+const JOURNAL: &str = "journal";
 
 /// The largest answer that is read: a thousand guests.
 const BODY_LIMIT: usize = 64 << 20;
@@ -24,7 +27,8 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// The agent that is meant; the conductor where `berth up` says that it listens, else by `[conductor_service] listen`.
+    /// The agent that is meant; the conductor by its socket beside the agent's, else where `berth up` says that it listens, else
+    /// by `[conductor_service] listen`.
     pub(super) fn new(config: &Config, at: &AgentAt) -> Result<Self, Failure> {
         let wrong = |error: &(dyn std::error::Error + 'static)| {
             let what = "the conductor cannot be asked with this configuration";
@@ -34,16 +38,23 @@ impl Ways {
             body_limit: BODY_LIMIT,
             ..TransportOptions::default()
         };
+        let socket = conductor_socket(config);
         let said = std::fs::read_to_string(config.state_path.join(CONDUCTOR_ENDPOINT_FILE));
-        let endpoint = match said {
-            Ok(endpoint) => endpoint.trim().to_owned(),
-            Err(_) => format!("http://{}", config.conductor_service.listen),
+        let said = said.ok().map(|endpoint| endpoint.trim().to_owned());
+        let listen = config.conductor_service.listen;
+        let endpoint = said.or(listen.map(|address| format!("http://{address}")));
+        let (http, endpoint) = match endpoint.filter(|_| !socket.exists()) {
+            Some(endpoint) => (HttpService::network(&transport), endpoint),
+            None => {
+                let http = HttpService::unix(&socket, &transport);
+                (http, "http://conductor".to_owned())
+            }
         };
-        let network = HttpService::network(&transport).map_err(|error| wrong(&error))?;
+        let http = http.map_err(|error| wrong(&error))?;
         let nobody = Auth::none(&endpoint).map_err(|error| wrong(&error))?;
         Ok(Self {
             agent: at.guests(config)?,
-            conductor: ConductorClient::new(network, nobody, &AdapterOptions::default()),
+            conductor: ConductorClient::new(http, nobody, &AdapterOptions::default()),
             elsewhere: at.url.is_some(),
         })
     }
@@ -100,10 +111,16 @@ pub(super) fn failed(error: &GuestApiError) -> Failure {
         }
         GuestApiError::Call(_) => {
             Failure::caused(ErrorCode::Unavailable, "the conductor cannot be asked", error).mend(
-                "it runs in berth up: is that running, with this --state-dir, or as [conductor_service] listen says?",
+                "it runs in berth up: is that running, with this --state-dir, and may you use its socket, conductor.sock beside \
+                 [agent] admin_socket (usermod -aG berth USER)?",
             )
         }
         GuestApiError::Malformed { .. } => Failure::from_error(ErrorCode::AgentAnswer, error),
+        // The sentence says which file, and what would mend it.
+        _ if error.refusal().is_some_and(|it| it.code == JOURNAL) => {
+            Failure::from_error(ErrorCode::State, error)
+                .mend("nothing was changed; free space in the state folder (df -h), then repeat")
+        }
         _ if error.disposition() == Disposition::Retry => {
             Failure::from_error(ErrorCode::Unavailable, error)
                 .mend("the log of berth says more; repeat it later")

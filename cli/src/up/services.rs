@@ -1,5 +1,6 @@
-//! The accelerator service and the conductor of `berth up`, in the agent's process: each over a database of its own, on a
-//! port of its own for others, and asked by this process without one.
+//! The accelerator service and the conductor of `berth up`, in the agent's process: each over a database of its own, and asked by
+//! this process without a socket. Others reach the accelerator service by its port, and the conductor, which asks nobody for a
+//! token, by a unix socket for those who may use the agent's; by a port only where one is configured.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use berth_accelerator::{
     EventsBell, Options, delete_unbound_requests, deliver_events, end_late_programmings, router,
     serve_tcp, watch_providers,
 };
+use berth_agent::admin::{AdminError, SocketBeside};
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::{JournalError, SqlJournal};
 use berth_conductor::{AsAnswered, Conductor, ConductorOptions, ConductorParts};
@@ -22,7 +24,7 @@ use super::write;
 use crate::accelerator::{self, LOOK};
 use crate::compose::{
     ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, HostGuests, KnownAgents,
-    accelerators_in_process,
+    accelerators_in_process, conductor_socket,
 };
 use crate::config::Config;
 use crate::database;
@@ -75,8 +77,8 @@ pub(super) struct Services {
     boots: SqlJournal,
     tasks: JoinSet<()>,
     endpoints: Vec<PathBuf>,
-    /// Where the conductor is served.
-    pub(super) conductor: SocketAddr,
+    /// Where the conductor is served, for people.
+    pub(super) conductor: String,
     /// Why the conductor's journal cannot be used; none where it can.
     pub(super) unusable: watch::Receiver<Option<String>>,
 }
@@ -98,14 +100,20 @@ impl Services {
         let boots = SqlJournal::open(state)
             .await
             .map_err(|error| unusable(&error))?;
-        let listener = conductor_port(config.conductor_service.listen).await?;
-        let conductor_at = listener
-            .local_addr()
-            .unwrap_or(config.conductor_service.listen);
-        let endpoints = vec![
-            endpoint(state, ACCELERATOR_ENDPOINT_FILE, accelerator.address)?,
-            endpoint(state, CONDUCTOR_ENDPOINT_FILE, conductor_at)?,
-        ];
+        let path = conductor_socket(config);
+        let socket = SocketBeside::open(&path, &config.agent.admin_group).await;
+        let socket = socket.map_err(|error| not_open(&path, &error))?;
+        let mut conductor_at = path.display().to_string();
+        let file = endpoint(state, ACCELERATOR_ENDPOINT_FILE, accelerator.address)?;
+        let mut endpoints = vec![file];
+        let mut port = None;
+        if let Some(address) = config.conductor_service.listen {
+            let listener = conductor_port(address).await?;
+            let address = listener.local_addr().unwrap_or(address);
+            endpoints.push(endpoint(state, CONDUCTOR_ENDPOINT_FILE, address)?);
+            conductor_at = format!("{conductor_at} and http://{address}");
+            port = Some(listener);
+        }
         let parts = ConductorParts {
             journal: Arc::new(boots.clone()),
             placement: placement.clone(),
@@ -136,7 +144,10 @@ impl Services {
         tasks.spawn(deliver_events(store.clone(), receiver, bell, stopped()));
         tasks.spawn(watch_providers(store.clone(), placement, LOOK, stopped()));
         let api = berth_conductor::router(conductor.clone());
-        tasks.spawn(berth_conductor::serve_tcp(listener, api, stopped()));
+        if let Some(port) = port {
+            tasks.spawn(berth_conductor::serve_tcp(port, api.clone(), stopped()));
+        }
+        tasks.spawn(socket.serve(api, stop.clone()));
         let end = stopped();
         let unusable = conductor.unusable();
         tasks.spawn(async move { conductor.keep(end).await });
@@ -167,6 +178,15 @@ fn endpoint(state: &Path, name: &str, address: SocketAddr) -> Result<PathBuf, Fa
     let file = state.join(name);
     write(&file, &format!("http://{address}\n"))?;
     Ok(file)
+}
+
+fn not_open(socket: &Path, error: &AdminError) -> Failure {
+    let code = match error {
+        AdminError::Held { .. } => ErrorCode::Held,
+        _ => ErrorCode::BadValue,
+    };
+    let what = format!("the conductor cannot listen on {}", socket.display());
+    Failure::caused(code, what, error).mend("it is beside [agent] admin_socket: set that")
 }
 
 async fn conductor_port(address: SocketAddr) -> Result<TcpListener, Failure> {

@@ -1,5 +1,5 @@
-//! The HTTP API: guests are asked for and deleted here, and say how far they are. It believes its callers: for one machine, on
-//! a loopback address.
+//! The HTTP API: guests are asked for and deleted here, and say how far they are. It believes its callers: who
+//! may be one is for the socket to say that it is served on.
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;

@@ -74,8 +74,10 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("image_cache", "remove_unused_original_minimum_age_seconds", Kind::Integer(0, 52 * WEEK), Default::Integer(86_400),
         "Seconds for which a base image is kept that no guest uses."),
 
-    row("conductor_service", "listen", Kind::LoopbackListen, Default::Text("127.0.0.1:8774"),
-        "Address and port of the API."),
+    row("conductor_service", "listen", Kind::LoopbackListen, Default::Unset,
+        "A loopback address for the API beside the socket `conductor.sock` in the folder of `[agent] admin_socket`: whoever reaches \
+         it is believed, every user of this host. Unset: the socket alone, for root and `[agent] admin_group`.")
+        .example("\"127.0.0.1:8774\""),
     row("conductor_service", "retry_timeout", Kind::Integer(0, 86_400), Default::Integer(120),
         "Seconds for which a boot that cannot go on now is tried again before it is taken back: a service is away, or the devices \
          that it is given are still being cleaned after their last guest."),

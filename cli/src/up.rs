@@ -1,5 +1,5 @@
-//! `berth up`: everything on this machine, in the foreground: Placement, the accelerator service and the conductor on loopback,
-//! and the agent beside them, in one process.
+//! `berth up`: everything on this machine, in the foreground: Placement and the accelerator service on loopback, the conductor on
+//! a socket for operators, and the agent beside them, in one process.
 
 mod services;
 

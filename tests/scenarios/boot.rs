@@ -5,7 +5,7 @@ mod sweep;
 
 use std::time::Duration;
 
-use berth_conductor::journal::{Accepted, BootJournal as _, Course, StepState};
+use berth_conductor::journal::{Accepted, BootJournal as _, StepState};
 use berth_conductor::{Conductor, ConductorError, ConductorOptions, JourneyEnd};
 use berth_model::{Arq, ArqState, ResourceClass};
 use berth_tests::boot::{
@@ -470,6 +470,38 @@ async fn a_guest_of_that_uuid_at_the_agent_is_not_deleted_when_the_agent_refuses
     let end = conductor.journey(guest(1)).await;
     assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
     assert!(stage.agent.knows(guest(1)), "it is another's");
+}
+
+/// Before the delete, or while it is under way.
+#[tokio::test]
+async fn a_guest_that_runs_keeps_what_is_its_own_though_its_agent_lost_its_journal() {
+    for mood in [Mood::Forgetful, Mood::ForgetsTheDelete] {
+        let stage = BootStage::new().await;
+        stage.crossings.begin(None);
+        let conductor = stage.conductor();
+        conductor.create(&request(1, "gpu")).await.unwrap();
+        let end = conductor.journey(guest(1)).await;
+        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        let held = stage.holders().await;
+        stage.agent.is(mood.clone());
+        conductor.delete(guest(1)).await.unwrap();
+        let end = conductor.journey(guest(1)).await;
+        let JourneyEnd::Held { reason } = end else {
+            panic!("{mood:?}: {end:?}");
+        };
+        for said in [
+            "is on this host, and the journal does not know it",
+            "stay its own",
+        ] {
+            assert!(reason.contains(said), "{mood:?}: {reason}");
+        }
+        assert_eq!(stage.holders().await, held, "{mood:?}");
+        // The journal is back from a backup.
+        stage.agent.is(Mood::Well);
+        let end = conductor.journey(guest(1)).await;
+        assert!(matches!(end, JourneyEnd::Gone), "{mood:?}: {end:?}");
+        stage.judge().await;
+    }
 }
 
 #[tokio::test]

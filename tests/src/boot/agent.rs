@@ -32,6 +32,10 @@ pub enum Mood {
     Away,
     /// It never gets done.
     Slow,
+    /// Its journal is lost: it knows no guest, and sees those that run.
+    Forgetful,
+    /// It takes a delete, and its journal is lost before it acts.
+    ForgetsTheDelete,
 }
 
 #[derive(Clone)]
@@ -195,6 +199,9 @@ impl BootAgent {
             let Some(built) = world.guests.get_mut(&guest) else {
                 return unknown();
             };
+            if mood == Mood::Forgetful {
+                return unknown();
+            }
             let fails = match mood {
                 Mood::CannotBuild | Mood::CannotBuildOne => built.status == "building",
                 _ => false,
@@ -223,6 +230,15 @@ impl BootAgent {
     }
 
     async fn delete(&self, guest: ConsumerUuid) -> Response<Bytes> {
+        let mood = self.world().mood.clone();
+        if self.knows(guest) && mood == Mood::Forgetful {
+            let sentence = "guest instance-1 is on this host, and the journal does not know it";
+            return refusal(StatusCode::CONFLICT, "guest_orphan", sentence);
+        }
+        if mood == Mood::ForgetsTheDelete {
+            self.is(Mood::Forgetful);
+            return answer(StatusCode::ACCEPTED, &json!({}));
+        }
         let Some(gone) = self.world().guests.remove(&guest) else {
             return unknown();
         };

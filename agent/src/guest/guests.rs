@@ -457,17 +457,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         }
     }
 
-    /// Looks whether the journal can be written again, where its last write failed: until somebody asks for something, nobody
-    /// else would.
+    /// Looks whether the journal can be written: until somebody asks for something, nobody else would.
     pub(super) async fn try_write(&self) {
-        if self.inner.usable.refuses_writes() {
-            let tried = self.inner.way.journal.try_write().await;
-            // It is told when it is news.
-            let _ = self.written(tried);
-        }
+        let tried = self.inner.way.journal.try_write().await;
+        // It is told when it is news.
+        let _ = self.written(tried);
     }
 
-    /// Why nothing can be written down now; none where it can, or nobody has tried.
+    /// Why nothing could be written down when that was tried last; none where it could.
     pub(super) fn refuses_writes(&self) -> Option<String> {
         let usable = &self.inner.usable;
         let told = usable.refuses_writes().then(|| usable.subscribe());

@@ -248,18 +248,15 @@ impl Conductor {
     pub async fn keep(&self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         loop {
-            match self.resume().await {
-                Ok(_) => {
-                    self.try_write().await;
-                    if let Err(error) = self.inner.strays.look(&self.inner.way).await {
-                        tracing::warn!(
-                            error = &error as &dyn std::error::Error,
-                            "lost accelerator requests are not looked for"
-                        );
-                    }
+            // Where it cannot be read, that is told when it is news; guests' boots do not go on meanwhile.
+            if self.resume().await.is_ok() {
+                self.try_write().await;
+                if let Err(error) = self.inner.strays.look(&self.inner.way).await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "lost accelerator requests are not looked for"
+                    );
                 }
-                // Told when it is news; guests' boots do not go on meanwhile.
-                Err(_) => {}
             }
             tokio::select! {
                 () = &mut stop => break,

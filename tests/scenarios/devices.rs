@@ -5,6 +5,7 @@ mod checking;
 mod programming;
 mod stage;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -327,6 +328,41 @@ async fn a_kill_in_a_reset_leaves_the_device_unclean() {
     stage.round().await;
     assert_eq!(stage.take_resets(), std::slice::from_ref(&name));
     assert!(!stage.known().await[&name].unclean);
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+}
+
+/// Nobody waits for it: an operator wanted it reset.
+#[tokio::test]
+async fn a_device_whose_reset_for_an_operator_was_cut_off_goes_to_nobody_before_it_was_reset_anew()
+{
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    stage.round().await;
+    stage.take_resets();
+    *stage.cards.stuck.lock().unwrap() = true;
+    let (devices, asked) = (stage.devices.clone(), name.clone());
+    let reset = tokio::spawn(async move { devices.reset(&asked, Doing::Now).await });
+    let register = stage.journal().devices();
+    while register.read().await.unwrap().cleaning.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // The next process opens the journal.
+    drop(register);
+    reset.abort();
+    assert!(reset.await.unwrap_err().is_cancelled());
+    stage.restart().await;
+    let register = stage.journal().devices();
+    let cleaning = || async { register.read().await.unwrap().cleaning };
+    assert_eq!(
+        cleaning().await,
+        BTreeSet::from([name.clone()]),
+        "no guest can claim it"
+    );
+    stage.round().await;
+    assert_eq!(stage.take_resets(), std::slice::from_ref(&name));
+    assert_eq!(cleaning().await, BTreeSet::new());
     assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
 }
 

@@ -80,6 +80,52 @@ impl<D: VirtDriver> Devices<D> {
                 self.clean(&unclean).await;
             }
         }
+        for (name, device) in self.cut_off() {
+            self.reset_anew(&name, &device).await;
+        }
+    }
+
+    /// What was being reset when the process before this one ended, is there and well, and is not among what the accelerator
+    /// service waits for.
+    pub(super) fn cut_off(&self) -> Vec<(String, WantedDevice)> {
+        let unclean: BTreeSet<String> = self.unclean().into_iter().map(|it| it.name).collect();
+        let known = self.known();
+        let devices = known.seen.values().flat_map(|seen| &seen.devices);
+        let handles = devices.flat_map(|device| &device.handles);
+        let named = handles.map(|handle| (handle.name(), wanted(handle)));
+        let is_due = |name: &String| {
+            let attempt = known.attempts.get(name);
+            let may_try = attempt.is_none_or(|attempt| attempt.again <= Instant::now());
+            known.cut_off.contains(name) && !unclean.contains(name) && may_try && known.is_fit(name)
+        };
+        named.filter(|(name, _)| is_due(name)).collect()
+    }
+
+    /// Resets one whose reset was cut off; where that fails, it is set aside.
+    pub(super) async fn reset_anew(&self, name: &str, device: &WantedDevice) {
+        let order = Order {
+            releases: None,
+            quarantine: QuarantineStays::Yes,
+            failures: TRIES,
+        };
+        let text = match self.reset_free(name, device, order).await {
+            Ok(ResetEnd::Clean(reset)) => {
+                self.known().attempts.remove(name);
+                self.no_news(&subject(name));
+                tracing::info!(device = %name, ?reset, "a reset that was cut off when berth ended was made anew");
+                return;
+            }
+            Ok(ResetEnd::UnderWay) => return,
+            Ok(ResetEnd::Held(guest)) => format!("guest {guest} has it"),
+            Ok(ResetEnd::Failed(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let again = Instant::now() + FIRST_PAUSE;
+        let attempt = Attempt { failures: 0, again };
+        self.known().attempts.insert(name.to_owned(), attempt);
+        if self.is_news(&subject(name), &text) {
+            tracing::warn!(device = %name, reason = %text, "a reset that was cut off when berth ended was not made anew");
+        }
     }
 
     /// Removes mediated devices that are there and nobody's; their names. One that an accelerator request holds, or that is
@@ -221,7 +267,7 @@ impl<D: VirtDriver> Devices<D> {
         if let Some(guest) = self.used_by(wanted, name).await? {
             return Ok(ResetEnd::Held(guest));
         }
-        match self.inner.register.begin(name).await? {
+        match self.begin(name).await? {
             Cleaning::Begun => {}
             Cleaning::Held(guest) => return Ok(ResetEnd::Held(guest)),
             Cleaning::UnderWay => return Ok(ResetEnd::UnderWay),
@@ -243,6 +289,19 @@ impl<D: VirtDriver> Devices<D> {
             Ok(reset) => ResetEnd::Clean(reset),
             Err(error) => ResetEnd::Failed(error),
         })
+    }
+
+    /// Begins a reset or a programming, unless a guest has the device; also one that a process before this one began: its end is
+    /// nobody else's.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(super) async fn begin(&self, name: &str) -> Result<Cleaning, JournalError> {
+        let begun = self.inner.register.begin(name).await?;
+        if begun == Cleaning::UnderWay && self.known().cut_off.remove(name) {
+            return Ok(Cleaning::Begun);
+        }
+        Ok(begun)
     }
 
     /// Writes down the end of a reset or of a programming: now, or as soon as the journal takes it. Until then the device goes

@@ -145,6 +145,8 @@ pub(super) struct Known {
     pub(super) missing: MissingProviders,
     /// By node, what the accelerator service was told and answered.
     pub(super) told: BTreeMap<NodeName, Told>,
+    /// What was being reset, or programmed, when the process before this one ended, and is to be reset anew.
+    pub(super) cut_off: BTreeSet<String>,
     /// Resets that failed, by device.
     pub(super) attempts: BTreeMap<String, Attempt>,
     /// Mediated devices that this process looked for and found gone or removed: only a process before it can have left one.
@@ -201,13 +203,16 @@ impl Known {
 }
 
 impl<D: VirtDriver> Devices<D> {
-    /// The devices as the register has them; none is seen yet. What a process before this one was resetting is unclean.
+    /// The devices as the register has them; none is seen yet. What a process before this one was resetting goes to nobody
+    /// before this one has reset it.
     ///
     /// # Errors
     /// The register cannot be read.
     pub async fn open(parts: DevicesParts<D>) -> Result<Self, JournalError> {
+        let register = parts.register.read().await?;
         let known = Known {
-            register: parts.register.recover().await?,
+            cut_off: register.cleaning.clone(),
+            register,
             ..Known::default()
         };
         Ok(Self {

@@ -193,7 +193,7 @@ impl<D: VirtDriver> Devices<D> {
         let mut tried = None;
         for target in &targets {
             let name = target.name();
-            match self.inner.register.begin(&name).await {
+            match self.begin(&name).await {
                 Ok(Cleaning::Begun) => begun.push(name),
                 Ok(Cleaning::Held(guest)) => {
                     let reason = format!("guest {guest} has {name}");

@@ -150,16 +150,6 @@ impl DeviceRegister {
         Self { store, path }
     }
 
-    /// Everything. What was being reset when the process before this one ended was not: it is as unclean as before.
-    ///
-    /// # Errors
-    /// The journal cannot be read or written.
-    pub async fn recover(&self) -> Result<Register, JournalError> {
-        self.execute(vec![Statement::new("DELETE FROM device_cleaning")])
-            .await?;
-        self.read().await
-    }
-
     /// Everything.
     ///
     /// # Errors

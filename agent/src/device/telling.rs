@@ -121,7 +121,7 @@ impl<D: VirtDriver> Devices<D> {
                 () = ended(&mut guests) => self.stir(),
             }
         }
-        // A reset under way is dropped with its set: it counts as not made.
+        // A reset under way is dropped with its set: the next process makes it anew.
     }
 
     fn begin_resets(&self, resets: &mut Resets) {
@@ -135,6 +135,18 @@ impl<D: VirtDriver> Devices<D> {
                 resets.tasks.spawn(async move {
                     devices.clean(&unclean).await;
                     unclean.name
+                });
+            }
+        }
+        for (name, device) in self.cut_off() {
+            if resets.running.len() >= AT_ONCE {
+                return;
+            }
+            if resets.running.insert(name.clone()) {
+                let devices = self.clone();
+                resets.tasks.spawn(async move {
+                    devices.reset_anew(&name, &device).await;
+                    name
                 });
             }
         }

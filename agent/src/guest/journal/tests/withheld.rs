@@ -86,7 +86,7 @@ async fn a_device_set_aside_is_claimed_by_nobody_but_who_has_it() {
 }
 
 #[tokio::test]
-async fn a_start_knows_no_reset_under_way_and_every_quarantine() {
+async fn a_start_knows_every_reset_that_was_cut_off_and_every_quarantine() {
     let folder = tempfile::tempdir().unwrap();
     {
         let journal = SqlJournal::open(folder.path()).await.unwrap();
@@ -96,8 +96,8 @@ async fn a_start_knows_no_reset_under_way_and_every_quarantine() {
         journal.close().await;
     }
     let journal = SqlJournal::open(folder.path()).await.unwrap();
-    let found = journal.devices().recover().await.unwrap();
-    assert_eq!(found.cleaning, BTreeSet::new());
+    let found = journal.devices().read().await.unwrap();
+    assert_eq!(found.cleaning, BTreeSet::from([name(1)]));
     assert_eq!(found.cleaned, BTreeMap::new(), "nobody saw it clean");
     assert_eq!(found.quarantines[&name(2)].reason, "it smells");
     assert_eq!(found.quarantines[&name(2)].by, QuarantinedBy::Operator);

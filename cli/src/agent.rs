@@ -13,9 +13,9 @@ use crate::failure::Failure;
 use crate::listing::Format;
 
 use ask::talk;
+pub(crate) use serve::alone;
 use serve::alone_on_this_host;
 pub use serve::{OwnHost, Run};
-pub(crate) use serve::alone;
 
 /// `berth agent`.
 #[derive(Debug, clap::Args)]

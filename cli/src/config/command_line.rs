@@ -5,9 +5,9 @@ use std::path::{Path, absolute};
 
 use config::{Value, ValueKind};
 
-use super::sources::Sources;
 use super::problem::Problem;
 use super::setting::{self, Setting};
+use super::sources::Sources;
 use crate::failure::ErrorCode;
 
 /// What the command line says: settings and refusals.

@@ -12,6 +12,7 @@
 #                          first batch without a kill, so that one process does it, all others with
 #   SOAK_GUEST_PAIRS=8     after each kill in a guest's journey a kill at one of so many crossings of the recovery; 1 takes a night
 #   SOAK_GUEST_SEEDS=100000  how many seeds of the swarm of guests' journeys
+#   SOAK_GUEST_SEED_FROM=1 the first of them: another commit may go on where one was left
 #   SOAK_GUEST_BATCH=1000  seeds of them per batch
 #   SOAK_CYCLE_LANES=4     how many batches of them at once: they wait more than they work
 #   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU
@@ -33,6 +34,7 @@ PAIRS=${SOAK_PAIRS:-kill}
 PARTS=${SOAK_PARTS:-8}
 GUEST_PAIRS=${SOAK_GUEST_PAIRS:-8}
 GUEST_SEEDS=${SOAK_GUEST_SEEDS:-100000}
+GUEST_FROM=${SOAK_GUEST_SEED_FROM:-1}
 GUEST_BATCH=${SOAK_GUEST_BATCH:-1000}
 ONLY=${SOAK_ONLY:-}
 [ "$ONLY" != cycles ] || KILLS=0 PARTS=0
@@ -96,6 +98,7 @@ runs_of_page() {
         printf "| %s | %s | %s | %d | %d | %d | %d s |\n", $3, $2, ($5 > 0 ? $4 "-" ($4 + $5 - 1) : "-"), $9, $6, $7, $8
         cases += $9; kills += $6; violations += $7; seconds += $8
     } END { printf "| **all** | | | **%d** | **%d** | **%d** | %d s |\n", cases, kills, violations, seconds }' "$BATCHES"
+    awk -F'\t' -v d="$DATE" '$1==d {found=1} END {exit !found}' "$CROSSINGS" || return 0
     printf '\n## Kills by crossing\n\n| crossing | kills | violations |\n| --- | ---: | ---: |\n'
     awk -F'\t' -v d="$DATE" '$1==d { kills[$4] += $5; bad[$4] += $6 }
         END { for (at in kills) printf "| %s | %d | %d |\n", at, kills[at], bad[at] }' "$CROSSINGS" | sort
@@ -253,8 +256,8 @@ for ((part = 1; part <= PARTS; part++)); do
         "$STATE/fault-guests" -q --nocapture every_journey_of_a_guest
 done
 DONE=0 RAN=0 SPENT=0 ALL=$GUEST_SEEDS
-for ((seed = 1; seed <= GUEST_SEEDS; seed += GUEST_BATCH)); do
-    left=$((GUEST_SEEDS + 1 - seed))
+for ((seed = GUEST_FROM; seed < GUEST_FROM + GUEST_SEEDS; seed += GUEST_BATCH)); do
+    left=$((GUEST_FROM + GUEST_SEEDS - seed))
     seeds=$((left < GUEST_BATCH ? left : GUEST_BATCH))
     BERTH_GUEST_SEEDS=$seed..$((seed + seeds)) batch guests "$seeds" "$seed" \
         "$STATE/fault-guests" -q --nocapture journeys_at_once

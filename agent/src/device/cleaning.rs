@@ -66,10 +66,12 @@ impl<D: VirtDriver> Devices<D> {
         attempt.is_none_or(|attempt| attempt.again <= Instant::now()) && known.is_fit(&unclean.name)
     }
 
-    /// When the next reset that failed is tried again.
-    pub(super) fn next_try(&self) -> Option<Instant> {
+    /// When the next reset that failed is tried again. What was due at `after` is under way, or waits for something else that
+    /// will be heard of: the device to be well, an operator.
+    pub(super) fn next_try(&self, after: Instant) -> Option<Instant> {
         let known = self.known();
-        known.attempts.values().map(|attempt| attempt.again).min()
+        let times = known.attempts.values().map(|attempt| attempt.again);
+        times.filter(|again| *again > after).min()
     }
 
     /// Cleans everything that the accelerator service waits for and that can be cleaned now; what came of it is told with the

@@ -111,7 +111,7 @@ impl<D: VirtDriver> Devices<D> {
             };
             self.begin_resets(&mut resets);
             let next = self
-                .next_try()
+                .next_try(now)
                 .map_or(next, |at| next.min(at.max(now + BREATH)));
             tokio::select! {
                 () = shutdown.cancelled() => return,

@@ -113,3 +113,18 @@ async fn what_a_guest_gave_back_clean_is_not_clean_any_more_when_it_was_programm
     register.end(NAME, &Cleaned::Unknown).await.unwrap();
     assert!(!register.take_as_cleaned(NAME, 7).await.unwrap());
 }
+
+/// One that was set aside after its reset failed would else wake whoever keeps the devices ten times a second, for ever.
+#[tokio::test]
+async fn a_reset_that_is_not_tried_again_wakes_nobody() {
+    let (_, devices) = devices("SELECT 1").await;
+    let now = Instant::now();
+    let fails = |name: &str, again| {
+        let attempt = Attempt { failures: 1, again };
+        devices.known().attempts.insert(name.to_owned(), attempt);
+    };
+    fails(NAME, now);
+    assert_eq!(devices.next_try(now), None);
+    fails("0000:82:00.0", now + FIRST_PAUSE);
+    assert_eq!(devices.next_try(now), Some(now + FIRST_PAUSE));
+}

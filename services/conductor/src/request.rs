@@ -265,8 +265,10 @@ fn names(body: &CreateGuest) -> Result<(), BootRequestError> {
 
 /// Whether a URL has a name or password before its host. Also one that is no URL by any rule: it is not written down either.
 fn has_userinfo(url: &str) -> bool {
-    let rest = url.split_once("//").map_or(url, |(_, rest)| rest);
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let rest = url.split_once(':').map_or(url, |(_, rest)| rest);
+    // Readers of URLs take any number of slashes there, of either kind.
+    let rest = rest.trim_start_matches(['/', '\\']);
+    let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
     authority.contains('@')
 }
 
@@ -394,6 +396,23 @@ mod tests {
 
     fn fresh() -> Uuid {
         Uuid::from_u128(7)
+    }
+
+    #[test]
+    fn a_name_before_the_host_is_seen_however_the_url_is_written() {
+        for url in [
+            "http://u:p@h/x",
+            "http:/u:p@h/x",
+            "http:u:p@h",
+            "https:///u@h",
+            r"http:\\u:p@h\x",
+            "u:p@h",
+        ] {
+            assert!(has_userinfo(url), "{url}");
+        }
+        for url in ["http://h/a@b", "https://[::1]:8080/x?y=a@b", "http://h#a@b"] {
+            assert!(!has_userinfo(url), "{url}");
+        }
     }
 
     #[test]

@@ -59,11 +59,7 @@ pub(super) async fn talk(
             format,
             ..
         } => {
-            let now = admin
-                .state()
-                .await?
-                .disabled
-                .map(|disabled| disabled.reason);
+            let now = reason_now(&admin).await?;
             let said = match now {
                 Some(_) => "the reason would be replaced",
                 None => "would be disabled",
@@ -81,11 +77,7 @@ pub(super) async fn talk(
             dry_run: true,
             format,
         } => {
-            let now = admin
-                .state()
-                .await?
-                .disabled
-                .map(|disabled| disabled.reason);
+            let now = reason_now(&admin).await?;
             let said = match now {
                 Some(_) => "would be enabled",
                 None => "is enabled",
@@ -94,6 +86,12 @@ pub(super) async fn talk(
         }
         Command::Tick { format } => ticked(&admin.tick().await?, format, out),
     }
+}
+
+/// Why the host is disabled; none where it is not.
+async fn reason_now(admin: &AdminClient) -> Result<Option<String>, AdminClientError> {
+    let disabled = admin.state().await?.disabled;
+    Ok(disabled.map(|disabled| disabled.reason))
 }
 
 /// What came, or would come, of a change: a sentence, or a row for a script with how the host stands now.

@@ -10,14 +10,8 @@ use std::path::Path;
 /// It cannot be read, is a folder, a pipe or a device, or is larger.
 pub(crate) fn read(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
     let metadata = fs::metadata(path)?;
-    if metadata.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
     if !metadata.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is not a regular file",
-        ));
+        return Err(refusal(&metadata));
     }
     let mut content = Vec::new();
     // Some files say nothing of their size (/proc), and others grow.
@@ -28,4 +22,12 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok((content, metadata))
+}
+
+/// Why what is no regular file is not read.
+pub(crate) fn refusal(metadata: &Metadata) -> io::Error {
+    if metadata.is_dir() {
+        return io::ErrorKind::IsADirectory.into();
+    }
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }

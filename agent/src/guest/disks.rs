@@ -354,9 +354,16 @@ impl Disks {
     }
 
     /// Removes images that nobody used for long, and what was kept for guests that never came to be.
-    pub(super) fn tidy(&self, guests: &[&GuestRequest]) {
+    pub(super) async fn tidy(self: Arc<Self>, guests: &[&GuestRequest]) {
         let known: BTreeSet<_> = guests.iter().map(|request| request.uuid()).collect();
-        if let Err(error) = self.kept.tidy(&known) {
+        let images = guests.iter().flat_map(|request| request.disks().images());
+        let used: BTreeSet<_> = images.map(ImageSource::key).collect();
+        // It looks at every folder of every guest. What it could not remove waits for the next time.
+        let _ = spawn_blocking(move || self.tidied(&known, &used)).await;
+    }
+
+    fn tidied(&self, known: &BTreeSet<ConsumerUuid>, used: &BTreeSet<ImageKey>) {
+        if let Err(error) = self.kept.tidy(known) {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "what was kept for guests that are gone could not be removed"
@@ -365,10 +372,8 @@ impl Disks {
         if !self.options.remove_unused_base_images {
             return;
         }
-        let images = guests.iter().flat_map(|request| request.disks().images());
-        let used: BTreeSet<_> = images.map(ImageSource::key).collect();
         let age = self.options.remove_unused_original_minimum_age;
-        if let Err(error) = self.cache.age(&used, age) {
+        if let Err(error) = self.cache.age(used, age) {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "old images could not be removed"

@@ -17,7 +17,7 @@ use crate::device::{self, Named as _};
 pub struct HostResources<D> {
     driver: Arc<D>,
     files: GuestFiles,
-    disks: Option<Disks>,
+    disks: Option<Arc<Disks>>,
     /// How often a device was not taken back for a reason that may pass, by name.
     failures: Mutex<BTreeMap<String, u32>>,
 }
@@ -38,7 +38,7 @@ impl<D: VirtDriver> HostResources<D> {
     #[must_use]
     pub fn with_disks(self, disks: Disks) -> Self {
         Self {
-            disks: Some(disks),
+            disks: Some(Arc::new(disks)),
             ..self
         }
     }
@@ -59,7 +59,7 @@ impl<D: VirtDriver> HostResources<D> {
     fn disks_for(&self, guest: &Provision<'_>) -> Result<Option<&Disks>, ResourceError> {
         match &self.disks {
             None if !guest.disks.is_none() => Err(no_disks()),
-            disks => Ok(disks.as_ref()),
+            disks => Ok(disks.as_deref()),
         }
     }
 }
@@ -240,7 +240,7 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
 
     async fn tidy(&self, guests: &[&GuestRequest]) {
         if let Some(disks) = &self.disks {
-            disks.tidy(guests);
+            disks.clone().tidy(guests).await;
         }
     }
 }

@@ -164,6 +164,9 @@ fn identification(
         "name" if text == COMPUTE_NODE => {
             Err(at.refused("$COMPUTE_NODE is no name", "write uuid: $COMPUTE_NODE"))
         }
+        "name" if text.contains(char::is_control) => {
+            Err(at.refused(format!("{text:?} has a control character"), right))
+        }
         "name" => ProviderName::new(text)
             .map(ProviderIdentification::Name)
             .map_err(|error| at.refused(error.to_string(), right)),

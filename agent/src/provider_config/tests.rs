@@ -170,6 +170,10 @@ fn a_wrong_file_is_refused_with_its_name_the_key_and_what_would_be_right() {
         ),
         (of("identification: {uuid: 7}"), "7 is not a text"),
         (
+            of(r#"identification: {name: "a\u0007b"}"#),
+            "providers[0].identification.name: \"a\\u{7}b\" has a control character",
+        ),
+        (
             of("identification: {name: $COMPUTE_NODE}"),
             "write uuid: $COMPUTE_NODE",
         ),

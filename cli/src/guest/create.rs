@@ -4,6 +4,8 @@ use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use berth_conductor::BootRequest;
 use berth_wire::conductor::{CreateGuest, GuestShown};
 use berth_wire::guest::{
@@ -13,7 +15,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::image::{OfImage, base64, image as image_of, pair, pairs, text};
+use super::image::{OfImage, image as image_of, pair, pairs, text};
 use super::show;
 use super::ways::{Ways, failed};
 use crate::failure::{ErrorCode, Failure};
@@ -196,7 +198,7 @@ impl CreateArguments {
         let drive = ConfigDriveBody {
             hostname: self.hostname.clone(),
             metadata: pairs("--meta", &self.meta)?,
-            user_data: user_data.map(|bytes| base64(&bytes)),
+            user_data: user_data.map(|bytes| STANDARD.encode(bytes)),
             ssh_keys,
         };
         Ok((drive != ConfigDriveBody::default()).then_some(drive))

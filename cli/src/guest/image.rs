@@ -10,9 +10,12 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::failure::{ErrorCode, Failure};
+use crate::regular_file;
 
 /// How much of a file is read at a time.
 const PIECE: usize = 1 << 20;
+/// The most bytes of a text: what the agent takes at all is less.
+const LARGEST_TEXT: u64 = 1 << 20;
 
 /// What is to be known of an image.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -107,6 +110,10 @@ fn of_file(path: &Path) -> Result<String, Failure> {
         Failure::caused(ErrorCode::File, what, &error)
             .mend("name a file of this host, an http(s) URL, or the UUID of an image of the image service")
     };
+    let found = std::fs::metadata(path).map_err(unreadable)?;
+    if !found.is_file() {
+        return Err(unreadable(regular_file::refusal(&found)));
+    }
     let mut file = File::open(path).map_err(unreadable)?;
     let mut hash = Sha256::new();
     let mut piece = vec![0; PIECE];
@@ -120,50 +127,24 @@ fn of_file(path: &Path) -> Result<String, Failure> {
     Ok(format!("sha256:{:x}", hash.finalize()))
 }
 
-/// A text file of the command line.
+/// A text of the command line: a file, or what another program writes into a pipe.
 pub(super) fn text(option: &str, path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| {
+    let mut content = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(LARGEST_TEXT + 1).read_to_end(&mut content));
+    let read = read.and_then(|read| match u64::try_from(read) {
+        Ok(read) if read <= LARGEST_TEXT => Ok(()),
+        _ => Err(std::io::ErrorKind::FileTooLarge.into()),
+    });
+    read.map(|()| content).map_err(|error| {
         let what = format!("{option}: {} cannot be read", path.display());
         Failure::caused(ErrorCode::File, what, &error)
     })
 }
 
-/// RFC 4648, with padding.
-pub(super) fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let mut word = [0; 4];
-        word[1..=three.len()].copy_from_slice(three);
-        let word = u32::from_be_bytes(word);
-        for place in 0..4 {
-            let six = (word >> (18 - 6 * place)) & 63;
-            let letter = LETTERS.get(six as usize).copied().unwrap_or(b'=');
-            let there = place <= three.len();
-            text.push(if there { char::from(letter) } else { '=' });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_the_rfcs() {
-        for (bytes, text) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-    }
 
     #[test]
     fn an_image_is_a_path_a_url_or_a_uuid_and_says_its_format() {
@@ -185,12 +166,23 @@ mod tests {
         assert!(matches!(glance.location, ImageLocation::Glance(_)));
         for (name, sentence) in [
             ("/nowhere/a.raw", "/nowhere/a.raw cannot be read"),
+            ("/dev/zero", "it is not a regular file"),
             ("a.iso", "does not say its format"),
             ("https://host/a.qcow2", "a download needs a checksum"),
         ] {
-            let refused = image(name, &OfImage::default()).unwrap_err().explain();
+            let known = OfImage {
+                image_format: name.starts_with("/dev").then(|| "raw".to_owned()),
+                ..OfImage::default()
+            };
+            let refused = image(name, &known).unwrap_err().explain();
             assert!(refused.contains(sentence), "{refused}");
         }
+        let refused = text("--user-data", Path::new("/dev/zero")).unwrap_err();
+        let refused = refused.explain();
+        assert!(
+            refused.contains("--user-data: /dev/zero cannot"),
+            "{refused}"
+        );
         let twice = vec![("a".to_owned(), "b".to_owned()); 2];
         let refused = pairs("--image-property", &twice).unwrap_err().explain();
         assert!(

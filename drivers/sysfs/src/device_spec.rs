@@ -4,15 +4,18 @@
 //! refused here: a misspelt `address` would silently mean every device.
 
 mod address;
+mod once;
 mod tags;
 
 use std::fmt;
 
 use berth_model::PciAddress;
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use crate::pci::{PciFunction, Sriov};
 use address::AddressPattern;
+use once::Once;
 pub use tags::DeviceTags;
 
 /// An entry that cannot be taken.
@@ -71,8 +74,12 @@ impl DeviceSpec {
         let parsed;
         let value = match value {
             Value::String(text) => {
-                parsed = serde_json::from_str::<Value>(text).map_err(|error| {
-                    refuse(Flaw::new("", format!("it is no JSON text: {error}")))
+                Once(parsed) = serde_json::from_str(text).map_err(|error| {
+                    let what = match error.classify() {
+                        Category::Data => error.to_string(),
+                        _ => format!("it is no JSON text: {error}"),
+                    };
+                    refuse(Flaw::new("", what))
                 })?;
                 &parsed
             }

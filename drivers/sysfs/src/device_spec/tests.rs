@@ -227,3 +227,26 @@ proptest! {
         let _ = DeviceSpec::read(1, &json!(address));
     }
 }
+
+#[test]
+fn a_key_stands_once() {
+    for (text, said) in [
+        (
+            r#"{"address": "0a:00.0", "address": "0b:00.0"}"#,
+            "\"address\" stands there twice",
+        ),
+        (
+            r#"[{"address": {"bus": "0a", "bus": "0b"}}]"#,
+            "\"bus\" stands there twice",
+        ),
+        (r#"{"address": "#, "it is no JSON text"),
+    ] {
+        let refused = refused(json!(text)).to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+    assert!(
+        one(json!(r#"{"address": "0a:00.0", "trusted": "true"}"#))
+            .single()
+            .is_some()
+    );
+}

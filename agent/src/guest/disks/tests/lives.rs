@@ -287,7 +287,7 @@ async fn images_that_nobody_used_for_long_are_removed_and_no_others() {
     let node = berth_model::NodeName::new("compute1").unwrap();
     let request = GuestRequest::new(node, vec![], guests[0].spec.clone());
     let request = request.unwrap().with_disks(guests[0].plan.clone()).unwrap();
-    disks.tidy(&[&request]);
+    Arc::new(disks).tidy(&[&request]).await;
     let key = |n: usize| guests[n].plan.image().unwrap().key().to_string();
     let mut left = vec![
         key(0),

@@ -245,7 +245,7 @@ fn a_key_stands_once() {
         assert!(refused.contains(said), "{refused}");
     }
     assert!(
-        one(json!(r#"{"address": "0a:00.0", "trusted": "true"}"#))
+        one(json!(r#"{"address": "0000:0a:00.0", "trusted": "true"}"#))
             .single()
             .is_some()
     );

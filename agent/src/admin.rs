@@ -9,12 +9,14 @@
 //! | `router` | the routes |
 //! | `beside` | further APIs of this process, for the same people |
 //! | [`body`] | the bodies as they travel |
+//! | [`openapi`] | its document |
 //! | [`client`] | the other end, for `berth agent status`, `disable`, `enable` |
 
 mod access;
 mod beside;
 pub mod body;
 pub mod client;
+pub mod openapi;
 mod router;
 mod socket;
 

@@ -5,6 +5,7 @@
 use std::time::SystemTime;
 
 use berth_store::state_dir::{StateFileError, StateFiles};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::complete::Service;
@@ -16,7 +17,7 @@ pub const FILE: &str = "disabled.json";
 pub const LONGEST_REASON: usize = 255;
 
 /// Why, since when, and by whom the host is disabled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Disabled {
     /// The operator's reason.

@@ -26,7 +26,7 @@ fn the_metrics_page_is_the_codes() {
 fn the_openapi_document_is_the_codes() {
     compare(
         "docs/api/agent.json",
-        &berth_agent::guest::api::openapi::openapi(),
+        &berth_agent::admin::openapi::openapi(),
     );
 }
 

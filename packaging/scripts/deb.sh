@@ -56,7 +56,7 @@ stage() {
     "$program" completion zsh >"$root/usr/share/zsh/vendor-completions/_berth"
     "$program" completion fish >"$root/usr/share/fish/vendor_completions.d/berth.fish"
     mkdir -p "$root/usr/share/doc/berth"
-    cp -R docs/guide "$root/usr/share/doc/berth/"
+    cp -R docs/guide docs/api "$root/usr/share/doc/berth/"
     install -m 0644 packaging/debian/copyright README.md "$root/usr/share/doc/berth/"
     gzip -9nc CHANGELOG.md >"$root/usr/share/doc/berth/CHANGELOG.md.gz"
     find "$root/usr/share" -type f -exec chmod 0644 {} +

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use berth_model::{Held, Inventory, NodeName, Provider, ProviderTree};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -27,9 +28,9 @@ fn api() -> String {
 }
 
 /// GET /healthz.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HealthBody {
-    /// [`API`].
+    /// The API's version, `berth/1`.
     pub api: String,
     /// `ok`, `warning`, `starting` or `error`; the last two answer 503.
     pub status: String,
@@ -38,7 +39,7 @@ pub struct HealthBody {
 }
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MessageBody {
     /// Stable, for scripts and runbooks.
     pub code: String,
@@ -98,9 +99,9 @@ impl HealthBody {
 }
 
 /// GET /v1/state.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StateBody {
-    /// [`API`].
+    /// The API's version, `berth/1`.
     pub api: String,
     /// The agent's version.
     pub version: String,
@@ -119,7 +120,7 @@ pub struct StateBody {
 }
 
 /// One node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeBody {
     /// Its name.
     pub name: String,
@@ -144,7 +145,7 @@ pub struct NodeBody {
 }
 
 /// A pass.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PassBody {
     /// When it ended.
     pub at: String,
@@ -172,7 +173,7 @@ fn seconds(took: Duration) -> f64 {
 }
 
 /// Units held without a home.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldBody {
     /// The provider they stay on.
     pub provider: String,
@@ -196,7 +197,7 @@ impl HeldBody {
 }
 
 /// A provider with all below it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderBody {
     /// Its name.
     pub name: String,
@@ -215,7 +216,7 @@ pub struct ProviderBody {
 }
 
 /// An inventory, in Placement's words.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "each field is Placement's of its name")]
 pub struct InventoryBody {
     pub total: u32,
@@ -315,16 +316,16 @@ impl StateBody {
 }
 
 /// GET /v1/plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanBody {
-    /// [`API`].
+    /// The API's version, `berth/1`.
     pub api: String,
     /// By node.
     pub nodes: Vec<NodePlanBody>,
 }
 
 /// The last plan of a node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodePlanBody {
     /// The node.
     pub name: String,
@@ -339,7 +340,7 @@ pub struct NodePlanBody {
 }
 
 /// A pass that changed something.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeBody {
     /// The pass.
     #[serde(flatten)]
@@ -387,18 +388,18 @@ impl PlanBody {
 }
 
 /// GET /v1/config.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigBody {
-    /// [`API`].
+    /// The API's version, `berth/1`.
     pub api: String,
     /// The configuration in force, secrets masked.
     pub config: serde_json::Value,
 }
 
 /// POST /v1/tick.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickBody {
-    /// [`API`].
+    /// The API's version, `berth/1`.
     pub api: String,
     /// When all of it was over.
     pub at: String,
@@ -409,7 +410,7 @@ pub struct TickBody {
 }
 
 /// One node's pass.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeTickBody {
     /// The node.
     pub name: String,
@@ -443,7 +444,7 @@ impl TickBody {
 }
 
 /// PUT /v1/disabled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DisableBody {
     /// Why.
@@ -451,9 +452,9 @@ pub struct DisableBody {
 }
 
 /// The answer to PUT and DELETE /v1/disabled.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DisabledBody {
-    /// [`API`].
+    /// The API's version, `berth/1`.
     pub api: String,
     /// What holds now.
     pub disabled: Option<Disabled>,
@@ -462,16 +463,16 @@ pub struct DisabledBody {
 }
 
 /// Any refusal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
-    /// [`API`].
+    /// The API's version, `berth/1`.
     pub api: String,
     /// What is wrong.
     pub error: ErrorDetail,
 }
 
 /// What is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorDetail {
     /// A word for scripts.
     pub code: String,

@@ -357,6 +357,8 @@ pub fn admin_page() -> String {
          `[agent] listen` over TLS, where that is set, for whoever shows a certificate that `client_ca` signed:\n\
          [the agent's API over TLS](../howto/agent-api-over-tls.md). For example:\n\n\
          ```\ncurl --unix-socket /run/berth/agent.sock http://agent/v1/state\n```\n\n\
+         The same as an OpenAPI document, with every body: `docs/api/agent.json`, which the Debian package has as\n\
+         `/usr/share/doc/berth/api/agent.json`.\n\n\
          JSON bodies carry `\"api\": \"{API}\"`; times are UTC in RFC 3339. A refusal carries\n\
          `{{\"error\": {{\"code\": ..., \"message\": ...}}}}`. A request's body may have {BODY_LIMIT} bytes.\n\n\
          Each of them takes {connections} connections at once; one more ends the one that has waited longest for a\n\

@@ -83,6 +83,19 @@ pub(super) struct Told {
     pub(super) stale: bool,
 }
 
+#[cfg(test)]
+impl Told {
+    /// The service answered so, now, to nothing.
+    pub(super) fn answered(advice: Advice) -> Self {
+        Self {
+            body: HostDevices::default(),
+            at: Instant::now(),
+            advice,
+            stale: false,
+        }
+    }
+}
+
 impl<D: VirtDriver> Devices<D> {
     /// Tells and cleans until `shutdown`. `guests` changes whenever a guest's journey ended
     /// ([`crate::guest::Guests::ends`]): then its devices may have been given back.

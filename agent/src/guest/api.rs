@@ -3,7 +3,6 @@
 
 mod body;
 mod console;
-pub mod openapi;
 mod places;
 
 use std::sync::Arc;
@@ -67,6 +66,11 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
         "GET",
         "/v1/guests/{uuid}/console",
         "What the guest wrote to its serial console, as plain text: the last 100 KiB, or with `?lines=N` the last lines of them.",
+    ),
+    (
+        "GET",
+        "/v2.1",
+        "Nova's: the version document that its clients ask for first.",
     ),
     (
         "POST",

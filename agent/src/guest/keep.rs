@@ -99,7 +99,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             let uuid = record.request.uuid();
             match look(record, found.get(&uuid), &self.inner.way.boot_id) {
                 Look::AsItShouldBe | Look::PausedElsewise => {}
-                Look::BringBack | Look::EndedItself | Look::Stop | Look::Suspend | Look::Pause => {
+                Look::BringBack
+                | Look::EndedItself
+                | Look::Stop
+                | Look::Suspend
+                | Look::Pause
+                | Look::TakeOff => {
                     let guests = self.clone();
                     self.inner.journeys.beside(async move {
                         told(uuid, guests.mend(uuid).await);
@@ -177,6 +182,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 };
                 way.journal.live(uuid, &life, &[]).await?;
                 way.journal.want(uuid, DesiredPower::ShutOff).await?;
+            }
+            Look::TakeOff => {
+                tracing::warn!(guest = %uuid, "the guest was undone and is on the hypervisor; it is taken off again");
             }
             Look::BringBack => {
                 let open = StepRecord {

@@ -31,6 +31,8 @@ pub(super) enum Look {
     Pause,
     /// It is stopped in its tracks and should run: to be told.
     PausedElsewise,
+    /// It was undone, and is there: a call that was given up came to its end after all.
+    TakeOff,
 }
 
 /// In which boot of the host a guest was started last.
@@ -41,10 +43,14 @@ enum StartedIn {
 }
 
 pub(super) fn look(record: &GuestRecord, found: Option<&GuestOnHost>, boot_id: &str) -> Look {
+    let is_ours_there = found.is_some_and(|found| is_ours(found, &record.request));
+    if matches!(record.course, Course::Undo { .. }) && record.open().is_none() && is_ours_there {
+        return Look::TakeOff;
+    }
     let settled =
         record.course == Course::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done);
     // Somebody else's of its UUID: the spawn would be refused, and holding it would say nothing new.
-    let is_anothers = found.is_some_and(|found| !is_ours(found, &record.request));
+    let is_anothers = found.is_some() && !is_ours_there;
     if !settled || is_anothers {
         return Look::AsItShouldBe;
     }
@@ -81,7 +87,9 @@ fn table(wanted: DesiredPower, found: Option<GuestState>, started_in: StartedIn)
 
 #[cfg(test)]
 mod tests {
-    use super::Look::{AsItShouldBe, BringBack, EndedItself, Pause, PausedElsewise, Stop, Suspend};
+    use super::Look::{
+        AsItShouldBe, BringBack, EndedItself, Pause, PausedElsewise, Stop, Suspend, TakeOff,
+    };
     use super::*;
     use crate::guest::journal::{Life, StepRecord};
     use crate::guest::samples::request;
@@ -174,6 +182,20 @@ mod tests {
                 ..record.clone()
             };
             assert_eq!(look(&on_its_way, Some(&found), "boot-1"), AsItShouldBe);
+        }
+        for (state, its_own, anothers_own) in [
+            (StepState::Undone, TakeOff, AsItShouldBe),
+            (StepState::Undoing, AsItShouldBe, AsItShouldBe),
+        ] {
+            let reason = "no".to_owned();
+            let undone = GuestRecord {
+                course: Course::Undo { reason },
+                steps: [step(state)].into(),
+                ..record.clone()
+            };
+            assert_eq!(look(&undone, Some(&found), "boot-1"), its_own);
+            assert_eq!(look(&undone, Some(&anothers), "boot-1"), anothers_own);
+            assert_eq!(look(&undone, None, "boot-1"), AsItShouldBe);
         }
     }
 }

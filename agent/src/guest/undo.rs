@@ -72,20 +72,23 @@ async fn off_the_hypervisor<D: VirtDriver, R: GuestResources>(
 ) -> Result<(), UndoError> {
     let uuid = record.request.uuid();
     let steps = [SpawnStep::Start, SpawnStep::Define];
-    // Also where it was undone before: a call that was given up may still have made something of it since.
     if steps.iter().all(|step| record.state(*step).is_none()) {
         return Ok(());
     }
+    let found = way.on_host(uuid).await?;
+    let is_there = found.is_some_and(|found| is_ours(&found, &record.request));
     let acted = steps
         .into_iter()
         .filter(|step| record.may_have_acted(*step));
-    let acted: Vec<_> = acted.collect();
+    let mut acted: Vec<_> = acted.collect();
+    if acted.is_empty() && is_there {
+        // It was undone before, and a call that was given up made something of it since.
+        acted.push(SpawnStep::Define);
+    }
     for step in &acted {
         way.note(uuid, *step, StepState::Undoing).await?;
     }
-    if let Some(found) = way.on_host(uuid).await?
-        && is_ours(&found, &record.request)
-    {
+    if is_there {
         let _ = way.driver.destroy(uuid).await?;
     }
     for step in acted {

@@ -3,6 +3,7 @@
 //!
 //! Callers: the accelerator service (asks), the agent (answers).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -10,7 +11,7 @@ use uuid::Uuid;
 pub const ACCELERATOR_REQUEST_BOUND: &str = "accelerator-request-bound";
 
 /// How what is told of ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventStatus {
     /// It was done.
@@ -42,7 +43,7 @@ impl EventStatus {
 }
 
 /// One event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerExternalEvent {
     /// What happened, [`ACCELERATOR_REQUEST_BOUND`] for instance.
     pub name: String,
@@ -60,7 +61,7 @@ pub struct ServerExternalEvent {
 }
 
 /// The body, and the answer's too.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerExternalEvents {
     /// The events.
     pub events: Vec<ServerExternalEvent>,

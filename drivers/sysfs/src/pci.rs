@@ -106,6 +106,20 @@ impl Sysfs {
         }
     }
 
+    /// Whether the driver that has the function hands it to guests: it is a VFIO device (`vfio-dev`, since Linux 6.2), or a
+    /// virtual function of NVIDIA's that was made a vGPU of some type (`nvidia/current_vgpu_type`).
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file.
+    pub fn offers_vfio(&self, address: PciAddress) -> Result<bool, SysfsError> {
+        let at = self.pci_device(address);
+        if !read::names(&at.join("vfio-dev"))?.is_empty() {
+            return Ok(true);
+        }
+        let vgpu_type = read::text(&at.join("nvidia/current_vgpu_type"))?;
+        Ok(vgpu_type.is_some_and(|vgpu_type| vgpu_type != "0"))
+    }
+
     fn pci_devices(&self) -> PathBuf {
         self.root().join("bus/pci/devices")
     }

@@ -2,6 +2,7 @@
 
 use berth_model::NodeName;
 use berth_virt::{DeviceOwner, OfferedDevice, OfferedHandle};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::body::API;
@@ -11,25 +12,25 @@ use crate::device::devices::{Known, Seen};
 use crate::device::name::Named as _;
 
 /// GET /v1/devices.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceList {
-    /// [`API`].
+    /// The API's version, `berth/1`.
     pub api: String,
     /// What guests can get, by node and address.
     pub devices: Vec<DeviceBody>,
 }
 
 /// GET /v1/devices/{name}.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceDocument {
-    /// [`API`].
+    /// The API's version, `berth/1`.
     pub api: String,
     /// The device, or all that is offered of the card.
     pub devices: Vec<DeviceBody>,
 }
 
 /// What a guest can get: a function, or a mediated device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceBody {
     /// Its name: an address, or a mediated device's UUID.
     pub name: String,
@@ -69,7 +70,7 @@ pub struct DeviceBody {
 }
 
 /// A quarantine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantineBody {
     /// Since when.
     pub since: String,
@@ -80,7 +81,7 @@ pub struct QuarantineBody {
 }
 
 /// POST /v1/devices/{name}/reset, `.../quarantine` and `.../release`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceAction {
     /// Why; a quarantine needs one.
@@ -95,9 +96,9 @@ pub struct DeviceAction {
 }
 
 /// The answer to those.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceActed {
-    /// [`API`].
+    /// The API's version, `berth/1`.
     pub api: String,
     /// The devices, by name.
     pub devices: Vec<String>,

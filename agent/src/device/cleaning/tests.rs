@@ -1,13 +1,22 @@
 //! What was begun has an end, whatever becomes of the journal meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use berth_model::{NodeName, ResourceClass};
 use berth_store::Statement;
-use berth_virt::{GuestOnHost, HostEvents, HostView, ObserveError};
+use berth_virt::guest_spec::GuestDevice;
+use berth_virt::{
+    DeviceCondition, DeviceOwner, DeviceType, GuestOnHost, HostEvents, HostView, ObserveError,
+    OfferedDevice,
+};
+use uuid::Uuid;
 
 use super::*;
+use crate::device::devices::Seen;
 use crate::device::register::given_back;
+use crate::device::report::Advice;
+use crate::device::telling::Told;
 use crate::device::{DeviceOptions, DeviceRegister, DevicesParts};
 use crate::guest::{Released, SqlJournal};
 
@@ -17,6 +26,8 @@ const NAME: &str = "0000:81:00.0";
 struct Card {
     register: DeviceRegister,
     meanwhile: &'static str,
+    /// Which mediated devices are there.
+    mdevs: Mutex<BTreeSet<Uuid>>,
 }
 
 impl VirtDriver for Card {
@@ -36,8 +47,15 @@ impl VirtDriver for Card {
         Ok(BTreeMap::new())
     }
 
-    async fn reset_device(&self, _: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+    async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
         done(&self.register, self.meanwhile).await;
+        if let GuestDevice::Mdev { uuid, .. } = &wanted.device {
+            let was_there = self.mdevs.lock().unwrap().remove(uuid);
+            return Ok(match was_there {
+                true => DeviceReset::Removed,
+                false => DeviceReset::NotThere,
+            });
+        }
         Ok(DeviceReset::Reset { driver: None })
     }
 }
@@ -53,6 +71,7 @@ async fn devices(meanwhile: &'static str) -> (DeviceRegister, Devices<Card>) {
         driver: Arc::new(Card {
             register: register.clone(),
             meanwhile,
+            mdevs: Mutex::default(),
         }),
         register: register.clone(),
         journal: Arc::new(journal),
@@ -127,4 +146,90 @@ async fn a_reset_that_is_not_tried_again_wakes_nobody() {
     assert_eq!(devices.next_try(now), None);
     fails("0000:82:00.0", now + FIRST_PAUSE);
     assert_eq!(devices.next_try(now), Some(now + FIRST_PAUSE));
+}
+
+#[tokio::test]
+async fn a_mediated_device_is_removed_only_where_it_is_surely_nobodys() {
+    let (register, devices) = devices("SELECT 1").await;
+    let [nobodys, a_guests, bound, unclean, set_aside, gone] = [1, 2, 3, 4, 5, 6].map(mdev);
+    let all = [&nobodys, &a_guests, &bound, &unclean, &set_aside, &gone];
+    let there = all.iter().filter(|it| ***it != gone).map(|it| uuid(it));
+    *devices.inner.driver.mdevs.lock().unwrap() = there.collect();
+    let spoilt = BTreeMap::from([(set_aside.name(), "no".to_owned())]);
+    let released = Released {
+        spoilt,
+        ..Released::default()
+    };
+    register.execute(given_back(&released)).await.unwrap();
+    let node = NodeName::new("compute1").unwrap();
+    let seen = Seen {
+        devices: vec![offered(all.map(Clone::clone).into())],
+        guests: BTreeSet::new(),
+        used: BTreeMap::from([(a_guests.name(), Uuid::from_u128(9).into())]),
+    };
+    devices.known().seen.insert(node.clone(), seen);
+    let removed = || async { devices.remove_orphan_mdevs().await.unwrap() };
+    assert_eq!(
+        removed().await,
+        Vec::<String>::new(),
+        "the service said nothing yet"
+    );
+    // What is bound has no release.
+    let free = all.iter().filter(|it| ***it != bound);
+    let advice = Advice {
+        releases: free.map(|it| (it.name(), 0)).collect(),
+        unclean: vec![Unclean {
+            name: unclean.name(),
+            wanted: wanted(&unclean),
+            releases: 1,
+        }],
+        ..Advice::default()
+    };
+    let told = Told::answered(advice);
+    devices.known().told.insert(node, told);
+    assert_eq!(removed().await, [nobodys.name()]);
+    // Looked for once: what comes later is a guest's that is being built.
+    devices
+        .inner
+        .driver
+        .mdevs
+        .lock()
+        .unwrap()
+        .insert(uuid(&nobodys));
+    assert_eq!(removed().await, Vec::<String>::new());
+    let left = [&nobodys, &a_guests, &bound, &unclean, &set_aside].map(uuid);
+    assert_eq!(*devices.inner.driver.mdevs.lock().unwrap(), left.into());
+}
+
+fn mdev(number: u128) -> OfferedHandle {
+    OfferedHandle::Mdev {
+        uuid: Uuid::from_u128(number),
+        parent: NAME.parse().unwrap(),
+        mdev_type: "nvidia-35".to_owned(),
+    }
+}
+
+fn uuid(handle: &OfferedHandle) -> Uuid {
+    match handle {
+        OfferedHandle::Mdev { uuid, .. } => *uuid,
+        OfferedHandle::Function(_) => unreachable!("a mediated device is expected"),
+    }
+}
+
+fn offered(handles: Vec<OfferedHandle>) -> OfferedDevice {
+    OfferedDevice {
+        address: NAME.parse().unwrap(),
+        vendor_id: 0x10de,
+        product_id: 0x1eb8,
+        owner: DeviceOwner::Accelerator,
+        device_type: DeviceType::Gpu,
+        model: None,
+        numa_node: None,
+        class: ResourceClass::VGPU,
+        traits: BTreeSet::new(),
+        handles,
+        set_aside: BTreeSet::new(),
+        one_time_use: false,
+        condition: DeviceCondition::Fit,
+    }
 }

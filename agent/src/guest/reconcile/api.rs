@@ -7,6 +7,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use berth_virt::VirtDriver;
 use http::Method;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Reconciled, Reconciler};
@@ -30,9 +31,9 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
 ];
 
 /// GET and POST /v1/reconcile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReconcileBody {
-    /// [`API`].
+    /// The API's version, `berth/1`.
     pub api: String,
     /// The differences.
     pub findings: Vec<FindingBody>,
@@ -41,7 +42,7 @@ pub struct ReconcileBody {
 }
 
 /// One difference.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FindingBody {
     /// A word for scripts.
     pub code: String,

@@ -103,6 +103,9 @@ fn journal_and_hypervisor(facts: &Facts, record: &GuestRecord, found: &mut BTree
         Look::PausedElsewise => {
             found.insert(Finding::GuestPaused { guest });
         }
+        Look::TakeOff => {
+            found.insert(Finding::GuestUndone { guest });
+        }
     }
     if !settled(record) {
         return;

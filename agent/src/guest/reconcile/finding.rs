@@ -60,6 +60,11 @@ pub enum Finding {
         /// The guest.
         guest: ConsumerUuid,
     },
+    /// Journal and hypervisor: a guest that could not be built and was undone is there.
+    GuestUndone {
+        /// The guest.
+        guest: ConsumerUuid,
+    },
     /// Journal and hypervisor: the hypervisor has another guest of the UUID, or the guest with other devices.
     GuestDiffers {
         /// The guest.
@@ -145,6 +150,7 @@ impl Finding {
             Self::GuestEnded { .. } => "guest_ended",
             Self::GuestNotAtRest { .. } => "guest_not_at_rest",
             Self::GuestPaused { .. } => "guest_paused",
+            Self::GuestUndone { .. } => "guest_undone",
             Self::GuestDiffers { .. } => "guest_differs",
             Self::GuestOrphan { .. } => "guest_orphan",
             Self::DeviceUnfit { .. } => "device_unfit",
@@ -168,6 +174,7 @@ impl Finding {
             | Self::GuestEnded { guest }
             | Self::GuestNotAtRest { guest }
             | Self::GuestPaused { guest }
+            | Self::GuestUndone { guest }
             | Self::GuestDiffers { guest, .. }
             | Self::GuestOrphan { guest, .. }
             | Self::RequestsDiffer { guest, .. }
@@ -190,6 +197,7 @@ impl Finding {
             | Self::GuestAway { .. }
             | Self::GuestEnded { .. }
             | Self::GuestNotAtRest { .. }
+            | Self::GuestUndone { .. }
             | Self::MdevOrphan { .. }
             | Self::ProviderMissing { .. } => Remedy::Repaired,
             Self::RequestOrphan { .. } | Self::DeviceUnclean { .. } => Remedy::Awaited,
@@ -261,6 +269,10 @@ impl fmt::Display for Finding {
                 f,
                 "guest {guest} should run and is paused, by the hypervisor (a full disk does that) or by hand; mend what paused \
                  it, and unpause it (berth guest unpause {guest})"
+            ),
+            Self::GuestUndone { guest } => write!(
+                f,
+                "guest {guest} could not be built and is on the hypervisor; it is taken off"
             ),
             Self::GuestDiffers { guest, difference } => write!(
                 f,

@@ -99,7 +99,7 @@ fn where_all_agree_nothing_is_found() {
 #[test]
 fn each_pair_that_disagrees_is_found_by_its_own_name() {
     type Change = fn(&mut Facts);
-    let cases: [(&str, Change); 17] = [
+    let cases: [(&str, Change); 18] = [
         ("guest_unfinished", |facts| {
             facts.journal[0].steps.remove(&SpawnStep::Start);
         }),
@@ -123,6 +123,13 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
         }),
         ("guest_paused", |facts| {
             hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::Paused;
+        }),
+        ("guest_undone", |facts| {
+            let reason = "no".to_owned();
+            facts.journal[0].course = Course::Undo { reason };
+            for step in facts.journal[0].steps.values_mut() {
+                step.state = StepState::Undone;
+            }
         }),
         ("guest_differs", |facts| {
             hypervisor(facts)

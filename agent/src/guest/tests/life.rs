@@ -7,7 +7,7 @@ use berth_virt::{GuestState, PowerAction, Powered};
 
 use super::judge;
 use super::stage::{Devices, Fault, Hypervisor, Kill, Mishap, Stage};
-use crate::guest::samples::{guest, request};
+use crate::guest::samples::{bound, guest, request};
 use crate::guest::{Guests, JourneyEnd, PowerError};
 
 const STOP: PowerAction = PowerAction::Stop {
@@ -181,6 +181,29 @@ async fn a_guest_that_cannot_be_brought_back_is_held_and_not_undone() {
         assert!(matches!(end, JourneyEnd::Settled), "{mishap:?}: {end:?}");
         judge::at_rest(&stage).await;
     }
+}
+
+#[tokio::test]
+async fn a_guest_that_was_undone_and_appears_all_the_same_is_taken_off_again() {
+    let stage = Stage::new().await;
+    stage.bind(1, &[1]);
+    stage.comes(Mishap::StartFails);
+    let (guests, request) = (stage.guests(), request(1, &[1]));
+    guests.create(&request).await.unwrap();
+    let end = guests.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Undone { .. }), "{end:?}");
+    while guests.inner.journeys.is_under_way(&guest(1)) {
+        tokio::task::yield_now().await;
+    }
+    // It is defined, and does not start.
+    stage.made_late(&bound(&[1]).attached_to(request.spec()).unwrap());
+    stage.heals();
+    assert!(stage.on_hypervisor(1));
+    let end = guests.mend(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Undone { .. }), "{end:?}");
+    assert!(!stage.on_hypervisor(1));
+    assert!(!stage.is_bound(1));
+    judge::at_rest(&stage).await;
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! What the agent says of its guests.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// GET /v1/guests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuestList {
     /// The API's version, `berth/1`.
     pub api: String,
@@ -13,7 +14,7 @@ pub struct GuestList {
 }
 
 /// One guest: GET /v1/guests/{uuid}, and the answer to whatever was asked for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuestBody {
     /// Its UUID.
     pub uuid: Uuid,
@@ -47,7 +48,7 @@ pub struct GuestBody {
 }
 
 /// An image that is coming onto a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageComing {
     /// `fetch` (its bytes come), `convert` (it is made flat) or `done`.
     pub stage: String,
@@ -58,7 +59,7 @@ pub struct ImageComing {
 }
 
 /// One step of a guest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepBody {
     /// `bind`, `check`, `prepare`, `define` or `start`.
     pub step: String,

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// POST /v1/guests. At most 256 KiB in all. The same body again is the same guest; another body with its UUID is refused.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestBuild {
     /// The instance's UUID, which its consumer in Placement and the guest on the hypervisor have too.
@@ -34,9 +35,11 @@ pub struct GuestBuild {
     pub kernel: Option<KernelBody>,
     /// Its interfaces in their order, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub networks: Vec<NetworkBody>,
     /// The accelerator requests whose devices it must have, each once, at most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub accelerator_requests: Vec<Uuid>,
     /// What it holds in Placement: by provider, by resource class, how much. The agent finds there which GPU a flavor's
     /// `VGPU` is of, and which cells its devices are near.
@@ -54,14 +57,16 @@ pub struct GuestBuild {
 }
 
 /// A flavor, as Nova embeds it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlavorBody {
     /// Its name, for messages and the guest's metadata; 1 to 255 bytes of printable characters.
     pub name: String,
     /// Virtual CPUs, 1 to 4096.
+    #[schemars(range(min = 1, max = 4096))]
     pub vcpus: u32,
     /// Memory in MiB, 1 to 2^30.
+    #[schemars(range(min = 1, max = 1_073_741_824))]
     pub ram_mb: u64,
     /// The root disk in GiB; 0: as large as its image, or none where there is no image.
     #[serde(default)]
@@ -76,7 +81,7 @@ pub struct FlavorBody {
 }
 
 /// An image.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageBody {
     /// Where it is.
@@ -93,7 +98,7 @@ pub struct ImageBody {
 }
 
 /// Where an image is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageLocation {
     /// A file on the host, in a folder that the agent's configuration names.
@@ -105,7 +110,7 @@ pub enum ImageLocation {
 }
 
 /// A kernel that lies on the host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KernelBody {
     /// The kernel's absolute path.
@@ -119,7 +124,7 @@ pub struct KernelBody {
 }
 
 /// An interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkBody {
     /// What it is plugged into.
@@ -130,7 +135,7 @@ pub struct NetworkBody {
 }
 
 /// What an interface is plugged into.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkSource {
     /// A libvirt network's name.
@@ -140,7 +145,7 @@ pub enum NetworkSource {
 }
 
 /// What the scheduler allows: Nova's `NUMATopologyLimits`, and the cells it chose.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsBody {
     /// The host's NUMA cells it may be on; none: all.
@@ -148,9 +153,11 @@ pub struct LimitsBody {
     pub host_cells: Option<Vec<u32>>,
     /// How many shared virtual CPUs per CPU of a cell, above 0; none: no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub cpu_allocation_ratio: Option<f64>,
     /// How much guests' memory per memory of a cell, above 0; none: no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub ram_allocation_ratio: Option<f64>,
 }
 
@@ -163,7 +170,7 @@ impl LimitsBody {
 }
 
 /// What a config drive says. May hold secrets: what is shown of it for debugging leaves out the tenant's texts.
-#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigDriveBody {
     /// The guest's hostname; none: its name.
@@ -177,6 +184,7 @@ pub struct ConfigDriveBody {
     pub user_data: Option<String>,
     /// Public keys that may log in, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub ssh_keys: Vec<SshKeyBody>,
 }
 
@@ -192,7 +200,7 @@ impl fmt::Debug for ConfigDriveBody {
 }
 
 /// A public key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SshKeyBody {
     /// Its name.
@@ -202,7 +210,7 @@ pub struct SshKeyBody {
 }
 
 /// Whether a guest should run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestPower {
     /// It should run.
@@ -215,7 +223,7 @@ pub enum GuestPower {
 }
 
 /// POST /v1/guests/{uuid}/action. (Braces everywhere: serde lets keys it does not know pass in a variant without.)
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
 pub enum GuestAction {
     /// On.
@@ -224,6 +232,7 @@ pub enum GuestAction {
     Stop {
         /// How long it may take, 0 to 600 seconds; more is 600.
         #[serde(default)]
+        #[schemars(range(max = 600))]
         grace_seconds: u16,
     },
     /// Stopped in its tracks.
@@ -244,6 +253,7 @@ pub enum GuestAction {
         kernel: Option<KernelBody>,
         /// How long the guest may take to end by itself, 0 to 600 seconds; more is 600.
         #[serde(default)]
+        #[schemars(range(max = 600))]
         grace_seconds: u16,
     },
     /// Off, and on from its own disk again.

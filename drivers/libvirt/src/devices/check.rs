@@ -20,7 +20,7 @@ impl HostDevices {
             }
             Wanted::InPlace(address, stand) => {
                 let (allowed, group) = self.function(device, address)?;
-                stands_ready(device, &allowed, stand)?;
+                self.stands_ready(device, &allowed, stand)?;
                 self.may_come_along(device, &allowed, &group)
             }
             Wanted::Made(uuid, source) => {
@@ -216,25 +216,40 @@ impl HostDevices {
         self.mdev(device, uuid)?
             .ok_or(DeviceError::Missing { device, reason })
     }
-}
 
-/// A function that is not taken from a driver must be on one that hands it to guests.
-fn stands_ready(device: HostDevice, allowed: &Allowed, stand: Stand) -> Result<(), DeviceError> {
-    let driver = allowed.function().driver.as_deref();
-    let reason = match (stand, driver) {
-        (Stand::Vfio, Some(driver)) if driver.contains("vfio") => return Ok(()),
-        (Stand::Vendors, Some(_)) => return Ok(()),
-        (Stand::Vfio, driver) => format!(
-            "it is to go to a guest as it is (managed = no), and is on {}; bind it to {VFIO_DRIVER}",
-            driver.unwrap_or("no driver")
-        ),
-        (Stand::Vendors, None) => {
-            "it is on no driver; its vendor's driver is what gives it to a guest".to_owned()
-        }
-    };
-    Err(DeviceError::Quarantined {
-        device,
-        cause: UnfitReason::Driver,
-        reason,
-    })
+    /// A function that is not taken from a driver must be on one that hands it to guests: the kernel's, one made of it, or its
+    /// vendor's.
+    fn stands_ready(
+        &self,
+        device: HostDevice,
+        allowed: &Allowed,
+        stand: Stand,
+    ) -> Result<(), DeviceError> {
+        let function = allowed.function();
+        let driver = function.driver.as_deref();
+        let reason = match (stand, driver) {
+            (Stand::Vfio, Some(driver)) if driver.contains("vfio") => return Ok(()),
+            (Stand::Vfio, Some(_)) if self.offers_vfio(device, function.address)? => return Ok(()),
+            (Stand::Vendors, Some(_)) => return Ok(()),
+            (Stand::Vfio, driver) => format!(
+                "it is to go to a guest as it is (managed = no), and is on {}, which does not hand it to guests; bind it to \
+                 {VFIO_DRIVER}, or to its vendor's VFIO driver",
+                driver.unwrap_or("no driver")
+            ),
+            (Stand::Vendors, None) => {
+                "it is on no driver; its vendor's driver is what gives it to a guest".to_owned()
+            }
+        };
+        Err(DeviceError::Quarantined {
+            device,
+            cause: UnfitReason::Driver,
+            reason,
+        })
+    }
+
+    fn offers_vfio(&self, device: HostDevice, address: PciAddress) -> Result<bool, DeviceError> {
+        self.sysfs()
+            .offers_vfio(address)
+            .map_err(unreadable(device))
+    }
 }

@@ -301,6 +301,30 @@ async fn a_card_whose_entry_says_so_stays_where_the_operator_put_it_whatever_is_
     }
 }
 
+#[tokio::test]
+async fn a_virtual_function_on_its_vendors_driver_goes_to_guests_once_that_hands_it_out() {
+    let host = Host::new().with_list(&[json!({"address": CARD, "managed": "no"})]);
+    let vgpu_type = format!("devices/pci0000:80/{CARD}/nvidia/current_vgpu_type");
+    host.kernel.put_on(CARD, Some("nvidia"));
+    host.write(&vgpu_type, "0\n");
+    let error = host.refused(&managed(CARD));
+    assert_eq!(error.quarantine(), Some(UnfitReason::Driver), "{error}");
+    assert!(error.to_string().contains("is on nvidia"), "{error}");
+    host.write(&vgpu_type, "558\n");
+    let devices = host.devices();
+    devices.check(&managed(CARD)).unwrap();
+    devices.prepare(&managed(CARD)).await.unwrap();
+    let reset = devices.reset(&managed(CARD), &nobody()).await.unwrap();
+    let driver = Some("nvidia".to_owned());
+    assert_eq!(reset, DeviceReset::Reset { driver }, "it stays where it is");
+    host.write(&vgpu_type, "0\n");
+    host.write(
+        &format!("devices/pci0000:80/{CARD}/vfio-dev/vfio0/dev"),
+        "511:0\n",
+    );
+    devices.check(&managed(CARD)).unwrap();
+}
+
 /// What the kernel does not let anybody read.
 fn cannot_be_read(host: &Host) {
     let loops = format!("devices/pci0000:80/{CARD}/net");

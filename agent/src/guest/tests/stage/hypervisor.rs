@@ -45,6 +45,11 @@ impl Stage {
         self.world().guests.contains_key(&guest(number))
     }
 
+    /// A call to define and start a guest, given up long ago, comes to its end.
+    pub(in crate::guest::tests) fn made_late(&self, spec: &GuestSpec) {
+        let _nobody_waits = Hypervisor(self.clone()).spawn_now(spec);
+    }
+
     /// A guest that cannot be read, until it can: then it has nothing.
     pub(in crate::guest::tests) fn unreadable_guest(&self, number: u32, is_unreadable: bool) {
         self.foreign_guest(number, None);

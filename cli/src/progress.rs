@@ -46,6 +46,13 @@ impl Boot {
         Self { bar }
     }
 
+    #[cfg(test)]
+    fn on(terminal: &indicatif::InMemoryTerm) -> Self {
+        let target = indicatif::ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let bar = ProgressBar::with_draw_target(None, target);
+        Self { bar }
+    }
+
     /// It is so now.
     pub fn is(&self, message: String, image: Option<&ImageComing>) {
         self.bar.set_message(message);
@@ -74,5 +81,58 @@ impl Boot {
     /// It is over: the line is free again.
     pub fn end(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use indicatif::InMemoryTerm;
+
+    use super::*;
+
+    fn coming(stage: &str, bytes: u64, total: Option<u64>) -> ImageComing {
+        let stage = stage.to_owned();
+        ImageComing {
+            stage,
+            bytes,
+            total,
+        }
+    }
+
+    #[test]
+    fn a_boot_shows_its_step_and_how_much_of_its_image_is_there() {
+        const MIB: u64 = 1 << 20;
+        let terminal = InMemoryTerm::new(4, 100);
+        let boot = Boot::on(&terminal);
+        let shown = |image: Option<ImageComing>| {
+            boot.is("building vm1".to_owned(), image.as_ref());
+            boot.bar.force_draw();
+            terminal.contents()
+        };
+        let step = shown(None);
+        assert!(step.ends_with("building vm1"), "{step}");
+        let unsized_yet = shown(Some(coming("fetch", 3 * MIB, None)));
+        assert!(
+            unsized_yet.contains("its image comes 3.00 MiB"),
+            "{unsized_yet}"
+        );
+        let half = shown(Some(coming("fetch", 256 * MIB, Some(512 * MIB))));
+        assert!(half.contains("256.00 MiB/512.00 MiB"), "{half}");
+        let filled = |bar: &str| bar.matches('█').count();
+        let most = shown(Some(coming("fetch", 480 * MIB, Some(512 * MIB))));
+        assert!(
+            filled(&most) > filled(&half) && filled(&half) > 5,
+            "{half}\n{most}"
+        );
+        let flat = shown(Some(coming("convert", 0, Some(512 * MIB))));
+        assert!(flat.contains("its image is made flat"), "{flat}");
+        assert_eq!(filled(&flat), 0, "{flat}");
+        boot.end();
+        assert_eq!(terminal.contents(), "", "the line is free again");
+    }
+
+    #[test]
+    fn nothing_is_shown_where_nobody_looks() {
+        assert!(Boot::shown(false).bar.is_hidden());
     }
 }

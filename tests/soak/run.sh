@@ -10,7 +10,8 @@
 #   SOAK_PARTS=8           into how many batches the sweep is cut; after each the page is written
 #   SOAK_CYCLES=1000       how many guests are made and unmade on libvirtd and QEMU, in batches of SOAK_CYCLE_BATCH (200); the
 #                          first batch without a kill, so that one process does it, all others with
-#   SOAK_GUEST_PAIRS=8     after each kill in a guest's journey a kill at one of so many crossings of the recovery; 1 takes a night
+#   SOAK_GUEST_PAIRS=8     after each fault in a guest's journey a kill at one of so many crossings of the recovery
+#   SOAK_GUEST_PAIR_FAULTS=kill  what strikes second; `all` is every fault
 #   SOAK_GUEST_SEEDS=100000  how many seeds of the swarm of guests' journeys
 #   SOAK_GUEST_SEED_FROM=1 the first of them: another commit may go on where one was left
 #   SOAK_GUEST_BATCH=1000  seeds of them per batch
@@ -33,6 +34,7 @@ BATCH=${SOAK_BATCH:-50}
 PAIRS=${SOAK_PAIRS:-kill}
 PARTS=${SOAK_PARTS:-8}
 GUEST_PAIRS=${SOAK_GUEST_PAIRS:-8}
+GUEST_PAIR_FAULTS=${SOAK_GUEST_PAIR_FAULTS:-kill}
 GUEST_SEEDS=${SOAK_GUEST_SEEDS:-100000}
 GUEST_FROM=${SOAK_GUEST_SEED_FROM:-1}
 GUEST_BATCH=${SOAK_GUEST_BATCH:-1000}
@@ -275,8 +277,8 @@ fi
 CARGO_PROFILE_DEV_OPT_LEVEL=2 keep -guests fault --target-dir "$TARGET/soak-build" --test fault
 BERTH_GUEST_FAULTS=1 batch "guests' sweep" 0 1 "$STATE/fault-guests" -q --nocapture every_journey_of_a_guest
 for ((part = 1; part <= PARTS; part++)); do
-    BERTH_GUEST_FAULTS=1 BERTH_GUEST_PAIRS=$GUEST_PAIRS BERTH_FAULT_PART=$part/$PARTS \
-        batch "guests' pairs, one of $GUEST_PAIRS, part $part of $PARTS" 0 "$part" \
+    BERTH_GUEST_FAULTS=1 BERTH_GUEST_PAIRS=$GUEST_PAIRS BERTH_GUEST_PAIR_FAULTS=$GUEST_PAIR_FAULTS BERTH_FAULT_PART=$part/$PARTS \
+        batch "guests' pairs, second $GUEST_PAIR_FAULTS, one of $GUEST_PAIRS, part $part of $PARTS" 0 "$part" \
         "$STATE/fault-guests" -q --nocapture every_journey_of_a_guest
 done
 mapfile -t PROCESSORS < <(processors)

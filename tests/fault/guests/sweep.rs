@@ -3,7 +3,8 @@
 //! `make test` runs one case of [`ONE_OF`], the whole of it and the pairs are `make soak`'s:
 //!
 //! - `BERTH_GUEST_FAULTS=1`: every case; `N`: one of N, from the `BERTH_GUEST_FROM`th on.
-//! - `BERTH_GUEST_PAIRS=N`: after each kill of these, a kill at one of N crossings of the recovery, each side.
+//! - `BERTH_GUEST_PAIRS=N`: after each of these, whatever struck first, a kill at one of N crossings of the recovery, each side;
+//!   with `BERTH_GUEST_PAIR_FAULTS=all` each further fault that can strike there, too.
 //! - `BERTH_FAULT_PART=N/M`: the Nth of M parts of either.
 //! - `BERTH_GUEST_JOURNEY=boot`, `BERTH_GUEST_FAULT_AT='POINT'` or `'POINT + POINT'`: that journey, that case.
 
@@ -121,6 +122,8 @@ struct Asked {
     one_of: usize,
     from: usize,
     pairs: Option<usize>,
+    /// What strikes second.
+    second: &'static [Fault],
     part: Part,
     journey: Option<String>,
     at: Option<String>,
@@ -142,6 +145,11 @@ impl Asked {
             one_of: number("BERTH_GUEST_FAULTS").unwrap_or(of).max(1),
             from: number("BERTH_GUEST_FROM").unwrap_or(0),
             pairs: number("BERTH_GUEST_PAIRS"),
+            second: match std::env::var("BERTH_GUEST_PAIR_FAULTS").as_deref() {
+                Err(_) | Ok("kill") => &[Fault::Kill],
+                Ok("all") => &FAULTS,
+                Ok(other) => panic!("BERTH_GUEST_PAIR_FAULTS is kill or all, not {other}"),
+            },
             part: Part::asked_for(),
             journey: std::env::var("BERTH_GUEST_JOURNEY").ok(),
             at,
@@ -171,14 +179,18 @@ impl Asked {
         self.part.take(chosen.map(|(_, case)| case))
     }
 
-    /// The second points after one: kills in the recovery from a kill.
+    /// The second points after one, in the recovery from it.
     fn seconds(&self, first: &Point, recovery: &[Crossed]) -> Vec<Point> {
-        let kills = |crossed: &Crossed| crossed.points(&[Fault::Kill]).collect::<Vec<_>>();
-        let later = recovery.iter().flat_map(kills);
+        let faults = match self.at {
+            Some(_) => &FAULTS,
+            None => self.second,
+        };
+        let points = |crossed: &Crossed| crossed.points(faults).collect::<Vec<_>>();
+        let later = recovery.iter().flat_map(points);
         if let Some((_, second)) = self.at.as_ref().and_then(|text| text.split_once(" + ")) {
             return later.filter(|it| it.to_string() == second).collect();
         }
-        let Some(one_of) = self.pairs.filter(|_| first.fault == Fault::Kill) else {
+        let Some(one_of) = self.pairs else {
             return Vec::new();
         };
         // Which of them differs from one first point to the next.
@@ -240,8 +252,10 @@ impl Findings {
         let (fault, outcome) = (case[0].fault, failed.outcome);
         self.missed += usize::from(failed.struck < case.len());
         let mut wrong = failed.wrong;
+        // What a client is told of two faults is either's; a kill is told to nobody.
+        let is_told = case.iter().skip(1).all(|point| point.fault == Fault::Kill);
         let allowed = rows.get(&(journey, fault, kind.to_owned()));
-        if !allowed.is_some_and(|allowed| allowed.contains(&outcome)) {
+        if is_told && !allowed.is_some_and(|allowed| allowed.contains(&outcome)) {
             let outcome = outcome.as_str();
             wrong.push(format!(
                 "guests.toml does not say that {fault} at {kind} is {outcome}"

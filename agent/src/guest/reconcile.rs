@@ -86,7 +86,8 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         }
     }
 
-    /// Compares, and changes nothing.
+    /// Compares, and changes nothing. A mediated device that is nobody's is not among what is found: a driver does not say which
+    /// there are, only what it removed ([`Reconciler::repair`]).
     ///
     /// # Errors
     /// The journal cannot be read; whatever else does not answer is told as unknown.
@@ -108,9 +109,10 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
                 .await
                 .map_err(GuestsError::from)?
             {
-                found
-                    .findings
-                    .push((Finding::MdevOrphan { device }, Duration::ZERO));
+                // It is gone, and no later comparison finds it.
+                let finding = Finding::MdevOrphan { device };
+                tracing::warn!(code = finding.code(), subject = %finding.subject(), "{finding}");
+                found.findings.push((finding, Duration::ZERO));
             }
             let has =
                 |wanted: fn(&Finding) -> bool| found.findings.iter().any(|(it, _)| wanted(it));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use berth_model::{NodeName, ResourceClass};
 use berth_store::Statement;
-use berth_virt::guest_spec::GuestDevice;
+use berth_virt::guest_spec::{GuestDevice, HostPath};
 use berth_virt::{
     DeviceCondition, DeviceOwner, DeviceType, GuestOnHost, HostEvents, HostView, ObserveError,
     OfferedDevice,
@@ -18,7 +18,12 @@ use crate::device::register::given_back;
 use crate::device::report::Advice;
 use crate::device::telling::Told;
 use crate::device::{DeviceOptions, DeviceRegister, DevicesParts};
-use crate::guest::{Released, SqlJournal};
+use crate::guest::disks::InstancesPath;
+use crate::guest::reconcile::{Reconciled, Reconciler};
+use crate::guest::{
+    Accelerators, ExternalEvents, GuestFiles, Guests, GuestsParts, HostResources, Released,
+    SqlJournal,
+};
 
 const NAME: &str = "0000:81:00.0";
 
@@ -201,6 +206,51 @@ async fn a_mediated_device_is_removed_only_where_it_is_surely_nobodys() {
     assert_eq!(*devices.inner.driver.mdevs.lock().unwrap(), left.into());
 }
 
+/// A comparison does not find it again: what it removed is said by the one that removed it, and once.
+#[tokio::test]
+async fn a_mediated_device_that_was_removed_is_found_by_the_comparison_that_did_it() {
+    let (register, devices) = devices("SELECT 1").await;
+    let nobodys = mdev(1);
+    let driver = Arc::clone(&devices.inner.driver);
+    driver.mdevs.lock().unwrap().insert(uuid(&nobodys));
+    let node = NodeName::new("compute1").unwrap();
+    let seen = Seen {
+        devices: vec![offered(vec![nobodys.clone()])],
+        ..Seen::default()
+    };
+    let advice = Advice {
+        releases: [(nobodys.name(), 0)].into(),
+        ..Advice::default()
+    };
+    devices.known().seen.insert(node.clone(), seen);
+    let told = Told::answered(advice);
+    devices.known().told.insert(node, told);
+    let folder = InstancesPath::new(HostPath::new("/nonexistent").unwrap());
+    let files = GuestFiles::below(folder);
+    let guests = Guests::new(GuestsParts {
+        journal: Arc::clone(&devices.inner.journal),
+        driver: Arc::clone(&driver),
+        resources: Arc::new(HostResources::new(driver, files)),
+        accelerators: Accelerators {
+            client: None,
+            events: ExternalEvents::default(),
+            binding_timeout: Duration::from_secs(1),
+        },
+        boot_id: "boot".to_owned(),
+    });
+    let reconciler = Reconciler::new(guests, Some(devices.clone()), None);
+    let codes = |found: Reconciled| -> Vec<_> {
+        let found = found.findings.into_iter();
+        found.map(|(it, _)| (it.code(), it.subject())).collect()
+    };
+    let looked = reconciler.look().await.unwrap();
+    assert_eq!(codes(looked), [], "a look removes nothing");
+    let repaired = reconciler.repair().await.unwrap();
+    assert_eq!(codes(repaired), [("mdev_orphan", nobodys.name())]);
+    assert_eq!(codes(reconciler.repair().await.unwrap()), []);
+    drop(register);
+}
+
 fn mdev(number: u128) -> OfferedHandle {
     OfferedHandle::Mdev {
         uuid: Uuid::from_u128(number),
@@ -225,6 +275,7 @@ fn offered(handles: Vec<OfferedHandle>) -> OfferedDevice {
         device_type: DeviceType::Gpu,
         model: None,
         numa_node: None,
+        physical_network: None,
         class: ResourceClass::VGPU,
         traits: BTreeSet::new(),
         handles,

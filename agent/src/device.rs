@@ -13,6 +13,7 @@
 //! | `name` | what a device is called: pure |
 //! | [`register`] | quarantines and cleanings, in the guests' journal |
 //! | `devices` | what is shared by the rooms below; the overlay |
+//! | `facts` | what the comparison of guests is to know |
 //! | `telling` | the report, told and told again |
 //! | `cleaning` | resets |
 //! | `programming` | devices programmed before a bind is whole |
@@ -29,6 +30,7 @@ mod checking;
 mod cleaning;
 mod condition;
 mod devices;
+mod facts;
 mod name;
 mod programming;
 pub mod register;

@@ -18,12 +18,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::checking::HealthCheck;
-use super::name::{Named as _, names};
+use super::name::Named as _;
 use super::register::{DeviceRegister, Register};
 use super::report::{Advice, Scrub};
 use super::telling::Told;
 use super::{api, condition};
-use crate::guest::reconcile::DeviceFacts;
 use crate::guest::{GuestJournal, JournalError};
 
 /// What the service asks of the devices, whatever the driver. All but `keep` wait for nothing.
@@ -260,43 +259,6 @@ impl<D: VirtDriver> Devices<D> {
             self.ask_for_a_look();
         }
         Ok(())
-    }
-
-    /// The nodes that were seen last.
-    pub(crate) fn nodes(&self) -> Vec<NodeName> {
-        self.known().seen.keys().cloned().collect()
-    }
-
-    /// What the comparison of guests is to know.
-    pub(crate) fn facts(&self) -> DeviceFacts {
-        let unclean = self.unclean().into_iter().map(|unclean| unclean.name);
-        let unclean = unclean.collect();
-        let known = self.known();
-        let mut facts = DeviceFacts {
-            unclean,
-            ..DeviceFacts::default()
-        };
-        for (node, seen) in &known.seen {
-            for device in &seen.devices {
-                let mut laid_over = device.clone();
-                condition::overlay(node, &mut laid_over, &known.register);
-                let reason = condition::reason(&laid_over, &known.register);
-                let names = names(device).into_iter();
-                let reasons = names.map(|name| (name, reason.clone()));
-                facts.offered.extend(reasons);
-            }
-        }
-        for told in known.told.values() {
-            let advice = &told.advice;
-            let holders = advice.holders.iter();
-            facts
-                .holders
-                .extend(holders.map(|(name, holder)| (name.clone(), *holder)));
-            let vanished = advice.vanished.iter().map(|gone| gone.name.clone());
-            facts.vanished.extend(vanished);
-            facts.missing.extend(&advice.missing);
-        }
-        facts
     }
 
     /// The providers that Placement was seen without are to be made again.

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use berth_client::{AcceleratorClient, AcceleratorError};
-use berth_model::{ArqPhase, ArqUuid, Disposition};
+use berth_model::{ArqPhase, ArqState, ArqUuid, Disposition, NodeName};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::binding_wait::{ArqAnswer, BindRefused, BindingWait, Next, SeenArq};
 use super::external_events::{ExternalEvents, Subscription};
-use super::{BoundDevices, GuestRequest};
+use super::reconcile::BoundHere;
+use super::{BoundDevice, BoundDevices, GuestRequest};
 
 /// The least time between two questions, however many events come.
 const BREATH: Duration = Duration::from_millis(100);
@@ -106,6 +107,37 @@ impl Accelerators {
             Next::Refused(refused) => Err(refused),
             Next::Ask | Next::Wait => Err(wait.late(Duration::ZERO, None)),
         }
+    }
+
+    /// All requests that are bound on one of these nodes at this moment, whoever made them; one question for all requests that
+    /// there are on all hosts, for the service tells them no other way. None where there is no service.
+    ///
+    /// # Errors
+    /// The service does not tell.
+    pub(super) async fn bound_on(
+        &self,
+        nodes: &BTreeSet<NodeName>,
+    ) -> Result<Vec<BoundHere>, AcceleratorError> {
+        let Some(client) = &self.client else {
+            return Ok(Vec::new());
+        };
+        let mut here = Vec::new();
+        // What makes no sense says neither where it is bound nor for whom.
+        for arq in client.arqs().await?.into_iter().flat_map(|told| told.arq) {
+            let ArqState::Bound(binding, handle) = &arq.state else {
+                continue;
+            };
+            if nodes.iter().any(|node| node.as_str() == binding.hostname) {
+                let device = BoundDevice::of(arq.uuid, handle);
+                here.push(BoundHere {
+                    arq: arq.uuid,
+                    guest: binding.instance,
+                    provider: binding.device_rp,
+                    device: device.map_or_else(|_| handle.info.to_string(), |bound| bound.name()),
+                });
+            }
+        }
+        Ok(here)
     }
 
     /// Whether there is no service to ask.

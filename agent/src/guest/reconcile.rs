@@ -16,16 +16,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use berth_client::{PlacementClient, PlacementError};
-use berth_model::{ConsumerUuid, NodeName};
+use berth_client::{AcceleratorError, PlacementClient, PlacementError};
+use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 use berth_virt::{GuestError, VirtDriver};
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use compare::{DeviceFacts, Facts, compare};
-pub use finding::{Finding, Remedy};
+pub use compare::{BoundHere, DeviceFacts, Facts, compare};
+pub use finding::{Finding, Remedy, Unbinding};
 
 use super::binding_wait::BindRefused;
 use super::guests::{Guests, GuestsError, HeldGuests};
@@ -36,6 +36,19 @@ use crate::service::KeptGuests;
 
 /// How long something may look like an orphan while a guest is being made.
 pub const GRACE: Duration = Duration::from_mins(5);
+
+/// How old a list of all accelerator requests may be that the clock's comparison looks at: it is long where the cloud is large,
+/// and each host asks for it.
+const LIST_AGE: Duration = GRACE;
+
+/// Who wants a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Somebody who waits for the answer: it is of now.
+    Now,
+    /// The clock.
+    NowAndThen,
+}
 
 /// What one comparison came to.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +70,8 @@ struct Inner<D, R> {
     placement: Option<PlacementClient>,
     /// Since when each finding has been there, and whether the log was told.
     since: Mutex<BTreeMap<Finding, (Instant, bool)>>,
+    /// What is bound on this host, and when it was asked.
+    listed: Mutex<Option<(Instant, Vec<BoundHere>)>>,
 }
 
 impl<D, R> Clone for Reconciler<D, R> {
@@ -80,6 +95,7 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
             devices,
             placement,
             since: Mutex::default(),
+            listed: Mutex::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -92,7 +108,11 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
     /// # Errors
     /// The journal cannot be read; whatever else does not answer is told as unknown.
     pub async fn look(&self) -> Result<Reconciled, GuestsError> {
-        let (facts, unknown) = self.facts().await?;
+        self.look_by(Wanted::Now).await
+    }
+
+    async fn look_by(&self, wanted: Wanted) -> Result<Reconciled, GuestsError> {
+        let (facts, unknown) = self.facts(wanted).await?;
         let findings = self.aged(compare(&facts));
         Ok(Reconciled { findings, unknown })
     }
@@ -102,7 +122,11 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
     /// # Errors
     /// The journal or the hypervisor does not answer.
     pub async fn repair(&self) -> Result<Reconciled, KeepError> {
-        let mut found = self.look().await?;
+        self.repair_by(Wanted::Now).await
+    }
+
+    async fn repair_by(&self, wanted: Wanted) -> Result<Reconciled, KeepError> {
+        let mut found = self.look_by(wanted).await?;
         if let Some(devices) = &self.inner.devices {
             for device in devices
                 .remove_orphan_mdevs()
@@ -129,7 +153,7 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
 
     async fn keep_going(&self, interval: Duration, shutdown: CancellationToken) {
         loop {
-            let repaired = self.repair().await;
+            let repaired = self.repair_by(Wanted::NowAndThen).await;
             match repaired {
                 Ok(found) => self.log(&found),
                 Err(error) => tracing::warn!(
@@ -181,7 +205,7 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
     }
 
     /// Everything that can be read, and what cannot.
-    async fn facts(&self) -> Result<(Facts, Vec<String>), GuestsError> {
+    async fn facts(&self, wanted: Wanted) -> Result<(Facts, Vec<String>), GuestsError> {
         let way = &self.inner.guests.inner.way;
         // What could be read is compared; that nothing of it can be mended is told first.
         self.inner.guests.try_write().await;
@@ -211,8 +235,13 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
             };
             facts.requests.insert(record.request.uuid(), now);
         }
+        let nodes = self.nodes(&facts);
+        match self.bound_here(wanted, &nodes).await {
+            Ok(bound) => facts.bound_here = bound,
+            Err(error) => unknown.push(error.to_string()),
+        }
         if let Some(placement) = &self.inner.placement {
-            match self.allocations(placement, &facts).await {
+            match allocations(placement, &nodes, &mut facts.providers).await {
                 Ok(allocations) => facts.allocations = allocations,
                 Err(error) => unknown.push(error.to_string()),
             }
@@ -220,36 +249,65 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         Ok((facts, unknown))
     }
 
-    /// Who holds what of this host's providers; none where Placement does not know the host.
-    async fn allocations(
-        &self,
-        placement: &PlacementClient,
-        facts: &Facts,
-    ) -> Result<Option<BTreeMap<ConsumerUuid, BTreeSet<String>>>, PlacementError> {
-        let of_guests = facts
-            .journal
-            .iter()
-            .map(|record| record.request.node().clone());
-        let mut nodes: BTreeSet<NodeName> = of_guests.collect();
-        if let Some(devices) = &self.inner.devices {
-            nodes.extend(devices.nodes());
-        }
-        let mut held: Option<BTreeMap<ConsumerUuid, BTreeSet<String>>> = None;
-        for node in nodes {
-            let Some(root) = placement.provider_by_name(node.root_name()).await? else {
-                continue;
-            };
-            let held = held.get_or_insert_default();
-            for provider in placement.providers_in_tree(root.uuid()).await? {
-                let of = placement.provider_allocations(provider.uuid()).await?;
-                for consumer in of.value.into_keys() {
-                    let providers = held.entry(consumer).or_default();
-                    providers.insert(provider.name.to_string());
-                }
-            }
-        }
-        Ok(held)
+    /// This host's nodes: those that were seen, and those that guests were asked for on.
+    fn nodes(&self, facts: &Facts) -> BTreeSet<NodeName> {
+        let of_guests = facts.journal.iter();
+        let of_guests = of_guests.map(|record| record.request.node().clone());
+        let seen = self.inner.devices.iter().flat_map(Devices::nodes);
+        of_guests.chain(seen).collect()
     }
+
+    /// What is bound on these nodes, where nobody else says who holds this host's devices; else nothing is asked.
+    async fn bound_here(
+        &self,
+        wanted: Wanted,
+        nodes: &BTreeSet<NodeName>,
+    ) -> Result<Vec<BoundHere>, AcceleratorError> {
+        let devices = self.inner.devices.as_ref();
+        if !devices.is_some_and(Devices::holders_are_unsaid) {
+            return Ok(Vec::new());
+        }
+        if wanted == Wanted::NowAndThen
+            && let Some((at, bound)) = &*self.listed()
+            && at.elapsed() < LIST_AGE
+        {
+            return Ok(bound.clone());
+        }
+        let asked = Instant::now();
+        let accelerators = &self.inner.guests.inner.way.accelerators;
+        let bound = accelerators.bound_on(nodes).await?;
+        *self.listed() = Some((asked, bound.clone()));
+        Ok(bound)
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Option<(Instant, Vec<BoundHere>)>> {
+        let listed = self.inner.listed.lock();
+        listed.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who holds what of these nodes' providers, and in `names` what those are called; none where Placement does not know the host.
+async fn allocations(
+    placement: &PlacementClient,
+    nodes: &BTreeSet<NodeName>,
+    names: &mut BTreeMap<ProviderUuid, String>,
+) -> Result<Option<BTreeMap<ConsumerUuid, BTreeSet<String>>>, PlacementError> {
+    let mut held: Option<BTreeMap<ConsumerUuid, BTreeSet<String>>> = None;
+    for node in nodes {
+        let Some(root) = placement.provider_by_name(node.root_name()).await? else {
+            continue;
+        };
+        let held = held.get_or_insert_default();
+        for provider in placement.providers_in_tree(root.uuid()).await? {
+            let of = placement.provider_allocations(provider.uuid()).await?;
+            for consumer in of.value.into_keys() {
+                let providers = held.entry(consumer).or_default();
+                providers.insert(provider.name.to_string());
+            }
+            names.insert(provider.uuid(), provider.name.to_string());
+        }
+    }
+    Ok(held)
 }
 
 impl<D: VirtDriver, R: GuestResources> KeptGuests for Reconciler<D, R> {

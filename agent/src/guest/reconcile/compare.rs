@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{ConsumerUuid, ProviderUuid};
+use berth_model::{ArqUuid, ConsumerUuid, ProviderUuid};
 use berth_virt::{GuestOnHost, HostDevice};
 
-use super::finding::Finding;
+use super::finding::{Finding, Unbinding};
 use crate::device::report::Holder;
 use crate::guest::BoundDevices;
 use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepState};
@@ -25,8 +25,25 @@ pub struct Facts {
     pub devices: Option<DeviceFacts>,
     /// What the requests of each guest are bound to now, or why that cannot be.
     pub requests: BTreeMap<ConsumerUuid, Result<BoundDevices, String>>,
+    /// Whatever is bound on this host, where the accelerator service takes no report of its devices and so tells no holders.
+    pub bound_here: Vec<BoundHere>,
     /// Who holds what of this host's providers, by their names.
     pub allocations: Option<BTreeMap<ConsumerUuid, BTreeSet<String>>>,
+    /// The names of this host's providers in Placement.
+    pub providers: BTreeMap<ProviderUuid, String>,
+}
+
+/// An accelerator request that is bound on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundHere {
+    /// The request.
+    pub arq: ArqUuid,
+    /// For whom.
+    pub guest: ConsumerUuid,
+    /// The provider of the device.
+    pub provider: ProviderUuid,
+    /// The device's name; the handle, where there is no device behind it.
+    pub device: String,
 }
 
 /// What is known of devices.
@@ -34,6 +51,8 @@ pub struct Facts {
 pub struct DeviceFacts {
     /// What is offered, and why not where it is not fit.
     pub offered: BTreeMap<String, Option<String>>,
+    /// The name that the provider has of each that the accelerator service gives out.
+    pub providers: BTreeMap<String, String>,
     /// Who holds what, as the accelerator service has it.
     pub holders: BTreeMap<String, Holder>,
     /// What is held and was not there at the last report.
@@ -176,7 +195,10 @@ fn devices_and_hypervisor(
                 HostDevice::Mdev(uuid) => uuid.hyphenated().to_string(),
             };
             // A request that is bound for it says that it is somebody's who asks the same service.
-            if devices.offered.contains_key(&device) && !devices.holders.contains_key(&device) {
+            let mut bound = facts.bound_here.iter();
+            let is_bound =
+                devices.holders.contains_key(&device) || bound.any(|bound| bound.device == device);
+            if devices.offered.contains_key(&device) && !is_bound {
                 let guest = *uuid;
                 found.insert(Finding::DeviceTaken { device, guest });
             }
@@ -189,6 +211,16 @@ fn devices_and_requests(
     known: &BTreeMap<ConsumerUuid, &GuestRecord>,
     found: &mut BTreeSet<Finding>,
 ) {
+    for bound in &facts.bound_here {
+        if !is_guest(facts, known, bound.guest) {
+            found.insert(Finding::RequestOrphan {
+                arq: bound.arq,
+                guest: Some(bound.guest),
+                device: bound.device.clone(),
+                unbinding: Unbinding::ByOperator,
+            });
+        }
+    }
     let Some(devices) = &facts.devices else {
         return;
     };
@@ -201,6 +233,7 @@ fn devices_and_requests(
                 arq: holder.arq,
                 guest: holder.guest,
                 device: device.clone(),
+                unbinding: Unbinding::ByService,
             });
         }
     }
@@ -248,10 +281,37 @@ fn allocations_and_guests(
             });
         }
     }
+    let providers = providers(facts);
     for record in facts.journal.iter().filter(|record| settled(record)) {
         let guest = record.request.spec().owner.consumer;
-        if !allocations.contains_key(&guest) {
+        let Some(held) = allocations.get(&guest) else {
             found.insert(Finding::AllocationMissing { guest });
+            continue;
+        };
+        for device in record.devices.iter().flat_map(|bound| bound.iter()) {
+            let device = device.name();
+            let provider = providers.get(device.as_str());
+            if let Some(provider) = provider.filter(|it| !held.contains(**it)) {
+                found.insert(Finding::AllocationDiffers {
+                    guest: record.request.uuid(),
+                    provider: (*provider).to_owned(),
+                    device,
+                });
+            }
         }
     }
+}
+
+/// The provider of each device of which Placement has it: whoever reports a device names its provider, and another's name for it
+/// is not to be looked for.
+fn providers(facts: &Facts) -> BTreeMap<&str, &str> {
+    let in_placement: BTreeSet<&str> = facts.providers.values().map(String::as_str).collect();
+    let ours = facts.devices.iter().flat_map(|devices| &devices.providers);
+    let ours = ours.map(|(device, provider)| (device.as_str(), provider.as_str()));
+    let ours = ours.filter(|(_, provider)| in_placement.contains(provider));
+    let bound = facts.bound_here.iter().filter_map(|bound| {
+        let provider = facts.providers.get(&bound.provider)?;
+        Some((bound.device.as_str(), provider.as_str()))
+    });
+    ours.chain(bound).collect()
 }

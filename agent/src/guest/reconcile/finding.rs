@@ -30,6 +30,15 @@ impl Remedy {
     }
 }
 
+/// Who gives back what a request holds for a guest that its host does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unbinding {
+    /// The accelerator service: the host tells it its guests.
+    ByService,
+    /// Nobody, unless an operator does: the host tells the service nothing. Cyborg is such a one.
+    ByOperator,
+}
+
 /// One disagreement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
@@ -120,6 +129,8 @@ pub enum Finding {
         guest: Option<ConsumerUuid>,
         /// The device.
         device: String,
+        /// Who gives it back.
+        unbinding: Unbinding,
     },
     /// Allocations and guests: a consumer holds something of this host and is no guest of it.
     AllocationOrphan {
@@ -132,6 +143,15 @@ pub enum Finding {
     AllocationMissing {
         /// The guest.
         guest: ConsumerUuid,
+    },
+    /// Allocations and guests: a guest holds something of this host, and nothing of the provider of one of its devices.
+    AllocationDiffers {
+        /// The guest.
+        guest: ConsumerUuid,
+        /// The device.
+        device: String,
+        /// The device's provider, by its name.
+        provider: String,
     },
     /// Devices and Placement: Placement lost a device's provider.
     ProviderMissing {
@@ -161,6 +181,7 @@ impl Finding {
             Self::RequestOrphan { .. } => "request_orphan",
             Self::AllocationOrphan { .. } => "allocation_orphan",
             Self::AllocationMissing { .. } => "allocation_missing",
+            Self::AllocationDiffers { .. } => "allocation_differs",
             Self::ProviderMissing { .. } => "provider_missing",
         }
     }
@@ -178,7 +199,8 @@ impl Finding {
             | Self::GuestDiffers { guest, .. }
             | Self::GuestOrphan { guest, .. }
             | Self::RequestsDiffer { guest, .. }
-            | Self::AllocationMissing { guest } => guest.to_string(),
+            | Self::AllocationMissing { guest }
+            | Self::AllocationDiffers { guest, .. } => guest.to_string(),
             Self::DeviceUnfit { device, .. }
             | Self::DeviceTaken { device, .. }
             | Self::DeviceUnclean { device }
@@ -200,15 +222,24 @@ impl Finding {
             | Self::GuestUndone { .. }
             | Self::MdevOrphan { .. }
             | Self::ProviderMissing { .. } => Remedy::Repaired,
-            Self::RequestOrphan { .. } | Self::DeviceUnclean { .. } => Remedy::Awaited,
-            Self::GuestPaused { .. }
+            Self::DeviceUnclean { .. }
+            | Self::RequestOrphan {
+                unbinding: Unbinding::ByService,
+                ..
+            } => Remedy::Awaited,
+            Self::RequestOrphan {
+                unbinding: Unbinding::ByOperator,
+                ..
+            }
+            | Self::GuestPaused { .. }
             | Self::GuestDiffers { .. }
             | Self::GuestOrphan { .. }
             | Self::DeviceUnfit { .. }
             | Self::DeviceTaken { .. }
             | Self::RequestsDiffer { .. }
             | Self::AllocationOrphan { .. }
-            | Self::AllocationMissing { .. } => Remedy::Reported,
+            | Self::AllocationMissing { .. }
+            | Self::AllocationDiffers { .. } => Remedy::Reported,
         }
     }
 
@@ -221,6 +252,7 @@ impl Finding {
                 | Self::DeviceUnclean { .. }
                 | Self::AllocationOrphan { .. }
                 | Self::AllocationMissing { .. }
+                | Self::AllocationDiffers { .. }
                 | Self::GuestUnfinished { .. }
                 | Self::ProviderMissing { .. }
         )
@@ -281,7 +313,8 @@ impl fmt::Display for Finding {
             Self::GuestOrphan { guest, name } => write!(
                 f,
                 "guest {guest} ({name}) was made by berth, and the journal does not know it; restore guests.db from a backup, \
-                 or end the guest by the hypervisor's own means"
+                 or end the guest by the hypervisor's own means and delete it then, for its allocations and accelerator requests \
+                 stay until it is off the hypervisor"
             ),
             Self::DeviceUnfit {
                 device,
@@ -304,13 +337,27 @@ impl fmt::Display for Finding {
                 "the accelerator requests of guest {guest} are not bound to its devices any more: {reason}; delete the guest, \
                  or bind them again"
             ),
-            Self::RequestOrphan { arq, guest, device } => {
+            Self::RequestOrphan {
+                arq,
+                guest,
+                device,
+                unbinding,
+            } => {
                 write!(f, "accelerator request {arq} holds {device} for ")?;
                 match guest {
                     Some(guest) => write!(f, "guest {guest}, which this host does not have")?,
                     None => f.write_str("nobody")?,
                 }
-                f.write_str("; the accelerator service unbinds it after its grace time")
+                match unbinding {
+                    Unbinding::ByService => {
+                        f.write_str("; the accelerator service unbinds it after its grace time")
+                    }
+                    Unbinding::ByOperator => write!(
+                        f,
+                        "; the accelerator service never unbinds it by itself: delete it if nobody builds that guest (berth \
+                         accelerator request delete {arq})"
+                    ),
+                }
             }
             Self::AllocationOrphan {
                 consumer,
@@ -324,6 +371,15 @@ impl fmt::Display for Finding {
             Self::AllocationMissing { guest } => write!(
                 f,
                 "guest {guest} holds no allocation of this host: what it uses may be promised to others; claim it anew"
+            ),
+            Self::AllocationDiffers {
+                guest,
+                device,
+                provider,
+            } => write!(
+                f,
+                "guest {guest} has device {device} and holds nothing of its provider {provider}: the device may be promised to \
+                 others; claim it anew"
             ),
             Self::ProviderMissing { provider } => write!(
                 f,

@@ -5,6 +5,8 @@ use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice};
 use uuid::Uuid;
 
+mod beside_cyborg;
+
 use super::*;
 use crate::device::report::Holder;
 use crate::guest::JourneyEnd;
@@ -61,6 +63,23 @@ fn holder(number: u32, of: u32) -> Holder {
     }
 }
 
+fn provider(number: u32) -> String {
+    format!("{NODE}_{}", device(number))
+}
+
+fn provider_uuid(number: u32) -> ProviderUuid {
+    Uuid::from_u128(number.into()).into()
+}
+
+fn bound_here(number: u32, of: u32) -> BoundHere {
+    BoundHere {
+        arq: arq(number),
+        guest: guest(of),
+        provider: provider_uuid(number),
+        device: device(number),
+    }
+}
+
 /// A host on which all agree.
 fn agreed() -> Facts {
     Facts {
@@ -69,11 +88,14 @@ fn agreed() -> Facts {
         hypervisor: Some([(guest(1), on_host())].into()),
         devices: Some(DeviceFacts {
             offered: [(device(1), None), (device(2), None)].into(),
+            providers: [1, 2].map(|it| (device(it), provider(it))).into(),
             holders: [(device(1), holder(1, 1))].into(),
             ..DeviceFacts::default()
         }),
         requests: [(guest(1), Ok(bound(&[1])))].into(),
-        allocations: Some([(guest(1), BTreeSet::from([NODE.to_owned()]))].into()),
+        bound_here: Vec::new(),
+        allocations: Some([(guest(1), [NODE.to_owned(), provider(1)].into())].into()),
+        providers: [1, 2].map(|it| (provider_uuid(it), provider(it))).into(),
     }
 }
 
@@ -99,7 +121,7 @@ fn where_all_agree_nothing_is_found() {
 #[test]
 fn each_pair_that_disagrees_is_found_by_its_own_name() {
     type Change = fn(&mut Facts);
-    let cases: [(&str, Change); 18] = [
+    let cases: [(&str, Change); 20] = [
         ("guest_unfinished", |facts| {
             facts.journal[0].steps.remove(&SpawnStep::Start);
         }),
@@ -170,8 +192,15 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
             let held = BTreeSet::from([NODE.to_owned()]);
             facts.allocations.as_mut().unwrap().insert(guest(5), held);
         }),
+        ("request_orphan", |facts| {
+            facts.bound_here.push(bound_here(2, 5))
+        }),
         ("allocation_missing", |facts| {
             facts.allocations.as_mut().unwrap().clear();
+        }),
+        ("allocation_differs", |facts| {
+            let held = facts.allocations.as_mut().unwrap();
+            held.insert(guest(1), BTreeSet::from([NODE.to_owned()]));
         }),
     ];
     for (code, change) in cases {
@@ -190,6 +219,15 @@ fn what_could_not_be_read_is_no_finding() {
     assert_eq!(codes(|facts| facts.devices = None), Vec::<&str>::new());
     assert_eq!(codes(|facts| facts.requests.clear()), Vec::<&str>::new());
     assert_eq!(codes(|facts| facts.allocations = None), Vec::<&str>::new());
+    // Placement has the device's provider by another name, or none, and nobody else names one.
+    assert_eq!(
+        codes(|facts| {
+            let held = BTreeSet::from([NODE.to_owned()]);
+            facts.allocations = Some([(guest(1), held)].into());
+            facts.providers.clear();
+        }),
+        Vec::<&str>::new()
+    );
     // The hypervisor may have the guest that a request is bound for.
     let unknown = codes(|facts| {
         facts.hypervisor = None;
@@ -229,8 +267,26 @@ fn only_what_a_tenant_cannot_lose_by_is_repaired() {
         arq: ArqUuid::from(Uuid::from_u128(1)),
         guest: None,
         device: String::new(),
+        unbinding: Unbinding::ByService,
     };
     assert_eq!(request.remedy(), Remedy::Awaited);
+}
+
+#[test]
+fn a_provider_of_cyborgs_is_known_by_what_the_request_is_bound_to() {
+    let found = |held: &[&str]| {
+        let held: BTreeSet<String> = held.iter().map(|&name| name.to_owned()).collect();
+        codes(|facts| {
+            // The device stands in [pci]: whose provider it is Cyborg alone says.
+            devices(facts).providers.clear();
+            devices(facts).holders.clear();
+            facts.bound_here.push(bound_here(1, 1));
+            facts.providers.insert(provider_uuid(1), "fpga".to_owned());
+            facts.allocations = Some([(guest(1), held)].into());
+        })
+    };
+    assert_eq!(found(&[NODE, "fpga"]), Vec::<&str>::new());
+    assert_eq!(found(&[NODE, "gpu"]), ["allocation_differs"]);
 }
 
 #[test]

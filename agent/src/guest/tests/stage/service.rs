@@ -73,7 +73,7 @@ impl Stage {
         self.world().mishaps.clear();
     }
 
-    pub(in crate::guest::tests) fn questions(&self) -> usize {
+    pub(in crate::guest) fn questions(&self) -> usize {
         self.world().questions
     }
 
@@ -157,6 +157,10 @@ impl World {
                     binding.is_some_and(|binding| binding.instance == instance)
                 });
                 let arqs = of_it.map(ArqBody::from).collect();
+                reply(200, berth_wire::encode(&ArqList { arqs }))
+            }
+            (&Method::GET, _) if path == "/v2/accelerator_requests" => {
+                let arqs = self.arqs.values().map(ArqBody::from).collect();
                 reply(200, berth_wire::encode(&ArqList { arqs }))
             }
             (&Method::GET, _) => {

@@ -1,0 +1,65 @@
+//! What the comparison of guests is to know of devices.
+//!
+//! Caller: [`crate::guest::reconcile`].
+
+use berth_model::NodeName;
+use berth_virt::{DeviceOwner, VirtDriver};
+
+use super::name::names;
+use super::{Devices, condition, report};
+use crate::guest::reconcile::DeviceFacts;
+
+impl<D: VirtDriver> Devices<D> {
+    /// The nodes that were seen last.
+    pub(crate) fn nodes(&self) -> Vec<NodeName> {
+        self.known().seen.keys().cloned().collect()
+    }
+
+    /// Whether the accelerator service does not say who holds this host's devices: it takes no report of them, or the host has
+    /// only devices that are not reported to it, those of `[pci]` beside a Cyborg that finds them by itself. A host without
+    /// devices has none that are held.
+    pub(crate) fn holders_are_unsaid(&self) -> bool {
+        let known = self.known();
+        let mut nodes = known.seen.values();
+        let has_some = nodes.clone().any(|seen| !seen.devices.is_empty());
+        let none_is_told = nodes.all(|seen| report::told(&seen.devices).next().is_none());
+        let is_unsaid = known.no_route.is_some() || none_is_told;
+        self.inner.service.is_some() && has_some && known.told.is_empty() && is_unsaid
+    }
+
+    /// What the comparison of guests is to know.
+    pub(crate) fn facts(&self) -> DeviceFacts {
+        let unclean = self.unclean().into_iter().map(|unclean| unclean.name);
+        let unclean = unclean.collect();
+        let known = self.known();
+        let mut facts = DeviceFacts {
+            unclean,
+            ..DeviceFacts::default()
+        };
+        for (node, seen) in &known.seen {
+            for device in &seen.devices {
+                let mut laid_over = device.clone();
+                condition::overlay(node, &mut laid_over, &known.register);
+                let reason = condition::reason(&laid_over, &known.register);
+                for name in names(device) {
+                    if device.owner == DeviceOwner::Accelerator {
+                        let provider = device.provider_name(node).to_string();
+                        facts.providers.insert(name.clone(), provider);
+                    }
+                    facts.offered.insert(name, reason.clone());
+                }
+            }
+        }
+        for told in known.told.values() {
+            let advice = &told.advice;
+            let holders = advice.holders.iter();
+            facts
+                .holders
+                .extend(holders.map(|(name, holder)| (name.clone(), *holder)));
+            let vanished = advice.vanished.iter().map(|gone| gone.name.clone());
+            facts.vanished.extend(vanished);
+            facts.missing.extend(&advice.missing);
+        }
+        facts
+    }
+}

@@ -209,7 +209,7 @@ async fn a_mediated_device_is_removed_only_where_it_is_surely_nobodys() {
 /// A comparison does not find it again: what it removed is said by the one that removed it, and once.
 #[tokio::test]
 async fn a_mediated_device_that_was_removed_is_found_by_the_comparison_that_did_it() {
-    let (register, devices) = devices("SELECT 1").await;
+    let (_, devices) = devices("SELECT 1").await;
     let nobodys = mdev(1);
     let driver = Arc::clone(&devices.inner.driver);
     driver.mdevs.lock().unwrap().insert(uuid(&nobodys));
@@ -248,7 +248,6 @@ async fn a_mediated_device_that_was_removed_is_found_by_the_comparison_that_did_
     let repaired = reconciler.repair().await.unwrap();
     assert_eq!(codes(repaired), [("mdev_orphan", nobodys.name())]);
     assert_eq!(codes(reconciler.repair().await.unwrap()), []);
-    drop(register);
 }
 
 fn mdev(number: u128) -> OfferedHandle {

@@ -66,5 +66,7 @@ for visit in $VISITS; do
         awk '$1 == "LAB" && ($3 == "ok" || $3 == "FAILED") { result = $3; second = $2; $1 = $2 = $3 = ""; sub(/^ +/, ""); sub(/: .*/, ""); print "| " second " | " $0 " | " result " |" }' "$LOG"
     } >>"$PAGE"
 done
-say "written to $PAGE"
+whole="$((SECONDS / 60)) min $((SECONDS % 60)) s"
+printf '\nAll of it took %s.\n' "$whole" >>"$PAGE"
+say "all of it took $whole; written to $PAGE"
 exit "$PASSED"

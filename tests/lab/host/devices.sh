@@ -1,12 +1,15 @@
 #!/bin/bash
 # Devices through VFIO: a whole function, virtual functions of a network card and of an NVMe drive, a mediated device, each from
 # a device profile through an accelerator request into a guest and back; what is held is refused; what is pulled out and put
-# back is seen at once. Then the guest part of `make run`, as on any host with an IOMMU.
+# back is seen at once. Then a guest on a processor, pages and a bridge of its own, and the guest part of `make run`, as on any
+# host with an IOMMU.
 . /share/checks.sh
 . /share/node.sh
+. /share/placed.sh
 dpkg -i /share/berth.deb >/dev/null 2>&1
 drivers
 images
+huge_pages
 check "libvirt answers" libvirt
 RECONCILE=3600 configure
 check "the configuration is good" berth config check
@@ -19,8 +22,8 @@ listed() { says "$1" devices; }
 provider() { says "$1" berth provider tree; }
 # A word to the emulator that this host runs in.
 emulator() { printf '\n%s\n' "$1" >/dev/ttyS1; }
-# What the agent says of a device that it has cleaned.
-resets() { grep -c "was reset after its last guest and is free device=$1 " /share/berth.log; }
+# What the agent says of a device that was reset, and seen to be: when its guest gave it back, or after that.
+resets() { grep -cE "was reset (after its last guest|when its last guest gave it back,) and is free device=$1( |$)" /share/berth.log; }
 reset_again() { [ "$(resets "$1")" -gt "$2" ]; }
 check "the devices are listed" within 30 listed "$NIC"
 check "and are providers" within 60 provider "$NIC"
@@ -37,7 +40,7 @@ check "four profiles are there" test "$(berth accelerator profile list -f value 
 before=$(driver_of "$NIC")
 check "a guest gets a whole function" kernel whole nic
 check "it is VFIO's" test "$(driver_of "$NIC")" = vfio-pci
-check "the emulator has it open" test "$(vfio_of whole)" -ge 1
+check "the emulator has it open" has_open whole
 check "a second guest is refused it" not guest second nic
 check "and nothing is left of that" not says second virsh list --all --name
 check "the first still runs" says whole virsh list --name
@@ -45,8 +48,13 @@ check "the guest's kernel reads the card's registers" within 120 reads whole
 reads whole
 
 check "a guest gets a virtual function of a network card" guest function vf
+check "it is of that card" is_part_of "$IGB" function
+check "and its emulator has it open" has_open function
 check "a guest gets one of an NVMe drive" guest drive ssd
+check "it is of that drive" is_part_of "$NVME" drive
+check "and its emulator has it open, too" has_open drive
 check "a guest gets a mediated device" guest mediated vgpu
+check "and that is open in its emulator" has_open mediated
 check "it exists once" test "$(mediated)" = 1
 virsh list --all
 check "four requests are bound" test "$(berth accelerator request list -f value | grep -c Bound)" = 4
@@ -57,9 +65,13 @@ check "and is its driver's again" within 30 test "$(driver_of "$NIC")" = "$befor
 check "after a reset that was verified" within 60 reset_again "$NIC" "$resets"
 check "and is free" within 60 says '\bfree\b' berth device show "$NIC" -f value
 check "and can be another's" guest third nic
+parts=("$(function_given function)" "$(function_given drive)")
+resets=("$(resets "${parts[0]}")" "$(resets "${parts[1]}")")
 for name in third function drive mediated; do
     check "$name is deleted" berth guest delete "$name" --wait
 done
+check "the network card's virtual function was reset, and that was verified" within 60 reset_again "${parts[0]}" "${resets[0]}"
+check "and so was the drive's" within 60 reset_again "${parts[1]}" "${resets[1]}"
 nothing_is_left
 
 # Pulled out and put back, while each timer stands at an hour: by the kernel, then the card itself.
@@ -79,6 +91,8 @@ check "and can be a guest's, too" guest plugged nic
 check "plugged is deleted" berth guest delete plugged --wait
 kill "$NODE"
 wait "$NODE" 2>/dev/null
+
+placed_guest
 
 # What `make run` shows on a host whose own devices can go to guests.
 story() { BERTH_PROGRAM=/usr/bin/berth CARGO_TARGET_DIR=/share timeout 900 /share/packaging/scripts/guest-story.sh /keep/story; }

@@ -73,7 +73,7 @@ TOML
 
 node() {
     mkdir -p /run/berth
-    setsid berth up >>/share/berth.log 2>&1 </dev/null &
+    RUST_LOG=info,berth_agent::device::cleaning=debug setsid berth up >>/share/berth.log 2>&1 </dev/null &
     NODE=$!
     within 60 berth agent status
 }
@@ -99,6 +99,25 @@ vfio_of() {
     local pid
     pid=$(pgrep -f "guest=$1" | head -n 1)
     ls -l "/proc/$pid/fd" 2>/dev/null | grep -c /dev/vfio/[0-9]
+}
+
+# has_open NAME: its emulator has a device of VFIO's open.
+has_open() { [ "$(vfio_of "$1")" -ge 1 ]; }
+
+# The host's function that a guest has; nothing where it has none.
+function_given() {
+    local document
+    document=$(virsh dumpxml "$1") || return
+    sed -n "s/^ *<address domain='0x\(....\)' bus='0x\(..\)' slot='0x\(..\)' function='0x\(.\)'\/>$/\1:\2:\3.\4/p" <<<"$document"
+}
+
+# is_part_of CARD NAME: what the guest has is a virtual function of that card, and VFIO's.
+is_part_of() {
+    local function card
+    function=$(function_given "$2") || return
+    echo "$2 has ${function:-nothing}"
+    card=$(readlink "/sys/bus/pci/devices/$function/physfn") || return
+    [ "$(basename "$card")" = "$1" ] && [ "$(driver_of "$function")" = vfio-pci ]
 }
 
 # The card's own address, out of its registers: nobody but the card behind VFIO knows it.

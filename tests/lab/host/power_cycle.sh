@@ -8,6 +8,7 @@ phase=$(cat /keep/phase 2>/dev/null || echo first)
 
 prepare() {
     drivers
+    check "no boot made a virtual function" test "$(cat "/sys/bus/pci/devices/$IGB/sriov_numvfs")" = 0
     check "libvirt answers" libvirt
     check "the node is up" node
 }
@@ -22,7 +23,11 @@ is_active() {
     now=$(status "$1") || return 2
     [ "$now" = active ]
 }
-is_back() { is_active "$1" && [ "$(virsh domstate "$1")" = running ]; }
+is_back() { is_active "$1" && [ "$(virsh domstate "$1")" = running ] && has_open "$1"; }
+has_the_same() {
+    local before
+    before=$(cat "/keep/$1") && [ -n "$before" ] && [ "$(function_given "$1")" = "$before" ]
+}
 has_ended() {
     local now
     now=$(status "$1") || return 2
@@ -81,6 +86,9 @@ if [ "$phase" = first ]; then
     profile vgpu VGPU
     check "a guest runs with a whole function" guest runs nic
     check "and one with a mediated device" guest part vgpu
+    check "and one with a virtual function" guest slot vf
+    check "it is of the network card" is_part_of "$IGB" slot
+    function_given slot >/keep/slot
 
     runs=$(domain runs)
     kill -KILL "$NODE"
@@ -126,6 +134,9 @@ fi
 prepare
 check "the guest that ran is back with its device" within 90 is_back runs
 check "and the one with a mediated device" within 90 is_back part
+check "and the one with a virtual function, which the agent made anew" within 90 is_back slot
+check "it is of the network card" is_part_of "$IGB" slot
+check "and the one it had before" has_the_same slot
 check "the one in the midst of its spawn is made or undone" within 90 settled cut
 virsh list --all
 devices

@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent::device::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
 use berth_agent::guest::build::{BuildOptions, Building};
 use berth_agent::guest::disks::InstancesPath;
+use berth_agent::guest::reconcile::Reconciler;
 use berth_agent::guest::{
     Accelerators, ExternalEvents, GuestFiles, GuestRequest, Guests, GuestsParts, HostResources,
     JourneyEnd, SqlJournal, compute_api,
@@ -75,6 +77,27 @@ impl Agent {
             instances,
             _folder: kept,
         }
+    }
+
+    /// The comparison of its guests, by one who has seen the host's devices and, where they are its own, told them.
+    pub(crate) async fn reconciler(
+        &self,
+        cloud: &Cloud,
+    ) -> Reconciler<FakeDriver, HostResources<FakeDriver>> {
+        let devices = Devices::open(DevicesParts {
+            driver: Arc::clone(&self.driver),
+            register: self.journal.devices(),
+            journal: Arc::new(self.journal.clone()),
+            service: Some(cloud.accelerators()),
+            options: DeviceOptions::default(),
+        });
+        let devices = devices.await.expect("memory");
+        let look = devices.begin_look();
+        let mut view = self.driver.observe().await.expect("the driver tells");
+        devices.overlay(look, &mut view);
+        devices.tell().await.expect("Cyborg has no such route");
+        let placement = cloud.placement_client();
+        Reconciler::new(self.guests.clone(), Some(devices), Some(placement))
     }
 
     /// Cyborg's events about the guest come here.

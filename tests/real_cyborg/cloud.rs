@@ -29,7 +29,7 @@ use crate::nova::Nova;
 pub(crate) const NODE: &str = "acc-01";
 
 /// The host's functions; the last ones are each of a kind of its own.
-pub(crate) const FUNCTIONS: [PciFunction; 11] = [
+pub(crate) const FUNCTIONS: [PciFunction; 13] = [
     function("0000:21:00.0"),
     function("0000:22:00.0"),
     function("0000:23:00.0"),
@@ -49,6 +49,14 @@ pub(crate) const FUNCTIONS: [PciFunction; 11] = [
     PciFunction {
         address: "0000:2b:00.0",
         ids: "10de:20b9",
+    },
+    PciFunction {
+        address: "0000:2c:00.0",
+        ids: "10de:20ba",
+    },
+    PciFunction {
+        address: "0000:2d:00.0",
+        ids: "10de:20bb",
     },
 ];
 /// The function that the profile of this name asks for.

@@ -15,6 +15,7 @@ mod conductor;
 mod conductor_outages;
 mod events;
 mod gate;
+mod leftovers;
 mod nova;
 mod outages;
 mod refusals;

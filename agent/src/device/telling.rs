@@ -8,6 +8,7 @@ use berth_client::AcceleratorError;
 use berth_model::{Disposition, NodeName};
 use berth_virt::VirtDriver;
 use berth_wire::accelerator::{HostDevices, KnownDevices, NotTaken};
+use http::StatusCode;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -213,9 +214,9 @@ impl<D: VirtDriver> Devices<D> {
                     }
                     self.answered(node, body, answer, asked).await?;
                 }
-                Err(AcceleratorError::NotFound(_)) => {
+                Err(error) if is_no_route(&error) => {
                     self.known().no_route = Some(asked);
-                    if self.is_news(NO_ROUTE, "404") {
+                    if self.is_news(NO_ROUTE, "none") {
                         tracing::info!(
                             "the accelerator service takes no devices from this agent: it is not berth's own and finds them by \
                              itself, or what stands before it has no such route; it is asked again now and then"
@@ -310,6 +311,15 @@ impl<D: VirtDriver> Devices<D> {
         }
         self.refresh().await?;
         Ok(())
+    }
+}
+
+/// Whether nothing takes devices there. Cyborg knows no such path, and answers 405 to a PUT of one.
+fn is_no_route(error: &AcceleratorError) -> bool {
+    match error {
+        AcceleratorError::NotFound(_) => true,
+        AcceleratorError::Refused(refusal) => refusal.status == StatusCode::METHOD_NOT_ALLOWED,
+        _ => false,
     }
 }
 

@@ -73,8 +73,13 @@ fn offered(owner: DeviceOwner) -> OfferedDevice {
 
 #[tokio::test]
 async fn a_request_that_is_bound_here_for_nobody_is_found_and_told_to_an_operator() {
-    // Cyborg has no route for devices; those of [pci] are not told to begin with.
-    for (owner, status) in [(DeviceOwner::Accelerator, 404), (DeviceOwner::Compute, 500)] {
+    // Nothing takes devices there, and Cyborg says so by 405; those of [pci] are not told to begin with.
+    let cyborgs = [
+        (DeviceOwner::Accelerator, 404),
+        (DeviceOwner::Accelerator, 405),
+        (DeviceOwner::Compute, 500),
+    ];
+    for (owner, status) in cyborgs {
         let stage = Stage::new().await;
         stage.bind(5, &[2]);
         stage.start_binding(6, &[3]);

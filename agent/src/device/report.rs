@@ -114,18 +114,23 @@ fn deployable(
         health_reason: reason,
         programmable: false,
         attach_handles: handles
-            .map(|handle| attach_handle(handle, register, scrub))
+            .map(|handle| attach_handle(device, handle, register, scrub))
             .collect(),
     }
 }
 
-fn attach_handle(handle: &OfferedHandle, register: &Register, scrub: Scrub) -> HostAttachHandle {
+fn attach_handle(
+    device: &OfferedDevice,
+    handle: &OfferedHandle,
+    register: &Register,
+    scrub: Scrub,
+) -> HostAttachHandle {
     let name = handle.name();
     let (uuid, kind, info) = match handle {
         OfferedHandle::Function(address) => {
             let info = AttachHandleInfo::Pci {
                 address: *address,
-                physical_network: None,
+                physical_network: device.physical_network.clone(),
             };
             (None, AttachHandleType::Pci, info)
         }

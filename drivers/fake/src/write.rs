@@ -164,6 +164,9 @@ fn device(device: &OfferedDevice) -> Table {
     if let Some(cell) = device.numa_node {
         put(&mut table, "numa", i64::from(cell));
     }
+    if let Some(network) = &device.physical_network {
+        put(&mut table, "physical_network", network.as_str());
+    }
     put(&mut table, "class", text(&device.class));
     put(&mut table, "traits", texts(&device.traits));
     parts(&mut table, device);

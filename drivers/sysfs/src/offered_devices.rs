@@ -236,6 +236,8 @@ fn compute_card(
         device_type: kind::device_type(function),
         model: None,
         numa_node: function.numa_node,
+        // One that is on a network is none of these.
+        physical_network: None,
         class,
         traits,
         handles: parts.iter().map(handle).collect(),
@@ -300,15 +302,12 @@ fn accelerator(node: &NodeName, one: &Listed<'_>) -> OfferedDevice {
         function, mdevs, ..
     } = one.seen;
     let tags = one.allowed.tags();
+    let physical_network = tags.physical_network.as_deref();
+    let physical_network = physical_network.filter(|name| !name.is_empty());
     let device_type = kind::device_type(function);
     let class = tags.resource_class.clone();
     let traits = match tags.traits.is_empty() {
-        true => kind::cyborgs_traits(
-            function,
-            device_type,
-            mdevs.as_ref(),
-            tags.physical_network.as_deref(),
-        ),
+        true => kind::cyborgs_traits(function, device_type, mdevs.as_ref(), physical_network),
         false => tags.traits.clone(),
     };
     let (of_kind, handles) = match mdevs {
@@ -329,6 +328,7 @@ fn accelerator(node: &NodeName, one: &Listed<'_>) -> OfferedDevice {
         device_type,
         model: mdevs.as_ref().and_then(|mdevs| mdevs.type_name.clone()),
         numa_node: function.numa_node,
+        physical_network: physical_network.map(str::to_owned),
         class: class.unwrap_or(of_kind),
         traits,
         handles,

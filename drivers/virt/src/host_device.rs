@@ -28,6 +28,8 @@ pub struct OfferedDevice {
     pub model: Option<String>,
     /// The NUMA cell it hangs on, where the host says.
     pub numa_node: Option<u32>,
+    /// The network that it is on, where the operator said so: requests of Neutron's ports need it with the device's address.
+    pub physical_network: Option<String>,
     /// The class of its inventory.
     pub class: ResourceClass,
     /// Its qualities; those of its owner and its condition are not among them.
@@ -292,6 +294,7 @@ mod tests {
             device_type: DeviceType::Gpu,
             model: None,
             numa_node: None,
+            physical_network: None,
             class: ResourceClass::PGPU,
             traits: BTreeSet::new(),
             handles: Vec::new(),

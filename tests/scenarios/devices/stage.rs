@@ -66,6 +66,7 @@ pub(super) fn card(n: u8) -> OfferedDevice {
         device_type: DeviceType::Gpu,
         model: None,
         numa_node: Some(0),
+        physical_network: None,
         class: ResourceClass::PGPU,
         traits: BTreeSet::from([Trait::new("CUSTOM_NVIDIA_1EB8").unwrap()]),
         handles: vec![OfferedHandle::Function(address(n))],

@@ -19,6 +19,7 @@ fn device(handles: Vec<OfferedHandle>) -> OfferedDevice {
         device_type: DeviceType::Gpu,
         model: Some("T4".to_owned()),
         numa_node: Some(1),
+        physical_network: None,
         class: ResourceClass::PGPU,
         traits: BTreeSet::from([Trait::new("CUSTOM_A").unwrap()]),
         handles,
@@ -70,6 +71,24 @@ fn a_device_is_told_under_cyborgs_name_and_uuid() {
     let handle = &deployable.attach_handles[0];
     assert_eq!((handle.attach_type.as_str(), handle.uuid), ("PCI", None));
     assert!(handle.scrubbed);
+}
+
+#[test]
+fn a_functions_handle_has_the_network_that_it_is_on() {
+    let on = |network: Option<&str>| OfferedDevice {
+        device_type: DeviceType::Nic,
+        physical_network: network.map(str::to_owned),
+        ..device(vec![function("0000:84:00.4"), function("0000:84:00.5")])
+    };
+    for network in [Some("physnet1"), None] {
+        let told = body(&[on(network)], &Register::default());
+        let handles = &told.devices[0].deployables[0].attach_handles;
+        let networks: Vec<_> = handles
+            .iter()
+            .map(|handle| handle.attach_info.physical_network.as_deref())
+            .collect();
+        assert_eq!(networks, [network; 2]);
+    }
 }
 
 #[test]

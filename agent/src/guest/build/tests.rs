@@ -45,6 +45,7 @@ fn bench_of_devices() -> Bench {
         device_type: DeviceType::Nic,
         model: None,
         numa_node: Some(1),
+        physical_network: None,
         class: ResourceClass::new("CUSTOM_NIC").unwrap(),
         traits: BTreeSet::new(),
         handles: functions

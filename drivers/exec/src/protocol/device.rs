@@ -33,6 +33,9 @@ pub struct DeviceFacts {
     /// The NUMA cell it hangs on. Optional.
     #[serde(default)]
     pub numa_node: Option<u32>,
+    /// The network that it is on; requests of Neutron's ports have it beside its address. Optional.
+    #[serde(default)]
+    pub physical_network: Option<Text<255>>,
     /// The class of its inventory. Optional: Cyborg's for the type (`PGPU`, `CUSTOM_NIC`, ...), and for a device of the compute
     /// service Nova's (`CUSTOM_PCI_10DE_1EB8`).
     #[serde(default)]
@@ -149,6 +152,7 @@ impl From<DeviceFacts> for OfferedDevice {
             device_type: device.device_type,
             model: device.model.map(Into::into),
             numa_node: device.numa_node,
+            physical_network: device.physical_network.map(Into::into),
             class: class.unwrap_or_else(usual),
             traits: device.traits.into_iter().map(|one| one.0).collect(),
             handles: device.handles.into_iter().map(Into::into).collect(),

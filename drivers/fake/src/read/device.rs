@@ -14,7 +14,7 @@ use super::node::{address, numa, within};
 /// The most parts that one card is offered in.
 const MOST_PARTS: u64 = 256;
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "address",
     "vendor",
     "product",
@@ -22,6 +22,7 @@ const KEYS: [&str; 13] = [
     "type",
     "model",
     "numa",
+    "physical_network",
     "class",
     "traits",
     "functions",
@@ -54,6 +55,8 @@ pub(super) fn device(
     let device_type =
         device_type.map_or(Some(DeviceType::Gpu), |field| field.word(&types, reading));
     let model = table.field("model").and_then(|field| field.text(reading));
+    let network = table.field("physical_network");
+    let network = network.and_then(|field| field.text(reading));
     let traits = table.field("traits").map(|field| field.list(reading));
     let traits = traits.into_iter().flatten();
     let traits = traits.filter_map(|field| field.parsed(reading)).collect();
@@ -77,6 +80,7 @@ pub(super) fn device(
         device_type,
         model: model.map(str::to_owned),
         numa_node,
+        physical_network: network.map(str::to_owned),
         class: class?,
         traits,
         handles: handles?,

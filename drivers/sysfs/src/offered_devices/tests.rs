@@ -268,6 +268,34 @@ fn what_breaks_a_rule_is_left_out_and_told() {
 }
 
 #[test]
+fn an_accelerator_is_on_the_network_that_its_entry_says() {
+    let tree = Tree::new();
+    plant(
+        &tree,
+        Card {
+            class: 0x02_0000,
+            virtual_functions: Some((2, 2)),
+            ..Card::gpu("0000:81:00.0", 7)
+        },
+    );
+    for (entry, network) in [
+        (json!({"physical_network": " physnet-1"}), Some("physnet-1")),
+        (json!({"physical_network": ""}), None),
+        (json!({}), None),
+    ] {
+        let mut entry = entry;
+        entry["address"] = json!("81:00.*");
+        let all = offered(&tree, &json!([]), &json!([entry]));
+        assert_eq!(all.devices.len(), 2, "{all:?}");
+        for one in &all.devices {
+            assert_eq!(one.physical_network.as_deref(), network);
+            let of_network = names(&one.traits).contains(&"CUSTOM_PHYSNET_1");
+            assert_eq!(of_network, network.is_some(), "{:?}", one.traits);
+        }
+    }
+}
+
+#[test]
 fn devices_for_ports_of_networks_are_not_reported_and_nothing_is_while_reporting_is_off() {
     let tree = Tree::new();
     plant(

@@ -28,6 +28,7 @@ fn device(bus: u8, owner: DeviceOwner) -> OfferedDevice {
         device_type: DeviceType::Gpu,
         model: None,
         numa_node: None,
+        physical_network: None,
         class: match owner {
             DeviceOwner::Compute => ResourceClass::pci_device(0x10de, 0x1eb8),
             DeviceOwner::Accelerator => ResourceClass::PGPU,

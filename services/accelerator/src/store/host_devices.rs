@@ -104,7 +104,7 @@ type DeployableRow = (
 #[derive(PartialEq)]
 struct HandleRow {
     deployable: i64,
-    place: String,
+    info: AttachHandleInfo,
     unavailable: Option<String>,
     scrubbed: i64,
     releases: i64,
@@ -189,7 +189,7 @@ impl Host {
                 id: row.int(0)?,
                 is: HandleRow {
                     deployable: row.int(2)?,
-                    place: place(&info),
+                    info,
                     unavailable: row.opt_text(5)?,
                     scrubbed: row.int(8)?,
                     releases: row.int(9)?,
@@ -347,13 +347,15 @@ impl Host {
         };
         let reported = HandleRow {
             deployable,
-            place: place(&handle.info),
+            info: handle.info.clone(),
             unavailable: handle.unavailable.clone(),
             scrubbed,
             releases,
             cleaned,
         };
-        if *held && (kept.is.place != reported.place || kept.is.deployable != deployable) {
+        // Where it is, without the network that it is on: that may be learnt later.
+        let moved = kept.is.info.to_string() != reported.info.to_string();
+        if *held && (moved || kept.is.deployable != deployable) {
             // A guest has it by its old address: that one is not there any more.
             return Ok(Ok(()));
         }
@@ -403,11 +405,6 @@ async fn mark(tx: &mut Transaction, table: &'static str, ids: &[i64]) -> Result<
         format!("UPDATE {table} SET updated_at = ?, vanished = 1 WHERE vanished = 0 AND id IN");
     tx.execute_in(&Statement::new(sql).bind(now()), ids).await?;
     Ok(())
-}
-
-/// Type and place in one, for comparison.
-fn place(info: &AttachHandleInfo) -> String {
-    format!("{} {}", info.kind(), handles::write_info(info))
 }
 
 /// The host that a provider is on.

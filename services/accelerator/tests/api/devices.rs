@@ -290,6 +290,31 @@ async fn a_held_handle_keeps_its_address_whatever_the_report_says() {
 }
 
 #[tokio::test]
+async fn a_held_handle_whose_network_is_learnt_later_stays_where_it_is_and_says_it() {
+    let service = Service::with_profile(1).await;
+    let on = |network: Option<&str>| {
+        let mut device = card(0, RP, 1);
+        let info = &mut device["deployables"][0]["attach_handles"][0]["attach_info"];
+        if let Some(network) = network {
+            info["physical_network"] = json!(network);
+        }
+        json!([device])
+    };
+    service.report(HOST, json!([])).await;
+    service.report(HOST, on(None)).await;
+    let requests = service.requests("dp").await;
+    service.bind(&requests, &guest(1)).await;
+    for network in [Some("physnet1"), Some("physnet2"), None] {
+        let known = service.report(HOST, on(network)).await;
+        let handle = &known["devices"][0]["deployables"][0]["attach_handles"][0];
+        assert_eq!(handle["vanished"], json!(false), "{known}");
+        let bound = service.request(&requests[0]).await.body;
+        let told = bound["attach_handle_info"].get("physical_network");
+        assert_eq!(told.and_then(|it| it.as_str()), network, "{bound}");
+    }
+}
+
+#[tokio::test]
 async fn mediated_devices_are_handed_out_one_by_one() {
     let service = Service::with_profile(3).await;
     let mdev = json!({

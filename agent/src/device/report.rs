@@ -105,7 +105,7 @@ fn deployable(
         resource_class: device.class.to_string(),
         traits: device.traits.iter().map(ToString::to_string).collect(),
         attributes: GroupBody(Vec::new()),
-        driver_name: None,
+        driver_name: Some(device.cyborgs_driver()),
         numa_node: device.numa_node,
         health: match &reason {
             None => Health::Ok,

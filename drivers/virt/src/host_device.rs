@@ -11,6 +11,29 @@ use std::fmt;
 use berth_model::{NodeName, PciAddress, ProviderName, ProviderUuid, ResourceClass, Trait};
 use uuid::Uuid;
 
+/// Intel's id.
+const INTEL: u16 = 0x8086;
+
+/// Vendors by Cyborg's names.
+const VENDORS: [(u16, &str); 9] = [
+    (0x10de, "NVIDIA"),
+    (0x102b, "MATROX"),
+    (0x1bd4, "INSPUR"),
+    (INTEL, "INTEL"),
+    (0x1099, "SAMSUNG"),
+    (0x1cf2, "ZTE"),
+    (0x10ee, "XILINX"),
+    (0x1002, "AMD"),
+    (0x19e5, "HUAWEI"),
+];
+
+/// What Cyborg calls a vendor (`NVIDIA`), by the id; none for one that it has no name for.
+#[must_use]
+pub fn vendor_name(vendor_id: u16) -> Option<&'static str> {
+    let known = VENDORS.iter().find(|(id, _)| *id == vendor_id);
+    known.map(|(_, name)| *name)
+}
+
 /// A device that guests may have, or a card whose parts they may have: one child provider of the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedDevice {
@@ -279,6 +302,19 @@ impl OfferedDevice {
             DeviceOwner::Accelerator => ProviderUuid::of_deployable(&name),
         }
     }
+
+    /// What Cyborg calls the driver of its own that reports such a device: the vendor's name, or the id of one without
+    /// (`NVIDIA`, `15B3`); `intel` where Intel has a driver of its own. The host's driver, which changes from guest to guest,
+    /// is no part of it.
+    #[must_use]
+    pub fn cyborgs_driver(&self) -> String {
+        match (self.vendor_id, self.device_type) {
+            (INTEL, DeviceType::Fpga | DeviceType::Nic | DeviceType::Qat) => "intel".to_owned(),
+            (vendor, _) => {
+                vendor_name(vendor).map_or_else(|| format!("{vendor:04X}"), str::to_owned)
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -310,6 +346,26 @@ mod tests {
         let name = |owner| gpu(owner).provider_name(&node).to_string();
         assert_eq!(name(DeviceOwner::Compute), "compute1_0000:AB:00.0");
         assert_eq!(name(DeviceOwner::Accelerator), "compute1_0000:ab:00.0");
+    }
+
+    #[test]
+    fn a_driver_is_called_by_the_vendor_as_cyborgs_drivers_are() {
+        for (vendor_id, device_type, name) in [
+            (0x10de, DeviceType::Gpu, "NVIDIA"),
+            (0x1bd4, DeviceType::Ssd, "INSPUR"),
+            (0x8086, DeviceType::Nic, "intel"),
+            (0x8086, DeviceType::Fpga, "intel"),
+            (0x8086, DeviceType::Qat, "intel"),
+            (0x8086, DeviceType::GenericPci, "INTEL"),
+            (0x15b3, DeviceType::Nic, "15B3"),
+        ] {
+            let device = OfferedDevice {
+                vendor_id,
+                device_type,
+                ..gpu(DeviceOwner::Accelerator)
+            };
+            assert_eq!(device.cyborgs_driver(), name);
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub use guest_life::{
 pub use homes::homes;
 pub use host_device::{
     DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, OfferedHandle, UnfitReason,
+    vendor_name,
 };
 pub use host_view::{
     CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView, Hypervisor,

@@ -61,6 +61,7 @@ fn a_device_is_told_under_cyborgs_name_and_uuid() {
     assert_eq!(card.device_type, "GPU");
     let deployable = &card.deployables[0];
     assert_eq!(deployable.name, "compute1_0000:84:00.0");
+    assert_eq!(deployable.driver_name.as_deref(), Some("NVIDIA"));
     let named = Uuid::new_v3(&Uuid::NAMESPACE_DNS, b"compute1_0000:84:00.0");
     assert_eq!(deployable.rp_uuid, named);
     assert_eq!(

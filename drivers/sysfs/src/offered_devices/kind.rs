@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_model::Trait;
-use berth_virt::DeviceType;
+use berth_virt::{DeviceType, vendor_name};
 
 use super::SeenMdevs;
 use crate::{PciFunction, Sriov};
@@ -13,18 +13,6 @@ pub(super) const LIVE_MIGRATABLE: Trait = Trait::known("HW_PCI_LIVE_MIGRATABLE")
 const INTEL: u16 = 0x8086;
 const AMD: u16 = 0x1002;
 const NVIDIA: u16 = 0x10de;
-
-/// Vendors by the names that Cyborg's traits have.
-const VENDORS: [(u16, &str); 8] = [
-    (NVIDIA, "NVIDIA"),
-    (0x102b, "MATROX"),
-    (0x1bd4, "INSPUR"),
-    (INTEL, "INTEL"),
-    (0x1099, "SAMSUNG"),
-    (0x1cf2, "ZTE"),
-    (0x10ee, "XILINX"),
-    (AMD, "AMD"),
-];
 
 /// Intel's QuickAssist functions, physical and virtual: DH895XCC, C3XXX, C62X, D15XX, 4XXX, 401XX, 402XX, 420XX.
 const QAT: [u16; 16] = [
@@ -55,10 +43,7 @@ pub(super) fn cyborgs_traits(
     mdevs: Option<&SeenMdevs>,
     physical_network: Option<&str>,
 ) -> BTreeSet<Trait> {
-    let vendor = VENDORS
-        .iter()
-        .find(|(id, _)| *id == function.vendor)
-        .map(|(_, name)| *name);
+    let vendor = vendor_name(function.vendor);
     let product = format!("{:04X}", function.device);
     let of_kind = |kind: &str| {
         let vendor = vendor.map(|vendor| format!("CUSTOM_{kind}_{vendor}"));

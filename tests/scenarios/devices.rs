@@ -13,7 +13,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use berth_agent::device::{ActError, DeviceConditions, Doing, Risk};
-use berth_virt::{HostEvent, UnfitReason};
+use berth_model::ResourceClass;
+use berth_tests::claims::{Claim, claim};
+use berth_virt::{DeviceType, HostEvent, OfferedDevice, UnfitReason};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +25,7 @@ use stage::{INTERVAL, Stage, address, card, function, guest, parted, provider_uu
 const DISABLED: &str = "CUSTOM_BERTH_DEVICE_DISABLED";
 const QUARANTINED: &str = "CUSTOM_BERTH_DEVICE_QUARANTINED";
 const RESET_FAILED: &str = "CUSTOM_BERTH_DEVICE_RESET_FAILED";
+const VANISHED: &str = "CUSTOM_BERTH_DEVICE_VANISHED";
 
 #[tokio::test]
 async fn a_device_that_appears_is_cleaned_and_then_bound() {
@@ -95,15 +98,47 @@ async fn a_sick_device_is_reserved_and_refused_and_comes_back() {
 }
 
 #[tokio::test]
+async fn a_request_of_a_network_cards_function_says_which_network_it_is_on() {
+    let on = |network: &str| OfferedDevice {
+        device_type: DeviceType::Nic,
+        physical_network: Some(network.to_owned()),
+        ..card(0)
+    };
+    let mut stage = Stage::with(vec![on("physnet1")]).await;
+    let (arq, state) = stage.binds(0, guest(1)).await;
+    assert_eq!(state, "Bound");
+    let at = |network: &str| {
+        json!({
+            "domain": "0000", "bus": "80", "device": "00", "function": "0", "physical_network": network,
+        })
+    };
+    let path = format!("/v2/accelerator_requests/{arq}");
+    let (_, told) = stage.ask("GET", &path, Value::Null).await;
+    assert_eq!(told["attach_handle_info"], at("physnet1"));
+
+    stage.show(vec![on("physnet2")]);
+    stage.round().await;
+    assert!(!stage.known().await[&address(0).to_string()].vanished);
+    let (_, told) = stage.ask("GET", &path, Value::Null).await;
+    assert_eq!(told["attach_handle_info"], at("physnet2"));
+}
+
+#[tokio::test]
 async fn a_device_that_vanishes_while_bound_stays_held_and_blocks_nothing() {
     let mut stage = Stage::with(vec![card(0)]).await;
     let (arq, state) = stage.binds(0, guest(1)).await;
     assert_eq!(state, "Bound");
+    let placement = stage.cloud.placement();
+    let allocation = Claim::of(guest(1)).and(provider_uuid(0), &ResourceClass::PGPU, 1);
+    claim(&placement, vec![allocation]).await;
     stage.show(vec![card(1)]);
     stage.round().await;
     let known = stage.known().await;
     assert!(known[&address(0).to_string()].vanished);
     assert_eq!(stage.state(&arq).await, "Bound");
+    let (amounts, traits) = stage.provider(0).await.expect("its provider");
+    assert_eq!(amounts, "1 1");
+    assert!(traits.contains(VANISHED), "{traits:?}");
     assert_eq!(
         stage.binds(1, guest(2)).await.1,
         "Bound",
@@ -113,8 +148,23 @@ async fn a_device_that_vanishes_while_bound_stays_held_and_blocks_nothing() {
     stage.delete(&arq).await;
     stage.stirred().await;
     assert!(!stage.known().await.contains_key(&address(0).to_string()));
+    stage.look_anew();
+    stage.round().await;
+    let (amounts, traits) = stage.provider(0).await.expect("its provider");
+    assert_eq!(amounts, "1 1", "the guest's allocation lives");
+    assert!(traits.contains(VANISHED), "{traits:?}");
+
+    placement.delete_allocations(guest(1)).await.unwrap();
+    stage.look_anew();
+    stage.round().await;
+    assert_eq!(stage.provider(0).await, None, "nobody holds it");
+    assert_eq!(stage.provider(1).await.expect("the other").0, "1 0");
+
     stage.show(vec![card(0), card(1)]);
     stage.round().await;
+    let (amounts, traits) = stage.provider(0).await.expect("it is back");
+    assert_eq!(amounts, "1 0");
+    assert!(!traits.contains(VANISHED), "{traits:?}");
     assert_eq!(stage.binds(0, guest(1)).await.1, "Bound", "it is back");
 }
 

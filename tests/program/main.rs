@@ -10,6 +10,7 @@ mod agents_elsewhere;
 mod authority;
 mod bad_input;
 mod commands;
+mod devices;
 mod exec_driver;
 mod exit_codes;
 mod external_events;

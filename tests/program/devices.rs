@@ -1,0 +1,116 @@
+//! `berth device reset` and `release`: an operator has a running agent's devices cleaned and taken back, and is told why not.
+
+use serde_json::Value;
+
+use crate::hypervisor::{Hypervisor, PATIENCE};
+use crate::placement_api::{Api, way};
+
+/// One that nobody has.
+const FREE: &str = "0000:17:00.0";
+/// One that the machine's guest has.
+const HELD: &str = "0000:65:00.0";
+const GUEST: &str = "6b1d9f0a-5a3e-5c0e-9c42-52f6c8f0a1d7";
+/// A card of four mediated devices.
+const PARTED: &str = "0000:ca:00.0";
+
+impl Hypervisor {
+    /// What `berth device` says when it is done.
+    #[track_caller]
+    fn device(&mut self, words: &[&str]) -> String {
+        let outcome = self.run(&[&["device"], words].concat());
+        assert_eq!(outcome.code, 0, "{words:?}: {}", outcome.stderr);
+        outcome.stdout
+    }
+
+    /// Why it refuses: with 1, and nothing on standard output.
+    #[track_caller]
+    fn refused_device(&mut self, words: &[&str]) -> String {
+        let outcome = self.run(&[&["device"], words].concat());
+        assert_eq!(outcome.code, 1, "{words:?}: {}", outcome.stderr);
+        assert_eq!(outcome.stdout, "", "{words:?}");
+        outcome.stderr
+    }
+
+    fn state(&mut self, device: &str) -> String {
+        let shown = self.device(&["show", device, "-f", "value", "-c", "state"]);
+        shown.trim().to_owned()
+    }
+}
+
+#[test]
+fn a_device_that_nobody_has_is_reset_by_a_command_and_a_guests_is_not() {
+    let api = Api::lease();
+    let mut node = Hypervisor::new("accelerators", "devices-1", &way(&api.placement.url()));
+    let guest = format!("uuid = \"{GUEST}\"");
+    node.edit(&guest, &format!("{guest}\nfunctions = [\"{HELD}\"]"));
+    let mut agent = node.start(&["agent"]);
+    node.wait_until_well(&mut agent);
+
+    let would = node.device(&["reset", FREE, "--dry-run"]);
+    assert_eq!(would, format!("would be reset: {FREE}\n"));
+    let done = node.device(&["reset", FREE]);
+    assert_eq!(done, format!("reset and verified: {FREE}\n"));
+    assert_eq!(node.state(FREE), "free");
+    let card: Value =
+        serde_json::from_str(&node.device(&["reset", PARTED, "-f", "json"])).expect("JSON");
+    let row = &card["items"][0];
+    assert_eq!(
+        (&row["device"], &row["action"]),
+        (&PARTED.into(), &"reset".into())
+    );
+    assert_eq!(row["dry_run"], false, "{card}");
+    let said = row["said"].as_str().expect("a sentence");
+    assert!(said.starts_with("reset and verified: "), "{said}");
+    assert_eq!(said.split(", ").count(), 4, "{said}");
+
+    for dry_run in [&["reset", HELD][..], &["reset", HELD, "--dry-run"]] {
+        let why = node.refused_device(dry_run);
+        let whose = format!("device {HELD} is guest {GUEST}'s: end that guest first");
+        assert!(why.contains(&whose), "{why}");
+    }
+    for nowhere in ["0000:ff:00.0", "nonsense", "../agent"] {
+        for verb in ["reset", "release"] {
+            let why = node.refused_device(&[verb, nowhere]);
+            assert!(why.contains("this host offers no device"), "{why}");
+            assert!(why.contains("berth device list"), "{why}");
+        }
+    }
+    agent.stop(PATIENCE).expect("it ends");
+}
+
+#[test]
+fn a_device_leaves_its_quarantine_by_a_command_when_its_reset_succeeds_or_its_risk_is_taken() {
+    let api = Api::lease();
+    let mut node = Hypervisor::new("accelerators", "devices-2", &way(&api.placement.url()));
+    let mut agent = node.start(&["agent"]);
+    node.wait_until_well(&mut agent);
+    let why = node.refused_device(&["release", FREE]);
+    let free = format!("device {FREE} is not in quarantine");
+    assert!(why.contains(&free), "{why}");
+
+    let fault = format!("[[node.fault]]\ndevice = \"{FREE}\"\nis = \"reset-fails\"\n\n");
+    let broken = format!("{fault}[[node.guest]]");
+    node.device(&["quarantine", FREE, "--reason", "it is loud"]);
+    node.edit("[[node.guest]]", &broken);
+    let would = node.device(&["release", FREE, "--dry-run"]);
+    let sentence = format!("would be reset, and released if that succeeds: {FREE}\n");
+    assert_eq!(would, sentence);
+    for verb in ["release", "reset"] {
+        let why = node.refused_device(&[verb, FREE]);
+        assert!(why.contains("reset-fails"), "{why}");
+        assert!(why.contains("--accept-risk unclean-device"), "{why}");
+        assert_eq!(node.state(FREE), "quarantined");
+    }
+    let unknown = node.run(&["device", "release", FREE, "--accept-risk", "fire"]);
+    assert_eq!(unknown.code, 64, "{}", unknown.stderr);
+    let released = format!("out of quarantine: {FREE}\n");
+    let risk = ["release", FREE, "--accept-risk", "unclean-device"];
+    assert_eq!(node.device(&risk), released);
+    assert_eq!(node.state(FREE), "free");
+
+    node.device(&["quarantine", FREE, "--reason", "it is loud again"]);
+    node.edit(&broken, "[[node.guest]]");
+    assert_eq!(node.device(&["release", FREE]), released);
+    assert_eq!(node.state(FREE), "free");
+    agent.stop(PATIENCE).expect("it ends");
+}

@@ -27,7 +27,8 @@ pub(super) const ROWS: &[OptionRow] = &[
          the next guest may find what the one before left in it."),
     row("accelerators", "reset_hook", Kind::Path, Default::Unset,
         "A program that cleans a device of either list after its reset, before anybody else may have it; it is given the \
-         device's address. One that fails puts the device into quarantine.")
+         device's address. One that fails puts the device into quarantine. A mediated device does not come before it: one \
+         that was made for its guest is removed, and one that was there is its vendor's driver's to clean.")
         .example("\"/usr/local/lib/berth/clean-device\""),
     row("accelerators", "reset_hook_timeout", Kind::Integer(1, 86_400), Default::Integer(300),
         "Seconds the program may take."),

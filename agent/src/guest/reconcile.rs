@@ -38,8 +38,8 @@ use crate::service::KeptGuests;
 pub const GRACE: Duration = Duration::from_mins(5);
 
 /// How old a list of all accelerator requests may be that the clock's comparison looks at: it is long where the cloud is large,
-/// and each host asks for it.
-const LIST_AGE: Duration = GRACE;
+/// and each host asks for it. One that seems to show an orphan is asked for again before that is told.
+const LIST_AGE: Duration = Duration::from_mins(60);
 
 /// Who wants a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -267,9 +267,14 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         if !devices.is_some_and(Devices::holders_are_unsaid) {
             return Ok(Vec::new());
         }
+        let is_orphan = |finding: &Finding| matches!(finding, Finding::RequestOrphan { .. });
+        let longest = match self.since().keys().any(is_orphan) {
+            true => GRACE,
+            false => LIST_AGE,
+        };
         if wanted == Wanted::NowAndThen
             && let Some((at, bound)) = &*self.listed()
-            && at.elapsed() < LIST_AGE
+            && at.elapsed() < longest
         {
             return Ok(bound.clone());
         }

@@ -146,4 +146,25 @@ async fn the_clock_takes_a_list_that_is_not_old_and_a_person_one_of_now() {
     reconciler.look().await.unwrap();
     reconciler.repair().await.unwrap();
     assert_eq!(stage.questions(), 3);
+    age(&reconciler, GRACE);
+    reconciler.look_by(Wanted::NowAndThen).await.unwrap();
+    assert_eq!(stage.questions(), 3, "nothing seemed wrong");
+    // What seems to be an orphan may have been ended by somebody since.
+    stage.bind(5, &[2]);
+    assert_eq!(found(&reconciler.look().await.unwrap()), ["request_orphan"]);
+    reconciler.look_by(Wanted::NowAndThen).await.unwrap();
+    assert_eq!(stage.questions(), 4);
+    age(&reconciler, GRACE);
+    reconciler.look_by(Wanted::NowAndThen).await.unwrap();
+    assert_eq!(stage.questions(), 5);
+    age(&reconciler, LIST_AGE);
+    reconciler.look_by(Wanted::NowAndThen).await.unwrap();
+    assert_eq!(stage.questions(), 6);
+}
+
+/// The list is older by so much.
+fn age<D: VirtDriver, R: GuestResources>(reconciler: &Reconciler<D, R>, by: Duration) {
+    if let Some((at, _)) = &mut *reconciler.listed() {
+        *at = at.checked_sub(by).unwrap();
+    }
 }

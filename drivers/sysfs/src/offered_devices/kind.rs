@@ -14,6 +14,9 @@ const INTEL: u16 = 0x8086;
 const AMD: u16 = 0x1002;
 const NVIDIA: u16 = 0x10de;
 
+/// Intel's gate arrays by the names that Cyborg's driver has for them: of physical functions only.
+const INTEL_FPGAS: [(u16, &str); 1] = [(0x09c4, "PAC_ARRIA10")];
+
 /// Intel's QuickAssist functions, physical and virtual: DH895XCC, C3XXX, C62X, D15XX, 4XXX, 401XX, 402XX, 420XX.
 const QAT: [u16; 16] = [
     0x0435, 0x0443, 0x19e2, 0x19e3, 0x37c8, 0x37c9, 0x6f54, 0x6f55, 0x4940, 0x4941, 0x4942, 0x4943,
@@ -59,7 +62,14 @@ pub(super) fn cyborgs_traits(
             }]
         }
         DeviceType::Gpu => of_kind("GPU"),
-        DeviceType::Fpga => of_kind("FPGA"),
+        DeviceType::Fpga => {
+            let whole = !matches!(function.sriov, Sriov::Virtual { .. });
+            let known = INTEL_FPGAS
+                .iter()
+                .filter(|(id, _)| whole && function.vendor == INTEL && *id == function.device)
+                .map(|(_, name)| format!("CUSTOM_FPGA_INTEL_{name}"));
+            of_kind("FPGA").into_iter().chain(known).collect()
+        }
         DeviceType::Ssd => of_kind("SSD"),
         DeviceType::GenericPci => of_kind("PCI"),
         DeviceType::Qat => Vec::new(),

@@ -96,6 +96,18 @@ fn an_accelerator_is_called_as_cyborg_calls_it() {
             &["CUSTOM_FPGA_PRODUCT_ID_5001", "CUSTOM_FPGA_XILINX"],
         ),
         (
+            0x8086,
+            0x09c4,
+            0x12_0000,
+            "FPGA",
+            "FPGA",
+            &[
+                "CUSTOM_FPGA_INTEL",
+                "CUSTOM_FPGA_INTEL_PAC_ARRIA10",
+                "CUSTOM_FPGA_PRODUCT_ID_09C4",
+            ],
+        ),
+        (
             0x1bd4,
             0x1003,
             0x01_0802,

@@ -9,6 +9,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 DATE=$(date -u +%F)
 PAGE=docs/lab/$DATE.md
+# Before the page of an earlier run of today is overwritten, which is a change, too.
+COMMIT=$(git describe --always --dirty --abbrev=12)
 LOG=$(mktemp)
 trap 'rm -f "$LOG"' EXIT
 
@@ -36,7 +38,7 @@ if ! grep -q '^test .* \.\.\.' "$LOG"; then
 fi
 mkdir -p docs/lab
 {
-    printf '# Lab, %s\n\nWritten by `make lab`; do not edit. Commit %s. ' "$DATE" "$(git describe --always --dirty --abbrev=12)"
+    printf '# Lab, %s\n\nWritten by `make lab`; do not edit. Commit %s. ' "$DATE" "$COMMIT"
     machine
     printf '\n`cargo test -p berth-libvirt --test libvirtd`, exit code %s:\n' "$PASSED"
     printf '\n| test | result |\n| --- | --- |\n'

@@ -25,6 +25,7 @@ mod view;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use berth_sysfs::Sysfs;
 use serde_json::{Value as Json, json};
 
 pub use authtoken::KeystoneAuthtoken;
@@ -142,6 +143,7 @@ fn check(
         let mut missing = rules::on_this_host(&loaded);
         missing.extend(provider_files(&loaded));
         missing.extend(policy_file(&loaded));
+        missing.extend(rules::refused_devices(&loaded, &Sysfs::at("/sys")));
         if !missing.is_empty() {
             return Err(Refused::new(missing).into());
         }

@@ -16,6 +16,8 @@ use super::view::Effective;
 use crate::compose::tls_door;
 use crate::failure::ErrorCode;
 
+pub(super) use guests::refused_devices;
+
 /// What the rules found.
 #[derive(Default)]
 pub(super) struct Verdict {

@@ -6,6 +6,7 @@
 //! `[accelerators] device_spec` is the accelerator service's and follows Cyborg's: each function is a device of its own, and a
 //! physical one whose virtual functions are offered is none. What breaks a rule is left out and told ([`DeviceRefusal`]).
 
+mod beforehand;
 mod kind;
 mod look;
 mod refusal;

@@ -1,10 +1,55 @@
 //! What guests and their devices need of each other's options.
 
-use berth_sysfs::AllowList;
+use berth_model::NodeName;
+use berth_sysfs::{AllowList, DeviceLists, Sysfs};
+use berth_virt::PciInPlacement;
 
 use super::Judge;
 use crate::config::sections::{ComputeDriver, CpuMode};
+use crate::config::{Loaded, Problem};
 use crate::failure::ErrorCode;
+
+/// What the lists of devices say of those that are in this machine and the agent would refuse at its start.
+pub(in crate::config) fn refused_devices(loaded: &Loaded, sysfs: &Sysfs) -> Vec<Problem> {
+    let config = &loaded.config;
+    let read = |list| AllowList::read(list).ok();
+    let lists = read(&config.pci.device_spec).zip(read(&config.accelerators.device_spec));
+    // The machine's own name is of no account here.
+    let (Some((compute, accelerator)), Ok(node)) = (&lists, NodeName::new("this-host")) else {
+        return Vec::new();
+    };
+    let lists = DeviceLists {
+        compute,
+        pci: match config.pci.report_in_placement {
+            true => PciInPlacement::Reported,
+            false => PciInPlacement::NotReported,
+        },
+        accelerator,
+    };
+    let is_elsewhere = config.compute_driver != ComputeDriver::Libvirt
+        || !config.libvirt.connection_uri().starts_with("qemu");
+    if is_elsewhere || lists.are_empty() {
+        return Vec::new();
+    }
+    // A device tree that cannot be read says nothing of the configuration.
+    let refused = sysfs.refused_devices(&node, lists).unwrap_or_default();
+    let problem = |refused: berth_sysfs::DeviceRefusal| {
+        let key = match refused.option() {
+            "[accelerators] device_spec" => "accelerators.device_spec",
+            _ => "pci.device_spec",
+        };
+        let mut all = loaded.effective.iter();
+        let option = all.find(|each| each.name == key);
+        Problem {
+            at: option.map_or("default", |each| &each.origin).to_owned(),
+            key: key.to_owned(),
+            wrong: refused.to_string(),
+            right: String::new(),
+            code: ErrorCode::Contradiction,
+        }
+    };
+    refused.into_iter().map(problem).collect()
+}
 
 impl Judge<'_> {
     pub(super) fn guests(&mut self) {
@@ -161,6 +206,64 @@ impl Judge<'_> {
                 "write file=none or file=writeback",
                 ErrorCode::Contradiction,
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::config::{Document, resolve};
+
+    /// A machine with two cards of one vendor.
+    fn machine() -> (tempfile::TempDir, Sysfs) {
+        let folder = tempfile::tempdir().unwrap();
+        for address in ["0000:81:00.0", "0000:82:00.0"] {
+            let at = folder.path().join("bus/pci/devices").join(address);
+            fs::create_dir_all(&at).unwrap();
+            for (file, content) in [
+                ("vendor", "0x10de\n"),
+                ("device", "0x1eb8\n"),
+                ("class", "0x030200\n"),
+            ] {
+                fs::write(at.join(file), content).unwrap();
+            }
+        }
+        let sysfs = Sysfs::at(folder.path());
+        (folder, sysfs)
+    }
+
+    #[test]
+    fn a_device_of_this_machine_that_both_lists_mean_is_refused() {
+        let (_folder, sysfs) = machine();
+        let lists = |of_service: &str| {
+            format!(
+                "[pci]\ndevice_spec = [{{vendor_id = \"10de\"}}]\n[accelerators]\ndevice_spec = [{of_service}]\n"
+            )
+        };
+        let both = lists("{address = \"0000:82:00.0\"}");
+        let elsewhere = format!("compute_driver = \"fake\"\n[fake]\nmachine = \"/m\"\n{both}");
+        for (text, problems) in [
+            (both.clone(), 1),
+            (lists("{address = \"0000:83:00.0\"}"), 0),
+            (elsewhere, 0),
+        ] {
+            let document = Document {
+                name: "berth.toml".to_owned(),
+                text: text.clone(),
+            };
+            let loaded = resolve(&[document], &[]).unwrap();
+            let refused = refused_devices(&loaded, &sysfs);
+            assert_eq!(refused.len(), problems, "{text}: {refused:?}");
+            for problem in refused {
+                let says = problem.to_string();
+                assert!(
+                    says.contains("accelerators.device_spec") && says.contains("0000:82:00.0"),
+                    "{says}"
+                );
+            }
         }
     }
 }

@@ -657,3 +657,37 @@ fn a_driver_that_hands_it_to_guests_is_no_other_driver() {
         assert_eq!(ward.look().0, unfit, "{driver:?}");
     }
 }
+
+#[test]
+fn what_two_lists_mean_of_this_machine_is_refused_before_an_agent_is_started() {
+    let tree = Tree::new();
+    plant(&tree, Card::gpu("0000:81:00.0", 1));
+    plant(&tree, Card::gpu("0000:82:00.0", 2));
+    let refused = |compute: Value, accelerator: Value| {
+        let lists = [&compute, &accelerator].map(|list| AllowList::read(list.as_array().unwrap()));
+        let [compute, accelerator] = lists.map(Result::unwrap);
+        let lists = DeviceLists {
+            compute: &compute,
+            pci: PciInPlacement::Reported,
+            accelerator: &accelerator,
+        };
+        let node = NodeName::new("compute1").unwrap();
+        tree.sysfs().refused_devices(&node, lists).unwrap()
+    };
+    // No look at the entries alone can tell: this vendor's cards may be elsewhere.
+    let both = refused(
+        json!([{"vendor_id": "10de"}]),
+        json!([{"address": "82:00.0"}]),
+    );
+    assert_eq!(both.len(), 1, "{both:?}");
+    assert!(
+        both[0]
+            .to_string()
+            .contains("0000:82:00.0 is meant by entry 1")
+    );
+    let apart = refused(
+        json!([{"address": "81:00.0"}]),
+        json!([{"address": "82:00.0"}]),
+    );
+    assert_eq!(apart, []);
+}

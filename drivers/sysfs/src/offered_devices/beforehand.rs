@@ -1,0 +1,33 @@
+//! What the lists say of the devices that are in this machine now and cannot be done, before an agent is started with them.
+//!
+//! Caller: `berth config check`.
+
+use berth_model::NodeName;
+use berth_virt::DeviceCondition;
+
+use super::{DeviceLists, DeviceRefusal, SeenFunction, offered_devices};
+use crate::{Sysfs, SysfsError};
+
+impl Sysfs {
+    /// What an agent with these lists would refuse at its first look. How devices are is not looked at.
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file.
+    pub fn refused_devices(
+        &self,
+        node: &NodeName,
+        lists: DeviceLists<'_>,
+    ) -> Result<Vec<DeviceRefusal>, SysfsError> {
+        let mut seen = Vec::new();
+        for function in self.pci_functions()? {
+            let names = self.network_names(function.address)?;
+            seen.push(SeenFunction {
+                function,
+                names,
+                mdevs: None,
+                condition: DeviceCondition::Fit,
+            });
+        }
+        Ok(offered_devices(node, lists, &seen).refused)
+    }
+}

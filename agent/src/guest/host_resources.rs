@@ -179,6 +179,8 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
                 // that does is new to the accelerator service, and cleaned before anybody gets it.
                 Err(error) if error.quarantine() == Some(UnfitReason::Vanished) => {
                     tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "a device of a guest that goes is gone");
+                    // The card that is there next begins anew.
+                    self.failures().remove(&name);
                 }
                 Err(error) if self.is_spoilt(&name, &error) => {
                     tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "a device of a guest that goes did not come back clean, and goes to nobody");
@@ -244,3 +246,6 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,8 @@
 //!
 //! Of each look the service's loop takes an overlay ([`DeviceConditions`]): devices in quarantine and those that the
 //! accelerator service has disabled are reserved in Placement. Beside the loop, [`Devices::run`] tells the accelerator service
-//! the host's devices when they changed and now and then, and does what the answer asks for: a handle that was given back is
-//! reset, the reset verified, and only then told clean.
+//! the host's devices when they changed, when an operator changed something there, and now and then, and does what the answer
+//! asks for: a handle that was given back is reset, the reset verified, and only then told clean.
 //!
 //! | room | what it does |
 //! |---|---|
@@ -15,6 +15,7 @@
 //! | `devices` | what is shared by the rooms below; the overlay |
 //! | `facts` | what the comparison of guests is to know |
 //! | `telling` | the report, told and told again |
+//! | `listening` | the wait for what an operator changes at the service |
 //! | `cleaning` | resets |
 //! | `programming` | devices programmed before a bind is whole |
 //! | `checking` | the vendor's word on each device, now and then |
@@ -31,6 +32,7 @@ mod cleaning;
 mod condition;
 mod devices;
 mod facts;
+mod listening;
 mod name;
 mod programming;
 pub mod register;

@@ -2,6 +2,7 @@
 
 mod ask;
 mod policy;
+mod receivers;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -9,13 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_accelerator::{
-    EventsBell, Options, ServiceTokens, delete_unbound_requests, deliver_events,
+    EventsBell, HostsBell, Options, ServiceTokens, delete_unbound_requests, deliver_events,
     end_late_programmings, router, serve_tcp, watch_providers,
 };
-use berth_client::keystone::system_clock;
-use berth_client::{
-    AdapterOptions, Auth, AuthOptions, AuthType, ComputeClient, HttpService, PlacementClient,
-};
+use berth_client::{AuthOptions, AuthType, PlacementClient};
 use berth_http::{NoAuth2, ValidateToken};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -32,9 +30,10 @@ use crate::listing::Format;
 use crate::signals;
 
 pub(crate) use policy::with_file as policy_of;
+pub(crate) use receivers::Receivers;
 
-/// How long the receiver of events may take for an answer: others wait behind it.
-const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the receiver of events may take for an answer: others of its host wait behind it.
+pub(crate) const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often Placement is looked at for providers that it lost.
 pub(crate) const LOOK: Duration = Duration::from_secs(60);
@@ -138,8 +137,9 @@ async fn serve(
 ) -> Result<(), Failure> {
     let end = signals::end();
     let bell = EventsBell::default();
-    let options = options(config, bell.clone())?;
-    let receiver = receiver(config)?;
+    let hosts = HostsBell::default();
+    let options = options(config, bell.clone(), hosts.clone())?;
+    let receivers = Receivers::new(config)?;
     let store = database::open_accelerator(url, &config.state_path).await?;
     let listener = listen_on(address, config.accelerator_service.auth_strategy).await?;
     let address = listener.local_addr().unwrap_or(address);
@@ -152,14 +152,19 @@ async fn serve(
     let grace = config.accelerator_service.unbound_request_grace;
     let unbound = stopped.clone().cancelled_owned();
     beside.spawn(delete_unbound_requests(store.clone(), grace, unbound));
-    if let Some(receiver) = receiver {
+    if let Some(receivers) = receivers {
         let stopped = stopped.clone().cancelled_owned();
-        beside.spawn(deliver_events(store.clone(), receiver, bell, stopped));
+        beside.spawn(deliver_events(store.clone(), receivers, bell, stopped));
     }
     if let Some(placement) = placement {
         let stopped = stopped.clone().cancelled_owned();
         beside.spawn(watch_providers(store.clone(), placement, LOOK, stopped));
     }
+    let end = async move {
+        end.await;
+        // Agents that wait would keep the stop waiting.
+        hosts.end();
+    };
     serve_tcp(listener, router(store.clone(), options), end).await;
     stopped.cancel();
     // They end with the token; a panic in one has been told already.
@@ -172,7 +177,11 @@ async fn serve(
 ///
 /// # Errors
 /// The way to Keystone is not configured, or the policy file cannot be used.
-pub(crate) fn options(config: &Config, bell: EventsBell) -> Result<Options, Failure> {
+pub(crate) fn options(
+    config: &Config,
+    bell: EventsBell,
+    hosts: HostsBell,
+) -> Result<Options, Failure> {
     let (tokens, service_tokens): (Arc<dyn ValidateToken>, _) =
         match config.accelerator_service.auth_strategy {
             AuthStrategy::Noauth2 => (Arc::new(NoAuth2::default()), ServiceTokens::Waived),
@@ -186,38 +195,11 @@ pub(crate) fn options(config: &Config, bell: EventsBell) -> Result<Options, Fail
         policy: policy::in_force(config)?,
         service_tokens,
         bell,
+        hosts,
         orphan_grace: config.accelerator_service.orphan_request_grace,
         bind_timeout: config.accelerator_service.bind_timeout,
         ..Options::default()
     })
-}
-
-/// Who is told of binds, if the configuration names anybody.
-///
-/// # Errors
-/// The way there is not configured.
-pub(crate) fn receiver(config: &Config) -> Result<Option<ComputeClient>, Failure> {
-    let service = &config.accelerator_service;
-    let Some(endpoint) = &service.external_events_endpoint else {
-        return Ok(None);
-    };
-    let wrong = |error: &(dyn std::error::Error + 'static)| {
-        let what = "the receiver of [accelerator_service] external_events_endpoint cannot be told";
-        Failure::caused(ErrorCode::Missing, what, error)
-    };
-    let account = AuthOptions {
-        endpoint_override: Some(endpoint.clone()),
-        timeout: Some(EVENTS_TIMEOUT),
-        ..config.keystone_authtoken.account.clone()
-    };
-    let http = HttpService::network(&account.transport()).map_err(|error| wrong(&error))?;
-    let options = AdapterOptions::from(&account);
-    let auth = match service.auth_strategy {
-        AuthStrategy::Noauth2 => Auth::admin_token(endpoint, &Secret::from(EMBEDDED_TOKEN)),
-        AuthStrategy::Keystone => Auth::from_options(&account, &http, system_clock(), &options),
-    }
-    .map_err(|error| wrong(&error))?;
-    Ok(Some(ComputeClient::new(http, auth, &options)))
 }
 
 /// Placement, where a URL is given or `[placement]` names a way.

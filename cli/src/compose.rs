@@ -30,7 +30,7 @@ use berth_virt::{
     Trees, VirtDriver, WantedDevice,
 };
 
-pub use agents::{AgentAt, KnownAgents};
+pub use agents::{AgentAt, AgentReceivers, KnownAgents};
 pub use guests::{HostGuests, accelerators_in_process, accelerators_over_network};
 
 use crate::config::{ComputeDriver, Config};

@@ -1,6 +1,7 @@
 //! `berth up`: everything on this machine, in the foreground: Placement and the accelerator service on loopback, the conductor on
 //! a socket for operators, and the agent beside them, in one process.
 
+mod folder;
 mod services;
 
 use std::io::{self, Write};
@@ -14,6 +15,7 @@ use berth_store::SqlStore;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use folder::FolderLock;
 use services::{Accelerator, Services};
 
 use crate::agent::{OwnHost, Run, RunArguments};
@@ -39,7 +41,7 @@ pub struct Arguments {
 /// Runs `berth up`.
 ///
 /// # Errors
-/// The database or the address is held by another, or as the agent's.
+/// The folder, the database or the address is held by another, or as the agent's.
 pub fn run(
     arguments: &Arguments,
     context: &Context,
@@ -61,6 +63,7 @@ async fn everything(
 ) -> Result<(), Failure> {
     let end = signals::end();
     let config = &loaded.config;
+    let _folder = FolderLock::take(&config.state_path)?;
     let store = database::open(&config.placement_database(), &config.state_path).await?;
     let listener = listen_on(config.placement_service.listen).await?;
     let address = listener

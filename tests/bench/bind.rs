@@ -28,6 +28,10 @@ const MANY: [u32; 3] = [10, 1000, 100_000];
 const CROWDS: [usize; 2] = [16, 64];
 /// What a bind with the most requests may cost more than one with the fewest, the clock's own coarseness included.
 const FLAT: f64 = 2.0;
+/// A service is warm when a round of binds takes no less than this part of the round before.
+const WARM: f64 = 0.9;
+/// The most rounds until then.
+const ROUNDS: usize = 6;
 
 /// Measures it on both.
 pub(crate) fn measure() -> Outcome<Section> {
@@ -35,6 +39,7 @@ pub(crate) fn measure() -> Outcome<Section> {
     let receiver = receiver()?;
     let settings = CyborgSettings {
         host: HOST,
+        root: HOST,
         functions: vec![PciFunction {
             address: "0000:21:00.0",
             ids: "10de:1eb8",
@@ -54,9 +59,8 @@ pub(crate) fn measure() -> Outcome<Section> {
     };
     let (ours, _serving, _home) = built_in(&cyborg, &receiver, token)?;
 
-    // What is read once is read now.
-    peer.alone(0)?;
-    ours.alone(0)?;
+    peer.warm()?;
+    ours.warm()?;
     let mut rows = Vec::new();
     for crowd in CROWDS {
         let (peer, ours) = (peer.crowd(crowd)?, ours.crowd(crowd)?);
@@ -84,33 +88,37 @@ pub(crate) fn measure() -> Outcome<Section> {
         rows.extend(beside(others, &peer, &ours));
     }
     let (ours, _serving, _home) = built_in(&cyborg, &receiver, ours.token)?;
-    ours.alone(0)?;
+    ours.warm()?;
     let mut fewest = None;
     for others in MANY {
         let spent = ours.alone(others)?.bind;
-        let most = *fewest.get_or_insert(ms(spent.cpu) * FLAT);
-        let goal = (others != MANY[0]).then_some(Goal::AtMost(Figure::Ms(most)));
+        let fewest = *fewest.get_or_insert(spent);
         let what = format!("bind, {others} other requests");
-        rows.push(Row {
-            goal,
-            ..row(&format!("{what}: CPU"), None, spent, |it| it.cpu)
-        });
-        rows.push(row(&format!("{what}: wall"), None, spent, |it| it.wall));
+        let [cpu, wall]: [fn(Spent) -> Duration; 2] = [|it| it.cpu, |it| it.wall];
+        for (kind, of) in [("CPU", cpu), ("wall", wall)] {
+            let most = Figure::Ms(ms(of(fewest)) * FLAT);
+            rows.push(Row {
+                goal: (others != MANY[0]).then_some(Goal::AtMost(most)),
+                ..row(&format!("{what}: {kind}"), None, spent, of)
+            });
+        }
     }
     Ok(Section {
         title: "Binding accelerator requests",
         note: "Per request, one after the other, and many at once. The peer is OpenStack Cyborg 17 with its fake driver, two API \
                processes and its conductor, their CPU time alone: that of MariaDB and RabbitMQ, which it needs, is left out. Ours \
                is `berth accelerator serve` on SQLite, which is all in its process. Both ask the same Keystone whose the tokens \
-               are, and tell the same address of each bind.",
+               are, and tell the same address of each bind. Both are warm: rounds of binds are made until one takes as long as \
+               that before it.",
         rows,
     })
 }
 
 fn beside(others: u32, peer: &Alone, ours: &Alone) -> Vec<Row> {
-    let goal = Some(Goal::PartOfPeer(20.0));
+    // The goal of many is the one that counts: what grows with the table is all of Cyborg's.
+    let goal = Goal::PartOfPeer(if others == 0 { 20.0 } else { 100.0 });
     let with = format!("{others} other requests");
-    let mut rows = both(&format!("bind, {with}"), peer.bind, ours.bind, goal);
+    let mut rows = both(&format!("bind, {with}"), peer.bind, ours.bind, Some(goal));
     rows.extend(both(
         &format!("list of a guest's, {with}"),
         peer.list,
@@ -129,7 +137,7 @@ fn beside(others: u32, peer: &Alone, ours: &Alone) -> Vec<Row> {
 fn both(what: &str, peer: Spent, ours: Spent, goal: Option<Goal>) -> Vec<Row> {
     let cpu = row(&format!("{what}: CPU"), Some(peer), ours, |it| it.cpu);
     let wall = row(&format!("{what}: wall"), Some(peer), ours, |it| it.wall);
-    vec![Row { goal, ..cpu }, wall]
+    vec![Row { goal, ..cpu }, Row { goal, ..wall }]
 }
 
 fn row(what: &str, peer: Option<Spent>, ours: Spent, of: fn(Spent) -> Duration) -> Row {
@@ -231,6 +239,20 @@ impl Service {
         ]);
         self.ask(Method::PATCH, "/accelerator_requests")
             .json(&json!({ arq: steps }))
+    }
+
+    /// Binds until a round takes as long as the one before: each of the service's processes has read what it reads once, and
+    /// has its connections.
+    fn warm(&self) -> Outcome<()> {
+        let mut before = None;
+        for _ in 0..ROUNDS {
+            let wall = ms(self.alone(0)?.bind.wall);
+            if before.is_some_and(|before| wall >= before * WARM) {
+                break;
+            }
+            before = Some(wall);
+        }
+        Ok(())
     }
 
     /// One request after the other, beside so many others.

@@ -43,19 +43,20 @@ fn send(ask: Ask) -> Answer {
         .expect("an answer")
 }
 
-fn report(url: &str) -> Value {
+/// Reports a host with one device; the answer. Of each test there is one such host.
+pub(crate) fn report(url: &str, host: &str) -> Value {
     let address = json!({"domain": "0000", "bus": "84", "device": "00", "function": "0"});
     let handle = json!({"attach_type": "PCI", "attach_info": address});
     let deployable = json!({"name": "node_0000:84:00.0", "rp_uuid": RP, "resource_class": "PGPU", "attach_handles": [handle]});
     let device = json!({"name": "0000:84:00.0", "type": "GPU", "vendor": "10de", "deployables": [deployable]});
-    let path = url.replace("/v2", "/internal/v1/hosts/node/devices");
+    let path = url.replace("/v2", &format!("/internal/v1/hosts/{host}/devices"));
     let answer = send(Ask::put(path).json(&json!({"devices": [device]})));
     assert_eq!(answer.status.as_u16(), 200, "{}", answer.text());
     answer.json()
 }
 
-/// A request, bound for the guest; its UUID.
-fn bound(url: &str) -> String {
+/// A request, bound on that host for the guest; its UUID.
+pub(crate) fn bound(url: &str, host: &str) -> String {
     let groups = json!([{"resources:PGPU": "1"}]);
     let profile = json!([{"name": "gpu", "groups": groups}]);
     let made = send(Ask::post(format!("{url}/device_profiles")).json(&profile));
@@ -68,7 +69,7 @@ fn bound(url: &str) -> String {
         .to_owned();
     let add = |path: &str, value: &str| json!({"path": path, "op": "add", "value": value});
     let steps = json!([
-        add("/hostname", "node"),
+        add("/hostname", host),
         add("/device_rp_uuid", RP),
         add("/instance_uuid", GUEST)
     ]);
@@ -82,8 +83,8 @@ fn bound(url: &str) -> String {
 fn what_was_bound_is_bound_after_a_kill_and_the_end_is_clean() {
     let mut home = home();
     let (mut berth, url) = serve(&mut home);
-    report(&url);
-    let uuid = bound(&url);
+    report(&url, "node");
+    let uuid = bound(&url, "node");
     berth.kill();
     drop(berth);
     let (berth, url) = serve(&mut home);
@@ -93,7 +94,7 @@ fn what_was_bound_is_bound_after_a_kill_and_the_end_is_clean() {
         (&json!("Bound"), &json!(GUEST))
     );
     assert_eq!(found["attach_handle_info"]["bus"], "84");
-    let known = report(&url);
+    let known = report(&url, "node");
     let handle = &known["devices"][0]["deployables"][0]["attach_handles"][0];
     assert_eq!(handle["arq_uuid"], uuid.as_str());
     let unknown = Ask::get(format!("{url}/devices"))

@@ -3,9 +3,11 @@
 use std::fs;
 
 use crate::authority::{Authority, Pair};
+use berth_tests::berth::BerthHome;
 use berth_tests::process::free_port;
 use serde_json::Value;
 
+use crate::accelerator_service::{bound, report, serve};
 use crate::hypervisor::{Hypervisor, PATIENCE};
 use crate::placement_api::{Api, way};
 
@@ -187,8 +189,16 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
         &way(placement.expect("up says where Placement is").trim()),
         "",
     );
-    let mut agent = there.start(&["agent"]);
+    let mut agent = there.start(&["--log-level", "debug", "agent"]);
     there.wait_until_well(&mut agent);
+
+    // Binds are told to the agent of their host, not to that beside the service.
+    let file = here.home.state_dir().join("accelerator.endpoint");
+    let root = fs::read_to_string(file).expect("up says where the accelerator service is");
+    let service = format!("{}/v2", root.trim());
+    report(&service, "elsewhere-there");
+    let arq = bound(&service, "elsewhere-there");
+    agent.wait_for_log(PATIENCE, &arq).expect("it is told");
 
     let create = |name: &'static str, node: &'static str| {
         [
@@ -219,4 +229,40 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
     assert_eq!(held.code, 69, "{}", held.stderr);
     assert!(held.stderr.contains("it goes on"), "{}", held.stderr);
     up.stop(PATIENCE).expect("it ends");
+}
+
+#[test]
+fn the_accelerator_service_tells_binds_to_the_agent_of_their_host_by_the_hosts_name() {
+    const HOST: &str = "localhost";
+    let api = Api::lease();
+    let mut node = Hypervisor::new("pcpu", HOST, &way(&api.placement.url()));
+    let authority = Authority::new(&node.home.path("pki"), "ours");
+    let url = listening(&mut node, &authority);
+    let mut agent = node.start(&["--log-level", "debug", "agent"]);
+    node.wait_until_well(&mut agent);
+
+    let client = authority.client();
+    let mut home = BerthHome::new().expect("a home");
+    let text = format!(
+        "state_path = \"@HOME@/state\"\n[accelerator_service]\nlisten = \"127.0.0.1:0\"\n\
+             external_events_endpoint = \"{}/v2.1\"\n[agent_client]\ncafile = \"{}\"\n",
+        url.replace("127.0.0.1", "{host}"),
+        authority.own.certificate.display(),
+    );
+    home.configure(&text).expect("a configuration");
+    let config = home.config_file().display().to_string();
+    let refused = home.run(["--config", &config, "accelerator", "serve"]);
+    let refused = refused.expect("it ends");
+    assert_eq!(refused.code, 78, "{}", refused.stderr);
+    assert!(refused.stderr.contains("certfile"), "{}", refused.stderr);
+
+    let (certificate, key) = (client.certificate.display(), client.key.display());
+    let text = format!("{text}certfile = \"{certificate}\"\nkeyfile = \"{key}\"\n");
+    home.configure(&text).expect("a configuration");
+    let (service, url) = serve(&mut home);
+    report(&url, HOST);
+    let arq = bound(&url, HOST);
+    agent.wait_for_log(PATIENCE, &arq).expect("it is told");
+    service.stop(PATIENCE).expect("it ends");
+    agent.stop(PATIENCE).expect("it ends");
 }

@@ -181,7 +181,8 @@ fn what_another_process_holds_is_73_and_named() {
     let (mut node, up) = up("pcpu");
     let database = node.home.state_dir().join("placement.sqlite");
     let database = database.display().to_string();
-    expect(&node.run(&["up"]), 73, &[&database]);
+    let folder = node.home.state_dir().display().to_string();
+    expect(&node.run(&["up"]), 73, &[&folder]);
     let url = format!("sqlite:{database}");
     let serve = ["placement", "serve", "--database", &url];
     expect(&node.run(&serve), 73, &[&database]);
@@ -238,6 +239,39 @@ fn a_database_that_cannot_be_meant_is_refused_and_nothing_is_made() {
         let made = std::fs::read_dir(folder.path()).expect("a folder").count();
         assert_eq!(made, usize::from(content.is_some()));
     }
+}
+
+#[test]
+fn a_second_up_in_a_folder_names_the_first_and_leaves_it_alone() {
+    let (mut node, mut up) = up("pcpu");
+    let folder = node.home.state_dir().display().to_string();
+    let pid = format!("pid {}", up.pid());
+    // Nothing else of the two is the same.
+    let own = node.home.path("second");
+    std::fs::create_dir_all(&own).expect("a folder");
+    let url = |name: &str| format!("sqlite:{}/{name}.sqlite", own.display());
+    for (option, value) in [
+        ("PLACEMENT_SERVICE__CONNECTION", url("placement")),
+        ("ACCELERATOR_SERVICE__CONNECTION", url("accelerator")),
+        (
+            "AGENT__ADMIN_SOCKET",
+            own.join("agent.sock").display().to_string(),
+        ),
+    ] {
+        node.home.set_env(&format!("BERTH__{option}"), value);
+    }
+    expect(&node.run(&["up"]), 73, &[&folder, &pid, "--state-dir"]);
+    let socket = node.home.path("agent.sock").display().to_string();
+    node.home.set_env("BERTH__AGENT__ADMIN_SOCKET", socket);
+    assert!(!up.has_ended(), "{}", up.stderr());
+    for command in [
+        &["agent", "status"][..],
+        &["provider", "tree"],
+        &["guest", "list"],
+    ] {
+        expect(&node.run(command), 0, &[]);
+    }
+    expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
 }
 
 #[test]

@@ -321,6 +321,24 @@ async fn a_device_that_an_operator_disables_at_the_service_is_reserved_across_re
 }
 
 #[tokio::test]
+async fn what_an_operator_does_at_the_service_is_in_placement_before_the_next_report_is_due() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let uuid = stage.known().await[&address(0).to_string()].uuid.clone();
+    let (stop, keeping) = stage.keep();
+    let mut changes = stage.devices.changes();
+    for (verb, amounts) in [("disable", "1 1"), ("enable", "1 0")] {
+        let path = format!("/v2/devices/{uuid}/{verb}");
+        stage.ask("POST", &path, Value::Null).await;
+        while stage.provider(0).await.expect("a provider").0 != amounts {
+            changes.next().await;
+            stage.pass().await;
+        }
+    }
+    stop.cancel();
+    keeping.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_card_that_was_disabled_pulled_and_put_back_is_disabled_still() {
     let mut stage = Stage::with(vec![card(0), card(1)]).await;
     let uuid = stage.known().await[&address(0).to_string()].uuid.clone();

@@ -47,7 +47,7 @@ pub trait DeviceConditions: Send + Sync + 'static {
     /// An event whenever the overlay of the last view would now be another one. Never ends.
     fn changes(&self) -> HostEvents;
 
-    /// Tells, cleans, programs and checks until `shutdown`. `ends` changes whenever a guest's journey ended ([`crate::guest::Guests::ends`]).
+    /// Tells, listens, cleans, programs and checks until `shutdown`. `ends` changes whenever a guest's journey ended ([`crate::guest::Guests::ends`]).
     fn keep(
         &self,
         ends: Option<watch::Receiver<u64>>,
@@ -68,7 +68,8 @@ pub type MissingProviders = BTreeMap<NodeName, BTreeSet<ProviderUuid>>;
 /// How devices are told and cleaned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// How often the accelerator service is told what it knows already, so that either side may lose it (60 s).
+    /// How often the accelerator service is told what it knows already, so that either side may lose it (60 s). What an operator
+    /// changes there is heard of before ([`super::listening`]).
     pub interval: Duration,
     /// Whether devices are cleaned between two guests.
     pub scrub: Scrub,
@@ -124,6 +125,8 @@ pub(super) struct Inner<D> {
     known: Mutex<Known>,
     /// Something is to be told.
     pub(super) stir: Notify,
+    /// Something was told.
+    pub(super) told: Notify,
     /// Other devices are seen than before.
     pub(super) looked: Notify,
     /// The overlay has changed.
@@ -225,6 +228,7 @@ impl<D: VirtDriver> Devices<D> {
                 health_check: OnceLock::new(),
                 known: Mutex::new(known),
                 stir: Notify::new(),
+                told: Notify::new(),
                 looked: Notify::new(),
                 changed: Arc::default(),
             }),
@@ -356,6 +360,7 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
         Box::pin(async move {
             tokio::join!(
                 devices.run(ends, shutdown.clone()),
+                devices.listen(shutdown.clone()),
                 devices.program(shutdown.clone()),
                 devices.check(shutdown)
             );

@@ -82,6 +82,8 @@ pub(super) struct Told {
     pub(super) advice: Advice,
     /// Somebody may have changed what it would answer.
     pub(super) stale: bool,
+    /// By what to wait for such a change; none where the service has nobody wait.
+    pub(super) changes: Option<String>,
 }
 
 #[cfg(test)]
@@ -93,6 +95,7 @@ impl Told {
             at: Instant::now(),
             advice,
             stale: false,
+            changes: None,
         }
     }
 }
@@ -303,9 +306,11 @@ impl<D: VirtDriver> Devices<D> {
             at,
             advice,
             stale: false,
+            changes: answer.changes,
         };
         let is_whole = told.advice.missing.is_empty();
         self.known().told.insert(node, told);
+        self.inner.told.notify_one();
         if !is_whole {
             self.ask_for_the_missing();
         }

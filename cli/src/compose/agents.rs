@@ -4,11 +4,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use berth_accelerator::EventReceivers;
 use berth_agent::admin::client::AdminClient;
-use berth_client::{AdapterOptions, Auth, GuestClient, HttpService, TransportOptions};
+use berth_client::{
+    AdapterOptions, Auth, ComputeClient, GuestClient, HttpService, TransportOptions,
+};
 use berth_conductor::Agents;
 use berth_model::NodeName;
 
+use crate::accelerator::EVENTS_TIMEOUT;
 use crate::config::Config;
 use crate::failure::{ErrorCode, Failure};
 
@@ -92,6 +96,22 @@ impl AgentAt {
         guests_of(http, &root)
     }
 
+    /// Where the agent that is meant is told of binds; none for this host's.
+    ///
+    /// # Errors
+    /// As [`AgentAt::service`].
+    fn external_events(&self, config: &Config) -> Result<Option<ComputeClient>, Failure> {
+        let Some((http, root)) = self.service(config)? else {
+            return Ok(None);
+        };
+        let auth = Auth::none(&format!("{root}/v2.1")).map_err(|error| unusable(&error))?;
+        let options = AdapterOptions {
+            timeout: EVENTS_TIMEOUT,
+            ..AdapterOptions::default()
+        };
+        Ok(Some(ComputeClient::new(http, auth, &options)))
+    }
+
     /// Everything else of the agent that is meant.
     ///
     /// # Errors
@@ -131,20 +151,7 @@ impl KnownAgents {
     /// # Errors
     /// A node's name is none, or a file of `[agent_client]` cannot be used.
     pub fn new(config: &Config, here: GuestClient) -> Result<Self, Failure> {
-        let mut others = BTreeMap::new();
-        for agent in &config.conductor_service.agents {
-            let (node, url) = agent.split_once('=').unwrap_or_default();
-            let node = NodeName::new(node).map_err(|error| {
-                let what = format!("[conductor_service] agents: {error}");
-                Failure::new(ErrorCode::BadValue, what)
-            })?;
-            let url = Some(url.to_owned());
-            let at = AgentAt {
-                url,
-                ..AgentAt::default()
-            };
-            others.insert(node, at.guests(config)?);
-        }
+        let others = listed(config, |at| at.guests(config))?;
         Ok(Self { here, others })
     }
 }
@@ -153,4 +160,57 @@ impl Agents for KnownAgents {
     fn agent(&self, node: &NodeName) -> Option<GuestClient> {
         Some(self.others.get(node).unwrap_or(&self.here).clone())
     }
+}
+
+/// Who is told of binds by a process that knows agents: that of each node, and this process's own for every other.
+pub struct AgentReceivers {
+    here: ComputeClient,
+    others: BTreeMap<NodeName, ComputeClient>,
+}
+
+impl AgentReceivers {
+    /// `here`: the agent of this process.
+    ///
+    /// # Errors
+    /// As [`KnownAgents::new`].
+    pub fn new(config: &Config, here: ComputeClient) -> Result<Self, Failure> {
+        let others = listed(config, |at| at.external_events(config))?;
+        Ok(Self {
+            here,
+            others: others.into_iter().filter_map(told).collect(),
+        })
+    }
+}
+
+fn told((node, receiver): (NodeName, Option<ComputeClient>)) -> Option<(NodeName, ComputeClient)> {
+    Some((node, receiver?))
+}
+
+impl EventReceivers for AgentReceivers {
+    fn of_host(&self, host: &str) -> Option<ComputeClient> {
+        let node = NodeName::new(host).ok();
+        let other = node.and_then(|node| self.others.get(&node));
+        Some(other.unwrap_or(&self.here).clone())
+    }
+}
+
+/// The agents of `[conductor_service] agents`, each by its node.
+fn listed<T>(
+    config: &Config,
+    way: impl Fn(AgentAt) -> Result<T, Failure>,
+) -> Result<BTreeMap<NodeName, T>, Failure> {
+    let agents = config.conductor_service.agents.iter();
+    let agents = agents.map(|agent| {
+        let (node, url) = agent.split_once('=').unwrap_or_default();
+        let node = NodeName::new(node).map_err(|error| {
+            let what = format!("[conductor_service] agents: {error}");
+            Failure::new(ErrorCode::BadValue, what)
+        })?;
+        let at = AgentAt {
+            url: Some(url.to_owned()),
+            ..AgentAt::default()
+        };
+        Ok((node, way(at)?))
+    });
+    agents.collect()
 }

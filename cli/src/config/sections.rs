@@ -436,6 +436,9 @@ pub struct PlacementService {
     pub max_allocation_candidates: usize,
 }
 
+/// Where a host's name goes in `[accelerator_service] external_events_endpoint`.
+pub const HOST_PART: &str = "{host}";
+
 /// `[accelerator_service]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -244,8 +244,10 @@ const OWN: &[OptionRow] = &[
         "Who may do what, where it is other than the default: a YAML file in the language of oslo.policy, as Cyborg's \
          policy.yaml; read at start.").example("\"/etc/berth/accelerator-policy.yaml\""),
     row("accelerator_service", "external_events_endpoint", Kind::Url(&["http", "https"]), Default::Unset,
-        "The compute API that is told of binds (POST /os-server-external-events): Nova's or an agent's; unset: nobody is \
-         told.").example("\"http://127.0.0.1:8774/v2.1\""),
+        "The compute API that is told of binds (POST /os-server-external-events): Nova's, or that of the only agent. With `{host}` \
+         in the place of the host's name (`https://{host}:9178/v2.1`), each host's agent by its `[agent] listen`, with the \
+         certificate of `[agent_client]`. Unset: nobody is told; `berth up` tells the agents that it knows (`[conductor_service] \
+         agents`, and its own).").example("\"http://127.0.0.1:8774/v2.1\""),
     row("accelerator_service", "orphan_request_grace", Kind::Integer(60, WEEK), Default::Integer(3600),
         "Seconds for which a request stays bound for a guest that its host says it does not have; then it is deleted."),
     row("accelerator_service", "unbound_request_grace", Kind::Integer(0, WEEK), Default::Integer(3600),

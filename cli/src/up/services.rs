@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use berth_accelerator::{
-    EventsBell, Options, delete_unbound_requests, deliver_events, end_late_programmings, router,
-    serve_tcp, watch_providers,
+    EventsBell, HostsBell, Options, delete_unbound_requests, deliver_events, end_late_programmings,
+    router, serve_tcp, watch_providers,
 };
 use berth_agent::admin::{AdminError, SocketBeside};
 use berth_client::{AcceleratorClient, PlacementClient};
@@ -21,9 +21,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::write;
-use crate::accelerator::{self, LOOK};
+use crate::accelerator::{self, LOOK, Receivers};
 use crate::compose::{
-    ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, HostGuests, KnownAgents,
+    ACCELERATOR_ENDPOINT_FILE, AgentReceivers, CONDUCTOR_ENDPOINT_FILE, HostGuests, KnownAgents,
     accelerators_in_process, conductor_socket,
 };
 use crate::config::Config;
@@ -34,6 +34,7 @@ use crate::failure::{ErrorCode, Failure};
 pub(super) struct Accelerator {
     store: SqlStore,
     bell: EventsBell,
+    hosts: HostsBell,
     listener: TcpListener,
     /// Where it will be served.
     pub(super) address: SocketAddr,
@@ -52,10 +53,11 @@ impl Accelerator {
             database::open_accelerator(&config.accelerator_database(), &config.state_path).await?;
         let listener = accelerator::listen_on(service.listen, service.auth_strategy).await?;
         let address = listener.local_addr().unwrap_or(service.listen);
-        let bell = EventsBell::default();
+        let (bell, hosts) = (EventsBell::default(), HostsBell::default());
         // Who asks in this process is this process, whoever else must show a token.
         let own = Options {
             bell: bell.clone(),
+            hosts: hosts.clone(),
             orphan_grace: service.orphan_request_grace,
             bind_timeout: service.bind_timeout,
             ..Options::default()
@@ -64,6 +66,7 @@ impl Accelerator {
         Ok(Self {
             store,
             bell,
+            hosts,
             listener,
             address,
             client,
@@ -84,8 +87,8 @@ pub(super) struct Services {
 }
 
 impl Services {
-    /// Serves the accelerator service and the conductor until `stop`. Binds are told to this host's guests, or to whomever the
-    /// configuration names.
+    /// Serves the accelerator service and the conductor until `stop`. Binds are told to the agents of their hosts, or to whomever
+    /// the configuration names.
     ///
     /// # Errors
     /// Another process has the conductor's port or journal, or a file cannot be written.
@@ -125,15 +128,22 @@ impl Services {
             ..ConductorOptions::default()
         };
         let conductor = Conductor::open_with(parts, Arc::new(AsAnswered), options);
-        let receiver = match accelerator::receiver(config)? {
-            Some(receiver) => receiver,
-            None => guests.receiver()?,
+        let receivers = match Receivers::new(config)? {
+            Some(receivers) => receivers,
+            None => Receivers::Agents(AgentReceivers::new(config, guests.receiver()?)?),
         };
-        let (store, bell) = (accelerator.store, accelerator.bell);
-        let api = router(store.clone(), accelerator::options(config, bell.clone())?);
+        let (store, bell, hosts) = (accelerator.store, accelerator.bell, accelerator.hosts);
+        let options = accelerator::options(config, bell.clone(), hosts.clone())?;
+        let api = router(store.clone(), options);
         let stopped = || stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();
-        tasks.spawn(serve_tcp(accelerator.listener, api, stopped()));
+        let end = stopped();
+        let end = async move {
+            end.await;
+            // Agents that wait would keep the stop waiting.
+            hosts.end();
+        };
+        tasks.spawn(serve_tcp(accelerator.listener, api, end));
         tasks.spawn(end_late_programmings(
             store.clone(),
             bell.clone(),
@@ -141,7 +151,7 @@ impl Services {
         ));
         let grace = config.accelerator_service.unbound_request_grace;
         tasks.spawn(delete_unbound_requests(store.clone(), grace, stopped()));
-        tasks.spawn(deliver_events(store.clone(), receiver, bell, stopped()));
+        tasks.spawn(deliver_events(store.clone(), receivers, bell, stopped()));
         tasks.spawn(watch_providers(store.clone(), placement, LOOK, stopped()));
         let api = berth_conductor::router(conductor.clone());
         if let Some(port) = port {

@@ -178,6 +178,11 @@ impl Adapter {
         self.link.longest_quiet(patience).saturating_add(login)
     }
 
+    /// How long one exchange may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.link.timeout()
+    }
+
     pub(crate) fn auth(&self) -> &Auth {
         &self.auth
     }

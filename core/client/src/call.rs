@@ -147,6 +147,10 @@ impl Link {
         self.longest_quiet(1).saturating_mul(self.retry.attempts())
     }
 
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     pub(crate) fn new_id(&self) -> String {
         self.dice.request_id()
     }

@@ -13,8 +13,8 @@ pub mod state_dir;
 mod usable;
 
 pub use sql::{
-    Dialect, Disposition, Location, OpenError, Retryable, Row, SqlError, SqlOptions, SqlStore,
-    Statement, Synchronous, Transaction, Value, Work,
+    Asked, Dialect, Disposition, Location, OpenError, Retryable, Row, SqlError, SqlOptions,
+    SqlStore, Statement, Synchronous, Transaction, Value, Work,
 };
 pub use state_dir::{StateDir, StateFileError, StateFiles};
 pub use usable::Usable;

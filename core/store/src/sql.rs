@@ -30,7 +30,7 @@ pub use berth_seam::Disposition;
 pub use dialect::Dialect;
 pub use error::{OpenError, Retryable, SqlError};
 pub use statement::{Row, Statement, Value, placeholders};
-pub use transaction::{Done, Transaction, Work};
+pub use transaction::{Asked, Done, Transaction, Work};
 
 use ownership::Ownership;
 

@@ -28,8 +28,8 @@ pub use device_profiles::{
 pub use devices::{DeviceBody, DeviceList};
 pub use errors::AcceleratorError;
 pub use host_devices::{
-    Health, HostAttachHandle, HostDeployable, HostDevice, HostDevices, KnownAttachHandle,
-    KnownDeployable, KnownDevice, KnownDevices, NotTaken,
+    Health, HostAttachHandle, HostChanges, HostDeployable, HostDevice, HostDevices,
+    KnownAttachHandle, KnownDeployable, KnownDevice, KnownDevices, NotTaken,
 };
 pub use link::Link;
 pub use programmings::{

@@ -1,20 +1,22 @@
-//! Tells a compute API what came of binds: the outbox's reader.
+//! Tells compute APIs what came of binds: the outbox's reader.
 //!
 //! A bind never waits for it and never fails by it. What was written is told once the receiver is there, after a crash too;
-//! one POST for all that is due of a guest. A receiver that refuses for good, or a guest that nobody waits for any more, is
-//! given up with a line in the log: whoever waits for a bind also asks for it.
+//! one POST for all that is due of a guest. Each host's events have a journey of their own: one that does not answer keeps no
+//! other waiting. A receiver that refuses for good, or a guest that nobody waits for any more, is given up with a line in the
+//! log: whoever waits for a bind also asks for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_client::{ComputeClient, Disposition};
+use berth_client::{ComputeClient, Disposition, EventsError};
 use berth_http::Timestamp;
 use berth_store::SqlStore;
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, ServerExternalEvent};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::store::events::{Pending, Sent, SentOutcome, due};
@@ -25,6 +27,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// An event is given up this long after it was written: by default a guest waits half as long (`arq_binding_timeout`).
 const LIFETIME: Duration = Duration::from_secs(600);
+/// How many hosts are told at once.
+const AT_ONCE: usize = 64;
 
 /// Rung by a bind, heard by [`deliver_events`].
 #[derive(Debug, Clone, Default)]
@@ -36,102 +40,168 @@ impl EventsBell {
     }
 }
 
+/// Who is told of binds.
+pub trait EventReceivers: Send + Sync + 'static {
+    /// The receiver of what is bound on a host, by the host's name in binds; none where there is none.
+    fn of_host(&self, host: &str) -> Option<ComputeClient>;
+}
+
+/// One for all hosts: Nova.
+impl EventReceivers for ComputeClient {
+    fn of_host(&self, _: &str) -> Option<ComputeClient> {
+        Some(self.clone())
+    }
+}
+
 /// Sends what is in the outbox, and what comes, until `shutdown` is ready.
 pub async fn deliver_events(
     store: SqlStore,
-    receiver: ComputeClient,
+    receivers: impl EventReceivers,
     bell: EventsBell,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let mut shutdown = pin!(shutdown);
+    let (stop, stopped) = watch::channel(false);
+    let mut sending = Sending::default();
     loop {
-        match send_due(&store, &receiver, shutdown.as_mut()).await {
-            Round::Stopped => return,
-            Round::Sent => {}
-            Round::Idle => tokio::select! {
-                () = &mut shutdown => return,
-                () = bell.0.notified() => {}
-                () = tokio::time::sleep(LOOK) => {}
-            },
+        for (host, guests) in waiting(&store).await {
+            if sending.hosts.len() == AT_ONCE {
+                break;
+            }
+            if sending.hosts.insert(host.clone()) {
+                let receiver = receivers.of_host(&host);
+                let host = OfHost {
+                    store: store.clone(),
+                    receiver,
+                    host,
+                };
+                sending.tasks.spawn(host.send(guests, stopped.clone()));
+            }
+        }
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            () = sending.ended(), if !sending.tasks.is_empty() => {}
+            () = bell.0.notified() => {}
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+    // An answer that came is always written down.
+    stop.send_replace(true);
+    while sending.tasks.join_next().await.is_some() {}
+}
+
+/// Hosts that are being told. Dropped, that ends.
+#[derive(Default)]
+struct Sending {
+    tasks: JoinSet<String>,
+    hosts: BTreeSet<String>,
+}
+
+impl Sending {
+    async fn ended(&mut self) {
+        match self.tasks.join_next().await {
+            Some(Ok(host)) => {
+                self.hosts.remove(&host);
+            }
+            // A panic has been told already; whose it was is not known.
+            Some(Err(_)) | None => self.hosts.clear(),
         }
     }
 }
 
-/// What a look at the outbox came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Round {
-    /// Something was sent: there may be more.
-    Sent,
-    /// Nothing is due.
-    Idle,
-    /// It is time to end.
-    Stopped,
-}
-
-/// Sends what is due. A request to stop ends the wait for an answer, but an answer that came is always written down.
-async fn send_due(
-    store: &SqlStore,
-    receiver: &ComputeClient,
-    mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>,
-) -> Round {
+/// What is due, by host and guest.
+async fn waiting(store: &SqlStore) -> BTreeMap<String, BTreeMap<Uuid, Vec<Pending>>> {
     let read = async {
         let mut tx = store.read().await?;
         due(&mut tx).await
     };
-    let pending = match read.await {
-        Ok(pending) => pending,
-        Err(error) => {
-            let error = &error as &dyn std::error::Error;
-            tracing::error!(error, "the outbox of events cannot be read");
-            return Round::Idle;
-        }
-    };
-    let mut by_guest: BTreeMap<Uuid, Vec<Pending>> = BTreeMap::new();
+    let pending = read.await.unwrap_or_else(|error| {
+        let error = &error as &dyn std::error::Error;
+        tracing::error!(error, "the outbox of events cannot be read");
+        Vec::new()
+    });
+    let mut hosts: BTreeMap<String, BTreeMap<Uuid, Vec<Pending>>> = BTreeMap::new();
     for event in pending {
-        by_guest.entry(event.instance).or_default().push(event);
+        let guests = hosts.entry(event.host.clone()).or_default();
+        guests.entry(event.instance).or_default().push(event);
     }
-    let mut round = Round::Idle;
-    for (instance, events) in by_guest {
-        let outcome = tokio::select! {
-            biased;
-            outcome = send(receiver, instance, &events) => outcome,
-            () = shutdown.as_mut() => return Round::Stopped,
-        };
-        let ids = events.iter().map(|event| event.id).collect();
-        match store.write(&Sent { ids, outcome }).await {
-            Ok(()) => round = Round::Sent,
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::error!(error, "the outbox of events cannot be written");
-            }
-        }
-    }
-    round
+    hosts
 }
 
-async fn send(receiver: &ComputeClient, instance: Uuid, events: &[Pending]) -> SentOutcome {
-    let body = events.iter().map(|event| ServerExternalEvent {
-        name: ACCELERATOR_REQUEST_BOUND.to_owned(),
-        server_uuid: event.instance,
-        tag: Some(event.arq.to_string()),
-        status: Some(event.status),
-        code: None,
-    });
-    let Err(error) = receiver.external_events(body.collect()).await else {
-        return SentOutcome::Done;
-    };
-    let attempts = events.iter().map(|event| event.attempts).max();
-    let attempts = attempts.unwrap_or_default().saturating_add(1);
-    let old = Timestamp::now().before(LIFETIME);
-    let fresh = events.iter().any(|event| event.since > old);
-    if error.disposition() == Disposition::Fatal || !fresh {
-        tracing::warn!(%instance, %error, attempts, "events about accelerator requests are given up");
-        return SentOutcome::Done;
+/// One host, and who is told of it.
+struct OfHost {
+    store: SqlStore,
+    receiver: Option<ComputeClient>,
+    host: String,
+}
+
+impl OfHost {
+    /// Sends what is due of its guests; the host. A request to stop ends the wait for an answer.
+    async fn send(
+        self,
+        guests: BTreeMap<Uuid, Vec<Pending>>,
+        mut stopped: watch::Receiver<bool>,
+    ) -> String {
+        let mut away = false;
+        for (instance, events) in guests {
+            let outcome = tokio::select! {
+                biased;
+                outcome = self.tell(instance, &events, &mut away) => outcome,
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+            };
+            let ids = events.iter().map(|event| event.id).collect();
+            if let Err(error) = self.store.write(&Sent { ids, outcome }).await {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the outbox of events cannot be written"
+                );
+                // What is due still would be sent again at once.
+                tokio::select! {
+                    _ = stopped.wait_for(|stopped| *stopped) => {}
+                    () = tokio::time::sleep(LOOK) => {}
+                }
+                break;
+            }
+        }
+        self.host
     }
-    tracing::debug!(%instance, %error, attempts, "events about accelerator requests are told again later");
-    SentOutcome::Again {
-        attempts,
-        after: pause(attempts),
+
+    /// Tells what is due of one guest. Who gave no answer about one is not asked about the next: `away`.
+    async fn tell(&self, instance: Uuid, events: &[Pending], away: &mut bool) -> SentOutcome {
+        let host = &self.host;
+        let Some(receiver) = &self.receiver else {
+            tracing::warn!(%instance, host, "events about accelerator requests are given up: nobody is known to tell of this host");
+            return SentOutcome::Done;
+        };
+        let attempts = events.iter().map(|event| event.attempts).max();
+        let attempts = attempts.unwrap_or_default().saturating_add(1);
+        let again = SentOutcome::Again {
+            attempts,
+            after: pause(attempts),
+        };
+        if *away {
+            return again;
+        }
+        let body = events.iter().map(|event| ServerExternalEvent {
+            name: ACCELERATOR_REQUEST_BOUND.to_owned(),
+            server_uuid: event.instance,
+            tag: Some(event.arq.to_string()),
+            status: Some(event.status),
+            code: None,
+        });
+        let Err(error) = receiver.external_events(body.collect()).await else {
+            return SentOutcome::Done;
+        };
+        let old = Timestamp::now().before(LIFETIME);
+        let fresh = events.iter().any(|event| event.since > old);
+        if error.disposition() == Disposition::Fatal || !fresh {
+            tracing::warn!(%instance, host, %error, attempts, "events about accelerator requests are given up");
+            return SentOutcome::Done;
+        }
+        *away = matches!(error, EventsError::Call(_));
+        tracing::debug!(%instance, host, %error, attempts, "events about accelerator requests are told again later");
+        again
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod attributes;
 pub(crate) mod deployables;
 pub(crate) mod device_profiles;
 pub(crate) mod devices;
+pub(crate) mod host_changes;
 pub(crate) mod host_devices;
 pub(crate) mod programmings;
 pub(crate) mod root;

@@ -8,10 +8,11 @@ use berth_http::{Call, Door, Fault, Manners, Methods, NoAuth2, Policy, ValidateT
 use berth_store::SqlStore;
 use tokio::sync::Notify;
 
+use crate::changes::HostsBell;
 use crate::events::EventsBell;
 use crate::handlers::{
     accelerator_requests as arqs, attributes, deployables, device_profiles as profiles, devices,
-    host_devices, programmings, root,
+    host_changes, host_devices, programmings, root,
 };
 use crate::microversions;
 use crate::policies::default_policy;
@@ -41,6 +42,8 @@ pub struct Options {
     pub body_limit: usize,
     /// Rung when there are events to be sent.
     pub bell: EventsBell,
+    /// Rung when something else is wanted of a host's devices.
+    pub hosts: HostsBell,
     /// How long a request stays bound for a guest that its host says it does not have; then it is deleted.
     pub orphan_grace: Duration,
     /// How long a host may take to program the devices of a bind.
@@ -55,6 +58,7 @@ impl Default for Options {
             service_tokens: ServiceTokens::Waived,
             body_limit: 8 << 20,
             bell: EventsBell::default(),
+            hosts: HostsBell::default(),
             orphan_grace: Duration::from_secs(3600),
             bind_timeout: Duration::from_secs(60),
         }
@@ -211,6 +215,10 @@ fn device_routes() -> Router<Accelerator> {
                 .get(host_devices::show)
                 .put(host_devices::put)
                 .done(),
+        )
+        .route(
+            "/internal/v1/hosts/{host}/changes",
+            get().get(host_changes::show).done(),
         )
         .route(
             "/internal/v1/hosts/{host}/programmings",

@@ -193,6 +193,7 @@ fn known(told: &HostDevices, change: impl Fn(&mut KnownDevice)) -> KnownDevices 
     KnownDevices {
         devices: told.devices.iter().map(device).collect(),
         not_taken: Vec::new(),
+        changes: None,
     }
 }
 

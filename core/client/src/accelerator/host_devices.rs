@@ -1,6 +1,10 @@
 //! What a host's agent reports to Berth's own accelerator service; Cyborg has no such route.
 
-use berth_wire::accelerator::{DueProgrammings, HostDevices, KnownDevices, ProgrammingEnd};
+use std::time::Duration;
+
+use berth_wire::accelerator::{
+    DueProgrammings, HostChanges, HostDevices, KnownDevices, ProgrammingEnd,
+};
 use berth_wire::encode;
 use http::Method;
 use uuid::Uuid;
@@ -9,6 +13,7 @@ use super::{AcceleratorClient, AcceleratorError, call};
 use crate::call::Repeat;
 
 const HOST_DEVICES: &str = "/internal/v1/hosts/{host}/devices";
+const HOST_CHANGES: &str = "/internal/v1/hosts/{host}/changes";
 const PROGRAMMINGS: &str = "/internal/v1/hosts/{host}/programmings";
 const ONE_PROGRAMMING: &str = "/internal/v1/hosts/{host}/programmings/{uuid}";
 
@@ -28,6 +33,25 @@ impl AcceleratorClient {
         let body = Some(encode(devices));
         let call = call(Method::PUT, HOST_DEVICES, path, body, Repeat::Safe);
         self.parse(call, "the devices of a host", Ok).await
+    }
+
+    /// GET /internal/v1/hosts/{host}/changes: waits until something else is wanted of a host's devices than the report said that
+    /// `after` is of ([`KnownDevices::changes`]), and at most so long, in whole seconds and up to 60; less where the time limit
+    /// of a request is short. The answer may come before that with nothing new.
+    ///
+    /// # Errors
+    /// No answer, a refusal (the role `service` is missing, there is no such route), or an answer that is none.
+    pub async fn host_changes(
+        &self,
+        host: &str,
+        after: &str,
+        wait: Duration,
+    ) -> Result<HostChanges, AcceleratorError> {
+        // The answer has to be here, too, before the request is given up.
+        let seconds = wait.min(self.adapter.timeout() / 2).as_secs();
+        let path = format!("/internal/v1/hosts/{host}/changes?after={after}&wait={seconds}");
+        let call = call(Method::GET, HOST_CHANGES, path, None, Repeat::Once);
+        self.parse(call, "the changes of a host", Ok).await
     }
 
     /// GET /internal/v1/hosts/{host}/programmings: what is to be programmed on a host now.

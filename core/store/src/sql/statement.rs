@@ -89,6 +89,22 @@ impl Statement {
         }
     }
 
+    /// Its text.
+    #[must_use]
+    pub fn sql(&self) -> &str {
+        &self.sql
+    }
+
+    /// What asks how the database would go about it; each row's fourth column is a line of the plan.
+    #[must_use]
+    pub fn query_plan(&self) -> Self {
+        Self {
+            sql: format!("EXPLAIN QUERY PLAN {}", self.sql).into(),
+            values: self.values.clone(),
+            recurring: false,
+        }
+    }
+
     /// Binds the next `?`.
     #[must_use]
     pub fn bind(mut self, value: impl Into<Value>) -> Self {

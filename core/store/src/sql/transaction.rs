@@ -36,11 +36,45 @@ pub trait Work: Sync {
 /// An open transaction. Dropped without commit, it is rolled back.
 pub struct Transaction {
     inner: sqlx::Transaction<'static, Sqlite>,
+    record: Option<Vec<Asked>>,
+}
+
+/// One statement of a transaction that is recorded.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The statement.
+    pub statement: Statement,
+    /// The rows that it was answered with, or that it changed.
+    pub rows: u64,
 }
 
 impl Transaction {
     pub(super) fn sqlite(inner: sqlx::Transaction<'static, Sqlite>) -> Self {
-        Self { inner }
+        Self {
+            inner,
+            record: None,
+        }
+    }
+
+    /// Records each statement from now on, for whoever judges what a piece of work asks of the database.
+    pub fn record(&mut self) {
+        self.record = Some(Vec::new());
+    }
+
+    /// What was recorded; nothing is from now on.
+    pub fn recorded(&mut self) -> Vec<Asked> {
+        self.record.take().unwrap_or_default()
+    }
+
+    fn asked(&mut self, statement: Option<Statement>, rows: u64) {
+        if let (Some(record), Some(statement)) = (&mut self.record, statement) {
+            record.push(Asked { statement, rows });
+        }
+    }
+
+    /// A copy for the record, where there is one.
+    fn kept(&self, statement: &Statement) -> Option<Statement> {
+        self.record.as_ref().map(|_| statement.clone())
     }
 
     /// The SQL this transaction speaks.
@@ -54,7 +88,9 @@ impl Transaction {
     /// # Errors
     /// [`SqlError`] when the statement is refused.
     pub async fn rows(&mut self, statement: Statement) -> Result<Vec<Row>, SqlError> {
+        let kept = self.kept(&statement);
         let rows = query(statement).fetch_all(&mut *self.inner).await?;
+        self.asked(kept, u64::try_from(rows.len()).unwrap_or(u64::MAX));
         Ok(rows.into_iter().map(Row::sqlite).collect())
     }
 
@@ -63,7 +99,9 @@ impl Transaction {
     /// # Errors
     /// [`SqlError`] when the statement is refused.
     pub async fn row(&mut self, statement: Statement) -> Result<Option<Row>, SqlError> {
+        let kept = self.kept(&statement);
         let row = query(statement).fetch_optional(&mut *self.inner).await?;
+        self.asked(kept, u64::from(row.is_some()));
         Ok(row.map(Row::sqlite))
     }
 
@@ -72,7 +110,9 @@ impl Transaction {
     /// # Errors
     /// [`SqlError`] when the statement is refused.
     pub async fn execute(&mut self, statement: Statement) -> Result<Done, SqlError> {
+        let kept = self.kept(&statement);
         let done = query(statement).execute(&mut *self.inner).await?;
+        self.asked(kept, done.rows_affected());
         Ok(Done {
             rows_affected: done.rows_affected(),
             last_id: done.last_insert_rowid(),

@@ -135,6 +135,18 @@ pub struct KnownDevices {
     /// What of the report could not be taken, or not be done for it. The rest was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_taken: Vec<NotTaken>,
+    /// Where the host's changes stood before the answer was read: [`HostChanges::changes`]. None where nobody can wait for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<String>,
+}
+
+/// The answer to GET /internal/v1/hosts/{host}/changes?after=CHANGES&wait=SECONDS, which comes when an operator changed what is
+/// wanted of the host's devices, or after the wait.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostChanges {
+    /// Where they stand now: a text to compare and to ask with, and nothing more. Another one than was asked with says that a
+    /// report would be answered otherwise.
+    pub changes: String,
 }
 
 /// Something about one device of a report that stays as it was.

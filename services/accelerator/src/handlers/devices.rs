@@ -121,6 +121,8 @@ async fn set_status(
 ) -> Result<Answer, Fault> {
     let uuid = uuid(call, "Device")?;
     let set = SetStatus { uuid, status };
-    accelerator.store.write(&set).await.map_err(fault)?;
+    if let Some(host) = accelerator.store.write(&set).await.map_err(fault)? {
+        accelerator.options.hosts.ring(&host);
+    }
     Ok(Answer::no_content())
 }

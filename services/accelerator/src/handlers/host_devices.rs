@@ -21,7 +21,10 @@ pub(crate) async fn put(
     let report = Report::new(call.path("host")?, body)
         .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))?;
     let (store, write) = (&accelerator.store, Write { report });
+    // Before anything is read: what changes after it is not in the answer.
+    let changes = accelerator.options.hosts.mark(&write.report.host);
     let mut known = store.write(&write).await.map_err(database)?;
+    known.changes = Some(changes);
     if let Some(guests) = &write.report.guests {
         let strangers = Strangers {
             host: &write.report.host,
@@ -44,9 +47,12 @@ pub(crate) async fn show(
     call: Call,
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::HOST_DEVICES)?;
+    let host = call.path("host")?;
+    let changes = accelerator.options.hosts.mark(host);
     let mut tx = read(&accelerator.store).await?;
-    let known = known_devices::of_host(&mut tx, call.path("host")?)
+    let mut known = known_devices::of_host(&mut tx, host)
         .await
         .map_err(database)?;
+    known.changes = Some(changes);
     Answer::ok(&known)
 }

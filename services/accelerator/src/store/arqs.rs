@@ -84,7 +84,7 @@ impl Retryable for ArqError {
     }
 }
 
-pub(crate) const SELECT: &str = "SELECT a.id, a.uuid, a.state, p.name, a.device_profile_group_id, \
+const SELECT: &str = "SELECT a.id, a.uuid, a.state, p.name, a.device_profile_group_id, \
      a.project_id, a.hostname, a.device_rp_uuid, a.instance_uuid, h.uuid, h.attach_type, \
      h.attach_info, a.created_at, a.updated_at, a.device_profile_id \
      FROM accelerator_requests a \
@@ -150,7 +150,7 @@ pub(crate) struct Filters {
 }
 
 /// The text of a list, and its values.
-pub(crate) fn list_sql(scope: &Scope, filters: Filters) -> (String, Vec<Value>) {
+fn list_sql(scope: &Scope, filters: Filters) -> (String, Vec<Value>) {
     let mut sql = format!("{SELECT} WHERE 1 = 1");
     let mut values: Vec<Value> = Vec::new();
     if let Some(instance) = filters.instance {

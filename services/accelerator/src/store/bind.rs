@@ -22,9 +22,6 @@ use super::{events, handles, programmings};
 use asked::Groups;
 use offer::{Offer, offer};
 
-#[cfg(test)]
-pub(crate) use offer::OFFER;
-
 /// Why the requests of a patch got no handles.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BindRefused {
@@ -232,8 +229,7 @@ fn steps_of(wanted: &[Wanted], way: &[ArqPhase]) -> Result<Vec<Steps>, ArqError>
 }
 
 /// The requests of one guest.
-pub(crate) const OF_INSTANCE: &str =
-    "SELECT uuid, state FROM accelerator_requests WHERE instance_uuid = ?";
+const OF_INSTANCE: &str = "SELECT uuid, state FROM accelerator_requests WHERE instance_uuid = ?";
 
 /// A guest's requests are bound all at once: one that has others, or bound ones, gets no more.
 async fn check_instances(tx: &mut Transaction, wanted: &[Wanted]) -> Result<(), ArqError> {

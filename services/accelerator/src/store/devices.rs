@@ -113,20 +113,21 @@ impl Retryable for DeviceError {
     }
 }
 
-/// Says whether a device is in service. Its host's agent reads that with the answer to its next report.
+/// Says whether a device is in service; its host, where it was not so before. The host's agent reads it with the answer to its
+/// next report.
 pub(crate) struct SetStatus {
     pub(crate) uuid: Uuid,
     pub(crate) status: &'static str,
 }
 
 impl Work for SetStatus {
-    type Output = ();
+    type Output = Option<String>;
     type Error = DeviceError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), DeviceError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<Option<String>, DeviceError> {
         let found = get(tx, self.uuid).await?;
         if found.status.as_deref() == Some(self.status) {
-            return Ok(());
+            return Ok(None);
         }
         let sql = "UPDATE devices SET status = ?, updated_at = ? WHERE uuid = ?";
         let update = Statement::new(sql)
@@ -134,6 +135,6 @@ impl Work for SetStatus {
             .bind(now())
             .bind(self.uuid.to_string());
         tx.execute(update).await?;
-        Ok(())
+        Ok(Some(found.hostname))
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Pending {
     pub(crate) id: i64,
     pub(crate) instance: Uuid,
     pub(crate) arq: Uuid,
+    /// The host that the request was to be bound on.
+    pub(crate) host: String,
     pub(crate) status: EventStatus,
     pub(crate) attempts: u32,
     pub(crate) since: Timestamp,
@@ -60,11 +62,14 @@ pub(crate) async fn forget(
     Ok(())
 }
 
-/// The events that are due, oldest first.
+/// An event goes with its request, so that one without is none.
+const DUE: &str = "SELECT e.id, e.instance_uuid, e.arq_uuid, e.status, e.attempts, e.created_at, a.hostname \
+                              FROM events e LEFT JOIN accelerator_requests a ON a.uuid = e.arq_uuid \
+                              WHERE e.due_at <= ? ORDER BY e.due_at, e.id LIMIT ?";
+
+/// The events that are due, the longest first.
 pub(crate) async fn due(tx: &mut Transaction) -> Result<Vec<Pending>, ReadError> {
-    let sql = "SELECT id, instance_uuid, arq_uuid, status, attempts, created_at FROM events \
-               WHERE due_at <= ? ORDER BY id LIMIT ?";
-    let rows = tx.rows(Statement::new(sql).bind(now()).bind(BATCH)).await?;
+    let rows = tx.rows(Statement::new(DUE).bind(now()).bind(BATCH)).await?;
     let pending = |row: &berth_store::Row| {
         let (status, since) = (row.text(3)?, row.text(5)?);
         Ok(Pending {
@@ -73,6 +78,7 @@ pub(crate) async fn due(tx: &mut Transaction) -> Result<Vec<Pending>, ReadError>
             arq: typed(&row.text(2)?, TABLE, "arq_uuid")?,
             status: EventStatus::of_word(&status)
                 .ok_or_else(|| foreign(&status, TABLE, "status"))?,
+            host: row.opt_text(6)?.unwrap_or_default(),
             attempts: u32::try_from(row.int(4)?).unwrap_or(u32::MAX),
             since: Timestamp::parse(&since).ok_or_else(|| foreign(&since, TABLE, "created_at"))?,
         })

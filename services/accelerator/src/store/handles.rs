@@ -27,7 +27,7 @@ pub(crate) fn write_info(info: &AttachHandleInfo) -> String {
 }
 
 /// Free handles of a deployable, up to a number.
-pub(crate) const FREE: &str = "SELECT id FROM attach_handles WHERE deployable_id = ? AND arq_id IS NULL \
+const FREE: &str = "SELECT id FROM attach_handles WHERE deployable_id = ? AND arq_id IS NULL \
      AND unavailable IS NULL AND cleaned = releases AND vanished = 0 ORDER BY id LIMIT ?";
 
 /// Up to `count` free handles of a deployable.
@@ -44,7 +44,7 @@ pub(crate) async fn free(
 }
 
 /// Handles of a deployable that will be free once their host has cleaned them, up to a number.
-pub(crate) const UNCLEAN: &str = "SELECT id FROM attach_handles WHERE deployable_id = ? AND arq_id IS NULL \
+const UNCLEAN: &str = "SELECT id FROM attach_handles WHERE deployable_id = ? AND arq_id IS NULL \
      AND unavailable IS NULL AND cleaned <> releases AND vanished = 0 ORDER BY id LIMIT ?";
 
 /// How many handles of a deployable, `count` at most, will be free once their host has cleaned them.
@@ -71,10 +71,10 @@ pub(crate) async fn take(tx: &mut Transaction, handle: i64, arq: i64) -> Result<
 }
 
 /// The deployables of what has vanished and requests hold.
-pub(crate) const VANISHED_OF: &str =
+const VANISHED_OF: &str =
     "SELECT DISTINCT deployable_id FROM attach_handles WHERE vanished = 1 AND arq_id IN";
 /// Requests hold their handles no more. What their hosts clean waits for that.
-pub(crate) const RELEASE: &str = "UPDATE attach_handles SET arq_id = NULL, releases = releases + scrubbed, updated_at = ? WHERE arq_id IN";
+const RELEASE: &str = "UPDATE attach_handles SET arq_id = NULL, releases = releases + scrubbed, updated_at = ? WHERE arq_id IN";
 
 /// Gives back what the requests hold; what of it has vanished meanwhile goes now.
 pub(crate) async fn release(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), SqlError> {

@@ -72,5 +72,6 @@ pub(crate) async fn of_host(tx: &mut Transaction, host: &str) -> Result<KnownDev
     Ok(KnownDevices {
         devices,
         not_taken: Vec::new(),
+        changes: None,
     })
 }

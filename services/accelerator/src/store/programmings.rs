@@ -109,7 +109,7 @@ async fn programmed(
 }
 
 /// The binds of requests that wait.
-pub(crate) const BINDS_OF: &str = "SELECT DISTINCT bind_uuid FROM programmings WHERE arq_id IN";
+const BINDS_OF: &str = "SELECT DISTINCT bind_uuid FROM programmings WHERE arq_id IN";
 
 /// Requests wait no more, because somebody takes them away; what is left of their binds may be at its end by that.
 pub(crate) async fn leave(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), ArqError> {
@@ -185,7 +185,7 @@ fn list(uuids: &[ArqUuid]) -> String {
 }
 
 /// What is due on a host, oldest first.
-pub(crate) const DUE: &str = "SELECT p.uuid, d.uuid, d.rp_uuid, p.kind, p.subject, a.uuid, h.uuid, h.attach_type, h.attach_info \
+const DUE: &str = "SELECT p.uuid, d.uuid, d.rp_uuid, p.kind, p.subject, a.uuid, h.uuid, h.attach_type, h.attach_info \
      FROM devices v JOIN deployables d ON d.device_id = v.id JOIN programmings p ON p.deployable_id = d.id \
      JOIN attach_handles h ON h.deployable_id = d.id LEFT JOIN accelerator_requests a ON a.id = p.arq_id \
      WHERE v.hostname = ? AND p.ended = 0 AND h.vanished = 0 AND (p.arq_id IS NULL OR h.arq_id = p.arq_id) \
@@ -273,7 +273,7 @@ fn short(text: &str) -> String {
 }
 
 /// What is late.
-pub(crate) const LATE: &str =
+const LATE: &str =
     "SELECT id, bind_uuid, arq_id, ended FROM programmings WHERE deadline <= ? ORDER BY deadline";
 
 /// Whether anything is late or forgotten: nothing is locked for that.

@@ -2,7 +2,7 @@
 
 use berth_http::Timestamp;
 use berth_model::{ArqPhase, ArqUuid};
-use berth_store::{SqlError, Statement, Transaction, Value, Work};
+use berth_store::{SqlError, Statement, Transaction, Work};
 
 use super::arqs::ArqError;
 use super::{events, typed};
@@ -25,17 +25,11 @@ pub(crate) struct DeleteUnbound {
 }
 
 impl DeleteUnbound {
-    /// A statement on them, and its values.
-    pub(crate) fn sql(&self, verb: &str, tail: &str) -> (String, Vec<Value>) {
-        let phases = PHASES.map(|phase| Value::from(phase.as_str()));
-        let mut values: Vec<Value> = phases.into();
-        values.push(self.before.to_sql().into());
-        (format!("{verb} {OLD} {tail}"), values)
-    }
-
+    /// A statement on them.
     fn statement(&self, verb: &str, tail: &str) -> Statement {
-        let (sql, values) = self.sql(verb, tail);
-        Statement::new(sql).bind_all(values)
+        Statement::new(format!("{verb} {OLD} {tail}"))
+            .bind_all(PHASES.map(ArqPhase::as_str))
+            .bind(self.before.to_sql())
     }
 
     /// Whether there is any: nothing is locked for that.

@@ -1,6 +1,7 @@
 //! The house's own client of this service: what an agent and a conductor do, from the report to the guest's end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use berth_client::placement::Deleted;
 use berth_model::{ArqPhase, ArqUuid, Binding, DeviceProfileName};
@@ -68,4 +69,36 @@ async fn a_guests_accelerators_from_the_report_to_the_end() {
         .await
         .unwrap();
     assert!(client.arq(arqs[0].uuid).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_agent_that_waits_is_woken_when_an_operator_changes_what_is_wanted_of_its_devices() {
+    let service = Service::start().await;
+    let client = service.client();
+    let wait = Duration::from_secs(20);
+    let reported = service.report(HOST, json!([card(0, RP, 1)])).await;
+    let mut mark = reported["changes"].as_str().unwrap().to_owned();
+    let device = service.devices().await.remove(0);
+    for verb in ["disable", "enable"] {
+        let path = format!("/v2/devices/{device}/{verb}");
+        let (told, _) = tokio::join!(client.host_changes(HOST, &mark, wait), async {
+            service.post(&path, json!({})).await
+        });
+        let told = told.unwrap().changes;
+        assert_ne!(told, mark, "{verb}");
+        // The same again changes nothing.
+        service.post(&path, json!({})).await;
+        let reported = service.report(HOST, json!([card(0, RP, 1)])).await;
+        assert_eq!(reported["changes"], told, "{verb}");
+        mark = told;
+    }
+    let nothing = client.host_changes(HOST, &mark, Duration::ZERO).await;
+    assert_eq!(nothing.unwrap().changes, mark);
+    let path = format!("/internal/v1/hosts/{HOST}/changes?wait");
+    for wait in ["61", "-1", "soon", ""] {
+        let refused = service.by("agent").get(&format!("{path}={wait}")).await;
+        assert_eq!(refused.status, 400, "{wait}");
+        assert!(refused.text.contains("0 to 60"), "{}", refused.text);
+    }
+    assert_eq!(service.by("alice").get(&path).await.status, 403);
 }

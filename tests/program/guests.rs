@@ -312,3 +312,69 @@ fn a_second_service_on_the_port_is_told_by_its_option() {
     );
     assert_eq!(first.up.stop(PATIENCE).expect("it ends").code, 0);
 }
+
+#[test]
+fn a_guest_gets_both_functions_of_a_xilinx_card_by_a_profile_of_one_gate_array() {
+    let mut host = Host::start("guests-6");
+    let devices = host.devices();
+    host.node.edit(
+        "[[node.guest]]",
+        "[[node.device]]\naddress = \"0000:d8:00.0\"\nvendor = \"10ee\"\nproduct = \"5001\"\ntype = \"FPGA\"\n\
+         traits = [\"CUSTOM_FPGA_XILINX\"]\nfunctions = [\"0000:d8:00.0\", \"0000:d8:00.1\"]\ntogether = true\n\n[[node.guest]]",
+    );
+    // One device, two handles; neither is given out before it was cleaned.
+    let of_card = |all: &[Value]| -> Vec<Value> {
+        let is_its = |device: &&Value| device["address"] == "0000:d8:00.0";
+        all.iter().filter(is_its).cloned().collect()
+    };
+    host.until(&["device", "list"], |all| {
+        let card = of_card(all);
+        card.len() == 2 && card.iter().all(|it| it["state"] == "free")
+    });
+    // Cyborg's own example of such a profile.
+    let group = "resources:FPGA=1,trait:CUSTOM_FPGA_XILINX=required";
+    host.done(&["accelerator", "profile", "create", "gpu", "--group", group]);
+    host.create("one");
+    let guests = host.until(&["guest", "list"], |guests| {
+        guests.iter().any(|guest| guest["status"] == "active")
+    });
+    let consumer = uuid(&guests[0]);
+    let bound = host.listed(&["accelerator", "request", "list"]);
+    assert!(
+        bound.len() == 2 && bound.iter().all(|it| it["state"] == "Bound"),
+        "{bound:?}"
+    );
+    let given = guests[0]["devices"].to_string();
+    for function in ["0000:d8:00.0", "0000:d8:00.1"] {
+        assert!(given.contains(function), "{given}");
+    }
+    let held = host.allocations(&consumer);
+    let held: Vec<&Value> = held
+        .as_object()
+        .into_iter()
+        .flat_map(|of| of.values())
+        .collect();
+    let units = held
+        .iter()
+        .map(|it| it["resources"]["FPGA"].as_u64().unwrap_or(0));
+    assert_eq!(units.sum::<u64>(), 1, "{held:?}");
+    let said = host.done(&["reconcile", "--dry-run"]);
+    assert!(said.contains("nothing differs"), "{said}");
+    // Nobody gets half of a card.
+    let kernel = host.kernel.clone();
+    let size = ["--vcpus", "1", "--ram", "256", "--kernel", &kernel];
+    let create = [
+        "guest",
+        "create",
+        "two",
+        "--device-profile",
+        "gpu",
+        "--wait",
+    ];
+    let refused = host.node.run(&[&create[..], &size].concat());
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("FPGA"), "{}", refused.stderr);
+    host.done(&["guest", "delete", "one", "--wait"]);
+    host.assert_nothing_left(&[consumer], devices + 2);
+    assert_eq!(host.up.stop(PATIENCE).expect("it ends").code, 0);
+}

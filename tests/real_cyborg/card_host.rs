@@ -21,7 +21,7 @@ use crate::conductor::{assert_nothing_left, body, conductor_of, end};
 use crate::nova::Mailbox;
 
 const HOST: &str = "card-host";
-const CARDS: [PciFunction; 2] = [
+pub(crate) const CARDS: [PciFunction; 2] = [
     PciFunction {
         address: "0000:81:00.0",
         ids: "1234:1111",
@@ -32,73 +32,143 @@ const CARDS: [PciFunction; 2] = [
     },
 ];
 /// Nothing that is to happen takes this long, not even on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The host.
-struct CardHost {
+pub(crate) struct CardHost {
     cloud: &'static Cloud,
+    node: &'static str,
     home: BerthHome,
-    agent: RunningBerth,
-    conductor: Conductor,
+    pub(crate) agent: RunningBerth,
+    pub(crate) conductor: Conductor,
     events: u16,
-    _cyborg: CyborgAgent,
-    libvirtd: Libvirtd,
+    cyborg: Option<CyborgAgent>,
+    pub(crate) libvirtd: Libvirtd,
 }
 
 impl CardHost {
-    async fn start(cloud: &'static Cloud) -> Self {
-        let (home, agent, events, cyborg, libvirtd) =
-            tokio::task::block_in_place(|| Self::processes(cloud));
-        let socket = home.path("agent.sock");
+    /// With Cyborg's agent, whose devices are beneath the node's root provider.
+    pub(crate) async fn start(cloud: &'static Cloud, cyborg: &CyborgSettings) -> Self {
+        let mut host = tokio::task::block_in_place(|| Processes::start(cloud, cyborg.root));
+        let cyborg = tokio::task::block_in_place(|| {
+            let root = root(cloud, &mut host.agent, cyborg.root);
+            let cyborg = cloud.cyborg.another_host(cyborg);
+            let cyborg = cyborg.expect("Cyborg finds the cards");
+            offers_accelerators(cloud, &mut host.agent, root);
+            cyborg
+        });
+        let socket = host.home.path("agent.sock");
         let agent_api = HttpService::unix(&socket, &TransportOptions::default());
         let agent_api = agent_api.expect("a socket");
         let conductor = conductor_of(cloud, agent_api, cloud.accelerators()).await;
         Self {
             cloud,
-            home,
-            agent,
+            node: host.node,
+            home: host.home,
+            agent: host.agent,
             conductor,
-            events,
-            _cyborg: cyborg,
-            libvirtd,
+            events: host.events,
+            cyborg: Some(cyborg),
+            libvirtd: host.libvirtd,
         }
     }
 
-    fn processes(cloud: &Cloud) -> (BerthHome, RunningBerth, u16, CyborgAgent, Libvirtd) {
+    /// Cyborg's agent is stopped, and Berth's started anew as the one that reports the cards; Cyborg's API and conductor stay.
+    pub(crate) fn take_over(&mut self) {
+        tokio::task::block_in_place(|| {
+            self.cyborg = None;
+            self.agent.kill();
+            let lists =
+                "[accelerators]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
+            configure(
+                &self.home,
+                self.cloud,
+                &self.libvirtd,
+                self.node,
+                self.events,
+                lists,
+            );
+            self.agent = agent(&mut self.home, &self.libvirtd);
+        });
+    }
+
+    /// What a command of `berth` on this host says.
+    #[track_caller]
+    pub(crate) fn berth(&mut self, arguments: &[&str]) -> String {
+        let config = self.home.config_file().display().to_string();
+        let arguments = ["--config", &config]
+            .into_iter()
+            .chain(arguments.iter().copied());
+        let said = tokio::task::block_in_place(|| self.home.run(arguments));
+        let said = said.expect("it runs");
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        said.stdout
+    }
+
+    /// Waits for something of the agent's doing.
+    pub(crate) fn await_it<T>(&mut self, look: impl FnMut() -> Option<T>) -> T {
+        tokio::task::block_in_place(|| await_it(&mut self.agent, look))
+    }
+}
+
+/// What runs on the host but Cyborg's agent.
+struct Processes {
+    node: &'static str,
+    home: BerthHome,
+    agent: RunningBerth,
+    events: u16,
+    libvirtd: Libvirtd,
+}
+
+impl Processes {
+    fn start(cloud: &Cloud, node: &'static str) -> Self {
         let libvirtd = Libvirtd::start_with_cards().expect("libvirtd starts");
         let mut home = BerthHome::new().expect("a home");
         let events = free_port().expect("a port");
-        let keystone = cloud.cyborg.keystone();
-        let login = login(keystone);
-        let (uri, images) = (libvirtd.uri(), images());
-        let images = images.display();
-        let emulator = libvirtd.emulator().expect("an emulator");
-        let emulator = emulator.display();
-        home.configure(&format!(
-            "host = \"{HOST}\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
+        let lists = "[pci]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
+        configure(&home, cloud, &libvirtd, node, events, lists);
+        fs::create_dir(home.path("instances")).expect("a folder");
+        let agent = agent(&mut home, &libvirtd);
+        Self {
+            node,
+            home,
+            agent,
+            events,
+            libvirtd,
+        }
+    }
+}
+
+/// The agent's configuration with these lists of devices.
+fn configure(
+    home: &BerthHome,
+    cloud: &Cloud,
+    libvirtd: &Libvirtd,
+    node: &str,
+    events: u16,
+    lists: &str,
+) {
+    let keystone = cloud.cyborg.keystone();
+    let login = login(keystone);
+    let (uri, images) = (libvirtd.uri(), images());
+    let images = images.display();
+    let emulator = libvirtd.emulator().expect("an emulator");
+    let emulator = emulator.display();
+    home.configure(&format!(
+            "host = \"{node}\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
              reconcile_interval = 1\nupdate_resources_interval = 1\nperiodic_fuzzy_delay = 0\n\
              [compute]\nresource_provider_association_refresh = 1\n\
              [libvirt]\nconnection_uri = \"{uri}\"\nvirt_type = \"qemu\"\nemulator = \"{emulator}\"\n\
-             [pci]\ndevice_spec = [{{ vendor_id = \"1234\", product_id = \"1111\" }}]\n\
+             {lists}\n\
              [image_cache]\nimage_directories = [\"{images}\"]\n\
              [agent]\nadmin_socket = \"@HOME@/agent.sock\"\nevents_listen = \"127.0.0.1:{events}\"\n\
              [placement]\n{login}\n[cyborg]\n{login}\n[keystone_authtoken]\n{}\n",
             authtoken(keystone)
         ))
         .expect("a configuration");
-        fs::create_dir(home.path("instances")).expect("a folder");
-        let mut agent = agent(&mut home, &libvirtd);
-        let root = root(cloud, &mut agent);
-        let settings = CyborgSettings {
-            host: HOST,
-            functions: CARDS.to_vec(),
-        };
-        let cyborg = cloud.cyborg.another_host(&settings);
-        let cyborg = cyborg.expect("Cyborg finds the cards");
-        offers_accelerators(cloud, &mut agent, root);
-        (home, agent, events, cyborg, libvirtd)
-    }
+}
 
+impl CardHost {
     /// SIGKILL, and another life over the same state.
     fn kill_agent(&mut self) {
         tokio::task::block_in_place(|| {
@@ -108,13 +178,13 @@ impl CardHost {
     }
 
     /// A guest from Debian's kernel, with a card.
-    async fn create(&self) -> ConsumerUuid {
+    pub(crate) async fn create(&self) -> ConsumerUuid {
         let guest = new_guest();
         let url = format!("http://127.0.0.1:{}", self.events);
         self.cloud.nova.deliver(guest, Mailbox::At(url));
         let images = images();
         let file = |name: &str| images.join(name).display().to_string();
-        let mut body = body(guest, HOST, "card");
+        let mut body = body(guest, self.node, "card");
         body["kernel"] = json!({
             "kernel": file("vmlinuz"),
             "ramdisk": file("initrd.gz"),
@@ -127,7 +197,7 @@ impl CardHost {
 
     /// The card that libvirt gave the guest.
     #[track_caller]
-    fn card_of(&self, guest: ConsumerUuid) -> PciFunction {
+    pub(crate) fn card_of(&self, guest: ConsumerUuid) -> PciFunction {
         let name = guest.to_string();
         let given = self.virsh(&["dumpxml", &name, "--xpath", "//hostdev/source/address/@bus"]);
         let card = CARDS.iter().find(|card| {
@@ -141,14 +211,14 @@ impl CardHost {
     }
 
     #[track_caller]
-    fn virsh(&self, arguments: &[&str]) -> String {
+    pub(crate) fn virsh(&self, arguments: &[&str]) -> String {
         let said = tokio::task::block_in_place(|| self.libvirtd.virsh(arguments));
         said.expect("libvirtd answers")
     }
 }
 
 #[track_caller]
-fn active(host: &CardHost, end: &JourneyEnd) {
+pub(crate) fn active(host: &CardHost, end: &JourneyEnd) {
     assert!(
         matches!(end, JourneyEnd::Active),
         "{end:?}\n{}",
@@ -172,10 +242,10 @@ fn agent(home: &mut BerthHome, libvirtd: &Libvirtd) -> RunningBerth {
 }
 
 /// The host's root provider, without which Cyborg's agent ends.
-fn root(cloud: &Cloud, agent: &mut RunningBerth) -> ProviderUuid {
+fn root(cloud: &Cloud, agent: &mut RunningBerth, name: &str) -> ProviderUuid {
     await_it(agent, || {
         let all = cloud.cyborg.providers().expect("Placement answers");
-        let root = all.iter().find(|provider| provider["name"] == HOST)?;
+        let root = all.iter().find(|provider| provider["name"] == name)?;
         root["uuid"].as_str()?.parse().ok()
     })
 }
@@ -242,7 +312,12 @@ fn provider(card: PciFunction) -> ProviderUuid {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guests_run_on_libvirt_with_the_cards_that_cyborgs_pci_driver_found_and_bound() {
     let cloud = Cloud::shared();
-    let mut host = CardHost::start(cloud).await;
+    let cyborg = CyborgSettings {
+        host: HOST,
+        root: HOST,
+        functions: CARDS.to_vec(),
+    };
+    let mut host = CardHost::start(cloud, &cyborg).await;
     // The agent may attach the cards, and leaves their report to Cyborg.
     let inventories = of_provider(cloud, provider(CARDS[0]), "inventories");
     assert_eq!(inventories["inventories"]["CUSTOM_PCI"]["total"], 1);

@@ -105,6 +105,7 @@ impl Cloud {
         let nova = Nova::start();
         let settings = CyborgSettings {
             host: NODE,
+            root: NODE,
             functions: FUNCTIONS.to_vec(),
         };
         let mut cyborg = RealCyborg::start(settings, &nova.url()).expect("Cyborg starts");

@@ -19,3 +19,4 @@ mod leftovers;
 mod nova;
 mod outages;
 mod refusals;
+mod takeover;

@@ -24,6 +24,7 @@ use super::report::{Advice, Scrub};
 use super::telling::Told;
 use super::{api, condition};
 use crate::guest::{GuestJournal, JournalError};
+use crate::service::KnownTrees;
 
 /// What the service asks of the devices, whatever the driver. All but `keep` wait for nothing.
 ///
@@ -122,6 +123,7 @@ pub(super) struct Inner<D> {
     pub(super) options: DeviceOptions,
     pub(super) program_hook: OnceLock<Hook>,
     pub(super) health_check: OnceLock<HealthCheck>,
+    pub(super) trees: OnceLock<KnownTrees>,
     known: Mutex<Known>,
     /// Something is to be told.
     pub(super) stir: Notify,
@@ -226,6 +228,7 @@ impl<D: VirtDriver> Devices<D> {
                 options: parts.options,
                 program_hook: OnceLock::new(),
                 health_check: OnceLock::new(),
+                trees: OnceLock::new(),
                 known: Mutex::new(known),
                 stir: Notify::new(),
                 told: Notify::new(),
@@ -246,6 +249,14 @@ impl<D: VirtDriver> Devices<D> {
     #[must_use]
     pub fn with_health_check(self, check: HealthCheck) -> Self {
         let _ = self.inner.health_check.set(check);
+        self
+    }
+
+    /// The same, beside the service that shows its nodes' trees there; said once, before anything is told. Of a node without a
+    /// tree nothing is told then: what its devices' providers are is not known yet.
+    #[must_use]
+    pub fn with_trees(self, trees: KnownTrees) -> Self {
+        let _ = self.inner.trees.set(trees);
         self
     }
 
@@ -317,6 +328,7 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
     }
 
     fn overlay(&self, look: Look, view: &mut HostView) {
+        self.keep_cyborgs(view);
         let mut known = self.known();
         let mut stirs = false;
         // A build looks beside the loop, and a slow look may come in after one that began later.

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
-    ArqUuid, AttachHandleInfo, AttachHandleType, ConsumerUuid, NodeName, ProviderUuid,
+    ArqUuid, AttachHandleInfo, AttachHandleType, ConsumerUuid, NodeName, Provider, ProviderTree,
+    ProviderUuid,
 };
 use berth_virt::guest_spec::{GuestDevice, PciManagement};
 use berth_virt::{
@@ -63,10 +64,12 @@ pub fn told(devices: &[OfferedDevice]) -> impl Iterator<Item = &OfferedDevice> {
     })
 }
 
-/// The report of a node's devices as they are seen, with the guests that the node has or is building.
+/// The report of a node's devices as they are seen, with the guests that the node has or is building. Where the node's tree is
+/// known, their providers are those that are in it: one that Cyborg made under another name of the host has its UUID from that.
 #[must_use]
 pub fn host_devices(
     node: &NodeName,
+    tree: Option<&ProviderTree>,
     devices: &[OfferedDevice],
     guests: &BTreeSet<ConsumerUuid>,
     register: &Register,
@@ -79,7 +82,7 @@ pub fn host_devices(
         model: device.model.clone(),
         std_board_info: Some(format!("{{\"product_id\": \"{:04x}\"}}", device.product_id)),
         vendor_board_info: None,
-        deployables: vec![deployable(node, device, register, scrub)],
+        deployables: vec![deployable(node, tree, device, register, scrub)],
     });
     HostDevices {
         devices: devices.collect(),
@@ -89,6 +92,7 @@ pub fn host_devices(
 
 fn deployable(
     node: &NodeName,
+    tree: Option<&ProviderTree>,
     device: &OfferedDevice,
     register: &Register,
     scrub: Scrub,
@@ -99,8 +103,10 @@ fn deployable(
     let reason = device.condition.reason().map(|reason| reason.to_string());
     let reason = reason.or_else(vendors);
     let handles = device.handles.iter();
+    let there = tree.and_then(|tree| device.provider_in(node, tree));
+    let provider = there.map_or_else(|| ProviderUuid::of_deployable(&name), Provider::uuid);
     HostDeployable {
-        rp_uuid: *ProviderUuid::of_deployable(&name).as_uuid(),
+        rp_uuid: *provider.as_uuid(),
         name: name.to_string(),
         resource_class: device.class.to_string(),
         traits: device.traits.iter().map(ToString::to_string).collect(),
@@ -194,7 +200,7 @@ pub struct VanishedHeld {
 /// What an answer asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Advice {
-    /// Providers of devices that an operator disabled: their inventory is to be reserved.
+    /// Devices that an operator disabled, by the UUID that is made of their providers' names: their inventory is to be reserved.
     pub disabled: BTreeSet<ProviderUuid>,
     /// Handles to clean now.
     pub unclean: Vec<Unclean>,
@@ -210,7 +216,7 @@ pub struct Advice {
 
 /// What an answer asks for, of the devices as they are seen.
 #[must_use]
-pub fn advice(known: &KnownDevices, devices: &[OfferedDevice]) -> Advice {
+pub fn advice(node: &NodeName, known: &KnownDevices, devices: &[OfferedDevice]) -> Advice {
     let handles = told(devices).flat_map(|device| &device.handles);
     let handles: BTreeMap<String, &OfferedHandle> =
         handles.map(|handle| (handle.name(), handle)).collect();
@@ -219,7 +225,11 @@ pub fn advice(known: &KnownDevices, devices: &[OfferedDevice]) -> Advice {
         for deployable in &device.deployables {
             let provider = ProviderUuid::from(deployable.rp_uuid);
             if device.status == MAINTAINING {
-                advice.disabled.insert(provider);
+                // By name: at the first look of a process nobody knows yet which UUIDs Placement has.
+                let mut there = devices.iter();
+                let there = there.find(|it| it.address.to_string() == device.name);
+                let named = there.map(|it| ProviderUuid::of_deployable(&it.provider_name(node)));
+                advice.disabled.insert(named.unwrap_or(provider));
             }
             if deployable.provider_missing && !deployable.vanished && !device.vanished {
                 advice.missing.insert(provider);

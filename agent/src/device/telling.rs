@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Devices;
 use super::report::{self, Advice, Unclean};
+use super::takeover::NodeTree;
 use crate::backoff::Backoff;
 use crate::guest::JournalError;
 
@@ -136,6 +137,7 @@ impl<D: VirtDriver> Devices<D> {
                 () = self.inner.stir.notified() => {}
                 () = resets.ended(), if !resets.running.is_empty() => {}
                 () = ended(&mut guests) => self.stir(),
+                () = self.a_tree_came() => {}
             }
         }
         // A reset under way is dropped with its set: the next process makes it anew.
@@ -239,9 +241,20 @@ impl<D: VirtDriver> Devices<D> {
     /// The report of each node that has devices for the service, or had some when it was told last.
     async fn bodies(&self) -> Result<Vec<(NodeName, HostDevices)>, TellError> {
         let records = self.inner.journal.guests().await?;
-        let known = self.known();
+        let mut known = self.known();
+        let known = &mut *known;
         let mut bodies = Vec::new();
-        for (node, seen) in &known.seen {
+        for (node, seen) in &mut known.seen {
+            let tree = self.tree_of(node);
+            if matches!(tree, NodeTree::Awaited) {
+                continue;
+            }
+            let tree = tree.known();
+            if let Some(tree) = tree {
+                for device in &mut seen.devices {
+                    device.keep_cyborgs(node, tree);
+                }
+            }
             if report::told(&seen.devices).next().is_none() && !known.told.contains_key(node) {
                 continue;
             }
@@ -251,7 +264,8 @@ impl<D: VirtDriver> Devices<D> {
             let building = building.map(|record| record.request.uuid());
             let guests = seen.guests.iter().copied().chain(building).collect();
             let (register, scrub) = (&known.register, self.inner.options.scrub);
-            let mut body = report::host_devices(node, &seen.devices, &guests, register, scrub);
+            let mut body =
+                report::host_devices(node, tree, &seen.devices, &guests, register, scrub);
             let deployables = body.devices.iter_mut().flat_map(|it| &mut it.deployables);
             for deployable in deployables {
                 deployable.programmable = self.inner.program_hook.get().is_some();
@@ -281,7 +295,7 @@ impl<D: VirtDriver> Devices<D> {
             let devices = seen.map_or(&[][..], |seen| &seen.devices);
             let disabled = known.register.disabled.get(&node).cloned();
             (
-                report::advice(&answer, devices),
+                report::advice(&node, &answer, devices),
                 disabled.unwrap_or_default(),
             )
         };

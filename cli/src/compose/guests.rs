@@ -132,6 +132,8 @@ impl HostGuests {
         })
         .await
         .map_err(|error| unusable(&error))?;
+        let trees = KnownTrees::default();
+        let devices = devices.with_trees(trees.clone());
         let devices = match &config.accelerators.program_hook {
             None => devices,
             Some(program) => devices.with_program_hook(Hook {
@@ -162,7 +164,6 @@ impl HostGuests {
             },
             boot_id: boot_id.trim().to_owned(),
         });
-        let trees = KnownTrees::default();
         let known = trees.clone();
         let guests = guests.with_building(Building {
             options: BuildOptions {

@@ -90,6 +90,14 @@ impl ProviderUuid {
     }
 }
 
+impl ProviderUuid {
+    /// Whether it is of a deployable's name, whatever that was: nobody else makes UUIDs of version 3.
+    #[must_use]
+    pub fn is_of_a_deployable(&self) -> bool {
+        self.0.get_version() == Some(uuid::Version::Md5)
+    }
+}
+
 /// Placement's optimistic-lock counter of a provider or a consumer. It has no arithmetic: only an answer of Placement
 /// makes one, so a conflict cannot be "fixed" by adding one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

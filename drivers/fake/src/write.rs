@@ -2,9 +2,9 @@
 
 use berth_model::ResourceClass;
 use berth_virt::{
-    CpuPolicy, Cpus, CustomResource, DeviceOwner, Disk, GuestCell, GuestMdev, NumaCell, NumaModel,
-    OfferedDevice, OfferedHandle, PciInPlacement, PcpuModel, PowerState, ResourceModel, VgpuModel,
-    VirtualFunctions,
+    CpuPolicy, Cpus, CustomResource, DeviceOwner, DeviceUnit, Disk, GuestCell, GuestMdev, NumaCell,
+    NumaModel, OfferedDevice, OfferedHandle, PciInPlacement, PcpuModel, PowerState, ResourceModel,
+    VgpuModel, VirtualFunctions,
 };
 use toml::{Table, Value};
 
@@ -170,6 +170,9 @@ fn device(device: &OfferedDevice) -> Table {
     put(&mut table, "class", text(&device.class));
     put(&mut table, "traits", texts(&device.traits));
     parts(&mut table, device);
+    if device.unit == DeviceUnit::Device {
+        put(&mut table, "together", true);
+    }
     put(&mut table, "one_time_use", device.one_time_use);
     let health = device.condition.reason();
     put(

@@ -4,7 +4,8 @@
 //! `[pci] device_spec` is the compute service's list and follows Nova's rules whole: a virtual function counts on its physical
 //! one, which is offered itself or by its virtual functions but not by both, and all of these have one class and the same traits.
 //! `[accelerators] device_spec` is the accelerator service's and follows Cyborg's: each function is a device of its own, and a
-//! physical one whose virtual functions are offered is none. What breaks a rule is left out and told ([`DeviceRefusal`]).
+//! physical one whose virtual functions are offered is none; the functions of a Xilinx card are one. What breaks a rule is left
+//! out and told ([`DeviceRefusal`]).
 
 mod beforehand;
 mod kind;
@@ -15,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_virt::{
-    DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, OfferedHandle, PciInPlacement,
+    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, OfferedDevice,
+    OfferedHandle, PciInPlacement,
 };
 use uuid::Uuid;
 
@@ -240,8 +242,10 @@ fn compute_card(
         // One that is on a network is none of these.
         physical_network: None,
         class,
+        class_origin: ClassOrigin::Said,
         traits,
         handles: parts.iter().map(handle).collect(),
+        unit: DeviceUnit::Handle,
         set_aside,
         one_time_use: first.allowed.tags().one_time_use == Some(true),
         condition,
@@ -288,14 +292,53 @@ fn of_accelerator(node: &NodeName, listed: Vec<Listed<'_>>, offered: &mut Offere
     };
     let is_gpu = |one: &Listed<'_>| kind::device_type(&one.seen.function) == DeviceType::Gpu;
     let graphics: BTreeSet<_> = listed.iter().filter(|one| is_gpu(one)).map(slot).collect();
+    let mut cards: BTreeMap<_, Vec<Listed<'_>>> = BTreeMap::new();
     for one in listed {
         // A graphics card's sound and USB functions go where it goes, and are listed for that alone.
         let accompanies = !is_gpu(&one) && graphics.contains(&slot(&one));
         if parted.contains(&one.address()) || one.is_to_be_parted() || accompanies {
             continue;
         }
-        offered.devices.push(accelerator(node, &one));
+        match kind::is_of_a_xilinx_card(&one.seen.function) {
+            true => cards.entry(slot(&one)).or_default().push(one),
+            false => offered.devices.push(accelerator(node, &one)),
+        }
     }
+    for functions in cards.into_values() {
+        match whole_card(node, &functions) {
+            Ok(device) => offered.devices.extend(device),
+            Err(refused) => offered.refused.push(refused),
+        }
+    }
+}
+
+/// A card whose functions go to one guest together, under the name of the first.
+fn whole_card(
+    node: &NodeName,
+    functions: &[Listed<'_>],
+) -> Result<Option<OfferedDevice>, DeviceRefusal> {
+    let Some(first) = functions.iter().min_by_key(|one| one.address()) else {
+        return Ok(None);
+    };
+    let (tags, address) = (first.allowed.tags(), first.address());
+    let is_other = |one: &&Listed<'_>| {
+        let said = one.allowed.tags();
+        said.resource_class != tags.resource_class || said.traits != tags.traits
+    };
+    if let Some(other) = functions.iter().find(is_other) {
+        return Err(DeviceRefusal::MixedFunctions {
+            first: address,
+            other: other.address(),
+        });
+    }
+    let mut device = accelerator(node, first);
+    device.handles = functions.iter().map(handle).collect();
+    device.handles.sort();
+    device.unit = DeviceUnit::Device;
+    let mut conditions = functions.iter().map(|one| one.seen.condition);
+    let unfit = conditions.find(|condition| *condition != DeviceCondition::Fit);
+    device.condition = unfit.unwrap_or_default();
+    Ok(Some(device))
 }
 
 fn accelerator(node: &NodeName, one: &Listed<'_>) -> OfferedDevice {
@@ -330,9 +373,14 @@ fn accelerator(node: &NodeName, one: &Listed<'_>) -> OfferedDevice {
         model: mdevs.as_ref().and_then(|mdevs| mdevs.type_name.clone()),
         numa_node: function.numa_node,
         physical_network: physical_network.map(str::to_owned),
+        class_origin: match class {
+            Some(_) => ClassOrigin::Said,
+            None => ClassOrigin::Usual,
+        },
         class: class.unwrap_or(of_kind),
         traits,
         handles,
+        unit: DeviceUnit::Handle,
         set_aside: BTreeSet::new(),
         one_time_use: tags.one_time_use == Some(true),
         condition: one.seen.condition,

@@ -10,7 +10,7 @@ use berth_model::{
 use crate::provider_tree::{
     card_cell, cell_name, cells_are_modelled, dedicated_are_pcpu, device_of, named,
 };
-use crate::{CpuPolicy, GuestCell, GuestView, HostDevice, NodeView, VgpuModel};
+use crate::{CpuPolicy, DeviceUnit, GuestCell, GuestView, HostDevice, NodeView, VgpuModel};
 
 /// Amounts by provider and class, in the classes' units.
 pub type Resources = BTreeMap<(ProviderUuid, ResourceClass), u64>;
@@ -63,17 +63,19 @@ impl Claiming<'_> {
             put(&mut claimed, root, &ResourceClass::MEMORY_MB, memory);
         }
         for mdev in &guest.mdevs {
-            let of_gpu = mdev.parent.and_then(|parent| self.gpu(parent));
-            let place = of_gpu.or_else(|| self.device(HostDevice::Mdev(mdev.uuid), mdev.parent));
-            if let Some((provider, class)) = place {
-                put(&mut claimed, provider, &class, 1);
+            match mdev.parent.and_then(|parent| self.gpu(parent)) {
+                Some((provider, class)) => put(&mut claimed, provider, &class, 1),
+                None => {
+                    self.claim_of_device(HostDevice::Mdev(mdev.uuid), mdev.parent, &mut claimed)
+                }
             }
         }
         for function in &guest.functions {
-            let of_card = self.function(*function);
-            let place = of_card.or_else(|| self.device(HostDevice::Function(*function), None));
-            if let Some((provider, class)) = place {
-                put(&mut claimed, provider, &class, 1);
+            match self.function(*function) {
+                Some((provider, class)) => put(&mut claimed, provider, &class, 1),
+                None => {
+                    self.claim_of_device(HostDevice::Function(*function), None, &mut claimed);
+                }
             }
         }
         for (place, amount) in &claimed {
@@ -164,15 +166,26 @@ impl Claiming<'_> {
         Some((provider.uuid(), class))
     }
 
-    /// Where a part of an offered device is reported.
-    fn device(
+    /// What a part of an offered device is a unit of; the parts of one that is given out whole are one.
+    fn claim_of_device(
         &self,
         part: HostDevice,
         parent: Option<PciAddress>,
-    ) -> Option<(ProviderUuid, ResourceClass)> {
-        let device = device_of(self.seen, part, parent)?;
-        let provider = self.tree.by_name(&device.provider_name(self.node))?;
-        Some((provider.uuid(), device.class.clone()))
+        claimed: &mut Resources,
+    ) {
+        let Some(device) = device_of(self.seen, part, parent) else {
+            return;
+        };
+        let Some(provider) = device.provider_in(self.node, self.tree) else {
+            return;
+        };
+        let class = device.class_on(provider);
+        match device.unit {
+            DeviceUnit::Handle => put(claimed, provider.uuid(), &class, 1),
+            DeviceUnit::Device => {
+                claimed.insert((provider.uuid(), class), 1);
+            }
+        }
     }
 
     fn function(&self, address: PciAddress) -> Option<(ProviderUuid, ResourceClass)> {

@@ -55,10 +55,14 @@ pub struct OfferedDevice {
     pub physical_network: Option<String>,
     /// The class of its inventory.
     pub class: ResourceClass,
+    /// Whose word the class is.
+    pub class_origin: ClassOrigin,
     /// Its qualities; those of its owner and its condition are not among them.
     pub traits: BTreeSet<Trait>,
-    /// What guests get of it, each once; the inventory's total is their number. None: nothing is reported.
+    /// What guests get of it, each once. None: nothing is reported.
     pub handles: Vec<OfferedHandle>,
+    /// What a unit of its inventory is.
+    pub unit: DeviceUnit,
     /// Those of the handles that nobody has and nobody may have now, although the device is fit: so much of the inventory is
     /// reserved.
     pub set_aside: BTreeSet<OfferedHandle>,
@@ -77,6 +81,27 @@ pub enum DeviceOwner {
     Accelerator,
 }
 
+/// Whose word a device's class is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClassOrigin {
+    /// The operator's, or a driver's that knows: it holds.
+    #[default]
+    Said,
+    /// Nobody's: it is usual for devices of the kind. A provider that has CUSTOM_PCI of Cyborg keeps that.
+    Usual,
+}
+
+/// What a unit of a device's inventory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceUnit {
+    /// One handle: the inventory's total is their number.
+    #[default]
+    Handle,
+    /// All handles together, for one guest, which has an accelerator request for each (Cyborg's way with the two functions of a
+    /// Xilinx card): the inventory's total is 1.
+    Device,
+}
+
 /// What a device is, in Cyborg's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeviceType {
@@ -84,6 +109,8 @@ pub enum DeviceType {
     Gpu,
     /// A programmable gate array.
     Fpga,
+    /// A processor of neural networks (Huawei's Ascend).
+    AiChip,
     /// A network card.
     Nic,
     /// Intel's QuickAssist.
@@ -91,36 +118,39 @@ pub enum DeviceType {
     /// A solid-state disk.
     Ssd,
     /// Anything else.
-    GenericPci,
+    Pci,
 }
 
 impl DeviceType {
     /// All there are.
-    pub const ALL: [DeviceType; 6] = [
+    pub const ALL: [DeviceType; 7] = [
         DeviceType::Gpu,
         DeviceType::Fpga,
+        DeviceType::AiChip,
         DeviceType::Nic,
         DeviceType::Qat,
         DeviceType::Ssd,
-        DeviceType::GenericPci,
+        DeviceType::Pci,
     ];
 
-    /// Cyborg's word: `GPU`, `FPGA`, `NIC`, `QAT`, `SSD`, `GENERIC_PCI`.
+    /// Cyborg's word: `GPU`, `FPGA`, `AICHIP`, `NIC`, `QAT`, `SSD`, `PCI`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             DeviceType::Gpu => "GPU",
             DeviceType::Fpga => "FPGA",
+            DeviceType::AiChip => "AICHIP",
             DeviceType::Nic => "NIC",
             DeviceType::Qat => "QAT",
             DeviceType::Ssd => "SSD",
-            DeviceType::GenericPci => "GENERIC_PCI",
+            DeviceType::Pci => "PCI",
         }
     }
 }
 
 impl DeviceType {
-    /// The class that Cyborg gives a whole device of this kind.
+    /// The class that Cyborg gives a whole device of this kind. Its driver of Ascend chips gives none, and Placement is told of
+    /// them by its PCI driver alone.
     #[must_use]
     pub fn resource_class(self) -> ResourceClass {
         match self {
@@ -129,7 +159,7 @@ impl DeviceType {
             DeviceType::Nic => ResourceClass::known_custom("CUSTOM_NIC"),
             DeviceType::Qat => ResourceClass::known_custom("CUSTOM_QAT"),
             DeviceType::Ssd => ResourceClass::known_custom("CUSTOM_SSD"),
-            DeviceType::GenericPci => ResourceClass::known_custom("CUSTOM_PCI"),
+            DeviceType::AiChip | DeviceType::Pci => ResourceClass::known_custom("CUSTOM_PCI"),
         }
     }
 }
@@ -303,6 +333,25 @@ impl OfferedDevice {
         }
     }
 
+    /// How many units there are of it: its inventory's total.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        let handles = self.handles.len() as u64;
+        match self.unit {
+            DeviceUnit::Handle => handles,
+            DeviceUnit::Device => handles.min(1),
+        }
+    }
+
+    /// How many of its handles a guest gets that holds so many units of it.
+    #[must_use]
+    pub fn handles_of(&self, units: u64) -> u64 {
+        match self.unit {
+            DeviceUnit::Handle => units,
+            DeviceUnit::Device => units.saturating_mul(self.handles.len() as u64),
+        }
+    }
+
     /// What Cyborg calls the driver of its own that reports such a device: the vendor's name, or the id of one without
     /// (`NVIDIA`, `15B3`); `intel` where Intel has a driver of its own. The host's driver, which changes from guest to guest,
     /// is no part of it.
@@ -332,8 +381,10 @@ mod tests {
             numa_node: None,
             physical_network: None,
             class: ResourceClass::PGPU,
+            class_origin: ClassOrigin::Said,
             traits: BTreeSet::new(),
             handles: Vec::new(),
+            unit: DeviceUnit::Handle,
             set_aside: BTreeSet::new(),
             one_time_use: false,
             condition: DeviceCondition::Fit,
@@ -356,7 +407,7 @@ mod tests {
             (0x8086, DeviceType::Nic, "intel"),
             (0x8086, DeviceType::Fpga, "intel"),
             (0x8086, DeviceType::Qat, "intel"),
-            (0x8086, DeviceType::GenericPci, "INTEL"),
+            (0x8086, DeviceType::Pci, "INTEL"),
             (0x15b3, DeviceType::Nic, "15B3"),
         ] {
             let device = OfferedDevice {

@@ -20,6 +20,7 @@ mod provider_tree;
 mod resource_kind;
 mod resource_model;
 mod trees;
+mod takeover;
 
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use device_life::{DeviceError, DeviceReset, MdevSource, WantedDevice};
@@ -31,8 +32,8 @@ pub use guest_life::{
 };
 pub use homes::homes;
 pub use host_device::{
-    DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, OfferedHandle, UnfitReason,
-    vendor_name,
+    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, OfferedDevice,
+    OfferedHandle, UnfitReason, vendor_name,
 };
 pub use host_view::{
     CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView, Hypervisor,

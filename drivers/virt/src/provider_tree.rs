@@ -18,6 +18,7 @@ use berth_model::{
 };
 
 pub(crate) use devices::{device_of, wanted as wanted_devices};
+pub(crate) use names::PCI_TRACKERS;
 use names::{NamedFor, named_for};
 pub(crate) use names::{cell_name, named};
 use wanted::{Amounts, Wanted};
@@ -125,6 +126,8 @@ pub fn provider_tree(
         .nodes
         .get(node)
         .ok_or_else(|| ProviderTreeError::UnknownNode { node: node.clone() })?;
+    let kept = seen.keeping_cyborgs(node, current);
+    let seen = kept.as_ref().unwrap_or(seen);
     let wanted = wanted::wanted(seen, node)?;
     let devices = devices::wanted(seen, node);
     let mut misnamed = names::misnamed(current, node, wanted.children.keys())?;

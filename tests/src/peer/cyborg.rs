@@ -38,8 +38,10 @@ pub struct PciFunction {
 /// How a [`RealCyborg`] is to be.
 #[derive(Clone, Debug)]
 pub struct CyborgSettings {
-    /// The host's name: that of its root provider, too.
+    /// The host's name: what its providers' names begin with.
     pub host: &'static str,
+    /// The name of its root provider.
+    pub root: &'static str,
     /// What its PCI driver finds.
     pub functions: Vec<PciFunction>,
 }
@@ -125,7 +127,7 @@ impl RealCyborg {
         Ok(())
     }
 
-    /// Cyborg's agent of another host, which has a root provider of its name; it finds functions alone. Answers when what it
+    /// Cyborg's agent of another host, which has a root provider; it finds functions alone. Answers when what it
     /// finds is known to all.
     ///
     /// # Errors
@@ -358,7 +360,8 @@ fn configure(
 ) -> Result<(), PeerError> {
     let venv = installed()?.join("venv");
     let venv = venv.display();
-    let (host, rabbit, rows) = (settings.host, broker.url(), database.sqlalchemy_url());
+    let (host, root) = (settings.host, settings.root);
+    let (rabbit, rows) = (broker.url(), database.sqlalchemy_url());
     let (folder, port) = (
         dir.display(),
         free_port().map_err(PeerError::files("find a free port"))?,
@@ -369,7 +372,7 @@ fn configure(
          [database]\nconnection = {rows}\n\
          [api]\nhost_ip = 127.0.0.1\nport = {port}\napi_paste_config = {venv}/etc/cyborg/api-paste.ini\n\
          [oslo_policy]\npolicy_file = {venv}/etc/cyborg/policy.yaml\n\
-         [agent]\nenabled_drivers = {drivers}\nresource_provider_name = {host}\n\
+         [agent]\nenabled_drivers = {drivers}\nresource_provider_name = {root}\n\
          [cyborg_sys_admin]\nhelper_command = {venv}/bin/privsep-helper --config-file {folder}/.cyborg/cyborg.conf\n\
          [pci]\n"
     );

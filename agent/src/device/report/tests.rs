@@ -21,8 +21,10 @@ fn device(handles: Vec<OfferedHandle>) -> OfferedDevice {
         numa_node: Some(1),
         physical_network: None,
         class: ResourceClass::PGPU,
+        class_origin: berth_virt::ClassOrigin::Said,
         traits: BTreeSet::from([Trait::new("CUSTOM_A").unwrap()]),
         handles,
+        unit: berth_virt::DeviceUnit::Handle,
         set_aside: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
@@ -43,7 +45,7 @@ fn mdev(number: u128) -> OfferedHandle {
 
 fn body(devices: &[OfferedDevice], register: &Register) -> HostDevices {
     let guests = BTreeSet::from([Uuid::from_u128(7).into()]);
-    host_devices(&node(), devices, &guests, register, Scrub::Always)
+    host_devices(&node(), None, devices, &guests, register, Scrub::Always)
 }
 
 #[test]
@@ -200,7 +202,7 @@ fn known(told: &HostDevices, change: impl Fn(&mut KnownDevice)) -> KnownDevices 
 fn advised(handle: OfferedHandle, change: impl Fn(&mut KnownDevice)) -> Advice {
     let devices = [device(vec![handle])];
     let told = body(&devices, &Register::default());
-    advice(&known(&told, change), &devices)
+    advice(&node(), &known(&told, change), &devices)
 }
 
 #[test]

@@ -47,11 +47,13 @@ fn bench_of_devices() -> Bench {
         numa_node: Some(1),
         physical_network: None,
         class: ResourceClass::new("CUSTOM_NIC").unwrap(),
+        class_origin: berth_virt::ClassOrigin::Said,
         traits: BTreeSet::new(),
         handles: functions
             .iter()
             .map(|at| OfferedHandle::Function(at.parse().unwrap()))
             .collect(),
+        unit: berth_virt::DeviceUnit::Handle,
         set_aside: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use berth_model::{PciAddress, ResourceClass, Trait};
 use berth_virt::{
-    DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, OfferedHandle, UnfitReason,
+    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, OfferedDevice,
+    OfferedHandle, UnfitReason,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -24,7 +25,7 @@ pub struct DeviceFacts {
     pub product_id: u16,
     /// Whose it is.
     pub owner: OwnerFacts,
-    /// What it is, in Cyborg's words: `GPU`, `FPGA`, `NIC`, `QAT`, `SSD`, `GENERIC_PCI`.
+    /// What it is, in Cyborg's words: `GPU`, `FPGA`, `AICHIP`, `NIC`, `QAT`, `SSD`, `PCI`.
     #[serde(with = "device_type")]
     pub device_type: DeviceType,
     /// Its model, where it is known by name. Optional.
@@ -46,6 +47,9 @@ pub struct DeviceFacts {
     /// What guests get of it, each once, at most 4096; the inventory's total is their number.
     #[serde(deserialize_with = "list::<_, _, 4096>")]
     pub handles: Vec<HandleFacts>,
+    /// Whether one guest gets all of them together; then the inventory's total is 1. Optional: false.
+    #[serde(default)]
+    pub together: bool,
     /// Whether it is given out once and then kept back until somebody outside has cleaned it. Optional: false.
     #[serde(default)]
     pub one_time_use: bool,
@@ -154,8 +158,13 @@ impl From<DeviceFacts> for OfferedDevice {
             numa_node: device.numa_node,
             physical_network: device.physical_network.map(Into::into),
             class: class.unwrap_or_else(usual),
+            class_origin: ClassOrigin::Said,
             traits: device.traits.into_iter().map(|one| one.0).collect(),
             handles: device.handles.into_iter().map(Into::into).collect(),
+            unit: match device.together {
+                true => DeviceUnit::Device,
+                false => DeviceUnit::Handle,
+            },
             set_aside: BTreeSet::new(),
             one_time_use: device.one_time_use,
             condition: match device.condition {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass};
 use berth_virt::{
-    DeviceCondition, DeviceOwner, DeviceType, NumaCell, OfferedDevice, OfferedHandle, UnfitReason,
+    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, NumaCell, OfferedDevice,
+    OfferedHandle, UnfitReason,
 };
 
 use super::Reading;
@@ -14,7 +15,7 @@ use super::node::{address, numa, within};
 /// The most parts that one card is offered in.
 const MOST_PARTS: u64 = 256;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "address",
     "vendor",
     "product",
@@ -27,6 +28,7 @@ const KEYS: [&str; 14] = [
     "traits",
     "functions",
     "mdevs",
+    "together",
     "one_time_use",
     "health",
 ];
@@ -62,6 +64,8 @@ pub(super) fn device(
     let traits = traits.filter_map(|field| field.parsed(reading)).collect();
     let once = table.field("one_time_use");
     let one_time_use = once.map_or(Some(false), |field| field.flag(reading));
+    let together = table.field("together");
+    let together = together.map_or(Some(false), |field| field.flag(reading));
     let condition = condition(table, reading);
     let handles = handles(table, node?, address, reading);
     let (owner, device_type) = (owner?, device_type?);
@@ -82,8 +86,13 @@ pub(super) fn device(
         numa_node,
         physical_network: network.map(str::to_owned),
         class: class?,
+        class_origin: ClassOrigin::Said,
         traits,
         handles: handles?,
+        unit: match together? {
+            true => DeviceUnit::Device,
+            false => DeviceUnit::Handle,
+        },
         set_aside: BTreeSet::new(),
         one_time_use: one_time_use?,
         condition: condition?,

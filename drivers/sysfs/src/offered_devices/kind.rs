@@ -13,6 +13,8 @@ pub(super) const LIVE_MIGRATABLE: Trait = Trait::known("HW_PCI_LIVE_MIGRATABLE")
 const INTEL: u16 = 0x8086;
 const AMD: u16 = 0x1002;
 const NVIDIA: u16 = 0x10de;
+const HUAWEI: u16 = 0x19e5;
+const XILINX: u16 = 0x10ee;
 
 /// Intel's gate arrays by the names that Cyborg's driver has for them: of physical functions only.
 const INTEL_FPGAS: [(u16, &str); 1] = [(0x09c4, "PAC_ARRIA10")];
@@ -32,11 +34,20 @@ pub(super) fn device_type(function: &PciFunction) -> DeviceType {
         (0x03, _) => DeviceType::Gpu,
         // AMD's accelerators without a screen are programmed as its graphics cards are.
         (0x12, _) if function.vendor == AMD => DeviceType::Gpu,
+        (0x12, _) if function.vendor == HUAWEI => DeviceType::AiChip,
         (0x12, _) => DeviceType::Fpga,
         (0x02, _) => DeviceType::Nic,
         (_, 0x0108) => DeviceType::Ssd,
-        _ => DeviceType::GenericPci,
+        _ => DeviceType::Pci,
     }
+}
+
+/// Whether it is one of the functions of a Xilinx card, which Cyborg gives out together: one manages the card, the other is used,
+/// and a guest that has one alone can do nothing with it. Its virtual functions are given out each alone.
+pub(super) fn is_of_a_xilinx_card(function: &PciFunction) -> bool {
+    function.vendor == XILINX
+        && device_type(function) == DeviceType::Fpga
+        && !matches!(function.sriov, Sriov::Virtual { .. })
 }
 
 /// The traits that Cyborg's driver of this kind reports: device profiles ask for them.
@@ -71,7 +82,7 @@ pub(super) fn cyborgs_traits(
             of_kind("FPGA").into_iter().chain(known).collect()
         }
         DeviceType::Ssd => of_kind("SSD"),
-        DeviceType::GenericPci => of_kind("PCI"),
+        DeviceType::AiChip | DeviceType::Pci => of_kind("PCI"),
         DeviceType::Qat => Vec::new(),
         DeviceType::Nic => {
             let part = match function.sriov {

@@ -57,6 +57,16 @@ pub enum DeviceRefusal {
         /// Another.
         other: PciAddress,
     },
+    /// The functions of a card that one guest gets whole differ.
+    #[error(
+        "functions {first} and {other} of one card have different resource classes or traits in [accelerators] device_spec; one          guest gets them together, by one provider, and they must have the same"
+    )]
+    MixedFunctions {
+        /// The first.
+        first: PciAddress,
+        /// Another.
+        other: PciAddress,
+    },
     /// A virtual function is to be used once.
     #[error(
         "virtual function {address} has one_time_use in entry {entry} of [pci] device_spec; only whole functions can be kept back \

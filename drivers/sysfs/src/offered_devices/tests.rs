@@ -125,10 +125,18 @@ fn an_accelerator_is_called_as_cyborg_calls_it() {
         ),
         (0x8086, 0x37c8, 0x0b_4000, "QAT", "CUSTOM_QAT", &[]),
         (
+            0x19e5,
+            0xd100,
+            0x12_0000,
+            "AICHIP",
+            "CUSTOM_PCI",
+            &["CUSTOM_PCI_HUAWEI", "CUSTOM_PCI_PRODUCT_ID_D100"],
+        ),
+        (
             0x1b36,
             0x0005,
             0x00_ff00,
-            "GENERIC_PCI",
+            "PCI",
             "CUSTOM_PCI",
             &["CUSTOM_PCI_PRODUCT_ID_0005"],
         ),
@@ -156,6 +164,62 @@ fn an_accelerator_is_called_as_cyborg_calls_it() {
         assert_eq!(one.condition, DeviceCondition::Fit);
         assert_eq!(functions(one), ["0000:81:00.0"]);
     }
+}
+
+fn xilinx(address: &'static str, group: u32) -> Card {
+    Card {
+        vendor: 0x10ee,
+        device: 0x5001,
+        class: 0x12_0000,
+        ..Card::gpu(address, group)
+    }
+}
+
+#[test]
+fn the_functions_of_a_xilinx_card_are_one_device_with_one_unit_as_cyborgs_are() {
+    let tree = Tree::new();
+    let cards = ["0000:81:00.1", "0000:81:00.0", "0000:82:00.0"];
+    for (group, at) in (1..).zip(cards) {
+        plant(&tree, xilinx(at, group));
+    }
+    let all = offered(&tree, &json!([]), &json!([{"vendor_id": "10ee"}]));
+    let [pair, alone] = &all.devices[..] else {
+        panic!("{all:?}")
+    };
+    assert_eq!(pair.address, address("81:00.0"));
+    assert_eq!(functions(pair), ["0000:81:00.0", "0000:81:00.1"]);
+    assert_eq!((pair.units(), pair.handles_of(1)), (1, 2));
+    assert_eq!(
+        names(&pair.traits),
+        ["CUSTOM_FPGA_PRODUCT_ID_5001", "CUSTOM_FPGA_XILINX"]
+    );
+    assert_eq!((functions(alone).len(), alone.units()), (1, 1));
+    // Nova's are each one.
+    let novas = offered(&tree, &json!([{"vendor_id": "10ee"}]), &json!([]));
+    assert_eq!(novas.devices.len(), 3);
+    // One that is not well is not given out, and its other function neither.
+    let config = "devices/pci0000:80/0000:81:00.1/config";
+    tree.write(config, [0xff_u8; 64]);
+    let sick = offered(&tree, &json!([]), &json!([{"vendor_id": "10ee"}]));
+    assert_eq!(
+        sick.devices[0].condition.reason(),
+        Some(UnfitReason::ConfigSpace)
+    );
+    // What an operator says of them is said of both.
+    let mixed = json!([
+        {"address": "81:00.0", "resource_class": "CUSTOM_A"}, {"address": "81:00.1"}
+    ]);
+    let mixed = offered(&tree, &json!([]), &mixed);
+    assert_eq!(mixed.devices, []);
+    let [refused] = &mixed.refused[..] else {
+        panic!("{mixed:?}")
+    };
+    assert!(
+        refused
+            .to_string()
+            .contains("functions 0000:81:00.0 and 0000:81:00.1 of one card"),
+        "{refused}"
+    );
 }
 
 #[test]

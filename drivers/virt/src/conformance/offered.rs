@@ -87,10 +87,10 @@ fn reported(node: &NodeName, tree: &ProviderTree, device: &OfferedDevice) -> Opt
         return wrong(format!("{name} is no child of the root"));
     };
     let total = inventory(child, device).map(|inventory| u64::from(inventory.total));
-    if total != Some(device.handles.len() as u64) {
+    if total != Some(device.units()) {
         return wrong(format!(
-            "{name} has {} parts and its inventories are {:?}",
-            device.handles.len(),
+            "{name} has {} units and its inventories are {:?}",
+            device.units(),
             child.inventories
         ));
     }

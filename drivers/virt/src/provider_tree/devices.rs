@@ -19,6 +19,7 @@ use berth_model::{
 
 use super::ProviderTreeError;
 use super::names::PCI_TRACKERS;
+use crate::takeover::{address_in, cyborgs_address};
 use crate::{
     DeviceCondition, DeviceOwner, HostDevice, NodeView, OfferedDevice, OfferedHandle,
     PciInPlacement, UnfitReason,
@@ -49,14 +50,6 @@ pub(crate) fn wanted<'a>(
         .collect()
 }
 
-/// The address that a child's name ends with, in Nova's or Cyborg's manner.
-fn address_in(name: &ProviderName) -> Option<PciAddress> {
-    let (_, end) = name.as_str().rsplit_once('_')?;
-    let address: PciAddress = end.parse().ok()?;
-    let is_whole = address.to_string().eq_ignore_ascii_case(end);
-    is_whole.then_some(address)
-}
-
 /// Whose device a child of the root stands for that is Berth's to write; none for all others.
 fn owner(current: &ProviderTree, provider: &Provider) -> Option<DeviceOwner> {
     let root = current.root().uuid();
@@ -68,8 +61,8 @@ fn owner(current: &ProviderTree, provider: &Provider) -> Option<DeviceOwner> {
     if has(&Trait::OWNER_CYBORG) {
         return has(&Trait::CUSTOM_OWNER_BERTH).then_some(DeviceOwner::Accelerator);
     }
-    // A Placement may not know the traits; then a child is known by its UUID.
-    let is_deployable = provider.uuid() == ProviderUuid::of_deployable(&provider.name);
+    // A Placement may not know the traits; then a child is known by its UUID, which is of the name it was made with.
+    let is_deployable = provider.uuid().is_of_a_deployable();
     if is_deployable && has(&Trait::CUSTOM_OWNER_BERTH) && !has(&PCI_TRACKERS) {
         return Some(DeviceOwner::Accelerator);
     }
@@ -92,8 +85,8 @@ pub(super) fn goes(
         })
 }
 
-/// Children of wanted devices under another name: a rename of the host was interrupted, an operator gave it, or the device
-/// went from one owner to the other, whose names differ.
+/// Children of wanted devices under another name: a rename of the host was interrupted, an operator gave it, Cyborg called the
+/// host otherwise, or the device went from one owner to the other, whose names differ.
 ///
 /// # Errors
 /// Two children stand for one device.
@@ -112,8 +105,12 @@ pub(super) fn misnamed(
     let mut found: BTreeMap<ProviderUuid, ProviderName> = BTreeMap::new();
     for child in current.children(root) {
         let by_name = || {
-            owner(current, child)?;
-            by_address.get(&address_in(&child.name)?)
+            let name = by_address.get(&address_in(&child.name)?)?;
+            let is_accelerators =
+                || wanted.get(*name).map(|it| it.owner) == Some(DeviceOwner::Accelerator);
+            let is_its = owner(current, child).is_some()
+                || (is_accelerators() && cyborgs_address(child).is_some());
+            is_its.then_some(name)
         };
         let Some(name) = by_uuid.get(&child.uuid()).or_else(by_name) else {
             continue;
@@ -149,7 +146,12 @@ pub(super) fn unmarked(
 ) -> Result<BTreeMap<ProviderUuid, BTreeSet<Trait>>, ProviderTreeError> {
     let mut unmarked = BTreeMap::new();
     for (name, device) in wanted {
-        let Some(child) = current.by_name(name) else {
+        let children = current.children(current.root().uuid());
+        let cyborgs = || {
+            let mut children = children.into_iter();
+            children.find(|child| cyborgs_address(child) == Some(device.address))
+        };
+        let Some(child) = current.by_name(name).or_else(cyborgs) else {
             continue;
         };
         if !current.is_own(child.uuid()) || owner(current, child).is_some() {
@@ -217,7 +219,7 @@ pub(super) fn write(
     seen: &NodeView,
     device: &OfferedDevice,
 ) -> Result<(), ProviderTreeError> {
-    let total = device.handles.len() as u64;
+    let total = device.units();
     let inventory = Inventory::of(total).map_err(|source| ProviderTreeError::Amount {
         provider: child.name.clone(),
         class: device.class.clone(),

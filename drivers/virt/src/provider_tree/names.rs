@@ -118,7 +118,7 @@ pub(super) fn unmarked(
 }
 
 /// Nova's PCI tracker marks its providers so; their names are other (upper-case addresses), but a name is no proof.
-pub(super) const PCI_TRACKERS: Trait = Trait::known("COMPUTE_MANAGED_PCI_DEVICE");
+pub(crate) const PCI_TRACKERS: Trait = Trait::known("COMPUTE_MANAGED_PCI_DEVICE");
 
 /// The name of a cell's provider: `<node>_numa<id>`.
 pub(crate) fn cell_name(node: &NodeName, cell: u32) -> Result<ProviderName, ProviderTreeError> {

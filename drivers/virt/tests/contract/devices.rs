@@ -7,8 +7,9 @@ use berth_model::{
     plan,
 };
 use berth_virt::{
-    DeviceCondition, DeviceOwner, DeviceType, NodeView, OfferedDevice, OfferedHandle,
-    PciInPlacement, ProviderTreeError, UnfitReason, guest_allocations, provider_tree,
+    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, NodeView, OfferedDevice,
+    OfferedHandle, PciInPlacement, ProviderTreeError, UnfitReason, guest_allocations,
+    provider_tree,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -33,8 +34,10 @@ fn device(bus: u8, owner: DeviceOwner) -> OfferedDevice {
             DeviceOwner::Compute => ResourceClass::pci_device(0x10de, 0x1eb8),
             DeviceOwner::Accelerator => ResourceClass::PGPU,
         },
+        class_origin: ClassOrigin::Said,
         traits: BTreeSet::from(["CUSTOM_GOLD".parse().unwrap()]),
         handles: vec![OfferedHandle::Function(address)],
+        unit: DeviceUnit::Handle,
         set_aside: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
@@ -131,6 +134,154 @@ fn a_cyborg_host_is_taken_over_with_the_providers_it_has() {
 }
 
 #[test]
+fn a_cyborg_host_is_taken_over_whatever_cyborg_called_the_host() {
+    for says in [&[][..], &["OWNER_CYBORG"]] {
+        let mut tree = bare();
+        let short = ProviderName::new("other_0000:cd:00.0").unwrap();
+        let uuid = ProviderUuid::of_deployable(&short);
+        left(&mut tree, uuid, short.as_str(), "PGPU", says);
+        let view = with(vec![device(0xcd, DeviceOwner::Accelerator)]);
+        // The name first, then the marks and the rest.
+        let renamed = reported(&view, &tree);
+        let taken = reported(&view, &renamed);
+        let [child] = taken.children(root_uuid())[..] else {
+            panic!("{taken}");
+        };
+        assert_eq!(
+            (child.uuid(), child.name.as_str()),
+            (uuid, "n1_0000:cd:00.0")
+        );
+        assert_eq!(
+            traits(child),
+            ["CUSTOM_GOLD", "CUSTOM_OWNER_BERTH", "OWNER_CYBORG"]
+        );
+        assert_eq!(reported(&view, &taken), taken);
+        // What is told of it before and after is told of the same provider.
+        let device = &view.devices[0];
+        for tree in [&tree, &renamed, &taken] {
+            let provider = device.provider_in(&name(), tree).unwrap();
+            assert_eq!(provider.uuid(), uuid);
+        }
+        // Gone, it is held until nobody uses it, even where Placement has no word for whose it is.
+        let mut unknown = taken.clone();
+        let child = unknown.get_mut(uuid).unwrap();
+        child.traits.remove(&Trait::OWNER_CYBORG);
+        for tree in [taken, unknown] {
+            let gone = reported(&with(Vec::new()), &tree);
+            let left = gone.get(uuid).unwrap();
+            assert!(left.inventories.values().all(Inventory::is_held), "{gone}");
+        }
+    }
+}
+
+#[test]
+fn two_providers_of_one_device_are_for_an_operator_to_tell_apart() {
+    let mut tree = bare();
+    for (name, of) in [
+        ("n1_0000:cd:00.0", "PGPU"),
+        ("other_0000:cd:00.0", "CUSTOM_PCI"),
+    ] {
+        let uuid = ProviderUuid::of_deployable(&ProviderName::new(name).unwrap());
+        left(&mut tree, uuid, name, of, &["OWNER_CYBORG"]);
+    }
+    let view = with(vec![device(0xcd, DeviceOwner::Accelerator)]);
+    let refused = provider_tree(&host(view), &tree, &name()).unwrap_err();
+    assert!(
+        matches!(refused, ProviderTreeError::Twice { .. }),
+        "{refused}"
+    );
+}
+
+#[test]
+fn the_class_of_cyborgs_pci_driver_stays_until_an_operator_says_another() {
+    let mut tree = bare();
+    let cyborgs = ProviderName::new("other_0000:cd:00.0").unwrap();
+    let uuid = ProviderUuid::of_deployable(&cyborgs);
+    let says = [
+        "OWNER_CYBORG",
+        "CUSTOM_PCI_NVIDIA",
+        "CUSTOM_PCI_PRODUCT_ID_1EB8",
+        "CUSTOM_STALE",
+    ];
+    left(&mut tree, uuid, cyborgs.as_str(), "CUSTOM_PCI", &says);
+    let mut card = device(0xcd, DeviceOwner::Accelerator);
+    card.class_origin = ClassOrigin::Usual;
+    let view = with(vec![card.clone()]);
+    let renamed = reported(&view, &tree);
+    let taken = reported(&view, &renamed);
+    let child = taken.get(uuid).unwrap();
+    assert_eq!(child.inventories, tree.get(uuid).unwrap().inventories);
+    assert_eq!(
+        traits(child),
+        [
+            "CUSTOM_GOLD",
+            "CUSTOM_OWNER_BERTH",
+            "CUSTOM_PCI_NVIDIA",
+            "CUSTOM_PCI_PRODUCT_ID_1EB8",
+            "OWNER_CYBORG"
+        ]
+    );
+    assert_eq!(reported(&view, &taken), taken);
+    let mut kept = card.clone();
+    assert!(kept.keep_cyborgs(&name(), &taken));
+    assert_eq!(kept.class, class("CUSTOM_PCI"));
+    assert!(!kept.keep_cyborgs(&name(), &taken), "once");
+    // A guest that has it holds a unit of that class.
+    let mut seen = view.clone();
+    let mut user = guest(1, 64);
+    user.functions.insert(card.address);
+    seen.guests.insert(consumer(1), user);
+    let claims = guest_allocations(&seen, &name(), &taken);
+    assert_eq!(claims[&consumer(1)][&(uuid, class("CUSTOM_PCI"))], 1);
+    // Parted, it is offered as something else than Cyborg's driver ever did; and an operator's word holds.
+    let parts = (0..2).map(|number| OfferedHandle::Mdev {
+        uuid: OfferedHandle::mdev_uuid(uuid, number),
+        parent: card.address,
+        mdev_type: "nvidia-223".to_owned(),
+    });
+    let others = [
+        OfferedDevice {
+            class_origin: ClassOrigin::Said,
+            ..card.clone()
+        },
+        OfferedDevice {
+            handles: parts.collect(),
+            ..card
+        },
+    ];
+    for mut other in others {
+        assert!(!other.keep_cyborgs(&name(), &taken));
+        let moved = provider_tree(&host(with(vec![other])), &taken, &name()).unwrap();
+        assert_eq!(moved.moves.len(), 1);
+    }
+}
+
+#[test]
+fn a_card_that_is_given_out_whole_has_one_unit_however_many_handles() {
+    let mut card = device(0xcd, DeviceOwner::Accelerator);
+    let function = |n| OfferedHandle::Function(format!("0000:cd:00.{n}").parse().unwrap());
+    card.handles = (0..2).map(function).collect();
+    card.unit = DeviceUnit::Device;
+    let tree = reported(&with(vec![card.clone()]), &bare());
+    let child = by_name(&tree, "n1_0000:cd:00.0");
+    assert_eq!(child.inventories[&card.class], Inventory::of(1).unwrap());
+    // A guest that has both has that unit.
+    let mut seen = with(vec![card.clone()]);
+    let mut user = guest(1, 64);
+    for n in 0..2 {
+        user.functions
+            .insert(format!("0000:cd:00.{n}").parse().unwrap());
+    }
+    seen.guests.insert(consumer(1), user);
+    let claims = guest_allocations(&seen, &name(), &tree);
+    assert_eq!(claims[&consumer(1)][&(child.uuid(), card.class.clone())], 1);
+    // One function that is set aside takes it all away, and no more than all.
+    card.set_aside = (0..2).map(function).collect();
+    let aside = reported(&with(vec![card]), &tree);
+    assert_eq!(reserved(&aside, "n1_0000:cd:00.0"), 1);
+}
+
+#[test]
 fn beside_the_real_cyborg_its_children_stay_as_they_are() {
     let mut tree = reported(&node(), &bare());
     let name = ProviderName::new("n1_0000:cd:00.0").unwrap();
@@ -178,22 +329,27 @@ fn a_host_of_novas_pci_tracker_is_taken_over_once_pci_is_reported() {
 
 #[test]
 fn a_device_of_nova_s_that_cyborg_writes_is_refused_with_its_name() {
-    let mut tree = bare();
-    let uuid = Uuid::from_u128(5).into();
-    left(
-        &mut tree,
-        uuid,
-        "n1_0000:81:00.0",
-        "PGPU",
-        &["OWNER_CYBORG"],
-    );
-    let view = with(vec![device(0x81, DeviceOwner::Compute)]);
-    let refused = provider_tree(&host(view), &tree, &name()).unwrap_err();
-    assert!(
-        matches!(refused, ProviderTreeError::Cyborgs { .. }),
-        "{refused}"
-    );
-    assert!(refused.to_string().contains("[pci] device_spec"));
+    let made = |name: &str| ProviderUuid::of_deployable(&ProviderName::new(name).unwrap());
+    for (bus, cyborgs, uuid) in [
+        (0x81, "n1_0000:81:00.0", Uuid::from_u128(5).into()),
+        // Cyborg writes addresses in small letters, and may call the host otherwise.
+        (0xcd, "n1_0000:cd:00.0", made("n1_0000:cd:00.0")),
+        (0xcd, "other_0000:cd:00.0", made("other_0000:cd:00.0")),
+    ] {
+        let mut tree = bare();
+        left(&mut tree, uuid, cyborgs, "PGPU", &["OWNER_CYBORG"]);
+        let view = with(vec![device(bus, DeviceOwner::Compute)]);
+        let refused = provider_tree(&host(view), &tree, &name()).unwrap_err();
+        assert!(
+            matches!(refused, ProviderTreeError::Cyborgs { .. }),
+            "{refused}"
+        );
+        let text = refused.to_string();
+        assert!(
+            text.contains("[pci] device_spec") && text.contains(&uuid.to_string()),
+            "{text}"
+        );
+    }
 }
 
 #[test]

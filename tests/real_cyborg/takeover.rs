@@ -1,0 +1,155 @@
+//! A host of Cyborg's is taken over: its agent is stopped, ours reports the devices from then on, and Cyborg's API and conductor
+//! keep the profiles and the requests. `docs/guide/howto/take-over-cyborg.md` in one test.
+
+use std::collections::BTreeMap;
+
+use berth_conductor::JourneyEnd;
+use berth_model::{ArqState, ConsumerUuid, ProviderUuid};
+use berth_tests::peer::{CyborgSettings, PciFunction};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::card_host::{CARDS, CardHost, PATIENCE, active};
+use crate::cloud::{Cloud, named, of_provider};
+use crate::conductor::{assert_nothing_left, end};
+
+/// What Cyborg calls the host: `gethostname`, as by default.
+const SHORT: &str = "taken-host";
+/// What libvirt calls it, and Placement with it.
+const NODE: &str = "taken-host.example.org";
+
+/// The provider that Cyborg made of a card.
+fn provider(card: &PciFunction) -> ProviderUuid {
+    named(&format!("{SHORT}_{}", card.address))
+}
+
+/// The providers of the node's tree, with what they are called.
+fn tree(cloud: &Cloud) -> BTreeMap<String, String> {
+    let all = cloud.cyborg.providers().expect("Placement answers");
+    let is_root = |it: &&Value| it["name"] == NODE;
+    let root = all.iter().find(is_root).expect("the node")["uuid"].clone();
+    let of_node = all
+        .iter()
+        .filter(|it| it["root_provider_uuid"] == root)
+        .map(|it| {
+            let text = |key: &str| it[key].as_str().expect("a text").to_owned();
+            (text("uuid"), text("name"))
+        });
+    of_node.collect()
+}
+
+/// Who holds what, and the consumer's generation.
+fn claim(cloud: &Cloud, guest: ConsumerUuid) -> Value {
+    let path = format!("/allocations/{guest}");
+    let ask = cloud.cyborg.ask_placement(Method::GET, &path);
+    let answer = ask.expect("a token").send().expect("Placement answers");
+    let mut claim = answer.json();
+    // A provider's generation tells that it was written, and it was.
+    for (_, held) in claim["allocations"].as_object_mut().expect("an object") {
+        held.as_object_mut()
+            .expect("an object")
+            .remove("generation");
+    }
+    claim
+}
+
+/// The guest's bound requests: which handle each has.
+async fn bound(cloud: &Cloud, guest: ConsumerUuid) -> Vec<(String, String)> {
+    let arqs = cloud.accelerators().arqs_of_instance(guest).await;
+    let arqs = arqs.expect("Cyborg answers");
+    let handle = |told: &berth_client::ToldArq| {
+        let arq = told.arq.as_ref().expect("a request");
+        match &arq.state {
+            ArqState::Bound(_, handle) => (arq.uuid.to_string(), handle.uuid.to_string()),
+            other => panic!("{other:?}"),
+        }
+    };
+    arqs.iter().map(handle).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_of_cyborgs_is_taken_over_with_a_guest_on_it_and_no_provider_is_made_again() {
+    let cloud = Cloud::shared();
+    let cyborg = CyborgSettings {
+        host: SHORT,
+        root: NODE,
+        functions: CARDS.to_vec(),
+    };
+    let mut host = CardHost::start(cloud, &cyborg).await;
+    let guest = host.create().await;
+    active(&host, &end(&host.conductor, guest).await);
+    let card = host.card_of(guest);
+    let life = host.virsh(&["domid", &format!("vm-{guest}")]);
+    let (before, claimed, held) = (tree(cloud), claim(cloud, guest), bound(cloud, guest).await);
+    let devices = &claimed["allocations"][provider(&card).to_string()];
+    assert_eq!(devices["resources"], json!({"CUSTOM_PCI": 1}), "{claimed}");
+    assert_eq!(before.len(), 1 + CARDS.len(), "{before:?}");
+
+    host.take_over();
+    host.await_it(|| {
+        let are_ours = CARDS.iter().all(|card| {
+            let traits = of_provider(cloud, provider(card), "traits").to_string();
+            traits.contains("\"CUSTOM_OWNER_BERTH\"")
+        });
+        are_ours.then_some(())
+    });
+
+    // The same providers, by the node's name now; what is in them, and what profiles ask of them, is as it was.
+    let after = tree(cloud);
+    assert!(after.keys().eq(before.keys()), "{before:?}\n{after:?}");
+    for of in &CARDS {
+        let uuid = provider(of).to_string();
+        assert_eq!(after[&uuid], format!("{NODE}_{}", of.address));
+        let inventories = of_provider(cloud, provider(of), "inventories");
+        let inventories = inventories["inventories"].as_object().expect("an object");
+        let classes: Vec<_> = inventories.keys().collect();
+        assert_eq!(classes, ["CUSTOM_PCI"]);
+        let inventory = &inventories["CUSTOM_PCI"];
+        assert_eq!(
+            (&inventory["total"], &inventory["reserved"]),
+            (&json!(1), &json!(0)),
+            "{inventory}"
+        );
+        let traits = of_provider(cloud, provider(of), "traits");
+        for named in [
+            "OWNER_CYBORG",
+            "CUSTOM_OWNER_BERTH",
+            "CUSTOM_PCI_PRODUCT_ID_1111",
+        ] {
+            assert!(traits.to_string().contains(named), "{named}: {traits}");
+        }
+    }
+    // The guest runs on with its card, its claim and its request.
+    assert_eq!(claim(cloud, guest), claimed);
+    assert_eq!(bound(cloud, guest).await, held);
+    assert_eq!(host.virsh(&["domid", &format!("vm-{guest}")]), life);
+    assert_eq!(host.card_of(guest), card);
+    // At the first look that knows the tree.
+    let kept = "keeps the class that Cyborg's PCI driver gave it";
+    let said = tokio::task::block_in_place(|| host.agent.wait_for_log(PATIENCE, kept));
+    said.expect("it is told");
+    let differs = host.berth(&["reconcile", "--dry-run"]);
+    assert!(!differs.contains(&guest.to_string()), "{differs}");
+    let shown = host.berth(&["device", "list"]);
+    assert!(shown.contains("CUSTOM_PCI"), "{shown}");
+
+    // Cyborg binds the other card by the same profile, and the agent hears of it.
+    let second = host.create().await;
+    active(&host, &end(&host.conductor, second).await);
+    assert_ne!(host.card_of(second), card);
+    for guest in [guest, second] {
+        host.conductor.delete(guest).await.expect("it is taken");
+        let gone = end(&host.conductor, guest).await;
+        assert!(
+            matches!(gone, JourneyEnd::Gone),
+            "{gone:?}\n{}",
+            host.agent.stderr()
+        );
+        assert_nothing_left(cloud, guest).await;
+    }
+    assert!(tree(cloud).keys().eq(before.keys()));
+    for of in &CARDS {
+        let held = of_provider(cloud, provider(of), "allocations");
+        assert_eq!(held["allocations"], json!({}));
+    }
+}

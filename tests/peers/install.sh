@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes the real services that tests talk to: OpenStack Placement, Keystone and Cyborg from PyPI with the command line
+# Makes the real services that tests talk to: OpenStack Placement, Keystone, Glance and Cyborg from PyPI with the command line
 # client of all, pinned by requirements.txt, and empty databases of theirs as templates, so that a test starts one by
 # copying a file; RabbitMQ for Cyborg's processes.
 #
@@ -47,7 +47,7 @@ quietly() {
 }
 
 make_venv() {
-    say "installing Placement, Keystone, Cyborg and their client into $VENV (about a minute)"
+    say "installing Placement, Keystone, Glance, Cyborg and their client into $VENV (about a minute)"
     rm -rf "$VENV"
     quietly venv "$PYTHON" -m venv "$VENV" || fail "could not make a virtual environment with $PYTHON; on Debian: apt-get install python3-venv"
     local pip=("$VENV/bin/python" -m pip install --no-input --disable-pip-version-check)
@@ -143,6 +143,15 @@ mariadb_template() {
     rm -rf "$run"
 }
 
+glance_template() {
+    local etc=$PEERS/etc-glance
+    mkdir -p "$etc"
+    printf '[database]\nconnection = %s\n' "$1" >"$etc/glance.conf"
+    quietly glance-sync "$VENV/bin/glance-manage" --config-file "$etc/glance.conf" db sync ||
+        fail "glance-manage db sync failed (its last words are above)"
+    rm -r "$etc"
+}
+
 keystone_template() {
     local dir=$TEMPLATES/keystone
     mkdir -p "$dir/fernet" "$dir/credential"
@@ -190,6 +199,7 @@ main() {
     rm -rf "$TEMPLATES"
     mkdir -p "$TEMPLATES"
     placement_template sqlite "sqlite:///$TEMPLATES/placement.sqlite"
+    glance_template "sqlite:///$TEMPLATES/glance.sqlite"
     keystone_template
     mariadb_template
     echo "$stamp" >"$PEERS/stamp"

@@ -71,6 +71,7 @@ users = {
     "berth": user("berth", ["admin", "service"]),
     "berth_admin_only": user("berth_admin_only", ["admin"]),
     "cyborg": user("cyborg", ["admin", "service"]),
+    "glance": user("glance", ["service"]),
     "tenant": user("tenant", ["member"], tenant),
     "tenant_service": user("tenant_service", ["member", "service"], tenant),
 }
@@ -95,6 +96,7 @@ identity = services.get("identity") or create("service", name="keystone", type="
 placement = create("service", name="placement", type="placement")
 cyborg = create("service", name="cyborg", type="accelerator")
 nova = create("service", name="nova", type="compute")
+glance = create("service", name="glance", type="image")
 
 with open(ANSWERS_FILE, "w", encoding="utf-8") as answers:
     json.dump(
@@ -109,6 +111,8 @@ with open(ANSWERS_FILE, "w", encoding="utf-8") as answers:
             "placement_endpoints": endpoints(placement),
             "accelerator_endpoints": endpoints(cyborg),
             "compute_endpoints": endpoints(nova),
+            "image_endpoints": endpoints(glance),
+            "tenant": tenant,
         },
         answers,
         indent=1,

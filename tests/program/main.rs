@@ -17,6 +17,7 @@ mod external_events;
 mod guests;
 mod guide;
 mod hypervisor;
+mod image_service;
 mod keystone;
 mod libvirt;
 mod libvirt_guests;

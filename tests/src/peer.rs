@@ -1,5 +1,5 @@
-//! The real services, as children of the test process: OpenStack Placement, Keystone and Cyborg from PyPI, with the command
-//! line client of all, MariaDB, RabbitMQ and libvirtd from Debian. `make peers` (that is `tests/peers/install.sh`) puts them
+//! The real services, as children of the test process: OpenStack Placement, Keystone, Glance and Cyborg from PyPI, with the
+//! command line client of all, MariaDB, RabbitMQ and libvirtd from Debian. `make peers` (that is `tests/peers/install.sh`) puts them
 //! where [`installed`] looks.
 
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use crate::exchange::ExchangeError;
 use crate::process::ProcessError;
 
 mod cyborg;
+mod glance;
 mod keystone;
 mod libvirtd;
 mod mariadb;
@@ -20,6 +21,7 @@ mod sqlite;
 mod uwsgi;
 
 pub use cyborg::{CyborgAgent, CyborgApi, CyborgSettings, PciFunction, RealCyborg};
+pub use glance::RealGlance;
 pub use keystone::{Credentials, KeystoneSettings, RealKeystone};
 pub use libvirtd::Libvirtd;
 pub use mariadb::{Database, MariaDb};

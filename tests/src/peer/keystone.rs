@@ -1,5 +1,5 @@
 //! The real Keystone, on a copy of a database that `tests/peers/keystone_seed.py` filled: a project `service`, the users
-//! below, and a catalog with Placement, Cyborg and a Nova.
+//! below, and a catalog with Placement, Cyborg, Glance and a Nova.
 
 use std::collections::HashMap;
 use std::fs;
@@ -109,6 +109,8 @@ struct Seed {
     placement_endpoints: Vec<String>,
     accelerator_endpoints: Vec<String>,
     compute_endpoints: Vec<String>,
+    image_endpoints: Vec<String>,
+    tenant: String,
 }
 
 /// A running Keystone.
@@ -184,6 +186,12 @@ impl RealKeystone {
     #[must_use]
     pub fn berth_admin_only(&self) -> Credentials {
         Credentials::password("berth_admin_only")
+    }
+
+    /// The id of the project `tenant`.
+    #[must_use]
+    pub fn tenant_project(&self) -> &str {
+        &self.seed.tenant
     }
 
     /// A user of the project `tenant` with the role `member`.
@@ -270,6 +278,14 @@ impl RealKeystone {
     /// When its database refuses.
     pub fn set_compute_endpoint(&self, url: &str) -> Result<(), PeerError> {
         self.set_endpoints(&self.seed.compute_endpoints, url)
+    }
+
+    /// The same for the service `image`.
+    ///
+    /// # Errors
+    /// When its database refuses.
+    pub fn set_image_endpoint(&self, url: &str) -> Result<(), PeerError> {
+        self.set_endpoints(&self.seed.image_endpoints, url)
     }
 
     /// In its database, which it reads at each request; by its API a token of a short life would not do.

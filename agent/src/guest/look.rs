@@ -156,6 +156,8 @@ mod tests {
             }),
             devices: spec.held_devices(),
             unreadable: None,
+            hardware: None,
+            stuck: None,
         };
         assert_eq!(look(&record, Some(&found), "boot-1"), Stop);
         let life = Life {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use berth_journeys::Turn;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
-use berth_virt::{GuestError, GuestState, PowerAction, Powered, VirtDriver};
+use berth_virt::{
+    GuestError, GuestHardware, GuestState, PowerAction, Powered, Spawned, VirtDriver,
+};
 use tokio::time::timeout;
 
 use super::binding_wait::BindRefused;
@@ -124,6 +126,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let acted = async {
             if let Some(fit) = &fit {
                 way.resources.prepare(fit.provision(&record)).await?;
+                if self.was_changed(&fit.spec).await? {
+                    return self.start_as_its_own(fit, action).await;
+                }
             }
             Ok(way.driver.power(uuid, action).await?)
         };
@@ -159,6 +164,32 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             way.journal.live(uuid, &life, &done).await?;
         }
         Ok(powered)
+    }
+
+    /// Whether somebody gave the guest other processors, memory, disks or interfaces on the hypervisor.
+    async fn was_changed(&self, spec: &GuestSpec) -> Result<bool, GuestError> {
+        let found = self.inner.way.on_host(spec.uuid).await?;
+        let has = found.and_then(|found| found.hardware);
+        Ok(has.is_some_and(|has| has.difference(&GuestHardware::of(spec)).is_some()))
+    }
+
+    /// Starts a guest that was changed with what is its own, once it is off.
+    async fn start_as_its_own(
+        &self,
+        fit: &Fit,
+        action: PowerAction,
+    ) -> Result<Powered, PowerError> {
+        let way = &self.inner.way;
+        if action == PowerAction::HardReboot {
+            let grace = Duration::ZERO;
+            let stop = PowerAction::Stop { grace };
+            let _ = way.driver.power(fit.spec.uuid, stop).await?;
+        }
+        let spec = way.allow(&fit.spec).map_err(ResourceError::from)?;
+        Ok(match way.spawn(&spec).await? {
+            Spawned::Spawned => Powered::Done,
+            Spawned::AlreadyThere => Powered::AlreadySo,
+        })
     }
 
     /// Whether the hypervisor has it switched off, or does not say that it runs.
@@ -206,7 +237,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let way = &self.inner.way;
         let devices = self.still_bound(record).await?;
         let request = record.present()?;
-        let spec = devices.attached_to(request.spec())?;
+        let mut spec = devices.attached_to(request.spec())?;
+        spec.power = DesiredPower::Running;
         let fit = Fit {
             devices,
             request,

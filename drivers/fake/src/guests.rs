@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, VcpuPin};
 use berth_virt::{
-    CpuPolicy, Destroyed, GuestCell, GuestError, GuestMark, GuestMdev, GuestOnHost, GuestState,
+    CpuPolicy, Destroyed, GuestCell, GuestError, GuestHardware, GuestMark, GuestMdev, GuestOnHost, GuestState,
     GuestView, HeldDevice, HostDevice, HostView, NodeView, OfferedHandle, PowerAction, PowerState,
     Powered, Redefined, Spawned,
 };
@@ -107,6 +107,9 @@ impl GuestBook {
                 uuid: spec.uuid,
                 difference: format!("it is {}, and should be off", state(made.state)),
             });
+        }
+        if made.state == DesiredPower::ShutOff {
+            made.spec = spec.clone();
         }
         made.state = spec.power;
         Ok(Spawned::Spawned)
@@ -275,6 +278,8 @@ fn of_file(guest: &GuestView) -> GuestOnHost {
             .map(|device| HeldDevice { device, arq: None })
             .collect(),
         unreadable: None,
+        hardware: None,
+        stuck: None,
     }
 }
 
@@ -291,6 +296,8 @@ impl Made {
             }),
             devices,
             unreadable: None,
+            hardware: Some(GuestHardware::of(&self.spec)),
+            stuck: None,
         }
     }
 

@@ -17,7 +17,7 @@ use berth_virt::{
 use crate::connection::{Connection, Session};
 use crate::devices::{HostDevices, Task, Turns};
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
-use crate::guests::{self, PowerStep};
+use crate::guests::{self, PowerStep, Starts};
 use crate::links;
 use crate::observe;
 use crate::options::{LibvirtOptions, VirtType};
@@ -42,6 +42,8 @@ pub struct LibvirtDriver {
     turns: Turns,
     /// How the offered devices were at the looks before.
     last_look: Arc<Mutex<LastLook>>,
+    /// The guests that libvirt is starting, as far as anybody looked.
+    starts: Starts,
 }
 
 impl LibvirtDriver {
@@ -73,6 +75,7 @@ impl LibvirtDriver {
                 .map(|sysfs| HostDevices::new(sysfs, &options, attributes)),
             turns: Turns::default(),
             last_look: Arc::default(),
+            starts: Starts::new(&options.device_life.procfs),
             options: Arc::new(options),
             subscribers,
         }
@@ -84,15 +87,22 @@ impl LibvirtDriver {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `work` done on the thread for changes.
+    /// Has `work` done with a guest on the thread for changes; nothing with one that is stuck, which would hold up all others.
     async fn change<T: Send + 'static>(
         &self,
+        uuid: ConsumerUuid,
         call: &'static str,
         work: impl FnOnce(&Session) -> Result<T, GuestError> + Send + 'static,
     ) -> Result<T, GuestError> {
         let connection = self.changes.as_ref().unwrap_or(&self.connection);
+        let starts = self.starts.clone();
         let answer = connection.call(call, move |session| {
-            work(session).map_err(|error| guests::seen_from(session, error))
+            starts.refuse(session.connect(), uuid)?;
+            work(session).map_err(|error| {
+                // It may have become one while the call waited for it.
+                let stuck = starts.refuse(session.connect(), uuid).err();
+                stuck.unwrap_or_else(|| guests::seen_from(session, error))
+            })
         });
         answer.await?
     }
@@ -198,7 +208,7 @@ impl LibvirtDriver {
         let end = tokio::time::Instant::now() + grace;
         while tokio::time::Instant::now() < end {
             let is_off = move |session: &Session| guests::is_off(session.connect(), uuid);
-            if self.change("looking at a guest", is_off).await? {
+            if self.change(uuid, "looking at a guest", is_off).await? {
                 return Ok(Powered::Done);
             }
             tokio::time::sleep(LOOK).await;
@@ -208,7 +218,7 @@ impl LibvirtDriver {
         };
         let off = move |session: &Session| guests::power(session.connect(), uuid, at_once, None);
         // It was asked to end and is off, whichever of the two did it.
-        self.change("switching a guest off", off)
+        self.change(uuid, "switching a guest off", off)
             .await
             .map(|_| Powered::Done)
     }
@@ -268,7 +278,7 @@ impl VirtDriver for LibvirtDriver {
     async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
         let (spec, options, sysfs) = (spec.clone(), self.guest_xml_options(), self.sysfs());
         let devices = self.devices.clone();
-        self.change("making a guest", move |session| {
+        self.change(spec.uuid, "making a guest", move |session| {
             let spec = as_listed(devices.as_ref(), spec)?;
             let is_waited_for = || session.is_waited_for();
             let connect = session.connect();
@@ -278,16 +288,17 @@ impl VirtDriver for LibvirtDriver {
     }
 
     async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
-        self.change("ending a guest", move |session| {
+        self.change(uuid, "ending a guest", move |session| {
             guests::destroy(session.connect(), uuid)
         })
         .await
     }
 
     async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+        let starts = self.starts.clone();
         self.connection
-            .call("listing the guests", |session| {
-                let listed = guests::guests(session.connect());
+            .call("listing the guests", move |session| {
+                let listed = guests::guests(session.connect(), &starts);
                 listed.map_err(|error| guests::seen_from(session, error))
             })
             .await?
@@ -297,7 +308,7 @@ impl VirtDriver for LibvirtDriver {
         let sysfs = self.sysfs();
         let first =
             move |session: &Session| guests::power(session.connect(), uuid, action, sysfs.as_ref());
-        match (self.change(action.as_str(), first).await?, action) {
+        match (self.change(uuid, action.as_str(), first).await?, action) {
             (PowerStep::Ended(powered), _) => Ok(powered),
             (PowerStep::AskedToEnd, PowerAction::Stop { grace }) => {
                 self.wait_for_end(uuid, grace).await
@@ -320,15 +331,19 @@ impl VirtDriver for LibvirtDriver {
     async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
         let (spec, options) = (spec.clone(), self.guest_xml_options());
         let devices = self.devices.clone();
-        self.change("giving a guest another document", move |session| {
-            let spec = as_listed(devices.as_ref(), spec)?;
-            guests::redefine(session.connect(), &spec, &options)
-        })
+        self.change(
+            spec.uuid,
+            "giving a guest another document",
+            move |session| {
+                let spec = as_listed(devices.as_ref(), spec)?;
+                guests::redefine(session.connect(), &spec, &options)
+            },
+        )
         .await
     }
 
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
-        self.change("suspending a guest", move |session| {
+        self.change(uuid, "suspending a guest", move |session| {
             guests::save(session.connect(), uuid)
         })
         .await
@@ -339,7 +354,7 @@ impl VirtDriver for LibvirtDriver {
         uuid: ConsumerUuid,
         _destination: &NodeName,
     ) -> Result<(), GuestError> {
-        self.change("moving a guest", move |session| {
+        self.change(uuid, "moving a guest", move |session| {
             guests::live_migrate(session.connect(), uuid)
         })
         .await

@@ -80,7 +80,11 @@ impl Guest {
 
 const A_SET: &str = "numbers and ranges, as in 0-3,8";
 
-fn pins(reader: &Reader<'_>, domain: Node<'_, '_>) -> Result<BTreeMap<u32, CpuSet>, XmlError> {
+/// The host's CPUs that each virtual CPU may run on, where the document binds it.
+pub(crate) fn pins(
+    reader: &Reader<'_>,
+    domain: Node<'_, '_>,
+) -> Result<BTreeMap<u32, CpuSet>, XmlError> {
     let mut pins = BTreeMap::new();
     // `<vcpu cpuset=..>` is where virtual CPUs run that are not pinned one by one.
     if let Some(every) = xml::find(domain, &["vcpu"]).and_then(|vcpu| vcpu.attribute("cpuset")) {

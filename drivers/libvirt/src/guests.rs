@@ -9,14 +9,18 @@ mod document;
 mod end;
 mod error;
 mod firmware;
+mod hardware;
 mod power;
+mod stuck;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::ConsumerUuid;
 use berth_sysfs::Sysfs;
 use berth_virt::guest_spec::GuestSpec;
-use berth_virt::{GuestError, GuestOnHost, GuestState, HeldDevice, Powered, Spawned};
+use berth_virt::{
+    GuestError, GuestHardware, GuestOnHost, GuestState, HeldDevice, Powered, Spawned,
+};
 use virt::connect::Connect;
 use virt::domain::{Domain, DomainState};
 use virt::error::ErrorNumber;
@@ -30,6 +34,7 @@ use error::{is, refused};
 use firmware::has_its_firmware;
 pub(crate) use power::{PowerStep, is_off, power};
 use power::{bring_to, looking};
+pub(crate) use stuck::Starts;
 
 /// An error as it looks from a connection: a refusal over one that just broke is nobody's word (libvirt has several for it), and
 /// the call may be done.
@@ -46,20 +51,35 @@ pub(crate) fn seen_from(session: &Session, error: GuestError) -> GuestError {
 }
 
 /// All guests that libvirt has.
-pub(crate) fn guests(connect: &Connect) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+pub(crate) fn guests(
+    connect: &Connect,
+    starts: &Starts,
+) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+    let mut guests = BTreeMap::new();
+    for (uuid, domain, mut guest) in listed(connect)? {
+        guest.stuck = starts.stuck(&domain, uuid);
+        guests.insert(uuid, guest);
+    }
+    starts.only_of(&guests);
+    Ok(guests)
+}
+
+/// All guests that libvirt has, each with its handle.
+fn listed(connect: &Connect) -> Result<Vec<(ConsumerUuid, Domain, GuestOnHost)>, GuestError> {
     let nobody = ConsumerUuid::from(uuid::Uuid::nil());
     let domains = connect
         .list_all_domains(0)
         .map_err(refused(nobody, "virConnectListAllDomains"))?;
-    let mut guests = BTreeMap::new();
+    let mut guests = Vec::new();
     for domain in domains {
         let uuid = domain.uuid().map_err(refused(nobody, "virDomainGetUUID"))?;
         let uuid = ConsumerUuid::from(uuid);
         match guest(&domain, uuid) {
-            Ok(guest) => guests.extend(guest.map(|guest| (uuid, guest))),
+            Ok(guest) => guests.extend(guest.map(|guest| (uuid, domain, guest))),
             // One that cannot be read hides no other.
             Err(error) if connect.is_alive().unwrap_or(false) => {
-                guests.insert(uuid, unreadable(&domain, uuid, &error));
+                let guest = unreadable(&domain, uuid, &error);
+                guests.push((uuid, domain, guest));
             }
             Err(error) => return Err(error),
         }
@@ -75,6 +95,8 @@ fn unreadable(domain: &Domain, uuid: ConsumerUuid, error: &GuestError) -> GuestO
         owner: None,
         devices: BTreeSet::new(),
         unreadable: Some(error.to_string()),
+        hardware: None,
+        stuck: None,
     }
 }
 
@@ -136,6 +158,7 @@ pub(crate) fn spawn(
     let (domain, defined) = match find(connect, uuid)? {
         Some(domain) => {
             is_the_same(&domain, spec)?;
+            let domain = with_its_hardware(connect, domain, spec, options)?;
             (domain, Spawned::AlreadyThere)
         }
         None => {
@@ -169,6 +192,28 @@ fn is_the_same(domain: &Domain, spec: &GuestSpec) -> Result<(), GuestError> {
     }
 }
 
+/// Gives a guest that is off its own processors, memory, disks and interfaces again, where somebody changed them. One whose memory
+/// libvirt has on disk goes on as it was then.
+fn with_its_hardware(
+    connect: &Connect,
+    domain: Domain,
+    spec: &GuestSpec,
+    options: &GuestXmlOptions,
+) -> Result<Domain, GuestError> {
+    let uuid = spec.uuid;
+    let found = guest(&domain, uuid)?.filter(|found| found.state == GuestState::ShutOff);
+    let difference = found
+        .and_then(|found| found.hardware)
+        .and_then(|has| has.difference(&GuestHardware::of(spec)));
+    match difference {
+        Some(difference) if !change::has_memory(&domain, uuid)? => {
+            tracing::warn!(guest = %uuid, difference, "the guest was changed on the hypervisor, and is given its own again");
+            give_document(connect, spec, options)
+        }
+        _ => Ok(domain),
+    }
+}
+
 fn define(
     connect: &Connect,
     spec: &GuestSpec,
@@ -180,7 +225,7 @@ fn define(
     let wanted = spec.held_devices();
     let wants = |held: &HeldDevice| wanted.iter().any(|one| one.device == held.device);
     let shared = document::fellows(wanted.iter().map(|one| one.device), sysfs)?;
-    for (holder, other) in guests(connect)? {
+    for (holder, _, other) in listed(connect)? {
         if other.name == spec.name.as_str() {
             return Err(GuestError::NameTaken {
                 name: other.name,

@@ -39,8 +39,9 @@ pub trait VirtDriver: Send + Sync + 'static {
     /// A stream of "something changed".
     fn watch(&self) -> HostEvents;
 
-    /// Brings a guest to what its spec says: defines it where it is not there, and starts it where it should run. A guest that
-    /// could not be started may be left defined, for the caller to destroy.
+    /// Brings a guest to what its spec says: defines it where it is not there, and starts it where it should run. One that is
+    /// there, is off and has other hardware than its spec says is given its own before it starts, unless its memory was written
+    /// to disk. A guest that could not be started may be left defined, for the caller to destroy.
     ///
     /// # Errors
     /// [`GuestError`]; among them that the hypervisor has another guest of this UUID, which is then left alone.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use berth_model::{ArqUuid, ConsumerUuid, Disposition, PciAddress};
 use uuid::Uuid;
 
+use crate::guest_hardware::GuestHardware;
 use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource};
 
 /// What came of a spawn.
@@ -173,6 +174,11 @@ pub struct GuestOnHost {
     /// Why not all of it could be read; none where it could. What is not known of it then is its owner and its devices, so that
     /// it may have any.
     pub unreadable: Option<String>,
+    /// What it is made of beside those devices; none where the driver does not say.
+    pub hardware: Option<GuestHardware>,
+    /// Why the hypervisor lets nobody do anything with it, and what an operator can do about that; none where it does. It holds
+    /// what it holds until then.
+    pub stuck: Option<String>,
 }
 
 impl GuestSpec {
@@ -408,6 +414,14 @@ pub enum GuestError {
         /// What was asked.
         action: PowerAction,
     },
+    /// The hypervisor lets nobody do anything with it, until an operator mends that.
+    #[error("guest {uuid} is stuck: {reason}")]
+    Stuck {
+        /// The guest.
+        uuid: ConsumerUuid,
+        /// How that is seen, and the mend.
+        reason: String,
+    },
     /// The hypervisor refused.
     #[error("guest {uuid}: the hypervisor refused {call}: {reason}")]
     Refused {
@@ -445,6 +459,7 @@ impl GuestError {
             GuestError::Unreachable { .. }
             | GuestError::TimedOut { .. }
             | GuestError::Changed { .. }
+            | GuestError::Stuck { .. }
             | GuestError::Malformed { .. }
             | GuestError::State { .. } => Disposition::Retry,
             GuestError::DeviceBusy { .. }

@@ -10,6 +10,7 @@ mod cpu_set;
 mod device_life;
 mod driver;
 mod guest_allocations;
+mod guest_hardware;
 mod guest_life;
 pub mod guest_spec;
 mod homes;
@@ -26,6 +27,7 @@ pub use cpu_set::{CpuSet, CpuSetError};
 pub use device_life::{DeviceError, DeviceReset, MdevSource, WantedDevice};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
 pub use guest_allocations::{Resources, guest_allocations};
+pub use guest_hardware::GuestHardware;
 pub use guest_life::{
     Destroyed, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, NoLink,
     PowerAction, Powered, Redefined, Spawned,

@@ -156,6 +156,8 @@ impl VirtDriver for Cards {
                 }),
                 devices: BTreeSet::from([HeldDevice { device, arq: None }]),
                 unreadable: None,
+                hardware: None,
+                stuck: None,
             };
             (uuid, on_host)
         };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{ArqUuid, ConsumerUuid, ProviderUuid};
-use berth_virt::{GuestOnHost, HostDevice};
+use berth_virt::{GuestHardware, GuestOnHost, HostDevice};
 
 use super::finding::{Finding, Unbinding};
 use crate::device::report::Holder;
@@ -100,14 +100,20 @@ fn settled(record: &GuestRecord) -> bool {
 
 fn journal_and_hypervisor(facts: &Facts, record: &GuestRecord, found: &mut BTreeSet<Finding>) {
     let guest = record.request.uuid();
+    let on_host = facts.hypervisor.as_ref();
+    let on_host = on_host.and_then(|guests| guests.get(&guest));
+    if let Some(reason) = on_host.and_then(|on_host| on_host.stuck.clone()) {
+        // Whatever is to be done with it waits for that.
+        found.insert(Finding::GuestStuck { guest, reason });
+        return;
+    }
     if let Some(what) = record.open() {
         found.insert(Finding::GuestUnfinished { guest, what });
         return;
     }
-    let Some(hypervisor) = &facts.hypervisor else {
+    if facts.hypervisor.is_none() {
         return;
-    };
-    let on_host = hypervisor.get(&guest);
+    }
     match look(record, on_host, &facts.boot_id) {
         Look::AsItShouldBe => {}
         Look::BringBack => {
@@ -143,7 +149,16 @@ fn journal_and_hypervisor(facts: &Facts, record: &GuestRecord, found: &mut BTree
     };
     if let Some(difference) = difference {
         found.insert(Finding::GuestDiffers { guest, difference });
+    } else if let Some(difference) = other_hardware(record, on_host) {
+        found.insert(Finding::DomainDiffers { guest, difference });
     }
+}
+
+/// In what a guest's processors, memory, disks and interfaces are not those of its present form.
+fn other_hardware(record: &GuestRecord, on_host: &GuestOnHost) -> Option<String> {
+    let has = on_host.hardware.as_ref()?;
+    let form = record.present().ok()?;
+    has.difference(&GuestHardware::of(form.spec()))
 }
 
 fn journal_and_requests(facts: &Facts, record: &GuestRecord, found: &mut BTreeSet<Finding>) {

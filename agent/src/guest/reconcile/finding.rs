@@ -81,6 +81,20 @@ pub enum Finding {
         /// In what.
         difference: String,
     },
+    /// Journal and hypervisor: the hypervisor has the guest with other processors, memory, disks or interfaces.
+    DomainDiffers {
+        /// The guest.
+        guest: ConsumerUuid,
+        /// In what.
+        difference: String,
+    },
+    /// Journal and hypervisor: the hypervisor lets nobody do anything with the guest.
+    GuestStuck {
+        /// The guest.
+        guest: ConsumerUuid,
+        /// How that is seen, and the mend.
+        reason: String,
+    },
     /// Journal and hypervisor: a guest that berth made and the journal does not know.
     GuestOrphan {
         /// The guest.
@@ -172,6 +186,8 @@ impl Finding {
             Self::GuestPaused { .. } => "guest_paused",
             Self::GuestUndone { .. } => "guest_undone",
             Self::GuestDiffers { .. } => "guest_differs",
+            Self::DomainDiffers { .. } => "domain_differs",
+            Self::GuestStuck { .. } => "guest_stuck",
             Self::GuestOrphan { .. } => "guest_orphan",
             Self::DeviceUnfit { .. } => "device_unfit",
             Self::DeviceTaken { .. } => "device_taken",
@@ -197,6 +213,8 @@ impl Finding {
             | Self::GuestPaused { guest }
             | Self::GuestUndone { guest }
             | Self::GuestDiffers { guest, .. }
+            | Self::DomainDiffers { guest, .. }
+            | Self::GuestStuck { guest, .. }
             | Self::GuestOrphan { guest, .. }
             | Self::RequestsDiffer { guest, .. }
             | Self::AllocationMissing { guest }
@@ -233,6 +251,8 @@ impl Finding {
             }
             | Self::GuestPaused { .. }
             | Self::GuestDiffers { .. }
+            | Self::DomainDiffers { .. }
+            | Self::GuestStuck { .. }
             | Self::GuestOrphan { .. }
             | Self::DeviceUnfit { .. }
             | Self::DeviceTaken { .. }
@@ -309,6 +329,15 @@ impl fmt::Display for Finding {
             Self::GuestDiffers { guest, difference } => write!(
                 f,
                 "guest {guest} on the hypervisor is not as it was made: {difference}; look who changed it"
+            ),
+            Self::DomainDiffers { guest, difference } => write!(
+                f,
+                "guest {guest} was changed on the hypervisor; it has {difference}; it is given its own again when it is started, \
+                 or rebooted hard (berth guest reboot --hard {guest})"
+            ),
+            Self::GuestStuck { guest, reason } => write!(
+                f,
+                "nothing can be done with guest {guest}, and what it holds stays its own: {reason}"
             ),
             Self::GuestOrphan { guest, name } => write!(
                 f,

@@ -2,7 +2,7 @@
 
 use berth_model::ArqUuid;
 use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice};
+use berth_virt::{GuestHardware, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice};
 use uuid::Uuid;
 
 mod beside_cyborg;
@@ -49,6 +49,8 @@ fn on_host() -> GuestOnHost {
         }),
         devices: spec.held_devices(),
         unreadable: None,
+        hardware: Some(GuestHardware::of(&spec)),
+        stuck: None,
     }
 }
 
@@ -121,7 +123,7 @@ fn where_all_agree_nothing_is_found() {
 #[test]
 fn each_pair_that_disagrees_is_found_by_its_own_name() {
     type Change = fn(&mut Facts);
-    let cases: [(&str, Change); 20] = [
+    let cases: [(&str, Change); 22] = [
         ("guest_unfinished", |facts| {
             facts.journal[0].steps.remove(&SpawnStep::Start);
         }),
@@ -159,6 +161,16 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
                 .unwrap()
                 .devices
                 .clear();
+        }),
+        ("domain_differs", |facts| {
+            let hardware = &mut hypervisor(facts).get_mut(&guest(1)).unwrap().hardware;
+            hardware.as_mut().unwrap().memory_mib += 1;
+        }),
+        ("guest_stuck", |facts| {
+            // Whatever is under way.
+            facts.journal[0].steps.remove(&SpawnStep::Start);
+            let stuck = &mut hypervisor(facts).get_mut(&guest(1)).unwrap().stuck;
+            *stuck = Some("libvirtd was killed".to_owned());
         }),
         ("guest_orphan", |facts| {
             hypervisor(facts).insert(guest(2), on_host());

@@ -52,6 +52,35 @@ async fn a_guest_is_stopped_and_started_with_its_devices() {
 }
 
 #[tokio::test]
+async fn a_guest_that_was_given_more_on_the_hypervisor_has_its_own_again_after_a_start_and_a_hard_reboot()
+ {
+    let (stage, guests) = running().await;
+    let own = stage.memory_mib(1);
+    for actions in [
+        &[PowerAction::HardReboot][..],
+        &[STOP, PowerAction::Start][..],
+    ] {
+        stage.give_memory(1, 64);
+        for action in actions {
+            assert_eq!(stage.memory_mib(1), own + 64, "{action:?}");
+            assert_eq!(
+                guests.power(guest(1), *action).await.unwrap(),
+                Powered::Done
+            );
+        }
+        assert_eq!(stage.memory_mib(1), own);
+        assert_eq!(wanted(&guests).await, DesiredPower::Running);
+        assert_eq!(stage.running(1).len(), 2);
+        judge::always(&stage).await;
+    }
+    // A soft one restarts nothing of it.
+    stage.give_memory(1, 64);
+    let soft = guests.power(guest(1), PowerAction::SoftReboot).await;
+    assert_eq!(soft.unwrap(), Powered::Done);
+    assert_eq!(stage.memory_mib(1), own + 64);
+}
+
+#[tokio::test]
 async fn a_guest_whose_devices_are_not_its_own_any_more_does_not_start() {
     for (mishap, sentence) in [
         (Mishap::Bound(2, "compute2", 1), "on host compute2"),

@@ -80,6 +80,9 @@ codes!(
         Malformed = 2014,
         /// A file of the driver's own could not be read or written. Data: `path`.
         State = 2015,
+        /// The hypervisor lets nobody do anything with it, until an operator mends that. No data: the message says what is seen,
+        /// and the mend.
+        Stuck = 2016,
     }
 );
 

@@ -471,6 +471,8 @@ impl GuestsResult {
                 owner,
                 devices: guest.devices.into_iter().map(Into::into).collect(),
                 unreadable: None,
+                hardware: None,
+                stuck: None,
             };
             (guest.uuid.0, seen)
         });

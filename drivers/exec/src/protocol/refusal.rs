@@ -284,6 +284,11 @@ fn fitting_guest(error: &ErrorObject, question: &GuestQuestion) -> Result<GuestE
             let origin = origin.into();
             GuestError::Malformed { origin, reason }
         }
+        GuestCode::Stuck => {
+            none(data)?;
+            let uuid = uuid?;
+            GuestError::Stuck { uuid, reason }
+        }
         GuestCode::State => {
             let data::Path { path } = read(data)?;
             let (path, source) = (path.into(), file(reason));

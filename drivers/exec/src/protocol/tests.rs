@@ -278,7 +278,8 @@ fn each_code_of_guests_is_an_error_of_its_own() {
             | GuestCode::DeviceBusy
             | GuestCode::Changed
             | GuestCode::Another
-            | GuestCode::Refused => Value::Null,
+            | GuestCode::Refused
+            | GuestCode::Stuck => Value::Null,
         };
         let question = GuestQuestion {
             action: Some(PowerAction::Pause),

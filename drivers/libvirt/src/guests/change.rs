@@ -58,7 +58,7 @@ pub(crate) fn suspend(connect: &Connect, uuid: ConsumerUuid) -> Result<Powered, 
 }
 
 /// Whether libvirt has a guest's memory on disk. That it cannot say is no no: old memory would come back over new disks.
-fn has_memory(domain: &Domain, uuid: ConsumerUuid) -> Result<bool, GuestError> {
+pub(super) fn has_memory(domain: &Domain, uuid: ConsumerUuid) -> Result<bool, GuestError> {
     match domain.has_managed_save(0) {
         // A driver that writes nobody's memory down.
         Err(error) if is(&error, ErrorNumber::NoSupport) => Ok(false),

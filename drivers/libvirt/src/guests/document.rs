@@ -8,6 +8,7 @@ use berth_virt::{GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, Hos
 use roxmltree::Node;
 use uuid::Uuid;
 
+use super::hardware;
 use crate::guest::pci_address;
 use crate::guest_metadata::GuestMetadata;
 use crate::xml::{self, Reader, XmlError};
@@ -33,6 +34,8 @@ fn read(name: &str, text: &str, state: GuestState) -> Result<GuestOnHost, XmlErr
         .flat_map(|devices| devices.children())
         .filter(|device| device.has_tag_name("hostdev") || device.has_tag_name("interface"))
         .filter_map(|device| held(&reader, device).transpose());
+    // Others' documents may hold what we know nothing of.
+    let hardware = mark.as_ref().and_then(|_| hardware::read(&reader, domain));
     Ok(GuestOnHost {
         name: name.to_owned(),
         state,
@@ -43,6 +46,8 @@ fn read(name: &str, text: &str, state: GuestState) -> Result<GuestOnHost, XmlErr
         }),
         devices: given.collect::<Result<_, _>>()?,
         unreadable: None,
+        hardware,
+        stuck: None,
     })
 }
 

@@ -5,12 +5,12 @@ use berth_sysfs::Sysfs;
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestError, GuestState, PowerAction, Powered};
 use virt::connect::Connect;
-use virt::domain::{Domain, DomainPausedReason, DomainStateReason};
-use virt::enumutil::Enum;
+use virt::domain::Domain;
 use virt::error::ErrorNumber;
 use virt_sys as sys;
 
 use super::error::{is, refused};
+use super::stuck::is_starting;
 use super::{document, find, guest, state};
 
 /// How often a guest is looked at again that was another by the time of the call: libvirt shows one that is being started as
@@ -26,19 +26,6 @@ pub(super) fn looking<T>(mut act: impl FnMut() -> Result<T, GuestError>) -> Resu
         }
     }
     act()
-}
-
-/// Whether libvirt is about to start a guest that it shows as paused.
-fn is_starting(domain: &Domain) -> bool {
-    matches!(
-        domain.state(),
-        Ok((
-            _,
-            Enum::Known(DomainStateReason::Paused(Enum::Known(
-                DomainPausedReason::StartingUp
-            )))
-        ))
-    )
 }
 
 /// Brings a guest to the power that is wanted, unless that is to switch it off.

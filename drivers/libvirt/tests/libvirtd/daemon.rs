@@ -73,6 +73,11 @@ impl Daemon {
         files.map(|file| file.path()).collect()
     }
 
+    /// What it writes down of a guest of this name while that is on.
+    pub(crate) fn status(&self, name: &str) -> PathBuf {
+        self.directory.path().join(format!("run/qemu/{name}.xml"))
+    }
+
     /// The device tree with the cards.
     pub(crate) fn device_tree(&self) -> PathBuf {
         self.directory.path().join("sys")

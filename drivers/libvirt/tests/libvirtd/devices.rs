@@ -20,14 +20,14 @@ use crate::{cards, emulator, loaded, options};
 
 const IGB: &str = "igb";
 
-struct Host {
-    daemon: Daemon,
+pub(crate) struct Host {
+    pub(crate) daemon: Daemon,
     kernel: Arc<TestKernel>,
     folder: tempfile::TempDir,
 }
 
 impl Host {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         loaded();
         let daemon = Daemon::start_with_cards();
         let kernel = TestKernel::of(&daemon.device_tree());
@@ -42,7 +42,7 @@ impl Host {
     }
 
     /// The driver, which may give out all cards but the GPU as a whole.
-    fn driver(&self) -> LibvirtDriver {
+    pub(crate) fn driver(&self) -> LibvirtDriver {
         let list = |json: serde_json::Value| {
             AllowList::read(json.as_array().expect("a list")).expect("good entries")
         };
@@ -64,7 +64,7 @@ impl Host {
         LibvirtDriver::with_attributes(options, kernel)
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 }
@@ -74,7 +74,7 @@ fn function(address: &str, managed: PciManagement) -> WantedDevice {
     WantedDevice::of(GuestDevice::Pci { address, managed })
 }
 
-fn taken() -> WantedDevice {
+pub(crate) fn taken() -> WantedDevice {
     function(cards::TAKEN, PciManagement::Hypervisor)
 }
 

@@ -8,6 +8,7 @@ mod emulator;
 mod firmware;
 mod guests;
 mod held_devices;
+mod stuck;
 #[path = "../../src/devices/test_kernel.rs"]
 #[allow(dead_code, reason = "the unit tests use all of it")]
 #[expect(clippy::unwrap_used, reason = "it is a test's")]

@@ -5,9 +5,10 @@ use std::time::Duration;
 use berth_model::ConsumerUuid;
 
 use super::{Promise, Violation, broken};
-use crate::guest_spec::{DesiredPower, GuestSpec};
+use crate::guest_spec::{DesiredPower, GuestDisks, GuestSpec, GuestTopology};
 use crate::{
-    Destroyed, GuestError, GuestOnHost, GuestState, PowerAction, Powered, Spawned, VirtDriver,
+    Destroyed, GuestError, GuestHardware, GuestOnHost, GuestState, PowerAction, Powered, Redefined,
+    Spawned, VirtDriver,
 };
 
 const AT_ONCE: PowerAction = PowerAction::Stop {
@@ -117,6 +118,7 @@ impl<D: VirtDriver> Suite<'_, D> {
             let detail = format!("a spawned guest is listed otherwise: {guest:?}");
             self.breach(Promise::ListsGuests, detail);
         }
+        self.has_its_hardware(spec, &guest, "a spawned guest");
         let mark = guest.owner.as_ref();
         let requests = devices.iter().filter_map(|held| held.arq).collect();
         let ours = mark.is_some_and(|mark| {
@@ -130,6 +132,44 @@ impl<D: VirtDriver> Suite<'_, D> {
         }
         if guest.state != GuestState::Running {
             self.breach(promise, format!("a spawned guest is {}", guest.state));
+        }
+    }
+
+    fn has_its_hardware(&mut self, spec: &GuestSpec, guest: &GuestOnHost, what: &str) {
+        let wanted = GuestHardware::of(spec);
+        let has = guest.hardware.as_ref();
+        if let Some(difference) = has.and_then(|has| has.difference(&wanted)) {
+            let detail = format!("{what} is listed with other hardware: {difference}");
+            self.breach(Promise::ListsGuests, detail);
+        }
+    }
+
+    /// One that somebody changed while it was off has its own again when it is on. The guest is off.
+    async fn its_own_again(&mut self, spec: &GuestSpec) {
+        let promise = Promise::SpawnsOnce;
+        let changed = GuestTopology::plain(1, spec.topology.memory_mib() + 4);
+        let other = GuestSpec {
+            topology: changed.unwrap_or_else(|_| spec.topology.clone()),
+            disks: GuestDisks::default(),
+            ..spec.clone()
+        };
+        match self.driver.redefine(&other).await {
+            Err(GuestError::Unsupported { .. } | GuestError::NotSupported { .. }) => return,
+            Ok(Redefined::Redefined) => {}
+            seen => self.breach(
+                promise,
+                format!("a change of a guest that is off: {seen:?}"),
+            ),
+        }
+        let spawned = self.driver.spawn(spec).await;
+        self.expect(
+            promise,
+            "a spawn of one that is off",
+            spawned,
+            &Spawned::Spawned,
+        );
+        if let Some(guest) = self.guest(spec.uuid).await {
+            self.has_its_hardware(spec, &guest, "a guest that was changed while it was off");
         }
     }
 
@@ -205,6 +245,9 @@ impl<D: VirtDriver> Suite<'_, D> {
         );
         self.state_is(spec.uuid, GuestState::Running, "a spawn")
             .await;
+        let stopped = self.driver.power(spec.uuid, AT_ONCE).await;
+        self.expect(Promise::PowersGuests, "stop", stopped, &Powered::Done);
+        self.its_own_again(spec).await;
     }
 
     async fn rival(&mut self, rival: &GuestSpec) {

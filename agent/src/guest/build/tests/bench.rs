@@ -282,6 +282,8 @@ impl VirtDriver for BenchHost {
                 }),
                 devices: spec.held_devices(),
                 unreadable: None,
+                hardware: None,
+                stuck: None,
             };
             (*uuid, guest)
         });

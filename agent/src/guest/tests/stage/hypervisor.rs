@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::{DesiredPower, DeviceOrigin, GuestSpec};
 use berth_virt::{
-    CpuSet, Cpus, Destroyed, Disk, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice,
-    HostDevice, HostEvents, HostView, NodeView, ObserveError, PciInPlacement, PowerAction, Powered,
-    Redefined, ResourceModel, Spawned, VirtDriver,
+    CpuSet, Cpus, Destroyed, Disk, GuestError, GuestHardware, GuestMark, GuestOnHost, GuestState,
+    HeldDevice, HostDevice, HostEvents, HostView, NodeView, ObserveError, PciInPlacement,
+    PowerAction, Powered, Redefined, ResourceModel, Spawned, VirtDriver,
 };
 
 use super::devices::devices_of;
@@ -41,6 +41,23 @@ impl Stage {
         running.map(names).unwrap_or_default()
     }
 
+    /// Somebody gives the guest more memory by the hypervisor's own means.
+    pub(in crate::guest::tests) fn give_memory(&self, number: u32, mib: u64) {
+        let mut world = self.world();
+        let found = world.guests.get_mut(&guest(number)).unwrap();
+        found.hardware.as_mut().unwrap().memory_mib += mib;
+    }
+
+    /// The guest's memory on the hypervisor, in MiB.
+    pub(in crate::guest::tests) fn memory_mib(&self, number: u32) -> u64 {
+        let world = self.world();
+        world.guests[&guest(number)]
+            .hardware
+            .as_ref()
+            .unwrap()
+            .memory_mib
+    }
+
     pub(in crate::guest::tests) fn on_hypervisor(&self, number: u32) -> bool {
         self.world().guests.contains_key(&guest(number))
     }
@@ -71,6 +88,8 @@ impl Stage {
             owner: None,
             devices: device.into_iter().collect(),
             unreadable: None,
+            hardware: None,
+            stuck: None,
         };
         self.world().guests.insert(guest(number), foreign);
     }
@@ -119,6 +138,10 @@ impl Hypervisor {
                     difference: "its devices".to_owned(),
                 });
             }
+            let found = world.guests.get_mut(&spec.uuid);
+            if let Some(found) = found.filter(|found| found.state == GuestState::ShutOff) {
+                found.hardware = Some(GuestHardware::of(spec));
+            }
         } else {
             if world.mishaps.contains(&Mishap::DefineFails) {
                 return Err(Self::refused(spec.uuid, "virDomainDefineXML"));
@@ -133,6 +156,8 @@ impl Hypervisor {
                 }),
                 devices: wanted,
                 unreadable: None,
+                hardware: Some(GuestHardware::of(spec)),
+                stuck: None,
             };
             world.guests.insert(spec.uuid, defined);
             world.documents.insert(spec.uuid, spec.clone());

@@ -1,0 +1,166 @@
+//! A guest that nothing can end. A libvirtd that is killed after it wrote down that it starts a guest, and before it started the
+//! guest's emulator, shows that guest as paused ("starting up") when it is back, holds it for a call that is no more, and lets
+//! nobody at it: every call waits for its lock and fails, `destroy` and `undefine` too (libvirt 9.0; a status file with
+//! `pid='0'` is passed over when libvirtd takes its guests up again). Only without what was written down does it forget.
+//!
+//! A guest that is just being started looks the same for a moment, so one counts as stuck when it has looked so for longer than
+//! libvirt lets a call wait for another. It is not asked for anything then: each call would hold up all others for half a minute.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_model::ConsumerUuid;
+use berth_virt::{GuestError, GuestOnHost};
+use virt::connect::Connect;
+use virt::domain::{Domain, DomainPausedReason, DomainStateReason};
+use virt::enumutil::Enum;
+
+/// libvirt has a call wait 30 s for a guest that another call holds; so whoever looks before and after such a wait knows.
+const LONGEST_START: Duration = Duration::from_secs(25);
+
+/// The guests that libvirt was seen to be starting without an emulator. Clones are one.
+#[derive(Debug, Clone)]
+pub(crate) struct Starts {
+    procfs: PathBuf,
+    seen: Arc<Mutex<BTreeMap<ConsumerUuid, Start>>>,
+}
+
+/// One start.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    /// libvirt's number for the guest while it is on.
+    id: Option<u32>,
+    since: Instant,
+}
+
+impl Starts {
+    /// None was seen yet; emulators are looked for below `procfs`.
+    pub(crate) fn new(procfs: &Path) -> Self {
+        Self {
+            procfs: procfs.to_owned(),
+            seen: Arc::default(),
+        }
+    }
+
+    /// Refuses to ask anything of a guest that is stuck.
+    pub(crate) fn refuse(&self, connect: &Connect, uuid: ConsumerUuid) -> Result<(), GuestError> {
+        let Ok(domain) = connect.lookup_domain_by_uuid(*uuid.as_uuid()) else {
+            return Ok(());
+        };
+        match self.stuck(&domain, uuid) {
+            None => Ok(()),
+            Some(reason) => Err(GuestError::Stuck { uuid, reason }),
+        }
+    }
+
+    /// Forgets the starts of guests that are no more.
+    pub(crate) fn only_of(&self, guests: &BTreeMap<ConsumerUuid, GuestOnHost>) {
+        self.seen().retain(|uuid, _| guests.contains_key(uuid));
+    }
+
+    /// Why nothing can be done with a guest; none where it can, or where that is not known yet.
+    pub(crate) fn stuck(&self, domain: &Domain, uuid: ConsumerUuid) -> Option<String> {
+        let starts = is_starting(domain) && !has_emulator(&self.procfs, uuid);
+        let mut seen = self.seen();
+        if !starts {
+            seen.remove(&uuid);
+            return None;
+        }
+        let now = Start {
+            id: domain.id(),
+            since: Instant::now(),
+        };
+        let start = seen.entry(uuid).or_insert(now);
+        if start.id != now.id {
+            *start = now;
+        }
+        let is_stuck = start.since.elapsed() >= LONGEST_START;
+        is_stuck.then(|| sentence(&domain.name().unwrap_or_default(), uuid))
+    }
+
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, Start>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether libvirt is about to start a guest that it shows as paused.
+pub(super) fn is_starting(domain: &Domain) -> bool {
+    matches!(
+        domain.state(),
+        Ok((
+            _,
+            Enum::Known(DomainStateReason::Paused(Enum::Known(
+                DomainPausedReason::StartingUp
+            )))
+        ))
+    )
+}
+
+/// Whether a process of this host is the guest's emulator. Where nobody can say, there may be one.
+fn has_emulator(procfs: &Path, uuid: ConsumerUuid) -> bool {
+    let Ok(processes) = fs::read_dir(procfs) else {
+        return true;
+    };
+    let uuid = uuid.to_string();
+    let is_the_guests = |line: Vec<u8>| {
+        let mut words = line.split(|byte| *byte == 0);
+        words.by_ref().any(|word| word == b"-uuid") && words.next() == Some(uuid.as_bytes())
+    };
+    let lines = processes.flatten();
+    let mut lines = lines.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.any(is_the_guests)
+}
+
+fn sentence(name: &str, uuid: ConsumerUuid) -> String {
+    let file = format!("/run/libvirt/qemu/{name}.xml").replace('\'', "'\\''");
+    format!(
+        "libvirt shows it as starting, no emulator of it runs, and libvirt lets nobody at it: libvirtd was killed just before it \
+         started one, and goes by what it wrote down then. Take that away and start libvirtd anew, and all goes on by itself: \
+         pgrep -f -- '-uuid {uuid}' || {{ rm '{file}' && systemctl restart libvirtd; }}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uuid() -> ConsumerUuid {
+        ConsumerUuid::from(uuid::Uuid::from_u128(7))
+    }
+
+    #[test]
+    fn an_emulator_is_known_by_the_guests_uuid_in_its_own_place() {
+        let procfs = tempfile::tempdir().unwrap();
+        let process = |number: &str, line: &str| {
+            let at = procfs.path().join(number);
+            fs::create_dir_all(&at).unwrap();
+            fs::write(at.join("cmdline"), line.replace(' ', "\0")).unwrap();
+        };
+        process("1", "init");
+        // Whoever asks for it is not it.
+        process("2", &format!("virsh destroy {}", uuid()));
+        process(
+            "3",
+            "qemu-system-x86_64 -uuid 00000000-0000-0000-0000-000000000008",
+        );
+        assert!(!has_emulator(procfs.path(), uuid()));
+        process(
+            "4",
+            &format!("qemu-system-x86_64 -name x -uuid {} -S", uuid()),
+        );
+        assert!(has_emulator(procfs.path(), uuid()));
+        assert!(has_emulator(&procfs.path().join("none"), uuid()));
+    }
+
+    #[test]
+    fn the_mend_is_a_command_whatever_the_guests_name() {
+        let told = sentence("it's", uuid());
+        assert!(
+            told.contains(r"rm '/run/libvirt/qemu/it'\''s.xml' && systemctl restart libvirtd"),
+            "{told}"
+        );
+    }
+}

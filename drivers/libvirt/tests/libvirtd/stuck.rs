@@ -1,0 +1,106 @@
+//! A guest that nothing can end: libvirtd was killed after it wrote down that it starts the guest and before it started an
+//! emulator. What it wrote is written here, as it was found after such a kill; libvirt does the rest by itself.
+
+use std::fs;
+
+use std::time::Duration;
+
+use berth_model::Disposition;
+use berth_virt::{
+    Destroyed, DeviceError, GuestError, GuestState, PowerAction, Powered, Spawned, VirtDriver as _,
+};
+
+use crate::devices::{Host, taken};
+use crate::held_devices::{attached, guest_spec};
+
+/// What libvirtd writes down of a guest that runs, as it is just before there is an emulator.
+fn before_its_emulator(status: &str) -> String {
+    let (head, rest) = status.split_once("<domstatus ").expect("a status");
+    let (_, rest) = rest.split_once('>').expect("an element");
+    let (before, rest) = rest.split_once("<vcpus>").expect("virtual CPUs");
+    let (_, rest) = rest.split_once("</vcpus>").expect("their end");
+    format!(
+        "{head}<domstatus state='paused' reason='starting up' pid='0'>{before}<vcpus>\n  </vcpus>\n  \
+         <job type='none' async='start' flags='0x0' asyncStarted='1795348317374'/>{rest}"
+    )
+}
+
+#[tokio::test]
+async fn a_guest_that_nothing_can_end_is_told_with_its_mend_and_goes_on_after_it() {
+    let mut host = Host::new();
+    let before = host.driver();
+    let spec = guest_spec(host.path(), 1, vec![attached(taken().device, 1)]);
+    before.prepare_device(&taken()).await.expect("it is ready");
+    assert_eq!(
+        before.spawn(&spec).await.expect("it starts"),
+        Spawned::Spawned
+    );
+    let status = host.daemon.status(spec.name.as_str());
+    let text = fs::read_to_string(&status).expect("libvirtd writes it down");
+    let at_once = PowerAction::Stop {
+        grace: Duration::ZERO,
+    };
+    assert_eq!(
+        before.power(spec.uuid, at_once).await.expect("it is off"),
+        Powered::Done
+    );
+    host.daemon.kill();
+    fs::write(&status, before_its_emulator(&text)).expect("it is written");
+    host.daemon.start_again();
+
+    // An agent that was started again, too: it asks once, and waits for libvirt's lock in vain.
+    let driver = host.driver();
+    let listed = driver.guests().await.expect("guests are listed");
+    let found = &listed[&spec.uuid];
+    assert_eq!((found.state, &found.stuck), (GuestState::Paused, &None));
+    let error = driver
+        .destroy(spec.uuid)
+        .await
+        .expect_err("nothing can end it");
+    assert_eq!(error.disposition(), Disposition::Retry);
+    let GuestError::Stuck { uuid, reason } = error else {
+        panic!("it is not known as stuck: {error}");
+    };
+    assert_eq!(uuid, spec.uuid);
+    let file = spec.name.as_str().replace('\'', "'\\''");
+    let mend = format!(
+        "pgrep -f -- '-uuid {uuid}' || {{ rm '/run/libvirt/qemu/{file}.xml' && systemctl restart libvirtd; }}"
+    );
+    assert!(reason.ends_with(&mend), "{reason}");
+    let listed = driver.guests().await.expect("guests are listed");
+    assert_eq!(listed[&spec.uuid].stuck.as_ref(), Some(&reason));
+    assert_eq!(listed[&spec.uuid].devices, spec.held_devices());
+    // From now on nobody waits for the lock: these are answered at once, and what the guest holds is nobody else's.
+    for _ in 0..20 {
+        for error in [
+            driver.spawn(&spec).await.map(drop),
+            driver
+                .power(spec.uuid, PowerAction::HardReboot)
+                .await
+                .map(drop),
+            driver.destroy(spec.uuid).await.map(drop),
+        ] {
+            let error = error.expect_err("it is stuck");
+            assert!(matches!(error, GuestError::Stuck { .. }), "{error}");
+        }
+        let error = driver.reset_device(&taken()).await.expect_err("it is held");
+        assert!(matches!(error, DeviceError::InUse { .. }), "{error}");
+    }
+
+    // The mend, as it is told.
+    fs::remove_file(&status).expect("it is there");
+    host.daemon.kill();
+    host.daemon.start_again();
+    let listed = driver.guests().await.expect("guests are listed");
+    let found = &listed[&spec.uuid];
+    assert_eq!((found.state, &found.stuck), (GuestState::ShutOff, &None));
+    assert_eq!(
+        driver.spawn(&spec).await.expect("it starts"),
+        Spawned::Spawned
+    );
+    assert_eq!(
+        driver.destroy(spec.uuid).await.expect("it ends"),
+        Destroyed::Destroyed
+    );
+    let _ = driver.reset_device(&taken()).await.expect("it is nobody's");
+}

@@ -1,0 +1,176 @@
+//! What a body may say: texts, numbers, the device profile, and what Placement is asked for by it. Pure.
+
+use std::collections::BTreeMap;
+
+use berth_model::{DeviceProfileName, Flavor, RequestGroups};
+use berth_wire::conductor::CreateGuest;
+use berth_wire::guest::ImageLocation;
+
+use super::{BootRequestError, DEFAULT_ACCOUNT};
+
+/// The extra spec that names a flavor's device profile.
+const PROFILE_SPEC: &str = "accel:device_profile";
+
+/// The most extra specs of a flavor.
+const MOST_SPECS: usize = 256;
+
+/// What a line shows, a hypervisor's document carries and an agent takes: printable characters, with no blanks at the ends. Code
+/// points that Unicode never gives to a character are none.
+fn is_line(text: &str, most: usize) -> bool {
+    let is_none = |c: char| {
+        let point = u32::from(c);
+        matches!(c, '\u{2028}' | '\u{2029}' | '\u{fdd0}'..='\u{fdef}') || point & 0xfffe == 0xfffe
+    };
+    (1..=most).contains(&text.len())
+        && text.trim() == text
+        && !text.chars().any(|c| c.is_control() || is_none(c))
+}
+
+/// The texts of a new request. What is in the journal was taken before, by whatever rule was the rule then.
+pub(super) fn names(body: &CreateGuest) -> Result<(), BootRequestError> {
+    let wrong = |field, expected| Err(BootRequestError::Text { field, expected });
+    let name = body.name.as_str();
+    if !is_line(name, 240) || name.contains('/') || matches!(name, "." | "..") {
+        return wrong(
+            "name",
+            "1 to 240 bytes of printable characters without / are allowed, with no blanks at the ends, and not . or ..",
+        );
+    }
+    for (field, text) in [
+        ("flavor.name", Some(&body.flavor.name)),
+        ("project_id", body.project_id.as_ref()),
+        ("user_id", body.user_id.as_ref()),
+    ] {
+        if text.is_some_and(|text| !is_line(text, 255)) {
+            return wrong(
+                field,
+                "1 to 255 bytes of printable characters are allowed, with no blanks at the ends",
+            );
+        }
+    }
+    match body.image.as_ref().map(|image| &image.location) {
+        Some(ImageLocation::Url(url)) if has_userinfo(url) => wrong(
+            "image.location.url",
+            "the URL has a name or password in it, which would be written down with the guest; name an image that can be fetched \
+             without, or one of the image service",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a URL has a name or password before its host. Also one that is no URL by any rule: it is not written down either.
+pub(super) fn has_userinfo(url: &str) -> bool {
+    let rest = url.split_once(':').map_or(url, |(_, rest)| rest);
+    // Readers of URLs take any number of slashes there, of either kind.
+    let rest = rest.trim_start_matches(['/', '\\']);
+    let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    authority.contains('@')
+}
+
+pub(super) fn texts(body: &mut CreateGuest) -> Result<(), BootRequestError> {
+    let printable = |text: &str, most: usize| {
+        (1..=most).contains(&text.len()) && !text.chars().any(char::is_control)
+    };
+    let wrong = |field, expected| Err(BootRequestError::Text { field, expected });
+    if !printable(&body.name, 240) || body.name.contains('/') {
+        return wrong(
+            "name",
+            "1 to 240 bytes of printable characters without / are allowed",
+        );
+    }
+    let expected = "1 to 255 bytes of printable characters are allowed";
+    if !printable(&body.flavor.name, 255) {
+        return wrong("flavor.name", expected);
+    }
+    for (field, account) in [
+        ("project_id", &mut body.project_id),
+        ("user_id", &mut body.user_id),
+    ] {
+        let account = account.get_or_insert_with(|| DEFAULT_ACCOUNT.to_owned());
+        if !printable(account, 255) {
+            return wrong(field, expected);
+        }
+    }
+    if body.flavor.extra_specs.len() > MOST_SPECS {
+        return wrong("flavor.extra_specs", "at most 256 are allowed");
+    }
+    Ok(())
+}
+
+pub(super) fn numbers(body: &CreateGuest) -> Result<(), BootRequestError> {
+    let flavor = &body.flavor;
+    for (field, value, least, most, expected) in [
+        (
+            "flavor.vcpus",
+            u64::from(flavor.vcpus),
+            1,
+            4096,
+            "1 to 4096",
+        ),
+        (
+            "flavor.ram_mb",
+            flavor.ram_mb,
+            1,
+            1 << 30,
+            "1 to 1073741824",
+        ),
+        (
+            "flavor.disk_gb",
+            flavor.disk_gb,
+            0,
+            1 << 30,
+            "0 to 1073741824",
+        ),
+        (
+            "flavor.ephemeral_gb",
+            flavor.ephemeral_gb,
+            0,
+            1 << 30,
+            "0 to 1073741824",
+        ),
+    ] {
+        if !(least..=most).contains(&value) {
+            return Err(BootRequestError::Number {
+                field,
+                value,
+                expected,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The device profile, which field and flavor both may name; from here on both do.
+pub(super) fn profile(
+    body: &mut CreateGuest,
+) -> Result<Option<DeviceProfileName>, BootRequestError> {
+    let spec = body.flavor.extra_specs.get(PROFILE_SPEC).cloned();
+    let name = match (body.device_profile.take(), spec) {
+        (Some(named), Some(spec)) if named != spec => {
+            return Err(BootRequestError::TwoProfiles { named, spec });
+        }
+        (Some(name), _) | (None, Some(name)) => name,
+        (None, None) => return Ok(None),
+    };
+    let checked = DeviceProfileName::new(&name).map_err(|_| BootRequestError::Profile)?;
+    let specs = &mut body.flavor.extra_specs;
+    specs.insert(PROFILE_SPEC.to_owned(), name.clone());
+    body.device_profile = Some(name);
+    Ok(Some(checked))
+}
+
+pub(super) fn groups(body: &CreateGuest) -> Result<RequestGroups, BootRequestError> {
+    let flavor = Flavor {
+        vcpus: body.flavor.vcpus,
+        memory_mb: body.flavor.ram_mb,
+        root_gb: body.flavor.disk_gb,
+        ephemeral_gb: body.flavor.ephemeral_gb,
+        swap_mb: 0,
+        extra_specs: body.flavor.extra_specs.clone(),
+    };
+    let read = RequestGroups::of_flavor(&flavor, &BTreeMap::new())?;
+    match read.skipped.first() {
+        Some(skipped) => Err(BootRequestError::Spec(skipped.to_string())),
+        None => Ok(read.groups),
+    }
+}

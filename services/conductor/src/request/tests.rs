@@ -1,0 +1,144 @@
+//! What is refused, with its field, and what the journal gives back.
+
+use berth_wire::decode;
+
+use super::checks::has_userinfo;
+use super::*;
+
+fn body(change: &[(&str, serde_json::Value)]) -> CreateGuest {
+    let mut body =
+        serde_json::json!({"name": "vm", "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}});
+    for (pointer, value) in change {
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        body.pointer_mut(parent).unwrap()[key] = value.clone();
+    }
+    decode(body.to_string().as_bytes()).unwrap()
+}
+
+fn fresh() -> Uuid {
+    Uuid::from_u128(7)
+}
+
+#[test]
+fn a_name_before_the_host_is_seen_however_the_url_is_written() {
+    for url in [
+        "http://u:p@h/x",
+        "http:/u:p@h/x",
+        "http:u:p@h",
+        "https:///u@h",
+        r"http:\\u:p@h\x",
+        "u:p@h",
+    ] {
+        assert!(has_userinfo(url), "{url}");
+    }
+    for url in ["http://h/a@b", "https://[::1]:8080/x?y=a@b", "http://h#a@b"] {
+        assert!(!has_userinfo(url), "{url}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named_by_its_field() {
+    use serde_json::json;
+    for (pointer, value, sentence) in [
+        ("/name", json!(""), "name: 1 to 240"),
+        ("/name", json!("a/b"), "name: "),
+        ("/name", json!("a\nb"), "name: "),
+        ("/name", json!(" "), "name: "),
+        ("/name", json!(" a"), "name: "),
+        ("/name", json!("."), "name: 1 to 240"),
+        ("/name", json!(".."), "name: "),
+        ("/name", json!("a\u{fdd0}"), "name: "),
+        ("/name", json!("a\u{1fffe}"), "name: "),
+        ("/name", json!("a\u{2028}b"), "name: "),
+        ("/flavor/name", json!(" "), "flavor.name: 1 to 255"),
+        ("/user_id", json!("u\u{fdef}"), "user_id: "),
+        ("/project_id", json!(""), "project_id: 1 to 255"),
+        ("/flavor/vcpus", json!(0), "flavor.vcpus: 0 is out of range"),
+        ("/flavor/ram_mb", json!(0), "flavor.ram_mb: 0"),
+        ("/flavor/disk_gb", json!(1u64 << 40), "flavor.disk_gb: "),
+        ("/device_profile", json!("a b"), "device_profile: letters"),
+        (
+            "/image",
+            json!({"location": {"url": "http://u:pw@host/x?a=b"}, "format": "raw"}),
+            "image.location.url: the URL has a name or password in it",
+        ),
+        (
+            "/image",
+            json!({"location": {"url": "http://u@host"}, "format": "raw"}),
+            "image.location.url: ",
+        ),
+        ("/node", json!("two words"), "node: "),
+        (
+            "/flavor/extra_specs",
+            json!({"trait:CUSTOM_A": "maybe"}),
+            "flavor.extra_specs.trait:CUSTOM_A: ",
+        ),
+        (
+            "/flavor/extra_specs",
+            json!({"hw:cpu_policy": "mine"}),
+            "flavor.extra_specs.hw:cpu_policy: ",
+        ),
+        (
+            "/flavor/extra_specs",
+            json!({"resources1:VGPU": "1", "resources2:VGPU": "1"}),
+            "flavor: the flavor has 2 numbered request groups",
+        ),
+    ] {
+        let refused = BootRequest::new(body(&[(pointer, value)]), fresh()).unwrap_err();
+        let said = refused.to_string();
+        assert!(said.starts_with(sentence), "{said}");
+    }
+}
+
+#[test]
+fn what_a_journal_has_of_an_earlier_rule_is_read_as_it_was_taken() {
+    let mut asked = body(&[]);
+    asked.name = "..".to_owned();
+    let request = BootRequest::checked(asked, fresh(), None, None).unwrap();
+    // Its agent refuses it; what it asks for is known all the same.
+    let (text, _) = BootRequest {
+        body: CreateGuest {
+            uuid: Some(fresh()),
+            ..request.body.clone()
+        },
+        ..request
+    }
+    .to_journal();
+    assert_eq!(
+        BootRequest::of_journal(&text, None).unwrap().body().name,
+        ".."
+    );
+}
+
+#[test]
+fn a_profile_may_be_named_in_either_place_but_not_twice_differently() {
+    let specs = serde_json::json!({"accel:device_profile": "gpu"});
+    let named = ("/device_profile", serde_json::json!("gpu"));
+    for change in [
+        vec![named.clone()],
+        vec![("/flavor/extra_specs", specs.clone())],
+        vec![named, ("/flavor/extra_specs", specs.clone())],
+    ] {
+        let request = BootRequest::new(body(&change), fresh()).unwrap();
+        assert_eq!(request.profile().unwrap().as_str(), "gpu");
+        assert_eq!(request.body().device_profile.as_deref(), Some("gpu"));
+        let query = request.groups().query();
+        assert!(query.contains("COMPUTE_ACCELERATORS"), "{query}");
+    }
+    let other = ("/device_profile", serde_json::json!("fpga"));
+    let two = BootRequest::new(body(&[other, ("/flavor/extra_specs", specs)]), fresh());
+    assert!(two.unwrap_err().to_string().contains("fpga is not gpu"));
+}
+
+#[test]
+fn the_journal_gives_back_what_it_got_and_keeps_secrets_apart() {
+    let drive = serde_json::json!({"user_data": "c2VjcmV0"});
+    let request = BootRequest::new(body(&[("/config_drive", drive)]), fresh()).unwrap();
+    let (text, drive) = request.to_journal();
+    assert!(!text.contains("c2VjcmV0"), "{text}");
+    let back = BootRequest::of_journal(&text, drive.as_deref()).unwrap();
+    assert_eq!(back, request);
+    // The same request again has the same text, also where the drive is not kept any more.
+    let bare = BootRequest::of_journal(&text, None).unwrap();
+    assert_eq!(bare.to_journal().0, text);
+}

@@ -1,0 +1,212 @@
+//! Devices are reset between two guests, verified, and set aside where that fails; kills in the middle.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use berth_agent::device::{ActError, Doing, Risk};
+use berth_tests::claims::claim;
+use berth_virt::UnfitReason;
+use tokio_util::sync::CancellationToken;
+
+use super::stage::{Stage, address, card, guest};
+
+const RESET_FAILED: &str = "CUSTOM_BERTH_DEVICE_RESET_FAILED";
+
+#[tokio::test]
+async fn a_device_goes_to_the_next_guest_only_after_it_was_reset() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let (first, state) = stage.binds(0, guest(1)).await;
+    assert_eq!(state, "Bound");
+    stage.take_resets();
+    stage.delete(&first).await;
+    assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
+    stage.stirred().await;
+    assert_eq!(stage.take_resets(), [address(0).to_string()]);
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+}
+
+#[tokio::test]
+async fn a_device_whose_reset_fails_is_set_aside_until_it_is_released() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    let broken = || stage.cards.broken.lock().unwrap();
+    broken().insert(name.clone(), UnfitReason::ResetFailed);
+    stage.stirred().await;
+    let (amounts, traits) = stage.provider(0).await.expect("a provider");
+    assert_eq!(amounts, "1 1");
+    assert!(traits.contains(RESET_FAILED), "{traits:?}");
+    assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
+
+    let still = stage.devices.release(&name, None, Doing::Now).await;
+    assert!(matches!(still, Err(ActError::Reset { .. })), "{still:?}");
+    stage.restart().await;
+    stage.round().await;
+    assert_eq!(stage.provider(0).await.expect("a provider").0, "1 1");
+
+    stage.cards.broken.lock().unwrap().clear();
+    stage
+        .devices
+        .release(&name, None, Doing::Now)
+        .await
+        .unwrap();
+    stage.round().await;
+    let (amounts, traits) = stage.provider(0).await.expect("a provider");
+    assert_eq!(amounts, "1 0");
+    assert!(!traits.contains(RESET_FAILED), "{traits:?}");
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+}
+
+#[tokio::test]
+async fn a_risk_taken_by_name_releases_a_device_that_cannot_be_reset() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    let cause = UnfitReason::ResetFailed;
+    stage
+        .cards
+        .broken
+        .lock()
+        .unwrap()
+        .insert(name.clone(), cause);
+    stage.stirred().await;
+    let risk = Some(Risk::UncleanDevice);
+    stage
+        .devices
+        .release(&name, risk, Doing::Now)
+        .await
+        .unwrap();
+    stage.round().await;
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+}
+
+#[tokio::test]
+async fn a_kill_in_a_reset_leaves_the_device_unclean() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    stage.take_resets();
+    stage.devices.stir();
+    stage.devices.tell().await.unwrap();
+    *stage.cards.stuck.lock().unwrap() = true;
+    let devices = stage.devices.clone();
+    let cleaning = tokio::spawn(async move { devices.clean_all().await });
+    while stage
+        .journal()
+        .devices()
+        .read()
+        .await
+        .unwrap()
+        .cleaning
+        .is_empty()
+    {
+        tokio::task::yield_now().await;
+    }
+    cleaning.abort();
+    assert!(cleaning.await.unwrap_err().is_cancelled());
+    stage.restart().await;
+    assert!(stage.known().await[&name].unclean);
+    assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
+    stage.round().await;
+    assert_eq!(stage.take_resets(), std::slice::from_ref(&name));
+    assert!(!stage.known().await[&name].unclean);
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+}
+
+/// Nobody waits for it: an operator wanted it reset.
+#[tokio::test]
+async fn a_device_whose_reset_for_an_operator_was_cut_off_goes_to_nobody_before_it_was_reset_anew()
+{
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    stage.round().await;
+    stage.take_resets();
+    *stage.cards.stuck.lock().unwrap() = true;
+    let (devices, asked) = (stage.devices.clone(), name.clone());
+    let reset = tokio::spawn(async move { devices.reset(&asked, Doing::Now).await });
+    let register = stage.journal().devices();
+    while register.read().await.unwrap().cleaning.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // The next process opens the journal.
+    drop(register);
+    reset.abort();
+    assert!(reset.await.unwrap_err().is_cancelled());
+    stage.restart().await;
+    let register = stage.journal().devices();
+    let cleaning = || async { register.read().await.unwrap().cleaning };
+    assert_eq!(
+        cleaning().await,
+        BTreeSet::from([name.clone()]),
+        "no guest can claim it"
+    );
+    stage.round().await;
+    assert_eq!(stage.take_resets(), std::slice::from_ref(&name));
+    assert_eq!(cleaning().await, BTreeSet::new());
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+}
+
+#[tokio::test]
+async fn a_kill_between_reset_and_report_resets_nothing_twice() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    stage.take_resets();
+    stage.devices.stir();
+    stage.devices.tell().await.unwrap();
+    stage.devices.clean_all().await;
+    stage.restart().await;
+    assert!(stage.known().await[&name].unclean, "it was not told yet");
+    stage.round().await;
+    assert_eq!(stage.take_resets(), std::slice::from_ref(&name));
+    assert!(!stage.known().await[&name].unclean);
+}
+
+#[tokio::test]
+async fn a_device_that_a_guest_has_is_not_reset_whoever_asks() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    let name = address(0).to_string();
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.take_resets();
+    stage.stirred().await;
+    let bound = stage.devices.reset(&name, Doing::Now).await;
+    assert!(matches!(bound, Err(ActError::Bound { .. })), "{bound:?}");
+    stage
+        .cards
+        .guests
+        .lock()
+        .unwrap()
+        .insert(guest(1), address(0));
+    stage.delete(&arq).await;
+    stage.stirred().await;
+    assert_eq!(stage.take_resets(), Vec::<String>::new());
+    assert!(stage.known().await[&name].unclean);
+    let held = stage.devices.reset(&name, Doing::Now).await;
+    assert!(matches!(held, Err(ActError::Held { .. })), "{held:?}");
+    assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
+}
+
+#[tokio::test]
+async fn beside_the_passes_devices_are_told_and_cleaned_by_themselves() {
+    let stage = Stage::with(vec![card(0)]).await;
+    let (arq, _) = stage.binds(0, guest(1)).await;
+    stage.delete(&arq).await;
+    let (ends, told) = tokio::sync::watch::channel(0);
+    let stop = CancellationToken::new();
+    let (devices, stopped) = (stage.devices.clone(), stop.clone());
+    let running = tokio::spawn(async move { devices.run(Some(told), stopped).await });
+    // A guest's journey has ended: that is why anybody looks.
+    ends.send_replace(1);
+    while stage.known().await[&address(0).to_string()].unclean {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
+    stop.cancel();
+    running.await.unwrap();
+}

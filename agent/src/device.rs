@@ -43,6 +43,7 @@ mod telling;
 
 pub use act::{ActError, Acted, Doing, Risk};
 pub use checking::HealthCheck;
+pub use condition::overlay_all;
 pub(crate) use cleaning::is_spoilt;
 pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts, Look, MissingProviders};
 pub(crate) use name::Named;

@@ -17,6 +17,7 @@
 //! | `spawn`, `undo` | the steps forward and backward |
 //! | `power` | start, stop, pause, reboot |
 //! | [`life`] | rescue, unrescue, rebuild |
+//! | `coming` | the images that come for these |
 //! | `look` | what is wanted of a guest against what it does: one table |
 //! | `keep` | after a start of the agent or of the host, and ever after |
 //! | [`mod@reconcile`] | journal, hypervisor, devices, requests and allocations, compared pair by pair |
@@ -34,6 +35,7 @@ pub mod api;
 pub mod binding_wait;
 pub mod bound_devices;
 pub mod build;
+mod coming;
 pub mod compute_api;
 mod console;
 pub mod disks;

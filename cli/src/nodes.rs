@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use berth_agent::complete::Service;
+use berth_agent::device::overlay_all;
 use berth_agent::disabled;
+use berth_agent::guest::SqlJournal;
 use berth_agent::node_identity::{
     IdentityError, Known, NodeIdentity, UuidSource, foresee, identify,
 };
@@ -39,7 +41,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Observes this host and tells who its nodes are.
+    /// Observes this host and tells who its nodes are. What the agent knows of devices beside that (quarantines, disabled ones, the
+    /// vendor's check) is laid over it, so that what comes of it is what an agent would do.
     ///
     /// # Errors
     /// The hypervisor or Placement does not answer, or a node's identity is unclear.
@@ -50,13 +53,19 @@ impl Host {
         intent: Intent,
     ) -> Result<Self, Failure> {
         let driver = Arc::new(Driver::of(config)?);
-        let view = driver.observe().await.map_err(|error| {
+        let mut view = driver.observe().await.map_err(|error| {
             let code = match error.disposition() {
                 Disposition::Fatal => ErrorCode::Driver,
                 Disposition::Retry | Disposition::Refresh => ErrorCode::Unavailable,
             };
             Failure::caused(code, "this host cannot be observed", &error)
         })?;
+        let devices = SqlJournal::look_at_devices(&config.state_path).await;
+        let devices = devices.map_err(|error| {
+            let what = "which devices are set aside";
+            Failure::caused(ErrorCode::State, what, &error)
+        })?;
+        overlay_all(&mut view, &devices);
         let options = tracker_options(config, rename)?;
         let files = match intent {
             // A running agent may be writing there.

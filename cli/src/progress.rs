@@ -29,7 +29,7 @@ pub fn consumers(node: &str) -> Box<dyn Fn(usize, usize) + Send + Sync> {
 /// How often a bar moves while nothing is told.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A guest's boot: its step, and its image while that comes.
+/// What is done with a guest: its step, and its image while that comes.
 pub struct Boot {
     bar: ProgressBar,
 }
@@ -46,11 +46,22 @@ impl Boot {
         Self { bar }
     }
 
+    /// Whether nobody sees it.
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.bar.is_hidden()
+    }
+
     #[cfg(test)]
-    fn on(terminal: &indicatif::InMemoryTerm) -> Self {
+    pub(crate) fn on(terminal: &indicatif::InMemoryTerm) -> Self {
         let target = indicatif::ProgressDrawTarget::term_like(Box::new(terminal.clone()));
         let bar = ProgressBar::with_draw_target(None, target);
         Self { bar }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn redraw(&self) {
+        self.bar.force_draw();
     }
 
     /// It is so now.
@@ -133,6 +144,6 @@ mod tests {
 
     #[test]
     fn nothing_is_shown_where_nobody_looks() {
-        assert!(Boot::shown(false).bar.is_hidden());
+        assert!(Boot::shown(false).is_hidden());
     }
 }

@@ -32,6 +32,10 @@ cpu_shared_set = "0-3"
 enabled_mdev_types = ["nvidia-35"]
 [mdev_nvidia-35]
 device_addresses = ["0000:84:00.0"]
+[pci]
+device_spec = [{ vendor_id = "8086", product_id = "1520" }]
+[accelerators]
+device_spec = [{ address = "0000:85:00.0" }]
 "#;
 
 impl Tree {
@@ -82,6 +86,8 @@ impl Tree {
             "sys/class/mdev_bus/0000:84:00.0/mdev_supported_types/nvidia-35/x",
             "",
         );
+        tree.card("0000:85:00.0", "0x10de", "0x1eb8", "0x030200");
+        tree.card("0000:86:10.0", "0x8086", "0x1520", "0x020000");
         tree.device("dev/kvm");
         tree.device("dev/vfio/vfio");
         tree.socket("run/libvirt/libvirt-sock", 0o777);
@@ -97,6 +103,13 @@ impl Tree {
         let path = self.at(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
+    }
+
+    fn card(&self, address: &str, vendor: &str, device: &str, class: &str) {
+        for (file, text) in [("vendor", vendor), ("device", device), ("class", class)] {
+            let file = format!("sys/bus/pci/devices/{address}/{file}");
+            self.write(&file, &format!("{text}\n"));
+        }
     }
 
     fn remove(&self, path: &str) {
@@ -282,6 +295,12 @@ const FAULTS: &[Fault] = &[
     ("libvirt-answers", Status::Failure, |tree| {
         drop(tree._listeners.remove(0))
     }),
+    ("listed-devices", Status::Warning, |tree| {
+        tree.remove("sys/bus/pci/devices/0000:85:00.0")
+    }),
+    ("listed-devices", Status::Warning, |tree| {
+        tree.card("0000:86:10.0", "0x8086", "0x1521", "0x020000")
+    }),
     ("mdev-addresses", Status::Failure, |tree| {
         tree.remove("sys/bus/pci/devices/0000:84:00.0")
     }),
@@ -411,4 +430,46 @@ fn a_fake_machine_needs_neither_kvm_nor_libvirt() {
         tree.remove(path);
     }
     assert!(bad(&tree.examine()).is_empty());
+}
+
+#[test]
+fn a_host_that_gives_devices_by_a_list_alone_is_asked_for_all_but_mediated_devices() {
+    for section in ["pci", "accelerators"] {
+        let mut tree = Tree::good();
+        tree.config = format!("[{section}]\ndevice_spec = [{{ address = \"0000:85:00.0\" }}]");
+        let named = |findings: &[Finding], status| -> Vec<_> {
+            let with = findings.iter().filter(|each| each.status == status);
+            with.map(|each| each.code).collect()
+        };
+        let skipped = named(&tree.examine(), Status::Skipped);
+        for mediated in ["mdev-addresses", "mdev-types", "mdevctl"] {
+            assert!(skipped.contains(&mediated), "{section}: {skipped:?}");
+        }
+        for asked in [
+            "listed-devices",
+            "iommu",
+            "iommu-groups",
+            "vfio-module",
+            "vfio-device",
+        ] {
+            assert!(!skipped.contains(&asked), "{section}: {skipped:?}");
+        }
+        tree.remove("sys/class/iommu");
+        tree.remove("dev/vfio/vfio");
+        tree.remove("sys/bus/pci/devices/0000:85:00.0");
+        let findings = tree.examine();
+        assert_eq!(
+            named(&findings, Status::Failure),
+            ["vfio-device"],
+            "{section}"
+        );
+        let warnings = named(&findings, Status::Warning);
+        assert_eq!(warnings, ["listed-devices", "iommu"], "{section}");
+        let listed = findings.iter().find(|each| each.code == "listed-devices");
+        let evidence = &listed.unwrap().evidence;
+        assert!(
+            evidence.contains(&format!("entry 1 of [{section}]")),
+            "{evidence}"
+        );
+    }
 }

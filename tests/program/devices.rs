@@ -1,5 +1,9 @@
 //! `berth device reset` and `release`: an operator has a running agent's devices cleaned and taken back, and is told why not.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Instant;
+
 use serde_json::Value;
 
 use crate::hypervisor::{Hypervisor, PATIENCE};
@@ -109,8 +113,57 @@ fn a_device_leaves_its_quarantine_by_a_command_when_its_reset_succeeds_or_its_ri
     assert_eq!(node.state(FREE), "free");
 
     node.device(&["quarantine", FREE, "--reason", "it is loud again"]);
+    // A plan of this host is the agent's, who runs beside it, and of another Placement what it would get.
+    let plan = ["reshape", "plan"];
+    let begun = Instant::now();
+    let in_sync = |text: &str| !text.contains("reserved") && !text.contains("QUARANTINED");
+    while !in_sync(&node.run(&plan).stdout) {
+        assert!(begun.elapsed() < PATIENCE, "{}", node.run(&plan).stdout);
+    }
+    let other = Api::lease();
+    node.configure(&way(&other.placement.url()), "");
+    let fresh = node.run(&plan).stdout;
+    assert!(fresh.contains("CUSTOM_BERTH_DEVICE_QUARANTINED"), "{fresh}");
+    node.configure(&way(&api.placement.url()), "");
     node.edit(&broken, "[[node.guest]]");
     assert_eq!(node.device(&["release", FREE]), released);
     assert_eq!(node.state(FREE), "free");
+    agent.stop(PATIENCE).expect("it ends");
+}
+
+#[test]
+fn a_hook_that_a_killed_agent_left_is_ended_by_the_next() {
+    let api = Api::lease();
+    let mut node = Hypervisor::new("accelerators", "devices-3", &way(&api.placement.url()));
+    let hook = node.home.path("hook");
+    let pids = node.home.path("pids");
+    let text = format!(
+        "#!/bin/sh\necho $$ >> {}\nexec sleep 1000\n",
+        pids.display()
+    );
+    fs::write(&hook, text).expect("a program");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("a program");
+    node.home
+        .set_env("BERTH__ACCELERATORS__HEALTH_HOOK", hook.into_os_string());
+    let started = || {
+        let text = fs::read_to_string(&pids).unwrap_or_default();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let is_there = |pid: &str| fs::exists(format!("/proc/{pid}/fd")).expect("/proc");
+    let mut agent = node.start(&["agent"]);
+    agent
+        .wait_until(PATIENCE, || !started().is_empty())
+        .expect("a check begins");
+    agent.kill();
+    drop(agent);
+    let left = started();
+    assert!(left.iter().all(|pid| is_there(pid)), "nobody ended them");
+    let mut agent = node.start(&["agent"]);
+    agent
+        .wait_until(PATIENCE, || started().len() > left.len())
+        .expect("the next begins");
+    // With the test for their parent, what is ended is seen off at some time.
+    let gone = || left.iter().all(|pid| !is_there(pid));
+    agent.wait_until(PATIENCE, gone).expect("they are gone");
     agent.stop(PATIENCE).expect("it ends");
 }

@@ -1,10 +1,19 @@
 //! What a view becomes of what is known beside it. Pure.
 
 use berth_model::{NodeName, ProviderUuid};
-use berth_virt::{DeviceCondition, DeviceOwner, OfferedDevice, UnfitReason};
+use berth_virt::{DeviceCondition, DeviceOwner, HostView, OfferedDevice, UnfitReason};
 
 use super::name::{Named as _, names};
 use super::register::{QuarantinedBy, Register};
+
+/// Writes into a view, which a driver has just seen, what is known beside it: for whoever looks once and asks no agent.
+pub fn overlay_all(view: &mut HostView, register: &Register) {
+    for (name, node) in &mut view.nodes {
+        for device in &mut node.devices {
+            overlay(name, device, register);
+        }
+    }
+}
 
 /// Writes into a device why it may not be given out, where what was seen is no reason by itself.
 pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Register) {

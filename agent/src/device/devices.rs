@@ -339,11 +339,7 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
             stirs = known.seen != seen;
             (known.seen, known.seen_by) = (seen, look);
         }
-        for (name, node) in &mut view.nodes {
-            for device in &mut node.devices {
-                condition::overlay(name, device, &known.register);
-            }
-        }
+        condition::overlay_all(view, &known.register);
         drop(known);
         if stirs {
             self.inner.stir.notify_one();

@@ -13,7 +13,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
-use berth_store::{SqlError, SqlStore, Statement, Work};
+use berth_store::{JournalFile, Statement};
 
 use crate::guest::JournalError;
 use sql::{
@@ -141,13 +141,12 @@ impl fmt::Display for Withheld {
 /// The tables. Clones are one.
 #[derive(Debug, Clone)]
 pub struct DeviceRegister {
-    store: SqlStore,
-    path: String,
+    file: JournalFile,
 }
 
 impl DeviceRegister {
-    pub(crate) fn over(store: SqlStore, path: String) -> Self {
-        Self { store, path }
+    pub(crate) fn over(file: JournalFile) -> Self {
+        Self { file }
     }
 
     /// Everything.
@@ -156,16 +155,13 @@ impl DeviceRegister {
     /// The journal cannot be read.
     pub async fn read(&self) -> Result<Register, JournalError> {
         let read = async {
-            let mut tx = self.store.read().await?;
+            let mut tx = self.file.read().await?;
             everything(&mut tx).await
         };
         match read.await {
             Ok(Ok(register)) => Ok(register),
-            Ok(Err(reason)) => Err(JournalError::Damaged {
-                path: self.path.clone(),
-                reason,
-            }),
-            Err(source) => Err(self.failed(source)),
+            Ok(Err(reason)) => Err(self.file.damaged(reason).into()),
+            Err(source) => Err(self.file.failed(source).into()),
         }
     }
 
@@ -174,12 +170,12 @@ impl DeviceRegister {
     /// # Errors
     /// The journal cannot be written.
     pub async fn begin(&self, name: &str) -> Result<Cleaning, JournalError> {
-        match self.write(&Begin(name)).await? {
+        match self.file.write(&Begin(name)).await? {
             Ok(cleaning) => Ok(cleaning),
-            Err(guest) => Err(JournalError::Damaged {
-                path: self.path.clone(),
-                reason: format!("device {name} is held by {guest:?}, which is no guest"),
-            }),
+            Err(guest) => {
+                let reason = format!("device {name} is held by {guest:?}, which is no guest");
+                Err(self.file.damaged(reason).into())
+            }
         }
     }
 
@@ -211,7 +207,7 @@ impl DeviceRegister {
     /// # Errors
     /// The journal cannot be written.
     pub async fn take_as_cleaned(&self, name: &str, releases: i64) -> Result<bool, JournalError> {
-        self.write(&TakeAsCleaned { name, releases }).await
+        Ok(self.file.write(&TakeAsCleaned { name, releases }).await?)
     }
 
     /// Puts a device into quarantine, or gives it another reason.
@@ -278,22 +274,6 @@ impl DeviceRegister {
     }
 
     pub(crate) async fn execute(&self, steps: Vec<Statement>) -> Result<(), JournalError> {
-        self.write(&Steps(steps)).await
-    }
-
-    async fn write<W: Work<Error = SqlError>>(&self, work: &W) -> Result<W::Output, JournalError> {
-        let done = self.store.write(work).await;
-        done.map_err(|source| self.failed(source))
-    }
-
-    fn failed(&self, source: SqlError) -> JournalError {
-        let path = self.path.clone();
-        match source {
-            SqlError::Corrupt(error) => JournalError::Damaged {
-                path,
-                reason: error.to_string(),
-            },
-            source => JournalError::Sql { path, source },
-        }
+        Ok(self.file.write(&Steps(steps)).await?)
     }
 }

@@ -211,7 +211,7 @@ async fn action<D: VirtDriver, R: GuestResources>(
         ),
         Err(error) => {
             if let LifeError::Power(PowerError::Journal(error)) = &error {
-                guests.not_written(error);
+                guests.inner.usable.not_written(error);
             }
             let (status, code) = undone(&error);
             refusal(status, code, error.to_string())

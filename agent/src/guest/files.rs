@@ -65,6 +65,16 @@ pub enum FileRefused {
         /// What it is.
         found: &'static str,
     },
+    /// It is not there, and nobody makes it for the guest.
+    #[error(
+        "{field}: there is no file {path} on this host; put it there, or name one that is there"
+    )]
+    Absent {
+        /// The field of the spec.
+        field: &'static str,
+        /// The file.
+        path: HostPath,
+    },
 }
 
 impl From<FileRefused> for ResourceError {
@@ -159,6 +169,39 @@ impl GuestFiles {
             }
         }
         Ok(AllowedSpec(spec.clone()))
+    }
+
+    /// Whether what nobody makes for the guest is there: its kernel and RAM disk. Asked where somebody asks for the guest, or for a
+    /// rescue, and hears the answer; a guest that is there already may come before the file system with its kernel.
+    ///
+    /// # Errors
+    /// One is not, or cannot be looked at.
+    pub fn present(&self, spec: &GuestSpec) -> Result<(), FileRefused> {
+        let GuestBoot::Kernel {
+            kernel, ramdisk, ..
+        } = &spec.boot
+        else {
+            return Ok(());
+        };
+        let ramdisk = ramdisk.iter().map(|path| ("boot.ramdisk", path));
+        for (field, path) in std::iter::once(("boot.kernel", kernel)).chain(ramdisk) {
+            let path = path.clone();
+            match fs::metadata(path.as_path()) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(FileRefused::Absent { field, path });
+                }
+                Err(error) => {
+                    let reason = error.to_string();
+                    return Err(FileRefused::Unseen {
+                        field,
+                        path,
+                        reason,
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What the guest's serial console is written to.
@@ -474,6 +517,30 @@ mod tests {
         fs::remove_dir_all(host.own("")).unwrap();
         symlink(host.at("etc"), host.at(&format!("instances/{}", guest(1)))).unwrap();
         assert!(!host.may("console", &host.own("shadow")));
+    }
+
+    #[test]
+    fn a_kernel_and_a_ram_disk_that_are_not_there_are_named() {
+        let host = Host::new();
+        let boot = |kernel: &str, ramdisk: &str| {
+            let spec = host.spec();
+            let boot = GuestBoot::Kernel {
+                kernel: host.path(kernel),
+                ramdisk: Some(host.path(ramdisk)),
+                command_line: KernelCommandLine::new("").unwrap(),
+            };
+            host.files().present(&GuestSpec { boot, ..spec })
+        };
+        let (there, absent) = ("kernels/vmlinuz", "kernels/none");
+        assert_eq!(boot(there, there), Ok(()));
+        for (kernel, ramdisk, field) in [
+            (absent, there, "boot.kernel"),
+            (there, absent, "boot.ramdisk"),
+        ] {
+            let said = boot(kernel, ramdisk).unwrap_err().to_string();
+            let named = host.path(absent).to_string();
+            assert!(said.starts_with(field) && said.contains(&named), "{said}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::build::{Building, pinned_elsewhere};
+use super::coming::ImagesComing;
 use super::disks::ImageComing;
 use super::files::FileRefused;
 use super::journal::{
@@ -158,9 +159,10 @@ pub(super) struct Inner<D, R> {
     held: watch::Sender<HeldGuests>,
     /// How many journeys have ended.
     ends: watch::Sender<u64>,
-    usable: Usable,
+    pub(super) usable: Usable,
     /// Something of guests changed on the hypervisor.
     pub(super) stirred: Notify,
+    pub(super) images: ImagesComing,
 }
 
 /// All guests of this agent. Clones are one.
@@ -210,6 +212,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             ends: watch::Sender::new(0),
             usable: Usable::new("guests.db"),
             stirred: Notify::new(),
+            images: ImagesComing::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -257,9 +260,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let uuid = request.uuid();
         // Before it is written down: what the journal has of it is shown, its console first of all.
         self.inner.way.allow(request.spec())?;
+        self.inner.way.resources.present(request.spec())?;
         self.inner.way.resources.keep(request).await?;
         let accepted = self.inner.way.journal.accept(request).await;
-        let accepted = self.written(accepted)?;
+        let accepted = self.inner.usable.wrote(accepted)?;
         match accepted {
             Accepted::New | Accepted::Same => {}
             Accepted::Other => return Err(GuestsError::Other { uuid }),
@@ -278,7 +282,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         if let Err(JournalError::Unknown { .. }) = turned {
             return Err(self.unknown(uuid).await);
         }
-        self.written(turned)?;
+        self.inner.usable.wrote(turned)?;
         // A spawn under way looks at its course again.
         self.inner.journeys.cut_short(&uuid);
         self.set_out(uuid);
@@ -330,9 +334,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// How far the image is that a guest waits for; none where it waits for none.
     #[must_use]
     pub fn coming(&self, record: &GuestRecord) -> Option<ImageComing> {
+        let resources = &self.inner.way.resources;
+        let changes = self.inner.images.of(record.request.uuid());
+        if let Some(coming) = changes.and_then(|plan| resources.coming(&plan)) {
+            return Some(coming);
+        }
         record.open()?;
         let request = record.present().ok()?;
-        self.inner.way.resources.coming(request.disks())
+        resources.coming(request.disks())
     }
 
     /// Goes on with every guest that is not where it should be: at the start, and again after each pause for those that stand
@@ -397,7 +406,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             reason: Held::Journal(error) | Held::Undo(UndoError::Journal(error)),
         } = end
         {
-            self.not_written(error);
+            self.inner.usable.not_written(error);
         }
         self.inner.held.send_if_modified(|held| match end {
             JourneyEnd::Held { reason } => {
@@ -437,31 +446,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         self.inner.usable.subscribe()
     }
 
-    /// What came of a write of the journal, noted.
-    fn written<T>(&self, written: Result<T, JournalError>) -> Result<T, JournalError> {
-        match &written {
-            Ok(_) => self.inner.usable.written(None),
-            Err(error) => self.not_written(error),
-        }
-        written
-    }
-
-    /// The journal failed where it should have been written.
-    pub(super) fn not_written(&self, error: &JournalError) {
-        // What is wrong with one guest's rows is told by whoever reads all of them.
-        if !matches!(
-            error,
-            JournalError::Unknown { .. } | JournalError::Unreadable { .. }
-        ) {
-            self.inner.usable.written(Some(error.to_string()));
-        }
-    }
-
     /// Looks whether the journal can be written: until somebody asks for something, nobody else would.
     pub(super) async fn try_write(&self) {
         let tried = self.inner.way.journal.try_write().await;
         // It is told when it is news.
-        let _ = self.written(tried);
+        let _ = self.inner.usable.wrote(tried);
     }
 
     /// Why nothing could be written down when that was tried last; none where it could.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_model::{ConsumerUuid, Disposition};
-use berth_virt::guest_spec::{GuestDevice, GuestDisks, HostPath, ProjectId};
+use berth_virt::guest_spec::{GuestDevice, GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
 use super::disks::{DiskError, DiskPlan, Disks, ImageComing};
-use super::files::GuestFiles;
+use super::files::{FileRefused, GuestFiles};
 use super::resources::{GuestResources, Provision, Released, ResourceError};
 use super::{BoundDevices, GuestRequest};
 use crate::device::{self, Named as _};
@@ -133,6 +133,10 @@ impl From<DeviceError> for ResourceError {
 impl<D: VirtDriver> GuestResources for HostResources<D> {
     fn files(&self) -> &GuestFiles {
         &self.files
+    }
+
+    fn present(&self, spec: &GuestSpec) -> Result<(), FileRefused> {
+        self.files.present(spec)
     }
 
     async fn keep(&self, request: &GuestRequest) -> Result<(), ResourceError> {

@@ -72,6 +72,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             let form = life.rescue.as_ref().or(life.rebuilt.as_ref());
             if let Some(form) = form.filter(|_| *change != LifeChange::Unrescue) {
                 let project = &record.request.spec().owner.project;
+                let _shown = self.inner.images.begin(uuid, &form.plan);
                 tokio::select! {
                     biased;
                     () = ear.cut_short() => return Err(LifeError::Overtaken { uuid }),
@@ -128,6 +129,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             anew: life.anew(),
         };
         way.allow(&spec).map_err(ResourceError::from)?;
+        way.resources.present(&spec).map_err(ResourceError::from)?;
         Ok(way.resources.check(provision).await?)
     }
 

@@ -9,7 +9,7 @@ use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 use serde::{Deserialize, Serialize};
 
 use super::disks::{DiskPlan, ImageComing};
-use super::files::GuestFiles;
+use super::files::{FileRefused, GuestFiles};
 use super::{BoundDevices, GuestRequest};
 
 /// What was not done with a device or a disk.
@@ -96,6 +96,15 @@ pub enum Anew {
 pub trait GuestResources: Send + Sync + 'static {
     /// Which files of the host guests may have.
     fn files(&self) -> &GuestFiles;
+
+    /// Whether the files of the host that the guest names, and that nobody makes for it, are there.
+    ///
+    /// # Errors
+    /// One is not.
+    fn present(&self, spec: &GuestSpec) -> Result<(), FileRefused> {
+        let _ = spec;
+        Ok(())
+    }
 
     /// Keeps what the journal must not have in clear, where a kill cannot reach it. Asked before the journal knows of the
     /// guest.

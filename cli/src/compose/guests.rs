@@ -20,7 +20,7 @@ use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, ComputeClient, Dice, Downloads, GuestClient,
     HttpService, ImageClient, PlacementClient, TransportOptions,
 };
-use berth_hook::Hook;
+use berth_hook::{Hook, LeftBehind, end_left_behind};
 use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
 
 use berth_placement::serve_tcp;
@@ -108,6 +108,7 @@ impl HostGuests {
         let journal = SqlJournal::open(&config.state_path)
             .await
             .map_err(|error| unusable(&error))?;
+        end_hooks_left_behind().await;
         let disks = disks(config)?;
         let instances = disks.instances_path().clone();
         let files = GuestFiles {
@@ -271,6 +272,17 @@ impl HostGuests {
     /// Closes the journal; nothing may be under way any more.
     pub async fn close(&self) {
         self.journal.close().await;
+    }
+}
+
+/// No program about a device runs beside the next one: not one of a process that was killed either, whose journal this one has now.
+async fn end_hooks_left_behind() {
+    let LeftBehind { ended, staying } = end_left_behind().await;
+    if !ended.is_empty() {
+        tracing::info!(processes = ?ended, "programs about devices that a killed process left were ended");
+    }
+    if !staying.is_empty() {
+        tracing::warn!(processes = ?staying, "programs about devices that a killed process left do not end: the kernel waits for a device");
     }
 }
 

@@ -1,6 +1,8 @@
 //! What is done with a guest: power, delete, console.
 
-use std::io::Write;
+use std::convert::Infallible;
+use std::future::pending;
+use std::io::{IsTerminal as _, Write};
 use std::time::Duration;
 
 use berth_client::placement::Deleted;
@@ -13,8 +15,9 @@ use super::Change;
 use super::ways::{Ways, failed, unknown};
 use crate::failure::{ErrorCode, Failure};
 use crate::listing::Listing;
+use crate::progress::Boot;
 
-/// How often it is looked whether a guest is gone.
+/// How often it is looked whether a guest is gone, and how far its image is.
 const POLL: Duration = Duration::from_millis(300);
 
 pub(super) async fn power(
@@ -34,10 +37,29 @@ pub(super) async fn power(
         let said = format!("{name}, which is {status}, would be {done_word}");
         return answer(change, uuid, Some(status), said, out);
     }
-    let done = ways.agent.action(uuid, action).await;
+    let shown = Boot::shown(std::io::stderr().is_terminal());
+    let doing = format!("{} is being {done_word}", guest.name);
+    let done = tokio::select! {
+        done = ways.agent.action(uuid, action) => done,
+        never = watch(ways, uuid, doing, &shown) => match never {},
+    };
+    shown.end();
     let done = done.map_err(|error| failed(&error))?;
     let said = format!("{} is {}", done.name, done.status);
     answer(change, uuid, Some(&done.status), said, out)
+}
+
+/// Shows that it is being done, and how far its image is where one comes for it. Where nobody looks, nobody is asked.
+async fn watch(ways: &Ways, uuid: ConsumerUuid, doing: String, shown: &Boot) -> Infallible {
+    if shown.is_hidden() {
+        return pending().await;
+    }
+    loop {
+        let told = ways.agent.guest(uuid).await.ok().flatten();
+        let image = told.and_then(|guest| guest.image);
+        shown.is(doing.clone(), image.as_ref());
+        sleep(POLL).await;
+    }
 }
 
 /// What came of a change: a sentence, or a row for a script. `status`: the guest's; none where it is gone.
@@ -146,4 +168,68 @@ pub(super) async fn console(
     let uuid = ways.guest(meant).await?;
     let said = ways.agent.console(uuid, lines).await;
     Ok(out.write_all(&said.map_err(|error| failed(&error))?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::body::Body;
+    use axum::routing::get;
+    use berth_client::{AdapterOptions, Auth, ConductorClient, GuestClient, HttpService};
+    use indicatif::InMemoryTerm;
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// An agent with one guest, whose image comes.
+    fn ways(asked: Arc<AtomicUsize>) -> Ways {
+        let show = move || async move {
+            asked.fetch_add(1, Ordering::SeqCst);
+            axum::Json(
+                json!({"uuid": Uuid::nil(), "name": "vm1", "node": "n", "status": "active", "reason": null,
+                "accelerator_requests": [], "devices": [], "steps": [],
+                "image": {"stage": "fetch", "bytes": 3 << 20, "total": null}}),
+            )
+        };
+        let agent = Router::new().route("/v1/guests/{uuid}", get(show));
+        let http = HttpService::in_process::<_, Body, _>(agent, 1 << 20);
+        let options = AdapterOptions::default();
+        let auth = || Auth::none("http://agent").unwrap();
+        Ways {
+            agent: GuestClient::new(http.clone(), auth(), &options),
+            conductor: ConductorClient::new(http, auth(), &options),
+            elsewhere: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn while_a_guest_is_rescued_its_image_is_shown_and_in_a_pipe_nobody_is_asked() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let ways = ways(Arc::clone(&asked));
+        let doing = || "vm1 is being rescued".to_owned();
+        let guest = ConsumerUuid::from(Uuid::nil());
+        let pipe = Boot::shown(false);
+        let terminal = InMemoryTerm::new(4, 100);
+        let shown = Boot::on(&terminal);
+        tokio::select! {
+            never = watch(&ways, guest, doing(), &pipe) => match never {},
+            never = watch(&ways, guest, doing(), &shown) => match never {},
+            () = async {
+                // The second time, the first answer was shown.
+                while asked.load(Ordering::SeqCst) < 2 {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            } => {}
+        }
+        shown.redraw();
+        let seen = terminal.contents();
+        assert!(
+            seen.contains("vm1 is being rescued: its image comes 3.00 MiB"),
+            "{seen}"
+        );
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+    }
 }

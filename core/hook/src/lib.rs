@@ -2,9 +2,12 @@
 //!
 //! It gets a bare environment with what it is asked, `/` as its directory and nothing to read; what it says on its standard
 //! error is its reason. It runs in a process group of its own, and all of that is killed at its deadline and when nobody wants
-//! its answer any more: a program that hangs holds up only who asked, and one that the kernel does not let go not even that.
+//! its answer any more: a program that hangs holds up only who asked, and one that the kernel does not let go not even that. One
+//! whose asker was killed is ended by the next ([`end_left_behind`]).
 //!
 //! Callers: a driver that cleans devices between two guests, the agent that has them programmed and checked.
+
+mod owner;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -15,6 +18,10 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, Command};
+
+pub use owner::{LeftBehind, end_left_behind};
+
+use owner::{OWNER, Owner};
 
 /// How long one that was ended is waited for.
 const LAST_BREATH: Duration = Duration::from_secs(2);
@@ -197,6 +204,7 @@ impl Hook {
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .env("LC_ALL", "C.UTF-8")
             .envs(about)
+            .envs(Owner::this().map(|this| (OWNER, this.to_string())))
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::null())

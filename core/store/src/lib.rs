@@ -5,16 +5,20 @@
 //! [`state_dir`] keeps the few small files of a node (its uuid, whether it is disabled) so that a
 //! kill at any moment leaves the old content or the new, never a mixture.
 //!
+//! [`journal`] is what journals in the first room have in common, and [`Usable`] whether they can be used.
+//!
 //! Callers: `services/placement` and the other built-in services for [`sql`], `agent` for
 //! [`state_dir`].
 
+pub mod journal;
 pub mod sql;
 pub mod state_dir;
 mod usable;
 
+pub use journal::{JournalFile, JournalFileError};
 pub use sql::{
     Asked, Dialect, Disposition, Location, OpenError, Retryable, Row, SqlError, SqlOptions,
     SqlStore, Statement, Synchronous, Transaction, Value, Work,
 };
 pub use state_dir::{StateDir, StateFileError, StateFiles};
-pub use usable::Usable;
+pub use usable::{JournalFault, Usable};

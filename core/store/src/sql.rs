@@ -172,6 +172,33 @@ impl SqlStore {
         }
     }
 
+    /// Opens a database to read what another process, which may be running, has written; none where there is none. Nothing can
+    /// be written by it, and nobody is kept from owning the database.
+    ///
+    /// # Errors
+    /// [`OpenError::Sql`] when SQLite cannot open it.
+    pub async fn look(path: &Path, options: &SqlOptions) -> Result<Option<Self>, OpenError> {
+        if std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
+            return Ok(None);
+        }
+        let connect = SqliteConnectOptions::new()
+            .filename(path)
+            .read_only(true)
+            .busy_timeout(options.busy_timeout);
+        let readers = pool(1, options)
+            .connect_with(connect)
+            .await
+            .map_err(|error| SqlError::from(error).on_the_disk_of(path))?;
+        let path = Some(path);
+        Ok(Some(Self::assemble(
+            readers.clone(),
+            readers,
+            options,
+            path,
+            None,
+        )))
+    }
+
     /// Opens a fresh database in memory with the default options.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //!
 //! Callers: the agent's guests and the conductor's, which tell their health by it.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
@@ -19,6 +20,12 @@ pub struct Usable {
 struct Failures {
     of_reads: Option<String>,
     of_writes: Option<String>,
+}
+
+/// Why a journal was not written.
+pub trait JournalFault: fmt::Display {
+    /// Whether the whole journal is meant, and not what is in it of one guest: that is told by whoever reads all of it.
+    fn is_of_the_file(&self) -> bool;
 }
 
 impl Usable {
@@ -40,6 +47,25 @@ impl Usable {
     /// Something was written, or could not be for this reason.
     pub fn written(&self, failure: Option<String>) {
         self.note(|failures| failures.of_writes = failure);
+    }
+
+    /// What came of a write, noted.
+    ///
+    /// # Errors
+    /// It is the error of that.
+    pub fn wrote<T, E: JournalFault>(&self, written: Result<T, E>) -> Result<T, E> {
+        match &written {
+            Ok(_) => self.written(None),
+            Err(fault) => self.not_written(fault),
+        }
+        written
+    }
+
+    /// The journal failed where it should have been written.
+    pub fn not_written(&self, fault: &impl JournalFault) {
+        if fault.is_of_the_file() {
+            self.written(Some(fault.to_string()));
+        }
     }
 
     /// Whether the last write failed.
@@ -78,6 +104,33 @@ impl Usable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Fault {
+        of_the_file: bool,
+    }
+
+    impl fmt::Display for Fault {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("it was not written")
+        }
+    }
+
+    impl JournalFault for Fault {
+        fn is_of_the_file(&self) -> bool {
+            self.of_the_file
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_one_guests_rows_is_no_word_about_the_journal() {
+        let usable = Usable::new("guests.db");
+        for of_the_file in [false, true] {
+            assert!(usable.wrote::<(), _>(Err(Fault { of_the_file })).is_err());
+            assert_eq!(usable.refuses_writes(), of_the_file);
+        }
+        assert!(usable.wrote(Ok::<_, Fault>(())).is_ok());
+        assert!(!usable.refuses_writes());
+    }
 
     #[test]
     fn a_read_that_succeeds_does_not_hide_that_nothing_can_be_written() {

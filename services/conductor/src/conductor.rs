@@ -160,7 +160,7 @@ impl Conductor {
     pub async fn create(&self, request: &BootRequest) -> Result<Accepted, ConductorError> {
         let uuid = request.uuid();
         let accepted = self.inner.way.journal.accept(request).await;
-        match self.written(accepted)? {
+        match self.inner.usable.wrote(accepted)? {
             Accepted::New => {
                 self.set_out(uuid);
                 Ok(Accepted::New)
@@ -178,7 +178,7 @@ impl Conductor {
     /// There is no such guest, or the journal cannot be written.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), ConductorError> {
         let turned = self.inner.way.journal.turn(uuid, &Course::Delete).await;
-        match self.written(turned) {
+        match self.inner.usable.wrote(turned) {
             Err(JournalError::Unknown { .. }) => return Err(ConductorError::NotFound { uuid }),
             other => other?,
         }
@@ -272,32 +272,13 @@ impl Conductor {
         self.inner.usable.subscribe()
     }
 
-    /// What came of a write, noted.
-    fn written<T>(&self, written: Result<T, JournalError>) -> Result<T, JournalError> {
-        match &written {
-            Ok(_) => self.inner.usable.written(None),
-            Err(error) => self.not_written(error),
-        }
-        written
-    }
-
-    fn not_written(&self, error: &JournalError) {
-        // What is wrong with one guest's rows is told by whoever reads all of them.
-        if !matches!(
-            error,
-            JournalError::Unknown { .. } | JournalError::Unreadable { .. }
-        ) {
-            self.inner.usable.written(Some(error.to_string()));
-        }
-    }
-
     /// Looks whether something can be written again, where the last write failed: until somebody asks for something, nobody
     /// else would.
     async fn try_write(&self) {
         if self.inner.usable.refuses_writes() {
             let tried = self.inner.way.journal.try_write().await;
             // It is told when it is news.
-            let _ = self.written(tried);
+            let _ = self.inner.usable.wrote(tried);
         }
     }
 

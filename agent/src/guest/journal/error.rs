@@ -1,7 +1,7 @@
 //! Why the journal could not be read or written.
 
 use berth_model::ConsumerUuid;
-use berth_store::{OpenError, SqlError};
+use berth_store::{JournalFault, JournalFileError, OpenError, SqlError};
 
 use crate::service::ExitReason;
 
@@ -87,5 +87,21 @@ impl JournalError {
             | Self::Unreadable { .. }
             | Self::Sql { .. } => ExitReason::Disk,
         }
+    }
+}
+
+impl From<JournalFileError> for JournalError {
+    fn from(error: JournalFileError) -> Self {
+        match error {
+            JournalFileError::Open { path, source } => Self::Open { path, source },
+            JournalFileError::Damaged { path, reason } => Self::Damaged { path, reason },
+            JournalFileError::Sql { path, source } => Self::Sql { path, source },
+        }
+    }
+}
+
+impl JournalFault for JournalError {
+    fn is_of_the_file(&self) -> bool {
+        !matches!(self, Self::Unknown { .. } | Self::Unreadable { .. })
     }
 }

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use berth_model::ConsumerUuid;
-use berth_store::{
-    Location, OpenError, SqlError, SqlOptions, SqlStore, Statement, Synchronous, Transaction, Work,
-};
+use berth_store::{JournalFile, SqlError, Statement, Transaction, Work};
 use berth_virt::guest_spec::DesiredPower;
 use serde::Serialize;
 
@@ -16,7 +14,7 @@ use super::{
     Accepted, Answer, Claimed, Course, GuestJournal, GuestRecord, JournalError, Life, SpawnStep,
     StepRecord, StepState,
 };
-use crate::device::register::{self, DeviceRegister, Withheld};
+use crate::device::register::{self, DeviceRegister, Register, Withheld};
 use crate::guest::{BoundDevices, GuestRequest, Released};
 
 /// The file's name below `state_path`.
@@ -25,8 +23,7 @@ const FILE: &str = "guests.db";
 /// The journal in a file. One process owns it.
 #[derive(Debug, Clone)]
 pub struct SqlJournal {
-    store: SqlStore,
-    path: String,
+    file: JournalFile,
 }
 
 impl SqlJournal {
@@ -35,23 +32,7 @@ impl SqlJournal {
     /// # Errors
     /// Another agent has it, it is damaged, not a journal, a later release's, or the disk says no.
     pub async fn open(state_path: &Path) -> Result<Self, JournalError> {
-        let file = state_path.join(FILE);
-        let options = SqlOptions {
-            readers: 1,
-            synchronous: Synchronous::Full,
-            overwrite_deleted: true,
-            ..SqlOptions::default()
-        };
-        let path = file.display().to_string();
-        let opened = SqlStore::open(&Location::SqliteFile(file), &options).await;
-        let store = opened.map_err(|source| match source {
-            OpenError::Sql(SqlError::Corrupt(error)) => damaged(&path, &error),
-            source => JournalError::Open {
-                path: path.clone(),
-                source,
-            },
-        })?;
-        Self::over(store, path).await
+        Self::over(JournalFile::open(&state_path.join(FILE)).await?).await
     }
 
     /// A journal that lives as long as this value, for dry runs and tests.
@@ -59,72 +40,59 @@ impl SqlJournal {
     /// # Errors
     /// SQLite says no.
     pub async fn in_memory() -> Result<Self, JournalError> {
-        let path = "(memory)".to_owned();
-        let store = SqlStore::in_memory().await;
-        let store = store.map_err(|source| JournalError::Open {
-            path: path.clone(),
-            source,
-        })?;
-        Self::over(store, path).await
+        Self::over(JournalFile::in_memory().await?).await
+    }
+
+    /// What the journal in a folder knows of devices, without opening it: an agent may have it. Nothing where there is no
+    /// journal, or one that knows of no devices yet.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn look_at_devices(state_path: &Path) -> Result<Register, JournalError> {
+        let Some(file) = JournalFile::look(&state_path.join(FILE)).await? else {
+            return Ok(Register::default());
+        };
+        let named = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'device_disabled'";
+        let read = match file.rows(Statement::new(named)).await?.is_empty() {
+            true => Ok(Register::default()),
+            false => DeviceRegister::over(file.clone()).read().await,
+        };
+        file.close().await;
+        read
     }
 
     /// What is known of devices, in tables beside the guests'.
     #[must_use]
     pub fn devices(&self) -> DeviceRegister {
-        DeviceRegister::over(self.store.clone(), self.path.clone())
+        DeviceRegister::over(self.file.clone())
     }
 
     /// Closes the file and waits until that is done.
     pub async fn close(&self) {
-        self.store.close().await;
+        self.file.close().await;
     }
 
-    async fn over(store: SqlStore, path: String) -> Result<Self, JournalError> {
-        let journal = Self { store, path };
-        match journal.write(&Opening).await? {
+    async fn over(file: JournalFile) -> Result<Self, JournalError> {
+        match file.write(&Opening).await? {
             Found::Ours => {
-                journal.cut_log().await;
-                Ok(journal)
+                file.cut_log().await;
+                Ok(Self { file })
             }
             Found::Newer(found) => Err(JournalError::Newer {
-                path: journal.path,
+                path: file.path().to_owned(),
                 found,
                 known: VERSION,
             }),
-            Found::Other(reason) => Err(damaged(&journal.path, &reason)),
-        }
-    }
-
-    async fn write<W: Work<Error = SqlError>>(&self, work: &W) -> Result<W::Output, JournalError> {
-        let done = self.store.write(work).await;
-        done.map_err(|source| self.failed(source))
-    }
-
-    /// Takes what was forgotten out of the log, too. What is left there now goes with the next guest, or at the next start.
-    async fn cut_log(&self) {
-        if let Err(error) = self.store.empty_log().await {
-            tracing::warn!(
-                path = self.path,
-                error = &error as &dyn std::error::Error,
-                "what was forgotten may stand in the journal's log for a while"
-            );
-        }
-    }
-
-    fn failed(&self, source: SqlError) -> JournalError {
-        let path = self.path.clone();
-        match source {
-            SqlError::Corrupt(error) => damaged(&path, &error),
-            source => JournalError::Sql { path, source },
+            Found::Other(reason) => Err(file.damaged(reason).into()),
         }
     }
 
     /// A change of one guest's rows that must be there.
     async fn change(&self, guest: ConsumerUuid, steps: Vec<Statement>) -> Result<(), JournalError> {
-        match self.write(&Change { steps }).await? {
+        match self.file.write(&Change { steps }).await? {
             Changed::Yes => Ok(()),
             Changed::NoSuchGuest => Err(JournalError::Unknown {
-                path: self.path.clone(),
+                path: self.file.path().to_owned(),
                 guest,
             }),
         }
@@ -132,7 +100,7 @@ impl SqlJournal {
 
     async fn select(&self, one: Option<ConsumerUuid>) -> Result<Vec<GuestRecord>, JournalError> {
         let read = async {
-            let mut tx = self.store.read().await?;
+            let mut tx = self.file.read().await?;
             let (guests, steps) = match one {
                 None => (Statement::new(GUESTS), Statement::new(STEPS)),
                 Some(uuid) => (
@@ -144,10 +112,10 @@ impl SqlJournal {
             let steps = tx.rows(steps).await?;
             records(&guests, &steps)
         };
-        match read.await.map_err(|source| self.failed(source))? {
+        match read.await.map_err(|source| self.file.failed(source))? {
             Ok(records) => Ok(records),
             Err(unreadable) => Err(JournalError::Unreadable {
-                path: self.path.clone(),
+                path: self.file.path().to_owned(),
                 guest: unreadable.guest,
                 reason: unreadable.reason,
             }),
@@ -160,13 +128,6 @@ const STEPS: &str = "SELECT guest, step, state, detail FROM step";
 const ONE_GUEST: &str =
     "SELECT uuid, request, course, power, devices, life FROM guest WHERE uuid = ?";
 const ONE_GUESTS_STEPS: &str = "SELECT guest, step, state, detail FROM step WHERE guest = ?";
-
-fn damaged(path: &str, reason: &impl ToString) -> JournalError {
-    JournalError::Damaged {
-        path: path.to_owned(),
-        reason: reason.to_string(),
-    }
-}
 
 fn json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value)
@@ -329,24 +290,6 @@ impl Work for Forget {
     }
 }
 
-/// A row that comes and goes in one transaction: its page is written, and nothing is changed.
-struct TryWrite;
-
-impl Work for TryWrite {
-    type Output = ();
-    type Error = SqlError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-        for sql in [
-            "INSERT INTO guest (uuid, request, course, power) VALUES ('', '', '', '')",
-            "DELETE FROM guest WHERE uuid = ''",
-        ] {
-            tx.execute(Statement::new(sql)).await?;
-        }
-        Ok(())
-    }
-}
-
 struct Disclaim(ConsumerUuid);
 
 impl Work for Disclaim {
@@ -370,7 +313,7 @@ impl Work for Disclaim {
 
 impl GuestJournal for SqlJournal {
     fn path(&self) -> String {
-        self.path.clone()
+        self.file.path().to_owned()
     }
 
     fn guests(&self) -> Answer<'_, Vec<GuestRecord>> {
@@ -382,7 +325,7 @@ impl GuestJournal for SqlJournal {
     }
 
     fn accept<'a>(&'a self, request: &'a GuestRequest) -> Answer<'a, Accepted> {
-        Box::pin(async move { self.write(&Accept(request)).await })
+        Box::pin(async move { Ok(self.file.write(&Accept(request)).await?) })
     }
 
     fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()> {
@@ -439,15 +382,15 @@ impl GuestJournal for SqlJournal {
                 names,
                 devices,
             };
-            match self.write(&claim).await? {
+            match self.file.write(&claim).await? {
                 ClaimEnd::Ours => Ok(Claimed::Ours),
                 ClaimEnd::Taken { device, guest } => match guest.parse() {
                     Ok(guest) => Ok(Claimed::Taken { device, guest }),
-                    Err(error) => Err(damaged(&self.path, &error)),
+                    Err(error) => Err(self.file.damaged(error).into()),
                 },
                 ClaimEnd::Withheld { device, why } => Ok(Claimed::Withheld { device, why }),
                 ClaimEnd::NoSuchGuest => Err(JournalError::Unknown {
-                    path: self.path.clone(),
+                    path: self.file.path().to_owned(),
                     guest: uuid,
                 }),
             }
@@ -456,10 +399,10 @@ impl GuestJournal for SqlJournal {
 
     fn give_back<'a>(&'a self, uuid: ConsumerUuid, released: &'a Released) -> Answer<'a, ()> {
         Box::pin(async move {
-            match self.write(&GiveBack { uuid, released }).await? {
+            match self.file.write(&GiveBack { uuid, released }).await? {
                 Changed::Yes => Ok(()),
                 Changed::NoSuchGuest => Err(JournalError::Unknown {
-                    path: self.path.clone(),
+                    path: self.file.path().to_owned(),
                     guest: uuid,
                 }),
             }
@@ -468,10 +411,10 @@ impl GuestJournal for SqlJournal {
 
     fn disclaim(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
         Box::pin(async move {
-            match self.write(&Disclaim(uuid)).await? {
+            match self.file.write(&Disclaim(uuid)).await? {
                 Changed::Yes => Ok(()),
                 Changed::NoSuchGuest => Err(JournalError::Unknown {
-                    path: self.path.clone(),
+                    path: self.file.path().to_owned(),
                     guest: uuid,
                 }),
             }
@@ -480,13 +423,17 @@ impl GuestJournal for SqlJournal {
 
     fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
         Box::pin(async move {
-            self.write(&Forget(uuid)).await?;
-            self.cut_log().await;
+            self.file.write(&Forget(uuid)).await?;
+            self.file.cut_log().await;
             Ok(())
         })
     }
 
     fn try_write(&self) -> Answer<'_, ()> {
-        Box::pin(async move { self.write(&TryWrite).await })
+        Box::pin(async move {
+            let insert = "INSERT INTO guest (uuid, request, course, power) VALUES ('', '', '', '')";
+            let delete = "DELETE FROM guest WHERE uuid = ''";
+            Ok(self.file.try_write(insert, delete).await?)
+        })
     }
 }

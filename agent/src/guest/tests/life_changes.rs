@@ -386,8 +386,11 @@ async fn a_guest_that_is_deleted_while_the_image_of_its_change_comes_is_gone_wit
     while stage.history().iter().filter(|it| is_fetch(it)).count() < 2 {
         tokio::task::yield_now().await;
     }
+    let record = guests.show(guest(1)).await.unwrap();
+    assert!(guests.coming(&record).is_some(), "how far it is is shown");
     guests.delete(guest(1)).await.unwrap();
     let end = changing.await.unwrap();
+    assert!(guests.coming(&record).is_none(), "nobody waits for it");
     assert!(matches!(end, Err(LifeError::Overtaken { .. })), "{end:?}");
     assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
     judge::at_rest(&stage).await;

@@ -1,14 +1,27 @@
-//! IOMMU, VFIO and mediated devices. Asked only where devices are configured.
+//! IOMMU, VFIO, the devices of the lists and mediated devices. Asked only where devices are configured: those of
+//! `device_spec` in `[pci]` and `[accelerators]`, and `enabled_mdev_types`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+use berth_sysfs::{AllowList, PciFunction, Sriov};
+use serde_json::Value;
 
 use super::{exists, failure, settle, text, warning, with_config};
 use crate::config::{ComputeDriver, Config};
 use crate::doctor::facts::FileKind;
 use crate::doctor::finding::{Check, Host, Seen};
 
+/// Where the kernel shows PCI functions.
+const FUNCTIONS: &str = "/sys/bus/pci/devices";
+
 pub(super) const CHECKS: &[Check] = &[
+    warning(
+        "listed-devices",
+        "the devices that device_spec means are in this machine",
+        &["config-valid"],
+        listed_devices,
+    ),
     failure(
         "mdev-addresses",
         "the GPUs named are in this machine",
@@ -53,7 +66,9 @@ fn for_devices(host: &Host<'_>, look: impl FnOnce(&Config) -> Seen) -> Seen {
     with_config(host, |config| {
         if config.compute_driver != ComputeDriver::Libvirt {
             Seen::not_asked("the driver is not libvirt")
-        } else if config.devices.enabled_mdev_types.is_empty() {
+        } else if lists(config).all(|(_, list)| list.is_empty())
+            && config.devices.enabled_mdev_types.is_empty()
+        {
             Seen::not_asked("no devices are configured")
         } else {
             look(config)
@@ -61,9 +76,92 @@ fn for_devices(host: &Host<'_>, look: impl FnOnce(&Config) -> Seen) -> Seen {
     })
 }
 
-fn mdev_addresses(host: &Host<'_>) -> Seen {
-    let directory = "/sys/bus/pci/devices";
+/// Runs a look that arises only where guests get mediated devices of `enabled_mdev_types`.
+fn for_mdevs(host: &Host<'_>, look: impl FnOnce(&Config) -> Seen) -> Seen {
     for_devices(host, |config| {
+        match config.devices.enabled_mdev_types.is_empty() {
+            true => Seen::not_asked("no mediated device types are enabled"),
+            false => look(config),
+        }
+    })
+}
+
+/// The lists of devices by their sections.
+fn lists(config: &Config) -> impl Iterator<Item = (&'static str, &[Value])> {
+    [
+        ("pci", config.pci.device_spec.as_slice()),
+        ("accelerators", config.accelerators.device_spec.as_slice()),
+    ]
+    .into_iter()
+}
+
+/// A device is nobody's business here until it is there: one that is plugged in later is found then.
+fn listed_devices(host: &Host<'_>) -> Seen {
+    for_devices(host, |config| {
+        let functions = functions(host);
+        let (mut entries, mut absent) = (0, Vec::new());
+        for (section, list) in lists(config) {
+            for (at, entry) in list.iter().enumerate() {
+                entries += 1;
+                // What is no entry at all is the configuration's.
+                let Ok(list) = AllowList::read(std::slice::from_ref(entry)) else {
+                    continue;
+                };
+                let means = |(function, names): &(PciFunction, Vec<String>)| {
+                    list.admit(function, names).is_ok()
+                };
+                if !functions.iter().any(means) {
+                    let number = at + 1;
+                    absent.push(format!(
+                        "entry {number} of [{section}] device_spec ({entry})"
+                    ));
+                }
+            }
+        }
+        if entries == 0 {
+            Seen::not_asked("no device_spec is set")
+        } else if absent.is_empty() {
+            Seen::good(format!(
+                "{FUNCTIONS}: each of {entries} entries means a device"
+            ))
+        } else {
+            Seen::bad(
+                format!("{FUNCTIONS} has no device of {}", absent.join(", ")),
+                "lspci -Dnn shows addresses and ids; virtual functions are there once they are made (sriov_numvfs)",
+            )
+        }
+    })
+}
+
+/// This machine's PCI functions, as far as a list looks at them, with the names of their network interfaces.
+fn functions(host: &Host<'_>) -> Vec<(PciFunction, Vec<String>)> {
+    let number = |path: &str| {
+        let text = host.facts.read(Path::new(path)).ok()?;
+        u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+    };
+    let function = |name: String| {
+        let at = format!("{FUNCTIONS}/{name}");
+        let id = |file: &str| number(&format!("{at}/{file}"))?.try_into().ok();
+        let function = PciFunction {
+            address: name.parse().ok()?,
+            vendor: id("vendor")?,
+            device: id("device")?,
+            class: number(&format!("{at}/class"))?,
+            driver: None,
+            numa_node: None,
+            iommu_group: None,
+            sriov: Sriov::None,
+        };
+        let names = host.facts.list(Path::new(&format!("{at}/net")));
+        Some((function, names.unwrap_or_default()))
+    };
+    let names = host.facts.list(Path::new(FUNCTIONS)).unwrap_or_default();
+    names.into_iter().filter_map(function).collect()
+}
+
+fn mdev_addresses(host: &Host<'_>) -> Seen {
+    let directory = FUNCTIONS;
+    for_mdevs(host, |config| {
         let enabled = &config.devices.enabled_mdev_types;
         let named: Vec<String> = config
             .mdev
@@ -91,7 +189,7 @@ fn mdev_addresses(host: &Host<'_>) -> Seen {
 
 fn mdev_types(host: &Host<'_>) -> Seen {
     let bus = "/sys/class/mdev_bus";
-    for_devices(host, |config| {
+    for_mdevs(host, |config| {
         let parents = host.facts.list(Path::new(bus)).unwrap_or_default();
         let offered: BTreeSet<String> = parents
             .iter()
@@ -140,7 +238,7 @@ fn list(words: &BTreeSet<String>) -> String {
 }
 
 fn mdevctl(host: &Host<'_>) -> Seen {
-    for_devices(host, |_| {
+    for_mdevs(host, |_| {
         let places = ["/usr/sbin/mdevctl", "/usr/bin/mdevctl", "/sbin/mdevctl"];
         match places.into_iter().find(|path| exists(host, path)) {
             Some(path) => Seen::good(path),

@@ -62,7 +62,7 @@ impl Conductor {
             Ok(end) => end,
             Err(reason) => {
                 if let Held::Journal(error) | Held::Undo(UndoError::Journal(error)) = &reason {
-                    self.not_written(error);
+                    self.inner.usable.not_written(error);
                 }
                 JourneyEnd::Held {
                     reason: reason.to_string(),

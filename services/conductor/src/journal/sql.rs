@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use berth_model::{ConsumerUuid, DeviceProfileName};
-use berth_store::{
-    Location, OpenError, SqlError, SqlOptions, SqlStore, Statement, Synchronous, Transaction, Work,
-};
+use berth_store::{JournalFile, SqlError, Statement, Transaction, Work};
 use serde::Serialize;
 
 use super::rows::records;
@@ -30,8 +28,7 @@ const ONE_GUESTS_STEPS: &str =
 /// The journal in a file. One process owns it.
 #[derive(Debug, Clone)]
 pub struct SqlJournal {
-    store: SqlStore,
-    path: String,
+    file: JournalFile,
 }
 
 impl SqlJournal {
@@ -40,23 +37,7 @@ impl SqlJournal {
     /// # Errors
     /// Another conductor has it, it is damaged, not a journal, a later release's, or the disk says no.
     pub async fn open(state_path: &Path) -> Result<Self, JournalError> {
-        let file = state_path.join(FILE);
-        let options = SqlOptions {
-            readers: 1,
-            synchronous: Synchronous::Full,
-            overwrite_deleted: true,
-            ..SqlOptions::default()
-        };
-        let path = file.display().to_string();
-        let opened = SqlStore::open(&Location::SqliteFile(file), &options).await;
-        let store = opened.map_err(|source| match source {
-            OpenError::Sql(SqlError::Corrupt(error)) => damaged(&path, &error.to_string()),
-            source => JournalError::Open {
-                path: path.clone(),
-                source,
-            },
-        })?;
-        Self::over(store, path).await
+        Self::over(JournalFile::open(&state_path.join(FILE)).await?).await
     }
 
     /// A journal that lives as long as this value, for tests.
@@ -64,66 +45,35 @@ impl SqlJournal {
     /// # Errors
     /// SQLite says no.
     pub async fn in_memory() -> Result<Self, JournalError> {
-        let path = "(memory)".to_owned();
-        let store = SqlStore::in_memory().await;
-        let store = store.map_err(|source| JournalError::Open {
-            path: path.clone(),
-            source,
-        })?;
-        Self::over(store, path).await
+        Self::over(JournalFile::in_memory().await?).await
     }
 
     /// Closes the file and waits until that is done.
     pub async fn close(&self) {
-        self.store.close().await;
+        self.file.close().await;
     }
 
-    async fn over(store: SqlStore, path: String) -> Result<Self, JournalError> {
-        let journal = Self { store, path };
-        match journal.write(&Opening).await? {
+    async fn over(file: JournalFile) -> Result<Self, JournalError> {
+        match file.write(&Opening).await? {
             Found::Ours => {
-                journal.cut_log().await;
-                Ok(journal)
+                file.cut_log().await;
+                Ok(Self { file })
             }
             Found::Newer(found) => Err(JournalError::Newer {
-                path: journal.path,
+                path: file.path().to_owned(),
                 found,
                 known: VERSION,
             }),
-            Found::Other(reason) => Err(damaged(&journal.path, &reason)),
-        }
-    }
-
-    async fn write<W: Work<Error = SqlError>>(&self, work: &W) -> Result<W::Output, JournalError> {
-        let done = self.store.write(work).await;
-        done.map_err(|source| self.failed(source))
-    }
-
-    /// Takes what was forgotten out of the log, too. What is left there now goes with the next guest, or at the next start.
-    async fn cut_log(&self) {
-        if let Err(error) = self.store.empty_log().await {
-            tracing::warn!(
-                path = self.path,
-                error = &error as &dyn std::error::Error,
-                "what was forgotten may stand in the journal's log for a while"
-            );
-        }
-    }
-
-    fn failed(&self, source: SqlError) -> JournalError {
-        let path = self.path.clone();
-        match source {
-            SqlError::Corrupt(error) => damaged(&path, &error.to_string()),
-            source => JournalError::Sql { path, source },
+            Found::Other(reason) => Err(file.damaged(reason).into()),
         }
     }
 
     /// A change of one guest's rows that must be there.
     async fn change(&self, guest: ConsumerUuid, statement: Statement) -> Result<(), JournalError> {
-        match self.write(&Change { guest, statement }).await? {
+        match self.file.write(&Change { guest, statement }).await? {
             Changed::Yes => Ok(()),
             Changed::NoSuchGuest => Err(JournalError::Unknown {
-                path: self.path.clone(),
+                path: self.file.path().to_owned(),
                 guest,
             }),
         }
@@ -131,7 +81,7 @@ impl SqlJournal {
 
     async fn select(&self, one: Option<ConsumerUuid>) -> Result<Vec<BootRecord>, JournalError> {
         let read = async {
-            let mut tx = self.store.read().await?;
+            let mut tx = self.file.read().await?;
             let (guests, steps) = match one {
                 None => (Statement::new(GUESTS), Statement::new(STEPS)),
                 Some(uuid) => (
@@ -143,10 +93,10 @@ impl SqlJournal {
             let steps = tx.rows(steps).await?;
             records(&guests, &steps)
         };
-        match read.await.map_err(|source| self.failed(source))? {
+        match read.await.map_err(|source| self.file.failed(source))? {
             Ok(records) => Ok(records),
             Err(unreadable) => Err(JournalError::Unreadable {
-                path: self.path.clone(),
+                path: self.file.path().to_owned(),
                 guest: unreadable.guest,
                 reason: unreadable.reason,
             }),
@@ -156,7 +106,7 @@ impl SqlJournal {
 
 impl BootJournal for SqlJournal {
     fn path(&self) -> String {
-        self.path.clone()
+        self.file.path().to_owned()
     }
 
     fn guests(&self) -> Answer<'_, Vec<BootRecord>> {
@@ -175,7 +125,7 @@ impl BootJournal for SqlJournal {
                 request: text,
                 config_drive,
             };
-            Box::pin(async move { self.write(&accept).await })
+            Box::pin(async move { Ok(self.file.write(&accept).await?) })
         }
     }
 
@@ -194,7 +144,7 @@ impl BootJournal for SqlJournal {
         Box::pin(async move {
             self.change(uuid, statement).await?;
             if !needs_drive {
-                self.cut_log().await;
+                self.file.cut_log().await;
             }
             Ok(())
         })
@@ -232,8 +182,8 @@ impl BootJournal for SqlJournal {
     fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
         let statement = Statement::new("DELETE FROM guest WHERE uuid = ?").bind(uuid.to_string());
         Box::pin(async move {
-            self.write(&Run(statement)).await?;
-            self.cut_log().await;
+            self.file.write(&Run(statement)).await?;
+            self.file.cut_log().await;
             Ok(())
         })
     }
@@ -241,42 +191,39 @@ impl BootJournal for SqlJournal {
     fn stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()> {
         let sql = "INSERT INTO stray (profile) VALUES (?) ON CONFLICT DO NOTHING";
         let statement = Statement::new(sql).bind(profile.as_str());
-        Box::pin(async move { self.write(&Run(statement)).await })
+        Box::pin(async move { Ok(self.file.write(&Run(statement)).await?) })
     }
 
     fn strays(&self) -> Answer<'_, Vec<DeviceProfileName>> {
         Box::pin(async move {
             let statement = Statement::new("SELECT profile FROM stray ORDER BY profile");
-            let rows = self.store.rows(statement).await;
-            let names = rows.and_then(|rows| rows.iter().map(|row| row.text(0)).collect());
-            let names: Vec<String> = names.map_err(|source| self.failed(source))?;
+            let rows = self.file.rows(statement).await?;
+            let names = rows.iter().map(|row| row.text(0)).collect();
+            let names: Vec<String> = Result::map_err(names, |source| self.file.failed(source))?;
             let names = names.iter().map(|name| DeviceProfileName::new(name));
             names
                 .collect::<Result<_, _>>()
-                .map_err(|error| damaged(&self.path, &error.to_string()))
+                .map_err(|error| self.file.damaged(error).into())
         })
     }
 
     fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()> {
         let sql = "DELETE FROM stray WHERE profile = ?";
         let statement = Statement::new(sql).bind(profile.as_str());
-        Box::pin(async move { self.write(&Run(statement)).await })
+        Box::pin(async move { Ok(self.file.write(&Run(statement)).await?) })
     }
 
     fn try_write(&self) -> Answer<'_, ()> {
-        Box::pin(async move { self.write(&TryWrite).await })
+        Box::pin(async move {
+            let insert = "INSERT INTO stray (profile) VALUES ('') ON CONFLICT DO NOTHING";
+            let delete = "DELETE FROM stray WHERE profile = ''";
+            Ok(self.file.try_write(insert, delete).await?)
+        })
     }
 }
 
 fn text<T: Serialize>(value: &T) -> String {
     String::from_utf8_lossy(&berth_wire::encode(value)).into_owned()
-}
-
-fn damaged(path: &str, reason: &str) -> JournalError {
-    JournalError::Damaged {
-        path: path.to_owned(),
-        reason: reason.to_owned(),
-    }
 }
 
 struct Accept {
@@ -333,24 +280,6 @@ impl Work for Change {
         let known = Statement::new("SELECT 1 FROM guest WHERE uuid = ?");
         let row = tx.row(known.bind(self.guest.to_string())).await?;
         Ok(row.map_or(Changed::NoSuchGuest, |_| Changed::Yes))
-    }
-}
-
-/// A row that comes and goes in one transaction: its page is written, and nothing is changed.
-struct TryWrite;
-
-impl Work for TryWrite {
-    type Output = ();
-    type Error = SqlError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-        for sql in [
-            "INSERT INTO stray (profile) VALUES ('') ON CONFLICT DO NOTHING",
-            "DELETE FROM stray WHERE profile = ''",
-        ] {
-            tx.execute(Statement::new(sql)).await?;
-        }
-        Ok(())
     }
 }
 

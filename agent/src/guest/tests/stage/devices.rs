@@ -5,7 +5,7 @@ use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{GuestState, HostDevice};
 
 use super::{Bug, Device, Mishap, Stage, World, names};
-use crate::guest::disks::{DiskPlan, InstancesPath};
+use crate::guest::disks::{DiskPlan, ImageComing, ImageStage, InstancesPath};
 use crate::guest::way::host_device;
 use crate::guest::{Anew, GuestFiles, GuestResources, Provision, Released, ResourceError};
 
@@ -139,6 +139,16 @@ impl GuestResources for Devices {
             }
         };
         self.0.cross("images write fetch".to_owned(), effect).await
+    }
+
+    fn coming(&self, _: &DiskPlan) -> Option<ImageComing> {
+        let world = self.0.world();
+        let comes = world.mishaps.contains(&Mishap::EndlessImage);
+        comes.then_some(ImageComing {
+            stage: ImageStage::Fetch,
+            done: 1,
+            of: None,
+        })
     }
 
     async fn remove(&self, guest: ConsumerUuid, files: &[HostPath]) -> Result<(), ResourceError> {

@@ -145,7 +145,10 @@ fn handles(
             let mut addresses = BTreeSet::new();
             for field in functions.list(reading) {
                 if let Some(function) = field.parsed::<PciAddress>(reading) {
-                    reading.once("PCI device", within(table, function), &field);
+                    // Of a card that is given out whole the first is its own.
+                    if device != Some(function) {
+                        reading.once("PCI device", within(table, function), &field);
+                    }
                     addresses.insert(function);
                 }
             }

@@ -38,6 +38,15 @@ pub(crate) struct Agent {
 impl Agent {
     /// One that asks this accelerator service.
     pub(crate) async fn new(cloud: &Cloud, accelerators: AcceleratorClient) -> Self {
+        Self::waiting(cloud, accelerators, Duration::from_mins(2)).await
+    }
+
+    /// The same, which waits so long for a bind.
+    pub(crate) async fn waiting(
+        cloud: &Cloud,
+        accelerators: AcceleratorClient,
+        binding_timeout: Duration,
+    ) -> Self {
         let tree = cloud.tree();
         let driver = FakeDriver::from_text("accelerators", &machine()).expect("a machine");
         let driver = Arc::new(driver);
@@ -56,7 +65,7 @@ impl Agent {
             accelerators: Accelerators {
                 client: Some(accelerators),
                 events: events.clone(),
-                binding_timeout: Duration::from_mins(2),
+                binding_timeout,
             },
             boot_id: "boot".to_owned(),
         });

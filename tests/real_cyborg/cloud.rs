@@ -29,7 +29,7 @@ use crate::nova::Nova;
 pub(crate) const NODE: &str = "acc-01";
 
 /// The host's functions; the last ones are each of a kind of its own.
-pub(crate) const FUNCTIONS: [PciFunction; 13] = [
+pub(crate) const FUNCTIONS: [PciFunction; 15] = [
     function("0000:21:00.0"),
     function("0000:22:00.0"),
     function("0000:23:00.0"),
@@ -58,6 +58,14 @@ pub(crate) const FUNCTIONS: [PciFunction; 13] = [
         address: "0000:2d:00.0",
         ids: "10de:20bb",
     },
+    PciFunction {
+        address: "0000:2e:00.0",
+        ids: "10de:20bc",
+    },
+    PciFunction {
+        address: "0000:2f:00.0",
+        ids: "10de:20bd",
+    },
 ];
 /// The function that the profile of this name asks for.
 pub(crate) const ONLY: usize = 8;
@@ -65,6 +73,11 @@ pub(crate) const ONLY: usize = 8;
 pub(crate) const CUT: usize = 9;
 /// The same for the profile `killed`.
 pub(crate) const KILLED: usize = 10;
+
+/// The same for the profile `adrift`.
+pub(crate) const ADRIFT: usize = 13;
+/// The same for the profile `rowless`.
+pub(crate) const ROWLESS: usize = 14;
 
 const fn function(address: &'static str) -> PciFunction {
     PciFunction {
@@ -127,6 +140,8 @@ impl Cloud {
             ("only", "20B7"),
             ("cut", "20B8"),
             ("killed", "20B9"),
+            ("adrift", "20BC"),
+            ("rowless", "20BD"),
             ("card", "1111"),
         ] {
             let group = json!({

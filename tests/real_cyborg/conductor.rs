@@ -36,6 +36,21 @@ pub(crate) async fn conductor_of(
     agent: HttpService,
     accelerators: AcceleratorClient,
 ) -> Conductor {
+    let options = ConductorOptions {
+        poll: Duration::from_millis(50),
+        delete_wait: Duration::from_secs(60),
+        ..impatient()
+    };
+    conductor_with(cloud, agent, accelerators, options).await
+}
+
+/// The same with these options.
+pub(crate) async fn conductor_with(
+    cloud: &Cloud,
+    agent: HttpService,
+    accelerators: AcceleratorClient,
+    options: ConductorOptions,
+) -> Conductor {
     let auth = Auth::none("http://agent").expect("an endpoint");
     let agent = GuestClient::new(agent, auth, &AdapterOptions::default());
     let parts = ConductorParts {
@@ -43,11 +58,6 @@ pub(crate) async fn conductor_of(
         placement: cloud.placement_client(),
         accelerators,
         agents: Arc::new(EveryNode(agent)),
-    };
-    let options = ConductorOptions {
-        poll: Duration::from_millis(50),
-        delete_wait: Duration::from_secs(60),
-        ..impatient()
     };
     Conductor::open_with(parts, Arc::new(AsAnswered), options)
 }

@@ -18,5 +18,6 @@ mod gate;
 mod leftovers;
 mod nova;
 mod outages;
+mod parts_away;
 mod refusals;
 mod takeover;

@@ -20,7 +20,7 @@ mod rabbitmq;
 mod sqlite;
 mod uwsgi;
 
-pub use cyborg::{CyborgAgent, CyborgApi, CyborgSettings, PciFunction, RealCyborg};
+pub use cyborg::{Away, CyborgAgent, CyborgApi, CyborgSettings, PciFunction, RealCyborg};
 pub use glance::RealGlance;
 pub use keystone::{Credentials, KeystoneSettings, RealKeystone};
 pub use libvirtd::Libvirtd;

@@ -230,6 +230,32 @@ impl RealCyborg {
         Ok(CyborgApi(api(self.scratch.path(), 1, &log)?))
     }
 
+    /// Another process of the API, not yet started, behind which something of Cyborg is away.
+    ///
+    /// # Errors
+    /// When the peers are not installed or no file can be written.
+    pub fn crippled_api(&self, away: Away) -> Result<CyborgApi, PeerError> {
+        let name = away.folder();
+        let dir = self.scratch.join(name);
+        fs::create_dir(&dir).map_err(PeerError::files("make a directory for Cyborg"))?;
+        let beneath = (&self.keystone, &self.broker, &self.database);
+        configure(&dir, &self.settings, "fake_driver", beneath)?;
+        let file = dir.join(".cyborg/cyborg.conf");
+        let text = fs::read_to_string(&file).map_err(PeerError::files("read a configuration"))?;
+        let port = free_port().map_err(PeerError::files("find a free port"))?;
+        // Of an option that stands twice the last counts.
+        let more = match away {
+            Away::Conductor => {
+                format!("[DEFAULT]\ncontrol_exchange = {name}\nrpc_response_timeout = 2\n")
+            }
+            Away::Database => format!(
+                "[database]\nconnection = mysql+pymysql://cyborg:cyborg@127.0.0.1:{port}/cyborg\nmax_retries = 0\n"
+            ),
+        };
+        write(&file, &format!("{text}{more}"))?;
+        Ok(CyborgApi(api(&dir, 2, "api.log")?))
+    }
+
     /// The process groups of the API and the conductor, by their leaders' process ids, where they run.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
@@ -265,6 +291,24 @@ impl RealCyborg {
         let logs = logs.iter().map(read);
         logs.map(|log| String::from_utf8_lossy(&log).into_owned())
             .collect()
+    }
+}
+
+/// What of Cyborg is away while its API answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Away {
+    /// Nobody takes what the API asks the conductor for: requests to be made and to be bound.
+    Conductor,
+    /// Nothing listens where the database is.
+    Database,
+}
+
+impl Away {
+    const fn folder(self) -> &'static str {
+        match self {
+            Away::Conductor => "without-conductor",
+            Away::Database => "without-database",
+        }
     }
 }
 

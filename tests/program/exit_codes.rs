@@ -360,6 +360,8 @@ fn start_on_a_small_disk(node: &Hypervisor, size: &str, arguments: &[&str]) -> P
         .arg(program().expect("berth is built"))
         .args(["--config", &node.home.config_file().display().to_string()])
         .args(arguments)
+        // Another service may have the usual port.
+        .env("BERTH__ACCELERATOR_SERVICE__LISTEN", "127.0.0.1:0")
         .start_with_outputs(&node.home.path("out"), &node.home.path("err"))
         .expect("it starts")
 }

@@ -40,6 +40,8 @@ pub mod register;
 pub mod report;
 mod takeover;
 mod telling;
+#[cfg(test)]
+pub(crate) mod test_card;
 
 pub use act::{ActError, Acted, Doing, Risk};
 pub use checking::HealthCheck;

@@ -40,7 +40,7 @@ pub(super) enum ResetEnd {
 
 /// Why nothing is known of a reset.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ResetError {
+pub(crate) enum ResetError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -160,6 +160,32 @@ impl<D: VirtDriver> Devices<D> {
             }
         }
         Ok(removed)
+    }
+
+    /// Takes back what a guest that is no more left behind: gives it to its driver, reset, or removes it, by the same way as after
+    /// any guest. Whether that was done; what somebody has is left, and what does not come back is tried again or set aside.
+    ///
+    /// # Errors
+    /// The journal cannot be written, or the hypervisor does not say who has it.
+    pub(crate) async fn take_back_left(&self, left: &WantedDevice) -> Result<bool, ResetError> {
+        let order = Order {
+            releases: None,
+            quarantine: QuarantineStays::Yes,
+            failures: 0,
+        };
+        let name = left.device.name();
+        let text = match self.reset_free(&name, left, order).await? {
+            ResetEnd::Clean(_) => {
+                self.no_news(&subject(&name));
+                return Ok(true);
+            }
+            ResetEnd::UnderWay | ResetEnd::Held(_) => return Ok(false),
+            ResetEnd::Failed(error) => error.to_string(),
+        };
+        if self.is_news(&subject(&name), &text) {
+            tracing::warn!(device = %name, reason = %text, "a device that was left behind was not taken back");
+        }
+        Ok(false)
     }
 
     fn free_mdevs(&self) -> Vec<OfferedHandle> {

@@ -36,6 +36,9 @@ impl<D: VirtDriver> Devices<D> {
             unclean,
             ..DeviceFacts::default()
         };
+        let register = &known.register;
+        let withheld = register.quarantines.keys().chain(&register.cleaning);
+        facts.withheld = withheld.chain(register.held.keys()).cloned().collect();
         for (node, seen) in &known.seen {
             for device in &seen.devices {
                 let mut laid_over = device.clone();

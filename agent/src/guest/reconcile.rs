@@ -18,13 +18,14 @@ use std::time::Duration;
 use axum::Router;
 use berth_client::{AcceleratorError, PlacementClient, PlacementError};
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
-use berth_virt::{GuestError, VirtDriver};
+use berth_virt::{GuestError, PreparedDevice, VirtDriver};
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use compare::{BoundHere, DeviceFacts, Facts, compare};
+use compare::{left, left_behind};
 pub use finding::{Finding, Remedy, Unbinding};
 
 use super::binding_wait::BindRefused;
@@ -102,19 +103,28 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         }
     }
 
-    /// Compares, and changes nothing. A mediated device that is nobody's is not among what is found: a driver does not say which
-    /// there are, only what it removed ([`Reconciler::repair`]).
+    /// Compares, and changes nothing.
     ///
     /// # Errors
     /// The journal cannot be read; whatever else does not answer is told as unknown.
     pub async fn look(&self) -> Result<Reconciled, GuestsError> {
-        self.look_by(Wanted::Now).await
+        Ok(self.look_by(Wanted::Now).await?.0)
     }
 
-    async fn look_by(&self, wanted: Wanted) -> Result<Reconciled, GuestsError> {
+    /// What differs, and what is to be taken back of it: it has been nobody's for long enough.
+    async fn look_by(
+        &self,
+        wanted: Wanted,
+    ) -> Result<(Reconciled, Vec<PreparedDevice>), GuestsError> {
         let (facts, unknown) = self.facts(wanted).await?;
         let findings = self.aged(compare(&facts));
-        Ok(Reconciled { findings, unknown })
+        let is_due = |device: &&PreparedDevice| {
+            let wanted = left(device);
+            let mut found = findings.iter();
+            found.any(|(finding, age)| *finding == wanted && *age >= GRACE)
+        };
+        let due = left_behind(&facts).filter(is_due).cloned().collect();
+        Ok((Reconciled { findings, unknown }, due))
     }
 
     /// Compares, mends what can be mended, and says what was found. Guests' journeys go on by themselves afterwards.
@@ -126,8 +136,15 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
     }
 
     async fn repair_by(&self, wanted: Wanted) -> Result<Reconciled, KeepError> {
-        let mut found = self.look_by(wanted).await?;
+        let (mut found, due) = self.look_by(wanted).await?;
         if let Some(devices) = &self.inner.devices {
+            for device in due {
+                // What stood in the way is in the log, and the finding stays.
+                if let Ok(true) = devices.take_back_left(&device.wanted).await {
+                    let finding = left(&device);
+                    tracing::warn!(code = finding.code(), subject = %finding.subject(), "{finding}");
+                }
+            }
             for device in devices
                 .remove_orphan_mdevs()
                 .await
@@ -136,7 +153,9 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
                 // It is gone, and no later comparison finds it.
                 let finding = Finding::MdevOrphan { device };
                 tracing::warn!(code = finding.code(), subject = %finding.subject(), "{finding}");
-                found.findings.push((finding, Duration::ZERO));
+                if !found.findings.iter().any(|(known, _)| *known == finding) {
+                    found.findings.push((finding, Duration::ZERO));
+                }
             }
             let has =
                 |wanted: fn(&Finding) -> bool| found.findings.iter().any(|(it, _)| wanted(it));
@@ -190,6 +209,14 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         since.unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Makes every finding so much older.
+    #[cfg(test)]
+    pub(crate) fn let_pass(&self, time: Duration) {
+        for (at, _) in self.since().values_mut() {
+            *at -= time;
+        }
+    }
+
     fn aged(&self, found: BTreeSet<Finding>) -> Vec<(Finding, Duration)> {
         let mut since = self.since();
         since.retain(|finding, _| found.contains(finding));
@@ -210,8 +237,14 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         // What could be read is compared; that nothing of it can be mended is told first.
         self.inner.guests.try_write().await;
         let mut unknown: Vec<String> = self.inner.guests.refuses_writes().into_iter().collect();
+        // Before the journal, which says of whatever is made ready for whom that is.
+        let prepared = way.driver.prepared_devices().await.unwrap_or_else(|error| {
+            unknown.push(error.to_string());
+            Vec::new()
+        });
         let mut facts = Facts {
             boot_id: way.boot_id.clone(),
+            prepared,
             journal: self.inner.guests.list().await?,
             ..Facts::default()
         };

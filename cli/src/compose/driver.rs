@@ -9,8 +9,8 @@ use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeNam
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvents, HostView, NoLink,
-    ObserveError, PciInPlacement, PowerAction, Powered, ProviderTreeError, Redefined, Spawned,
-    Trees, VirtDriver, WantedDevice,
+    ObserveError, PciInPlacement, PowerAction, Powered, PreparedDevice, ProviderTreeError,
+    Redefined, Spawned, Trees, VirtDriver, WantedDevice,
 };
 
 #[cfg(feature = "libvirt")]
@@ -206,6 +206,15 @@ impl VirtDriver for Driver {
             Driver::Exec(driver) => driver.prepare_device(wanted).await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.prepare_device(wanted).await,
+        }
+    }
+
+    async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
+        match self {
+            Driver::Fake(driver) => driver.prepared_devices().await,
+            Driver::Exec(driver) => driver.prepared_devices().await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.prepared_devices().await,
         }
     }
 

@@ -281,6 +281,7 @@ class Driver:
         "prepare_device": "devices",
         "reset_device": "devices",
         "prepare_host": "devices",
+        "prepared_devices": "devices",
     }
 
     def __init__(self, params):
@@ -514,6 +515,10 @@ class Driver:
 
     def prepare_host(self):
         return {"errors": []}
+
+    def prepared_devices(self):
+        made = self.book.read()["devices"].items()
+        return {"devices": [{"wanted": {"device": {"mdev": {"uuid": uuid}}, "mdev": source}, "by": "berth"} for uuid, source in made]}
 
 
 def holds_nothing(guest):

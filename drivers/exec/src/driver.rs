@@ -9,7 +9,8 @@ use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvent, HostEvents, HostView,
-    ObserveError, PowerAction, Powered, Redefined, Spawned, VirtDriver, WantedDevice,
+    ObserveError, PowerAction, Powered, PreparedDevice, Redefined, Spawned, VirtDriver,
+    WantedDevice,
 };
 use futures_util::stream::unfold;
 use serde::de::DeserializeOwned;
@@ -20,8 +21,8 @@ use crate::call_error::{CallError, Failed, NAME};
 use crate::options::ExecOptions;
 use crate::protocol::{
     DestroyResult, Done, Empty, GuestQuestion, GuestsResult, Method, MigrateParams, PowerParams,
-    PowerResult, PrepareHostResult, RedefineResult, ResetResult, SpawnResult, SpecParams,
-    UuidParams, ViewResult, WantedParams, decode, params,
+    PowerResult, PrepareHostResult, PreparedDevicesResult, RedefineResult, ResetResult,
+    SpawnResult, SpecParams, UuidParams, ViewResult, WantedParams, decode, params,
 };
 use crate::supervisor::Supervisor;
 
@@ -236,6 +237,21 @@ impl VirtDriver for ExecDriver {
                 ..
             }) => Vec::new(),
             Err(failed) => vec![failed.of_host()],
+        }
+    }
+
+    async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
+        let told: Result<PreparedDevicesResult, _> = self
+            .call(Method::PreparedDevices, nothing(), Duration::ZERO)
+            .await;
+        match told {
+            Ok(result) => Ok(result.into()),
+            // A driver that does not say.
+            Err(Failed {
+                error: CallError::Unknown(_),
+                ..
+            }) => Ok(Vec::new()),
+            Err(failed) => Err(failed.of_host()),
         }
     }
 

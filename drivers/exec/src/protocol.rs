@@ -28,8 +28,9 @@ pub use device::{ConditionFacts, DeviceFacts, HandleFacts, OwnerFacts};
 pub use guest::{
     DestroyOutcome, DestroyResult, Done, Empty, GuestFacts, GuestOnHostFacts, GuestsResult,
     HeldFacts, HostDeviceFacts, MarkFacts, MigrateParams, PowerOutcome, PowerParams, PowerResult,
-    PowerWord, RedefineOutcome, RedefineResult, ResetResult, SpawnOutcome, SpawnResult, SpecParams,
-    StateFacts, UnreadableFacts, UuidParams, WantedParams,
+    PowerWord, PreparedDevicesResult, PreparedFacts, PreparerFacts, RedefineOutcome,
+    RedefineResult, ResetResult, SpawnOutcome, SpawnResult, SpecParams, StateFacts,
+    UnreadableFacts, UuidParams, WantedParams,
 };
 pub use hello::{Configured, DriverFacts, Hello, HelloResult, VERSION};
 pub use message::{Changed, ErrorObject, LONGEST_LINE, What};

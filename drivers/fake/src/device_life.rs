@@ -2,13 +2,13 @@
 //! guests, so that it outlives a kill like theirs; what goes wrong with a device is said in the machine file
 //! (`[[node.fault]]`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::PciAddress;
-use berth_virt::guest_spec::GuestDevice;
+use berth_virt::guest_spec::{GuestDevice, PciManagement};
 use berth_virt::{
     DeviceError, DeviceReset, HostDevice, HostView, MdevSource, NodeView, OfferedHandle,
-    UnfitReason, WantedDevice,
+    PreparedDevice, Preparer, UnfitReason, WantedDevice,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -156,6 +156,28 @@ impl GuestBook {
                 Ok(DeviceReset::Removed)
             }
         }
+    }
+
+    /// What was made ready, and not taken back since.
+    pub(crate) fn prepared_devices(&self) -> Vec<PreparedDevice> {
+        let ready = self.devices.iter().filter(|(_, handled)| handled.ready);
+        let devices = ready.filter_map(|(name, handled)| {
+            let function = name.parse().map(|address| GuestDevice::Pci {
+                address,
+                managed: PciManagement::Hypervisor,
+            });
+            let mdev = || name.parse().map(|uuid| GuestDevice::Mdev { uuid });
+            let device = function.ok().or_else(|| mdev().ok())?;
+            Some(PreparedDevice {
+                wanted: WantedDevice {
+                    device,
+                    mdev: handled.source.clone(),
+                },
+                by: Preparer::Berth,
+                fellows: BTreeSet::new(),
+            })
+        });
+        devices.collect()
     }
 
     fn taken_back(&mut self, device: HostDevice) {

@@ -9,7 +9,8 @@ use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvents, HostView,
-    ObserveError, PowerAction, Powered, Redefined, Spawned, VirtDriver, WantedDevice,
+    ObserveError, PowerAction, Powered, PreparedDevice, Redefined, Spawned, VirtDriver,
+    WantedDevice,
 };
 
 use crate::guest_file::GuestFile;
@@ -292,6 +293,10 @@ impl VirtDriver for FakeDriver {
 
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
         self.with_devices(|book, look| book.reset_device(wanted, &look.view, &look.faults))
+    }
+
+    async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
+        self.with_devices(|book, _| Ok(book.prepared_devices()))
     }
 }
 

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, VcpuPin};
 use berth_virt::{
-    CpuPolicy, Destroyed, GuestCell, GuestError, GuestHardware, GuestMark, GuestMdev, GuestOnHost, GuestState,
-    GuestView, HeldDevice, HostDevice, HostView, NodeView, OfferedHandle, PowerAction, PowerState,
-    Powered, Redefined, Spawned,
+    CpuPolicy, Destroyed, GuestCell, GuestError, GuestHardware, GuestMark, GuestMdev, GuestOnHost,
+    GuestState, GuestView, HeldDevice, HostDevice, HostView, NodeView, OfferedHandle, PowerAction,
+    PowerState, Powered, Redefined, Spawned,
 };
 use serde::{Deserialize, Serialize};
 

@@ -10,6 +10,7 @@ mod check;
 mod companions;
 mod off_the_runtime;
 mod prepare;
+mod prepared;
 mod reset;
 mod resting;
 

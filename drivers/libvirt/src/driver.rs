@@ -11,7 +11,8 @@ use berth_sysfs::{AttributeWrites, LastLook, Sysfs};
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostDevice, HostEvents, HostView,
-    NoLink, ObserveError, PowerAction, Powered, Redefined, Spawned, VirtDriver, WantedDevice,
+    NoLink, ObserveError, PowerAction, Powered, PreparedDevice, Redefined, Spawned, VirtDriver,
+    WantedDevice,
 };
 
 use crate::connection::{Connection, Session};
@@ -389,6 +390,15 @@ impl VirtDriver for LibvirtDriver {
             self.last_look().forget(address);
         }
         taken_back
+    }
+
+    async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
+        let Some(devices) = self.devices.clone() else {
+            return Ok(Vec::new());
+        };
+        let task = Task::of_host("looking at what was made ready", devices.limit());
+        let look = async move || devices.prepared();
+        self.turns.run(task, look).await
     }
 
     async fn prepare_host(&self) -> Vec<DeviceError> {

@@ -120,6 +120,15 @@ impl Sysfs {
         Ok(vgpu_type.is_some_and(|vgpu_type| vgpu_type != "0"))
     }
 
+    /// The driver that a function is reserved for (`driver_override`), whichever has it now; the kernel writes `(null)` for none.
+    ///
+    /// # Errors
+    /// [`SysfsError`], naming the file.
+    pub fn driver_override(&self, address: PciAddress) -> Result<Option<String>, SysfsError> {
+        let text = read::text(&self.pci_device(address).join("driver_override"))?;
+        Ok(text.filter(|text| !text.is_empty() && text != "(null)"))
+    }
+
     fn pci_devices(&self) -> PathBuf {
         self.root().join("bus/pci/devices")
     }

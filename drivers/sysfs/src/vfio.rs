@@ -169,7 +169,7 @@ impl Devices {
                 return Err(VfioError::DriverName { driver });
             }
         }
-        let overridden = self.override_of(address)?.is_some();
+        let overridden = self.sysfs().driver_override(address)?.is_some();
         if !overridden && now.driver.as_deref() == former {
             return Ok(VfioReleased::AlreadyReleased);
         }
@@ -218,19 +218,12 @@ impl Devices {
         }
     }
 
-    /// The driver that the function is reserved for; the kernel writes `(null)` for none.
-    fn override_of(&self, address: PciAddress) -> Result<Option<String>, VfioError> {
-        let at = self.sysfs().pci_device(address).join("driver_override");
-        let text = read::text(&at)?;
-        Ok(text.filter(|text| !text.is_empty() && text != "(null)"))
-    }
-
     pub(crate) async fn set_override(
         &self,
         address: PciAddress,
         driver: Option<&str>,
     ) -> Result<(), VfioError> {
-        if self.override_of(address)?.as_deref() == driver {
+        if self.sysfs().driver_override(address)?.as_deref() == driver {
             return Ok(());
         }
         let name = format!("bus/pci/devices/{address}/driver_override");

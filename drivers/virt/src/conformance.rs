@@ -83,6 +83,8 @@ pub enum Promise {
     ChecksDevices,
     /// A device is made ready once, however often that is asked for, and a guest can have it then.
     PreparesDevices,
+    /// A mediated device that the driver made is told as its own from then on until it is taken back.
+    TellsWhatIsPrepared,
     /// A device whose guest is gone is taken back, also when that is asked for again, and can be another's.
     GivesBackDevices,
 }

@@ -10,7 +10,8 @@ use futures_core::Stream;
 use crate::guest_spec::{GuestInterfaces, GuestSpec};
 use crate::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostView, NoLink, ObserveError,
-    PowerAction, Powered, ProviderTreeError, Redefined, Spawned, Trees, WantedDevice,
+    PowerAction, Powered, PreparedDevice, ProviderTreeError, Redefined, Spawned, Trees,
+    WantedDevice,
 };
 
 /// Something changed on the host; the agent answers with a tick. What exactly is for the next `observe` to see.
@@ -182,6 +183,17 @@ pub trait VirtDriver: Send + Sync + 'static {
     ) -> impl Future<Output = Result<DeviceReset, DeviceError>> + Send {
         let _ = wanted;
         ready(Err(self.gives_no_devices()))
+    }
+
+    /// What is out of the host's hands for guests, whether one has it or not: every mediated device that exists, and each function
+    /// that was taken off the driver it rests on. Changes nothing. What a driver does not keep is not told.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    fn prepared_devices(
+        &self,
+    ) -> impl Future<Output = Result<Vec<PreparedDevice>, DeviceError>> + Send {
+        ready(Ok(Vec::new()))
     }
 
     /// What a driver says that gives guests no devices.

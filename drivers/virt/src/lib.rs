@@ -17,11 +17,12 @@ mod homes;
 mod host_device;
 mod host_view;
 mod observe_error;
+mod prepared;
 mod provider_tree;
 mod resource_kind;
 mod resource_model;
-mod trees;
 mod takeover;
+mod trees;
 
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use device_life::{DeviceError, DeviceReset, MdevSource, WantedDevice};
@@ -43,6 +44,7 @@ pub use host_view::{
     VirtualFunctions,
 };
 pub use observe_error::ObserveError;
+pub use prepared::{PreparedDevice, Preparer};
 pub use provider_tree::{ProviderTreeError, provider_tree};
 pub use resource_model::{NumaModel, PcpuModel, ResourceModel, VgpuModel};
 pub use trees::Trees;

@@ -11,9 +11,10 @@ use berth_seam::{Crossing, EffectEnd, Fault, Seam};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, HostEvents, HostView, ObserveError,
-    PowerAction, Powered, ProviderTreeError, Spawned, Trees, VirtDriver, WantedDevice,
+    PowerAction, Powered, PreparedDevice, ProviderTreeError, Spawned, Trees, VirtDriver,
+    WantedDevice,
 };
-use devices::{Doing, Handling};
+use devices::{Doing, Handling, Prepared};
 use guests::{Change, Changed, Changing, Guests, Listing};
 
 use super::Stage;
@@ -126,6 +127,12 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
             Some(reset) => Ok(reset),
             None => panic!("a reset came back without a word"),
         }
+    }
+
+    async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
+        let crossing = Crossing::read(Seam::Driver, "prepared_devices", "");
+        let look = Prepared(&self.inner);
+        self.stage.cross(&crossing, &look).await
     }
 
     fn watch(&self) -> HostEvents {

@@ -9,7 +9,8 @@ use berth_model::{ConsumerUuid, PciAddress};
 use berth_virt::guest_spec::{DesiredPower, GuestDevices, GuestSpec};
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, GuestState, HostDevice,
-    HostEvents, HostView, ObserveError, PowerAction, Powered, Spawned, VirtDriver, WantedDevice,
+    HostEvents, HostView, ObserveError, PowerAction, Powered, PreparedDevice, Spawned, VirtDriver,
+    WantedDevice,
 };
 
 /// A bug that is planted, to see that it is caught.
@@ -258,6 +259,10 @@ impl VirtDriver for Hardware {
 
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
         self.fake.prepare_device(wanted).await
+    }
+
+    async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
+        self.fake.prepared_devices().await
     }
 
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {

@@ -1,14 +1,13 @@
 //! What was begun has an end, whatever becomes of the journal meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use berth_model::{NodeName, ResourceClass};
 use berth_store::Statement;
-use berth_virt::guest_spec::{GuestDevice, HostPath};
+use berth_virt::guest_spec::HostPath;
 use berth_virt::{
-    DeviceCondition, DeviceOwner, DeviceType, GuestOnHost, HostEvents, HostView, ObserveError,
-    OfferedDevice,
+    DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, PreparedDevice, Preparer,
 };
 use uuid::Uuid;
 
@@ -17,9 +16,10 @@ use crate::device::devices::Seen;
 use crate::device::register::given_back;
 use crate::device::report::Advice;
 use crate::device::telling::Told;
+use crate::device::test_card::Card;
 use crate::device::{DeviceOptions, DeviceRegister, DevicesParts};
 use crate::guest::disks::InstancesPath;
-use crate::guest::reconcile::{Reconciled, Reconciler};
+use crate::guest::reconcile::{GRACE, Reconciled, Reconciler};
 use crate::guest::{
     Accelerators, ExternalEvents, GuestFiles, Guests, GuestsParts, HostResources, Released,
     SqlJournal,
@@ -27,57 +27,24 @@ use crate::guest::{
 
 const NAME: &str = "0000:81:00.0";
 
-/// A host whose device can be reset; while it is, this is done to the journal.
-struct Card {
-    register: DeviceRegister,
-    meanwhile: &'static str,
-    /// Which mediated devices are there.
-    mdevs: Mutex<BTreeSet<Uuid>>,
-}
-
-impl VirtDriver for Card {
-    fn name(&self) -> &'static str {
-        "card"
-    }
-
-    async fn observe(&self) -> Result<HostView, ObserveError> {
-        std::future::pending().await
-    }
-
-    fn watch(&self) -> HostEvents {
-        Box::pin(futures_util::stream::pending())
-    }
-
-    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
-        Ok(BTreeMap::new())
-    }
-
-    async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
-        done(&self.register, self.meanwhile).await;
-        if let GuestDevice::Mdev { uuid, .. } = &wanted.device {
-            let was_there = self.mdevs.lock().unwrap().remove(uuid);
-            return Ok(match was_there {
-                true => DeviceReset::Removed,
-                false => DeviceReset::NotThere,
-            });
-        }
-        Ok(DeviceReset::Reset { driver: None })
-    }
-}
-
 async fn done(register: &DeviceRegister, sql: &'static str) {
     register.execute(vec![Statement::new(sql)]).await.unwrap();
 }
 
+/// A host whose device can be reset; while it is, this is done to the journal.
 async fn devices(meanwhile: &'static str) -> (DeviceRegister, Devices<Card>) {
     let journal = SqlJournal::in_memory().await.unwrap();
     let register = journal.devices();
+    let spoilt = register.clone();
+    let card = Card::resetting(move || {
+        let register = spoilt.clone();
+        Box::pin(async move {
+            done(&register, meanwhile).await;
+            Ok(())
+        })
+    });
     let parts = DevicesParts {
-        driver: Arc::new(Card {
-            register: register.clone(),
-            meanwhile,
-            mdevs: Mutex::default(),
-        }),
+        driver: Arc::new(card),
         register: register.clone(),
         journal: Arc::new(journal),
         service: None,
@@ -225,6 +192,17 @@ async fn a_mediated_device_that_was_removed_is_found_by_the_comparison_that_did_
     devices.known().seen.insert(node.clone(), seen);
     let told = Told::answered(advice);
     devices.known().told.insert(node, told);
+    let reconciler = reconciler(&devices);
+    let looked = reconciler.look().await.unwrap();
+    assert_eq!(codes(looked), [], "a look removes nothing");
+    let repaired = reconciler.repair().await.unwrap();
+    assert_eq!(codes(repaired), [("mdev_orphan", nobodys.name())]);
+    assert_eq!(codes(reconciler.repair().await.unwrap()), []);
+}
+
+/// The reconciler of a host with these devices and no guest.
+fn reconciler(devices: &Devices<Card>) -> Reconciler<Card, HostResources<Card>> {
+    let driver = Arc::clone(&devices.inner.driver);
     let folder = InstancesPath::new(HostPath::new("/nonexistent").unwrap());
     let files = GuestFiles::below(folder);
     let guests = Guests::new(GuestsParts {
@@ -238,16 +216,54 @@ async fn a_mediated_device_that_was_removed_is_found_by_the_comparison_that_did_
         },
         boot_id: "boot".to_owned(),
     });
-    let reconciler = Reconciler::new(guests, Some(devices.clone()), None);
-    let codes = |found: Reconciled| -> Vec<_> {
-        let found = found.findings.into_iter();
-        found.map(|(it, _)| (it.code(), it.subject())).collect()
+    Reconciler::new(guests, Some(devices.clone()), None)
+}
+
+fn codes(found: Reconciled) -> Vec<(&'static str, String)> {
+    let found = found.findings.into_iter();
+    found.map(|(it, _)| (it.code(), it.subject())).collect()
+}
+
+/// What a guest of a journal that was lost left behind, with its spawn cut off before the hypervisor knew of it.
+#[tokio::test]
+async fn what_a_guest_that_nobody_knows_left_is_taken_back_when_it_was_nobodys_for_a_while() {
+    let (register, devices) = devices("SELECT 1").await;
+    let function = OfferedHandle::Function(NAME.parse().unwrap());
+    let left = |handle: &OfferedHandle, by| PreparedDevice {
+        wanted: wanted(handle),
+        by,
+        fellows: BTreeSet::new(),
     };
-    let looked = reconciler.look().await.unwrap();
-    assert_eq!(codes(looked), [], "a look removes nothing");
-    let repaired = reconciler.repair().await.unwrap();
-    assert_eq!(codes(repaired), [("mdev_orphan", nobodys.name())]);
-    assert_eq!(codes(reconciler.repair().await.unwrap()), []);
+    let [ours, anothers, set_aside] = [1, 2, 3].map(mdev);
+    let driver = Arc::clone(&devices.inner.driver);
+    let there = [&ours, &anothers, &set_aside].map(uuid);
+    *driver.mdevs.lock().unwrap() = there.into();
+    *driver.prepared.lock().unwrap() = vec![
+        left(&function, Preparer::Berth),
+        left(&ours, Preparer::Berth),
+        left(&anothers, Preparer::Another),
+        left(&set_aside, Preparer::Berth),
+    ];
+    let why = Quarantine::new("no", QuarantinedBy::Operator);
+    register.quarantine(&set_aside.name(), &why).await.unwrap();
+    devices.refresh().await.unwrap();
+    let reconciler = reconciler(&devices);
+    let found = [
+        ("device_left", function.name()),
+        ("mdev_orphan", ours.name()),
+    ];
+    // A guest that is being taken back leaves it so for a moment.
+    for _ in 0..2 {
+        assert_eq!(codes(reconciler.look().await.unwrap()), found);
+        assert_eq!(codes(reconciler.repair().await.unwrap()), found);
+    }
+    assert_eq!(driver.prepared.lock().unwrap().len(), 4);
+    reconciler.let_pass(GRACE);
+    assert_eq!(codes(reconciler.repair().await.unwrap()), found);
+    assert_eq!(codes(reconciler.look().await.unwrap()), []);
+    let prepared = driver.prepared.lock().unwrap();
+    let stays: Vec<_> = prepared.iter().map(|it| it.wanted.device.name()).collect();
+    assert_eq!(stays, [anothers.name(), set_aside.name()]);
 }
 
 fn mdev(number: u128) -> OfferedHandle {

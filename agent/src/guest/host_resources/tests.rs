@@ -1,41 +1,13 @@
 //! What is made of a device that does not come back.
 
-use std::sync::Mutex;
-
-use berth_virt::{
-    DeviceReset, GuestError, GuestOnHost, HostDevice, HostEvents, HostView, ObserveError,
-};
+use berth_virt::HostDevice;
 
 use super::*;
+use crate::device::test_card::Card;
 use crate::guest::disks::DiskPlan;
 use crate::guest::resources::Anew;
 use crate::guest::samples::{bound, spec};
 use crate::guest::tests::stage::instances;
-
-/// A host whose devices answer so, the last first.
-struct Card(Mutex<Vec<DeviceError>>);
-
-impl VirtDriver for Card {
-    fn name(&self) -> &'static str {
-        "card"
-    }
-
-    async fn observe(&self) -> Result<HostView, ObserveError> {
-        std::future::pending().await
-    }
-
-    fn watch(&self) -> HostEvents {
-        Box::pin(futures_util::stream::pending())
-    }
-
-    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
-        Ok(BTreeMap::new())
-    }
-
-    async fn reset_device(&self, _: &WantedDevice) -> Result<DeviceReset, DeviceError> {
-        Err(self.0.lock().unwrap().pop().unwrap())
-    }
-}
 
 #[tokio::test]
 async fn a_card_that_was_gone_is_not_blamed_for_what_was_tried_before() {
@@ -55,7 +27,13 @@ async fn a_card_that_was_gone_is_not_blamed_for_what_was_tried_before() {
         .chain(four())
         .chain([gone])
         .chain(four());
-    let card = Arc::new(Card(Mutex::new(answers.collect())));
+    let answers: Mutex<Vec<DeviceError>> = Mutex::new(answers.collect());
+    // The last first.
+    let card = Card::resetting(move || {
+        let answer = answers.lock().unwrap().pop().unwrap();
+        Box::pin(std::future::ready(Err(answer)))
+    });
+    let card = Arc::new(card);
     let resources = HostResources::new(card, GuestFiles::below(instances()));
     let bound = bound(&[1]);
     let spec = bound.attached_to(&spec(1)).unwrap();

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{ArqUuid, ConsumerUuid, ProviderUuid};
-use berth_virt::{GuestHardware, GuestOnHost, HostDevice};
+use berth_virt::{GuestHardware, GuestOnHost, HostDevice, PreparedDevice, Preparer};
 
 use super::finding::{Finding, Unbinding};
+use crate::device::Named as _;
 use crate::device::report::Holder;
 use crate::guest::BoundDevices;
 use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepState};
@@ -23,6 +24,8 @@ pub struct Facts {
     pub hypervisor: Option<BTreeMap<ConsumerUuid, GuestOnHost>>,
     /// The devices.
     pub devices: Option<DeviceFacts>,
+    /// What was made ready for guests, as it was before the journal was read: whoever it was made ready for is in there.
+    pub prepared: Vec<PreparedDevice>,
     /// What the requests of each guest are bound to now, or why that cannot be.
     pub requests: BTreeMap<ConsumerUuid, Result<BoundDevices, String>>,
     /// Whatever is bound on this host, where the accelerator service takes no report of its devices and so tells no holders.
@@ -59,6 +62,8 @@ pub struct DeviceFacts {
     pub vanished: BTreeSet<String>,
     /// What was given back and is not clean.
     pub unclean: BTreeSet<String>,
+    /// What a guest of the journal holds, is being reset, or is in quarantine.
+    pub withheld: BTreeSet<String>,
     /// Providers that Placement lost.
     pub missing: BTreeSet<ProviderUuid>,
 }
@@ -89,6 +94,7 @@ pub fn compare(facts: &Facts) -> BTreeSet<Finding> {
         devices_and_hypervisor(facts, hypervisor, &mut found);
     }
     devices_and_requests(facts, &known, &mut found);
+    found.extend(left_behind(facts).map(left));
     allocations_and_guests(facts, &known, &mut found);
     found
 }
@@ -265,6 +271,51 @@ fn devices_and_requests(
         let provider = *provider;
         found.insert(Finding::ProviderMissing { provider });
     }
+}
+
+/// What was made ready by berth and is nobody's: a guest that is no more left it. Nothing, where not all could be read that may
+/// hold it.
+pub(super) fn left_behind(facts: &Facts) -> impl Iterator<Item = &PreparedDevice> {
+    let held = held(facts);
+    let is_free = move |device: &&PreparedDevice| {
+        let Some(held) = &held else { return false };
+        let fellows = device.fellows.iter().map(ToString::to_string);
+        let mut names = fellows.chain([device.wanted.device.name()]);
+        device.by == Preparer::Berth && !names.any(|name| held.contains(&name))
+    };
+    facts.prepared.iter().filter(is_free)
+}
+
+/// The finding for one of them.
+pub(super) fn left(device: &PreparedDevice) -> Finding {
+    let device_name = device.wanted.device.name();
+    match device.wanted.host_device() {
+        HostDevice::Mdev(_) => Finding::MdevOrphan {
+            device: device_name,
+        },
+        HostDevice::Function(_) => Finding::DeviceLeft {
+            device: device_name,
+        },
+    }
+}
+
+/// The names of all that somebody holds, or that goes to nobody for now; none where that cannot be said.
+fn held(facts: &Facts) -> Option<BTreeSet<String>> {
+    let (hypervisor, devices) = (facts.hypervisor.as_ref()?, facts.devices.as_ref()?);
+    if hypervisor.values().any(|guest| guest.unreadable.is_some()) {
+        return None;
+    }
+    let on_host = hypervisor.values().flat_map(|guest| &guest.devices);
+    let of_flavors = facts.journal.iter();
+    let of_flavors = of_flavors.flat_map(|record| record.request.spec().devices.as_slice());
+    let bound = facts.journal.iter().flat_map(|record| &record.devices);
+    let bound = bound.flat_map(|bound| bound.iter().map(|it| it.name()));
+    let here = facts.bound_here.iter().map(|bound| bound.device.clone());
+    let names = on_host.map(|held| held.device.name());
+    let names = names.chain(of_flavors.map(|attached| attached.device.name()));
+    let told = devices.holders.keys().chain(&devices.unclean);
+    let told = told.chain(&devices.withheld).cloned();
+    Some(names.chain(bound).chain(here).chain(told).collect())
 }
 
 fn is_guest(

@@ -123,6 +123,11 @@ pub enum Finding {
         /// The device.
         device: String,
     },
+    /// Devices and journal: a function that was taken off its driver for a guest and is nobody's.
+    DeviceLeft {
+        /// The device.
+        device: String,
+    },
     /// Devices and journal: a mediated device that nobody holds.
     MdevOrphan {
         /// Its UUID.
@@ -192,6 +197,7 @@ impl Finding {
             Self::DeviceUnfit { .. } => "device_unfit",
             Self::DeviceTaken { .. } => "device_taken",
             Self::DeviceUnclean { .. } => "device_unclean",
+            Self::DeviceLeft { .. } => "device_left",
             Self::MdevOrphan { .. } => "mdev_orphan",
             Self::RequestsDiffer { .. } => "requests_differ",
             Self::RequestOrphan { .. } => "request_orphan",
@@ -222,6 +228,7 @@ impl Finding {
             Self::DeviceUnfit { device, .. }
             | Self::DeviceTaken { device, .. }
             | Self::DeviceUnclean { device }
+            | Self::DeviceLeft { device }
             | Self::MdevOrphan { device } => device.clone(),
             Self::RequestOrphan { arq, .. } => arq.to_string(),
             Self::AllocationOrphan { consumer, .. } => consumer.to_string(),
@@ -238,6 +245,7 @@ impl Finding {
             | Self::GuestEnded { .. }
             | Self::GuestNotAtRest { .. }
             | Self::GuestUndone { .. }
+            | Self::DeviceLeft { .. }
             | Self::MdevOrphan { .. }
             | Self::ProviderMissing { .. } => Remedy::Repaired,
             Self::DeviceUnclean { .. }
@@ -270,6 +278,8 @@ impl Finding {
             self,
             Self::RequestOrphan { .. }
                 | Self::DeviceUnclean { .. }
+                | Self::DeviceLeft { .. }
+                | Self::MdevOrphan { .. }
                 | Self::AllocationOrphan { .. }
                 | Self::AllocationMissing { .. }
                 | Self::AllocationDiffers { .. }
@@ -357,6 +367,10 @@ impl fmt::Display for Finding {
             Self::DeviceUnclean { device } => write!(
                 f,
                 "device {device} was given back and is not clean; it is reset before anybody gets it"
+            ),
+            Self::DeviceLeft { device } => write!(
+                f,
+                "device {device} was taken off its driver for a guest, and nobody holds it; it is reset and given back to its driver"
             ),
             Self::MdevOrphan { device } => {
                 write!(f, "mediated device {device} is nobody's; it is removed")

@@ -1,8 +1,11 @@
 //! Each pair of the five truths, made to disagree.
 
 use berth_model::ArqUuid;
-use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{GuestHardware, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice};
+use berth_virt::guest_spec::{DesiredPower, GuestDevice, PciManagement};
+use berth_virt::{
+    GuestHardware, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, Preparer,
+    WantedDevice,
+};
 use uuid::Uuid;
 
 mod beside_cyborg;
@@ -94,6 +97,7 @@ fn agreed() -> Facts {
             holders: [(device(1), holder(1, 1))].into(),
             ..DeviceFacts::default()
         }),
+        prepared: Vec::new(),
         requests: [(guest(1), Ok(bound(&[1])))].into(),
         bound_here: Vec::new(),
         allocations: Some([(guest(1), [NODE.to_owned(), provider(1)].into())].into()),
@@ -223,6 +227,59 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
         devices(facts).missing.insert(provider);
     });
     assert_eq!(lost, ["provider_missing"]);
+}
+
+fn prepared(number: u32, by: Preparer) -> PreparedDevice {
+    let address = device(number).parse().unwrap();
+    PreparedDevice {
+        wanted: WantedDevice::of(GuestDevice::Pci {
+            address,
+            managed: PciManagement::Hypervisor,
+        }),
+        by,
+        fellows: BTreeSet::new(),
+    }
+}
+
+#[test]
+fn what_was_made_ready_is_left_behind_only_where_nobody_has_it_or_what_goes_with_it() {
+    let with = |by, change: fn(&mut Facts)| {
+        codes(|facts| {
+            facts.prepared.push(prepared(2, by));
+            change(facts);
+        })
+    };
+    assert_eq!(with(Preparer::Berth, |_| {}), ["device_left"]);
+    assert_eq!(with(Preparer::Another, |_| {}), Vec::<&str>::new());
+    let held: [fn(&mut Facts); 6] = [
+        |facts| facts.prepared[0] = prepared(1, Preparer::Berth),
+        |facts| {
+            let of_the_guest = device(1).parse().unwrap();
+            facts.prepared[0].fellows.insert(of_the_guest);
+        },
+        |facts| {
+            devices(facts).withheld.insert(device(2));
+        },
+        // Nobody can say.
+        |facts| facts.hypervisor = None,
+        |facts| facts.devices = None,
+        |facts| {
+            let unreadable = GuestOnHost {
+                owner: None,
+                unreadable: Some("its document is no XML".to_owned()),
+                devices: BTreeSet::new(),
+                ..on_host()
+            };
+            hypervisor(facts).insert(guest(9), unreadable);
+        },
+    ];
+    for change in held {
+        assert_eq!(with(Preparer::Berth, change), Vec::<&str>::new());
+    }
+    let unclean = with(Preparer::Berth, |facts| {
+        devices(facts).unclean.insert(device(2));
+    });
+    assert_eq!(unclean, ["device_unclean"], "it is reset anyway");
 }
 
 #[test]

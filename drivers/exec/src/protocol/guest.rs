@@ -7,8 +7,8 @@ use berth_model::{ArqUuid, ConsumerUuid, NodeName, PciAddress};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     CpuPolicy, Destroyed, DeviceReset, GuestCell, GuestMark, GuestMdev, GuestOnHost, GuestState,
-    GuestView, HeldDevice, HostDevice, PowerAction, PowerState, Powered, Redefined, Spawned,
-    UnreadableGuest, WantedDevice,
+    GuestView, HeldDevice, HostDevice, PowerAction, PowerState, Powered, PreparedDevice, Preparer,
+    Redefined, Spawned, UnreadableGuest, WantedDevice,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -261,6 +261,52 @@ pub enum ResetResult {
     LeftStanding,
     /// There was no such mediated device.
     NotThere,
+}
+
+/// The answer to `prepared_devices`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreparedDevicesResult {
+    /// Each mediated device that exists, and each function that was taken off the driver it rests on; at most 65536.
+    #[serde(deserialize_with = "list::<_, _, 65536>")]
+    pub devices: Vec<PreparedFacts>,
+}
+
+/// A device that is out of the host's hands for guests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreparedFacts {
+    /// The device as it was asked for.
+    pub wanted: WantedDevice,
+    /// Who made it ready.
+    pub by: PreparerFacts,
+    /// The functions that go with it to a guest, at most 1024. Optional: none.
+    #[serde(default, deserialize_with = "list::<_, _, 1024>")]
+    pub fellows: Vec<AsText<PciAddress>>,
+}
+
+/// Who made a device ready: `"berth"`, `"another"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PreparerFacts {
+    /// The driver, when it was asked to.
+    Berth,
+    /// Somebody else, or nobody knows.
+    Another,
+}
+
+impl From<PreparedDevicesResult> for Vec<PreparedDevice> {
+    fn from(result: PreparedDevicesResult) -> Self {
+        let devices = result.devices.into_iter().map(|told| PreparedDevice {
+            wanted: told.wanted,
+            by: match told.by {
+                PreparerFacts::Berth => Preparer::Berth,
+                PreparerFacts::Another => Preparer::Another,
+            },
+            fellows: told.fellows.into_iter().map(|it| it.0).collect(),
+        });
+        devices.collect()
+    }
 }
 
 /// An outcome of the contract, as a word.

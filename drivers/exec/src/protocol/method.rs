@@ -32,11 +32,13 @@ pub enum Method {
     ResetDevice,
     /// Makes of the host what the configuration wants it to be.
     PrepareHost,
+    /// What was made ready for guests and not taken back, changing nothing.
+    PreparedDevices,
 }
 
 impl Method {
     /// All there are.
-    pub const ALL: [Method; 13] = [
+    pub const ALL: [Method; 14] = [
         Method::Hello,
         Method::Observe,
         Method::Guests,
@@ -50,6 +52,7 @@ impl Method {
         Method::PrepareDevice,
         Method::ResetDevice,
         Method::PrepareHost,
+        Method::PreparedDevices,
     ];
 
     /// Its name in messages.
@@ -69,6 +72,7 @@ impl Method {
             Method::PrepareDevice => "prepare_device",
             Method::ResetDevice => "reset_device",
             Method::PrepareHost => "prepare_host",
+            Method::PreparedDevices => "prepared_devices",
         }
     }
 
@@ -77,7 +81,7 @@ impl Method {
     pub const fn deadline(self) -> Duration {
         Duration::from_secs(match self {
             Method::Hello => 10,
-            Method::Observe | Method::Guests | Method::CheckDevice => 30,
+            Method::Observe | Method::Guests | Method::CheckDevice | Method::PreparedDevices => 30,
             Method::Destroy | Method::Power | Method::Redefine | Method::PrepareHost => 60,
             Method::Spawn | Method::PrepareDevice | Method::ResetDevice => 120,
             Method::Suspend => 300,

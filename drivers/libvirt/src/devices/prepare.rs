@@ -33,6 +33,15 @@ impl HostDevices {
             Wanted::InPlace(address, _) => self.bring_along(device, address).await,
             Wanted::Found(_) => Ok(()),
             Wanted::Made(uuid, source) => {
+                if self.mdev(device, uuid)?.is_none() {
+                    // Before it is made: what is not remembered is somebody else's, and never removed unasked.
+                    let kept = self.resting.remember_made(uuid);
+                    kept.map_err(|error| DeviceError::Unfinished {
+                        device,
+                        call: "remembering that it is made",
+                        reason: error.to_string(),
+                    })?;
+                }
                 let parent = source.parent.to_string();
                 let made = self.devices.make_mdev(&parent, &source.mdev_type, uuid);
                 made.await.map(drop).map_err(|error| unmade(device, &error))

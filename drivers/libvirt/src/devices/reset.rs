@@ -50,15 +50,21 @@ impl HostDevices {
                 }
                 Ok(reset)
             }
-            Wanted::Made(uuid, _) => match self.devices.remove_mdev(uuid).await {
-                Ok(MdevRemoved::Removed) => Ok(DeviceReset::Removed),
-                Ok(MdevRemoved::NotThere) => Ok(DeviceReset::NotThere),
-                Err(error) => Err(DeviceError::Unfinished {
+            Wanted::Made(uuid, _) => {
+                let unfinished = |reason: String| DeviceError::Unfinished {
                     device,
                     call: CALL,
-                    reason: whole(&error),
-                }),
-            },
+                    reason,
+                };
+                let removed = self.devices.remove_mdev(uuid).await;
+                let removed = removed.map_err(|error| unfinished(whole(&error)))?;
+                let forgotten = self.resting.forget_made(uuid);
+                forgotten.map_err(|error| unfinished(error.to_string()))?;
+                Ok(match removed {
+                    MdevRemoved::Removed => DeviceReset::Removed,
+                    MdevRemoved::NotThere => DeviceReset::NotThere,
+                })
+            }
             Wanted::Found(uuid) => Ok(match self.mdev(device, uuid)? {
                 Some(_) => DeviceReset::LeftStanding,
                 None => DeviceReset::NotThere,

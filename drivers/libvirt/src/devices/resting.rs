@@ -1,5 +1,5 @@
 //! Which driver a function rests on, remembered for as long as a guest may have it: one small file per function, replaced in one
-//! step. Afterwards the device tree does not say.
+//! step. Afterwards the device tree does not say; nor does it say who made a mediated device, so a file says that, too.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use berth_model::PciAddress;
 use berth_sysfs::RestsOn;
+use uuid::Uuid;
 
 /// What stands in a file for "no driver"; no driver is called so, as its name may not start with a dot.
 const NONE: &str = ".none";
@@ -81,6 +82,59 @@ impl Resting {
         Ok(())
     }
 
+    /// The functions of which something is remembered.
+    pub(super) fn functions(&self) -> io::Result<Vec<PciAddress>> {
+        let Some(directory) = &self.directory else {
+            return Ok(Vec::new());
+        };
+        let files = match fs::read_dir(directory) {
+            Ok(files) => files,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut functions = Vec::new();
+        for file in files {
+            let name = file?.file_name();
+            let name = name.to_str();
+            functions.extend(name.and_then(|name| PciAddress::from_nodedev_name(name).ok()));
+        }
+        functions.sort_unstable();
+        Ok(functions)
+    }
+
+    /// Remembers that a mediated device is about to be made.
+    pub(super) fn remember_made(&self, mdev: Uuid) -> io::Result<()> {
+        let (Some(directory), Some(file)) = (&self.directory, self.made_file(mdev)) else {
+            return Ok(());
+        };
+        fs::create_dir_all(directory)?;
+        File::create(&file)?.sync_all()?;
+        settle(directory)
+    }
+
+    /// Whether a mediated device of this UUID was made, or was about to be.
+    pub(super) fn made(&self, mdev: Uuid) -> io::Result<bool> {
+        self.made_file(mdev)
+            .map_or(Ok(false), |file| file.try_exists())
+    }
+
+    /// Forgets that it was.
+    pub(super) fn forget_made(&self, mdev: Uuid) -> io::Result<()> {
+        let (Some(directory), Some(file)) = (&self.directory, self.made_file(mdev)) else {
+            return Ok(());
+        };
+        match fs::remove_file(file) {
+            Ok(()) => settle(directory),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn made_file(&self, mdev: Uuid) -> Option<PathBuf> {
+        let name = format!("mdev_{}", mdev.hyphenated());
+        Some(self.directory.as_ref()?.join(name))
+    }
+
     fn file(&self, address: PciAddress) -> Option<PathBuf> {
         let name = address.nodedev_name();
         Some(self.directory.as_ref()?.join(name))
@@ -118,6 +172,27 @@ mod tests {
         }
         let mut left = std::fs::read_dir(folder.path().join("resting")).unwrap();
         assert!(left.next().is_none());
+    }
+
+    #[test]
+    fn what_was_made_and_what_was_taken_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let resting = Resting::at(Some(folder.path().join("resting")));
+        let (address, mdev) = ("81:00.0".parse().unwrap(), Uuid::from_u128(1));
+        assert!(resting.functions().unwrap().is_empty());
+        assert!(!resting.made(mdev).unwrap());
+        for _ in 0..2 {
+            resting.remember_made(mdev).unwrap();
+            resting.remember(address, Some("igb")).unwrap();
+            // A kill in the midst of a write.
+            std::fs::write(folder.path().join("resting/pci_0000_82_00_0.new"), "").unwrap();
+            assert_eq!(resting.functions().unwrap(), [address]);
+            assert!(resting.made(mdev).unwrap() && !resting.made(Uuid::from_u128(2)).unwrap());
+        }
+        for _ in 0..2 {
+            resting.forget_made(mdev).unwrap();
+            assert!(!resting.made(mdev).unwrap());
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
 use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevices, PciManagement};
-use berth_virt::{DeviceReset, MdevSource, UnfitReason};
+use berth_virt::{DeviceReset, MdevSource, Preparer, UnfitReason};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -648,6 +648,60 @@ async fn a_mediated_device_of_somebody_else_is_left_standing() {
     let nobodys = WantedDevice::of(mdev(2).device);
     let error = host.refused(&nobodys);
     assert!(matches!(error, DeviceError::Missing { .. }), "{error}");
+}
+
+/// The names of what is told as made ready, with who made it so.
+fn told(host: &Host) -> Vec<(HostDevice, Preparer)> {
+    let prepared = host.devices().prepared().unwrap();
+    let told = prepared.iter().map(|it| (it.wanted.host_device(), it.by));
+    told.collect()
+}
+
+#[tokio::test]
+async fn a_mediated_device_is_told_with_who_made_it_until_it_is_removed() {
+    let host = Host::new();
+    let (ours, anothers) = (mdev(1), mdev(2));
+    assert_eq!(told(&host), []);
+    host.devices().prepare(&ours).await.unwrap();
+    // Made by hand.
+    let types = format!("class/mdev_bus/{CARD}/mdev_supported_types/{TYPE}/create");
+    let GuestDevice::Mdev { uuid } = anothers.device else {
+        unreachable!("it is a mediated device");
+    };
+    host.kernel.write(&types, &uuid.to_string()).await.unwrap();
+    let both = [
+        (ours.host_device(), Preparer::Berth),
+        (anothers.host_device(), Preparer::Another),
+    ];
+    assert_eq!(told(&host), both);
+    let prepared = host.devices().prepared().unwrap();
+    assert_eq!(prepared[0].wanted, ours);
+    // Asked for, what somebody made is used and stays theirs.
+    host.devices().prepare(&anothers).await.unwrap();
+    assert_eq!(told(&host), both);
+    let _ = host.devices().reset(&ours, &nobody()).await.unwrap();
+    assert_eq!(told(&host), [both[1]]);
+}
+
+#[tokio::test]
+async fn a_function_that_is_left_on_vfio_is_told_until_it_is_back_on_its_driver() {
+    let host = Host::new();
+    host.devices().prepare(&managed(CARD)).await.unwrap();
+    assert_eq!(told(&host), [], "it is on its driver still");
+    host.libvirt_takes(CARD);
+    let left = (managed(CARD).host_device(), Preparer::Berth);
+    assert_eq!(told(&host), [left]);
+    // Off VFIO and kept for it all the same.
+    host.kernel.put_on(CARD, None);
+    assert_eq!(told(&host), [left]);
+    host.libvirt_takes(CARD);
+    let reset = host.devices().reset(&managed(CARD), &nobody()).await;
+    assert_eq!(reset.unwrap(), of_igb());
+    assert_eq!(told(&host), []);
+    // One that rests there by its operator's wish is nobody's to take back.
+    host.kernel.put_on(CARD, Some("vfio-pci"));
+    host.devices().prepare(&managed(CARD)).await.unwrap();
+    assert_eq!(told(&host), []);
 }
 
 #[test]

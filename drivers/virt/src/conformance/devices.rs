@@ -5,8 +5,8 @@ use berth_model::NodeName;
 use super::{Promise, Violation, broken};
 use crate::guest_spec::{CpuModel, DesiredPower, GuestDevice, GuestDevices, GuestSpec};
 use crate::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestState, PowerAction, Redefined, Spawned,
-    VirtDriver, WantedDevice,
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestState, PowerAction, Preparer, Redefined,
+    Spawned, VirtDriver, WantedDevice,
 };
 
 /// Takes the guest's devices, `wanted`, through their life with it and back, twice. The guest must not be there before, and its
@@ -88,6 +88,23 @@ impl<D: VirtDriver> Suite<'_, D> {
         }
         self.looked_at(wanted, "a look at what was made ready")
             .await;
+        self.told(wanted, true).await;
+    }
+
+    /// What the driver makes is told as its own as long as it is there.
+    async fn told(&mut self, wanted: &[WantedDevice], is_there: bool) {
+        let prepared = match self.driver.prepared_devices().await {
+            Ok(prepared) => prepared,
+            Err(error) => return self.breach(Promise::TellsWhatIsPrepared, error),
+        };
+        for device in wanted.iter().filter(|device| device.mdev.is_some()) {
+            let mut told = prepared.iter().filter(|it| it.by == Preparer::Berth);
+            if told.any(|it| it.wanted == *device) != is_there {
+                let now = if is_there { "is there" } else { "is gone" };
+                let detail = format!("{} {now}: {prepared:?}", device.host_device());
+                self.breach(Promise::TellsWhatIsPrepared, detail);
+            }
+        }
     }
 
     /// While a guest has a device, nobody takes it away, and a journey that goes through its steps again changes nothing.
@@ -222,5 +239,6 @@ impl<D: VirtDriver> Suite<'_, D> {
         }
         self.looked_at(wanted, "a look at what was given back")
             .await;
+        self.told(wanted, false).await;
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_seam::{Crossing, EffectEnd, Fault, Seam};
-use berth_virt::{DeviceError, DeviceReset, HostDevice, VirtDriver, WantedDevice};
+use berth_virt::{DeviceError, DeviceReset, HostDevice, PreparedDevice, VirtDriver, WantedDevice};
 
 use crate::fault::stage::{Act, Owed};
 
@@ -114,5 +114,39 @@ impl<D: VirtDriver> Act for Handling<'_, D> {
             }
             drop(handle(driver.as_ref(), doing, &device).await);
         })
+    }
+}
+
+/// A look at what was made ready.
+pub(super) struct Prepared<'a, D>(pub(super) &'a Arc<D>);
+
+impl<D: VirtDriver> Act for Prepared<'_, D> {
+    type Value = Result<Vec<PreparedDevice>, DeviceError>;
+
+    async fn perform(&self) -> Self::Value {
+        self.0.prepared_devices().await
+    }
+
+    fn outcome(&self, told: &Self::Value) -> EffectEnd {
+        match told {
+            Ok(devices) => EffectEnd::Done(format!("{} devices", devices.len())),
+            Err(error) => EffectEnd::Failed(error.to_string()),
+        }
+    }
+
+    fn instead(&self, _: Fault) -> Self::Value {
+        let reason = "input/output error".to_owned();
+        Err(DeviceError::Unseen { reason })
+    }
+
+    fn spoilt(&self, told: Self::Value, fault: Fault) -> Self::Value {
+        match fault {
+            Fault::Stale => told,
+            other => self.instead(other),
+        }
+    }
+
+    fn later(&self) -> Owed {
+        Box::pin(ready(()))
     }
 }

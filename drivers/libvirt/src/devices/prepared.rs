@@ -1,0 +1,88 @@
+//! What was made ready for guests and is so still, whoever holds it. What was written down before it was done says whose work it
+//! is: a kill leaves the memory of what was not done, never the deed without its memory.
+
+use std::collections::BTreeSet;
+
+use berth_model::PciAddress;
+use berth_sysfs::{RestsOn, VFIO_DRIVER};
+use berth_virt::guest_spec::{GuestDevice, PciManagement};
+use berth_virt::{DeviceError, HostDevice, MdevSource, PreparedDevice, Preparer, WantedDevice};
+
+use super::{HostDevices, unreadable, whole};
+
+impl HostDevices {
+    /// All mediated devices, and each function that was taken off its driver and is on VFIO still. Where nothing is remembered,
+    /// a function on VFIO may rest there.
+    pub(crate) fn prepared(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
+        let unseen = |error: &dyn std::error::Error| DeviceError::Unseen {
+            reason: whole(error),
+        };
+        let mut prepared = Vec::new();
+        for mdev in self
+            .sysfs()
+            .mdev_devices()
+            .map_err(|error| unseen(&error))?
+        {
+            let is_ours = self
+                .resting
+                .made(mdev.uuid)
+                .map_err(|error| unseen(&error))?;
+            // A parent that is on no PCI bus was none of ours to part.
+            let parent = mdev.parent.parse::<PciAddress>().ok();
+            prepared.push(PreparedDevice {
+                wanted: WantedDevice {
+                    device: GuestDevice::Mdev { uuid: mdev.uuid },
+                    mdev: parent.map(|parent| MdevSource {
+                        parent,
+                        mdev_type: mdev.type_id,
+                    }),
+                },
+                by: match is_ours && parent.is_some() {
+                    true => Preparer::Berth,
+                    false => Preparer::Another,
+                },
+                fellows: BTreeSet::new(),
+            });
+        }
+        for address in self.resting.functions().map_err(|error| unseen(&error))? {
+            if self.is_taken(address)? {
+                let device = GuestDevice::Pci {
+                    address,
+                    managed: PciManagement::Hypervisor,
+                };
+                let fellows = self.sysfs().group_fellows(address);
+                prepared.push(PreparedDevice {
+                    wanted: WantedDevice::of(device),
+                    by: Preparer::Berth,
+                    fellows: fellows.map_err(|error| unseen(&error))?,
+                });
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// Whether a function that a list means is on VFIO and rests elsewhere.
+    fn is_taken(&self, address: PciAddress) -> Result<bool, DeviceError> {
+        let device = HostDevice::Function(address);
+        let allowed = match self.allowed(device, address) {
+            Ok(allowed) => allowed,
+            Err(DeviceError::NotAllowed { .. } | DeviceError::Missing { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if allowed.tags().managed == Some(false) {
+            return Ok(false);
+        }
+        let rests = self.resting.recall(address);
+        let rests = rests.map_err(|error| DeviceError::Unfinished {
+            device,
+            call: "recalling its driver",
+            reason: error.to_string(),
+        })?;
+        let rests_elsewhere =
+            matches!(&rests, RestsOn::Driver(driver) if driver.as_deref() != Some(VFIO_DRIVER));
+        let on_vfio = allowed.function().driver.as_deref() == Some(VFIO_DRIVER);
+        let reserved = self.sysfs().driver_override(address);
+        let reserved = reserved.map_err(unreadable(device))?;
+        Ok(rests_elsewhere && (on_vfio || reserved.as_deref() == Some(VFIO_DRIVER)))
+    }
+}

@@ -26,6 +26,7 @@ pub(super) enum Journey {
     Delete,
     StopStart,
     Reboot,
+    SoftReboot,
     HostBoot,
     HotPlug,
     HotUnplug,
@@ -68,11 +69,12 @@ impl Pauses {
 }
 
 impl Journey {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Boot,
         Self::Delete,
         Self::StopStart,
         Self::Reboot,
+        Self::SoftReboot,
         Self::HostBoot,
         Self::HotPlug,
         Self::HotUnplug,
@@ -85,6 +87,7 @@ impl Journey {
             Self::Delete => "delete",
             Self::StopStart => "stop_start",
             Self::Reboot => "reboot",
+            Self::SoftReboot => "soft_reboot",
             Self::HostBoot => "host_boot",
             Self::HotPlug => "hot_plug",
             Self::HotUnplug => "hot_unplug",
@@ -112,6 +115,7 @@ impl Journey {
             Self::Delete | Self::HeldFreed => delete(cloud, 1).await,
             Self::StopStart => stop_and_start(cloud, 1).await,
             Self::Reboot => act(cloud, 1, GuestAction::HardReboot {}).await,
+            Self::SoftReboot => act(cloud, 1, GuestAction::SoftReboot {}).await,
             Self::HostBoot => {
                 cloud.boot_host().await;
                 runs(cloud, 1).await
@@ -158,6 +162,7 @@ impl Journey {
             Self::Delete => delete(cloud, n).await,
             Self::StopStart => stop_and_start(cloud, n).await,
             Self::Reboot => act(cloud, n, GuestAction::HardReboot {}).await,
+            Self::SoftReboot => act(cloud, n, GuestAction::SoftReboot {}).await,
             Self::HostBoot => {
                 cloud.boot_host().await;
                 runs(cloud, n).await

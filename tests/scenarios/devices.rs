@@ -14,7 +14,7 @@ use berth_tests::claims::{Claim, claim};
 use berth_virt::{DeviceType, OfferedDevice, UnfitReason};
 use serde_json::{Value, json};
 
-use stage::{Stage, address, card, function, guest, parted, provider_uuid, sick};
+use stage::{Stage, address, card, guest, parted, provider_uuid, sick};
 
 const VANISHED: &str = "CUSTOM_BERTH_DEVICE_VANISHED";
 

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_agent::device::{ActError, Doing, Risk};
-use berth_tests::claims::claim;
 use berth_virt::UnfitReason;
 use tokio_util::sync::CancellationToken;
 

@@ -139,13 +139,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         match look(&record, found.get(&uuid), &way.boot_id) {
             Look::AsItShouldBe | Look::PausedElsewise => {}
             Look::Stop => {
-                tracing::info!(guest = %uuid, "the guest should be off and is not; it is stopped");
                 let stop = PowerAction::Stop { grace: GRACE };
                 let _ = way
                     .driver
                     .power(uuid, stop)
                     .await
                     .map_err(Held::NotAtRest)?;
+                // Once it was: what cannot be stopped is told by what holds it up.
+                tracing::info!(guest = %uuid, "the guest should have been off and was not; it was stopped");
             }
             Look::Suspend => {
                 match way.driver.suspend(uuid).await {

@@ -21,12 +21,13 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
+use crate::guest::reconcile::FindingKind;
 use crate::health::{Message, Severity};
 pub use plan_state::PlanState;
 use reshape_result::ReshapeResult;
 use rows::{
-    BUILD_INFO, DEVICES_UNFIT, GENERATION_CONFLICTS, GUESTS_HELD, HEALTH_MESSAGES, HELD_UNITS,
-    PLACEMENT_REQUESTS, PLAN_STATE, RESHAPES, TICK_DURATION,
+    BUILD_INFO, DEVICES_UNFIT, FINDINGS, GENERATION_CONFLICTS, GUESTS_HELD, HEALTH_MESSAGES,
+    HELD_UNITS, PLACEMENT_REQUESTS, PLAN_STATE, RESHAPES, TICK_DURATION,
 };
 pub use rows::{Kind, METRICS, MetricRow, metrics_page};
 
@@ -95,6 +96,7 @@ impl Metrics {
         metrics.plan_states([]);
         metrics.held_guests(0);
         metrics.unfit_devices([]);
+        metrics.findings([]);
         metrics.health(&[]);
         for result in ReshapeResult::ALL {
             metrics.reshapes(result).increment(0);
@@ -163,6 +165,16 @@ impl Metrics {
         let gauge = key(GUESTS_HELD, Vec::new());
         let gauge = self.0.recorder.register_gauge(&gauge, &METADATA);
         gauge.set(decimal(count));
+    }
+
+    /// What a comparison found that is no passing sight.
+    pub fn findings(&self, found: impl IntoIterator<Item = FindingKind>) {
+        let found: Vec<FindingKind> = found.into_iter().collect();
+        for kind in FindingKind::ALL {
+            let count = found.iter().filter(|one| *one == kind).count();
+            let label = Label::from_static_parts("code", kind.code());
+            self.gauge(FINDINGS, label).set(decimal(count));
+        }
     }
 
     /// Why devices are not fit, each device once.

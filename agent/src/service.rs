@@ -273,6 +273,9 @@ pub async fn run<D: VirtDriver>(
     let guests_journal = guests.as_ref().map(|it| (GUESTS, it.guests.unusable()));
     let journals = beside.into_iter().chain(guests_journal);
     let journals = stream::select_all(journals.map(|(name, told)| words(name, told)));
+    if let Some(service) = &guests {
+        service.guests.count_by(&metrics);
+    }
     let holding = guests.as_ref().map(|service| service.guests.holding());
     let keeping = guests.map(|service| service.begin(event_loop.started()));
     let telling = devices.filter(|_| serves).map(DeviceService::begin);

@@ -401,6 +401,16 @@ pub fn admin_page() -> String {
             causes.join(", ")
         );
     }
+    page.push_str(
+        "\n## What a comparison finds\n\n\
+         `berth reconcile`, the routes `/v1/reconcile`, the log and the metric `berth_reconcile_findings` have these words. The sentence that\n\
+         comes with one says what is done about it, or what an operator can do.\n\n\
+         | code | between | what it says |\n| --- | --- | --- |\n",
+    );
+    for kind in reconcile::FindingKind::ALL {
+        let (code, between, says) = (kind.code(), kind.between(), kind.says());
+        let _ = writeln!(page, "| `{code}` | {between} | {says} |");
+    }
     page
 }
 

@@ -10,9 +10,10 @@
 pub mod api;
 mod compare;
 mod finding;
+mod kind;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -27,12 +28,14 @@ use tokio_util::sync::CancellationToken;
 pub use compare::{BoundHere, DeviceFacts, Facts, compare};
 use compare::{left, left_behind};
 pub use finding::{Finding, Remedy, Unbinding};
+pub use kind::FindingKind;
 
 use super::binding_wait::BindRefused;
 use super::guests::{Guests, GuestsError, HeldGuests};
 use super::keep::KeepError;
 use super::resources::GuestResources;
 use crate::device::Devices;
+use crate::metrics::Metrics;
 use crate::service::KeptGuests;
 
 /// How long something may look like an orphan while a guest is being made.
@@ -71,6 +74,8 @@ struct Inner<D, R> {
     placement: Option<PlacementClient>,
     /// Since when each finding has been there, and whether the log was told.
     since: Mutex<BTreeMap<Finding, (Instant, bool)>>,
+    /// Where findings are counted.
+    metrics: OnceLock<Metrics>,
     /// What is bound on this host, and when it was asked.
     listed: Mutex<Option<(Instant, Vec<BoundHere>)>>,
 }
@@ -96,6 +101,7 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
             devices,
             placement,
             since: Mutex::default(),
+            metrics: OnceLock::new(),
             listed: Mutex::default(),
         };
         Self {
@@ -118,6 +124,7 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
     ) -> Result<(Reconciled, Vec<PreparedDevice>), GuestsError> {
         let (facts, unknown) = self.facts(wanted).await?;
         let findings = self.aged(compare(&facts));
+        self.count(&findings);
         let is_due = |device: &&PreparedDevice| {
             let wanted = left(device);
             let mut found = findings.iter();
@@ -188,10 +195,18 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         self.inner.guests.stop().await;
     }
 
+    /// What the metric says from now on: as the log, it knows nothing of what may be under way.
+    fn count(&self, findings: &[(Finding, Duration)]) {
+        if let Some(metrics) = self.inner.metrics.get() {
+            let lasting = findings.iter().filter(|(finding, age)| finding.lasts(*age));
+            metrics.findings(lasting.map(|(finding, _)| finding.kind()));
+        }
+    }
+
     /// Each finding once, when it is old enough to be one.
     fn log(&self, found: &Reconciled) {
         for (finding, age) in &found.findings {
-            if finding.may_be_under_way() && *age < GRACE {
+            if !finding.lasts(*age) {
                 continue;
             }
             let mut since = self.since();
@@ -365,6 +380,10 @@ impl<D: VirtDriver, R: GuestResources> KeptGuests for Reconciler<D, R> {
 
     fn holding(&self) -> watch::Receiver<HeldGuests> {
         self.inner.guests.holding()
+    }
+
+    fn count_by(&self, metrics: &Metrics) {
+        let _ = self.inner.metrics.set(metrics.clone());
     }
 
     fn stir(&self) {

@@ -35,6 +35,7 @@ pub(super) const GENERATION_CONFLICTS: &str = "berth_generation_conflicts_total"
 pub(super) const RESHAPES: &str = "berth_reshapes_total";
 pub(super) const HELD_UNITS: &str = "berth_held_units";
 pub(super) const GUESTS_HELD: &str = "berth_guests_held";
+pub(super) const FINDINGS: &str = "berth_reconcile_findings";
 pub(super) const DEVICES_UNFIT: &str = "berth_devices_unfit";
 pub(super) const HEALTH_MESSAGES: &str = "berth_health_messages";
 pub(super) const BUILD_INFO: &str = "berth_build_info";
@@ -82,6 +83,12 @@ pub const METRICS: &[MetricRow] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "Guests that stand still: neither where they should be nor undone; the log says which and why.",
+    },
+    MetricRow {
+        name: FINDINGS,
+        kind: Kind::Gauge,
+        labels: &["code"],
+        help: "What the last comparison found (`berth reconcile`), by code; what may be under way counts once it has lasted for five minutes.",
     },
     MetricRow {
         name: DEVICES_UNFIT,

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::device::DeviceConditions;
 use crate::guest::{GuestResources, Guests, HeldGuests, api};
+use crate::metrics::Metrics;
 
 /// How long guests wait for the nodes' first passes. A reshape is to find the guests that it read of; but a host that was booted
 /// while Placement is away must bring its guests back all the same.
@@ -33,6 +34,11 @@ pub trait KeptGuests: Send + Sync + 'static {
 
     /// Those that stand still.
     fn holding(&self) -> watch::Receiver<HeldGuests>;
+
+    /// Has what a comparison finds counted there from now on. Those that are compared with nothing count nothing.
+    fn count_by(&self, metrics: &Metrics) {
+        let _ = metrics;
+    }
 
     /// Something of them changed on the hypervisor.
     fn stir(&self);

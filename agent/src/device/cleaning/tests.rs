@@ -24,6 +24,8 @@ use crate::guest::{
     Accelerators, ExternalEvents, GuestFiles, Guests, GuestsParts, HostResources, Released,
     SqlJournal,
 };
+use crate::metrics::Metrics;
+use crate::service::KeptGuests as _;
 
 const NAME: &str = "0000:81:00.0";
 
@@ -248,6 +250,13 @@ async fn what_a_guest_that_nobody_knows_left_is_taken_back_when_it_was_nobodys_f
     register.quarantine(&set_aside.name(), &why).await.unwrap();
     devices.refresh().await.unwrap();
     let reconciler = reconciler(&devices);
+    let metrics = Metrics::default();
+    reconciler.count_by(&metrics);
+    let counts = |code: &str, count: usize| {
+        let row = format!("berth_reconcile_findings{{code=\"{code}\"}} {count}");
+        let page = metrics.render();
+        assert!(page.lines().any(|line| line == row), "{row} in {page}");
+    };
     let found = [
         ("device_left", function.name()),
         ("mdev_orphan", ours.name()),
@@ -258,9 +267,13 @@ async fn what_a_guest_that_nobody_knows_left_is_taken_back_when_it_was_nobodys_f
         assert_eq!(codes(reconciler.repair().await.unwrap()), found);
     }
     assert_eq!(driver.prepared.lock().unwrap().len(), 4);
+    counts("mdev_orphan", 0);
     reconciler.let_pass(GRACE);
     assert_eq!(codes(reconciler.repair().await.unwrap()), found);
+    counts("mdev_orphan", 1);
+    counts("guest_stuck", 0);
     assert_eq!(codes(reconciler.look().await.unwrap()), []);
+    counts("mdev_orphan", 0);
     let prepared = driver.prepared.lock().unwrap();
     let stays: Vec<_> = prepared.iter().map(|it| it.wanted.device.name()).collect();
     assert_eq!(stays, [anothers.name(), set_aside.name()]);

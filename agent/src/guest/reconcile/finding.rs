@@ -6,6 +6,7 @@ use std::time::Duration;
 use berth_model::{ArqUuid, ConsumerUuid, ProviderUuid};
 
 use super::GRACE;
+use super::kind::FindingKind;
 
 /// What is done about a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,32 +181,38 @@ pub enum Finding {
 }
 
 impl Finding {
+    /// Of which kind it is.
+    #[must_use]
+    pub const fn kind(&self) -> FindingKind {
+        match self {
+            Self::GuestUnfinished { .. } => FindingKind::GuestUnfinished,
+            Self::GuestAway { .. } => FindingKind::GuestAway,
+            Self::GuestEnded { .. } => FindingKind::GuestEnded,
+            Self::GuestNotAtRest { .. } => FindingKind::GuestNotAtRest,
+            Self::GuestPaused { .. } => FindingKind::GuestPaused,
+            Self::GuestUndone { .. } => FindingKind::GuestUndone,
+            Self::GuestDiffers { .. } => FindingKind::GuestDiffers,
+            Self::DomainDiffers { .. } => FindingKind::DomainDiffers,
+            Self::GuestStuck { .. } => FindingKind::GuestStuck,
+            Self::GuestOrphan { .. } => FindingKind::GuestOrphan,
+            Self::DeviceUnfit { .. } => FindingKind::DeviceUnfit,
+            Self::DeviceTaken { .. } => FindingKind::DeviceTaken,
+            Self::DeviceUnclean { .. } => FindingKind::DeviceUnclean,
+            Self::DeviceLeft { .. } => FindingKind::DeviceLeft,
+            Self::MdevOrphan { .. } => FindingKind::MdevOrphan,
+            Self::RequestsDiffer { .. } => FindingKind::RequestsDiffer,
+            Self::RequestOrphan { .. } => FindingKind::RequestOrphan,
+            Self::AllocationOrphan { .. } => FindingKind::AllocationOrphan,
+            Self::AllocationMissing { .. } => FindingKind::AllocationMissing,
+            Self::AllocationDiffers { .. } => FindingKind::AllocationDiffers,
+            Self::ProviderMissing { .. } => FindingKind::ProviderMissing,
+        }
+    }
+
     /// A word for scripts.
     #[must_use]
     pub const fn code(&self) -> &'static str {
-        match self {
-            Self::GuestUnfinished { .. } => "guest_unfinished",
-            Self::GuestAway { .. } => "guest_away",
-            Self::GuestEnded { .. } => "guest_ended",
-            Self::GuestNotAtRest { .. } => "guest_not_at_rest",
-            Self::GuestPaused { .. } => "guest_paused",
-            Self::GuestUndone { .. } => "guest_undone",
-            Self::GuestDiffers { .. } => "guest_differs",
-            Self::DomainDiffers { .. } => "domain_differs",
-            Self::GuestStuck { .. } => "guest_stuck",
-            Self::GuestOrphan { .. } => "guest_orphan",
-            Self::DeviceUnfit { .. } => "device_unfit",
-            Self::DeviceTaken { .. } => "device_taken",
-            Self::DeviceUnclean { .. } => "device_unclean",
-            Self::DeviceLeft { .. } => "device_left",
-            Self::MdevOrphan { .. } => "mdev_orphan",
-            Self::RequestsDiffer { .. } => "requests_differ",
-            Self::RequestOrphan { .. } => "request_orphan",
-            Self::AllocationOrphan { .. } => "allocation_orphan",
-            Self::AllocationMissing { .. } => "allocation_missing",
-            Self::AllocationDiffers { .. } => "allocation_differs",
-            Self::ProviderMissing { .. } => "provider_missing",
-        }
+        self.kind().code()
     }
 
     /// What it is about: a UUID or an address.
@@ -290,12 +297,18 @@ impl Finding {
 }
 
 impl Finding {
+    /// Whether one that has been there for `age` is no passing sight.
+    #[must_use]
+    pub fn lasts(&self, age: Duration) -> bool {
+        !self.may_be_under_way() || age >= GRACE
+    }
+
     /// What is done about one that has been there for `age`, and the sentence. What looks like work for an operator while a guest
     /// is being made or taken back is waited for first: what it holds is not to be taken from it by hand.
     #[must_use]
     pub fn told(&self, age: Duration) -> (Remedy, String) {
         let text = self.to_string();
-        if self.remedy() != Remedy::Reported || !self.may_be_under_way() || age >= GRACE {
+        if self.remedy() != Remedy::Reported || self.lasts(age) {
             return (self.remedy(), text);
         }
         let what = text

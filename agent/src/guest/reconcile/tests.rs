@@ -219,14 +219,25 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
             held.insert(guest(1), BTreeSet::from([NODE.to_owned()]));
         }),
     ];
+    // Those of whose pair this file has a test of its own.
+    let mut seen = BTreeSet::from(["device_left", "mdev_orphan"]);
     for (code, change) in cases {
         assert_eq!(codes(change), [code]);
+        seen.insert(code);
     }
     let provider = Uuid::from_u128(3).into();
     let lost = codes(|facts| {
         devices(facts).missing.insert(provider);
     });
     assert_eq!(lost, ["provider_missing"]);
+    seen.extend(lost);
+    let all: BTreeSet<_> = FindingKind::ALL.iter().map(|kind| kind.code()).collect();
+    assert_eq!(seen, all);
+    assert_eq!(
+        all.len(),
+        FindingKind::ALL.len(),
+        "each has a word of its own"
+    );
 }
 
 fn prepared(number: u32, by: Preparer) -> PreparedDevice {
@@ -250,6 +261,11 @@ fn what_was_made_ready_is_left_behind_only_where_nobody_has_it_or_what_goes_with
         })
     };
     assert_eq!(with(Preparer::Berth, |_| {}), ["device_left"]);
+    let mdev = with(Preparer::Berth, |facts| {
+        let uuid = Uuid::from_u128(7);
+        facts.prepared[0].wanted = WantedDevice::of(GuestDevice::Mdev { uuid });
+    });
+    assert_eq!(mdev, ["mdev_orphan"]);
     assert_eq!(with(Preparer::Another, |_| {}), Vec::<&str>::new());
     let held: [fn(&mut Facts); 6] = [
         |facts| facts.prepared[0] = prepared(1, Preparer::Berth),

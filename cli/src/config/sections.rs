@@ -3,6 +3,8 @@
 //! Field names are option names; the [table](super::table) documents them. Defaults come from the table, so an
 //! option that is not an `Option` here always has a value.
 
+mod services;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,6 +18,9 @@ use serde::de::Error as _;
 
 use super::authtoken::KeystoneAuthtoken;
 use super::secret::Secret;
+pub use services::{
+    AcceleratorService, AgentClient, AuthStrategy, ConductorService, HOST_PART, PlacementService,
+};
 
 /// The whole configuration.
 #[derive(Debug, Clone, Deserialize)]
@@ -319,33 +324,6 @@ pub struct ImageCache {
     pub unused_age: Duration,
 }
 
-/// `[conductor_service]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
-pub struct ConductorService {
-    pub listen: Option<SocketAddr>,
-    #[serde(deserialize_with = "seconds")]
-    pub retry_timeout: Duration,
-    pub agents: Vec<String>,
-}
-
-/// `[agent_client]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
-pub struct AgentClient {
-    pub cafile: Option<PathBuf>,
-    pub certfile: Option<PathBuf>,
-    pub keyfile: Option<PathBuf>,
-}
-
 /// `[libvirt] virt_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -422,44 +400,6 @@ impl TryFrom<ModelWords> for Model {
     }
 }
 
-/// `[placement_service]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
-pub struct PlacementService {
-    connection: Option<Secret>,
-    pub listen: SocketAddr,
-    pub randomize_allocation_candidates: bool,
-    pub max_allocation_candidates: usize,
-}
-
-/// Where a host's name goes in `[accelerator_service] external_events_endpoint`.
-pub const HOST_PART: &str = "{host}";
-
-/// `[accelerator_service]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
-pub struct AcceleratorService {
-    connection: Option<Secret>,
-    pub listen: SocketAddr,
-    pub auth_strategy: AuthStrategy,
-    pub policy_file: Option<PathBuf>,
-    pub external_events_endpoint: Option<String>,
-    #[serde(deserialize_with = "seconds")]
-    pub orphan_request_grace: Duration,
-    #[serde(deserialize_with = "seconds")]
-    pub unbound_request_grace: Duration,
-    #[serde(deserialize_with = "seconds")]
-    pub bind_timeout: Duration,
-}
-
 /// `scrub`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -468,16 +408,6 @@ pub enum ScrubPolicy {
     Always,
     /// It is not.
     Never,
-}
-
-/// `auth_strategy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AuthStrategy {
-    /// The token's own word is taken.
-    Noauth2,
-    /// Keystone is asked (`[keystone_authtoken]`).
-    Keystone,
 }
 
 /// `[agent]`.

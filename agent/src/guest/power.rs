@@ -126,7 +126,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let acted = async {
             if let Some(fit) = &fit {
                 way.resources.prepare(fit.provision(&record)).await?;
-                if self.was_changed(&fit.spec).await? {
+                if self.starts_as_its_own(&fit.spec, action).await? {
                     return self.start_as_its_own(fit, action).await;
                 }
             }
@@ -166,14 +166,25 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(powered)
     }
 
-    /// Whether somebody gave the guest other processors, memory, disks or interfaces on the hypervisor.
-    async fn was_changed(&self, spec: &GuestSpec) -> Result<bool, GuestError> {
+    /// Whether the guest is started by its spec and not by what the hypervisor has of it: where somebody gave it other processors,
+    /// memory, disks or interfaces there. Of one that runs nobody sees what it would be started with, so a hard reboot always is.
+    async fn starts_as_its_own(
+        &self,
+        spec: &GuestSpec,
+        action: PowerAction,
+    ) -> Result<bool, GuestError> {
         let found = self.inner.way.on_host(spec.uuid).await?;
-        let has = found.and_then(|found| found.hardware);
-        Ok(has.is_some_and(|has| has.difference(&GuestHardware::of(spec)).is_some()))
+        // Another's, or one with other devices, is not to be made this one.
+        let found = found.filter(|found| found.difference(spec).is_none());
+        let Some((state, has)) = found.and_then(|found| Some((found.state, found.hardware?)))
+        else {
+            return Ok(false);
+        };
+        let differs = has.difference(&GuestHardware::of(spec)).is_some();
+        Ok(action == PowerAction::HardReboot || (state == GuestState::ShutOff && differs))
     }
 
-    /// Starts a guest that was changed with what is its own, once it is off.
+    /// Starts a guest with what is its own, once it is off.
     async fn start_as_its_own(
         &self,
         fit: &Fit,

@@ -73,6 +73,11 @@ async fn a_guest_that_was_given_more_on_the_hypervisor_has_its_own_again_after_a
         assert_eq!(stage.running(1).len(), 2);
         judge::always(&stage).await;
     }
+    // For its next start: nobody sees that while it runs.
+    stage.give_memory_next(1, 64);
+    assert_eq!(stage.memory_mib(1), own);
+    let hard = guests.power(guest(1), PowerAction::HardReboot).await;
+    assert_eq!((hard.unwrap(), stage.memory_mib(1)), (Powered::Done, own));
     // A soft one restarts nothing of it.
     stage.give_memory(1, 64);
     let soft = guests.power(guest(1), PowerAction::SoftReboot).await;

@@ -92,6 +92,8 @@ pub(super) struct World {
     pub(super) files: BTreeMap<String, String>,
     /// The document that the hypervisor has of each guest.
     pub(super) documents: BTreeMap<ConsumerUuid, GuestSpec>,
+    /// Memory that somebody gave guests for their next start, in MiB.
+    pub(super) next_memory: BTreeMap<ConsumerUuid, u64>,
     /// What must never be seen.
     pub(super) broken: Vec<String>,
 }

@@ -48,6 +48,11 @@ impl Stage {
         found.hardware.as_mut().unwrap().memory_mib += mib;
     }
 
+    /// The same of one that runs, for its next start.
+    pub(in crate::guest::tests) fn give_memory_next(&self, number: u32, mib: u64) {
+        self.world().next_memory.insert(guest(number), mib);
+    }
+
     /// The guest's memory on the hypervisor, in MiB.
     pub(in crate::guest::tests) fn memory_mib(&self, number: u32) -> u64 {
         let world = self.world();
@@ -141,6 +146,7 @@ impl Hypervisor {
             let found = world.guests.get_mut(&spec.uuid);
             if let Some(found) = found.filter(|found| found.state == GuestState::ShutOff) {
                 found.hardware = Some(GuestHardware::of(spec));
+                world.next_memory.remove(&spec.uuid);
             }
         } else {
             if world.mishaps.contains(&Mishap::DefineFails) {
@@ -297,12 +303,17 @@ impl VirtDriver for Hypervisor {
                 return Err(Self::refused(uuid, "virDomainCreate"));
             }
             let cannot_start = world.mishaps.contains(&Mishap::StartFails);
+            let starts = matches!(action, PowerAction::Start | PowerAction::HardReboot);
+            let given = starts.then(|| world.next_memory.remove(&uuid)).flatten();
             let Some(found) = world.guests.get_mut(&uuid) else {
                 return Ok(Powered::NotThere);
             };
             if action == PowerAction::HardReboot && cannot_start {
                 found.state = GuestState::ShutOff;
                 return Err(Self::refused(uuid, "virDomainCreate"));
+            }
+            if let (Some(mib), Some(hardware)) = (given, &mut found.hardware) {
+                hardware.memory_mib += mib;
             }
             found.state = match action {
                 PowerAction::Stop { .. } => GuestState::ShutOff,

@@ -106,13 +106,25 @@ async fn a_device_that_an_operator_disables_at_the_service_is_reserved_across_re
 
 #[tokio::test]
 async fn what_an_operator_does_at_the_service_is_in_placement_before_the_next_report_is_due() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+    let stage = Stage::with(vec![card(0)]).await;
+    is_heard(stage, &["disable", "enable"]).await;
+}
+
+#[tokio::test]
+async fn a_wait_at_the_service_that_fails_is_begun_again() {
+    let stage = Stage::losing_a_wait(vec![card(0)]).await;
+    is_heard(stage, &["disable"]).await;
+}
+
+/// What an operator does comes to Placement, though the next report is due in an hour.
+async fn is_heard(mut stage: Stage, verbs: &[&str]) {
     let uuid = stage.known().await[&address(0).to_string()].uuid.clone();
     let (stop, keeping) = stage.keep();
     let mut changes = stage.devices.changes();
-    for (verb, amounts) in [("disable", "1 1"), ("enable", "1 0")] {
+    for verb in verbs {
         let path = format!("/v2/devices/{uuid}/{verb}");
         stage.ask("POST", &path, Value::Null).await;
+        let amounts = if *verb == "disable" { "1 1" } else { "1 0" };
         while stage.provider(0).await.expect("a provider").0 != amounts {
             changes.next().await;
             stage.pass().await;

@@ -245,6 +245,25 @@ impl Stage {
         }
     }
 
+    /// The same beside a service whose first wait for an operator's changes ends with a 503.
+    pub(super) async fn losing_a_wait(shown: Vec<OfferedDevice>) -> Self {
+        let store = SqlStore::in_memory().await.unwrap();
+        prepare(&store).await.unwrap();
+        let service = router(store.clone(), Options::default());
+        let loses = Arc::new(AtomicBool::new(true));
+        let before = Router::new().fallback(move |request: Request<Body>| async move {
+            let is_wait = request.uri().path().ends_with("/changes");
+            match is_wait && loses.swap(false, Ordering::SeqCst) {
+                true => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+                false => service.oneshot(request).await.into_response(),
+            }
+        });
+        Self {
+            store,
+            ..Self::beside(before, shown).await
+        }
+    }
+
     /// The same beside any accelerator service.
     pub(super) async fn beside(service: Router, shown: Vec<OfferedDevice>) -> Self {
         let cloud = Cloud::in_process().await;

@@ -1,5 +1,6 @@
 //! `berth accelerator`: the built-in accelerator service alone, and what operators ask of it or of Cyborg.
 
+mod adopt;
 mod ask;
 mod policy;
 mod receivers;
@@ -73,6 +74,10 @@ enum Command {
         #[command(subcommand)]
         command: ask::Request,
     },
+    /// Take over from Cyborg what it keeps: its device profiles are made in Berth's own accelerator service, with their UUIDs, and
+    /// the requests that it bound are held there. The hosts' agents are to report their devices there first.
+    #[command(after_help = "Examples:\n  berth accelerator adopt --from http://controller:6666/v2")]
+    Adopt(adopt::Adopt),
     /// Who may do what: every rule, as it is by default and by `[accelerator_service] policy_file`.
     Policy {
         #[command(flatten)]
@@ -109,6 +114,7 @@ pub fn run(
             context.block_on(ask::request(command, &config, out))??;
             return Ok(ExitCode::Done);
         }
+        Command::Adopt(asked) => return context.block_on(adopt::adopt(asked, &config, out))?,
         Command::Policy { format } => {
             policy::list(&config, format, out)?;
             return Ok(ExitCode::Done);

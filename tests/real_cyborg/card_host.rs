@@ -5,10 +5,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use berth_client::{HttpService, TransportOptions};
+use berth_client::{AcceleratorClient, HttpService, TransportOptions};
 use berth_conductor::{Conductor, JourneyEnd};
 use berth_model::{ConsumerUuid, ProviderUuid};
-use berth_tests::berth::{BerthHome, RunningBerth};
+use berth_tests::berth::{BerthHome, Outcome, RunningBerth};
 use berth_tests::boot::asked;
 use berth_tests::peer::{
     Credentials, CyborgAgent, CyborgSettings, Libvirtd, PciFunction, RealKeystone, checkout,
@@ -43,8 +43,14 @@ pub(crate) struct CardHost {
     pub(crate) conductor: Conductor,
     events: u16,
     cyborg: Option<CyborgAgent>,
+    service: Option<RunningBerth>,
     pub(crate) libvirtd: Libvirtd,
 }
+
+/// The cards are Cyborg's to report.
+const BESIDE: &str = "[pci]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
+/// They are Berth's.
+const OWN: &str = "[accelerators]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
 
 impl CardHost {
     /// With Cyborg's agent, whose devices are beneath the node's root provider.
@@ -69,45 +75,78 @@ impl CardHost {
             conductor,
             events: host.events,
             cyborg: Some(cyborg),
+            service: None,
             libvirtd: host.libvirtd,
         }
     }
 
     /// Cyborg's agent is stopped, and Berth's started anew as the one that reports the cards; Cyborg's API and conductor stay.
     pub(crate) fn take_over(&mut self) {
-        tokio::task::block_in_place(|| {
-            self.cyborg = None;
-            self.agent.kill();
-            let lists =
-                "[accelerators]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
-            configure(
-                &self.home,
-                self.cloud,
-                &self.libvirtd,
-                self.node,
-                self.events,
-                lists,
-            );
-            self.agent = agent(&mut self.home, &self.libvirtd);
+        self.cyborg = None;
+        self.start_agent_with(OWN, "");
+    }
+
+    /// Berth's accelerator service is started, and the agent anew as one that leads to it; its URL with the version.
+    pub(crate) fn leave_cyborg(&mut self) -> String {
+        let lists = format!("{OWN}\n[accelerator_service]\nauth_strategy = \"keystone\"");
+        self.start_agent_with(&lists, "");
+        let config = self.home.config_file().display().to_string();
+        let arguments = ["--config", &config, "accelerator", "serve"];
+        let mut service = self.home.start(arguments).expect("it starts");
+        let url = tokio::task::block_in_place(|| {
+            await_it(&mut service, |service| {
+                let said = service.stdout();
+                let url = said
+                    .lines()
+                    .find_map(|it| it.strip_prefix("Accelerator at "));
+                url.map(str::to_owned)
+            })
         });
+        self.service = Some(service);
+        self.start_agent_with(&lists, &format!("endpoint_override = \"{url}\""));
+        url
+    }
+
+    fn start_agent_with(&mut self, lists: &str, cyborg: &str) {
+        let (cloud, node, events) = (self.cloud, self.node, self.events);
+        tokio::task::block_in_place(|| {
+            self.agent.kill();
+            let libvirtd = &self.libvirtd;
+            configure(&self.home, cloud, libvirtd, node, events, lists, cyborg);
+            self.agent = agent(&mut self.home, libvirtd);
+        });
+    }
+
+    /// A conductor that asks the host's agent and this accelerator service.
+    pub(crate) async fn conductor_with(&self, accelerators: AcceleratorClient) -> Conductor {
+        let socket = self.home.path("agent.sock");
+        let agent_api = HttpService::unix(&socket, &TransportOptions::default());
+        let agent_api = agent_api.expect("a socket");
+        conductor_of(self.cloud, agent_api, accelerators).await
     }
 
     /// What a command of `berth` on this host says.
     #[track_caller]
     pub(crate) fn berth(&mut self, arguments: &[&str]) -> String {
+        let said = self.outcome(arguments);
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        said.stdout
+    }
+
+    /// The same, however it ends.
+    #[track_caller]
+    pub(crate) fn outcome(&mut self, arguments: &[&str]) -> Outcome {
         let config = self.home.config_file().display().to_string();
         let arguments = ["--config", &config]
             .into_iter()
             .chain(arguments.iter().copied());
         let said = tokio::task::block_in_place(|| self.home.run(arguments));
-        let said = said.expect("it runs");
-        assert_eq!(said.code, 0, "{}", said.stderr);
-        said.stdout
+        said.expect("it runs")
     }
 
     /// Waits for something of the agent's doing.
-    pub(crate) fn await_it<T>(&mut self, look: impl FnMut() -> Option<T>) -> T {
-        tokio::task::block_in_place(|| await_it(&mut self.agent, look))
+    pub(crate) fn await_it<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> T {
+        tokio::task::block_in_place(|| await_it(&mut self.agent, |_| look()))
     }
 }
 
@@ -125,8 +164,7 @@ impl Processes {
         let libvirtd = Libvirtd::start_with_cards().expect("libvirtd starts");
         let mut home = BerthHome::new().expect("a home");
         let events = free_port().expect("a port");
-        let lists = "[pci]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
-        configure(&home, cloud, &libvirtd, node, events, lists);
+        configure(&home, cloud, &libvirtd, node, events, BESIDE, "");
         fs::create_dir(home.path("instances")).expect("a folder");
         let agent = agent(&mut home, &libvirtd);
         Self {
@@ -147,6 +185,7 @@ fn configure(
     node: &str,
     events: u16,
     lists: &str,
+    cyborg: &str,
 ) {
     let keystone = cloud.cyborg.keystone();
     let login = login(keystone);
@@ -162,7 +201,7 @@ fn configure(
              {lists}\n\
              [image_cache]\nimage_directories = [\"{images}\"]\n\
              [agent]\nadmin_socket = \"@HOME@/agent.sock\"\nevents_listen = \"127.0.0.1:{events}\"\n\
-             [placement]\n{login}\n[cyborg]\n{login}\n[keystone_authtoken]\n{}\n",
+             [placement]\n{login}\n[cyborg]\n{login}\n{cyborg}\n[keystone_authtoken]\n{}\n",
             authtoken(keystone)
         ))
         .expect("a configuration");
@@ -179,6 +218,11 @@ impl CardHost {
 
     /// A guest from Debian's kernel, with a card.
     pub(crate) async fn create(&self) -> ConsumerUuid {
+        self.create_by(&self.conductor).await
+    }
+
+    /// The same, asked of another conductor.
+    pub(crate) async fn create_by(&self, conductor: &Conductor) -> ConsumerUuid {
         let guest = new_guest();
         let url = format!("http://127.0.0.1:{}", self.events);
         self.cloud.nova.deliver(guest, Mailbox::At(url));
@@ -190,7 +234,7 @@ impl CardHost {
             "ramdisk": file("initrd.gz"),
             "command_line": "console=ttyS0 quiet",
         });
-        let taken = self.conductor.create(&asked(&body)).await;
+        let taken = conductor.create(&asked(&body)).await;
         taken.expect("it is taken");
         guest
     }
@@ -243,7 +287,7 @@ fn agent(home: &mut BerthHome, libvirtd: &Libvirtd) -> RunningBerth {
 
 /// The host's root provider, without which Cyborg's agent ends.
 fn root(cloud: &Cloud, agent: &mut RunningBerth, name: &str) -> ProviderUuid {
-    await_it(agent, || {
+    await_it(agent, |_| {
         let all = cloud.cyborg.providers().expect("Placement answers");
         let root = all.iter().find(|provider| provider["name"] == name)?;
         root["uuid"].as_str()?.parse().ok()
@@ -252,20 +296,20 @@ fn root(cloud: &Cloud, agent: &mut RunningBerth, name: &str) -> ProviderUuid {
 
 /// Waits until the agent has seen Cyborg's devices and says that guests with accelerators may come.
 fn offers_accelerators(cloud: &Cloud, agent: &mut RunningBerth, root: ProviderUuid) {
-    await_it(agent, || {
+    await_it(agent, |_| {
         let traits = of_provider(cloud, root, "traits").to_string();
         traits.contains("\"COMPUTE_ACCELERATORS\"").then_some(())
     });
 }
 
-fn await_it<T>(agent: &mut RunningBerth, mut look: impl FnMut() -> Option<T>) -> T {
+fn await_it<T>(berth: &mut RunningBerth, mut look: impl FnMut(&RunningBerth) -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = look(berth) {
             return found;
         }
-        let log = agent.stderr();
-        assert!(!agent.has_ended() && begun.elapsed() < PATIENCE, "{log}");
+        let log = berth.stderr();
+        assert!(!berth.has_ended() && begun.elapsed() < PATIENCE, "{log}");
         thread::sleep(Duration::from_millis(200));
     }
 }

@@ -1,8 +1,10 @@
 //! A host of Cyborg's is taken over: its agent is stopped, ours reports the devices from then on, and Cyborg's API and conductor
-//! keep the profiles and the requests. `docs/guide/howto/take-over-cyborg.md` in one test.
+//! keep the profiles and the requests, until Berth's own service takes them over too. `docs/guide/howto/take-over-cyborg.md` in one test.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use berth_client::AcceleratorClient;
 use berth_conductor::JourneyEnd;
 use berth_model::{ArqState, ConsumerUuid, ProviderUuid};
 use berth_tests::peer::{CyborgSettings, PciFunction};
@@ -65,6 +67,29 @@ async fn bound(cloud: &Cloud, guest: ConsumerUuid) -> Vec<(String, String)> {
         }
     };
     arqs.iter().map(handle).collect()
+}
+
+/// Where the device of a guest's one request is.
+async fn address_of(accelerators: &AcceleratorClient, guest: ConsumerUuid) -> String {
+    let arqs = accelerators.arqs_of_instance(guest).await;
+    let arqs = arqs.expect("it answers");
+    let arq = arqs[0].arq.as_ref().expect("a request");
+    let handle = arq.state.attach_handle();
+    handle.expect("it is bound").info.to_string()
+}
+
+/// Until the service knows the cards.
+async fn await_devices(accelerators: &AcceleratorClient, host: &CardHost) {
+    let begun = Instant::now();
+    loop {
+        let known = accelerators.devices().await;
+        if known.as_ref().is_ok_and(|all| all.len() == CARDS.len()) {
+            return;
+        }
+        let log = || host.agent.stderr();
+        assert!(begun.elapsed() < PATIENCE, "{known:?}\n{}", log());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,6 +162,33 @@ async fn a_host_of_cyborgs_is_taken_over_with_a_guest_on_it_and_no_provider_is_m
     let second = host.create().await;
     active(&host, &end(&host.conductor, second).await);
     assert_ne!(host.card_of(second), card);
+
+    // Berth's own service takes Cyborg's place, with what Cyborg keeps.
+    let url = host.leave_cyborg();
+    let own = cloud.accelerators_at(&url);
+    await_devices(&own, &host).await;
+    let from = format!("{}/v2", cloud.cyborg.url());
+    for _ in 0..2 {
+        let said = host.outcome(&["accelerator", "adopt", "--from", &from, "-f", "json"]);
+        // Other tests' requests are bound on hosts that this service does not know.
+        assert!([0, 1].contains(&said.code), "{}", said.stderr);
+        let rows: Value = serde_json::from_str(&said.stdout).expect("JSON");
+        let rows = rows.to_string();
+        for guest in [guest, second] {
+            for (arq, handle) in bound(cloud, guest).await {
+                let taken = format!("\"uuid\":\"{arq}\"");
+                assert!(rows.contains(&taken), "{rows}");
+                let here = own.arqs_of_instance(guest).await.expect("it answers");
+                let [told] = &here[..] else {
+                    panic!("{here:?}")
+                };
+                assert_eq!(told.uuid.to_string(), arq);
+                let theirs = address_of(&cloud.accelerators(), guest).await;
+                assert_eq!(address_of(&own, guest).await, theirs, "{handle}");
+            }
+        }
+    }
+    assert_eq!(host.card_of(guest), card);
     for guest in [guest, second] {
         host.conductor.delete(guest).await.expect("it is taken");
         let gone = end(&host.conductor, guest).await;
@@ -147,6 +199,18 @@ async fn a_host_of_cyborgs_is_taken_over_with_a_guest_on_it_and_no_provider_is_m
         );
         assert_nothing_left(cloud, guest).await;
     }
+    // What Cyborg bound is given back to both, and the next guest's card is bound by Berth's own service.
+    for guest in [guest, second] {
+        let left = own.arqs_of_instance(guest).await.expect("it answers");
+        assert_eq!(left, []);
+    }
+    let conductor = host.conductor_with(own.clone()).await;
+    let third = host.create_by(&conductor).await;
+    active(&host, &end(&conductor, third).await);
+    host.card_of(third);
+    conductor.delete(third).await.expect("it is taken");
+    let gone = end(&conductor, third).await;
+    assert!(matches!(gone, JourneyEnd::Gone), "{gone:?}");
     assert!(tree(cloud).keys().eq(before.keys()));
     for of in &CARDS {
         let held = of_provider(cloud, provider(of), "allocations");

@@ -111,7 +111,7 @@ fn group(text: &str) -> Result<GroupBody, String> {
 }
 
 /// The service: as `[cyborg]` says, else the one that `berth up` serves on this machine.
-fn service(config: &Config) -> Result<AcceleratorClient, Failure> {
+pub(super) fn service(config: &Config) -> Result<AcceleratorClient, Failure> {
     let local;
     let options = if config.cyborg.auth_type.is_some() {
         &config.cyborg
@@ -129,13 +129,18 @@ fn service(config: &Config) -> Result<AcceleratorClient, Failure> {
         };
         &local
     };
+    service_of(options)
+}
+
+/// The service that these options lead to.
+pub(super) fn service_of(options: &AuthOptions) -> Result<AcceleratorClient, Failure> {
     AcceleratorClient::from_options(options, None).map_err(|error| {
         let what = "the way to the accelerator service is not configured";
         Failure::caused(ErrorCode::Missing, what, &error).mend("see [cyborg] in the reference")
     })
 }
 
-fn failed(error: &AcceleratorError) -> Failure {
+pub(super) fn failed(error: &AcceleratorError) -> Failure {
     let code = match error.refusal().map(|refusal| refusal.status.as_u16()) {
         Some(401) => ErrorCode::Unauthorized,
         Some(403) => ErrorCode::Forbidden,

@@ -254,17 +254,19 @@ impl Adapter {
 }
 
 /// The path below the endpoint. Catalogs name the API's version for some services (`http://host:6666/v2`) and not for others;
-/// it is in the path already.
+/// it is in the path already. What Berth's own services have beside the API (`/internal`) stands beside its version.
 fn joined(endpoint: &str, path: &str) -> String {
-    let version = path.split('/').nth(1).unwrap_or_default();
-    let is_version = version
-        .strip_prefix('v')
-        .is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
+    let first = path.split('/').nth(1).unwrap_or_default();
     let below = endpoint
-        .strip_suffix(version)
-        .filter(|_| is_version)
-        .and_then(|endpoint| endpoint.strip_suffix('/'));
+        .rsplit_once('/')
+        .filter(|(_, last)| is_version(last) && (first == "internal" || first == *last))
+        .map(|(below, _)| below);
     format!("{}{path}", below.unwrap_or(endpoint))
+}
+
+fn is_version(segment: &str) -> bool {
+    let digits = segment.strip_prefix('v');
+    digits.is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 fn lost(line: RequestLine, reason: TransportError) -> CallError {
@@ -319,6 +321,16 @@ mod tests {
                 "http://h/placement/placement/x",
             ),
             ("http://h", "/", "http://h/"),
+            (
+                "http://h/accelerator/v2",
+                "/internal/v1/hosts/n/devices",
+                "http://h/accelerator/internal/v1/hosts/n/devices",
+            ),
+            (
+                "http://h:6666",
+                "/internal/v1/hosts/n/devices",
+                "http://h:6666/internal/v1/hosts/n/devices",
+            ),
         ] {
             assert_eq!(joined(endpoint, path), url, "{endpoint} {path}");
         }

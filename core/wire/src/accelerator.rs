@@ -16,7 +16,8 @@ mod programmings;
 mod version;
 
 pub use arqs::{
-    ArqBody, ArqList, BindField, BindPatch, CreateArqs, PatchBody, PatchOp, PatchStep, read_patch,
+    AdoptedArqs, ArqBody, ArqList, BindField, BindPatch, CreateArqs, NotAdopted, PatchBody,
+    PatchOp, PatchStep, read_patch,
 };
 pub use attach_handles::AttachHandleInfoBody;
 pub use attributes::{AttributeBody, AttributeList, CreateAttribute};

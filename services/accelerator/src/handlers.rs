@@ -1,6 +1,7 @@
 //! A file per noun: what each method of each path does, and what is told when it cannot.
 
 pub(crate) mod accelerator_requests;
+pub(crate) mod adopted_requests;
 pub(crate) mod attributes;
 pub(crate) mod deployables;
 pub(crate) mod device_profiles;

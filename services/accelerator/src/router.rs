@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use crate::changes::HostsBell;
 use crate::events::EventsBell;
 use crate::handlers::{
-    accelerator_requests as arqs, attributes, deployables, device_profiles as profiles, devices,
-    host_changes, host_devices, programmings, root,
+    accelerator_requests as arqs, adopted_requests, attributes, deployables,
+    device_profiles as profiles, devices, host_changes, host_devices, programmings, root,
 };
 use crate::microversions;
 use crate::policies::default_policy;
@@ -208,6 +208,10 @@ fn device_routes() -> Router<Accelerator> {
                 .get(attributes::show)
                 .delete(attributes::delete)
                 .done(),
+        )
+        .route(
+            "/internal/v1/accelerator_requests",
+            Methods::new("PUT").put(adopted_requests::put).done(),
         )
         .route(
             "/internal/v1/hosts/{host}/devices",

@@ -1,6 +1,7 @@
 //! The tables, a file per noun. Reads take an open transaction; each write is a value that `SqlStore::write` runs, and runs
 //! again as a whole when another writer came in between.
 
+pub(crate) mod adopted;
 pub(crate) mod arqs;
 pub(crate) mod attributes;
 pub(crate) mod bind;

@@ -1,8 +1,10 @@
 //! What operators ask: device profiles, devices and whether they may be bound. Microversion 2.3 for a device's status; a Cyborg
 //! that does not have it answers without.
 
+use berth_model::Arq;
 use berth_wire::accelerator::{
-    CreateDeviceProfile, DeviceBody, DeviceList, DeviceProfileBody, DeviceProfileList,
+    AdoptedArqs, ArqBody, ArqList, CreateDeviceProfile, DeviceBody, DeviceList, DeviceProfileBody,
+    DeviceProfileList,
 };
 use berth_wire::encode;
 use http::Method;
@@ -13,6 +15,7 @@ use crate::call::Repeat;
 use crate::placement::Deleted;
 
 const ONE_PROFILE: &str = "/v2/device_profiles/{uuid}";
+const ADOPTED: &str = "/internal/v1/accelerator_requests";
 const DEVICES: &str = "/v2/devices";
 const ENABLE: &str = "/v2/devices/{uuid}/enable";
 const DISABLE: &str = "/v2/devices/{uuid}/disable";
@@ -65,6 +68,20 @@ impl AcceleratorClient {
         let call = call(Method::DELETE, ONE_PROFILE, path, None, Repeat::Safe);
         let found = reading::found(self.ask(call).await?)?;
         Ok(found.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
+    }
+
+    /// PUT /internal/v1/accelerator_requests: bound requests of another service are Berth's own service's from now on, as they
+    /// are; Cyborg has no such route. The same again is the same.
+    ///
+    /// # Errors
+    /// No answer, a refusal (the role `service` is missing, there is no such route), or an answer that is none.
+    pub async fn adopt_arqs(&self, arqs: &[Arq]) -> Result<AdoptedArqs, AcceleratorError> {
+        let list = ArqList {
+            arqs: arqs.iter().map(ArqBody::from).collect(),
+        };
+        let (path, body) = (ADOPTED.to_owned(), Some(encode(&list)));
+        let call = call(Method::PUT, ADOPTED, path, body, Repeat::Safe);
+        self.parse(call, "what came of adopted requests", Ok).await
     }
 
     /// GET /v2/devices: all devices of all hosts.

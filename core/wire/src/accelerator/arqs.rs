@@ -156,6 +156,24 @@ pub struct ArqList {
     pub arqs: Vec<ArqBody>,
 }
 
+/// What came of requests that were to be adopted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdoptedArqs {
+    /// Those that are here now, as they were told; some may have been before.
+    pub adopted: Vec<Uuid>,
+    /// The others.
+    pub not_taken: Vec<NotAdopted>,
+}
+
+/// A request that was not adopted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotAdopted {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Why, as a sentence.
+    pub reason: String,
+}
+
 /// `add` or `remove`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,0 +1,33 @@
+//! /internal/v1/accelerator_requests: requests that another accelerator service bound.
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use berth_wire::accelerator::{AdoptedArqs, ArqBody, ArqList, NotAdopted};
+
+use super::accelerator_requests::fault;
+use crate::policies;
+use crate::router::Accelerator;
+use crate::store::adopted::Adopt;
+
+pub(crate) async fn put(
+    State(accelerator): State<Accelerator>,
+    call: Call,
+) -> Result<Answer, Fault> {
+    accelerator.allow(&call, policies::HOST_DEVICES)?;
+    let body: ArqList = call.typed()?;
+    let (mut arqs, mut unread) = (Vec::new(), Vec::new());
+    for arq in body.arqs {
+        let uuid = arq.uuid;
+        match ArqBody::into_arq(arq) {
+            Ok(arq) => arqs.push(arq),
+            Err(error) => unread.push(NotAdopted {
+                uuid,
+                reason: error.to_string(),
+            }),
+        }
+    }
+    let adopt = Adopt { arqs };
+    let told = accelerator.store.write(&adopt).await.map_err(fault)?;
+    let not_taken = told.not_taken.into_iter().chain(unread).collect();
+    Answer::ok(&AdoptedArqs { not_taken, ..told })
+}

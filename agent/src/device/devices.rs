@@ -70,7 +70,7 @@ pub type MissingProviders = BTreeMap<NodeName, BTreeSet<ProviderUuid>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceOptions {
     /// How often the accelerator service is told what it knows already, so that either side may lose it (60 s). What an operator
-    /// changes there is heard of before ([`super::listening`]).
+    /// changes there is heard of before.
     pub interval: Duration,
     /// Whether devices are cleaned between two guests.
     pub scrub: Scrub,

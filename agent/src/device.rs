@@ -45,8 +45,8 @@ pub(crate) mod test_card;
 
 pub use act::{ActError, Acted, Doing, Risk};
 pub use checking::HealthCheck;
-pub use condition::overlay_all;
 pub(crate) use cleaning::is_spoilt;
+pub use condition::overlay_all;
 pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts, Look, MissingProviders};
 pub(crate) use name::Named;
 pub use register::{DeviceRegister, Quarantine, QuarantinedBy, Register, Withheld};

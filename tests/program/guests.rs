@@ -31,6 +31,9 @@ impl Host {
             images.into_os_string(),
         );
         node.home.set_env("BERTH__RECONCILE_INTERVAL", "1");
+        // A kill between the accelerator service's answer and the conductor's journal leaves requests that nobody knows.
+        node.home
+            .set_env("BERTH__ACCELERATOR_SERVICE__UNBOUND_REQUEST_GRACE", "15");
         if !fs::read_to_string(node.home.path("machine.toml"))
             .expect("a machine")
             .contains("COMPUTE_ACCELERATORS")
@@ -182,11 +185,9 @@ fn a_guest_boots_from_a_profile_with_its_device_through_kills_and_its_delete_lea
         assert!(devices_of.contains("PCI function"), "{guest}");
         let held = host.allocations(&consumers[round]).to_string();
         assert!(held.contains("PGPU"), "{held}");
-        let bound = host.listed(&["accelerator", "request", "list"]);
-        assert!(
-            bound.len() == 1 && bound[0]["state"] == "Bound",
-            "{bound:?}"
-        );
+        host.until(&["accelerator", "request", "list"], |all| {
+            all.len() == 1 && all[0]["state"] == "Bound"
+        });
         // It is there after one more life, with its device.
         host.kill_and_start_again();
         host.until(&["guest", "list"], |guests| {

@@ -29,7 +29,8 @@ fn before_its_emulator(status: &str) -> String {
 async fn a_guest_that_nothing_can_end_is_told_with_its_mend_and_goes_on_after_it() {
     let mut host = Host::new();
     let before = host.driver();
-    let spec = guest_spec(host.path(), 1, vec![attached(taken().device, 1)]);
+    // Emulators of the tests beside this one are processes of this machine, too: its guest's UUID is no other's.
+    let spec = guest_spec(host.path(), 77, vec![attached(taken().device, 1)]);
     before.prepare_device(&taken()).await.expect("it is ready");
     assert_eq!(
         before.spawn(&spec).await.expect("it starts"),

@@ -92,6 +92,25 @@ async fn await_devices(accelerators: &AcceleratorClient, host: &CardHost) {
     }
 }
 
+/// Waits until every card is clean and nobody's.
+async fn await_free(host: &mut CardHost) {
+    let begun = Instant::now();
+    loop {
+        let said = host.outcome(&["device", "list", "-f", "json"]);
+        let list: Value = serde_json::from_str(&said.stdout).expect("JSON");
+        let cards = list["items"].as_array().expect("a list");
+        if cards.len() == CARDS.len() && cards.iter().all(|card| card["state"] == "free") {
+            return;
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{list}\n{}",
+            host.agent.stderr()
+        );
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_of_cyborgs_is_taken_over_with_a_guest_on_it_and_no_provider_is_made_again() {
     let cloud = Cloud::shared();
@@ -204,6 +223,8 @@ async fn a_host_of_cyborgs_is_taken_over_with_a_guest_on_it_and_no_provider_is_m
         let left = own.arqs_of_instance(guest).await.expect("it answers");
         assert_eq!(left, []);
     }
+    // A card is cleaned after its guest, and nobody's until then.
+    await_free(&mut host).await;
     let conductor = host.conductor_with(own.clone()).await;
     let third = host.create_by(&conductor).await;
     active(&host, &end(&conductor, third).await);

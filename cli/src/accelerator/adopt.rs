@@ -15,6 +15,9 @@ use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
 use crate::listing::{Format, Listing};
 
+/// How many requests are brought at once: each lot is one body and one transaction, however many a cloud has.
+const AT_ONCE: usize = 500;
+
 /// Where from.
 #[derive(Debug, clap::Args)]
 pub(super) struct Adopt {
@@ -132,21 +135,23 @@ async fn requests(
             }
         }
     }
-    let told = target.adopt_arqs(&bound).await;
-    let told = told.map_err(|error| failed(&error))?;
-    let adopted: BTreeSet<Uuid> = told.adopted.into_iter().collect();
-    for arq in &bound {
-        let uuid = *arq.uuid.as_uuid();
-        let refused = told.not_taken.iter().find(|it| it.uuid == uuid);
-        let result = match (adopted.contains(&uuid), refused) {
-            (true, _) => "is here".to_owned(),
-            (false, refused) => {
-                all = false;
-                let why = refused.map_or("the service says nothing of it", |it| &it.reason);
-                format!("not adopted: {why}")
-            }
-        };
-        row(uuid, Some(arq.device_profile.as_str()), result);
+    for lot in bound.chunks(AT_ONCE) {
+        let told = target.adopt_arqs(lot).await;
+        let told = told.map_err(|error| failed(&error))?;
+        let adopted: BTreeSet<Uuid> = told.adopted.into_iter().collect();
+        for arq in lot {
+            let uuid = *arq.uuid.as_uuid();
+            let refused = told.not_taken.iter().find(|it| it.uuid == uuid);
+            let result = match (adopted.contains(&uuid), refused) {
+                (true, _) => "is here".to_owned(),
+                (false, refused) => {
+                    all = false;
+                    let why = refused.map_or("the service says nothing of it", |it| &it.reason);
+                    format!("not adopted: {why}")
+                }
+            };
+            row(uuid, Some(arq.device_profile.as_str()), result);
+        }
     }
     Ok(all)
 }

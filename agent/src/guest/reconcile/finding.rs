@@ -390,8 +390,8 @@ impl fmt::Display for Finding {
             }
             Self::RequestsDiffer { guest, reason } => write!(
                 f,
-                "the accelerator requests of guest {guest} are not bound to its devices any more: {reason}; delete the guest, \
-                 or bind them again"
+                "the accelerator requests of guest {guest} are not bound to its devices any more: {reason}; bring them over \
+                 from the service that bound them (berth accelerator adopt), or delete the guest"
             ),
             Self::RequestOrphan {
                 arq,

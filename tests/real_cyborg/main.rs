@@ -15,6 +15,7 @@ mod conductor;
 mod conductor_outages;
 mod events;
 mod gate;
+mod gate_array;
 mod leftovers;
 mod nova;
 mod outages;

@@ -10,6 +10,7 @@ use crate::exchange::ExchangeError;
 use crate::process::ProcessError;
 
 mod cyborg;
+mod cyborg_drivers;
 mod glance;
 mod keystone;
 mod libvirtd;
@@ -21,6 +22,7 @@ mod sqlite;
 mod uwsgi;
 
 pub use cyborg::{Away, CyborgAgent, CyborgApi, CyborgSettings, PciFunction, RealCyborg};
+pub use cyborg_drivers::intel_fpgas;
 pub use glance::RealGlance;
 pub use keystone::{Credentials, KeystoneSettings, RealKeystone};
 pub use libvirtd::Libvirtd;

@@ -4,21 +4,20 @@
 //! `[pci] device_spec` is the compute service's list and follows Nova's rules whole: a virtual function counts on its physical
 //! one, which is offered itself or by its virtual functions but not by both, and all of these have one class and the same traits.
 //! `[accelerators] device_spec` is the accelerator service's and follows Cyborg's: each function is a device of its own, and a
-//! physical one whose virtual functions are offered is none; the functions of a Xilinx card are one. What breaks a rule is left
-//! out and told ([`DeviceRefusal`]).
+//! physical one whose virtual functions are offered is none; the functions of a Xilinx card are one, and so are the virtual
+//! functions of an Intel gate array. What breaks a rule is left out and told ([`DeviceRefusal`]).
 
+mod accelerator;
 mod beforehand;
+mod compute;
 mod kind;
 mod look;
 mod refusal;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
-use berth_virt::{
-    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, OfferedDevice,
-    OfferedHandle, PciInPlacement,
-};
+use berth_model::{NodeName, PciAddress, ResourceClass};
+use berth_virt::{DeviceCondition, OfferedDevice, OfferedHandle, PciInPlacement};
 use uuid::Uuid;
 
 use crate::{AllowList, Allowed, PciFunction, Sriov};
@@ -134,9 +133,9 @@ pub fn offered_devices(
         if let Some(entry) = lists.compute.entry_with_devname() {
             offered.refused.push(DeviceRefusal::Devname { entry });
         }
-        of_compute(compute, &mut offered);
+        compute::offer(compute, &mut offered);
     }
-    of_accelerator(node, accelerator, &mut offered);
+    accelerator::offer(node, accelerator, &mut offered);
     offered.devices.sort_by_key(|device| device.address);
     offered
 }
@@ -167,91 +166,6 @@ fn split_cards<'a>(
     }
 }
 
-/// Nova's devices: one for each card.
-fn of_compute(listed: Vec<Listed<'_>>, offered: &mut OfferedDevices) {
-    let mut cards: BTreeMap<PciAddress, Vec<Listed<'_>>> = BTreeMap::new();
-    for one in listed {
-        // Those are for ports of networks, and are not reported as devices.
-        if one.allowed.tags().physical_network.is_some() || one.is_to_be_parted() {
-            continue;
-        }
-        if let Some(mdevs) = &one.seen.mdevs {
-            offered.refused.push(DeviceRefusal::WholeAndMediated {
-                address: one.address(),
-                entry: one.allowed.entry(),
-                mdev_type: mdevs.mdev_type.clone(),
-            });
-            continue;
-        }
-        let card = one.physical().unwrap_or(one.address());
-        cards.entry(card).or_default().push(one);
-    }
-    for (address, parts) in cards {
-        match compute_card(address, &parts) {
-            Ok(Some(device)) => offered.devices.push(device),
-            Ok(None) => {}
-            Err(refused) => offered.refused.push(refused),
-        }
-    }
-}
-
-fn compute_card(
-    address: PciAddress,
-    parts: &[Listed<'_>],
-) -> Result<Option<OfferedDevice>, DeviceRefusal> {
-    let virtuals: Vec<_> = parts
-        .iter()
-        .filter(|part| part.address() != address)
-        .map(Listed::address)
-        .collect();
-    if !virtuals.is_empty() && virtuals.len() < parts.len() {
-        return Err(DeviceRefusal::WholeAndInParts {
-            physical: address,
-            parts: virtuals,
-        });
-    }
-    let Some(first) = parts.first() else {
-        return Ok(None);
-    };
-    let (class, traits) = (compute_class(first), compute_traits(first));
-    for part in parts {
-        if compute_class(part) != class || compute_traits(part) != traits {
-            return Err(DeviceRefusal::MixedCard {
-                physical: address,
-                first: first.address(),
-                other: part.address(),
-            });
-        }
-        if part.physical().is_some() && part.allowed.tags().one_time_use == Some(true) {
-            return Err(DeviceRefusal::VirtualOnce {
-                address: part.address(),
-                entry: part.allowed.entry(),
-            });
-        }
-    }
-    let function = &first.seen.function;
-    let (set_aside, condition) = parts_that_are_not_fit(parts);
-    Ok(Some(OfferedDevice {
-        address,
-        vendor_id: function.vendor,
-        product_id: function.device,
-        owner: DeviceOwner::Compute,
-        device_type: kind::device_type(function),
-        model: None,
-        numa_node: function.numa_node,
-        // One that is on a network is none of these.
-        physical_network: None,
-        class,
-        class_origin: ClassOrigin::Said,
-        traits,
-        handles: parts.iter().map(handle).collect(),
-        unit: DeviceUnit::Handle,
-        set_aside,
-        one_time_use: first.allowed.tags().one_time_use == Some(true),
-        condition,
-    }))
-}
-
 fn handle(part: &Listed<'_>) -> OfferedHandle {
     OfferedHandle::Function(part.address())
 }
@@ -265,147 +179,6 @@ fn parts_that_are_not_fit(parts: &[Listed<'_>]) -> (BTreeSet<OfferedHandle>, Dev
     }
     let condition = parts.first().map(|part| part.seen.condition);
     (BTreeSet::new(), condition.unwrap_or_default())
-}
-
-fn compute_class(part: &Listed<'_>) -> ResourceClass {
-    let tagged = part.allowed.tags().resource_class.clone();
-    tagged.unwrap_or_else(|| {
-        ResourceClass::pci_device(part.seen.function.vendor, part.seen.function.device)
-    })
-}
-
-fn compute_traits(part: &Listed<'_>) -> BTreeSet<Trait> {
-    let tags = part.allowed.tags();
-    let mut traits = tags.traits.clone();
-    if tags.live_migratable == Some(true) {
-        traits.insert(kind::LIVE_MIGRATABLE);
-    }
-    traits
-}
-
-/// Cyborg's devices: one for each function.
-fn of_accelerator(node: &NodeName, listed: Vec<Listed<'_>>, offered: &mut OfferedDevices) {
-    let parted: BTreeSet<_> = listed.iter().filter_map(Listed::physical).collect();
-    let slot = |one: &Listed<'_>| {
-        let address = one.address();
-        (address.domain(), address.bus(), address.slot())
-    };
-    let is_gpu = |one: &Listed<'_>| kind::device_type(&one.seen.function) == DeviceType::Gpu;
-    let graphics: BTreeSet<_> = listed.iter().filter(|one| is_gpu(one)).map(slot).collect();
-    let mut cards: BTreeMap<_, Vec<Listed<'_>>> = BTreeMap::new();
-    for one in listed {
-        // A graphics card's sound and USB functions go where it goes, and are listed for that alone.
-        let accompanies = !is_gpu(&one) && graphics.contains(&slot(&one));
-        if parted.contains(&one.address()) || one.is_to_be_parted() || accompanies {
-            continue;
-        }
-        match kind::is_of_a_xilinx_card(&one.seen.function) {
-            true => cards.entry(slot(&one)).or_default().push(one),
-            false => offered.devices.push(accelerator(node, &one)),
-        }
-    }
-    for functions in cards.into_values() {
-        match whole_card(node, &functions) {
-            Ok(device) => offered.devices.extend(device),
-            Err(refused) => offered.refused.push(refused),
-        }
-    }
-}
-
-/// A card whose functions go to one guest together, under the name of the first.
-fn whole_card(
-    node: &NodeName,
-    functions: &[Listed<'_>],
-) -> Result<Option<OfferedDevice>, DeviceRefusal> {
-    let Some(first) = functions.iter().min_by_key(|one| one.address()) else {
-        return Ok(None);
-    };
-    let (tags, address) = (first.allowed.tags(), first.address());
-    let is_other = |one: &&Listed<'_>| {
-        let said = one.allowed.tags();
-        said.resource_class != tags.resource_class || said.traits != tags.traits
-    };
-    if let Some(other) = functions.iter().find(is_other) {
-        return Err(DeviceRefusal::MixedFunctions {
-            first: address,
-            other: other.address(),
-        });
-    }
-    let mut device = accelerator(node, first);
-    device.handles = functions.iter().map(handle).collect();
-    device.handles.sort();
-    device.unit = DeviceUnit::Device;
-    let mut conditions = functions.iter().map(|one| one.seen.condition);
-    let unfit = conditions.find(|condition| *condition != DeviceCondition::Fit);
-    device.condition = unfit.unwrap_or_default();
-    Ok(Some(device))
-}
-
-fn accelerator(node: &NodeName, one: &Listed<'_>) -> OfferedDevice {
-    let SeenFunction {
-        function, mdevs, ..
-    } = one.seen;
-    let tags = one.allowed.tags();
-    let physical_network = tags.physical_network.as_deref();
-    let physical_network = physical_network.filter(|name| !name.is_empty());
-    let device_type = kind::device_type(function);
-    let class = tags.resource_class.clone();
-    let traits = match tags.traits.is_empty() {
-        true => kind::cyborgs_traits(function, device_type, mdevs.as_ref(), physical_network),
-        false => tags.traits.clone(),
-    };
-    let (of_kind, handles) = match mdevs {
-        Some(mdevs) => (
-            mdevs.class.clone(),
-            mdev_handles(node, function.address, mdevs),
-        ),
-        None => (
-            device_type.resource_class(),
-            vec![OfferedHandle::Function(function.address)],
-        ),
-    };
-    OfferedDevice {
-        address: function.address,
-        vendor_id: function.vendor,
-        product_id: function.device,
-        owner: DeviceOwner::Accelerator,
-        device_type,
-        model: mdevs.as_ref().and_then(|mdevs| mdevs.type_name.clone()),
-        numa_node: function.numa_node,
-        physical_network: physical_network.map(str::to_owned),
-        class_origin: match class {
-            Some(_) => ClassOrigin::Said,
-            None => ClassOrigin::Usual,
-        },
-        class: class.unwrap_or(of_kind),
-        traits,
-        handles,
-        unit: DeviceUnit::Handle,
-        set_aside: BTreeSet::new(),
-        one_time_use: tags.one_time_use == Some(true),
-        condition: one.seen.condition,
-    }
-}
-
-/// Those that exist, whoever made them, and for the rest numbers of our own: the lowest that do not exist. So a handle stays
-/// what it is while devices of ours come and go.
-fn mdev_handles(node: &NodeName, parent: PciAddress, mdevs: &SeenMdevs) -> Vec<OfferedHandle> {
-    let provider = ProviderUuid::of_deployable(&node.deployable_name(parent));
-    let mut uuids = mdevs.existing.clone();
-    let more = usize::try_from(mdevs.total).unwrap_or(usize::MAX);
-    let numbered = (0..mdevs.total).map(|number| OfferedHandle::mdev_uuid(provider, number));
-    for uuid in numbered {
-        if uuids.len() >= more {
-            break;
-        }
-        uuids.insert(uuid);
-    }
-    let handle = |uuid| OfferedHandle::Mdev {
-        uuid,
-        parent,
-        mdev_type: mdevs.mdev_type.clone(),
-    };
-    uuids.into_iter().map(handle).collect()
 }
 
 #[cfg(test)]

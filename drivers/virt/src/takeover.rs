@@ -14,7 +14,9 @@ use berth_model::{
 };
 
 use crate::provider_tree::PCI_TRACKERS;
-use crate::{ClassOrigin, DeviceOwner, DeviceType, NodeView, OfferedDevice, OfferedHandle};
+use crate::{
+    ClassOrigin, DeviceOwner, DeviceType, DeviceUnit, NodeView, OfferedDevice, OfferedHandle,
+};
 
 /// What traits of Cyborg's PCI driver begin with.
 const OF_CYBORGS_PCI_DRIVER: &str = "CUSTOM_PCI_";
@@ -44,12 +46,24 @@ impl OfferedDevice {
             .or_else(|| self.cyborgs_provider(tree))
     }
 
+    /// The addresses one of which Cyborg's name for its provider ends with: its own, or where its functions are units of one
+    /// provider, that of any: Cyborg takes the one that it found last.
+    pub(crate) fn cyborgs_addresses(&self) -> impl Iterator<Item = PciAddress> {
+        let are_units = self.owner == DeviceOwner::Accelerator && self.unit == DeviceUnit::Handle;
+        let functions = self.handles.iter().filter_map(move |handle| match handle {
+            OfferedHandle::Function(function) if are_units => Some(*function),
+            OfferedHandle::Function(_) | OfferedHandle::Mdev { .. } => None,
+        });
+        [self.address].into_iter().chain(functions)
+    }
+
     fn cyborgs_provider<'a>(&self, tree: &'a ProviderTree) -> Option<&'a Provider> {
         if self.owner != DeviceOwner::Accelerator {
             return None;
         }
+        let is_its = |address| self.cyborgs_addresses().any(|own| own == address);
         let mut children = tree.children(tree.root().uuid()).into_iter();
-        children.find(|child| cyborgs_address(child) == Some(self.address))
+        children.find(|child| cyborgs_address(child).is_some_and(is_its))
     }
 
     /// Whether its provider in this tree has the class of Cyborg's PCI driver and is to keep it.

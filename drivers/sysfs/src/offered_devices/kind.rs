@@ -16,8 +16,8 @@ const NVIDIA: u16 = 0x10de;
 const HUAWEI: u16 = 0x19e5;
 const XILINX: u16 = 0x10ee;
 
-/// Intel's gate arrays by the names that Cyborg's driver has for them: of physical functions only.
-const INTEL_FPGAS: [(u16, &str); 1] = [(0x09c4, "PAC_ARRIA10")];
+/// Intel's gate arrays that Cyborg's driver knows: the ids of the physical and of the virtual functions, and its name for them.
+const INTEL_FPGAS: [(u16, u16, &str); 1] = [(0x09c4, 0x09c5, "PAC_ARRIA10")];
 
 /// Intel's QuickAssist functions, physical and virtual: DH895XCC, C3XXX, C62X, D15XX, 4XXX, 401XX, 402XX, 420XX.
 const QAT: [u16; 16] = [
@@ -50,6 +50,15 @@ pub(super) fn is_of_a_xilinx_card(function: &PciFunction) -> bool {
         && !matches!(function.sriov, Sriov::Virtual { .. })
 }
 
+/// Whether it is a virtual function of a gate array whose virtual functions are units of one provider in Cyborg.
+pub(super) fn is_part_of_an_intel_fpga(function: &PciFunction) -> bool {
+    function.vendor == INTEL
+        && matches!(function.sriov, Sriov::Virtual { .. })
+        && INTEL_FPGAS
+            .iter()
+            .any(|(_, part, _)| *part == function.device)
+}
+
 /// The traits that Cyborg's driver of this kind reports: device profiles ask for them.
 pub(super) fn cyborgs_traits(
     function: &PciFunction,
@@ -74,11 +83,11 @@ pub(super) fn cyborgs_traits(
         }
         DeviceType::Gpu => of_kind("GPU"),
         DeviceType::Fpga => {
-            let whole = !matches!(function.sriov, Sriov::Virtual { .. });
+            let is_it = |id: &u16| function.vendor == INTEL && *id == function.device;
             let known = INTEL_FPGAS
                 .iter()
-                .filter(|(id, _)| whole && function.vendor == INTEL && *id == function.device)
-                .map(|(_, name)| format!("CUSTOM_FPGA_INTEL_{name}"));
+                .filter(|(whole, part, _)| is_it(whole) || is_it(part))
+                .map(|(_, _, name)| format!("CUSTOM_FPGA_INTEL_{name}"));
             of_kind("FPGA").into_iter().chain(known).collect()
         }
         DeviceType::Ssd => of_kind("SSD"),

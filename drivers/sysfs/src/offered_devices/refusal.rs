@@ -57,9 +57,10 @@ pub enum DeviceRefusal {
         /// Another.
         other: PciAddress,
     },
-    /// The functions of a card that one guest gets whole differ.
+    /// The functions of a card that is one device differ.
     #[error(
-        "functions {first} and {other} of one card have different resource classes or traits in [accelerators] device_spec; one          guest gets them together, by one provider, and they must have the same"
+        "functions {first} and {other} of one card have different resource classes or traits in [accelerators] device_spec; they \
+         are one provider and must have the same"
     )]
     MixedFunctions {
         /// The first.
@@ -94,7 +95,9 @@ impl DeviceRefusal {
     #[must_use]
     pub fn option(&self) -> &'static str {
         match self {
-            DeviceRefusal::TwoOwners { .. } => "[accelerators] device_spec",
+            DeviceRefusal::TwoOwners { .. } | DeviceRefusal::MixedFunctions { .. } => {
+                "[accelerators] device_spec"
+            }
             _ => "[pci] device_spec",
         }
     }

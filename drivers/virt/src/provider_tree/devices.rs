@@ -99,7 +99,7 @@ pub(super) fn misnamed(
     let mut by_address = BTreeMap::new();
     let mut by_uuid = BTreeMap::new();
     for (name, device) in wanted {
-        by_address.insert(device.address, name);
+        by_address.extend(device.cyborgs_addresses().map(|address| (address, name)));
         by_uuid.insert(device.provider_uuid(node, root), name);
     }
     let mut found: BTreeMap<ProviderUuid, ProviderName> = BTreeMap::new();
@@ -147,9 +147,10 @@ pub(super) fn unmarked(
     let mut unmarked = BTreeMap::new();
     for (name, device) in wanted {
         let children = current.children(current.root().uuid());
+        let is_its = |address| device.cyborgs_addresses().any(|own| own == address);
         let cyborgs = || {
             let mut children = children.into_iter();
-            children.find(|child| cyborgs_address(child) == Some(device.address))
+            children.find(|child| cyborgs_address(child).is_some_and(is_its))
         };
         let Some(child) = current.by_name(name).or_else(cyborgs) else {
             continue;

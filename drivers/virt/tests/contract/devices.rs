@@ -175,6 +175,52 @@ fn a_cyborg_host_is_taken_over_whatever_cyborg_called_the_host() {
 }
 
 #[test]
+fn a_card_of_cyborgs_that_is_named_by_one_of_its_functions_is_taken_over() {
+    let mut tree = bare();
+    let cyborgs = ProviderName::new("other_0000:cd:00.5").unwrap();
+    let uuid = ProviderUuid::of_deployable(&cyborgs);
+    left(&mut tree, uuid, cyborgs.as_str(), "FPGA", &["OWNER_CYBORG"]);
+    let inventories = &mut tree.get_mut(uuid).unwrap().inventories;
+    inventories.insert(class("FPGA"), Inventory::of(3).unwrap());
+    let mut card = device(0xcd, DeviceOwner::Accelerator);
+    card.class = class("FPGA");
+    let functions = ["0000:cd:00.4", "0000:cd:00.5", "0000:cd:00.6"];
+    let functions = functions.map(|address| OfferedHandle::Function(address.parse().unwrap()));
+    card.handles = functions.to_vec();
+    let view = with(vec![card]);
+    let renamed = reported(&view, &tree);
+    let taken = reported(&view, &renamed);
+    let [child] = taken.children(root_uuid())[..] else {
+        panic!("{taken}");
+    };
+    assert_eq!(
+        (child.uuid(), child.name.as_str()),
+        (uuid, "n1_0000:cd:00.0")
+    );
+    assert_eq!(child.inventories, tree.get(uuid).unwrap().inventories);
+    assert_eq!(reported(&view, &taken), taken);
+    for tree in [&tree, &renamed, &taken] {
+        let provider = view.devices[0].provider_in(&name(), tree).unwrap();
+        assert_eq!(provider.uuid(), uuid);
+    }
+    // Cyborg's PCI driver made a provider of each: which of them is the card's is not ours to say.
+    let other = ProviderName::new("other_0000:cd:00.6").unwrap();
+    let each = ProviderUuid::of_deployable(&other);
+    left(
+        &mut tree,
+        each,
+        other.as_str(),
+        "CUSTOM_PCI",
+        &["OWNER_CYBORG"],
+    );
+    let refused = provider_tree(&host(view), &tree, &name()).unwrap_err();
+    assert!(
+        matches!(refused, ProviderTreeError::Twice { .. }),
+        "{refused}"
+    );
+}
+
+#[test]
 fn two_providers_of_one_device_are_for_an_operator_to_tell_apart() {
     let mut tree = bare();
     for (name, of) in [

@@ -1,0 +1,180 @@
+//! The accelerator service's devices, by Cyborg's rules: what one of its drivers finds is one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_model::{NodeName, PciAddress, ProviderUuid};
+use berth_virt::{
+    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, OfferedDevice, OfferedHandle,
+};
+
+use super::{
+    DeviceRefusal, Listed, OfferedDevices, SeenFunction, SeenMdevs, handle, kind,
+    parts_that_are_not_fit,
+};
+
+/// Cyborg's devices: one for each function, but for cards that are one.
+pub(super) fn offer(node: &NodeName, listed: Vec<Listed<'_>>, offered: &mut OfferedDevices) {
+    let parted: BTreeSet<_> = listed.iter().filter_map(Listed::physical).collect();
+    let slot = |one: &Listed<'_>| {
+        let address = one.address();
+        (address.domain(), address.bus(), address.slot())
+    };
+    let is_gpu = |one: &Listed<'_>| kind::device_type(&one.seen.function) == DeviceType::Gpu;
+    let graphics: BTreeSet<_> = listed.iter().filter(|one| is_gpu(one)).map(slot).collect();
+    let mut whole: BTreeMap<_, Vec<Listed<'_>>> = BTreeMap::new();
+    let mut in_parts: BTreeMap<_, Vec<Listed<'_>>> = BTreeMap::new();
+    for one in listed {
+        // A graphics card's sound and USB functions go where it goes, and are listed for that alone.
+        let accompanies = !is_gpu(&one) && graphics.contains(&slot(&one));
+        if parted.contains(&one.address()) || one.is_to_be_parted() || accompanies {
+            continue;
+        }
+        if kind::is_of_a_xilinx_card(&one.seen.function) {
+            whole.entry(slot(&one)).or_default().push(one);
+        } else if let Some(card) = part_of_an_intel_fpga(&one) {
+            in_parts.entry(card).or_default().push(one);
+        } else {
+            offered.devices.push(accelerator(node, &one));
+        }
+    }
+    let whole = whole.values().map(|functions| whole_card(node, functions));
+    let in_parts = in_parts.iter();
+    let in_parts = in_parts.map(|(address, parts)| card_in_parts(node, *address, parts));
+    for card in whole.chain(in_parts) {
+        match card {
+            Ok(device) => offered.devices.extend(device),
+            Err(refused) => offered.refused.push(refused),
+        }
+    }
+}
+
+/// The card of which it is a part that counts on the card's provider.
+fn part_of_an_intel_fpga(one: &Listed<'_>) -> Option<PciAddress> {
+    let counts = kind::is_part_of_an_intel_fpga(&one.seen.function) && one.seen.mdevs.is_none();
+    one.physical().filter(|_| counts)
+}
+
+/// The first function of a card of which an operator says one thing, whichever function.
+fn first_of<'a, 'b>(functions: &'b [Listed<'a>]) -> Result<Option<&'b Listed<'a>>, DeviceRefusal> {
+    let Some(first) = functions.iter().min_by_key(|one| one.address()) else {
+        return Ok(None);
+    };
+    let tags = first.allowed.tags();
+    let is_other = |one: &&Listed<'_>| {
+        let said = one.allowed.tags();
+        said.resource_class != tags.resource_class || said.traits != tags.traits
+    };
+    match functions.iter().find(is_other) {
+        None => Ok(Some(first)),
+        Some(other) => Err(DeviceRefusal::MixedFunctions {
+            first: first.address(),
+            other: other.address(),
+        }),
+    }
+}
+
+/// A card whose functions go to one guest together, under the name of the first.
+fn whole_card(
+    node: &NodeName,
+    functions: &[Listed<'_>],
+) -> Result<Option<OfferedDevice>, DeviceRefusal> {
+    let Some(first) = first_of(functions)? else {
+        return Ok(None);
+    };
+    let mut device = accelerator(node, first);
+    device.handles = functions.iter().map(handle).collect();
+    device.handles.sort();
+    device.unit = DeviceUnit::Device;
+    let mut conditions = functions.iter().map(|one| one.seen.condition);
+    let unfit = conditions.find(|condition| *condition != DeviceCondition::Fit);
+    device.condition = unfit.unwrap_or_default();
+    Ok(Some(device))
+}
+
+/// A card whose virtual functions go to one guest each and count on one provider, under the name of the physical function.
+fn card_in_parts(
+    node: &NodeName,
+    address: PciAddress,
+    parts: &[Listed<'_>],
+) -> Result<Option<OfferedDevice>, DeviceRefusal> {
+    let Some(first) = first_of(parts)? else {
+        return Ok(None);
+    };
+    let (set_aside, condition) = parts_that_are_not_fit(parts);
+    let mut device = accelerator(node, first);
+    device.handles = parts.iter().map(handle).collect();
+    device.handles.sort();
+    Ok(Some(OfferedDevice {
+        address,
+        set_aside,
+        condition,
+        ..device
+    }))
+}
+
+fn accelerator(node: &NodeName, one: &Listed<'_>) -> OfferedDevice {
+    let SeenFunction {
+        function, mdevs, ..
+    } = one.seen;
+    let tags = one.allowed.tags();
+    let physical_network = tags.physical_network.as_deref();
+    let physical_network = physical_network.filter(|name| !name.is_empty());
+    let device_type = kind::device_type(function);
+    let class = tags.resource_class.clone();
+    let traits = match tags.traits.is_empty() {
+        true => kind::cyborgs_traits(function, device_type, mdevs.as_ref(), physical_network),
+        false => tags.traits.clone(),
+    };
+    let (of_kind, handles) = match mdevs {
+        Some(mdevs) => (
+            mdevs.class.clone(),
+            mdev_handles(node, function.address, mdevs),
+        ),
+        None => (
+            device_type.resource_class(),
+            vec![OfferedHandle::Function(function.address)],
+        ),
+    };
+    OfferedDevice {
+        address: function.address,
+        vendor_id: function.vendor,
+        product_id: function.device,
+        owner: DeviceOwner::Accelerator,
+        device_type,
+        model: mdevs.as_ref().and_then(|mdevs| mdevs.type_name.clone()),
+        numa_node: function.numa_node,
+        physical_network: physical_network.map(str::to_owned),
+        class_origin: match class {
+            Some(_) => ClassOrigin::Said,
+            None => ClassOrigin::Usual,
+        },
+        class: class.unwrap_or(of_kind),
+        traits,
+        handles,
+        unit: DeviceUnit::Handle,
+        set_aside: BTreeSet::new(),
+        one_time_use: tags.one_time_use == Some(true),
+        condition: one.seen.condition,
+    }
+}
+
+/// Those that exist, whoever made them, and for the rest numbers of our own: the lowest that do not exist. So a handle stays
+/// what it is while devices of ours come and go.
+fn mdev_handles(node: &NodeName, parent: PciAddress, mdevs: &SeenMdevs) -> Vec<OfferedHandle> {
+    let provider = ProviderUuid::of_deployable(&node.deployable_name(parent));
+    let mut uuids = mdevs.existing.clone();
+    let more = usize::try_from(mdevs.total).unwrap_or(usize::MAX);
+    let numbered = (0..mdevs.total).map(|number| OfferedHandle::mdev_uuid(provider, number));
+    for uuid in numbered {
+        if uuids.len() >= more {
+            break;
+        }
+        uuids.insert(uuid);
+    }
+    let handle = |uuid| OfferedHandle::Mdev {
+        uuid,
+        parent,
+        mdev_type: mdevs.mdev_type.clone(),
+    };
+    uuids.into_iter().map(handle).collect()
+}

@@ -1,0 +1,109 @@
+//! The compute service's devices, by Nova's rules: a virtual function counts on its physical one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_model::{PciAddress, ResourceClass, Trait};
+use berth_virt::{ClassOrigin, DeviceOwner, DeviceUnit, OfferedDevice};
+
+use super::{DeviceRefusal, Listed, OfferedDevices, handle, kind, parts_that_are_not_fit};
+
+/// Nova's devices: one for each card.
+pub(super) fn offer(listed: Vec<Listed<'_>>, offered: &mut OfferedDevices) {
+    let mut cards: BTreeMap<PciAddress, Vec<Listed<'_>>> = BTreeMap::new();
+    for one in listed {
+        // Those are for ports of networks, and are not reported as devices.
+        if one.allowed.tags().physical_network.is_some() || one.is_to_be_parted() {
+            continue;
+        }
+        if let Some(mdevs) = &one.seen.mdevs {
+            offered.refused.push(DeviceRefusal::WholeAndMediated {
+                address: one.address(),
+                entry: one.allowed.entry(),
+                mdev_type: mdevs.mdev_type.clone(),
+            });
+            continue;
+        }
+        let card = one.physical().unwrap_or(one.address());
+        cards.entry(card).or_default().push(one);
+    }
+    for (address, parts) in cards {
+        match compute_card(address, &parts) {
+            Ok(Some(device)) => offered.devices.push(device),
+            Ok(None) => {}
+            Err(refused) => offered.refused.push(refused),
+        }
+    }
+}
+
+fn compute_card(
+    address: PciAddress,
+    parts: &[Listed<'_>],
+) -> Result<Option<OfferedDevice>, DeviceRefusal> {
+    let virtuals: Vec<_> = parts
+        .iter()
+        .filter(|part| part.address() != address)
+        .map(Listed::address)
+        .collect();
+    if !virtuals.is_empty() && virtuals.len() < parts.len() {
+        return Err(DeviceRefusal::WholeAndInParts {
+            physical: address,
+            parts: virtuals,
+        });
+    }
+    let Some(first) = parts.first() else {
+        return Ok(None);
+    };
+    let (class, traits) = (compute_class(first), compute_traits(first));
+    for part in parts {
+        if compute_class(part) != class || compute_traits(part) != traits {
+            return Err(DeviceRefusal::MixedCard {
+                physical: address,
+                first: first.address(),
+                other: part.address(),
+            });
+        }
+        if part.physical().is_some() && part.allowed.tags().one_time_use == Some(true) {
+            return Err(DeviceRefusal::VirtualOnce {
+                address: part.address(),
+                entry: part.allowed.entry(),
+            });
+        }
+    }
+    let function = &first.seen.function;
+    let (set_aside, condition) = parts_that_are_not_fit(parts);
+    Ok(Some(OfferedDevice {
+        address,
+        vendor_id: function.vendor,
+        product_id: function.device,
+        owner: DeviceOwner::Compute,
+        device_type: kind::device_type(function),
+        model: None,
+        numa_node: function.numa_node,
+        // One that is on a network is none of these.
+        physical_network: None,
+        class,
+        class_origin: ClassOrigin::Said,
+        traits,
+        handles: parts.iter().map(handle).collect(),
+        unit: DeviceUnit::Handle,
+        set_aside,
+        one_time_use: first.allowed.tags().one_time_use == Some(true),
+        condition,
+    }))
+}
+
+fn compute_class(part: &Listed<'_>) -> ResourceClass {
+    let tagged = part.allowed.tags().resource_class.clone();
+    tagged.unwrap_or_else(|| {
+        ResourceClass::pci_device(part.seen.function.vendor, part.seen.function.device)
+    })
+}
+
+fn compute_traits(part: &Listed<'_>) -> BTreeSet<Trait> {
+    let tags = part.allowed.tags();
+    let mut traits = tags.traits.clone();
+    if tags.live_migratable == Some(true) {
+        traits.insert(kind::LIVE_MIGRATABLE);
+    }
+    traits
+}

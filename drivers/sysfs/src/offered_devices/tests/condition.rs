@@ -1,0 +1,223 @@
+//! A device that falls ill, and its way back.
+
+use super::*;
+
+/// A machine of one card, looked at again and again.
+struct Ward {
+    tree: Tree,
+    list: AllowList,
+    last: LastLook,
+    kept: BTreeMap<PciAddress, Baseline>,
+}
+
+impl Ward {
+    fn of(card: Card) -> Self {
+        let tree = Tree::new();
+        plant(&tree, card);
+        Self {
+            tree,
+            list: list(&json!([{"address": "81:00.0"}])),
+            last: LastLook::default(),
+            kept: BTreeMap::new(),
+        }
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        self.tree
+            .write(&format!("devices/pci0000:80/0000:81:00.0/{file}"), text);
+    }
+
+    fn look(&mut self) -> (Option<UnfitReason>, bool) {
+        let lists = DeviceLists {
+            compute: &AllowList::default(),
+            pci: PciInPlacement::Reported,
+            accelerator: &self.list,
+        };
+        let (seen, news) = self
+            .tree
+            .sysfs()
+            .look_at_devices(lists, &mut self.last, |_| false)
+            .unwrap();
+        (seen[0].condition.reason(), !news.is_empty())
+    }
+}
+
+#[test]
+fn a_device_that_falls_ill_says_why_once_and_a_reset_is_the_way_back() {
+    let errors = |count: u32| format!("RxErr {count}\nTOTAL_ERR_NONFATAL {count}\n");
+    let mut ward = Ward::of(ssd());
+    ward.write("aer_dev_nonfatal", &errors(3));
+    ward.write("current_link_speed", "16.0 GT/s PCIe\n");
+    ward.write("current_link_width", "16\n");
+    assert_eq!(ward.look(), (None, false));
+    ward.write("current_link_width", "8\n");
+    assert_eq!(ward.look(), (Some(UnfitReason::Link), true));
+    assert_eq!(ward.look(), (Some(UnfitReason::Link), false));
+    ward.write("current_link_width", "16\n");
+    assert_eq!(ward.look(), (None, true));
+    ward.write("aer_dev_nonfatal", &errors(4));
+    assert_eq!(ward.look(), (Some(UnfitReason::Aer), true));
+    ward.last.forget(address("81:00.0"));
+    assert_eq!(ward.look(), (None, true));
+    ward.write("config", &"\u{7f}".repeat(3));
+    assert_eq!(ward.look().0, Some(UnfitReason::ConfigSpace));
+}
+
+/// Stops, as a process does, and goes on in the next one.
+fn restarted(mut ward: Ward) -> Ward {
+    let mut now = None;
+    let write = |baselines: &BTreeMap<_, _>| {
+        now = Some(baselines.clone());
+        Ok::<(), ()>(())
+    };
+    ward.last.keeps_baselines();
+    ward.last.keep_baselines(write).unwrap();
+    // What did not change is still there.
+    ward.kept = now.unwrap_or(ward.kept);
+    ward.last = LastLook::default();
+    let kept = ward.kept.clone();
+    ward.last.recall(|| Ok::<_, ()>(kept)).unwrap();
+    ward
+}
+
+fn ssd() -> Card {
+    Card {
+        class: 0x01_0802,
+        ..Card::gpu("0000:81:00.0", 1)
+    }
+}
+
+#[test]
+fn a_restart_forgives_nothing_and_a_reset_does() {
+    let errors = |count: u32| format!("TOTAL_ERR_FATAL {count}\n");
+    for (file, well, ill, reason) in [
+        (
+            "current_link_width",
+            "16\n".to_owned(),
+            "8\n".to_owned(),
+            UnfitReason::Link,
+        ),
+        ("aer_dev_fatal", errors(3), errors(4), UnfitReason::Aer),
+    ] {
+        let mut ward = Ward::of(ssd());
+        ward.write("current_link_speed", "16.0 GT/s PCIe\n");
+        ward.write("current_link_width", "16\n");
+        ward.write(file, &well);
+        assert_eq!(ward.look().0, None);
+        ward.write(file, &ill);
+        let mut ward = restarted(ward);
+        assert_eq!(ward.look(), (Some(reason), true));
+        let mut ward = restarted(ward);
+        assert_eq!(ward.look().0, Some(reason));
+        ward.last.forget(address("81:00.0"));
+        assert_eq!(ward.look().0, None);
+        assert_eq!(restarted(ward).look().0, None);
+    }
+}
+
+#[test]
+fn errors_after_counters_began_anew_are_not_taken_for_the_old_ones() {
+    let errors = |count: u32| format!("TOTAL_ERR_FATAL {count}\n");
+    let mut ward = Ward::of(ssd());
+    ward.write("aer_dev_fatal", &errors(3));
+    assert_eq!(ward.look().0, None);
+    // The host was started anew.
+    ward.write("aer_dev_fatal", &errors(0));
+    let mut ward = restarted(ward);
+    assert_eq!(ward.look().0, None);
+    ward.write("aer_dev_fatal", &errors(3));
+    assert_eq!(ward.look().0, Some(UnfitReason::Aer));
+}
+
+#[test]
+fn another_card_in_the_slot_is_not_compared_with_the_one_that_was_there() {
+    let mut ward = Ward::of(ssd());
+    ward.write("current_link_speed", "16.0 GT/s PCIe\n");
+    ward.write("current_link_width", "16\n");
+    assert_eq!(ward.look().0, None);
+    let mut ward = restarted(ward);
+    ward.write("current_link_width", "4\n");
+    ward.write("device", "0x1eb9\n");
+    let mut header = [0_u8; 64];
+    header[..4].copy_from_slice(&[0xde, 0x10, 0xb9, 0x1e]);
+    let config = "devices/pci0000:80/0000:81:00.0/config";
+    ward.tree.write(config, header);
+    assert_eq!(ward.look().0, None);
+}
+
+#[test]
+fn a_card_that_came_up_narrower_than_it_and_its_port_can_is_unfit_until_a_reset_says_that_it_is_all_there_is()
+ {
+    let mut ward = Ward::of(ssd());
+    ward.write("current_link_speed", "16.0 GT/s PCIe\n");
+    ward.write("current_link_width", "1\n");
+    ward.write("max_link_width", "16\n");
+    // A port that says nothing is no reason to say anything.
+    assert_eq!(ward.look().0, None);
+    let mut ward = Ward::of(ssd());
+    ward.write("current_link_speed", "2.5 GT/s PCIe\n");
+    ward.write("current_link_width", "1\n");
+    ward.write("max_link_width", "16\n");
+    ward.write("max_link_speed", "16.0 GT/s PCIe\n");
+    ward.tree.write("devices/pci0000:80/max_link_width", "8\n");
+    assert_eq!(ward.look(), (Some(UnfitReason::Link), true));
+    // A slow link may be an idle one.
+    ward.write("current_link_width", "8\n");
+    assert_eq!(ward.look(), (None, true));
+    let mut ward = Ward::of(ssd());
+    ward.write("current_link_speed", "16.0 GT/s PCIe\n");
+    ward.write("current_link_width", "1\n");
+    ward.write("max_link_width", "16\n");
+    ward.tree.write("devices/pci0000:80/max_link_width", "8\n");
+    assert_eq!(ward.look().0, Some(UnfitReason::Link));
+    let mut ward = restarted(ward);
+    assert_eq!(ward.look().0, Some(UnfitReason::Link));
+    ward.last.forget(address("81:00.0"));
+    assert_eq!(ward.look().0, None);
+    let mut ward = restarted(ward);
+    assert_eq!(ward.look().0, None);
+    ward.write("current_link_speed", "8.0 GT/s PCIe\n");
+    assert_eq!(ward.look().0, Some(UnfitReason::Link));
+}
+
+#[test]
+fn a_graphics_card_that_idles_on_a_slow_link_is_well() {
+    let mut ward = Ward::of(Card::gpu("0000:81:00.0", 1));
+    ward.write("current_link_speed", "16.0 GT/s PCIe\n");
+    ward.write("current_link_width", "16\n");
+    assert_eq!(ward.look().0, None);
+    ward.write("current_link_speed", "2.5 GT/s PCIe\n");
+    assert_eq!(ward.look().0, None);
+    ward.write("current_link_width", "4\n");
+    assert_eq!(ward.look().0, Some(UnfitReason::Link));
+}
+
+#[test]
+fn a_driver_that_hands_it_to_guests_is_no_other_driver() {
+    let mut ward = Ward::of(Card {
+        driver: Some("nvme"),
+        ..Card::gpu("0000:81:00.0", 1)
+    });
+    let bind = |ward: &Ward, driver: Option<&str>| {
+        let link = "devices/pci0000:80/0000:81:00.0/driver";
+        if ward.tree.path(link).is_symlink() {
+            ward.tree.remove(link);
+        }
+        if let Some(driver) = driver {
+            let of = format!("bus/pci/drivers/{driver}");
+            ward.tree.write(&format!("{of}/bind"), "");
+            ward.tree.link(link, &ward.tree.path(&of));
+        }
+    };
+    for (driver, unfit) in [
+        (Some("nvme"), None),
+        (None, None),
+        (Some("vfio-pci"), None),
+        (Some("nvme"), None),
+        (Some("other"), Some(UnfitReason::Driver)),
+        (Some("nvme"), None),
+    ] {
+        bind(&ward, driver);
+        assert_eq!(ward.look().0, unfit, "{driver:?}");
+    }
+}

@@ -7,6 +7,7 @@
 mod body;
 mod certificate;
 mod giving_way;
+mod refusal;
 mod tls;
 
 use std::convert::Infallible;
@@ -37,6 +38,7 @@ pub use tls::{TlsDoor, TlsError, TlsFile, TlsFiles, TlsSettings};
 
 use certificate::Certificate;
 use giving_way::{Connection, Waiting};
+use refusal::Worded;
 
 /// What a listener bears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,7 +245,7 @@ async fn connection<I, S>(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.head)
-            .serve_connection(TokioIo::new(socket), service)
+            .serve_connection(TokioIo::new(Worded::new(socket)), service)
     );
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,

@@ -82,6 +82,11 @@ pub type Validation<'a> = Pin<Box<dyn Future<Output = Result<Caller, TokenError>
 pub trait ValidateToken: Send + Sync {
     /// Believes the token or says why not.
     fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a>;
+
+    /// Whose words a 401 is in: those of Keystone's middleware where Keystone is asked, else the service's own.
+    fn asks_keystone(&self) -> bool {
+        false
+    }
 }
 
 /// No identity service: the token itself says who calls, as in OpenStack's `noauth2`.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::auth::Caller;
 use crate::fault::{Fault, accepts_json};
 use crate::microversion::Microversion;
+use crate::prefix::Prefix;
 use crate::query::Query;
 use crate::schema::Schema;
 
@@ -33,6 +34,7 @@ pub struct Call {
     /// The decoded query string.
     pub query: Query,
     headers: HeaderMap,
+    prefix: Prefix,
     path: Vec<(String, String)>,
     body: Bytes,
 }
@@ -133,7 +135,13 @@ impl Call {
         })
     }
 
-    /// A path as a URL, when the request names its host; else the path.
+    /// A path of this service as its callers write it: behind the prefix, where there is one.
+    #[must_use]
+    pub fn href(&self, path: &str) -> String {
+        format!("{}{path}", self.prefix)
+    }
+
+    /// A path of this service as a URL, when the request names its host; else the path.
     #[must_use]
     pub fn absolute(&self, path: &str) -> String {
         let text = |name: &str| {
@@ -141,8 +149,9 @@ impl Call {
                 .get(name)
                 .and_then(|v: &HeaderValue| v.to_str().ok())
         };
+        let path = self.href(path);
         match text("host") {
-            None => path.to_owned(),
+            None => path,
             Some(host) => {
                 let scheme = text("x-forwarded-proto").unwrap_or("http");
                 format!("{scheme}://{host}{path}")
@@ -176,6 +185,7 @@ impl<S: Send + Sync> FromRequest<S> for Call {
             query: Query::parse(parts.uri.query().unwrap_or_default())?,
             body: read(body, limit).await?,
             headers: parts.headers,
+            prefix: extensions.remove().unwrap_or_default(),
             path,
         })
     }

@@ -142,9 +142,10 @@ impl Door {
     }
 
     fn turned_away(&self) -> Turned {
+        let keystone = self.tokens.asks_keystone();
         Turned::Away(Box::new(match self.manners {
-            Manners::Placement => fault::unauthorized(),
-            Manners::Cyborg => fault::unauthorized_by_keystone(),
+            Manners::Placement if !keystone => fault::unauthorized(),
+            Manners::Placement | Manners::Cyborg => fault::unauthorized_by_keystone(),
         }))
     }
 

@@ -1,4 +1,7 @@
 //! The rules by OpenStack's names, with its defaults.
+//!
+//! Beside the rules that are asked for stand those that the defaults are made of, for an operator's file to replace or to refer
+//! to. Those alone had another default once (role `admin`), and only it is what "deprecated" is about.
 
 use berth_http::policy::{DeprecatedDefaults, Policy, Rule};
 
@@ -50,24 +53,55 @@ pub(crate) const TOTAL_USAGES: &str = "placement:usages";
 /// The reshape: services only.
 pub(crate) const RESHAPE: &str = "placement:reshaper:reshape";
 
-/// The names of all rules.
+/// The names of the rules that are asked for.
 pub fn rules() -> impl Iterator<Item = &'static str> {
     let most = ADMIN_OR_SERVICE_RULES.iter().copied();
     most.chain([TOTAL_USAGES, RESHAPE])
 }
 
+/// The rules that others are made of. With [`DeprecatedDefaults::Honoured`] the role `admin` passes each, the one for services
+/// included.
+fn base(deprecated: DeprecatedDefaults) -> [(&'static str, Rule); 5] {
+    let [admin, service] = ["admin", "service"].map(Rule::role);
+    let project_reader = Rule::role("reader").and(Rule::own_project());
+    let once = |rule: Rule| match deprecated {
+        DeprecatedDefaults::Honoured => rule.or(admin.clone()),
+        DeprecatedDefaults::Ignored => rule,
+    };
+    [
+        ("admin_api", admin.clone()),
+        ("service_api", once(service.clone())),
+        (
+            "admin_or_service_api",
+            once(admin.clone().or(service.clone())),
+        ),
+        ("project_reader_api", once(project_reader)),
+        (
+            "admin_or_project_reader_or_service_api",
+            once(
+                admin
+                    .clone()
+                    .or(Rule::named("project_reader_api"))
+                    .or(service),
+            ),
+        ),
+    ]
+}
+
 /// Placement's default rules. With [`DeprecatedDefaults::Honoured`] the role `admin` alone
-/// passes every rule, the reshape included.
+/// passes every rule, the reshape included, unless an operator's file replaces what it is made of.
 #[must_use]
 pub fn default_policy(deprecated: DeprecatedDefaults) -> Policy {
-    let [admin, service] = ["admin", "service"].map(Rule::role);
-    let admin_or_service = admin.or(service.clone());
-    let project_reader = Rule::role("reader").and(Rule::own_project());
     let others = [
-        (TOTAL_USAGES, admin_or_service.clone().or(project_reader)),
-        (RESHAPE, service),
+        (
+            TOTAL_USAGES,
+            Rule::named("admin_or_project_reader_or_service_api"),
+        ),
+        (RESHAPE, Rule::named("service_api")),
     ];
     let most = ADMIN_OR_SERVICE_RULES.iter().copied();
-    let most = most.map(|rule| (rule, admin_or_service.clone()));
-    Policy::new(most.chain(others), deprecated)
+    let most = most.map(|rule| (rule, Rule::named("admin_or_service_api")));
+    let all = base(deprecated).into_iter().chain(most).chain(others);
+    // What was once a default stands in the rules above.
+    Policy::new(all, DeprecatedDefaults::Ignored)
 }

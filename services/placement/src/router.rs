@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_http::policy::{DeprecatedDefaults, Policy};
-use berth_http::{Call, Cors, Door, Fault, Manners, Methods, NoAuth2, ValidateToken, cors, door};
+use berth_http::{
+    Call, Cors, Door, Fault, Manners, Methods, NoAuth2, Prefix, ValidateToken, cors, door, under,
+};
 use berth_store::SqlStore;
 
 use crate::handlers::{
@@ -36,6 +38,8 @@ pub struct Options {
     pub max_allocation_candidates: usize,
     /// Which web sites' scripts may call. None by default.
     pub cors: Cors,
+    /// What stands before every path, in links too. Nothing by default.
+    pub path_prefix: Prefix,
 }
 
 const NIL_UUID: &str = "00000000-0000-0000-0000-000000000000";
@@ -51,6 +55,7 @@ impl Default for Options {
             randomize_allocation_candidates: false,
             max_allocation_candidates: 100_000,
             cors: Cors::default(),
+            path_prefix: Prefix::default(),
         }
     }
 }
@@ -82,7 +87,7 @@ pub fn router(store: SqlStore, options: Options) -> Router {
         tokens: Arc::clone(&options.tokens),
         body_limit: options.body_limit,
     };
-    let browsers = options.cors.clone();
+    let (browsers, prefix) = (options.cors.clone(), options.path_prefix.clone());
     let placement = Placement {
         consumers: Arc::new(ConsumerReader::new(store.clone())),
         snapshots: Snapshots::new(store.clone()),
@@ -96,7 +101,7 @@ pub fn router(store: SqlStore, options: Options) -> Router {
         .merge(allocation_routes())
         .fallback(no_such_route)
         .with_state(placement);
-    cors(door(routes, entrance), browsers)
+    under(cors(door(routes, entrance), browsers), prefix)
 }
 
 fn provider_routes() -> Router<Placement> {

@@ -34,12 +34,12 @@ fn url(name: &str) -> String {
     format!("/resource_classes/{name}")
 }
 
-fn document(name: &str) -> Document<'_> {
+fn document<'a>(name: &'a str, call: &Call) -> Document<'a> {
     Document {
         name,
         links: [Link {
             rel: "self",
-            href: url(name),
+            href: call.href(&url(name)),
         }],
     }
 }
@@ -66,7 +66,10 @@ pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Resu
     let mut tx = read(&placement.store).await?;
     let classes = resource_classes::list(&mut tx).await.map_err(database)?;
     let listing = Listing {
-        resource_classes: classes.iter().map(|class| document(&class.name)).collect(),
+        resource_classes: classes
+            .iter()
+            .map(|class| document(&class.name, &call))
+            .collect(),
     };
     let newest = classes.iter().filter_map(|class| class.modified).max();
     Ok(modified(Answer::ok(&listing)?, &call, newest))
@@ -80,7 +83,7 @@ pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Resu
     let class = resource_classes::get(&mut tx, call.path("name")?)
         .await
         .map_err(fault)?;
-    let answer = Answer::ok(&document(&class.name))?;
+    let answer = Answer::ok(&document(&class.name, &call))?;
     Ok(modified(answer, &call, class.modified))
 }
 
@@ -144,7 +147,7 @@ async fn rename(placement: &Placement, call: &Call) -> Result<Answer, Fault> {
     }
     let rename = Rename { from, to };
     placement.snapshots.write(&rename).await.map_err(fault)?;
-    Answer::ok(&document(&rename.to))
+    Answer::ok(&document(&rename.to, call))
 }
 
 pub(crate) async fn delete(

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use berth_http::request_id::random_uuid;
 use berth_http::schema::normal_uuid;
-use berth_http::{Answer, Call, Fault, Microversion};
+use berth_http::{Answer, Call, Fault};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
@@ -44,8 +44,8 @@ fn url(provider: &Provider) -> String {
     format!("/resource_providers/{}", provider.uuid)
 }
 
-fn document(provider: &Provider, version: Microversion) -> Document<'_> {
-    let url = url(provider);
+fn document<'a>(provider: &'a Provider, call: &Call) -> Document<'a> {
+    let (url, version) = (call.href(&url(provider)), call.version);
     let known = [
         ("inventories", microversions::RANGE.min),
         ("usages", microversions::RANGE.min),
@@ -79,7 +79,7 @@ fn document(provider: &Provider, version: Microversion) -> Document<'_> {
 }
 
 fn answer(provider: &Provider, call: &Call) -> Result<Answer, Fault> {
-    let answer = Answer::ok(&document(provider, call.version))?;
+    let answer = Answer::ok(&document(provider, call))?;
     Ok(modified(answer, call, Some(provider.modified)))
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Resu
     let listing = Listing {
         resource_providers: providers
             .iter()
-            .map(|provider| document(provider, call.version))
+            .map(|provider| document(provider, &call))
             .collect(),
     };
     let newest = providers.iter().map(|provider| provider.modified).max();

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use berth_http::NoAuth2;
+use berth_http::{NoAuth2, PolicyFile};
 use berth_placement::{Options, default_policy};
 use http::Request;
 
-use crate::service::{ABSENT, Service, refused};
+use crate::service::{ABSENT, HOST, Service, refused};
 
 #[tokio::test]
 async fn the_version_document_needs_no_token() {
@@ -206,6 +206,78 @@ async fn roles_decide_by_rule() {
             .header("content-type", "application/json");
         let reply = service.send(request.body(Body::from("{}")).unwrap()).await;
         assert_eq!(reply.status != 403, passes, "{roles} {path}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_operator_says_of_a_base_rule_holds_for_the_rules_made_of_it() {
+    let deprecated = [
+        berth_http::DeprecatedDefaults::Honoured,
+        berth_http::DeprecatedDefaults::Ignored,
+    ];
+    for deprecated in deprecated {
+        let file = PolicyFile::read("admin_or_service_api: role:keeper").unwrap();
+        let options = Options {
+            tokens: Arc::new(NoAuth2::with_admin_roles(["admin"])),
+            policy: default_policy(deprecated).with_file(file).unwrap(),
+            ..Options::default()
+        };
+        let service = Service::with(options).await;
+        for (roles, path, passes) in [
+            ("keeper", "/resource_providers", true),
+            ("admin", "/resource_providers", false),
+            ("service", "/resource_providers", false),
+            ("admin", "/usages?project_id=p", true),
+            ("keeper", "/usages?project_id=p", false),
+        ] {
+            let request = service.request("GET", path).header("x-roles", roles);
+            let reply = service.send(request.body(Body::empty()).unwrap()).await;
+            assert_eq!(reply.status != 403, passes, "{roles} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn behind_a_prefix_links_and_locations_have_it() {
+    let options = Options {
+        path_prefix: "/placement".parse().unwrap(),
+        ..Options::default()
+    };
+    let service = Service::with(options).await;
+    let body = r#"{"name": "host", "uuid": "11111111-0000-0000-0000-000000000001"}"#;
+    let request = service
+        .request("POST", "/placement/resource_providers")
+        .header("content-type", "application/json")
+        .header("host", "cloud");
+    let reply = service.send(request.body(Body::from(body)).unwrap()).await;
+    assert_eq!(reply.status, 200);
+    let own = format!("/placement/resource_providers/{HOST}");
+    assert_eq!(reply.header("location"), format!("http://cloud{own}"));
+    assert_eq!(reply.body["links"][0]["href"], own);
+    assert_eq!(reply.body["links"][1]["href"], format!("{own}/inventories"));
+    // A proxy may have taken it away.
+    for path in ["/placement/resource_classes/VCPU", "/resource_classes/VCPU"] {
+        let request = service.request("GET", path).body(Body::empty()).unwrap();
+        let reply = service.send(request).await;
+        let href = &reply.body["links"][0]["href"];
+        assert_eq!(href, "/placement/resource_classes/VCPU", "{path}");
+    }
+    for (path, status) in [
+        ("/placement", 200),
+        ("/placement/", 200),
+        ("/", 200),
+        ("/placement/nothing", 404),
+        ("/placements", 404),
+        ("/placement/traits", 401),
+    ] {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let with = service.request("GET", path).body(Body::empty()).unwrap();
+        let request = if status == 401 || status == 200 {
+            request
+        } else {
+            with
+        };
+        assert_eq!(service.send(request).await.status, status, "{path}");
     }
 }
 

@@ -50,3 +50,43 @@ async fn a_unix_socket_answers_until_told_to_stop() {
     stop.send(()).unwrap();
     server.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_content_length_that_is_no_number_is_refused_in_words() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(serve_tcp(
+        listener,
+        placement().await,
+        std::future::pending(),
+    ));
+    for length in ["hi mom", "-1", "1x", ""] {
+        // After a good request on the same connection as well as before any.
+        for before in [0, 1] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let text = str::from_utf8(REQUEST).unwrap();
+            let good = text.replace("connection: close\r\n", "").repeat(before);
+            let bad = format!(
+                "POST /resource_providers HTTP/1.1\r\nhost: placement\r\nx-auth-token: admin\r\n\
+                 content-type: application/json\r\ncontent-length: {length}\r\n\r\n{{}}"
+            );
+            let asked = format!("{good}{bad}");
+            stream.write_all(asked.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            let (_, last) = answer.rsplit_once("HTTP/1.1 ").unwrap();
+            assert!(last.starts_with("400 Bad Request\r\n"), "{answer}");
+            let reason = "\r\n\r\ncontent-length header must be an integer\n";
+            assert!(last.ends_with(reason), "{length}: {answer}");
+            assert!(last.contains("content-length: 41\r\n"), "{answer}");
+        }
+    }
+    // What else the library refuses stays as it was.
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"G@T / HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(answer.contains("content-length: 0\r\n"), "{answer}");
+    server.abort();
+}

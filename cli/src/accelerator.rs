@@ -28,6 +28,7 @@ use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
 use crate::keystone_tokens::KeystoneTokens;
 use crate::listing::Format;
+use crate::policy_file;
 use crate::signals;
 
 pub(crate) use policy::with_file as policy_of;
@@ -116,7 +117,7 @@ pub fn run(
         }
         Command::Adopt(asked) => return context.block_on(adopt::adopt(asked, &config, out))?,
         Command::Policy { format } => {
-            policy::list(&config, format, out)?;
+            policy_file::list(&policy::in_force(&config)?, format, out)?;
             return Ok(ExitCode::Done);
         }
         Command::Device { command } => {

@@ -38,7 +38,7 @@ pub use running::{RunningError, running_config};
 pub use secret::{MASK, Secret};
 pub use sections::{
     AcceleratorService, Accelerators, Agent, AgentClient, AuthStrategy, CacheMode, Compute,
-    ComputeDriver, ConductorService, Config, ConfigDriveLayout, CpuMode, Devices, Fake, HOST_PART,
+    ComputeDriver, ConductorService, Config, ConfigDriveLayout, Cors, CpuMode, Devices, Fake, HOST_PART,
     ImageCache, Libvirt, MdevType, Model, Pci, PlacementService, ScrubPolicy, UpdateInterval,
     VirtType,
 };
@@ -51,6 +51,8 @@ use crate::context::Context;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
 use crate::listing::{Format, Listing};
+use crate::placement;
+use crate::policy_file::PolicyRefused;
 
 /// `berth config`.
 #[derive(Debug, clap::Args)]
@@ -143,7 +145,7 @@ fn check(
     if !offline {
         let mut missing = rules::on_this_host(&loaded);
         missing.extend(provider_files(&loaded));
-        missing.extend(policy_file(&loaded));
+        missing.extend(policy_files(&loaded));
         missing.extend(rules::refused_devices(&loaded, &Sysfs::at("/sys")));
         if !missing.is_empty() {
             return Err(Refused::new(missing).into());
@@ -177,17 +179,29 @@ fn origin_of(loaded: &Loaded, name: &str) -> String {
     option.map_or_else(|| "default".to_owned(), |each| each.origin.clone())
 }
 
-/// What is wrong with the rules of the accelerator service.
-fn policy_file(loaded: &Loaded) -> Option<Problem> {
-    let refused = accelerator::policy_of(&loaded.config).err()?;
-    let key = "accelerator_service.policy_file";
-    Some(Problem {
+/// What is wrong with the rules of the services.
+fn policy_files(loaded: &Loaded) -> Vec<Problem> {
+    let read = [
+        (
+            "accelerator_service.policy_file",
+            accelerator::policy_of(&loaded.config),
+        ),
+        (
+            "placement_service.policy_file",
+            placement::policy_of(&loaded.config),
+        ),
+    ];
+    let refused = read
+        .into_iter()
+        .filter_map(|(key, read)| Some((key, read.err()?)));
+    let problem = |(key, refused): (&str, PolicyRefused)| Problem {
         at: origin_of(loaded, key),
         key: key.to_owned(),
         wrong: refused.to_string(),
         right: String::new(),
         code: refused.code(),
-    })
+    };
+    refused.map(problem).collect()
 }
 
 /// What is wrong with the files that add to providers.

@@ -129,6 +129,10 @@ impl ValidateToken for KeystoneTokens {
     fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a> {
         Box::pin(self.ask(request.token))
     }
+
+    fn asks_keystone(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub mod man;
 pub mod nodes;
 mod output;
 pub mod placement;
+mod policy_file;
 pub mod progress;
 pub mod provider;
 pub mod reconcile;

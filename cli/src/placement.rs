@@ -1,12 +1,14 @@
 //! `berth placement`: the built-in Placement alone, and the offline upgrade.
 
+mod policy;
+mod service;
+
 use std::io::Write;
 use std::net::SocketAddr;
 
 use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview};
-use berth_placement::{Options, router, serve_tcp};
-use tokio::net::TcpListener;
+use berth_placement::{router, serve_tcp};
 
 use crate::agent::alone;
 use crate::compose::placement_in_process;
@@ -14,11 +16,16 @@ use crate::config::{Config, Secret};
 use crate::context::Context;
 use crate::database;
 use crate::exit::ExitCode;
-use crate::failure::{ErrorCode, Failure};
+use crate::failure::Failure;
+use crate::listing::Format;
 use crate::nodes::{Host, Intent};
+use crate::policy_file;
 use crate::progress::consumers;
 use crate::reshape::failed;
 use crate::signals;
+
+pub(crate) use policy::with_file as policy_of;
+pub(crate) use service::{listen_on, options, url as url_of};
 
 /// `berth placement`.
 #[derive(Debug, clap::Args)]
@@ -29,7 +36,8 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Serve the Placement API alone, until SIGTERM or Ctrl-C. It believes its callers (noauth2): loopback only.
+    /// Serve the Placement API alone, until SIGTERM or Ctrl-C. Without Keystone it believes its callers (noauth2): loopback
+    /// only.
     #[command(after_help = "Examples:\n  berth placement serve\n  \
                             berth placement serve --database sqlite:/var/lib/berth/placement.sqlite --listen 127.0.0.1:8778")]
     Serve {
@@ -44,6 +52,11 @@ enum Command {
         /// Where to listen, else [placement_service] listen.
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
+    },
+    /// Who may do what: every rule, as it is by default, by `[placement_service] enforce_new_defaults` and by `policy_file`.
+    Policy {
+        #[command(flatten)]
+        format: Format,
     },
     /// The offline upgrade: do on this host's database what the agent's next start would do, with no service running.
     #[command(
@@ -81,6 +94,9 @@ pub fn run(
             let listen = listen.unwrap_or(config.placement_service.listen);
             context.block_on(serve(&url, &config, listen, out))??;
         }
+        Command::Policy { format } => {
+            policy_file::list(&policy::in_force(&config)?, format, out)?;
+        }
         Command::MigrateComputeInventory { database, dry_run } => {
             let url = url(database.as_deref(), &config);
             let upgrade = if *dry_run { Upgrade::Show } else { Upgrade::Do };
@@ -97,38 +113,6 @@ fn url(given: Option<&str>, config: &Config) -> Secret {
     )
 }
 
-/// Opens the address to listen on; the built-in Placement believes its callers, so nothing but loopback is taken.
-///
-/// # Errors
-/// The address is not loopback, or is taken.
-pub(crate) async fn listen_on(address: SocketAddr) -> Result<TcpListener, Failure> {
-    if !address.ip().is_loopback() {
-        return Err(Failure::new(
-            ErrorCode::BadValue,
-            format!("the built-in Placement believes its callers; {address} is not loopback"),
-        )
-        .mend("listen on 127.0.0.1 or [::1]"));
-    }
-    TcpListener::bind(address).await.map_err(|error| {
-        let code = match error.kind() {
-            std::io::ErrorKind::AddrInUse => ErrorCode::Held,
-            _ => ErrorCode::BadValue,
-        };
-        Failure::caused(code, format!("cannot listen on {address}"), &error)
-            .mend("stop what listens there, or set [placement_service] listen")
-    })
-}
-
-/// How the built-in Placement behaves, by `[placement_service]`.
-pub(crate) fn options(config: &Config) -> Options {
-    let own = &config.placement_service;
-    Options {
-        randomize_allocation_candidates: own.randomize_allocation_candidates,
-        max_allocation_candidates: own.max_allocation_candidates,
-        ..Options::default()
-    }
-}
-
 async fn serve(
     url: &Secret,
     config: &Config,
@@ -136,12 +120,13 @@ async fn serve(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let end = signals::end();
+    let options = options(config)?;
     let store = database::open(url, &config.state_path).await?;
-    let listener = listen_on(address).await?;
+    let listener = listen_on(address, config.placement_service.auth_strategy).await?;
     let address = listener.local_addr().unwrap_or(address);
-    writeln!(out, "Placement at http://{address}")?;
+    writeln!(out, "Placement at {}", url_of(address, config))?;
     out.flush()?;
-    let api = router(store.clone(), options(config));
+    let api = router(store.clone(), options);
     serve_tcp(listener, api, end).await;
     store.close().await;
     Ok(())

@@ -20,7 +20,7 @@ use services::{Accelerator, Services};
 
 use crate::agent::{OwnHost, Run, RunArguments};
 use crate::compose::{EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, placement_in_process};
-use crate::config::Loaded;
+use crate::config::{AuthStrategy, Loaded};
 use crate::context::{Context, quoted};
 use crate::database;
 use crate::exit::ExitCode;
@@ -64,20 +64,31 @@ async fn everything(
     let end = signals::end();
     let config = &loaded.config;
     let _folder = FolderLock::take(&config.state_path)?;
+    let service = &config.placement_service;
+    let options = placement::options(config)?;
     let store = database::open(&config.placement_database(), &config.state_path).await?;
-    let listener = listen_on(config.placement_service.listen).await?;
-    let address = listener
-        .local_addr()
-        .unwrap_or(config.placement_service.listen);
+    let listener = listen_on(service.listen, service.auth_strategy).await?;
+    let address = listener.local_addr().unwrap_or(service.listen);
+    let url = placement::url_of(address, config);
     let endpoint = config.state_path.join(ENDPOINT_FILE);
-    write(&endpoint, &format!("http://{address}\n"))?;
-    let clouds = config.state_path.join("clouds.yaml");
-    write(&clouds, &clouds_yaml(&address.to_string()))?;
-    writeln!(out, "Placement at http://{address}, token {EMBEDDED_TOKEN}")?;
+    write(&endpoint, &format!("{url}\n"))?;
+    let clouds = match service.auth_strategy {
+        AuthStrategy::Noauth2 => {
+            let clouds = config.state_path.join("clouds.yaml");
+            write(&clouds, &clouds_yaml(&url))?;
+            writeln!(out, "Placement at {url}, token {EMBEDDED_TOKEN}")?;
+            Some(clouds)
+        }
+        // Whoever asks has a way of his own to a token.
+        AuthStrategy::Keystone => {
+            writeln!(out, "Placement at {url}")?;
+            None
+        }
+    };
     out.flush()?;
 
     let shutdown = CancellationToken::new();
-    let api = router(store.clone(), placement::options(config));
+    let api = router(store.clone(), options);
     let serving = tokio::spawn(serve_tcp(listener, api, shutdown.clone().cancelled_owned()));
     let stop = shutdown.clone();
     let waiting = tokio::spawn(async move {
@@ -90,7 +101,7 @@ async fn everything(
         loaded,
         &store,
         &shutdown,
-        |out| next(&context.invocation(), &address.to_string(), &clouds, out),
+        |out| next(&context.invocation(), &url, clouds.as_deref(), out),
         out,
     )
     .await;
@@ -188,27 +199,29 @@ async fn with_next(
     agent.await
 }
 
-fn next(berth: &str, address: &str, clouds: &Path, out: &mut dyn Write) -> io::Result<()> {
+fn next(berth: &str, url: &str, clouds: Option<&Path>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "next:")?;
     writeln!(out, "  {berth} agent status")?;
     writeln!(out, "  {berth} provider tree")?;
-    writeln!(
-        out,
-        "  curl -H 'X-Auth-Token: {EMBEDDED_TOKEN}' http://{address}/resource_providers"
-    )?;
-    writeln!(
-        out,
-        "  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack resource provider list",
-        quoted(clouds)
-    )?;
+    if let Some(clouds) = clouds {
+        writeln!(
+            out,
+            "  curl -H 'X-Auth-Token: {EMBEDDED_TOKEN}' {url}/resource_providers"
+        )?;
+        writeln!(
+            out,
+            "  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack resource provider list",
+            quoted(clouds)
+        )?;
+    }
     out.flush()
 }
 
 /// A `clouds.yaml` for OpenStack's own clients.
-fn clouds_yaml(address: &str) -> String {
+fn clouds_yaml(url: &str) -> String {
     format!(
-        "clouds:\n  berth:\n    auth_type: admin_token\n    auth:\n      endpoint: http://{address}\n      \
-         token: {EMBEDDED_TOKEN}\n    placement_endpoint_override: http://{address}\n"
+        "clouds:\n  berth:\n    auth_type: admin_token\n    auth:\n      endpoint: {url}\n      \
+         token: {EMBEDDED_TOKEN}\n    placement_endpoint_override: {url}\n"
     )
 }
 

@@ -56,6 +56,10 @@ pub enum Kind {
     SocketPath,
     /// A list of agents: `NODE=https://HOST:PORT`.
     Agents,
+    /// A path before all paths of an API: `/` and plain segments.
+    UrlPath,
+    /// A list of origins as browsers name them, or `*`.
+    Origins,
     /// Address and port to listen on.
     Listen,
     /// The same, on the loopback interface only.
@@ -118,6 +122,8 @@ impl Kind {
             Kind::MdevClass => {
                 "write \"VGPU\" or a custom class such as \"CUSTOM_GPU_SLICE\"".into()
             }
+            Kind::UrlPath => "write a path such as \"/placement\"".into(),
+            Kind::Origins => "write origins such as [\"https://dashboard.example.org\"], or [\"*\"]".into(),
             Kind::Listen => {
                 "write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\"".into()
             }
@@ -153,6 +159,8 @@ impl Kind {
             Kind::Paths => "list of absolute paths".into(),
             Kind::DeviceSpec => "list of tables, or of JSON texts".into(),
             Kind::MdevClass => "VGPU or CUSTOM_…".into(),
+            Kind::UrlPath => "path that begins with / and does not end with it".into(),
+            Kind::Origins => "list of SCHEME://HOST[:PORT], or of `*`".into(),
             Kind::Listen => "address:port".into(),
             Kind::LoopbackListen => "loopback address:port".into(),
         }
@@ -188,6 +196,7 @@ impl Kind {
             | Kind::PciAddresses
             | Kind::Names
             | Kind::Paths
+            | Kind::Origins
             | Kind::Agents => {
                 let words = trimmed
                     .split(',')

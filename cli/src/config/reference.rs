@@ -2,12 +2,16 @@
 //!
 //! The committed files are compared with these by a test; `BLESS=1 cargo test -p berth-cli` writes them anew.
 
+mod policy;
+
 use std::fmt::Write as _;
 
 use super::option::{Default, OptionRow};
 use super::table::{OPTIONS, SECTIONS};
 use crate::exit::ExitCode;
 use crate::failure::ErrorCode;
+
+pub use policy::{accelerator_policy_page, placement_policy_page};
 
 /// `docs/guide/reference/configuration.md`.
 #[must_use]
@@ -121,48 +125,6 @@ fn comment(file: &mut String, text: &str) {
         line.push_str(word);
     }
     let _ = writeln!(file, "{line}");
-}
-
-/// `docs/guide/reference/accelerator-policy.md`.
-#[must_use]
-pub fn accelerator_policy_page() -> String {
-    let mut page = String::from(
-        "# Who may do what at the accelerator service\n\nWritten from the code; do not edit.\n\n\
-         `policy_file` in [`[accelerator_service]`](configuration.md) names a YAML file that says otherwise, as Cyborg's\n\
-         policy.yaml does: the name of a rule, and its text. What it does not name stays. It is read at start;\n\
-         `berth config check` says what is wrong in it, `berth accelerator policy` prints every rule that is in force.\n\n\
-         ```yaml\n\
-         # Those who look after device profiles, beside administrators.\n\
-         profile_keepers: role:ops or rule:admin_api\n\
-         cyborg:device_profile:create: rule:profile_keepers\n\
-         cyborg:device_profile:delete: rule:profile_keepers and not user_id:3f2a\n\
-         ```\n\n\
-         | text | passes |\n| --- | --- |\n\
-         | `role:NAME` | who has the role, in any case of letters |\n\
-         | `rule:NAME` | who passes that rule |\n\
-         | `user_id:TEXT`, `project_id:TEXT`, `roles:TEXT` | whose user, project, or one of whose roles is exactly this |\n\
-         | `is_admin:True`, `is_admin:False` | who has the role `admin`; who has not |\n\
-         | `'TEXT':%(project_id)s` | everybody, where the text is the project that the request is about |\n\
-         | `@` or nothing, `!` | everybody, nobody |\n\
-         | `not A`, `A and B`, `A or B`, `( )` | as they say; `not` binds closest, then `and` |\n\
-         | `[[\"A\", \"B\"], [\"C\"]]` | `A and B or C`, the old form |\n\n\
-         `%(project_id)s` and `%(user_id)s` are the caller's own, as with Cyborg; whose requests he sees is decided beside the\n\
-         rules. No rule admits a token for the cloud itself (`system_scope`).\n\n\
-         What oslo.policy takes for \"nobody\" when somebody asks is refused when the file is read: a text that is no rule, a\n\
-         reference to a rule that is not there or round in a circle, a credential that is not known of callers, a question to\n\
-         another server (`http:`), a whole rule in quotes within its text. So is a name that is none of these rules and that no\n\
-         other rule refers to.\n\n\
-         ## The defaults\n\n| rule | text |\n| --- | --- |\n",
-    );
-    for (name, rule, _) in berth_accelerator::default_policy().rules() {
-        let _ = writeln!(page, "| `{name}` | `{rule}` |");
-    }
-    page.push_str(
-        "\nThe rules without `cyborg:` and `berth:` are there for others to refer to. `admin_or_owner`, `admin_or_user`, `allow`,\n\
-         `default`, `deny`, `is_admin` and `public_api` are Cyborg's old ones, which no default refers to. A bind wants a service's\n\
-         own token besides, whatever the rules say.\n",
-    );
-    page
 }
 
 /// `docs/guide/reference/exit-codes.md`.

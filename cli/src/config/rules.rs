@@ -5,6 +5,7 @@
 mod accelerator_service;
 mod client;
 mod guests;
+mod placement_service;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -54,6 +55,7 @@ pub(super) fn judge(
     judge.clients();
     judge.guests();
     judge.accelerator_service();
+    judge.placement_service();
     judge.verdict
 }
 

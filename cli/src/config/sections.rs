@@ -19,7 +19,8 @@ use serde::de::Error as _;
 use super::authtoken::KeystoneAuthtoken;
 use super::secret::Secret;
 pub use services::{
-    AcceleratorService, AgentClient, AuthStrategy, ConductorService, HOST_PART, PlacementService,
+    AcceleratorService, AgentClient, AuthStrategy, ConductorService, Cors, HOST_PART,
+    PlacementService,
 };
 
 /// The whole configuration.
@@ -69,6 +70,7 @@ pub struct Config {
     pub glance: AuthOptions,
     pub image_cache: ImageCache,
     pub placement_service: PlacementService,
+    pub cors: Cors,
     pub accelerator_service: AcceleratorService,
     pub conductor_service: ConductorService,
     pub agent_client: AgentClient,

@@ -57,6 +57,10 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "The Placement service built in (`berth up`, `berth placement serve`).",
     ),
     (
+        "cors",
+        "Which web sites' scripts may ask the built-in Placement: oslo.middleware's options by their own names.",
+    ),
+    (
         "accelerator_service",
         "The accelerator service built in (`berth up`, `berth accelerator serve`).",
     ),
@@ -78,6 +82,7 @@ const MANY: i64 = i64::MAX;
 /// The largest whole number Placement stores in an inventory.
 const PLACEMENT_MAX: i64 = 2_147_483_647;
 const WEEK: i64 = 604_800;
+const NIL_UUID: &str = "00000000-0000-0000-0000-000000000000";
 
 const fn row(
     section: &'static str,
@@ -223,14 +228,42 @@ const OWN: &[OptionRow] = &[
 
     row("placement_service", "connection", Kind::Database, Default::Derived("`sqlite:` and `placement.sqlite` below `state_path`"),
         "The database; the variable BERTH_DATABASE_URL sets it too.").example("\"sqlite:/var/lib/berth/placement.sqlite\""),
-    row("placement_service", "listen", Kind::LoopbackListen, Default::Text("127.0.0.1:8778"),
+    row("placement_service", "listen", Kind::Listen, Default::Text("127.0.0.1:8778"),
         "Address and port of the API."),
+    row("placement_service", "auth_strategy", Kind::Choice(&["noauth2", "keystone"]), Default::Text("noauth2"),
+        "Who believes tokens: `noauth2` takes the token's own word and listens on loopback only, `keystone` asks by \
+         `[keystone_authtoken]`. Placement's option of this name, from its `[api]`."),
+    row("placement_service", "policy_file", Kind::Path, Default::Unset,
+        "Who may do what, where it is other than the default: a YAML file in the language of oslo.policy, as Placement's \
+         policy.yaml; read at start.").example("\"/etc/berth/placement-policy.yaml\""),
+    row("placement_service", "enforce_new_defaults", Kind::Flag, Default::Flag(true),
+        "Whether only the newer default rules count. With false the role `admin` alone passes every default, a reshape \
+         included: Placement's option of this name, from its `[oslo_policy]`."),
+    row("placement_service", "path_prefix", Kind::UrlPath, Default::Unset,
+        "What stands before every path of the API, in links too; where a proxy takes it away, requests are answered without it \
+         as well.").example("\"/placement\""),
+    row("placement_service", "incomplete_consumer_project_id", Kind::Text, Default::Text(NIL_UUID),
+        "The project of consumers that were made without one, before microversion 1.8: Placement's option of this name."),
+    row("placement_service", "incomplete_consumer_user_id", Kind::Text, Default::Text(NIL_UUID),
+        "The user of consumers that were made without one: Placement's option of this name."),
     row("placement_service", "randomize_allocation_candidates", Kind::Flag, Default::Flag(false),
         "Whether allocation candidates come in another order each time, and another choice of them where there are more than the \
          limit: Placement's option of this name."),
     row("placement_service", "max_allocation_candidates", Kind::Integer(1, 1_000_000), Default::Integer(100_000),
         "How many allocation candidates are made for one request at most, whatever its limit says: Placement's option of this \
          name."),
+
+    row("cors", "allowed_origin", Kind::Origins, Default::List(&[]),
+        "Sites whose scripts may ask, each as a browser names it; `*` for all. Empty: none.")
+        .example("[\"https://dashboard.example.org\"]"),
+    row("cors", "allow_methods", Kind::Choices(&["GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS"]),
+        Default::List(&["GET", "PUT", "POST", "DELETE", "PATCH"]), "Methods that may be used."),
+    row("cors", "allow_headers", Kind::Names, Default::List(&["X-Auth-Token", "OpenStack-API-Version", "X-Roles"]),
+        "Request headers that may be sent beside the simple ones."),
+    row("cors", "expose_headers", Kind::Names, Default::List(&["X-Openstack-Request-Id", "OpenStack-API-Version"]),
+        "Answer headers that a script may read beside the simple ones."),
+    row("cors", "max_age", Kind::Integer(0, 86_400), Default::Integer(3600),
+        "Seconds for which a browser may remember what it was told."),
 
     row("accelerator_service", "connection", Kind::Database,
         Default::Derived("`sqlite:` and `accelerator.sqlite` below `state_path`"),

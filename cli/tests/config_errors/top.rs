@@ -8,9 +8,9 @@ pub(super) const CASES: &[Case] = super::cases! {
     "colour = \"green\"" => ["berth.toml:1:1: colour: unknown option; see the options at the top level in the reference [BERTH-E0102]"];
     "cpu_shared_set = \"0-3\"" => ["berth.toml:1:1: cpu_shared_set: unknown option; it belongs in [compute] [BERTH-E0102]"];
     "[compue]\ncpu_shared_set = \"0\"" => ["berth.toml:1:2: compue: unknown section; did you mean [compute]? [BERTH-E0102]"];
-    "[gardening]\nhoe = 1" => ["berth.toml:1:2: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, glance, image_cache, placement_service, accelerator_service, conductor_service, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
+    "[gardening]\nhoe = 1" => ["berth.toml:1:2: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, glance, image_cache, placement_service, cors, accelerator_service, conductor_service, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
     "[[compute]]\ncpu_shared_set = \"0\"" => ["berth.toml:1:3: compute: this is a section, not an option; write [compute] and the options below [BERTH-E0104]"];
-    "[[gardening]]\nhoe = 1" => ["berth.toml:1:3: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, glance, image_cache, placement_service, accelerator_service, conductor_service, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
+    "[[gardening]]\nhoe = 1" => ["berth.toml:1:3: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, glance, image_cache, placement_service, cors, accelerator_service, conductor_service, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
     "compute = 5" => ["berth.toml:1:1: compute: this is a section, not an option; write [compute] and the options below [BERTH-E0104]"];
     "[host]\nname = \"a\"" => ["berth.toml:1:1: host: a text is wanted, not a table; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0104]"];
     "[DEFAULT]\nhost = \"a\"" => ["berth.toml:1:2: DEFAULT: berth does not have this section; the options of [DEFAULT] stand at the top level, before the first section [BERTH-E0102]"];

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use berth_http::Prefix;
 use berth_model::{PciAddress, ResourceClass};
 use berth_store::sql::Location;
 use berth_sysfs::AllowList;
@@ -48,6 +49,7 @@ impl Kind {
             | Kind::PciAddresses
             | Kind::Names
             | Kind::Paths
+            | Kind::Origins
             | Kind::Agents => self.check_list(value),
             Kind::DeviceSpec => self.check_device_spec(value),
             _ => match value {
@@ -221,6 +223,12 @@ impl Kind {
                 refuse(format!("{text:?} is no PCI address"))
             }
             Kind::Agents => check_agent(text).or_else(refuse),
+            Kind::UrlPath => match text.parse::<Prefix>() {
+                Ok(_) => Ok(()),
+                Err(error) => refuse(format!("{text:?} cannot stand before paths: {error}")),
+            },
+            Kind::Origins if text == "*" => Ok(()),
+            Kind::Origins => check_origin(text).or_else(refuse),
             Kind::Names if !is_name(text) => refuse(format!("{text:?} is no such name")),
             Kind::MdevClass if !is_mdev_class(text) => refuse(format!("{text:?} is not accepted")),
             Kind::Listen | Kind::LoopbackListen => self.check_listen(text),
@@ -309,6 +317,16 @@ fn is_database(text: &str) -> bool {
         .strip_prefix("sqlite:")
         .is_some_and(|path| path.starts_with('/') && path.len() > 1);
     absolute && text.parse::<Location>().is_ok()
+}
+
+/// An origin is compared with what a browser sends, so it is written as one does: no path, not even `/`.
+fn check_origin(text: &str) -> Result<(), String> {
+    check_url(text, &["http", "https"])?;
+    let host = text.split_once("://").map_or(text, |(_, host)| host);
+    match host.contains('/') {
+        true => Err(format!("{text:?} has a path, and an origin has none")),
+        false => Ok(()),
+    }
 }
 
 /// A node's name and the root of its agent's API.

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
+use berth_http::Prefix;
+use http::Method;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use super::seconds;
 use crate::config::secret::Secret;
@@ -19,8 +22,56 @@ use crate::config::secret::Secret;
 pub struct PlacementService {
     pub(super) connection: Option<Secret>,
     pub listen: SocketAddr,
+    pub auth_strategy: AuthStrategy,
+    pub policy_file: Option<PathBuf>,
+    pub enforce_new_defaults: bool,
+    #[serde(default, deserialize_with = "prefix")]
+    pub path_prefix: Prefix,
+    pub incomplete_consumer_project_id: String,
+    pub incomplete_consumer_user_id: String,
     pub randomize_allocation_candidates: bool,
     pub max_allocation_candidates: usize,
+}
+
+fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prefix, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(D::Error::custom)
+}
+
+/// `[cors]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct Cors {
+    pub allowed_origin: Vec<String>,
+    #[serde(deserialize_with = "methods")]
+    pub allow_methods: Vec<Method>,
+    pub allow_headers: Vec<String>,
+    pub expose_headers: Vec<String>,
+    pub max_age: u32,
+}
+
+impl From<Cors> for berth_http::Cors {
+    fn from(section: Cors) -> Self {
+        Self {
+            allowed_origin: section.allowed_origin,
+            allow_methods: section.allow_methods,
+            allow_headers: section.allow_headers,
+            expose_headers: section.expose_headers,
+            max_age: section.max_age,
+        }
+    }
+}
+
+fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Method>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts
+        .iter()
+        .map(|text| text.parse().map_err(D::Error::custom))
+        .collect()
 }
 
 /// Where a host's name goes in `[accelerator_service] external_events_endpoint`.

@@ -234,6 +234,25 @@ impl RunningBerth {
         self.wait_until(limit, || read(&path).contains(text))
     }
 
+    /// Waits until its output has a line that begins so; the rest of that line.
+    ///
+    /// # Errors
+    /// As [`RunningBerth::wait_until`].
+    pub fn wait_for_line(&mut self, limit: Duration, begin: &str) -> Result<String, BerthError> {
+        let path = self.stdout.clone();
+        let mut rest = None;
+        self.wait_until(limit, || {
+            let said = read(&path);
+            // A line that is not whole yet may go on.
+            let mut lines = said
+                .split_inclusive('\n')
+                .filter_map(|line| line.strip_suffix('\n'));
+            rest = lines.find_map(|line| line.strip_prefix(begin).map(str::to_owned));
+            rest.is_some()
+        })?;
+        Ok(rest.unwrap_or_default())
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.process.ended().is_some()

@@ -11,18 +11,21 @@ use crate::process::ProcessError;
 
 mod cyborg;
 mod cyborg_drivers;
+mod gabbits;
 mod glance;
 mod keystone;
 mod libvirtd;
 mod mariadb;
 mod openstack_shell;
 mod placement;
+mod python;
 mod rabbitmq;
 mod sqlite;
 mod uwsgi;
 
 pub use cyborg::{Away, CyborgAgent, CyborgApi, CyborgSettings, PciFunction, RealCyborg};
 pub use cyborg_drivers::intel_fpgas;
+pub use gabbits::{GabbiFile, GabbiTest, Gabbits, gabbi_files};
 pub use glance::RealGlance;
 pub use keystone::{Credentials, KeystoneSettings, RealKeystone};
 pub use libvirtd::Libvirtd;

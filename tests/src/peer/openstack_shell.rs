@@ -1,12 +1,9 @@
 //! OpenStack's command line client, `openstack`, over the services that a test names.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-
 use serde_json::{Value, json};
 
-use super::{PeerError, checkout, installed, write};
+use super::python::PythonProgram;
+use super::{PeerError, write};
 use crate::scratch::Scratch;
 
 /// Whose commands for accelerators the shell has.
@@ -20,13 +17,7 @@ pub enum AcceleratorPlugin {
 
 /// A shell that runs one command after another. It ends with the value, or with the thread that started it.
 #[derive(Debug)]
-pub struct OpenStackShell {
-    child: Child,
-    commands: ChildStdin,
-    answers: BufReader<ChildStdout>,
-    /// Last: the shell ends before its files go.
-    _scratch: Scratch,
-}
+pub struct OpenStackShell(PythonProgram);
 
 /// How a command ended.
 #[derive(Clone, Debug)]
@@ -53,42 +44,15 @@ impl OpenStackShell {
     /// # Errors
     /// When the peers are not installed or it cannot be started.
     pub fn start(plugin: AcceleratorPlugin, clouds: &Value) -> Result<Self, PeerError> {
-        let python = installed()?.join("venv/bin/python");
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for the shell"))?;
         // What is JSON is YAML.
         let clouds = json!({ "clouds": clouds }).to_string();
         write(&scratch.join("clouds.yaml"), &clouds)?;
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(python)
-            .arg(checkout().join("tests/peers/openstack_shell.py"))
-            .current_dir(scratch.path())
-            .env("HOME", scratch.path())
-            .env_remove("PYTHONPATH")
-            .env_remove("PYTHONHOME")
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        for (key, _) in std::env::vars_os() {
-            if key.to_string_lossy().starts_with("OS_") {
-                command.env_remove(key);
-            }
-        }
-        if plugin == AcceleratorPlugin::CyborgClient {
-            command.arg("cyborgclient");
-        }
-        let started = PeerError::files("start the shell");
-        let mut child = command.spawn().map_err(started)?;
-        let (Some(commands), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
-            unreachable!("both are pipes")
+        let arguments: &[&str] = match plugin {
+            AcceleratorPlugin::OpenStackClient => &[],
+            AcceleratorPlugin::CyborgClient => &["cyborgclient"],
         };
-        Ok(Self {
-            child,
-            commands,
-            answers: BufReader::new(answers),
-            _scratch: scratch,
-        })
+        PythonProgram::start("tests/peers/openstack_shell.py", arguments, scratch).map(Self)
     }
 
     /// Runs `openstack` with these words.
@@ -96,29 +60,12 @@ impl OpenStackShell {
     /// # Errors
     /// When the shell has ended.
     pub fn run(&mut self, words: &[&str]) -> Result<Said, PeerError> {
-        let line = format!("{}\n", json!(words));
-        let asked = self.commands.write_all(line.as_bytes());
-        asked.map_err(PeerError::files("tell the shell a command"))?;
-        let mut line = String::new();
-        let read = self.answers.read_line(&mut line);
-        read.map_err(PeerError::files("read what the shell said"))?;
-        let said: Value = serde_json::from_str(&line).map_err(|error| PeerError::Files {
-            doing: "read what the shell said",
-            source: error.into(),
-        })?;
+        let said = self.0.ask(&json!(words))?;
         let text = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
         Ok(Said {
             code: said["code"].as_i64().unwrap_or(-1),
             out: text("out"),
             err: text("err"),
         })
-    }
-}
-
-impl Drop for OpenStackShell {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -17,9 +17,10 @@ impl From<OpenError> for Failure {
 fn not_opened(what: String, error: &OpenError) -> Failure {
     let code = match error {
         OpenError::Held { .. } => ErrorCode::Held,
-        OpenError::UnsupportedUrl { .. } | OpenError::OptionsInUrl | OpenError::NoFileInUrl => {
-            ErrorCode::BadValue
-        }
+        OpenError::UnsupportedUrl { .. }
+        | OpenError::OptionsInUrl
+        | OpenError::NoFileInUrl
+        | OpenError::Url(_) => ErrorCode::BadValue,
         _ => ErrorCode::State,
     };
     Failure::caused(code, what, error)
@@ -97,7 +98,13 @@ fn located(url: &Secret) -> Result<(Location, String), Failure> {
     let location: Location = url.reveal().parse()?;
     let named = match &location {
         Location::SqliteFile(path) => format!("the database {}", path.display()),
-        _ => "the database".to_owned(),
+        Location::SqliteMemory => "the database".to_owned(),
+        Location::Server(server) => {
+            let what = format!(
+                "the built-in services keep their tables in SQLite so far, and {server} is on a server; write sqlite: and a file"
+            );
+            return Err(Failure::new(ErrorCode::BadValue, what));
+        }
     };
     Ok((location, named))
 }

@@ -1,7 +1,7 @@
 //! State on disk: the SQL store with its locks and transactions, and the agent's state files.
 //!
-//! Two rooms. [`sql`] opens a database the way a service may own it: one writer, several
-//! readers, whole transactions that are run again when another writer was in the way.
+//! Two rooms. [`sql`] opens a database the way a service may own it (SQLite: one writer, several
+//! readers) or share it (PostgreSQL, MariaDB, MySQL): whole transactions that are run again when another writer was in the way.
 //! [`state_dir`] keeps the few small files of a node (its uuid, whether it is disabled) so that a
 //! kill at any moment leaves the old content or the new, never a mixture.
 //!
@@ -17,8 +17,9 @@ mod usable;
 
 pub use journal::{JournalFile, JournalFileError};
 pub use sql::{
-    Asked, Dialect, Disposition, Location, OpenError, Retryable, Row, SqlError, SqlOptions,
-    SqlStore, Statement, Synchronous, Transaction, Value, Work,
+    Asked, Dialect, Disposition, Done, Host, Isolation, Location, Moment, NoMoment, OpenError,
+    OtherSession, OtherSessions, Retryable, Row, SchemaLock, Server, ServerKind, SqlError,
+    SqlOptions, SqlStore, Statement, Synchronous, Tls, TlsMode, Transaction, UrlError, Value, Work,
 };
 pub use state_dir::{StateDir, StateFileError, StateFiles};
 pub use usable::{JournalFault, Usable};

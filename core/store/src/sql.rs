@@ -1,111 +1,51 @@
-//! A database as a service owns it: one writer, several readers, bounded retries.
+//! A database as a service owns it or shares it: pools, whole transactions, bounded retries.
 //!
-//! SQLite only for now. Everything a caller touches ([`Statement`], [`Row`], [`Transaction`],
-//! [`Dialect`]) is ours and not the driver's, so another database is one more arm here and no
-//! change in the services.
+//! SQLite has one writer and several readers, and this process owns the file. PostgreSQL, MariaDB and MySQL are shared with
+//! other processes. Everything a caller touches ([`Statement`], [`Row`], [`Transaction`], [`Dialect`]) is ours and not the
+//! driver's, so that the services are written once for all.
 //!
-//! Writing transactions start with `BEGIN IMMEDIATE`: a transaction that begins as a reader and
-//! then writes fails at once in SQLite when another writer came first, without any waiting.
+//! On SQLite writing transactions start with `BEGIN IMMEDIATE`: a transaction that begins as a reader and
+//! then writes fails at once in SQLite when another writer came first, without any waiting. On a server they start at the
+//! [`Isolation`] of the options; what comes in between is told by compare and swap, by locks, or by the server, and then the
+//! whole transaction is run again, never a part of it.
 
 mod dialect;
 mod error;
+mod location;
+mod moment;
+mod numbered;
+mod options;
 mod ownership;
+mod query;
+mod row;
+mod server;
+mod sqlite;
 mod statement;
 mod transaction;
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf, absolute};
-use std::str::FromStr;
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
-    SqliteSynchronous,
-};
-use sqlx::{ConnectOptions, Connection as _};
+use sqlx::sqlite::SqlitePool;
 
 pub use berth_seam::Disposition;
 pub use dialect::Dialect;
 pub use error::{OpenError, Retryable, SqlError};
-pub use statement::{Row, Statement, Value, placeholders};
+pub use location::{Host, Location, Server, ServerKind, Tls, TlsMode, UrlError};
+pub use moment::{Moment, NoMoment};
+pub use options::{Isolation, SqlOptions, Synchronous};
+pub use row::Row;
+pub use server::{OtherSession, OtherSessions, SchemaLock};
+pub use statement::{Statement, Value, placeholders};
 pub use transaction::{Asked, Done, Transaction, Work};
 
 use ownership::Ownership;
-
-/// Rows the driver may hold ready between its own thread and ours; larger means fewer hops.
-const ROW_BUFFER: usize = 1024;
-
-/// Where the database lives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Location {
-    /// A SQLite file, created when missing. Its folder must exist.
-    SqliteFile(PathBuf),
-    /// A SQLite database that lives and dies with this store. For tests and dry runs.
-    SqliteMemory,
-}
-
-impl FromStr for Location {
-    type Err = OpenError;
-
-    /// Reads a database URL: `sqlite:PATH`, `sqlite:///ABSOLUTE/PATH` or `sqlite::memory:`. A relative path is one below the
-    /// working directory, and absolute from here on. Nothing may follow the path: options would be lost.
-    fn from_str(url: &str) -> Result<Self, OpenError> {
-        let unsupported = || OpenError::UnsupportedUrl {
-            scheme: url.split(':').next().unwrap_or_default().to_owned(),
-        };
-        let rest = url.strip_prefix("sqlite:").ok_or_else(unsupported)?;
-        match rest.strip_prefix("//").unwrap_or(rest) {
-            "" => Err(OpenError::NoFileInUrl),
-            ":memory:" => Ok(Self::SqliteMemory),
-            path if path.contains(['?', '#']) => Err(OpenError::OptionsInUrl),
-            path => Ok(Self::SqliteFile(
-                absolute(path).unwrap_or_else(|_| PathBuf::from(path)),
-            )),
-        }
-    }
-}
-
-/// How far a commit reaches before it is acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Synchronous {
-    /// On the disk: survives a power cut. The default.
-    #[default]
-    Full,
-    /// In the kernel: survives a kill of the process, not a power cut.
-    Normal,
-}
-
-/// How a store is opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SqlOptions {
-    /// Reading connections beside the writer, 1 to 64. Ignored in memory, where one connection
-    /// serves both.
-    pub readers: u32,
-    /// How long a statement waits for a foreign writer before it reports [`SqlError::Busy`].
-    pub busy_timeout: Duration,
-    /// What a commit means.
-    pub synchronous: Synchronous,
-    /// How often a whole writing transaction is tried before its error is given to the caller,
-    /// at least 1.
-    pub attempts: u32,
-    /// Whether what is deleted or replaced is overwritten with zeros in the file, and not only let go of: for a database that
-    /// holds secrets for a while.
-    pub overwrite_deleted: bool,
-}
-
-impl Default for SqlOptions {
-    fn default() -> Self {
-        Self {
-            readers: 4,
-            busy_timeout: Duration::from_secs(5),
-            synchronous: Synchronous::Full,
-            attempts: 10,
-            overwrite_deleted: false,
-        }
-    }
-}
+use server::{Access, ServerPool};
+use sqlite::{Absent, Opened};
 
 /// An open database. Cheap to clone; the last clone that goes releases the ownership.
 #[derive(Debug, Clone)]
@@ -115,16 +55,27 @@ pub struct SqlStore {
 
 #[derive(Debug)]
 struct Inner {
+    pools: Pools,
+    attempts: u32,
+    companions: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+}
+
+#[derive(Debug)]
+enum Pools {
+    Sqlite(Files),
+    Server(ServerPool),
+}
+
+#[derive(Debug)]
+struct Files {
     writer: SqlitePool,
     readers: SqlitePool,
-    attempts: u32,
     path: Option<PathBuf>,
-    companions: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     // Held for its Drop: the locks are released with the store.
     ownership: Option<Ownership>,
 }
 
-impl Drop for Inner {
+impl Drop for Files {
     fn drop(&mut self) {
         // Whoever did not close the store leaves connections behind that end by themselves, a little later.
         if !(self.writer.is_closed() && self.readers.is_closed())
@@ -135,41 +86,54 @@ impl Drop for Inner {
     }
 }
 
-/// What to do where the database is not there yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Absent {
-    Make,
-    Refuse,
-}
-
 impl SqlStore {
-    /// Opens the database and takes ownership of it.
+    /// Opens the database. A SQLite file is taken into ownership; a server's database is connected to once.
     ///
     /// # Errors
     /// [`OpenError::NoFolder`] when its folder is not there, [`OpenError::NotAFile`] when it is no regular file,
     /// [`OpenError::OtherNames`] when it has a second hard link, [`OpenError::Held`] when another process owns the file,
     /// [`OpenError::Ownership`] when the lock file cannot be made, [`OpenError::Unreadable`] when the file cannot be read,
-    /// [`OpenError::Sql`] when SQLite cannot open it.
+    /// [`OpenError::Sql`] when SQLite cannot open it. Of a server [`OpenError::TlsFile`], [`OpenError::OldServer`] and
+    /// [`OpenError::Server`].
     pub async fn open(location: &Location, options: &SqlOptions) -> Result<Self, OpenError> {
-        match location {
-            Location::SqliteFile(path) => Self::open_file(path, options, Absent::Make).await,
-            Location::SqliteMemory => Self::open_memory(options).await,
-        }
+        Ok(match location {
+            Location::SqliteFile(path) => Self::files(
+                sqlite::open_file(path, options, Absent::Make).await?,
+                options,
+            ),
+            Location::SqliteMemory => Self::files(sqlite::open_memory(options).await?, options),
+            Location::Server(server) => {
+                let pool = ServerPool::open(server, options, Access::Write).await?;
+                Self::over(Pools::Server(pool), options)
+            }
+        })
     }
 
     /// As [`SqlStore::open`], but a file that is not there, or has nothing in it, is refused and not made: for whoever works
-    /// on what a service has written. A database in memory is a fresh one here, too.
+    /// on what a service has written. So is a server's database without tables. A database in memory is a fresh one here, too.
     ///
     /// # Errors
-    /// As [`SqlStore::open`], and [`OpenError::Absent`].
+    /// As [`SqlStore::open`], [`OpenError::Absent`] and [`OpenError::NoTables`].
     pub async fn open_existing(
         location: &Location,
         options: &SqlOptions,
     ) -> Result<Self, OpenError> {
-        match location {
-            Location::SqliteFile(path) => Self::open_file(path, options, Absent::Refuse).await,
-            Location::SqliteMemory => Self::open_memory(options).await,
-        }
+        Ok(match location {
+            Location::SqliteFile(path) => Self::files(
+                sqlite::open_file(path, options, Absent::Refuse).await?,
+                options,
+            ),
+            Location::SqliteMemory => Self::files(sqlite::open_memory(options).await?, options),
+            Location::Server(server) => {
+                let pool = ServerPool::open(server, options, Access::Write).await?;
+                if !pool.has_tables().await? {
+                    return Err(OpenError::NoTables {
+                        server: pool.named.clone(),
+                    });
+                }
+                Self::over(Pools::Server(pool), options)
+            }
+        })
     }
 
     /// Opens a database to read what another process, which may be running, has written; none where there is none. Nothing can
@@ -178,25 +142,28 @@ impl SqlStore {
     /// # Errors
     /// [`OpenError::Sql`] when SQLite cannot open it.
     pub async fn look(path: &Path, options: &SqlOptions) -> Result<Option<Self>, OpenError> {
-        if std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
-            return Ok(None);
+        let opened = sqlite::look(path, options).await?;
+        Ok(opened.map(|opened| Self::files(opened, options)))
+    }
+
+    /// As [`SqlStore::look`], of any location: the database of a server refuses to change anything in the sessions of this
+    /// store, and one without tables is none. In memory there is never one.
+    ///
+    /// # Errors
+    /// As [`SqlStore::open`].
+    pub async fn look_at(
+        location: &Location,
+        options: &SqlOptions,
+    ) -> Result<Option<Self>, OpenError> {
+        match location {
+            Location::SqliteFile(path) => Self::look(path, options).await,
+            Location::SqliteMemory => Ok(None),
+            Location::Server(server) => {
+                let pool = ServerPool::open(server, options, Access::Read).await?;
+                let is_there = pool.has_tables().await?;
+                Ok(is_there.then(|| Self::over(Pools::Server(pool), options)))
+            }
         }
-        let connect = SqliteConnectOptions::new()
-            .filename(path)
-            .read_only(true)
-            .busy_timeout(options.busy_timeout);
-        let readers = pool(1, options)
-            .connect_with(connect)
-            .await
-            .map_err(|error| SqlError::from(error).on_the_disk_of(path))?;
-        let path = Some(path);
-        Ok(Some(Self::assemble(
-            readers.clone(),
-            readers,
-            options,
-            path,
-            None,
-        )))
     }
 
     /// Opens a fresh database in memory with the default options.
@@ -207,68 +174,21 @@ impl SqlStore {
         Self::open(&Location::SqliteMemory, &SqlOptions::default()).await
     }
 
-    async fn open_file(
-        path: &Path,
-        options: &SqlOptions,
-        absent: Absent,
-    ) -> Result<Self, OpenError> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.is_dir())
-            && !folder.as_os_str().is_empty()
-        {
-            let folder = folder.to_owned();
-            return Err(OpenError::NoFolder { folder });
-        }
-        let path = &ownership::own_name(path)?;
-        if absent == Absent::Refuse && std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
-            return Err(OpenError::Absent {
-                path: path.to_owned(),
-            });
-        }
-        let ownership = Ownership::take(path)?;
-        let connect = connect_options(options)
-            .filename(path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal);
-        let writer = pool(1, options)
-            .after_release(|connection, _| Box::pin(is_usable(connection)))
-            .connect_with(connect.clone())
-            .await
-            .map_err(|error| SqlError::from(error).on_the_disk_of(path))?;
-        let readers = pool(options.readers.clamp(1, 64), options)
-            .min_connections(0)
-            .connect_lazy_with(connect.create_if_missing(false));
-        Ok(Self::assemble(
-            writer,
-            readers,
-            options,
-            Some(path),
-            Some(ownership),
-        ))
+    fn files(opened: Opened, options: &SqlOptions) -> Self {
+        let files = Files {
+            writer: opened.writer,
+            readers: opened.readers,
+            path: opened.path,
+            ownership: opened.ownership,
+        };
+        Self::over(Pools::Sqlite(files), options)
     }
 
-    async fn open_memory(options: &SqlOptions) -> Result<Self, OpenError> {
-        let connect = connect_options(options).in_memory(true);
-        let writer = pool(1, options)
-            .connect_with(connect)
-            .await
-            .map_err(SqlError::from)?;
-        Ok(Self::assemble(writer.clone(), writer, options, None, None))
-    }
-
-    fn assemble(
-        writer: SqlitePool,
-        readers: SqlitePool,
-        options: &SqlOptions,
-        path: Option<&Path>,
-        ownership: Option<Ownership>,
-    ) -> Self {
+    fn over(pools: Pools, options: &SqlOptions) -> Self {
         let inner = Inner {
-            writer,
-            readers,
+            pools,
             attempts: options.attempts.max(1),
-            path: path.map(Path::to_owned),
             companions: Mutex::default(),
-            ownership,
         };
         Self {
             inner: Arc::new(inner),
@@ -278,13 +198,25 @@ impl SqlStore {
     /// The SQL this database speaks.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
-        Dialect::Sqlite
+        match &self.inner.pools {
+            Pools::Sqlite(_) => Dialect::Sqlite,
+            Pools::Server(pool) => pool.dialect(),
+        }
     }
 
     /// The file behind the store, when there is one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
-        self.inner.path.as_deref()
+        match &self.inner.pools {
+            Pools::Sqlite(files) => files.path.as_deref(),
+            Pools::Server(_) => None,
+        }
+    }
+
+    /// Whether other processes may write to the database as well: what this one remembers of it may be old.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        matches!(self.inner.pools, Pools::Server(_))
     }
 
     /// What all users of this open database share beside it, one of each type, made when it is first asked for: what they
@@ -314,8 +246,18 @@ impl SqlStore {
     /// # Errors
     /// [`SqlError`] when no connection can be had or the transaction cannot begin.
     pub async fn read(&self) -> Result<Transaction, SqlError> {
-        let tx = self.inner.readers.begin().await;
-        Ok(Transaction::sqlite(tx.map_err(|error| self.failed(error))?))
+        match &self.inner.pools {
+            Pools::Sqlite(files) => {
+                let tx = files.readers.begin().await;
+                Ok(Transaction::sqlite(
+                    tx.map_err(|error| files.failed(error))?,
+                ))
+            }
+            Pools::Server(pool) => {
+                let session = pool.begin_read().await?;
+                Ok(Transaction::server(pool.dialect(), session))
+            }
+        }
     }
 
     /// All rows of the answer to one statement that reads. It sees one state of the database without a transaction around
@@ -324,27 +266,35 @@ impl SqlStore {
     /// # Errors
     /// [`SqlError`] when no connection can be had or the statement is refused.
     pub async fn rows(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
-        let rows = transaction::query(statement)
-            .fetch_all(&self.inner.readers)
-            .await
-            .map_err(|error| self.failed(error))?;
-        Ok(rows.into_iter().map(Row::sqlite).collect())
+        match &self.inner.pools {
+            Pools::Sqlite(files) => {
+                let rows = query::sqlite(statement)
+                    .fetch_all(&files.readers)
+                    .await
+                    .map_err(|error| files.failed(error))?;
+                Ok(rows.into_iter().map(Row::from).collect())
+            }
+            Pools::Server(pool) => pool.rows(statement).await,
+        }
     }
 
     /// As [`Transaction::rows_in`], without a transaction around its one statement.
     ///
     /// # Errors
     /// [`SqlError`] when no connection can be had or the statement is refused.
-    pub async fn rows_in<V: Into<Value> + Clone>(
+    pub async fn rows_in<V: Into<Value> + Clone + Sync>(
         &self,
         head: &Statement,
         keys: &[V],
         tail: &str,
     ) -> Result<Vec<Row>, SqlError> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
+        if keys.len() > self.dialect().max_keys() {
+            return self.read().await?.rows_in(head, keys, tail).await;
         }
-        self.rows(head.with_list(self.dialect(), keys, tail)).await
+        match head.with_list(self.dialect(), keys, tail).next() {
+            Some(statement) => self.rows(statement).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Runs `work` in one writing transaction and commits it; runs the whole of it again, a
@@ -352,7 +302,7 @@ impl SqlStore {
     /// [`Disposition::Fatal`]). A failed run leaves no row behind.
     ///
     /// # Errors
-    /// The error of the last run.
+    /// The error of the last run. [`SqlError::OutcomeUnknown`] where a server went while it committed: the work may be done.
     pub async fn write<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
         let mut attempt = 1;
         loop {
@@ -362,7 +312,7 @@ impl SqlStore {
                         && attempt < self.inner.attempts =>
                 {
                     tracing::debug!(attempt, %error, "transaction runs again");
-                    tokio::time::sleep(pause(attempt)).await;
+                    tokio::time::sleep(self.pause(attempt)).await;
                     attempt += 1;
                 }
                 outcome => return outcome,
@@ -371,8 +321,7 @@ impl SqlStore {
     }
 
     async fn write_once<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
-        let begun = self.inner.writer.begin_with("BEGIN IMMEDIATE").await;
-        let mut tx = Transaction::sqlite(begun.map_err(|error| self.failed(error))?);
+        let mut tx = self.begin_write().await?;
         match work.run(&mut tx).await {
             Ok(output) => {
                 tx.commit().await?;
@@ -380,88 +329,105 @@ impl SqlStore {
             }
             Err(error) => {
                 // The error of the work is what the caller must see; a rollback that fails too
-                // ends with the connection, which SQLite rolls back by itself.
-                tx.rollback().await.ok();
+                // ends with the connection, which the database rolls back by itself.
+                tx.rollback().await;
                 Err(error)
             }
         }
     }
 
+    async fn begin_write(&self) -> Result<Transaction, SqlError> {
+        match &self.inner.pools {
+            Pools::Sqlite(files) => {
+                let begun = files.writer.begin_with("BEGIN IMMEDIATE").await;
+                Ok(Transaction::sqlite(
+                    begun.map_err(|error| files.failed(error))?,
+                ))
+            }
+            Pools::Server(pool) => {
+                let session = pool.begin_write().await?;
+                Ok(Transaction::server(pool.dialect(), session))
+            }
+        }
+    }
+
+    /// Waits until nobody else changes the schema, and keeps everybody from it who asks in this way, in any process. On SQLite
+    /// the owner of the file is alone anyhow.
+    ///
+    /// # Errors
+    /// [`SqlError::SchemaHeld`] when another has it for all of `wait`; another when the server does not answer.
+    pub async fn schema_lock(&self, wait: Duration) -> Result<SchemaLock, SqlError> {
+        match &self.inner.pools {
+            Pools::Sqlite(_) => Ok(SchemaLock::of_the_owner()),
+            Pools::Server(pool) => pool.schema_lock(wait).await,
+        }
+    }
+
+    /// Who else has a session on the database, by the server's own list: for work that must not be done beside a service. On
+    /// SQLite nobody, as far as they ask for the ownership.
+    ///
+    /// # Errors
+    /// [`SqlError`] when the server does not answer.
+    pub async fn other_sessions(&self) -> Result<OtherSessions, SqlError> {
+        match &self.inner.pools {
+            Pools::Sqlite(_) => Ok(OtherSessions {
+                seen: Vec::new(),
+                complete: true,
+            }),
+            Pools::Server(pool) => pool.other_sessions().await,
+        }
+    }
+
     /// Writes all of SQLite's log into the database's file and cuts the log to nothing: until then what was deleted, and under
     /// [`SqlOptions::overwrite_deleted`] is nowhere in the file, still stands in the log. Whether that was done: somebody may be
-    /// reading for longer than the busy timeout.
+    /// reading for longer than the busy timeout. A server keeps its log by itself.
     ///
     /// # Errors
     /// [`SqlError`] when the disk does not take it.
     pub async fn empty_log(&self) -> Result<bool, SqlError> {
-        let row = transaction::query(Statement::new("PRAGMA wal_checkpoint(TRUNCATE)"))
-            .fetch_one(&self.inner.writer)
+        let Pools::Sqlite(files) = &self.inner.pools else {
+            return Ok(false);
+        };
+        let row = query::sqlite(Statement::new("PRAGMA wal_checkpoint(TRUNCATE)"))
+            .fetch_one(&files.writer)
             .await
-            .map_err(|error| self.failed(error))?;
-        Ok(Row::sqlite(row).int(0)? == 0)
-    }
-
-    fn failed(&self, error: sqlx::Error) -> SqlError {
-        let error = SqlError::from(error);
-        match &self.inner.path {
-            Some(path) => error.on_the_disk_of(path),
-            None => error,
-        }
+            .map_err(|error| files.failed(error))?;
+        Ok(Row::from(row).int(0)? == 0)
     }
 
     /// Closes all connections and waits for them. Statements under way end first.
     pub async fn close(&self) {
-        self.inner.readers.close().await;
-        self.inner.writer.close().await;
+        match &self.inner.pools {
+            Pools::Sqlite(files) => {
+                files.readers.close().await;
+                files.writer.close().await;
+            }
+            Pools::Server(pool) => pool.close().await,
+        }
+    }
+
+    /// 2 ms, 4 ms, ... at most 256 ms. On SQLite no jitter: within one process the writer pool already queues. On a server
+    /// anything up to twice that, or those who met would meet again.
+    fn pause(&self, attempt: u32) -> Duration {
+        let pause = Duration::from_millis(1 << attempt.min(8));
+        match self.inner.pools {
+            Pools::Sqlite(_) => pause,
+            Pools::Server(_) => pause.mul_f64((random() % 1_024) as f64 / 512.0),
+        }
     }
 }
 
-fn connect_options(options: &SqlOptions) -> SqliteConnectOptions {
-    let synchronous = match options.synchronous {
-        Synchronous::Full => SqliteSynchronous::Full,
-        Synchronous::Normal => SqliteSynchronous::Normal,
-    };
-    SqliteConnectOptions::new()
-        .synchronous(synchronous)
-        .busy_timeout(options.busy_timeout)
-        .foreign_keys(true)
-        // A statement that changes many rows keeps what it may have to undo. In a file that would cost as much as the change.
-        .pragma("temp_store", "memory")
-        .pragma(
-            "secure_delete",
-            if options.overwrite_deleted {
-                "on"
-            } else {
-                "off"
-            },
-        )
-        .row_buffer_size(ROW_BUFFER)
-        .disable_statement_logging()
-}
-
-/// Connections never expire: one that did would cost its prepared statements, and in memory the
-/// whole database.
-fn pool(size: u32, options: &SqlOptions) -> SqlitePoolOptions {
-    SqlitePoolOptions::new()
-        .min_connections(size)
-        .max_connections(size)
-        .max_lifetime(None)
-        .idle_timeout(None)
-        .test_before_acquire(false)
-        .acquire_timeout(options.busy_timeout.max(Duration::from_secs(30)))
-}
-
-/// SQLite ends a transaction by itself where the disk is full or fails; the driver's own rollback then finds none, and from
-/// then on it takes the connection to be inside one. Such a connection is closed, and the pool opens another.
-async fn is_usable(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
-    if connection.is_in_transaction() {
-        // A rollback may still be on its way to the driver's thread.
-        connection.ping().await?;
+impl Files {
+    fn failed(&self, error: sqlx::Error) -> SqlError {
+        let error = SqlError::from(error);
+        match &self.path {
+            Some(path) => error.on_the_disk_of(path),
+            None => error,
+        }
     }
-    Ok(!connection.is_in_transaction())
 }
 
-/// 2 ms, 4 ms, ... at most 256 ms. No jitter: within one process the writer pool already queues.
-fn pause(attempt: u32) -> Duration {
-    Duration::from_millis(1 << attempt.min(8))
+/// A number nobody guesses, as good as the standard library's hashes are.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }

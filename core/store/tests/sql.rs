@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use berth_store::{
     Disposition, Location, OpenError, Retryable, SqlError, SqlOptions, SqlStore, Statement,
-    Transaction, Value, Work,
+    TlsMode, Transaction, Value, Work,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Executor};
@@ -449,7 +449,6 @@ fn database_urls_name_their_file() {
         ("sqlite:///var/lib/berth/p.db", Some("/var/lib/berth/p.db")),
         ("sqlite:", None),
         ("sqlite://", None),
-        ("mysql://user:secret@host/db", None),
         ("p.db", None),
     ] {
         let found: Result<Location, OpenError> = url.parse();
@@ -467,6 +466,120 @@ fn database_urls_name_their_file() {
         "sqlite::memory:".parse::<Location>().unwrap(),
         Location::SqliteMemory
     );
+}
+
+#[test]
+fn a_servers_url_is_read_in_every_spelling() {
+    for (url, shown) in [
+        (
+            "postgresql://placement:pw@db.example/placement",
+            "postgresql://placement@db.example:5432/placement",
+        ),
+        (
+            "postgresql+psycopg2://placement:pw@[fd00::1]:6432/p%20q?sslmode=verify-full",
+            "postgresql://placement@[fd00::1]:6432/p q",
+        ),
+        (
+            "postgresql+psycopg2://placement:pw@/placement?host=/run/pg&port=5433",
+            "postgresql://placement@/run/pg/placement",
+        ),
+        (
+            "postgres://placement@/placement",
+            "postgresql://placement@/var/run/postgresql/placement",
+        ),
+        (
+            "mysql+pymysql://placement:pw@10.0.0.1/placement?charset=utf8",
+            "mysql://placement@10.0.0.1:3306/placement",
+        ),
+        (
+            "mariadb://placement:p/w?#:%40%25@10.0.0.1:3307/placement",
+            "mysql://placement@10.0.0.1:3307/placement",
+        ),
+        (
+            "mysql+pymysql://placement:pw@localhost/placement?unix_socket=/run/mysqld/mysqld.sock",
+            "mysql://placement@/run/mysqld/mysqld.sock/placement",
+        ),
+    ] {
+        let Location::Server(server) = url.parse().unwrap() else {
+            panic!("{url}");
+        };
+        assert_eq!(server.to_string(), shown, "{url}");
+    }
+}
+
+#[test]
+fn tls_is_as_strict_as_the_url_asks() {
+    for (options, mode) in [
+        ("postgresql://u@h/d", TlsMode::Preferred),
+        ("postgresql://u@h/d?sslmode=disable", TlsMode::Off),
+        ("postgresql://u@h/d?sslmode=require", TlsMode::Required),
+        (
+            "postgresql://u@h/d?sslmode=require&sslrootcert=/ca",
+            TlsMode::VerifyCa,
+        ),
+        ("postgresql://u@h/d?sslrootcert=/ca", TlsMode::VerifyFull),
+        ("mysql://u@h/d", TlsMode::Preferred),
+        ("mysql://u@h/d?ssl_disabled=true", TlsMode::Off),
+        ("mysql://u@h/d?ssl_ca=/ca", TlsMode::VerifyCa),
+        (
+            "mysql://u@h/d?ssl_ca=/ca&ssl_verify_identity=true",
+            TlsMode::VerifyFull,
+        ),
+        (
+            "mysql://u@h/d?ssl_check_hostname=false&ssl_ca=/ca",
+            TlsMode::VerifyCa,
+        ),
+        ("mysql://u@h/d?ssl-mode=REQUIRED", TlsMode::Required),
+    ] {
+        let Location::Server(server) = options.parse().unwrap() else {
+            panic!("{options}");
+        };
+        assert_eq!(server.tls.mode, mode, "{options}");
+    }
+}
+
+#[test]
+fn a_servers_url_that_is_wrong_is_refused_without_its_password() {
+    for (url, why) in [
+        ("postgresql:u:s3cret@h/d", "postgresql://"),
+        ("mysql://u:s3cret@h", "names no database"),
+        ("mysql://u:s3cret@h/", "names no database"),
+        ("mysql://:s3cret@h/d", "names no user"),
+        ("mysql://h/d", "names no user"),
+        ("mysql://u:s3c@ret@h/d", "%40"),
+        ("mysql://u:s3cret%zz@h/d", "%25"),
+        ("mysql://u:s3cret%2@h/d", "password"),
+        ("mysql://u:s3cret%ff@h/d", "UTF-8"),
+        ("mysql://u:s3cret@h:0/d", "65535"),
+        ("mysql://u:s3cret@h:99999/d", "65535"),
+        ("mysql://u:s3cret/d", "65535"),
+        ("mysql://u:s3cret@h h/d", "host"),
+        ("mysql://u:s3cret@[::1/d", "host"),
+        ("mysql://u:s3cret@h/d?ssl_caa=/x", "ssl_caa"),
+        ("mysql://u:s3cret@h/d?S3cret!", "does not know"),
+        ("mysql://u:s3cret@h/d?charset=latin1", "utf8mb4"),
+        ("mysql://u:s3cret@h/d?ssl_ca=ca.pem", "absolute path"),
+        ("mysql://u:s3cret@h/d?ssl_cert=/c.pem", "key"),
+        (
+            "mysql://u:s3cret@h/d?read_default_file=/etc/my.cnf",
+            "option file",
+        ),
+        (
+            "mysql://u:s3cret@h/d?ssl_verify_cert=maybe",
+            "true or false",
+        ),
+        ("postgresql://u:s3cret@h/d?sslmode=s3cret", "verify-full"),
+        ("postgresql://u@h/d?password=s3cret%&user=u", "%25"),
+        ("postgresql://u:s3cret@h/d?service=x", "service"),
+        ("s3cret", "sqlite:"),
+        ("oracle://u:s3cret@h/d", "oracle"),
+        ("u:s3cret@h/d", "sqlite:"),
+    ] {
+        let error = url.parse::<Location>().unwrap_err();
+        let said = format!("{error} {error:?}");
+        assert!(said.contains(why), "{url}: {said}");
+        assert!(!said.contains("s3c"), "{url}: {said}");
+    }
 }
 
 #[test]

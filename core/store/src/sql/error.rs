@@ -1,10 +1,16 @@
 //! What can go wrong with a database, by what an operator or a loop would do about it.
 
+mod codes;
+mod open;
+
 use std::io::{ErrorKind as IoKind, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use berth_seam::Disposition;
 use sqlx::error::ErrorKind;
+
+pub(super) use codes::{Phase, of_server};
+pub use open::OpenError;
 
 /// An error that knows whether running the whole transaction again may help.
 pub trait Retryable {
@@ -14,12 +20,58 @@ pub trait Retryable {
 }
 
 /// Why a statement or a transaction failed.
+///
+/// The sources are the driver's and the database's own words; no password is in them.
 #[derive(Debug, thiserror::Error)]
 pub enum SqlError {
     /// Another writer held the database for longer than the busy timeout, or no connection
     /// became free.
     #[error("the database is busy with another writer")]
     Busy(#[source] sqlx::Error),
+    /// Another transaction was in the way of this one, on a server: a deadlock, a serialization failure, a lock that was not
+    /// had in time. The server undid this one, or will.
+    #[error("another transaction was in the way")]
+    Conflict(#[source] sqlx::Error),
+    /// The connection to the server went before COMMIT was sent: nothing of the transaction is there.
+    #[error("the connection to the database was lost before the transaction was committed")]
+    Lost(#[source] sqlx::Error),
+    /// The connection to the server went, or its answer did not come, after COMMIT was sent. The transaction is there whole or
+    /// not at all, and nobody knows which. Never run again by a store.
+    #[error(
+        "the connection to the database was lost while the transaction was committed: it may have been or not"
+    )]
+    OutcomeUnknown(#[source] sqlx::Error),
+    /// The transaction had failed already at an earlier statement, whose error was not heeded: the server does nothing more
+    /// in it.
+    #[error("the transaction had already failed at an earlier statement")]
+    Ended {
+        /// That of the earlier error.
+        disposition: Disposition,
+    },
+    /// The server cannot be reached, or is only starting.
+    #[error("the database server cannot be reached")]
+    Unreachable(#[source] sqlx::Error),
+    /// The server has no connection left for us.
+    #[error("the database server takes no more connections")]
+    TooManyConnections(#[source] sqlx::Error),
+    /// User or password are wrong, or the user may not do this.
+    #[error("the database server denies access")]
+    Denied(#[source] sqlx::Error),
+    /// The server has no database of this name.
+    #[error("the server has no database of this name")]
+    UnknownDatabase(#[source] sqlx::Error),
+    /// The server only lets read.
+    #[error("the database can only be read")]
+    ReadOnly(#[source] sqlx::Error),
+    /// TLS could not be agreed upon.
+    #[error("no secure connection to the database server comes about")]
+    Tls(#[source] sqlx::Error),
+    /// A statement took longer than it may.
+    #[error("a statement took longer than the statement timeout")]
+    TookTooLong(#[source] sqlx::Error),
+    /// Another process is changing the schema, and did not end in time.
+    #[error("another process is changing the schema of this database")]
+    SchemaHeld,
     /// No space left for the database or its log.
     #[error("the disk with the database is full")]
     DiskFull(#[source] sqlx::Error),
@@ -71,6 +123,36 @@ impl SqlError {
     pub fn mend(&self) -> &'static str {
         match self {
             Self::Busy(_) => "stop the other process that writes to this database",
+            Self::Conflict(_) => {
+                "ask again; where it stays, fewer clients at once or fewer services on this database will help"
+            }
+            Self::Lost(_) => "ask again; where it stays, see the log of the database server",
+            Self::OutcomeUnknown(_) => {
+                "read what is there before asking again, and see the log of the database server"
+            }
+            Self::Ended { .. } => "ask again; where it stays, this is a defect of Berth",
+            Self::Unreachable(_) => {
+                "check that the database server runs, and host, port or socket in the database URL"
+            }
+            Self::TooManyConnections(_) => {
+                "raise max_connections of the database server, or let the services have fewer connections"
+            }
+            Self::Denied(_) => {
+                "check user and password in the database URL and what the server lets this user do"
+            }
+            Self::UnknownDatabase(_) => {
+                "check the name in the database URL, or create the database on the server"
+            }
+            Self::ReadOnly(_) => {
+                "name the primary server in the database URL, not a replica, and check that it is not set to read-only"
+            }
+            Self::Tls(_) => {
+                "check the TLS options in the database URL against the certificate of the server"
+            }
+            Self::TookTooLong(_) => {
+                "see what else the database server is doing; ask for less at once"
+            }
+            Self::SchemaHeld => "wait until the other process has ended, then start this one again",
             Self::DiskFull(_) => "free space on the disk that holds the database",
             Self::Corrupt(_) | Self::CounterFull { .. } => {
                 "restore the database from a backup; do not edit the file"
@@ -83,9 +165,25 @@ impl SqlError {
             }
         }
     }
-}
 
-impl SqlError {
+    /// Whether it says nothing of the request and will pass, perhaps with somebody's help: the answer is "not now".
+    #[must_use]
+    pub fn will_pass(&self) -> bool {
+        match self {
+            Self::Busy(_)
+            | Self::Conflict(_)
+            | Self::Lost(_)
+            | Self::Unreachable(_)
+            | Self::TooManyConnections(_)
+            | Self::ReadOnly(_)
+            | Self::TookTooLong(_)
+            | Self::SchemaHeld
+            | Self::Closed => true,
+            Self::Ended { disposition } => *disposition != Disposition::Fatal,
+            _ => false,
+        }
+    }
+
     /// The same, where an input/output error is one of a full disk: SQLite says so of its files, and not of the memory that it
     /// shares with others beside them (4874, `SQLITE_IOERR_SHMSIZE`).
     pub(super) fn on_the_disk_of(self, database: &Path) -> Self {
@@ -110,12 +208,18 @@ fn is_full(folder: &Path) -> bool {
 impl Retryable for SqlError {
     fn disposition(&self) -> Disposition {
         match self {
-            Self::Busy(_) => Disposition::Retry,
+            Self::Busy(_)
+            | Self::Conflict(_)
+            | Self::Lost(_)
+            | Self::Unreachable(_)
+            | Self::TooManyConnections(_) => Disposition::Retry,
+            Self::Ended { disposition } => *disposition,
             _ => Disposition::Fatal,
         }
     }
 }
 
+/// What SQLite says.
 impl From<sqlx::Error> for SqlError {
     fn from(error: sqlx::Error) -> Self {
         match &error {
@@ -150,98 +254,4 @@ fn by_sqlite_code(error: sqlx::Error) -> SqlError {
         19 => SqlError::Constraint(error),
         _ => SqlError::Refused(error),
     }
-}
-
-/// Why a store could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process owns the database.
-    #[error(
-        "the database {} is held by another process{}; stop that process or use another database",
-        path.display(),
-        owner.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
-    )]
-    Held {
-        /// The database file.
-        path: PathBuf,
-        /// The owner, when it could be read from the lock file.
-        owner: Option<u32>,
-    },
-    /// The lock file beside the database could not be made.
-    #[error("the lock file {} cannot be opened; check that the folder exists and may be written", path.display())]
-    Ownership {
-        /// The lock file.
-        path: PathBuf,
-        /// The reason.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The URL names a database this build does not speak.
-    #[error(
-        "a database URL begins with sqlite: and names a file, for example sqlite:/var/lib/berth/placement.db; got scheme {scheme:?}"
-    )]
-    UnsupportedUrl {
-        /// The scheme found. Never the whole URL: it may carry a password.
-        scheme: String,
-    },
-    /// The URL has options or a fragment behind the file.
-    #[error(
-        "a database URL ends with the file: Berth takes no options behind a ?, and no file with ? or # in its name"
-    )]
-    OptionsInUrl,
-    /// The URL names no file.
-    #[error(
-        "the database URL names no file; write sqlite: and the file, for example sqlite:/var/lib/berth/placement.db"
-    )]
-    NoFileInUrl,
-    /// The file is not there, or has nothing in it, and it is not to be made.
-    #[error(
-        "there is no database at {}; give the one the service uses",
-        path.display()
-    )]
-    Absent {
-        /// The file.
-        path: PathBuf,
-    },
-    /// What has the name is a folder, a device, a pipe, or a link to nothing.
-    #[error(
-        "{} is not a regular file; name a file that may become the database",
-        path.display()
-    )]
-    NotAFile {
-        /// What was named.
-        path: PathBuf,
-    },
-    /// The file has more than one name. SQLite finds its log by the name: what is written under one is lost to the other.
-    #[error(
-        "the database {} has {names} names (hard links); remove all but one (find -samefile shows them)",
-        path.display()
-    )]
-    OtherNames {
-        /// The file, as it was named.
-        path: PathBuf,
-        /// How many hard links it has.
-        names: u64,
-    },
-    /// The database file cannot be looked at, read or made.
-    #[error("the database file {} cannot be read; check owner and mode of it and its folder", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The folder of the database file is not there. It is not made: its name may be a slip of the pen.
-    #[error(
-        "the folder {} of the database is not there; make it, or correct the database URL",
-        folder.display()
-    )]
-    NoFolder {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// SQLite could not open it.
-    #[error("{}: {}", .0, .0.mend())]
-    Sql(#[from] SqlError),
 }

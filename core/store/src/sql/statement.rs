@@ -1,17 +1,14 @@
-//! A statement with its values, and a row of the answer.
+//! A statement with its values.
 
 use std::borrow::Cow;
+use std::iter;
 
-use serde::de::DeserializeOwned;
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
-
-use super::{Dialect, SqlError};
+use super::{Dialect, Moment};
 
 /// A value bound to a `?`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// NULL.
+    /// NULL, for a column of any type.
     Null,
     /// A whole number.
     Int(i64),
@@ -19,6 +16,8 @@ pub enum Value {
     Double(f64),
     /// Text.
     Text(String),
+    /// A moment, for a column that holds dates. PostgreSQL takes no text there.
+    Moment(Moment),
 }
 
 impl From<i64> for Value {
@@ -51,21 +50,31 @@ impl From<String> for Value {
     }
 }
 
+impl From<Moment> for Value {
+    fn from(value: Moment) -> Self {
+        Self::Moment(value)
+    }
+}
+
 impl<T: Into<Value>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }
 }
 
-/// SQL with `?` for its values.
+/// SQL with `?` for its values, on every database.
 ///
-/// A text known at compile time is prepared once per connection and kept; one made at run time is not.
+/// A text known at compile time is prepared once per connection and kept; one made at run time is not. A literal that holds a
+/// `?` stands in single quotes. PostgreSQL is told the type of each value: a text that goes into a column of another type
+/// (an enum, JSON) needs a `CAST(? AS ...)`.
 #[derive(Debug, Clone)]
 pub struct Statement {
     pub(super) sql: Cow<'static, str>,
     pub(super) values: Vec<Value>,
     /// Whether the text is one of few: then it is prepared once per connection.
     pub(super) recurring: bool,
+    /// Keys that are bound as one value behind the others, where the database can.
+    pub(super) keys: Option<Vec<Value>>,
 }
 
 impl Statement {
@@ -77,6 +86,7 @@ impl Statement {
             recurring: matches!(sql, Cow::Borrowed(_)),
             sql,
             values: Vec::new(),
+            keys: None,
         }
     }
 
@@ -95,13 +105,13 @@ impl Statement {
         &self.sql
     }
 
-    /// What asks how the database would go about it; each row's fourth column is a line of the plan.
+    /// What asks SQLite how it would go about it; each row's fourth column is a line of the plan.
     #[must_use]
     pub fn query_plan(&self) -> Self {
         Self {
             sql: format!("EXPLAIN QUERY PLAN {}", self.sql).into(),
-            values: self.values.clone(),
             recurring: false,
+            ..self.clone()
         }
     }
 
@@ -119,21 +129,66 @@ impl Statement {
         self
     }
 
-    /// This statement followed by a list of keys and by `tail`. The keys are bound as one value, so that the text is the same
-    /// for any number of them.
+    /// The same with `end` behind its text.
+    pub(super) fn followed_by(mut self, end: &str) -> Self {
+        self.sql = format!("{}{end}", self.sql).into();
+        self
+    }
+
+    /// This statement followed by a list of keys and by `tail`; more than one where the database does not take so many at once.
     pub(super) fn with_list<V: Into<Value> + Clone>(
         &self,
         dialect: Dialect,
         keys: &[V],
         tail: &str,
-    ) -> Self {
+    ) -> impl Iterator<Item = Self> {
+        keys.chunks(dialect.max_keys().min(keys.len()).max(1))
+            .map(move |keys| match dialect {
+                Dialect::Sqlite => self.with_json(keys, tail),
+                Dialect::Postgres => self.with_array(keys, tail),
+                Dialect::MySql => self.with_placeholders(keys, tail),
+            })
+    }
+
+    /// The keys are bound as one value, so that the text is the same for any number of them.
+    fn with_json<V: Into<Value> + Clone>(&self, keys: &[V], tail: &str) -> Self {
         let keys = keys.iter().cloned().map(|key| json(key.into())).collect();
         Self {
-            sql: format!("{} ({}) {tail}", self.sql, dialect.list()).into(),
+            sql: format!("{} (SELECT value FROM json_each(?)) {tail}", self.sql).into(),
             values: self.values.clone(),
             recurring: self.recurring,
+            keys: None,
         }
         .bind(serde_json::Value::Array(keys).to_string())
+    }
+
+    /// As one array, for the same reason. As a subquery and not `= ANY`, which PostgreSQL would compare key by key where there
+    /// is no index.
+    fn with_array<V: Into<Value> + Clone>(&self, keys: &[V], tail: &str) -> Self {
+        let keys = keys.iter().cloned().map(Into::into);
+        Self {
+            sql: format!("{} (SELECT unnest(?)) {tail}", self.sql).into(),
+            values: self.values.clone(),
+            recurring: self.recurring,
+            keys: Some(keys.filter(|key| *key != Value::Null).collect()),
+        }
+    }
+
+    /// One by one: MariaDB reads neither JSON_TABLE in an UPDATE or DELETE nor one in another character set by the index. The
+    /// last is repeated up to a power of two, so that few texts are prepared.
+    fn with_placeholders<V: Into<Value> + Clone>(&self, keys: &[V], tail: &str) -> Self {
+        let count = keys.len().next_power_of_two();
+        let last = keys.last().cloned().map_or(Value::Null, Into::into);
+        let mut statement = Self {
+            sql: format!("{} ({}) {tail}", self.sql, placeholders(count)).into(),
+            values: self.values.clone(),
+            recurring: self.recurring && count <= 1_024,
+            keys: None,
+        };
+        statement.values.reserve(count);
+        statement
+            .bind_all(keys.iter().cloned().map(Into::into))
+            .bind_all(iter::repeat_n(last, count - keys.len()))
     }
 }
 
@@ -143,6 +198,7 @@ fn json(value: Value) -> serde_json::Value {
         Value::Int(number) => number.into(),
         Value::Double(number) => number.into(),
         Value::Text(text) => text.into(),
+        Value::Moment(moment) => moment.to_string().into(),
     }
 }
 
@@ -154,82 +210,4 @@ pub fn placeholders(count: usize) -> String {
         text.push_str(if index == 0 { "?" } else { ",?" });
     }
     text
-}
-
-/// One row of an answer. Columns are counted from 0 in the order of the SELECT.
-pub struct Row {
-    inner: SqliteRow,
-}
-
-impl Row {
-    pub(super) fn sqlite(inner: SqliteRow) -> Self {
-        Self { inner }
-    }
-
-    /// A whole number.
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds NULL or something else.
-    pub fn int(&self, column: usize) -> Result<i64, SqlError> {
-        self.get(column, "a whole number")
-    }
-
-    /// A whole number or NULL.
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds something else.
-    pub fn opt_int(&self, column: usize) -> Result<Option<i64>, SqlError> {
-        self.get(column, "a whole number or NULL")
-    }
-
-    /// A double; the SELECT must have cast it ([`super::Dialect::double`]).
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds NULL or something else.
-    pub fn double(&self, column: usize) -> Result<f64, SqlError> {
-        self.get(column, "a number")
-    }
-
-    /// Text.
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds NULL or something else.
-    pub fn text(&self, column: usize) -> Result<String, SqlError> {
-        self.get(column, "text")
-    }
-
-    /// Text or NULL.
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds something else.
-    pub fn opt_text(&self, column: usize) -> Result<Option<String>, SqlError> {
-        self.get(column, "text or NULL")
-    }
-
-    /// The many short rows that [`super::Dialect::packed`] brought over as one value.
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when one of them is no `T`.
-    pub fn unpack<T: DeserializeOwned>(&self, column: usize) -> Result<Vec<T>, SqlError> {
-        let expected = "packed rows";
-        let text: &str = self.get(column, expected)?;
-        serde_json::from_str(text).map_err(|error| SqlError::Column {
-            column,
-            expected,
-            source: sqlx::Error::Decode(error.into()),
-        })
-    }
-
-    fn get<'r, T>(&'r self, column: usize, expected: &'static str) -> Result<T, SqlError>
-    where
-        T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
-    {
-        self.inner
-            .try_get(column)
-            .map_err(|source| SqlError::Column {
-                column,
-                expected,
-                source,
-            })
-    }
 }

@@ -1,19 +1,19 @@
 //! A transaction and what can be done in it.
 
-use sqlx::query::Query;
-use sqlx::sqlite::SqliteArguments;
-use sqlx::{AssertSqlSafe, Sqlite};
 use std::future::Future;
 
+use sqlx::Sqlite;
+
+use super::server::Session;
 use super::statement::placeholders;
-use super::{Dialect, Retryable, Row, SqlError, Statement, Value};
+use super::{Dialect, Retryable, Row, SqlError, Statement, Value, query};
 
 /// What a writing statement did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
-    /// Rows inserted, changed or deleted.
+    /// Rows inserted, changed or deleted. A row that an UPDATE finds counts though nothing changes in it, on every database.
     pub rows_affected: u64,
-    /// The id of the last row inserted on this connection.
+    /// The id of the last row inserted on this connection; 0 on PostgreSQL, where [`Transaction::insert`] knows it.
     pub last_id: i64,
 }
 
@@ -34,9 +34,17 @@ pub trait Work: Sync {
 }
 
 /// An open transaction. Dropped without commit, it is rolled back.
+///
+/// On PostgreSQL a statement that fails ends it: whoever looks for [`SqlError::Duplicate`] to go on in another way must begin
+/// anew ([`super::Disposition::Retry`]), or not let it come to that ([`Dialect::or_nothing`]).
 pub struct Transaction {
-    inner: sqlx::Transaction<'static, Sqlite>,
+    inner: Inner,
     record: Option<Vec<Asked>>,
+}
+
+enum Inner {
+    Sqlite(sqlx::Transaction<'static, Sqlite>),
+    Server(Dialect, Session),
 }
 
 /// One statement of a transaction that is recorded.
@@ -51,7 +59,14 @@ pub struct Asked {
 impl Transaction {
     pub(super) fn sqlite(inner: sqlx::Transaction<'static, Sqlite>) -> Self {
         Self {
-            inner,
+            inner: Inner::Sqlite(inner),
+            record: None,
+        }
+    }
+
+    pub(super) fn server(dialect: Dialect, session: Session) -> Self {
+        Self {
+            inner: Inner::Server(dialect, session),
             record: None,
         }
     }
@@ -80,7 +95,10 @@ impl Transaction {
     /// The SQL this transaction speaks.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
-        Dialect::Sqlite
+        match &self.inner {
+            Inner::Sqlite(_) => Dialect::Sqlite,
+            Inner::Server(dialect, _) => *dialect,
+        }
     }
 
     /// All rows of an answer.
@@ -89,9 +107,15 @@ impl Transaction {
     /// [`SqlError`] when the statement is refused.
     pub async fn rows(&mut self, statement: Statement) -> Result<Vec<Row>, SqlError> {
         let kept = self.kept(&statement);
-        let rows = query(statement).fetch_all(&mut *self.inner).await?;
+        let rows = match &mut self.inner {
+            Inner::Sqlite(inner) => {
+                let rows = query::sqlite(statement).fetch_all(&mut **inner).await?;
+                rows.into_iter().map(Row::from).collect()
+            }
+            Inner::Server(_, session) => session.rows(statement).await?,
+        };
         self.asked(kept, u64::try_from(rows.len()).unwrap_or(u64::MAX));
-        Ok(rows.into_iter().map(Row::sqlite).collect())
+        Ok(rows)
     }
 
     /// The first row of an answer, if any.
@@ -100,9 +124,15 @@ impl Transaction {
     /// [`SqlError`] when the statement is refused.
     pub async fn row(&mut self, statement: Statement) -> Result<Option<Row>, SqlError> {
         let kept = self.kept(&statement);
-        let row = query(statement).fetch_optional(&mut *self.inner).await?;
+        let row = match &mut self.inner {
+            Inner::Sqlite(inner) => {
+                let row = query::sqlite(statement).fetch_optional(&mut **inner);
+                row.await?.map(Row::from)
+            }
+            Inner::Server(_, session) => session.row(statement).await?,
+        };
         self.asked(kept, u64::from(row.is_some()));
-        Ok(row.map(Row::sqlite))
+        Ok(row)
     }
 
     /// Runs a statement that changes rows.
@@ -111,54 +141,90 @@ impl Transaction {
     /// [`SqlError`] when the statement is refused.
     pub async fn execute(&mut self, statement: Statement) -> Result<Done, SqlError> {
         let kept = self.kept(&statement);
-        let done = query(statement).execute(&mut *self.inner).await?;
-        self.asked(kept, done.rows_affected());
-        Ok(Done {
-            rows_affected: done.rows_affected(),
-            last_id: done.last_insert_rowid(),
-        })
+        let done = match &mut self.inner {
+            Inner::Sqlite(inner) => {
+                let done = query::sqlite(statement).execute(&mut **inner).await?;
+                Done {
+                    rows_affected: done.rows_affected(),
+                    last_id: done.last_insert_rowid(),
+                }
+            }
+            Inner::Server(_, session) => session.execute(statement).await?,
+        };
+        self.asked(kept, done.rows_affected);
+        Ok(done)
+    }
+
+    /// Runs an INSERT of one row; the number that the database gave the row in its column `id`.
+    ///
+    /// # Errors
+    /// [`SqlError`] when the statement is refused.
+    pub async fn insert(&mut self, statement: Statement, id: &str) -> Result<i64, SqlError> {
+        match self.dialect() {
+            Dialect::Sqlite | Dialect::MySql => Ok(self.execute(statement).await?.last_id),
+            Dialect::Postgres => {
+                let statement = statement.followed_by(&format!(" RETURNING {id}"));
+                let row = self.row(statement).await?;
+                row.map_or(Ok(0), |row| row.int(0))
+            }
+        }
     }
 
     /// Runs several statements without values, separated by `;`.
     ///
+    /// MariaDB and MySQL commit before and after each statement that changes the schema (CREATE, ALTER, DROP): what is done so
+    /// far stays though the work fails, and such a script must be one that can be run again.
+    ///
     /// # Errors
     /// [`SqlError`] when one is refused.
     pub async fn script(&mut self, sql: &'static str) -> Result<(), SqlError> {
-        sqlx::raw_sql(sql).execute(&mut *self.inner).await?;
-        Ok(())
+        match &mut self.inner {
+            Inner::Sqlite(inner) => {
+                sqlx::raw_sql(sql).execute(&mut **inner).await?;
+                Ok(())
+            }
+            Inner::Server(_, session) => session.script(sql).await,
+        }
     }
 
-    /// All rows of `head (KEY, KEY, ...) tail` for any number of `keys`. `head` may have bound values of its own. No
-    /// statement without keys.
+    /// All rows of `head (KEY, KEY, ...) tail` for any number of `keys`, of one type. `head` ends with `IN`, and may have bound
+    /// values of its own; `tail` has none. No statement without keys.
+    ///
+    /// MariaDB and MySQL are asked once for each 16,000 keys: an order, a limit or a sum in `tail` holds for each of these alone.
     ///
     /// # Errors
     /// [`SqlError`] when the statement is refused.
-    pub async fn rows_in<V: Into<Value> + Clone>(
+    pub async fn rows_in<V: Into<Value> + Clone + Sync>(
         &mut self,
         head: &Statement,
         keys: &[V],
         tail: &str,
     ) -> Result<Vec<Row>, SqlError> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
+        let mut all = Vec::new();
+        for statement in head.with_list(self.dialect(), keys, tail) {
+            let rows = self.rows(statement).await?;
+            match all.is_empty() {
+                true => all = rows,
+                false => all.extend(rows),
+            }
         }
-        self.rows(head.with_list(self.dialect(), keys, tail)).await
+        Ok(all)
     }
 
     /// Runs `head (KEY, KEY, ...)` for any number of `keys`; the number of rows affected.
     ///
     /// # Errors
     /// [`SqlError`] when the statement is refused.
-    pub async fn execute_in<V: Into<Value> + Clone>(
+    pub async fn execute_in<V: Into<Value> + Clone + Sync>(
         &mut self,
         head: &Statement,
         keys: &[V],
     ) -> Result<u64, SqlError> {
-        if keys.is_empty() {
-            return Ok(0);
+        let mut affected = 0;
+        for statement in head.with_list(self.dialect(), keys, "") {
+            affected += self.execute(statement).await?.rows_affected;
         }
-        let statement = head.with_list(self.dialect(), keys, "");
-        Ok(self.execute(statement).await?.rows_affected)
+        Ok(affected)
     }
 
     /// `head (?, ..), (?, ..), ... tail` for any number of `rows`, all of the same width.
@@ -186,28 +252,20 @@ impl Transaction {
     }
 
     pub(super) async fn commit(self) -> Result<(), SqlError> {
-        Ok(self.inner.commit().await?)
+        match self.inner {
+            Inner::Sqlite(inner) => Ok(inner.commit().await?),
+            Inner::Server(_, session) => session.commit().await,
+        }
     }
 
-    pub(super) async fn rollback(self) -> Result<(), SqlError> {
-        Ok(self.inner.rollback().await?)
+    /// An error of its own tells nothing: the database rolls back what a connection leaves behind.
+    pub(super) async fn rollback(self) {
+        match self.inner {
+            Inner::Sqlite(inner) => drop(inner.rollback().await),
+            Inner::Server(_, session) => session.rollback().await,
+        }
     }
 }
 
 /// Rows per INSERT. Parsing a text grows faster than linearly past some size in every database.
 const MAX_ROWS_PER_INSERT: usize = 500;
-
-/// The driver's form of a statement.
-pub(super) fn query(statement: Statement) -> Query<'static, Sqlite, SqliteArguments> {
-    let mut query =
-        sqlx::query::<Sqlite>(AssertSqlSafe(statement.sql)).persistent(statement.recurring);
-    for value in statement.values {
-        query = match value {
-            Value::Null => query.bind(None::<i64>),
-            Value::Int(number) => query.bind(number),
-            Value::Double(number) => query.bind(number),
-            Value::Text(text) => query.bind(text),
-        };
-    }
-    query
-}

@@ -1,0 +1,137 @@
+//! Why a store could not be opened, each with what would be right.
+
+use std::path::PathBuf;
+
+use super::SqlError;
+use crate::sql::location::UrlError;
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process owns the database.
+    #[error(
+        "the database {} is held by another process{}; stop that process or use another database",
+        path.display(),
+        owner.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
+    )]
+    Held {
+        /// The database file.
+        path: PathBuf,
+        /// The owner, when it could be read from the lock file.
+        owner: Option<u32>,
+    },
+    /// The lock file beside the database could not be made.
+    #[error("the lock file {} cannot be opened; check that the folder exists and may be written", path.display())]
+    Ownership {
+        /// The lock file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The URL names a database this build does not speak.
+    #[error(
+        "a database URL begins with sqlite:, postgresql:// or mysql://, for example sqlite:/var/lib/berth/placement.db or postgresql://placement:PASSWORD@10.0.0.1/placement; got scheme {scheme:?}"
+    )]
+    UnsupportedUrl {
+        /// The scheme found. Never the whole URL: it may carry a password.
+        scheme: String,
+    },
+    /// The URL has options or a fragment behind the file.
+    #[error(
+        "a database URL ends with the file: Berth takes no options behind a ?, and no file with ? or # in its name"
+    )]
+    OptionsInUrl,
+    /// The URL names a server, and something in it is wrong.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The URL names no file.
+    #[error(
+        "the database URL names no file; write sqlite: and the file, for example sqlite:/var/lib/berth/placement.db"
+    )]
+    NoFileInUrl,
+    /// The file is not there, or has nothing in it, and it is not to be made.
+    #[error(
+        "there is no database at {}; give the one the service uses",
+        path.display()
+    )]
+    Absent {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What has the name is a folder, a device, a pipe, or a link to nothing.
+    #[error(
+        "{} is not a regular file; name a file that may become the database",
+        path.display()
+    )]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// The file has more than one name. SQLite finds its log by the name: what is written under one is lost to the other.
+    #[error(
+        "the database {} has {names} names (hard links); remove all but one (find -samefile shows them)",
+        path.display()
+    )]
+    OtherNames {
+        /// The file, as it was named.
+        path: PathBuf,
+        /// How many hard links it has.
+        names: u64,
+    },
+    /// The database file cannot be looked at, read or made.
+    #[error("the database file {} cannot be read; check owner and mode of it and its folder", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The folder of the database file is not there. It is not made: its name may be a slip of the pen.
+    #[error(
+        "the folder {} of the database is not there; make it, or correct the database URL",
+        folder.display()
+    )]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A file that TLS needs cannot be read.
+    #[error("the file {} that the database URL names for TLS cannot be read; check its name, owner and mode", path.display())]
+    TlsFile {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is a database on the server, and nothing in it, and it is not to be filled.
+    #[error("the database {server} has no tables; give the one the service uses")]
+    NoTables {
+        /// The database, without its password.
+        server: String,
+    },
+    /// The server is older than what Berth's statements need.
+    #[error(
+        "the server of the database {server} is version {version}; Berth needs PostgreSQL 12, MariaDB 10.5 or MySQL 8.0, or a newer one"
+    )]
+    OldServer {
+        /// The database, without its password.
+        server: String,
+        /// What the server says of itself.
+        version: String,
+    },
+    /// The server did not let us in.
+    #[error("the database {server} cannot be opened: {source}; {}", .source.mend())]
+    Server {
+        /// The database, without its password.
+        server: String,
+        /// The reason.
+        #[source]
+        source: SqlError,
+    },
+    /// SQLite could not open it.
+    #[error("{}: {}", .0, .0.mend())]
+    Sql(#[from] SqlError),
+}

@@ -1,0 +1,64 @@
+//! Where a database lives, as a URL says it. Callers: whoever opens a store; `cli` reads the URL from its options.
+//!
+//! A server's URL is read in the spelling of SQLAlchemy, which stands in `placement.conf`, and in that of the databases' own
+//! tools. The password is in no text that this module gives out.
+
+mod options;
+mod server;
+
+use std::path::{PathBuf, absolute};
+use std::str::FromStr;
+
+use super::OpenError;
+
+pub use server::{Host, Server, ServerKind, Tls, TlsMode, UrlError};
+
+/// Where the database lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A SQLite file, created when missing. Its folder must exist.
+    SqliteFile(PathBuf),
+    /// A SQLite database that lives and dies with this store. For tests and dry runs.
+    SqliteMemory,
+    /// A database on a server, shared with other processes. It must be there; its tables need not.
+    Server(Server),
+}
+
+impl FromStr for Location {
+    type Err = OpenError;
+
+    /// Reads a database URL.
+    ///
+    /// `sqlite:PATH`, `sqlite:///ABSOLUTE/PATH` or `sqlite::memory:`. A relative path is one below the working directory, and
+    /// absolute from here on. Nothing may follow the path: options would be lost.
+    ///
+    /// `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` or `mysql://...`, also as SQLAlchemy writes them
+    /// (`postgresql+psycopg2://`, `mysql+pymysql://`); see [`Server`].
+    fn from_str(url: &str) -> Result<Self, OpenError> {
+        if let Some(server) = Server::read(url) {
+            return Ok(Self::Server(server?));
+        }
+        let unsupported = || OpenError::UnsupportedUrl {
+            scheme: scheme_of(url),
+        };
+        let rest = url.strip_prefix("sqlite:").ok_or_else(unsupported)?;
+        match rest.strip_prefix("//").unwrap_or(rest) {
+            "" => Err(OpenError::NoFileInUrl),
+            ":memory:" => Ok(Self::SqliteMemory),
+            path if path.contains(['?', '#']) => Err(OpenError::OptionsInUrl),
+            path => Ok(Self::SqliteFile(
+                absolute(path).unwrap_or_else(|_| PathBuf::from(path)),
+            )),
+        }
+    }
+}
+
+/// What stands before the first colon, where that looks like a scheme: anything else may be a password.
+fn scheme_of(url: &str) -> String {
+    let scheme = url.split(':').next().unwrap_or_default();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    match scheme.len() < url.len() && scheme.len() <= 32 && scheme.bytes().all(plain) {
+        true => scheme.to_owned(),
+        false => String::new(),
+    }
+}

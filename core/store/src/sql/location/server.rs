@@ -1,0 +1,356 @@
+//! A database on a server, and the reading of its URL.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::super::OpenError;
+use super::options;
+
+/// Which family of servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerKind {
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB or MySQL.
+    MySql,
+}
+
+impl ServerKind {
+    /// The scheme Berth writes.
+    fn scheme(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgresql",
+            Self::MySql => "mysql",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Postgres => 5432,
+            Self::MySql => 3306,
+        }
+    }
+
+    /// The scheme may name a driver of Python's behind a `+`.
+    fn of(scheme: &str) -> Option<Self> {
+        match scheme.split_once('+').map_or(scheme, |(name, _)| name) {
+            "postgresql" | "postgres" => Some(Self::Postgres),
+            "mysql" | "mariadb" => Some(Self::MySql),
+            _ => None,
+        }
+    }
+}
+
+/// How the server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Host {
+    /// Over TCP.
+    Tcp {
+        /// A name or an address, without brackets.
+        name: String,
+        /// 1 to 65535.
+        port: u16,
+    },
+    /// Over a Unix socket. For PostgreSQL the folder that holds it, and the port that is part of its name.
+    Socket {
+        /// The folder (PostgreSQL) or the socket itself (MariaDB, MySQL).
+        path: PathBuf,
+        /// 1 to 65535.
+        port: u16,
+    },
+}
+
+/// What TLS must prove. Never used over a Unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsMode {
+    /// No TLS.
+    Off,
+    /// TLS where the server offers it; its certificate is not looked at. The default, as with the databases' own tools.
+    #[default]
+    Preferred,
+    /// TLS, or no connection; the certificate is not looked at.
+    Required,
+    /// The certificate must come from the CA.
+    VerifyCa,
+    /// The certificate must come from the CA and name the host.
+    VerifyFull,
+}
+
+/// TLS to a server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tls {
+    /// What it must prove.
+    pub mode: TlsMode,
+    /// File with the certificates of the CA (PEM), beside those of the system.
+    pub ca: Option<PathBuf>,
+    /// File with our own certificate (PEM).
+    pub certificate: Option<PathBuf>,
+    /// File with the key of it (PEM).
+    pub key: Option<PathBuf>,
+}
+
+/// A password. It shows in no output.
+#[derive(Clone, PartialEq, Eq)]
+pub(in super::super) struct Password(pub(in super::super) String);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// A database on a PostgreSQL, MariaDB or MySQL server.
+///
+/// Shown (`Display`) as its URL without password and options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Which family.
+    pub kind: ServerKind,
+    /// How it is reached.
+    pub host: Host,
+    /// Who logs in.
+    pub user: String,
+    pub(in super::super) password: Option<Password>,
+    /// The database's name.
+    pub database: String,
+    /// TLS.
+    pub tls: Tls,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { user, database, .. } = self;
+        write!(f, "{}://{user}@", self.kind.scheme())?;
+        match &self.host {
+            Host::Tcp { name, port } if name.contains(':') => {
+                write!(f, "[{name}]:{port}/{database}")
+            }
+            Host::Tcp { name, port } => write!(f, "{name}:{port}/{database}"),
+            Host::Socket { path, .. } => write!(f, "{}/{database}", path.display()),
+        }
+    }
+}
+
+/// Why a database URL is none. No variant holds a part of the URL that may be a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// No `//` behind the scheme.
+    #[error(
+        "a database URL of a server begins with {scheme}:// and goes on with user:password@host/database"
+    )]
+    NoAuthority {
+        /// The scheme.
+        scheme: &'static str,
+    },
+    /// No user.
+    #[error(
+        "the database URL names no user; write {scheme}://user:password@host/database, each @, :, / and % of the password as %40, %3A, %2F and %25"
+    )]
+    NoUser {
+        /// The scheme.
+        scheme: &'static str,
+    },
+    /// No database.
+    #[error(
+        "the database URL names no database; write its name behind the host, as in {scheme}://user:password@host/placement"
+    )]
+    NoDatabase {
+        /// The scheme.
+        scheme: &'static str,
+    },
+    /// An `@` is left in the host.
+    #[error("the database URL has more than one @; write an @ of the user or the password as %40")]
+    AtInHost,
+    /// The host is no name.
+    #[error(
+        "the host of the database URL is neither a name nor an address; an IPv6 address stands in brackets, as in [::1]"
+    )]
+    Host,
+    /// The port is no number.
+    #[error(
+        "the port of the database URL is no number from 1 to 65535 (where the password has an @, : or /, write it as %40, %3A or %2F)"
+    )]
+    Port,
+    /// A `%` without two digits.
+    #[error(
+        "the {part} of the database URL has a % that is not followed by two hexadecimal digits; write the % itself as %25"
+    )]
+    Percent {
+        /// Which part.
+        part: &'static str,
+    },
+    /// What the escapes stand for is no text.
+    #[error("the {part} of the database URL is no UTF-8 text once its %-escapes are resolved")]
+    NoText {
+        /// Which part.
+        part: &'static str,
+    },
+    /// An option that is not known.
+    #[error(
+        "the database URL has the option {name:?}, which Berth does not know; it knows {known}"
+    )]
+    UnknownOption {
+        /// Its name.
+        name: String,
+        /// Those that are known.
+        known: &'static str,
+    },
+    /// An option that Berth cannot honour.
+    #[error("the database URL has the option {name:?}, which Berth cannot honour: {why}")]
+    RefusedOption {
+        /// Its name.
+        name: &'static str,
+        /// Why, and what to do.
+        why: &'static str,
+    },
+    /// An option's value.
+    #[error("the option {name:?} of the database URL must be {right}")]
+    OptionValue {
+        /// Its name.
+        name: String,
+        /// What would be right.
+        right: &'static str,
+    },
+}
+
+impl Server {
+    /// None where the scheme is no server's.
+    pub(super) fn read(url: &str) -> Option<Result<Self, OpenError>> {
+        let (scheme, rest) = url.split_once(':')?;
+        let kind = ServerKind::of(scheme)?;
+        Some(Self::read_rest(kind, rest).map_err(OpenError::Url))
+    }
+
+    fn read_rest(kind: ServerKind, rest: &str) -> Result<Self, UrlError> {
+        let scheme = kind.scheme();
+        let rest = rest
+            .strip_prefix("//")
+            .ok_or(UrlError::NoAuthority { scheme })?;
+        let (login, rest) = split_login(rest);
+        let (before, query) = rest
+            .split_once('?')
+            .map_or((rest, None), |(before, query)| (before, Some(query)));
+        let (address, database) = before.split_once('/').unwrap_or((before, ""));
+        if address.contains('@') {
+            return Err(UrlError::AtInHost);
+        }
+        let (name, port) = read_address(address)?;
+        let mut read = options::Read::of(kind, query.unwrap_or_default())?;
+        let (user, password) = match login {
+            Some((user, password)) => {
+                let password = password.map(|text| decoded(text, "password"));
+                (decoded(user, "user")?, password.transpose()?)
+            }
+            None => (String::new(), None),
+        };
+        let user = read.user.take().unwrap_or(user);
+        if user.is_empty() {
+            return Err(UrlError::NoUser { scheme });
+        }
+        let database = decoded(database, "database")?;
+        if database.is_empty() {
+            return Err(UrlError::NoDatabase { scheme });
+        }
+        let port = read.port.or(port).unwrap_or(kind.port());
+        let name = read.host.take().unwrap_or(name);
+        let host = match (read.socket.take(), kind) {
+            (Some(path), _) => Host::Socket { path, port },
+            (None, ServerKind::Postgres) if name.starts_with('/') || name.is_empty() => {
+                let folder = if name.is_empty() {
+                    POSTGRES_SOCKETS
+                } else {
+                    &name
+                };
+                Host::Socket {
+                    path: folder.into(),
+                    port,
+                }
+            }
+            (None, ServerKind::MySql) if name.is_empty() => Host::Tcp {
+                name: "localhost".to_owned(),
+                port,
+            },
+            (None, _) => Host::Tcp { name, port },
+        };
+        Ok(Self {
+            kind,
+            host,
+            user,
+            password: read.password.take().or(password).map(Password),
+            database,
+            tls: read.tls,
+        })
+    }
+}
+
+/// Where Debian's PostgreSQL has its sockets.
+const POSTGRES_SOCKETS: &str = "/var/run/postgresql";
+
+/// User and password, and the rest. As in SQLAlchemy a password may hold anything but an `@`.
+fn split_login(rest: &str) -> (Option<(&str, Option<&str>)>, &str) {
+    let Some((login, behind)) = rest.split_once('@') else {
+        return (None, rest);
+    };
+    let (user, password) = login
+        .split_once(':')
+        .map_or((login, None), |(user, password)| (user, Some(password)));
+    if user.contains(['/', '?']) {
+        return (None, rest);
+    }
+    (Some((user, password)), behind)
+}
+
+fn read_address(address: &str) -> Result<(String, Option<u16>), UrlError> {
+    let (name, port) = match address.strip_prefix('[') {
+        Some(rest) => {
+            let (name, behind) = rest.split_once(']').ok_or(UrlError::Host)?;
+            let port = match behind {
+                "" => None,
+                behind => Some(behind.strip_prefix(':').ok_or(UrlError::Port)?),
+            };
+            (name.to_owned(), port)
+        }
+        None => {
+            let (name, port) = address
+                .split_once(':')
+                .map_or((address, None), |(name, port)| (name, Some(port)));
+            (decoded(name, "host")?, port)
+        }
+    };
+    let odd = |c: char| c.is_whitespace() || c.is_control() || "#[]".contains(c);
+    if name.contains(odd) {
+        return Err(UrlError::Host);
+    }
+    let port = port.filter(|port| !port.is_empty()).map(port_of);
+    Ok((name, port.transpose()?))
+}
+
+pub(super) fn port_of(text: &str) -> Result<u16, UrlError> {
+    match text.parse() {
+        Ok(port @ 1..) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
+        _ => Err(UrlError::Port),
+    }
+}
+
+/// The text behind `%`-escapes.
+pub(super) fn decoded(text: &str, part: &'static str) -> Result<String, UrlError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte == b'%' {
+            let digit = |at: usize| {
+                let digit = char::from(*behind.get(at)?).to_digit(16)?;
+                u8::try_from(digit).ok()
+            };
+            let (Some(high), Some(low)) = (digit(0), digit(1)) else {
+                return Err(UrlError::Percent { part });
+            };
+            bytes.push(high * 16 + low);
+            rest = &behind[2..];
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| UrlError::NoText { part })
+}

@@ -1,0 +1,235 @@
+//! A row of an answer, and what its columns hold.
+
+mod cell;
+mod mysql;
+mod postgres;
+
+use serde::de::DeserializeOwned;
+use sqlx::Row as _;
+use sqlx::mysql::MySqlRow;
+use sqlx::postgres::PgRow;
+use sqlx::sqlite::SqliteRow;
+
+use super::{Moment, SqlError};
+use cell::Cell;
+
+/// One row of an answer. Columns are counted from 0 in the order of the SELECT.
+pub struct Row {
+    inner: Inner,
+}
+
+enum Inner {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+    MySql(MySqlRow),
+}
+
+impl From<SqliteRow> for Row {
+    fn from(row: SqliteRow) -> Self {
+        Self {
+            inner: Inner::Sqlite(row),
+        }
+    }
+}
+
+impl From<PgRow> for Row {
+    fn from(row: PgRow) -> Self {
+        Self {
+            inner: Inner::Postgres(row),
+        }
+    }
+}
+
+impl From<MySqlRow> for Row {
+    fn from(row: MySqlRow) -> Self {
+        Self {
+            inner: Inner::MySql(row),
+        }
+    }
+}
+
+impl Row {
+    /// A whole number, of any width, or a decimal without fraction (what a SUM is on a server).
+    ///
+    /// # Errors
+    /// [`SqlError::Column`] when the column holds NULL or something else.
+    pub fn int(&self, column: usize) -> Result<i64, SqlError> {
+        let expected = "a whole number";
+        match &self.inner {
+            Inner::Sqlite(row) => some(row, column, expected),
+            _ => self.cell(column, expected, Cell::int),
+        }
+    }
+
+    /// A whole number or NULL.
+    ///
+    /// # Errors
+    /// [`SqlError::Column`] when the column holds something else.
+    pub fn opt_int(&self, column: usize) -> Result<Option<i64>, SqlError> {
+        let expected = "a whole number or NULL";
+        match &self.inner {
+            Inner::Sqlite(row) => get(row, column, expected),
+            _ => self.opt_cell(column, expected, Cell::int),
+        }
+    }
+
+    /// A double; the SELECT must have cast it ([`super::Dialect::double`]).
+    ///
+    /// # Errors
+    /// [`SqlError::Column`] when the column holds NULL or something else.
+    pub fn double(&self, column: usize) -> Result<f64, SqlError> {
+        let expected = "a number";
+        match &self.inner {
+            Inner::Sqlite(row) => some(row, column, expected),
+            _ => self.cell(column, expected, Cell::double),
+        }
+    }
+
+    /// Text. A date of a server is given as [`Moment`] writes it.
+    ///
+    /// # Errors
+    /// [`SqlError::Column`] when the column holds NULL or something else.
+    pub fn text(&self, column: usize) -> Result<String, SqlError> {
+        let expected = "text";
+        match &self.inner {
+            Inner::Sqlite(row) => some(row, column, expected),
+            _ => self.cell(column, expected, Cell::text),
+        }
+    }
+
+    /// Text or NULL.
+    ///
+    /// # Errors
+    /// [`SqlError::Column`] when the column holds something else.
+    pub fn opt_text(&self, column: usize) -> Result<Option<String>, SqlError> {
+        let expected = "text or NULL";
+        match &self.inner {
+            Inner::Sqlite(row) => get(row, column, expected),
+            _ => self.opt_cell(column, expected, Cell::text),
+        }
+    }
+
+    /// A moment: a date of a server, or text that is one.
+    ///
+    /// # Errors
+    /// [`SqlError::Column`] when the column holds NULL or something else.
+    pub fn moment(&self, column: usize) -> Result<Moment, SqlError> {
+        let expected = "a moment";
+        let moment = self.opt_moment(column)?;
+        moment.ok_or_else(|| refused(column, expected, "it is NULL".to_owned()))
+    }
+
+    /// A moment or NULL.
+    ///
+    /// # Errors
+    /// [`SqlError::Column`] when the column holds something else.
+    pub fn opt_moment(&self, column: usize) -> Result<Option<Moment>, SqlError> {
+        let expected = "a moment or NULL";
+        match &self.inner {
+            Inner::Sqlite(row) => {
+                let text: Option<&str> = get(row, column, expected)?;
+                text.map(|text| Cell::Text(text).moment())
+                    .transpose()
+                    .map_err(|why| refused(column, expected, why))
+            }
+            _ => self.opt_cell(column, expected, Cell::moment),
+        }
+    }
+
+    /// The rows that [`super::Dialect::packed`] brought over in this one, whose columns begin at `column`. There may be many
+    /// such rows or none, and each holds any number: whoever asks goes through them all.
+    ///
+    /// # Errors
+    /// [`SqlError::Column`] when one of them is no `T`.
+    pub fn unpack<T: DeserializeOwned>(&self, column: usize) -> Result<Vec<T>, SqlError> {
+        let expected = "packed rows";
+        let unread = |error: serde_json::Error| refused(column, expected, error.to_string());
+        match &self.inner {
+            Inner::Sqlite(row) => {
+                let text: &str = some(row, column, expected)?;
+                serde_json::from_str(text).map_err(unread)
+            }
+            Inner::Postgres(_) | Inner::MySql(_) => {
+                let cells = (column..self.columns()).map(|column| {
+                    self.any(column)
+                        .and_then(|cell| cell.json())
+                        .map_err(|why| refused(column, expected, why))
+                });
+                let cells = cells.collect::<Result<Vec<_>, _>>()?;
+                let row = serde_json::from_value(serde_json::Value::Array(cells));
+                Ok(vec![row.map_err(unread)?])
+            }
+        }
+    }
+
+    fn columns(&self) -> usize {
+        match &self.inner {
+            Inner::Sqlite(row) => row.len(),
+            Inner::Postgres(row) => row.len(),
+            Inner::MySql(row) => row.len(),
+        }
+    }
+
+    /// What a server's row holds there. SQLite's are read by their own types.
+    fn any(&self, column: usize) -> Result<Cell<'_>, String> {
+        match &self.inner {
+            Inner::Sqlite(_) => Ok(Cell::Other("a value of SQLite".to_owned())),
+            Inner::Postgres(row) => postgres::cell(row, column),
+            Inner::MySql(row) => mysql::cell(row, column),
+        }
+    }
+
+    fn cell<'r, T>(
+        &'r self,
+        column: usize,
+        expected: &'static str,
+        read: fn(Cell<'r>) -> Result<T, String>,
+    ) -> Result<T, SqlError> {
+        self.any(column)
+            .and_then(read)
+            .map_err(|why| refused(column, expected, why))
+    }
+
+    fn opt_cell<'r, T>(
+        &'r self,
+        column: usize,
+        expected: &'static str,
+        read: fn(Cell<'r>) -> Result<T, String>,
+    ) -> Result<Option<T>, SqlError> {
+        match self.any(column) {
+            Ok(Cell::Null) => Ok(None),
+            cell => cell
+                .and_then(read)
+                .map(Some)
+                .map_err(|why| refused(column, expected, why)),
+        }
+    }
+}
+
+fn get<'r, T>(row: &'r SqliteRow, column: usize, expected: &'static str) -> Result<T, SqlError>
+where
+    T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+{
+    row.try_get(column).map_err(|source| SqlError::Column {
+        column,
+        expected,
+        source,
+    })
+}
+
+/// The driver reads a NULL as 0 or as an empty text where it is not asked for one.
+fn some<'r, T>(row: &'r SqliteRow, column: usize, expected: &'static str) -> Result<T, SqlError>
+where
+    T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+{
+    let value: Option<T> = get(row, column, expected)?;
+    value.ok_or_else(|| refused(column, expected, "it is NULL".to_owned()))
+}
+
+fn refused(column: usize, expected: &'static str, why: String) -> SqlError {
+    SqlError::Column {
+        column,
+        expected,
+        source: sqlx::Error::Decode(why.into()),
+    }
+}

@@ -1,0 +1,124 @@
+//! What one column of a server's row holds, whatever width and type the server has for it.
+
+use super::super::Moment;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Cell<'r> {
+    Null,
+    Int(i64),
+    Double(f64),
+    /// A decimal number, written out.
+    Decimal(String),
+    Text(&'r str),
+    Moment(Moment),
+    /// A type that no table of ours has, by its name.
+    Other(String),
+}
+
+impl Cell<'_> {
+    pub(super) fn int(self) -> Result<i64, String> {
+        match &self {
+            Self::Int(number) => Ok(*number),
+            Self::Decimal(text) => {
+                let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+                match whole.parse() {
+                    Ok(number) if fraction.bytes().all(|digit| digit == b'0') => Ok(number),
+                    _ => Err(self.what()),
+                }
+            }
+            _ => Err(self.what()),
+        }
+    }
+
+    pub(super) fn double(self) -> Result<f64, String> {
+        match &self {
+            // Whole numbers beyond 2^53 are none that a ratio or a share has.
+            #[expect(clippy::cast_precision_loss, reason = "asked for as a double")]
+            Self::Int(number) => Ok(*number as f64),
+            Self::Double(number) => Ok(*number),
+            Self::Decimal(text) => text.parse().map_err(|_| self.what()),
+            _ => Err(self.what()),
+        }
+    }
+
+    pub(super) fn text(self) -> Result<String, String> {
+        match self {
+            Self::Text(text) => Ok(text.to_owned()),
+            Self::Moment(moment) => Ok(moment.to_string()),
+            _ => Err(self.what()),
+        }
+    }
+
+    pub(super) fn moment(self) -> Result<Moment, String> {
+        match &self {
+            Self::Moment(moment) => Ok(*moment),
+            Self::Text(text) => text
+                .parse()
+                .map_err(|error| format!("it is {text:?}; {error}")),
+            _ => Err(self.what()),
+        }
+    }
+
+    pub(super) fn json(self) -> Result<serde_json::Value, String> {
+        Ok(match self {
+            Self::Null => serde_json::Value::Null,
+            Self::Int(number) => number.into(),
+            Self::Double(number) => number.into(),
+            Self::Decimal(ref text) => match text.parse::<i64>() {
+                Ok(number) => number.into(),
+                Err(_) => text.parse::<f64>().map_err(|_| self.what())?.into(),
+            },
+            Self::Text(text) => text.into(),
+            Self::Moment(moment) => moment.to_string().into(),
+            Self::Other(_) => return Err(self.what()),
+        })
+    }
+
+    fn what(&self) -> String {
+        match self {
+            Self::Null => "it is NULL".to_owned(),
+            Self::Int(number) => format!("it is the whole number {number}"),
+            Self::Double(number) => format!("it is the number {number}"),
+            Self::Decimal(text) => format!("it is the decimal number {text}"),
+            Self::Text(_) => "it is text".to_owned(),
+            Self::Moment(moment) => format!("it is the moment {moment}"),
+            Self::Other(name) => format!("it is of the type {name}"),
+        }
+    }
+}
+
+/// A float of four bytes as the double that is written the same: 1.1 and not 1.10000002.
+pub(super) fn widened(float: f32) -> f64 {
+    float
+        .to_string()
+        .parse()
+        .unwrap_or_else(|_| f64::from(float))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_without_fraction_are_whole_numbers() {
+        let decimal = |text: &str| Cell::Decimal(text.to_owned());
+        assert_eq!(decimal("12").int(), Ok(12));
+        assert_eq!(decimal("-12.0000").int(), Ok(-12));
+        assert!(decimal("1.5").int().is_err());
+        assert!(decimal("99999999999999999999").int().is_err());
+        assert_eq!(decimal("1.5").double(), Ok(1.5));
+        assert_eq!(decimal("4").json(), Ok(4.into()));
+    }
+
+    #[test]
+    fn a_float_is_as_wide_as_it_is_written() {
+        for (float, double) in [
+            (1.1_f32, 1.1_f64),
+            (16.0, 16.0),
+            (0.999, 0.999),
+            (3e38, 3e38),
+        ] {
+            assert_eq!(widened(float), double);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What PostgreSQL's types are to us, in the binary form in which answers come.
+
+use sqlx::postgres::{PgRow, PgTypeKind, PgValueFormat};
+use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
+
+use super::super::Moment;
+use super::cell::{Cell, widened};
+
+/// 2000-01-01 00:00:00 in microseconds since 1970: where PostgreSQL's dates begin.
+const EPOCH: i64 = 946_684_800_000_000;
+
+pub(super) fn cell(row: &PgRow, column: usize) -> Result<Cell<'_>, String> {
+    let value = row.try_get_raw(column).map_err(|error| error.to_string())?;
+    if value.is_null() {
+        return Ok(Cell::Null);
+    }
+    let kind = value.type_info().into_owned();
+    if value.format() == PgValueFormat::Text {
+        return Ok(Cell::Other("an answer in text form".to_owned()));
+    }
+    let bytes = value.as_bytes().map_err(|error| error.to_string())?;
+    let odd = || format!("{} has {} bytes", kind.name(), bytes.len());
+    Ok(match kind.name() {
+        "INT2" => Cell::Int(i16::from_be_bytes(sized(bytes).ok_or_else(odd)?).into()),
+        "INT4" => Cell::Int(i32::from_be_bytes(sized(bytes).ok_or_else(odd)?).into()),
+        "INT8" => Cell::Int(i64::from_be_bytes(sized(bytes).ok_or_else(odd)?)),
+        "BOOL" => Cell::Int(i64::from(sized::<1>(bytes).ok_or_else(odd)? != [0])),
+        "FLOAT4" => Cell::Double(widened(f32::from_be_bytes(sized(bytes).ok_or_else(odd)?))),
+        "FLOAT8" => Cell::Double(f64::from_be_bytes(sized(bytes).ok_or_else(odd)?)),
+        "NUMERIC" => {
+            numeric(bytes).map_or_else(|| Cell::Other("NUMERIC".to_owned()), Cell::Decimal)
+        }
+        "TIMESTAMP" | "TIMESTAMPTZ" => {
+            let micros = i64::from_be_bytes(sized(bytes).ok_or_else(odd)?);
+            let moment = micros.checked_add(EPOCH).and_then(Moment::from_micros);
+            moment.map_or_else(
+                || Cell::Other("a date outside the years 1 to 9999".to_owned()),
+                Cell::Moment,
+            )
+        }
+        "TEXT" | "VARCHAR" | "CHAR" | "NAME" | "UNKNOWN" | "JSON" | "\"CHAR\"" => {
+            Cell::Text(std::str::from_utf8(bytes).map_err(|error| error.to_string())?)
+        }
+        _ if matches!(kind.kind(), PgTypeKind::Enum(_)) => {
+            Cell::Text(std::str::from_utf8(bytes).map_err(|error| error.to_string())?)
+        }
+        other => Cell::Other(other.to_owned()),
+    })
+}
+
+fn sized<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
+    bytes.try_into().ok()
+}
+
+/// Digits to the base of 10,000, the weight of the first, the sign, and how many decimal places are shown. None for NaN and
+/// the infinities.
+fn numeric(bytes: &[u8]) -> Option<String> {
+    let mut words = bytes
+        .chunks_exact(2)
+        .map(|word| u16::from_be_bytes([word[0], word[1]]));
+    let count = usize::from(words.next()?);
+    let weight = i32::from(words.next()?.cast_signed());
+    let sign = match words.next()? {
+        0x0000 => "",
+        0x4000 => "-",
+        _ => return None,
+    };
+    let scale = usize::from(words.next()?);
+    let digits: Vec<u16> = words.take(count).collect();
+    let group = |power: i32| {
+        let index = usize::try_from(weight - power).ok();
+        index
+            .and_then(|index| digits.get(index))
+            .copied()
+            .unwrap_or_default()
+    };
+    let mut whole: String = (0..=weight.max(0))
+        .rev()
+        .map(|power| format!("{:04}", group(power)))
+        .collect();
+    let zeros = whole.len() - whole.trim_start_matches('0').len();
+    whole.drain(..zeros.min(whole.len() - 1));
+    let places = i32::try_from(scale.div_ceil(4)).ok()?;
+    let mut fraction: String = (1..=places)
+        .map(|power| format!("{:04}", group(-power)))
+        .collect();
+    fraction.truncate(scale);
+    let point = if fraction.is_empty() { "" } else { "." };
+    Some(format!("{sign}{whole}{point}{fraction}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_numeric_is_written_out() {
+        for (words, expected) in [
+            (&[0, 0, 0, 0][..], Some("0")),
+            (&[1, 0, 0, 0, 42], Some("42")),
+            (&[1, 0, 0x4000, 0, 42], Some("-42")),
+            (&[2, 0, 0, 4, 1, 1000], Some("1.1000")),
+            (&[1, 1, 0, 0, 7], Some("70000")),
+            (&[2, 1, 0, 2, 7, 5], Some("70005.00")),
+            (&[1, 0xffff, 0, 3, 120], Some("0.012")),
+            (&[1, 0xfffe, 0, 8, 5000], Some("0.00005000")),
+            (&[0, 0, 0xc000, 0], None),
+            (&[1], None),
+        ] {
+            let bytes: Vec<u8> = words
+                .iter()
+                .flat_map(|word: &u16| word.to_be_bytes())
+                .collect();
+            assert_eq!(numeric(&bytes).as_deref(), expected, "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! A pool of connections to a PostgreSQL, MariaDB or MySQL server.
+//!
+//! Three concrete drivers behind our own enums, and not sqlx's `Any`: that one knows neither NUMERIC nor timestamps, which
+//! stand in OpenStack's tables (ADR 0013).
+
+mod connect;
+mod schema_lock;
+mod session;
+mod sessions;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
+use sqlx::postgres::{PgConnectOptions, PgPool};
+
+use super::error::{Phase, of_server};
+use super::location::ServerKind;
+use super::{Dialect, Isolation, OpenError, Row, SqlError, SqlOptions, Statement};
+
+pub use schema_lock::SchemaLock;
+pub use sessions::{OtherSession, OtherSessions};
+
+pub(super) use session::{Held, Session};
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Everything.
+    Write,
+    /// The server refuses what changes something.
+    Read,
+}
+
+/// An open server database.
+#[derive(Debug)]
+pub(super) struct ServerPool {
+    pool: Pool,
+    /// Shown in sentences: without the password.
+    pub(super) named: String,
+    isolation: Isolation,
+    connections: u32,
+    connect_timeout: Duration,
+    /// What is left to a server that does not keep to its own timeouts.
+    limit: Duration,
+    /// By which our own sessions are known among all.
+    own: Own,
+}
+
+enum Pool {
+    Postgres(PgPool, Box<PgConnectOptions>),
+    MySql(MySqlPool, Box<MySqlConnectOptions>),
+}
+
+/// Written by hand: the drivers' options hold the password.
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Postgres(..) => "Postgres",
+            Self::MySql(..) => "MySql",
+        })
+    }
+}
+
+/// PostgreSQL's sessions carry a name, MySQL's have numbers.
+#[derive(Debug, Clone)]
+struct Own {
+    name: String,
+    numbers: Arc<Mutex<HashSet<u64>>>,
+}
+
+impl ServerPool {
+    pub(super) fn dialect(&self) -> Dialect {
+        match self.pool {
+            Pool::Postgres(..) => Dialect::Postgres,
+            Pool::MySql(..) => Dialect::MySql,
+        }
+    }
+
+    /// A connection with nothing begun on it.
+    pub(super) async fn acquire(&self) -> Result<Session, SqlError> {
+        let held = match &self.pool {
+            Pool::Postgres(pool, _) => pool.acquire().await.map(Held::Postgres),
+            Pool::MySql(pool, _) => pool.acquire().await.map(Held::MySql),
+        };
+        match held {
+            Ok(held) => Ok(Session::new(held, self.limit)),
+            Err(sqlx::Error::PoolTimedOut) => Err(self.why_no_connection().await),
+            Err(error) => Err(of_server(error, Phase::Connecting)),
+        }
+    }
+
+    /// The pool waits for a server that refuses connections as it waits for a connection to be given back, and does not say
+    /// which it was.
+    async fn why_no_connection(&self) -> SqlError {
+        let probe = connect::probe(&self.pool, self.connect_timeout.min(PROBE)).await;
+        let error = probe.err().unwrap_or(sqlx::Error::PoolTimedOut);
+        of_server(error, Phase::Connecting)
+    }
+
+    /// A transaction whose statements see one state of the database, and change nothing.
+    pub(super) async fn begin_read(&self) -> Result<Session, SqlError> {
+        let begin = match self.pool {
+            Pool::Postgres(..) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Pool::MySql(..) => {
+                "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY"
+            }
+        };
+        self.begin(begin).await
+    }
+
+    pub(super) async fn begin_write(&self) -> Result<Session, SqlError> {
+        let level = self.isolation.sql();
+        self.begin(&match self.pool {
+            Pool::Postgres(..) => format!("BEGIN ISOLATION LEVEL {level}"),
+            Pool::MySql(..) => {
+                format!("SET TRANSACTION ISOLATION LEVEL {level}; START TRANSACTION")
+            }
+        })
+        .await
+    }
+
+    /// A server that was started anew leaves as many dead connections in the pool as it had.
+    async fn begin(&self, begin: &str) -> Result<Session, SqlError> {
+        let mut left = self.connections;
+        loop {
+            let mut session = self.acquire().await?;
+            match session.begin(begin).await {
+                Err(SqlError::Lost(_)) if left > 0 => left -= 1,
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(session),
+            }
+        }
+    }
+
+    /// One statement that reads, without a transaction of its own.
+    pub(super) async fn rows(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
+        let mut left = self.connections;
+        loop {
+            let mut session = self.acquire().await?;
+            match session.rows(statement.clone()).await {
+                Err(SqlError::Lost(_)) if left > 0 => left -= 1,
+                answer => return answer,
+            }
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        match &self.pool {
+            Pool::Postgres(pool, _) => pool.close().await,
+            Pool::MySql(pool, _) => pool.close().await,
+        }
+    }
+
+    fn failed(&self, source: SqlError) -> OpenError {
+        OpenError::Server {
+            server: self.named.clone(),
+            source,
+        }
+    }
+
+    /// Whether the database has a table at all.
+    pub(super) async fn has_tables(&self) -> Result<bool, OpenError> {
+        let sql = match self.pool {
+            Pool::Postgres(..) => {
+                "SELECT COUNT(*) FROM pg_catalog.pg_tables WHERE schemaname = ANY (current_schemas(false))"
+            }
+            Pool::MySql(..) => {
+                "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
+            }
+        };
+        let rows = self.rows(Statement::new(sql)).await;
+        let count = rows.and_then(|rows| rows.first().map_or(Ok(0), |row| row.int(0)));
+        Ok(count.map_err(|error| self.failed(error))? > 0)
+    }
+}
+
+/// How long is asked for the reason where no connection came about; whoever waits has waited already.
+const PROBE: Duration = Duration::from_secs(2);
+
+impl ServerKind {
+    fn is_too_old(self, version: &str) -> bool {
+        let mut numbers = version
+            .split(|c: char| !c.is_ascii_digit())
+            .map_while(|number| number.parse::<u32>().ok());
+        let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        found
+            < match self {
+                Self::Postgres => (12, 0),
+                Self::MySql if version.contains("MariaDB") => (10, 5),
+                Self::MySql => (8, 0),
+            }
+    }
+}
+
+/// What the options say, in bounds.
+fn connections(options: &SqlOptions) -> u32 {
+    options.connections.clamp(2, 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_too_old_for_our_statements_are_known_by_their_version() {
+        for (kind, version, too_old) in [
+            (
+                ServerKind::Postgres,
+                "15.18 (Debian 15.18-0+deb12u1)",
+                false,
+            ),
+            (ServerKind::Postgres, "12.1", false),
+            (ServerKind::Postgres, "11.22", true),
+            (ServerKind::Postgres, "18beta1", false),
+            (ServerKind::MySql, "10.11.14-MariaDB-0+deb12u2", false),
+            (ServerKind::MySql, "10.4.3-MariaDB", true),
+            (ServerKind::MySql, "8.0.36", false),
+            (ServerKind::MySql, "5.7.44-log", true),
+        ] {
+            assert_eq!(kind.is_too_old(version), too_old, "{version}");
+        }
+    }
+}

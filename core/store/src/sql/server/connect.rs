@@ -1,0 +1,282 @@
+//! Opening a pool: what a connection is told first.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions, MySqlSslMode};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions, PgSslMode};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlSafeStr as _,
+};
+
+use super::super::location::{Host, Server, ServerKind, TlsMode};
+use super::super::{OpenError, SqlOptions, Statement};
+use super::{Access, Own, Pool, ServerPool, connections};
+
+/// Statements that are kept prepared on each connection.
+const PREPARED: usize = 512;
+
+impl ServerPool {
+    /// Connects once, so that whoever starts learns at once what is wrong.
+    pub(in crate::sql) async fn open(
+        server: &Server,
+        options: &SqlOptions,
+        access: Access,
+    ) -> Result<Self, OpenError> {
+        readable(server)?;
+        let own = Own::new();
+        let pool = match server.kind {
+            ServerKind::Postgres => {
+                let connect = postgres_options(server, &own.name);
+                let begin = postgres_begin(options, access);
+                let pool = PgPoolOptions::new()
+                    .max_connections(connections(options))
+                    .acquire_timeout(options.acquire_timeout)
+                    .test_before_acquire(false)
+                    .before_acquire(|connection, meta| {
+                        Box::pin(rested(meta.idle_for, connection.ping()))
+                    })
+                    .after_connect(move |connection, _| {
+                        let begin = begin.clone();
+                        Box::pin(async move { tell(connection, begin).await })
+                    })
+                    .connect_lazy_with(connect.clone());
+                Pool::Postgres(pool, Box::new(connect))
+            }
+            ServerKind::MySql => {
+                let connect = mysql_options(server);
+                let (options, numbers) = (options.clone(), Arc::clone(&own.numbers));
+                let pool = MySqlPoolOptions::new()
+                    .max_connections(connections(&options))
+                    .acquire_timeout(options.acquire_timeout)
+                    .test_before_acquire(false)
+                    .before_acquire(|connection, meta| {
+                        Box::pin(rested(meta.idle_for, connection.ping()))
+                    })
+                    .after_connect(move |connection, _| {
+                        let (options, numbers) = (options.clone(), Arc::clone(&numbers));
+                        Box::pin(
+                            async move { tell_mysql(connection, &options, access, &numbers).await },
+                        )
+                    })
+                    .connect_lazy_with(connect.clone());
+                Pool::MySql(pool, Box::new(connect))
+            }
+        };
+        let opened = Self {
+            pool,
+            named: server.to_string(),
+            isolation: options.isolation,
+            connections: connections(options),
+            connect_timeout: options.connect_timeout,
+            limit: options.statement_timeout.saturating_add(GRACE),
+            own,
+        };
+        // By itself first: the pool would wait for a server that is not there.
+        probe(&opened.pool, options.connect_timeout)
+            .await
+            .map_err(|error| opened.failed(super::of_server(error, super::Phase::Connecting)))?;
+        opened.check_version(server.kind).await?;
+        Ok(opened)
+    }
+
+    async fn check_version(&self, kind: ServerKind) -> Result<(), OpenError> {
+        let sql = match kind {
+            ServerKind::Postgres => "SELECT current_setting('server_version')",
+            ServerKind::MySql => "SELECT VERSION()",
+        };
+        let rows = self.rows(Statement::new(sql)).await;
+        let version =
+            rows.and_then(|rows| rows.first().map_or(Ok(String::new()), |row| row.text(0)));
+        let version = version.map_err(|error| self.failed(error))?;
+        match kind.is_too_old(&version) {
+            true => Err(OpenError::OldServer {
+                server: self.named.clone(),
+                version,
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// How much longer than the server itself we wait for the end of a statement.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A connection that was idle for longer than this is asked before it is used: the server may have gone and come.
+const RESTED: Duration = Duration::from_secs(1);
+
+async fn rested(
+    idle: Duration,
+    ping: impl Future<Output = Result<(), sqlx::Error>>,
+) -> Result<bool, sqlx::Error> {
+    match idle < RESTED {
+        true => Ok(true),
+        false => Ok(ping.await.is_ok()),
+    }
+}
+
+/// Connects, and closes the connection again.
+pub(super) async fn probe(pool: &Pool, limit: Duration) -> Result<(), sqlx::Error> {
+    let connected = async {
+        match pool {
+            Pool::Postgres(_, options) => options.connect().await?.close().await,
+            Pool::MySql(_, options) => options.connect().await?.close().await,
+        }
+    };
+    match tokio::time::timeout(limit, connected).await {
+        Ok(connected) => connected,
+        Err(_) => Err(sqlx::Error::Io(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the server did not answer in time",
+        ))),
+    }
+}
+
+/// The driver would tell a missing file as a connection that failed.
+fn readable(server: &Server) -> Result<(), OpenError> {
+    let tls = &server.tls;
+    for path in [&tls.ca, &tls.certificate, &tls.key].into_iter().flatten() {
+        File::open(path).map_err(|source| OpenError::TlsFile {
+            path: path.clone(),
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+impl Own {
+    fn new() -> Self {
+        static STORES: AtomicU64 = AtomicU64::new(0);
+        let number = STORES.fetch_add(1, Ordering::Relaxed);
+        Self {
+            // With its start in it: another host, or another process of this number, has another.
+            name: format!(
+                "berth {} {number} {:x}",
+                process::id(),
+                super::super::random()
+            ),
+            numbers: Arc::new(Mutex::new(HashSet::new())),
+        }
+    }
+}
+
+fn postgres_options(server: &Server, name: &str) -> PgConnectOptions {
+    let mut options = PgConnectOptions::new_without_pgpass()
+        .username(&server.user)
+        .database(&server.database)
+        .application_name(name)
+        .statement_cache_capacity(PREPARED)
+        .password(server.password.as_ref().map_or("", |password| &password.0))
+        .disable_statement_logging();
+    options = match &server.host {
+        Host::Tcp { name, port } => options.host(name).port(*port),
+        Host::Socket { path, port } => options.host("localhost").socket(path).port(*port),
+    };
+    let tls = &server.tls;
+    if let Some(ca) = &tls.ca {
+        options = options.ssl_root_cert(ca);
+    }
+    if let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) {
+        options = options.ssl_client_cert(certificate).ssl_client_key(key);
+    }
+    options.ssl_mode(match (&server.host, tls.mode) {
+        (Host::Socket { .. }, _) | (_, TlsMode::Off) => PgSslMode::Disable,
+        (_, TlsMode::Preferred) => PgSslMode::Prefer,
+        (_, TlsMode::Required) => PgSslMode::Require,
+        (_, TlsMode::VerifyCa) => PgSslMode::VerifyCa,
+        (_, TlsMode::VerifyFull) => PgSslMode::VerifyFull,
+    })
+}
+
+fn mysql_options(server: &Server) -> MySqlConnectOptions {
+    let mut options = MySqlConnectOptions::new()
+        .username(&server.user)
+        .database(&server.database)
+        .statement_cache_capacity(PREPARED)
+        .password(server.password.as_ref().map_or("", |password| &password.0))
+        .disable_statement_logging();
+    options = match &server.host {
+        Host::Tcp { name, port } => options.host(name).port(*port),
+        Host::Socket { path, .. } => options.socket(path),
+    };
+    let tls = &server.tls;
+    if let Some(ca) = &tls.ca {
+        options = options.ssl_ca(ca);
+    }
+    if let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) {
+        options = options.ssl_client_cert(certificate).ssl_client_key(key);
+    }
+    options.ssl_mode(match (&server.host, tls.mode) {
+        (Host::Socket { .. }, _) | (_, TlsMode::Off) => MySqlSslMode::Disabled,
+        (_, TlsMode::Preferred) => MySqlSslMode::Preferred,
+        (_, TlsMode::Required) => MySqlSslMode::Required,
+        (_, TlsMode::VerifyCa) => MySqlSslMode::VerifyCa,
+        (_, TlsMode::VerifyFull) => MySqlSslMode::VerifyIdentity,
+    })
+}
+
+fn postgres_begin(options: &SqlOptions, access: Access) -> String {
+    let read_only = match access {
+        Access::Write => "",
+        Access::Read => "; SET default_transaction_read_only = on",
+    };
+    format!(
+        "SET statement_timeout = {}; SET lock_timeout = {}; SET jit = off{read_only}",
+        options.statement_timeout.as_millis().clamp(1, MOST),
+        options.busy_timeout.as_millis().clamp(1, MOST),
+    )
+}
+
+/// The most that a setting of PostgreSQL takes.
+const MOST: u128 = i32::MAX as u128;
+
+async fn tell(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
+    connection
+        .execute(AssertSqlSafe(sql).into_sql_str())
+        .await?;
+    Ok(())
+}
+
+async fn tell_mysql(
+    connection: &mut MySqlConnection,
+    options: &SqlOptions,
+    access: Access,
+    numbers: &Mutex<HashSet<u64>>,
+) -> Result<(), sqlx::Error> {
+    let row = connection
+        .fetch_one("SELECT CAST(CONNECTION_ID() AS UNSIGNED), VERSION()")
+        .await?;
+    let number: u64 = row.try_get(0)?;
+    numbers
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(number);
+    let version: String = row.try_get(1)?;
+    let seconds = options.statement_timeout.as_secs().max(1);
+    let timeout = match version.contains("MariaDB") {
+        true => format!("max_statement_time = {seconds}"),
+        // Of MySQL's statements only those that read have a bound.
+        false => format!("max_execution_time = {}", seconds.saturating_mul(1_000)),
+    };
+    let read_only = match access {
+        Access::Write => "",
+        Access::Read => "; SET SESSION TRANSACTION READ ONLY",
+    };
+    let sql = format!(
+        "SET SESSION sql_mode = '{MODES}', innodb_lock_wait_timeout = {}, {timeout}{read_only}",
+        options.busy_timeout.as_secs().clamp(1, 100_000_000),
+    );
+    connection
+        .execute(AssertSqlSafe(sql).into_sql_str())
+        .await?;
+    Ok(())
+}
+
+/// Strict, as oslo.db has it, and as close to the other databases as MySQL can be.
+const MODES: &str =
+    "TRADITIONAL,PIPES_AS_CONCAT,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_AUTO_VALUE_ON_ZERO";

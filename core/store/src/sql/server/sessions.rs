@@ -1,0 +1,103 @@
+//! Who else is on the database, by the server's own list.
+
+use std::fmt;
+use std::sync::PoisonError;
+
+use super::super::{SqlError, Statement};
+use super::{Pool, ServerPool};
+
+/// A session of somebody else's on the same database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherSession {
+    /// The server's number for it: a process id (PostgreSQL) or connection id.
+    pub number: i64,
+    /// Who logged in.
+    pub user: String,
+    /// From where: an address, or none over a Unix socket.
+    pub client: Option<String>,
+    /// What the program calls itself, where it does.
+    pub program: Option<String>,
+}
+
+/// As one phrase: `user placement from 10.0.0.3 (session 4711)`.
+impl fmt::Display for OtherSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, user, .. } = self;
+        let client = self.client.as_deref().unwrap_or("this host");
+        let program = self.program.as_deref().map(|name| format!("{name}, "));
+        let program = program.unwrap_or_default();
+        write!(f, "user {user} from {client} ({program}session {number})")
+    }
+}
+
+/// The sessions of others on the same database.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OtherSessions {
+    /// Those the server shows us.
+    pub seen: Vec<OtherSession>,
+    /// Whether it shows sessions of all users. MariaDB and MySQL show only those of our own where the user lacks PROCESS; of a
+    /// cluster, those of one node.
+    pub complete: bool,
+}
+
+const POSTGRES: &str = "SELECT pid, COALESCE(CAST(usename AS TEXT), ''), host(client_addr), NULLIF(application_name, '') \
+     FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
+     AND COALESCE(backend_type, 'client backend') = 'client backend' \
+     AND COALESCE(application_name, '') <> ? ORDER BY pid";
+const MYSQL: &str = "SELECT CAST(id AS SIGNED), user, host FROM information_schema.processlist \
+     WHERE db = DATABASE() AND command <> 'Daemon' ORDER BY id";
+const MYSQL_SEES_ALL: &str = "SELECT COUNT(*) FROM information_schema.user_privileges WHERE privilege_type = 'PROCESS' \
+     AND grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')";
+
+impl ServerPool {
+    pub(in crate::sql) async fn other_sessions(&self) -> Result<OtherSessions, SqlError> {
+        match self.pool {
+            Pool::Postgres(..) => {
+                let rows = self
+                    .rows(Statement::new(POSTGRES).bind(&self.own.name))
+                    .await?;
+                let seen = rows.iter().map(|row| {
+                    Ok(OtherSession {
+                        number: row.int(0)?,
+                        user: row.text(1)?,
+                        client: row.opt_text(2)?,
+                        program: row.opt_text(3)?,
+                    })
+                });
+                Ok(OtherSessions {
+                    seen: seen.collect::<Result<_, SqlError>>()?,
+                    complete: true,
+                })
+            }
+            Pool::MySql(..) => self.mysql_sessions().await,
+        }
+    }
+
+    async fn mysql_sessions(&self) -> Result<OtherSessions, SqlError> {
+        let rows = self.rows(Statement::new(MYSQL)).await?;
+        let sees_all = self.rows(Statement::new(MYSQL_SEES_ALL)).await?;
+        let sees_all = sees_all.first().map_or(Ok(0), |row| row.int(0))?;
+        let own = self.own.numbers.lock();
+        let own = own.unwrap_or_else(PoisonError::into_inner);
+        let mut seen = Vec::new();
+        for row in &rows {
+            let number = row.int(0)?;
+            if u64::try_from(number).is_ok_and(|number| own.contains(&number)) {
+                continue;
+            }
+            let host = row.opt_text(2)?.unwrap_or_default();
+            // With a port behind it, over TCP.
+            let client = host.rsplit_once(':').map(|(client, _)| client.to_owned());
+            seen.push(OtherSession {
+                number,
+                user: row.text(1)?,
+                client,
+                program: None,
+            });
+        }
+        Ok(OtherSessions {
+            seen,
+            complete: sees_all > 0,
+        })
+    }
+}

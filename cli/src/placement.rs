@@ -1,5 +1,6 @@
-//! `berth placement`: the built-in Placement alone, and the offline upgrade.
+//! `berth placement`: the built-in Placement alone, the offline upgrade, and what a Placement is asked.
 
+mod explain;
 mod policy;
 mod service;
 
@@ -76,6 +77,13 @@ enum Command {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Say why a question for allocation candidates has few or none: which resource, trait or aggregate of it empties the
+    /// answer.
+    #[command(
+        after_help = "Examples:\n  berth placement explain 'resources=VCPU:64&required=HW_CPU_X86_AVX512F'\n  \
+                            berth placement explain '/allocation_candidates?resources=PGPU%3A2&limit=1000' -f json"
+    )]
+    Explain(explain::Explain),
 }
 
 /// Runs `berth placement`.
@@ -102,6 +110,7 @@ pub fn run(
             let upgrade = if *dry_run { Upgrade::Show } else { Upgrade::Do };
             context.block_on(migrate(&url, &config, upgrade, out))??;
         }
+        Command::Explain(asked) => context.block_on(explain::explain(asked, &config, out))??,
     }
     Ok(ExitCode::Done)
 }

@@ -13,6 +13,7 @@ mod commands;
 mod devices;
 mod exec_driver;
 mod exit_codes;
+mod explain;
 mod external_events;
 mod guests;
 mod guide;

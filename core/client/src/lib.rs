@@ -42,7 +42,7 @@ pub use identity::{IdentityClient, ValidateError};
 pub use image::{ImageClient, ImageError, ImageRecord};
 pub use keystone::{Auth, AuthError, AuthOptions, AuthType, Clock, OptionsError, Secret};
 pub use observer::{Exchange, Outcome, RequestObserver};
-pub use placement::{PlacementClient, PlacementError};
+pub use placement::{Candidate, Candidates, PlacementClient, PlacementError};
 pub use retry::{Delay, RetryPolicy};
 pub use transport::{
     DEFAULT_BODY_LIMIT, Download, DownloadError, Downloads, HttpService, Sent, TransportError,

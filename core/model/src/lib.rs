@@ -26,6 +26,7 @@ mod allocation;
 mod arq;
 mod attach_handle;
 pub mod audit;
+mod candidates_query;
 mod device_profile;
 mod disposition;
 mod ids;
@@ -43,6 +44,7 @@ mod tree_diff;
 pub use allocation::{Allocation, Allocations, ConsumerAllocations};
 pub use arq::{Arq, ArqPhase, ArqState, AttachHandle, Binding, Transition, TransitionRefused};
 pub use attach_handle::{AttachHandleInfo, AttachHandleType};
+pub use candidates_query::{CandidatesQuery, CandidatesQueryError, Demand, Relaxation};
 pub use device_profile::{
     DeviceProfileError, DeviceProfileGroup, DeviceProfileGroups, DeviceProfileName, MOST_REQUESTS,
     TraitDemand,
@@ -57,8 +59,8 @@ pub use pci_address::{PciAddress, PciAddressError};
 pub use plan::{Desired, Held, Move, Plan, Usages, plan, usages_to_probe};
 pub use provider_tree::{OWNER_TRAITS, Provider, ProviderTree, TreeError};
 pub use request_group::{
-    DEFAULT_CANDIDATES, Demand, Flavor, FlavorError, FlavorGroups, GroupPolicy, GroupSuffix,
-    Relaxation, RequestGroup, RequestGroups, RequestGroupsError, SkippedSpec,
+    DEFAULT_CANDIDATES, Flavor, FlavorError, FlavorGroups, GroupPolicy, GroupSuffix, RequestGroup,
+    RequestGroups, RequestGroupsError, SkippedSpec,
 };
 pub use reshape::{
     Home, HomelessReason, Homes, MovedUnits, PendingReshape, ReshapeRefused, ReshapeRequest,

@@ -5,11 +5,10 @@
 //! ([`RequestGroups::of_flavor`], Nova's rules) and from a device profile ([`RequestGroups::with_device_profile`]), whose
 //! groups are called `device_profile_<N>`, so that the requests of group N are bound where the claim says.
 //!
-//! Callers: the conductor (a guest's boot), the scheduler (pre-filters add to the root's traits), `explain`.
+//! Callers: the conductor (a guest's boot), the scheduler (pre-filters add to the root's traits).
 
 mod flavor;
 mod query;
-mod relax;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,7 +16,7 @@ use std::fmt;
 use crate::{DeviceProfileGroups, ProviderUuid, ResourceClass, Trait, TraitDemand};
 
 pub use flavor::{Flavor, FlavorError, FlavorGroups, SkippedSpec};
-pub use relax::{Demand, Relaxation};
+pub(crate) use query::encode;
 
 /// Request groups that cannot be asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -210,6 +209,34 @@ impl RequestGroups {
     /// The groups that one provider each must satisfy.
     pub fn suffixed(&self) -> impl Iterator<Item = (&GroupSuffix, &RequestGroup)> {
         self.suffixed.iter()
+    }
+
+    /// Whether groups with suffixes may share a provider, where that is said.
+    #[must_use]
+    pub fn policy(&self) -> Option<GroupPolicy> {
+        self.policy
+    }
+
+    /// Traits that the tree's root must have.
+    pub fn root_required(&self) -> impl Iterator<Item = &Trait> {
+        self.root_required.iter()
+    }
+
+    /// Traits that the tree's root must not have.
+    pub fn root_forbidden(&self) -> impl Iterator<Item = &Trait> {
+        self.root_forbidden.iter()
+    }
+
+    /// The provider in whose tree all of it must be.
+    #[must_use]
+    pub fn in_tree(&self) -> Option<ProviderUuid> {
+        self.in_tree
+    }
+
+    /// At most so many candidates; none: all.
+    #[must_use]
+    pub fn limit(&self) -> Option<u32> {
+        self.limit
     }
 
     /// The same with the groups of a device profile, group N as `device_profile_N`.

@@ -1,7 +1,7 @@
 //! Why there is no candidate: the same question with one demand less at a time. What has candidates then fails by that demand.
 
 use berth_client::{PlacementClient, PlacementError};
-use berth_model::{Demand, RequestGroups};
+use berth_model::{CandidatesQuery, Demand, RequestGroups};
 
 /// The most questions that are asked.
 const MOST_QUESTIONS: usize = 40;
@@ -15,13 +15,13 @@ pub(crate) async fn why_none(
     groups: &RequestGroups,
 ) -> Result<String, PlacementError> {
     let mut causes: Vec<Demand> = Vec::new();
-    for relaxed in groups.relaxations().into_iter().take(MOST_QUESTIONS) {
+    let asked = CandidatesQuery::from(groups).limited(Some(1));
+    for relaxed in asked.relaxations().into_iter().take(MOST_QUESTIONS) {
         // Without its only resource a whole group is not asked for: where one of its traits is the cause, that says no more.
         if is_said(&causes, &relaxed.without) {
             continue;
         }
-        let asked = relaxed.groups.limited(Some(1));
-        let found = match placement.allocation_candidates(&asked).await {
+        let found = match placement.candidates_of(&relaxed.query).await {
             Ok(found) => found,
             // A class or trait that Placement does not know: with it, the whole question was refused before.
             Err(PlacementError::Refused(_)) => continue,
@@ -71,8 +71,7 @@ fn is_said(causes: &[Demand], next: &Demand) -> bool {
     let Demand::Resource(Some(group), ..) = next else {
         return false;
     };
-    causes.iter().any(|cause| match cause {
-        Demand::Required(Some(of), _) | Demand::Forbidden(Some(of), _) => of == group,
-        _ => false,
-    })
+    let of_it = |cause: &&Demand| cause.group() == Some(group);
+    let mut causes = causes.iter().filter(of_it);
+    causes.any(|cause| !matches!(cause, Demand::Resource(..)))
 }

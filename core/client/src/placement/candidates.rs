@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{GroupSuffix, ProviderUuid, RequestGroups, ResourceClass, Trait};
+use berth_model::{
+    CandidatesQuery, GroupSuffix, ProviderUuid, RequestGroups, ResourceClass, Trait,
+};
 use berth_wire::BodyError;
 use berth_wire::placement::{
     AllocationCandidates, AllocationOnProvider, AllocationRequest, ProviderSummary,
@@ -135,6 +137,20 @@ impl PlacementClient {
     ) -> Result<Candidates, PlacementError> {
         let path = format!("{ROUTE}?{}", groups.query());
         let call = read(ROUTE, path, pins::CANDIDATES);
+        self.parse(call, "allocation candidates", Candidates::of_body)
+            .await
+    }
+
+    /// The same of a question in its general form, by the oldest microversion that knows all of it.
+    ///
+    /// # Errors
+    /// As [`PlacementClient::allocation_candidates`].
+    pub async fn candidates_of(
+        &self,
+        query: &CandidatesQuery,
+    ) -> Result<Candidates, PlacementError> {
+        let path = format!("{ROUTE}?{}", query.query());
+        let call = read(ROUTE, path, query.microversion());
         self.parse(call, "allocation candidates", Candidates::of_body)
             .await
     }

@@ -71,7 +71,7 @@ fn traits(required: &BTreeSet<Trait>, forbidden: &BTreeSet<Trait>) -> String {
 }
 
 /// What is not a letter, a digit or one of `-._~` is written as its bytes.
-fn encode(text: &str, into: &mut String) {
+pub(crate) fn encode(text: &str, into: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             into.push(char::from(byte));

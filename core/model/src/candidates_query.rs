@@ -1,0 +1,193 @@
+//! The question of GET /allocation_candidates as the demands that it is made of, whoever asks it: read from a query string as a
+//! log shows it ([`CandidatesQuery::read`], microversions 1.10 to 1.39), or made of [`RequestGroups`]. Without one demand at a
+//! time it tells why it has no answer ([`CandidatesQuery::relaxations`]).
+//!
+//! Names are kept as they are written: what exists is Placement's to say.
+//!
+//! Callers: `berth placement explain`; the conductor, where a boot finds no host.
+
+mod read;
+mod relax;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::request_group::encode;
+use crate::{GroupPolicy, GroupSuffix, RequestGroup, RequestGroups};
+
+pub use read::CandidatesQueryError;
+pub use relax::{Demand, Relaxation};
+
+/// One question.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CandidatesQuery {
+    /// By suffix; none: the group whose resources may come from several providers.
+    groups: BTreeMap<Option<GroupSuffix>, QueryGroup>,
+    policy: Option<GroupPolicy>,
+    same_subtrees: Vec<BTreeSet<String>>,
+    root_required: BTreeSet<String>,
+    root_forbidden: BTreeSet<String>,
+    limit: Option<u32>,
+}
+
+/// What one group asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct QueryGroup {
+    /// Amounts by class.
+    resources: BTreeMap<String, u64>,
+    required: BTreeSet<String>,
+    /// Of each set, at least one trait.
+    any_of: BTreeSet<BTreeSet<String>>,
+    forbidden: BTreeSet<String>,
+    /// Each as it is written: an aggregate's UUID, `in:A,B`, `!A`, `!in:A,B`.
+    member_of: BTreeSet<String>,
+    /// The UUID of a provider.
+    in_tree: Option<String>,
+}
+
+impl QueryGroup {
+    /// Whether it only says where groups are that have resources.
+    fn is_resourceless(&self) -> bool {
+        self.resources.is_empty()
+    }
+}
+
+impl CandidatesQuery {
+    /// The oldest microversion that knows everything of it: 1.36, which the conductor asks by, or 1.39 for a choice of traits.
+    #[must_use]
+    pub fn microversion(&self) -> u16 {
+        const SAME_SUBTREE: u16 = 36;
+        const ANY_TRAITS: u16 = 39;
+        let mut groups = self.groups.values();
+        match groups.any(|group| !group.any_of.is_empty()) {
+            true => ANY_TRAITS,
+            false => SAME_SUBTREE,
+        }
+    }
+
+    /// The same with at most so many candidates; none: all.
+    #[must_use]
+    pub fn limited(mut self, limit: Option<u32>) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The query string, percent-encoded, without the question mark.
+    #[must_use]
+    pub fn query(&self) -> String {
+        let mut parameters: Vec<(String, String)> = Vec::new();
+        let mut add = |name: &str, suffix: &str, value: String| {
+            parameters.push((format!("{name}{suffix}"), value));
+        };
+        for (suffix, group) in &self.groups {
+            let suffix = suffix.as_ref().map_or("", GroupSuffix::as_str);
+            if !group.resources.is_empty() {
+                let amounts = group.resources.iter();
+                let amounts = amounts.map(|(class, amount)| format!("{class}:{amount}"));
+                add("resources", suffix, joined(amounts));
+            }
+            let traits = traits(&group.required, &group.forbidden);
+            if !traits.is_empty() {
+                add("required", suffix, traits);
+            }
+            for any_of in &group.any_of {
+                add("required", suffix, format!("in:{}", joined(any_of.iter())));
+            }
+            for member_of in &group.member_of {
+                add("member_of", suffix, member_of.clone());
+            }
+            if let Some(provider) = &group.in_tree {
+                add("in_tree", suffix, provider.clone());
+            }
+        }
+        if let Some(policy) = self.policy {
+            add("group_policy", "", policy.as_str().to_owned());
+        }
+        for suffixes in &self.same_subtrees {
+            add("same_subtree", "", joined(suffixes.iter()));
+        }
+        let root = traits(&self.root_required, &self.root_forbidden);
+        if !root.is_empty() {
+            add("root_required", "", root);
+        }
+        if let Some(limit) = self.limit {
+            add("limit", "", limit.to_string());
+        }
+        let mut query = String::new();
+        for (name, value) in &parameters {
+            if !query.is_empty() {
+                query.push('&');
+            }
+            encode(name, &mut query);
+            query.push('=');
+            encode(value, &mut query);
+        }
+        query
+    }
+
+    /// Whether Placement can be asked it: something is asked for, and no group is left alone that only says where others are.
+    fn can_be_asked(&self) -> bool {
+        let named: BTreeSet<&str> = self
+            .same_subtrees
+            .iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        let is_tied = |suffix: &Option<GroupSuffix>| {
+            suffix
+                .as_ref()
+                .is_some_and(|suffix| named.contains(suffix.as_str()))
+        };
+        let mut groups = self.groups.iter();
+        let has_resources = self.groups.values().any(|group| !group.is_resourceless());
+        has_resources && groups.all(|(suffix, group)| !group.is_resourceless() || is_tied(suffix))
+    }
+}
+
+impl From<&RequestGroups> for CandidatesQuery {
+    fn from(groups: &RequestGroups) -> Self {
+        let of_group = |group: &RequestGroup| {
+            let names = |traits: &BTreeSet<crate::Trait>| -> BTreeSet<String> {
+                traits.iter().map(ToString::to_string).collect()
+            };
+            let amounts = group.resources.iter();
+            QueryGroup {
+                resources: amounts
+                    .map(|(class, amount)| (class.to_string(), *amount))
+                    .collect(),
+                required: names(&group.required),
+                forbidden: names(&group.forbidden),
+                ..QueryGroup::default()
+            }
+        };
+        let suffixed = groups
+            .suffixed()
+            .map(|(suffix, group)| (Some(suffix.clone()), of_group(group)));
+        let mut query = Self {
+            groups: suffixed.collect(),
+            policy: groups.policy(),
+            root_required: groups.root_required().map(ToString::to_string).collect(),
+            root_forbidden: groups.root_forbidden().map(ToString::to_string).collect(),
+            limit: groups.limit(),
+            same_subtrees: Vec::new(),
+        };
+        let mut unsuffixed = of_group(groups.unsuffixed());
+        unsuffixed.in_tree = groups.in_tree().map(|provider| provider.to_string());
+        if unsuffixed != QueryGroup::default() {
+            query.groups.insert(None, unsuffixed);
+        }
+        query
+    }
+}
+
+fn traits(required: &BTreeSet<String>, forbidden: &BTreeSet<String>) -> String {
+    let forbidden = forbidden.iter().map(|name| format!("!{name}"));
+    joined(required.iter().cloned().chain(forbidden))
+}
+
+fn joined<T: ToString>(items: impl Iterator<Item = T>) -> String {
+    let items: Vec<_> = items.map(|item| item.to_string()).collect();
+    items.join(",")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+//! One demand less: the question that tells why there is no candidate. What has candidates without a demand fails by it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::{CandidatesQuery, QueryGroup};
+use crate::{GroupPolicy, GroupSuffix, Trait};
+
+/// One thing that is asked for. What belongs to a group names it; none is the group without a suffix.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Demand {
+    /// An amount of a class.
+    Resource(Option<GroupSuffix>, String, u64),
+    /// A trait that must be there.
+    Required(Option<GroupSuffix>, String),
+    /// Traits of which one must be there.
+    AnyOf(Option<GroupSuffix>, BTreeSet<String>),
+    /// A trait that must not be there.
+    Forbidden(Option<GroupSuffix>, String),
+    /// Aggregates, as the query says it: a UUID, `in:A,B`, `!A`, `!in:A,B`.
+    MemberOf(Option<GroupSuffix>, String),
+    /// A provider in whose tree it must be.
+    InTree(Option<GroupSuffix>, String),
+    /// A trait that the host's own provider must have.
+    RootRequired(String),
+    /// A trait that the host's own provider must not have.
+    RootForbidden(String),
+    /// Groups whose providers are one of them and others below it.
+    SameSubtree(BTreeSet<String>),
+    /// That groups have providers of their own.
+    Isolated,
+}
+
+impl Demand {
+    /// The group that it is of.
+    #[must_use]
+    pub fn group(&self) -> Option<&GroupSuffix> {
+        match self {
+            Self::Resource(suffix, ..)
+            | Self::Required(suffix, _)
+            | Self::AnyOf(suffix, _)
+            | Self::Forbidden(suffix, _)
+            | Self::MemberOf(suffix, _)
+            | Self::InTree(suffix, _) => suffix.as_ref(),
+            Self::RootRequired(_)
+            | Self::RootForbidden(_)
+            | Self::SameSubtree(_)
+            | Self::Isolated => None,
+        }
+    }
+
+    /// Whether it names this class or trait.
+    #[must_use]
+    pub fn names(&self, name: &str) -> bool {
+        match self {
+            Self::Resource(_, class, _) => class == name,
+            Self::Required(_, known) | Self::Forbidden(_, known) => known == name,
+            Self::RootRequired(known) | Self::RootForbidden(known) => known == name,
+            Self::AnyOf(_, known) => known.contains(name),
+            Self::MemberOf(..) | Self::InTree(..) | Self::SameSubtree(_) | Self::Isolated => false,
+        }
+    }
+}
+
+impl fmt::Display for Demand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed = |names: &BTreeSet<String>| {
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            names.join(", ")
+        };
+        match self {
+            Self::Resource(_, class, amount) => write!(f, "{amount} {class}")?,
+            Self::Required(_, name) => write!(f, "trait {name}")?,
+            Self::AnyOf(_, names) => write!(f, "one of the traits {}", listed(names))?,
+            Self::Forbidden(_, name) => write!(f, "no trait {name}")?,
+            Self::MemberOf(_, aggregates) => write_member_of(aggregates, f)?,
+            Self::InTree(None, uuid) if self.group().is_none() => {
+                write!(f, "that very host ({uuid})")?;
+            }
+            Self::InTree(_, uuid) => write!(f, "a provider of the host {uuid}")?,
+            Self::RootRequired(name) => write!(f, "trait {name} of the host")?,
+            Self::RootForbidden(name) if name == Trait::COMPUTE_STATUS_DISABLED.as_str() => {
+                f.write_str("a host that is not disabled")?;
+            }
+            Self::RootForbidden(name) => write!(f, "a host without trait {name}")?,
+            Self::SameSubtree(groups) => {
+                write!(
+                    f,
+                    "one provider with the others below it for groups {}",
+                    listed(groups)
+                )?;
+            }
+            Self::Isolated => f.write_str("a provider of its own for each group")?,
+        }
+        match self.group() {
+            Some(suffix) => write!(f, " in group {suffix}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn write_member_of(written: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (negated, rest) = match written.strip_prefix('!') {
+        Some(rest) => (true, rest),
+        None => (false, written),
+    };
+    let listed = rest
+        .strip_prefix("in:")
+        .map(|several| several.replace(',', ", "));
+    match (negated, listed) {
+        (false, None) => write!(f, "aggregate {rest}"),
+        (true, None) => write!(f, "not aggregate {rest}"),
+        (false, Some(listed)) => write!(f, "one of the aggregates {listed}"),
+        (true, Some(listed)) => write!(f, "none of the aggregates {listed}"),
+    }
+}
+
+/// The question without one of its demands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relaxation {
+    /// What is not asked for.
+    pub without: Demand,
+    /// What still is.
+    pub query: CandidatesQuery,
+}
+
+impl CandidatesQuery {
+    /// All that is asked for, that first which most often is the cause of no answer.
+    #[must_use]
+    pub fn demands(&self) -> Vec<Demand> {
+        let mut demands = Vec::new();
+        // Groups with a suffix are stricter than the one without.
+        let of_all = self.groups.iter().filter(|(suffix, _)| suffix.is_none());
+        let groups = self.groups.iter().filter(|(suffix, _)| suffix.is_some());
+        let groups: Vec<_> = groups.chain(of_all).collect();
+        for (suffix, group) in &groups {
+            let suffix = || (*suffix).clone();
+            let required = group.required.iter().cloned();
+            demands.extend(required.map(|name| Demand::Required(suffix(), name)));
+            let any_of = group.any_of.iter().cloned();
+            demands.extend(any_of.map(|names| Demand::AnyOf(suffix(), names)));
+            let forbidden = group.forbidden.iter().cloned();
+            demands.extend(forbidden.map(|name| Demand::Forbidden(suffix(), name)));
+            let member_of = group.member_of.iter().cloned();
+            demands.extend(member_of.map(|written| Demand::MemberOf(suffix(), written)));
+        }
+        for (suffix, group) in &groups {
+            let resources = group.resources.iter();
+            demands.extend(resources.map(|(class, amount)| {
+                Demand::Resource((*suffix).clone(), class.clone(), *amount)
+            }));
+        }
+        demands.extend(self.root_required.iter().cloned().map(Demand::RootRequired));
+        demands.extend(
+            self.root_forbidden
+                .iter()
+                .cloned()
+                .map(Demand::RootForbidden),
+        );
+        demands.extend(self.same_subtrees.iter().cloned().map(Demand::SameSubtree));
+        if self.policy == Some(GroupPolicy::Isolate) {
+            demands.push(Demand::Isolated);
+        }
+        for (suffix, group) in &groups {
+            let in_tree = group.in_tree.iter().cloned();
+            demands.extend(in_tree.map(|uuid| Demand::InTree((*suffix).clone(), uuid)));
+        }
+        demands
+    }
+
+    /// The question without one demand at a time. The only resource cannot be left out: one unit of it is asked for instead.
+    #[must_use]
+    pub fn relaxations(&self) -> Vec<Relaxation> {
+        let relaxed = self.demands().into_iter();
+        relaxed
+            .filter_map(|without| {
+                let query = self.without(&without);
+                let query = query.or_else(|| self.with_one_unit(&without))?;
+                Some(Relaxation { without, query })
+            })
+            .collect()
+    }
+
+    /// The question without a demand; none where nothing would be asked for. A group without resources cannot be asked for,
+    /// unless it says where others are.
+    #[must_use]
+    pub fn without(&self, demand: &Demand) -> Option<Self> {
+        let mut rest = self.clone();
+        let group = match demand {
+            Demand::RootRequired(_)
+            | Demand::RootForbidden(_)
+            | Demand::SameSubtree(_)
+            | Demand::Isolated => None,
+            of_group => rest.groups.get_mut(&of_group.group().cloned()),
+        };
+        match (demand, group) {
+            (Demand::Resource(_, class, _), Some(group)) => {
+                group.resources.remove(class);
+            }
+            (Demand::Required(_, name), Some(group)) => {
+                group.required.remove(name);
+            }
+            (Demand::AnyOf(_, names), Some(group)) => {
+                group.any_of.remove(names);
+            }
+            (Demand::Forbidden(_, name), Some(group)) => {
+                group.forbidden.remove(name);
+            }
+            (Demand::MemberOf(_, written), Some(group)) => {
+                group.member_of.remove(written);
+            }
+            (Demand::InTree(..), Some(group)) => group.in_tree = None,
+            (Demand::RootRequired(name), _) => {
+                rest.root_required.remove(name);
+            }
+            (Demand::RootForbidden(name), _) => {
+                rest.root_forbidden.remove(name);
+            }
+            (Demand::SameSubtree(groups), _) => rest.same_subtrees.retain(|other| other != groups),
+            (Demand::Isolated, _) => rest.policy = Some(GroupPolicy::None),
+            (_, None) => {}
+        }
+        rest.leave_out_what_cannot_be_asked(self);
+        rest.can_be_asked().then_some(rest)
+    }
+
+    /// The question with one unit where this demand has several.
+    fn with_one_unit(&self, demand: &Demand) -> Option<Self> {
+        let Demand::Resource(suffix, class, 2..) = demand else {
+            return None;
+        };
+        let mut rest = self.clone();
+        let amount = rest.groups.get_mut(suffix)?.resources.get_mut(class)?;
+        *amount = 1;
+        Some(rest)
+    }
+
+    /// Groups that lost their last resource go, and those that only said where others are, once nothing ties them.
+    fn leave_out_what_cannot_be_asked(&mut self, before: &Self) {
+        let lost: BTreeSet<Option<GroupSuffix>> = before
+            .groups
+            .iter()
+            .filter(|(suffix, was)| {
+                let left = self.groups.get(suffix);
+                !was.is_resourceless() && left.is_some_and(QueryGroup::is_resourceless)
+            })
+            .map(|(suffix, _)| suffix.clone())
+            .collect();
+        self.groups.retain(|suffix, _| !lost.contains(suffix));
+        loop {
+            let count = self.groups.len();
+            let left: BTreeSet<&str> = self
+                .groups
+                .keys()
+                .flatten()
+                .map(GroupSuffix::as_str)
+                .collect();
+            for suffixes in &mut self.same_subtrees {
+                suffixes.retain(|suffix| left.contains(suffix.as_str()));
+            }
+            self.same_subtrees.retain(|suffixes| suffixes.len() > 1);
+            let tied: BTreeSet<&str> = self
+                .same_subtrees
+                .iter()
+                .flatten()
+                .map(String::as_str)
+                .collect();
+            self.groups.retain(|suffix, group| {
+                let is_tied = suffix.as_ref().is_some_and(|it| tied.contains(it.as_str()));
+                !group.is_resourceless() || is_tied
+            });
+            if self.groups.len() == count {
+                return;
+            }
+        }
+    }
+}

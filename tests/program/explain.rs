@@ -1,0 +1,184 @@
+//! `berth placement explain`, against the real Placement and against a database that no service has open.
+
+use berth_tests::berth::BerthHome;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::placement_api::Api;
+
+const FAST: &str = "CUSTOM_FAST";
+
+/// Three hosts: one has much, one is fast, one has a GPU below its root.
+fn three_hosts(api: &Api) {
+    api.expect(201, Method::PUT, &format!("/traits/{FAST}"), &Value::Null);
+    for (number, name, vcpu) in [(1, "big", 64), (2, "fast", 8), (3, "gpu", 8)] {
+        let uuid = uuid(number);
+        let body = json!({"name": name, "uuid": uuid});
+        api.expect(200, Method::POST, "/resource_providers", &body);
+        inventory(
+            api,
+            &uuid,
+            0,
+            &json!({"VCPU": {"total": vcpu}, "MEMORY_MB": {"total": 4096, "step_size": 512}}),
+        );
+    }
+    let traits = json!({"traits": [FAST], "resource_provider_generation": 1});
+    api.expect(
+        200,
+        Method::PUT,
+        &format!("/resource_providers/{}/traits", uuid(2)),
+        &traits,
+    );
+    let body = json!({"name": "gpu_0", "uuid": uuid(4), "parent_provider_uuid": uuid(3)});
+    api.expect(200, Method::POST, "/resource_providers", &body);
+    inventory(api, &uuid(4), 0, &json!({"PGPU": {"total": 1}}));
+}
+
+fn uuid(number: u32) -> String {
+    format!("00000000-0000-0000-0000-{number:012}")
+}
+
+fn inventory(api: &Api, provider: &str, generation: u32, inventories: &Value) {
+    let body = json!({"resource_provider_generation": generation, "inventories": inventories});
+    let path = format!("/resource_providers/{provider}/inventories");
+    api.expect(200, Method::PUT, &path, &body);
+}
+
+#[track_caller]
+fn said(home: &mut BerthHome, query: &str, more: &[&str]) -> String {
+    let arguments = [&["placement", "explain", query][..], more].concat();
+    let config = home.config_file();
+    let config = config.is_file().then(|| config.display().to_string());
+    let with_config = config.as_ref().map(|file| ["--config", file]);
+    let outcome = home.run([with_config.as_ref().map_or(&[][..], |it| it), &arguments].concat());
+    let outcome = outcome.expect("it runs");
+    assert_eq!(outcome.code, 0, "{query}: {}", outcome.stderr);
+    outcome.stdout
+}
+
+#[test]
+fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
+    let api = Api::lease();
+    three_hosts(&api);
+    let mut home = BerthHome::new().expect("a home");
+    home.configure(&format!("[placement]\n{}", api.way()))
+        .expect("a file");
+    for (query, expected) in [
+        ("resources=VCPU:1", "3 candidates on 3 hosts.\n"),
+        (
+            "/allocation_candidates?resources=VCPU%3A1%2CPGPU%3A1&limit=1",
+            "1 candidates on 1 host.\n",
+        ),
+        (
+            "resources=VCPU:16&required=CUSTOM_FAST",
+            "No candidate: no host has all of it; there would be one without any of: trait CUSTOM_FAST; 16 VCPU (the most that a \
+             provider has free is 8).\n",
+        ),
+        (
+            "resources=VCPU:65,MEMORY_MB:512",
+            "No candidate: no host has 65 VCPU (the most that a provider has free is 64) beside the rest.\n",
+        ),
+        (
+            "resources=VCPU:1,MEMORY_MB:100",
+            "No candidate: no host has 100 MEMORY_MB (so much is free, but min_unit, max_unit or step_size",
+        ),
+        (
+            "resources=VCPU:1&resources_gpu=PGPU:1&required_gpu=CUSTOM_FAST&root_required=CUSTOM_FAST",
+            "No candidate: no host has 1 PGPU in group _gpu beside the rest.\n",
+        ),
+        (
+            "resources=VCPU:64&required=CUSTOM_FAST&member_of=00000000-0000-0000-0000-00000000000a",
+            "No candidate: no host has all of these at once: aggregate 00000000-0000-0000-0000-00000000000a; 64 VCPU.\n",
+        ),
+        (
+            "resources=VCPU:1,CUSTOM_GONE:1&required=CUSTOM_NEVER",
+            "No candidate: nobody ever reported what is named in: ",
+        ),
+        (
+            "resources=VCPU:100",
+            "No candidate: no host has 100 VCPU (the most that a provider has free is 64) beside the rest.\n",
+        ),
+        (
+            "resources=VGPU:1",
+            "No candidate: no host has all of these at once: 1 VGPU.\n",
+        ),
+        (
+            "resources=VCPU:1&member_of=00000000-0000-0000-0000-00000000000a",
+            "No candidate: no host has aggregate 00000000-0000-0000-0000-00000000000a beside the rest.\n",
+        ),
+        (
+            "resources=VCPU:1&required=in:CUSTOM_FAST,HW_CPU_X86_AVX&required=!CUSTOM_FAST",
+            "No candidate: no host has all of it; there would be one without any of: one of the traits CUSTOM_FAST, HW_CPU_X86_AVX; \
+             no trait CUSTOM_FAST.\n",
+        ),
+    ] {
+        let text = said(&mut home, query, &[]);
+        assert!(text.starts_with(expected), "{query}: {text}");
+    }
+    let rows = said(
+        &mut home,
+        "resources=VCPU:16&required=CUSTOM_FAST",
+        &["-f", "json"],
+    );
+    let rows: Value = serde_json::from_str(&rows).expect("JSON");
+    assert_eq!(
+        rows["items"],
+        json!([
+            {"demand": "trait CUSTOM_FAST", "role": "cause", "candidates_without": 1, "hosts_without": 1, "free": null},
+            {"demand": "16 VCPU", "role": "cause", "candidates_without": 1, "hosts_without": 1, "free": 8},
+        ])
+    );
+    let arguments = ["placement", "explain", "resources=VCPU:none"];
+    let refused = home.run(arguments).expect("it runs");
+    assert_eq!(refused.code, 78, "{}", refused.stderr);
+    assert!(refused.stderr.contains("VCPU:none"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_database_without_a_service_can_be_asked_too() {
+    let mut home = BerthHome::new().expect("a home");
+    let database = format!("sqlite:{}", home.path("placement.sqlite").display());
+    let missing = home.run([
+        "placement",
+        "explain",
+        "resources=VCPU:1",
+        "--database",
+        &database,
+    ]);
+    let missing = missing.expect("it runs");
+    assert!(
+        missing.stderr.contains("there is no database"),
+        "{}",
+        missing.stderr
+    );
+    let mut service = home
+        .start([
+            "placement",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--database",
+            &database,
+        ])
+        .expect("it starts");
+    while !service.stdout().contains("Placement at") {
+        assert!(!service.has_ended(), "{}", service.stderr());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let held = home.run([
+        "placement",
+        "explain",
+        "resources=VCPU:1",
+        "--database",
+        &database,
+    ]);
+    assert_eq!(held.expect("it runs").code, 73);
+    service
+        .stop(std::time::Duration::from_secs(60))
+        .expect("it ends");
+    let text = said(&mut home, "resources=VCPU:1", &["--database", &database]);
+    assert!(
+        text.starts_with("No candidate: no host has all of these at once: 1 VCPU.\n"),
+        "{text}"
+    );
+}

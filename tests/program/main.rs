@@ -25,6 +25,7 @@ mod libvirt_guests;
 mod notify;
 mod offline_upgrade;
 mod openstack_client;
+mod openstack_placement;
 mod placement_api;
 mod policy;
 mod service_manager;

@@ -25,7 +25,7 @@ run: ## Show Berth on this machine and stay up as a node (ONCE=1: end after the 
 	$(say) "running"
 	@ONCE="$(ONCE)" packaging/scripts/run.sh
 
-test: ## Everything, the real Placement, Keystone, Glance, Cyborg, MariaDB and libvirtd included
+test: ## Everything, the real Placement, Keystone, Glance, Cyborg, MariaDB, PostgreSQL and libvirtd included
 	$(say) "what the tests need"
 	@$(NEED) build node peers
 	@tests/peers/install.sh

@@ -5,7 +5,7 @@
 #
 #   build   to compile berth: a C compiler, libvirt's headers
 #   node    to be a hypervisor: libvirt, QEMU and its firmware
-#   peers   to test against real services: Python with venv, MariaDB's server program, systemd-analyze, curl
+#   peers   to test against real services: Python with venv, MariaDB's and PostgreSQL's server programs, systemd-analyze, curl
 #
 # Asks nothing, starts no service, removes nothing. Where all is there it only looks (dpkg), and says nothing.
 # Called by the Makefile; with another package system install the same things by hand and set BERTH_NEED=skip.
@@ -15,7 +15,8 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 BUILD="gcc libc6-dev pkg-config libvirt-dev make"
 NODE="libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients libxml2-utils qemu-system-x86 qemu-utils ovmf util-linux"
 # mariadb-server-core holds the server's program and no system service, so that no database of ours starts beside yours.
-PEERS="systemd curl ca-certificates python3 python3-venv python3-dev mariadb-server-core mariadb-client util-linux"
+# PostgreSQL's server has no such package: see no_cluster.
+PEERS="systemd curl ca-certificates python3 python3-venv python3-dev mariadb-server-core mariadb-client postgresql util-linux"
 
 fail() {
     printf 'need: %s\n' "$*" >&2
@@ -34,6 +35,15 @@ missing() {
 apt() {
     apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold \
         -o DPkg::Lock::Timeout=300 "$@" >/dev/null
+}
+
+# Debian makes and starts a database system with PostgreSQL's server, unless this file says that it shall not. Where the
+# server is already there, or somebody has said how to make one, nothing is touched.
+no_cluster() {
+    local folder=/etc/postgresql-common/createcluster.d
+    [ ! -e /usr/bin/pg_createcluster ] && [ ! -e "$folder" ] || return 0
+    mkdir -p "$folder"
+    echo 'create_main_cluster = false' >"$folder/berth-tests.conf"
 }
 
 # QEMU's pieces must be of one version: a newer qemu-utils (from backports, say) blocks the stock emulator. Then
@@ -71,6 +81,7 @@ main() {
     lacking=$(missing $wanted)
     [ -n "$lacking" ] || return 0
     [ "$(id -u)" = 0 ] || fail "these packages are missing, and only root can install them: $lacking"
+    case " $lacking " in *" postgresql "*) no_cluster ;; esac
     echo "need: installing $lacking"
     # shellcheck disable=SC2086
     if ! install_packages $lacking 2>/dev/null; then

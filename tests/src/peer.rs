@@ -1,5 +1,5 @@
 //! The real services, as children of the test process: OpenStack Placement, Keystone, Glance and Cyborg from PyPI, with the
-//! command line client of all, MariaDB, RabbitMQ and libvirtd from Debian. `make peers` (that is `tests/peers/install.sh`) puts them
+//! command line client of all, MariaDB, PostgreSQL, RabbitMQ and libvirtd from Debian. `make peers` (that is `tests/peers/install.sh`) puts them
 //! where [`installed`] looks.
 
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ mod libvirtd;
 mod mariadb;
 mod openstack_shell;
 mod placement;
+mod postgres;
 mod python;
 mod rabbitmq;
 mod sqlite;
@@ -32,6 +33,7 @@ pub use libvirtd::Libvirtd;
 pub use mariadb::{Database, MariaDb};
 pub use openstack_shell::{AcceleratorPlugin, OpenStackShell, Said};
 pub use placement::{Auth, Lease, PlacementSettings, PolicyDefaults, RealPlacement, Storage};
+pub use postgres::{Postgres, PostgresDatabase};
 pub use rabbitmq::RabbitMq;
 
 /// Why a peer is not there for a test.
@@ -104,6 +106,12 @@ pub fn installed() -> Result<PathBuf, PeerError> {
 pub fn checkout() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     tests.parent().unwrap_or(tests).to_path_buf()
+}
+
+/// A file of the certificates that guard nothing: `authority.pem`, and `server.pem` with `server.key` for 127.0.0.1 and
+/// `localhost`.
+fn tls(name: &str) -> PathBuf {
+    checkout().join("core/client/tests/client/tls").join(name)
 }
 
 /// Runs a tool to its end and gives what it wrote.

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use nix::unistd::Uid;
 
-use super::{PeerError, installed, output, rows};
+use super::{PeerError, installed, output, rows, tls};
 use crate::process::{Process, Program, free_port};
 use crate::scratch::{Scratch, copy_tree};
 
@@ -50,12 +50,23 @@ impl MariaDb {
         copy_tree(&installed()?.join("templates/mariadb"), &data)
             .map_err(PeerError::files("copy MariaDB's template"))?;
         let port = free_port().map_err(PeerError::files("find a free port"))?;
+        let process = Self::run(&scratch, port)?;
+        Ok(Self {
+            process: Mutex::new(process),
+            scratch,
+            port,
+        })
+    }
+
+    fn run(scratch: &Scratch, port: u16) -> Result<Process, PeerError> {
         let mut program = Program::new("mariadbd")
             .arg("--no-defaults")
-            .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--datadir={}", scratch.join("data").display()))
             .arg(format!("--socket={}", scratch.join("sock").display()))
             .arg(format!("--pid-file={}", scratch.join("pid").display()))
             .args(["--bind-address=127.0.0.1", &format!("--port={port}")])
+            .arg(format!("--ssl-cert={}", tls("server.pem").display()))
+            .arg(format!("--ssl-key={}", tls("server.key").display()))
             // A commit survives the death of the server, though not of the machine: a third of the cost.
             .args([
                 "--innodb-flush-log-at-trx-commit=2",
@@ -75,11 +86,25 @@ impl MariaDb {
         process.wait_until(Duration::from_secs(120), || {
             output(client(&socket).args(["-e", "select 1"])).is_ok()
         })?;
-        Ok(Self {
-            process: Mutex::new(process),
-            scratch,
-            port,
-        })
+        Ok(process)
+    }
+
+    /// SIGKILL to the server; whoever is connected sees the connection go.
+    pub fn kill(&self) {
+        self.process().kill();
+    }
+
+    /// Starts it again after [`MariaDb::kill`], on the same port and the same data.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_again(&self) -> Result<(), PeerError> {
+        *self.process() = Self::run(&self.scratch, self.port)?;
+        Ok(())
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs SQL as root, in `database` where one is named; rows with their cells as text.
@@ -97,10 +122,7 @@ impl MariaDb {
     /// The server's process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.process
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pid()
+        self.process().pid()
     }
 
     /// Makes an empty database that goes with the value.
@@ -142,8 +164,15 @@ impl Database {
         )
     }
 
+    /// The certificate of the authority that signed the server's own, which is for 127.0.0.1 and `localhost`.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        tls("authority.pem")
+    }
+
     /// Its URL as SQLAlchemy takes it.
-    pub(super) fn sqlalchemy_url(&self) -> String {
+    #[must_use]
+    pub fn sqlalchemy_url(&self) -> String {
         let socket = self.server.socket();
         format!(
             "mysql+pymysql://{USER}:{PASSWORD}@localhost/{}?charset=utf8&unix_socket={}",

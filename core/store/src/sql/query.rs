@@ -108,29 +108,23 @@ enum Keys {
 
 impl Keys {
     fn of(keys: Vec<Value>) -> Self {
-        let ints: Option<Vec<i64>> = keys
-            .iter()
-            .map(|key| match key {
-                Value::Int(number) => Some(*number),
-                _ => None,
-            })
-            .collect();
-        let doubles = || -> Option<Vec<f64>> {
-            keys.iter()
-                .map(|key| match key {
-                    Value::Double(number) => Some(*number),
-                    _ => None,
-                })
-                .collect()
-        };
-        match ints {
-            // Of no keys at all the type does not matter to anything but the comparison: text goes with most columns that have names.
-            Some(ints) if !keys.is_empty() => Self::Ints(ints),
-            _ if keys.is_empty() => Self::Texts(Vec::new()),
-            _ => match doubles() {
-                Some(doubles) => Self::Doubles(doubles),
-                None => Self::Texts(keys.into_iter().map(text).collect()),
-            },
+        let all_ints = keys.iter().map(|key| match key {
+            Value::Int(number) => Some(*number),
+            _ => None,
+        });
+        if let Some(ints) = all_ints.collect() {
+            return Self::Ints(ints);
+        }
+        // Whole numbers among others that are not.
+        #[expect(clippy::cast_precision_loss, reason = "compared with doubles")]
+        let all_doubles = keys.iter().map(|key| match key {
+            Value::Double(number) => Some(*number),
+            Value::Int(number) => Some(*number as f64),
+            _ => None,
+        });
+        match all_doubles.collect() {
+            Some(doubles) => Self::Doubles(doubles),
+            None => Self::Texts(keys.into_iter().map(text).collect()),
         }
     }
 

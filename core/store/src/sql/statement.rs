@@ -166,11 +166,18 @@ impl Statement {
     /// is no index.
     fn with_array<V: Into<Value> + Clone>(&self, keys: &[V], tail: &str) -> Self {
         let keys = keys.iter().cloned().map(Into::into);
+        let keys: Vec<Value> = keys.filter(|key| *key != Value::Null).collect();
+        // Of no key there is no type.
+        let list = if keys.is_empty() {
+            "NULL"
+        } else {
+            "SELECT unnest(?)"
+        };
         Self {
-            sql: format!("{} (SELECT unnest(?)) {tail}", self.sql).into(),
+            sql: format!("{} ({list}) {tail}", self.sql).into(),
             values: self.values.clone(),
             recurring: self.recurring,
-            keys: Some(keys.filter(|key| *key != Value::Null).collect()),
+            keys: Some(keys).filter(|keys| !keys.is_empty()),
         }
     }
 

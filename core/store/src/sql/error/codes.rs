@@ -51,6 +51,12 @@ fn sorted(error: sqlx::Error, phase: Phase) -> SqlError {
         sqlx::Error::PoolTimedOut => SqlError::Busy(error),
         sqlx::Error::PoolClosed => SqlError::Closed,
         sqlx::Error::Tls(_) => SqlError::Tls(error),
+        // What a certificate that proves nothing is to the driver.
+        sqlx::Error::Io(io)
+            if phase == Phase::Connecting && io.kind() == std::io::ErrorKind::InvalidData =>
+        {
+            SqlError::Tls(error)
+        }
         // The driver takes a server that goes in the middle of a message for one that breaks the protocol.
         sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed | sqlx::Error::BeginFailed => lost(error),
         sqlx::Error::Protocol(_) if phase != Phase::Connecting => lost(error),

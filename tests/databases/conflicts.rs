@@ -1,0 +1,348 @@
+//! Writers that meet.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use berth_store::{Isolation, SqlError, SqlOptions, SqlStore, Statement, Transaction, Work};
+use tokio::sync::Barrier;
+
+use crate::place::Place;
+use crate::work::{Insert, WorkError, ask, count, named};
+
+mod everywhere {
+    use super::{
+        a_failed_run_leaves_no_row, a_taken_key_is_told_as_duplicate,
+        what_a_transaction_reads_is_one_state,
+    };
+    on_all! {
+        a_failed_run_leaves_no_row
+        a_taken_key_is_told_as_duplicate
+        what_a_transaction_reads_is_one_state
+    }
+}
+
+on_servers! {
+    a_deadlock_runs_the_whole_of_one_again
+    no_update_is_lost_at_repeatable_read
+    no_update_is_lost_at_read_committed
+    a_lock_that_is_not_had_in_time_is_a_conflict
+    a_locked_row_is_read_as_it_is_now
+    a_statement_after_a_failed_one_is_refused_where_the_server_would
+}
+
+/// Fails as often as told, after it wrote.
+struct Failing(AtomicU32);
+
+impl Work for Failing {
+    type Output = i64;
+    type Error = WorkError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<i64, WorkError> {
+        let id = tx.insert(named("a").0, "id").await?;
+        let left = self.0.load(Ordering::Relaxed);
+        if left > 0 {
+            self.0.store(left - 1, Ordering::Relaxed);
+            return Err(if left > 50 {
+                WorkError::Never
+            } else {
+                WorkError::Outrun
+            });
+        }
+        Ok(id)
+    }
+}
+
+async fn a_failed_run_leaves_no_row(place: Place) {
+    let store = place.store().await;
+    let never = store.write(&Failing(AtomicU32::new(51))).await;
+    assert!(matches!(never, Err(WorkError::Never)), "{never:?}");
+    assert_eq!(count(&store).await, 0);
+    let often = Failing(AtomicU32::new(50));
+    assert!(matches!(store.write(&often).await, Err(WorkError::Outrun)));
+    assert_eq!(often.0.load(Ordering::Relaxed), 40, "ten attempts");
+    store.write(&Failing(AtomicU32::new(3))).await.unwrap();
+    assert_eq!(count(&store).await, 1);
+}
+
+async fn a_taken_key_is_told_as_duplicate(place: Place) {
+    let store = place.store().await;
+    store.write(&named("a")).await.unwrap();
+    let again = store.write(&named("a")).await;
+    assert!(matches!(again, Err(SqlError::Duplicate(_))), "{again:?}");
+    let orphan = "INSERT INTO parts (thing_id, used) VALUES (77, 1)";
+    let orphan = store.write(&Insert(Statement::new(orphan))).await;
+    assert!(matches!(orphan, Err(SqlError::Constraint(_))), "{orphan:?}");
+    store.write(&named("b")).await.unwrap();
+}
+
+async fn what_a_transaction_reads_is_one_state(place: Place) {
+    let options = SqlOptions {
+        isolation: Isolation::ReadCommitted,
+        ..SqlOptions::default()
+    };
+    let store = place.store_with(&options).await;
+    let mut reading = store.read().await.unwrap();
+    let all = || Statement::new("SELECT id FROM things");
+    assert!(reading.rows(all()).await.unwrap().is_empty());
+    store.write(&named("a")).await.unwrap();
+    assert!(reading.rows(all()).await.unwrap().is_empty());
+    drop(reading);
+    assert_eq!(count(&store).await, 1);
+}
+
+/// Locks two rows, one after the other, when both writers hold their first.
+struct Cross {
+    first: i64,
+    second: i64,
+    both: Barrier,
+    runs: AtomicU32,
+}
+
+struct Crossing(Arc<Cross>, i64, i64);
+
+impl Work for Crossing {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        let Self(cross, first, second) = self;
+        let raise = || Statement::new("UPDATE things SET generation = generation + 1 WHERE id = ?");
+        tx.execute(raise().bind(*first)).await?;
+        if cross.runs.fetch_add(1, Ordering::SeqCst) < 2 {
+            cross.both.wait().await;
+        }
+        tx.execute(raise().bind(*second)).await?;
+        Ok(())
+    }
+}
+
+async fn a_deadlock_runs_the_whole_of_one_again(place: Place) {
+    let store = place.store().await;
+    let first = store.write(&named("a")).await.unwrap();
+    let second = store.write(&named("b")).await.unwrap();
+    let cross = Arc::new(Cross {
+        first,
+        second,
+        both: Barrier::new(2),
+        runs: AtomicU32::new(0),
+    });
+    let one_way = Crossing(Arc::clone(&cross), cross.first, cross.second);
+    let other_way = Crossing(Arc::clone(&cross), cross.second, cross.first);
+    let (one, other) = tokio::join!(store.write(&one_way), store.write(&other_way));
+    one.unwrap();
+    other.unwrap();
+    assert!(cross.runs.load(Ordering::SeqCst) >= 3, "one was run again");
+    let row = ask(
+        &store,
+        "SELECT MIN(generation), MAX(generation) FROM things",
+    )
+    .await;
+    assert_eq!((row.int(0).unwrap(), row.int(1).unwrap()), (2, 2));
+}
+
+/// Reads a generation and raises it by compare and swap, as every write of Placement's does.
+struct Swap;
+
+impl Work for Swap {
+    type Output = ();
+    type Error = WorkError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), WorkError> {
+        let read = Statement::new("SELECT generation FROM things WHERE id = 1");
+        let generation = tx.row(read).await?.unwrap().int(0)?;
+        tokio::task::yield_now().await;
+        let swap = "UPDATE things SET generation = ? WHERE id = 1 AND generation = ?";
+        let swap = Statement::new(swap).bind(generation + 1).bind(generation);
+        match tx.execute(swap).await?.rows_affected {
+            1 => Ok(()),
+            _ => Err(WorkError::Outrun),
+        }
+    }
+}
+
+async fn no_update_is_lost(place: Place, isolation: Isolation) {
+    const WRITERS: i64 = 8;
+    const EACH: i64 = 25;
+    let options = SqlOptions {
+        isolation,
+        attempts: 1_000,
+        ..SqlOptions::default()
+    };
+    let store = place.store_with(&options).await;
+    store.write(&named("a")).await.unwrap();
+    // A second store stands for another process.
+    let other = place.open(&options).await;
+    let writers = (0..WRITERS).map(|n| {
+        let store: SqlStore = if n % 2 == 0 {
+            store.clone()
+        } else {
+            other.clone()
+        };
+        tokio::spawn(async move {
+            for _ in 0..EACH {
+                store.write(&Swap).await.unwrap();
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    let row = ask(&store, "SELECT generation FROM things").await;
+    assert_eq!(row.int(0).unwrap(), WRITERS * EACH);
+}
+
+async fn no_update_is_lost_at_repeatable_read(place: Place) {
+    no_update_is_lost(place, Isolation::RepeatableRead).await;
+}
+
+async fn no_update_is_lost_at_read_committed(place: Place) {
+    no_update_is_lost(place, Isolation::ReadCommitted).await;
+}
+
+/// Locks the row and stays until it is told.
+struct Hold(Barrier, Barrier);
+
+impl Work for Hold {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        let sql = format!(
+            "SELECT id FROM things WHERE id = 1{}",
+            tx.dialect().for_update()
+        );
+        tx.row(Statement::new(sql)).await?;
+        self.0.wait().await;
+        self.1.wait().await;
+        tx.execute(Statement::new(
+            "UPDATE things SET generation = 5 WHERE id = 1",
+        ))
+        .await?;
+        Ok(())
+    }
+}
+
+async fn a_lock_that_is_not_had_in_time_is_a_conflict(place: Place) {
+    let options = SqlOptions {
+        busy_timeout: Duration::from_secs(1),
+        attempts: 2,
+        ..SqlOptions::default()
+    };
+    let store = place.store_with(&options).await;
+    store.write(&named("a")).await.unwrap();
+    let hold = Hold(Barrier::new(2), Barrier::new(2));
+    let refused = async {
+        hold.0.wait().await;
+        let refused = store.write(&Swap).await;
+        hold.1.wait().await;
+        refused
+    };
+    let (held, refused) = tokio::join!(store.write(&hold), refused);
+    held.unwrap();
+    let Err(WorkError::Sql(SqlError::Conflict(_))) = refused else {
+        panic!("{refused:?}");
+    };
+    let row = ask(&store, "SELECT generation FROM things").await;
+    assert_eq!(row.int(0).unwrap(), 5);
+}
+
+/// Locks the row first of all and then reads.
+struct Look;
+
+impl Work for Look {
+    type Output = i64;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<i64, SqlError> {
+        let lock = tx.dialect().for_update();
+        let sql = format!("SELECT generation FROM things WHERE id = 1{lock}");
+        tx.row(Statement::new(sql))
+            .await?
+            .map_or(Ok(-1), |row| row.int(0))
+    }
+}
+
+async fn a_locked_row_is_read_as_it_is_now(place: Place) {
+    for isolation in [Isolation::RepeatableRead, Isolation::ReadCommitted] {
+        let options = SqlOptions {
+            isolation,
+            ..SqlOptions::default()
+        };
+        let store = match isolation {
+            Isolation::RepeatableRead => place.store_with(&options).await,
+            Isolation::ReadCommitted => place.open(&options).await,
+        };
+        // Taken the second time.
+        store.write(&named("a")).await.ok();
+        let hold = Hold(Barrier::new(2), Barrier::new(2));
+        let looking = async {
+            hold.0.wait().await;
+            let looking = tokio::spawn({
+                let store = store.clone();
+                async move { store.write(&Look).await }
+            });
+            hold.1.wait().await;
+            looking.await.unwrap()
+        };
+        let (held, seen) = tokio::join!(store.write(&hold), looking);
+        held.unwrap();
+        assert_eq!(seen.unwrap(), 5, "{isolation:?}");
+        store.close().await;
+    }
+}
+
+/// Goes on after an error that it does not heed.
+struct Careless;
+
+impl Work for Careless {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        let insert = || Statement::new("INSERT INTO things (name) VALUES ('a')");
+        let refused = tx.execute(insert()).await;
+        assert!(
+            matches!(refused, Err(SqlError::Duplicate(_))),
+            "{refused:?}"
+        );
+        tx.execute(Statement::new("INSERT INTO things (name) VALUES ('b')"))
+            .await?;
+        Ok(())
+    }
+}
+
+async fn a_statement_after_a_failed_one_is_refused_where_the_server_would(place: Place) {
+    let store = place.store().await;
+    store.write(&named("a")).await.unwrap();
+    let went = store.write(&Careless).await;
+    match place {
+        Place::Postgres(_) => {
+            assert!(matches!(went, Err(SqlError::Ended { .. })), "{went:?}");
+            assert_eq!(count(&store).await, 1);
+        }
+        _ => {
+            went.unwrap();
+            assert_eq!(count(&store).await, 2);
+        }
+    }
+}
+
+/// PostgreSQL may find out only at COMMIT.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_conflict_at_commit_runs_the_whole_again() {
+    let place = Place::postgres();
+    let store = place.store().await;
+    place.query(
+        "create sequence tries; grant all on sequence tries to placement;
+         create function late() returns trigger language plpgsql as $$ begin
+             if nextval('tries') < 3 then raise exception 'not now' using errcode = '40001'; end if;
+             return null;
+         end $$;
+         create constraint trigger late after insert on things deferrable initially deferred for each row execute function late()",
+    );
+    store.write(&named("a")).await.unwrap();
+    assert_eq!(count(&store).await, 1);
+    let row = ask(&store, "SELECT last_value FROM tries").await;
+    assert_eq!(row.int(0).unwrap(), 3);
+}

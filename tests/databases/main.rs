@@ -1,0 +1,38 @@
+//! The SQL store means the same on each database: every promise is tried on SQLite, on a real PostgreSQL and on a real MariaDB,
+//! in a database of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+/// Tests that hold on all three. Each is an `async fn(Place)` of the module.
+macro_rules! on_all {
+    ($($name:ident)*) => {
+        on_all!(@on sqlite $($name)*);
+        on_servers!($($name)*);
+    };
+    (@on $database:ident $($name:ident)*) => {
+        mod $database {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $name() {
+                super::$name(crate::place::Place::$database()).await;
+            })*
+        }
+    };
+}
+
+/// Tests that only make sense where others may write.
+macro_rules! on_servers {
+    ($($name:ident)*) => {
+        on_all!(@on postgres $($name)*);
+        on_all!(@on mariadb $($name)*);
+    };
+}
+
+mod conflicts;
+mod lists;
+mod outages;
+mod place;
+mod proxy;
+mod refusals;
+mod schema;
+mod values;
+mod work;

@@ -1,0 +1,235 @@
+//! The server goes.
+
+use std::error::Error as _;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use berth_store::{
+    Disposition, Location, Moment, OpenError, Retryable as _, SqlError, SqlOptions, SqlStore,
+    Statement, Transaction, Work,
+};
+use berth_tests::peer::{MariaDb, Postgres};
+use std::sync::Arc;
+use tokio::sync::Barrier;
+
+use crate::place::Place;
+use crate::work::{Do, count, named};
+
+/// On a server of its own: others share one.
+fn alone(place: &str) -> Place {
+    match place {
+        "postgres" => Place::Postgres(Arc::new(Postgres::start().unwrap()).create().unwrap()),
+        _ => Place::MariaDb(Arc::new(MariaDb::start().unwrap()).create().unwrap()),
+    }
+}
+
+fn quick() -> SqlOptions {
+    SqlOptions {
+        acquire_timeout: Duration::from_millis(500),
+        connect_timeout: Duration::from_secs(2),
+        attempts: 3,
+        ..SqlOptions::default()
+    }
+}
+
+/// Writes, and waits until the server was killed in the first run.
+struct Interrupted {
+    wrote: Barrier,
+    killed: Barrier,
+    runs: AtomicU32,
+}
+
+impl Work for Interrupted {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        tx.insert(named(Moment::now().to_string()).0, "id").await?;
+        if self.runs.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.wrote.wait().await;
+            self.killed.wait().await;
+        }
+        tx.insert(named(Moment::now().to_string()).0, "id").await?;
+        Ok(())
+    }
+}
+
+async fn a_killed_server_leaves_nothing_half_and_the_work_is_run_again(place: Place) {
+    let store = place.store_with(&quick()).await;
+    store.write(&named("a")).await.unwrap();
+    let work = Interrupted {
+        wrote: Barrier::new(2),
+        killed: Barrier::new(2),
+        runs: AtomicU32::new(0),
+    };
+    let killing = async {
+        work.wrote.wait().await;
+        place.kill_server();
+        place.start_server_again();
+        work.killed.wait().await;
+    };
+    let (written, ()) = tokio::join!(store.write(&work), killing);
+    written.unwrap();
+    assert_eq!(
+        work.runs.load(Ordering::SeqCst),
+        2,
+        "the whole of it, once again"
+    );
+    assert_eq!(count(&store).await, 3);
+}
+
+async fn a_server_that_is_gone_is_told_and_found_again(place: Place) {
+    let store = place.store_with(&quick()).await;
+    store.write(&named("a")).await.unwrap();
+    place.kill_server();
+    let refused = store.rows(Statement::new("SELECT id FROM things")).await;
+    let error = refused.err().unwrap();
+    assert!(matches!(error, SqlError::Unreachable(_)), "{error:?}");
+    assert!(
+        error.mend().contains("database server runs"),
+        "{}",
+        error.mend()
+    );
+    assert!(error.will_pass());
+    let refused = store.write(&named("b")).await.unwrap_err();
+    assert!(matches!(refused, SqlError::Unreachable(_)), "{refused:?}");
+    let opened = SqlStore::open(&place.location(), &quick()).await;
+    let error = opened.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            OpenError::Server {
+                source: SqlError::Unreachable(_),
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    place.start_server_again();
+    assert_eq!(count(&store).await, 1);
+    store.write(&named("b")).await.unwrap();
+    assert_eq!(count(&store).await, 2);
+}
+
+/// A proxy that lets a COMMIT through, and not its answer, is the one way to an unknown outcome.
+async fn a_connection_lost_at_commit_leaves_the_outcome_unknown(place: Place) {
+    let store = place.store().await;
+    let proxy = crate::proxy::Proxy::start(&place).await;
+    let through = SqlStore::open(&proxy.location(&place), &quick())
+        .await
+        .unwrap();
+    proxy.cut_at_commit();
+    let outcome = through.write(&named("a")).await;
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, SqlError::OutcomeUnknown(_)), "{error:?}");
+    assert_eq!(error.disposition(), Disposition::Fatal);
+    assert!(error.source().is_some());
+    // It was: and once, for it was not run again.
+    assert_eq!(count(&store).await, 1);
+}
+
+async fn statements_that_take_too_long_are_ended(place: Place) {
+    let options = SqlOptions {
+        statement_timeout: Duration::from_secs(1),
+        ..quick()
+    };
+    let store = place.store_with(&options).await;
+    let sleep = match place {
+        Place::Postgres(_) => "SELECT CAST(pg_sleep(30) AS TEXT)",
+        _ => "SELECT SLEEP(30)",
+    };
+    let error = store.rows(Statement::new(sleep)).await.err().unwrap();
+    assert!(matches!(error, SqlError::TookTooLong(_)), "{error:?}");
+    assert_eq!(count(&store).await, 0);
+}
+
+async fn a_pool_that_is_used_up_is_told_as_busy(place: Place) {
+    let options = SqlOptions {
+        connections: 2,
+        ..quick()
+    };
+    let store = place.store_with(&options).await;
+    let _one = store.read().await.unwrap();
+    let _other = store.read().await.unwrap();
+    let error = store.rows(Statement::new("SELECT 1")).await.err().unwrap();
+    assert!(matches!(error, SqlError::Busy(_)), "{error:?}");
+}
+
+async fn a_dropped_transaction_gives_its_connection_back(place: Place) {
+    let options = SqlOptions {
+        connections: 2,
+        ..quick()
+    };
+    let store = place.store_with(&options).await;
+    for _ in 0..20 {
+        let mut tx = store.read().await.unwrap();
+        tx.row(Statement::new("SELECT COUNT(*) FROM things"))
+            .await
+            .unwrap();
+    }
+    store
+        .write(&Do(Statement::new("DELETE FROM things")))
+        .await
+        .unwrap();
+}
+
+async fn nobody_at_the_port_is_told(scheme: &str) {
+    let port = berth_tests::process::free_port().unwrap();
+    let url = format!("{scheme}://placement:very-secret@127.0.0.1:{port}/placement");
+    let location: Location = url.parse().unwrap();
+    let error = SqlStore::open(&location, &quick()).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            OpenError::Server {
+                source: SqlError::Unreachable(_),
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains(&format!("127.0.0.1:{port}/placement")),
+        "{error}"
+    );
+}
+
+macro_rules! on_a_server_of_its_own {
+    ($($name:ident)*) => {
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $name() { super::$name(super::alone("postgres")).await; })*
+        }
+        mod mariadb {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $name() { super::$name(super::alone("mariadb")).await; })*
+        }
+    };
+}
+
+on_a_server_of_its_own! {
+    a_killed_server_leaves_nothing_half_and_the_work_is_run_again
+    a_server_that_is_gone_is_told_and_found_again
+}
+
+mod shared {
+    use super::{
+        a_connection_lost_at_commit_leaves_the_outcome_unknown,
+        a_dropped_transaction_gives_its_connection_back, a_pool_that_is_used_up_is_told_as_busy,
+        statements_that_take_too_long_are_ended,
+    };
+    on_servers! {
+        a_connection_lost_at_commit_leaves_the_outcome_unknown
+        a_dropped_transaction_gives_its_connection_back
+        a_pool_that_is_used_up_is_told_as_busy
+        statements_that_take_too_long_are_ended
+    }
+}
+
+#[tokio::test]
+async fn nobody_at_the_port_is_told_by_name() {
+    nobody_at_the_port_is_told("postgresql").await;
+    nobody_at_the_port_is_told("mysql").await;
+}

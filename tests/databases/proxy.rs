@@ -1,0 +1,78 @@
+//! A proxy in front of a database that can lose the answer to a COMMIT.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use berth_store::Location;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::place::Place;
+
+pub(crate) struct Proxy {
+    port: u16,
+    cut: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    pub(crate) async fn start(place: &Place) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (cut, behind) = (Arc::new(AtomicBool::new(false)), port_of(&place.url()));
+        let is_cut = Arc::clone(&cut);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
+                tokio::spawn(pass(client, server, Arc::clone(&is_cut)));
+            }
+        });
+        Self { port, cut }
+    }
+
+    /// The same database through the proxy, which must be able to read what passes.
+    pub(crate) fn location(&self, place: &Place) -> Location {
+        let url = place.url();
+        let behind = port_of(&url);
+        let url = url.replace(&format!(":{behind}/"), &format!(":{}/", self.port));
+        let option = match place {
+            Place::Postgres(_) => "sslmode=disable",
+            _ => "ssl_mode=disabled",
+        };
+        format!("{url}?{option}").parse().unwrap()
+    }
+
+    pub(crate) fn cut_at_commit(&self) {
+        self.cut.store(true, Ordering::SeqCst);
+    }
+}
+
+fn port_of(url: &str) -> u16 {
+    let (before, _) = url.rsplit_once('/').unwrap();
+    before.rsplit_once(':').unwrap().1.parse().unwrap()
+}
+
+async fn pass(mut client: TcpStream, mut server: TcpStream, cut: Arc<AtomicBool>) {
+    let (mut asked, mut answered) = ([0; 65_536], [0; 65_536]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => {
+                let Ok(length @ 1..) = read else { return };
+                if server.write_all(&asked[..length]).await.is_err() {
+                    return;
+                }
+                let is_commit = asked[..length].windows(6).any(|window| window == b"COMMIT");
+                if is_commit && cut.load(Ordering::SeqCst) {
+                    // Until the server has answered: it has committed then.
+                    let _ = server.read(&mut answered).await;
+                    return;
+                }
+            }
+            read = server.read(&mut answered) => {
+                let Ok(length @ 1..) = read else { return };
+                if client.write_all(&answered[..length]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Whoever changes the schema, or must be alone.
+
+use std::time::Duration;
+
+use berth_store::{Dialect, OpenError, SqlError, SqlOptions, SqlStore, Statement};
+
+use crate::place::{Place, things};
+use crate::work::{Script, count, named};
+
+mod everywhere {
+    use super::{a_database_without_tables_is_none, what_only_looks_changes_nothing};
+    on_all! {
+        a_database_without_tables_is_none
+        what_only_looks_changes_nothing
+    }
+}
+
+on_servers! {
+    the_schema_is_changed_by_one_at_a_time
+    the_lock_goes_with_its_holder
+    other_sessions_are_seen
+    a_script_changes_the_schema
+}
+
+const SHORT: Duration = Duration::from_millis(300);
+
+async fn a_database_without_tables_is_none(place: Place) {
+    let (location, options) = (place.location(), SqlOptions::default());
+    let error = SqlStore::open_existing(&location, &options)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, OpenError::Absent { .. } | OpenError::NoTables { .. }),
+        "{error:?}"
+    );
+    assert!(!error.to_string().contains("test-only"), "{error}");
+    assert!(
+        SqlStore::look_at(&location, &options)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    place.store().await.close().await;
+    SqlStore::open_existing(&location, &options).await.unwrap();
+}
+
+async fn what_only_looks_changes_nothing(place: Place) {
+    let store = place.store().await;
+    store.write(&named("a")).await.unwrap();
+    let looked = SqlStore::look_at(&place.location(), &SqlOptions::default()).await;
+    let looking = looked.unwrap().unwrap();
+    assert_eq!(count(&looking).await, 1);
+    let error = looking.write(&named("b")).await.unwrap_err();
+    assert!(
+        matches!(error, SqlError::ReadOnly(_) | SqlError::NotWritable(_)),
+        "{error:?}"
+    );
+    let error = looking
+        .write(&Script("CREATE TABLE more (id INTEGER)"))
+        .await;
+    assert!(error.is_err());
+    assert_eq!(count(&store).await, 1);
+}
+
+async fn the_schema_is_changed_by_one_at_a_time(place: Place) {
+    let store = place.store().await;
+    let other = place.open(&SqlOptions::default()).await;
+    let mut lock = store.schema_lock(SHORT).await.unwrap();
+    lock.check().await.unwrap();
+    let refused = other.schema_lock(SHORT).await.err().unwrap();
+    assert!(matches!(refused, SqlError::SchemaHeld), "{refused:?}");
+    let waiting = tokio::spawn({
+        let other = other.clone();
+        async move { other.schema_lock(Duration::from_secs(60)).await.map(drop) }
+    });
+    store.write(&named("a")).await.unwrap();
+    drop(lock);
+    waiting.await.unwrap().unwrap();
+    store.schema_lock(Duration::from_secs(60)).await.unwrap();
+}
+
+async fn the_lock_goes_with_its_holder(place: Place) {
+    let store = place.store().await;
+    let mut lock = store.schema_lock(SHORT).await.unwrap();
+    match &place {
+        Place::Postgres(_) => {
+            let sql = "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and database = \
+                 (select oid from pg_database where datname = current_database())";
+            place.query(sql);
+        }
+        _ => {
+            let id = "select is_used_lock(concat('berth/', sha1(database())))";
+            let id = place.query(id).remove(0).remove(0);
+            place.query(&format!("kill {id}"));
+        }
+    }
+    let lost = lock.check().await.unwrap_err();
+    assert!(matches!(lost, SqlError::Lost(_)), "{lost:?}");
+    place
+        .open(&SqlOptions::default())
+        .await
+        .schema_lock(Duration::from_secs(60))
+        .await
+        .unwrap();
+}
+
+async fn other_sessions_are_seen(place: Place) {
+    let store = place.store().await;
+    // Two of our own, which are none of others.
+    let (_one, _two) = (store.read().await.unwrap(), store.read().await.unwrap());
+    let alone = store.other_sessions().await.unwrap();
+    assert_eq!(alone.seen, []);
+    assert!(alone.complete, "{alone:?}");
+    let other = place.open(&SqlOptions::default()).await;
+    let _three = other.read().await.unwrap();
+    let seen = store.other_sessions().await.unwrap().seen;
+    assert!(!seen.is_empty());
+    assert!(
+        seen.iter().all(|session| session.user == "placement"),
+        "{seen:?}"
+    );
+    assert!(
+        seen[0]
+            .to_string()
+            .contains("user placement from 127.0.0.1"),
+        "{}",
+        seen[0]
+    );
+}
+
+async fn a_script_changes_the_schema(place: Place) {
+    let store = place.open(&SqlOptions::default()).await;
+    store.write(&Script(things(store.dialect()))).await.unwrap();
+    let refused = store
+        .write(&Script(
+            "INSERT INTO things (name) VALUES ('a'); INSERT INTO nowhere VALUES (1)",
+        ))
+        .await;
+    assert!(matches!(refused, Err(SqlError::Refused(_))), "{refused:?}");
+    assert_eq!(count(&store).await, 0, "both or none");
+    let undone = "CREATE TABLE more (id INTEGER); INSERT INTO nowhere VALUES (1)";
+    store.write(&Script(undone)).await.unwrap_err();
+    let is_there = store
+        .rows(Statement::new("SELECT id FROM more"))
+        .await
+        .is_ok();
+    // MariaDB commits a CREATE by itself.
+    assert_eq!(is_there, store.dialect() == Dialect::MySql);
+}

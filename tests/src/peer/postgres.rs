@@ -1,0 +1,329 @@
+//! PostgreSQL: one server for all tests of a process, a database of its own for each.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use std::{fs, io};
+
+use nix::sys::signal::Signal;
+use nix::unistd::{Uid, User, chown};
+
+use super::{PeerError, output, rows, tls};
+use crate::process::{Process, Program, free_port};
+use crate::scratch::Scratch;
+
+/// The account of the tests; it guards nothing.
+const USER: &str = "placement";
+const PASSWORD: &str = "test-only";
+
+/// A private PostgreSQL server; it ends with the last value that uses it.
+#[derive(Debug)]
+pub struct Postgres {
+    process: Mutex<Process>,
+    scratch: Scratch,
+    port: u16,
+}
+
+impl Postgres {
+    /// The server that the tests of this process share, started where none runs.
+    ///
+    /// # Errors
+    /// When PostgreSQL is not installed or the server does not start.
+    pub fn shared() -> Result<Arc<Self>, PeerError> {
+        static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = shared.upgrade() {
+            return Ok(running);
+        }
+        let server = Arc::new(Self::start()?);
+        *shared = Arc::downgrade(&server);
+        Ok(server)
+    }
+
+    /// Starts a server of one's own, for a test that stops it.
+    ///
+    /// # Errors
+    /// When PostgreSQL is not installed or the server does not start.
+    pub fn start() -> Result<Self, PeerError> {
+        let scratch =
+            Scratch::new().map_err(PeerError::files("make a directory for PostgreSQL"))?;
+        let home = scratch.join("home");
+        own_folder(&home).map_err(PeerError::files("make a directory for PostgreSQL"))?;
+        let data = home.join("data");
+        let (program, arguments) = unprivileged("initdb")?;
+        output(
+            Command::new(program)
+                .args(arguments)
+                .args(["--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8"])
+                // By socket whoever can reach it, over TCP who knows the password.
+                .args(["--auth-local=trust", "--auth-host=scram-sha-256"])
+                .arg("--no-sync")
+                .arg("--pgdata")
+                .arg(&data)
+                .current_dir(&home),
+        )?;
+        own_key(&home).map_err(PeerError::files("copy a key for PostgreSQL"))?;
+        let port = free_port().map_err(PeerError::files("find a free port"))?;
+        let process = Self::run(&scratch, port)?;
+        let server = Self {
+            process: Mutex::new(process),
+            scratch,
+            port,
+        };
+        server.query(
+            None,
+            &format!("create role {USER} login password '{PASSWORD}'"),
+        )?;
+        Ok(server)
+    }
+
+    fn run(scratch: &Scratch, port: u16) -> Result<Process, PeerError> {
+        let home = scratch.join("home");
+        let (program, arguments) = unprivileged("postgres")?;
+        let mut process = Program::new(program)
+            .args(arguments)
+            .arg("-D")
+            .arg(home.join("data"))
+            .current_dir(&home)
+            .args(settings(&[
+                "listen_addresses=127.0.0.1",
+                &format!("port={port}"),
+                &format!("unix_socket_directories={}", home.display()),
+                "ssl=on",
+                &format!("ssl_cert_file={}", tls("server.pem").display()),
+                &format!("ssl_key_file={}", home.join("server.key").display()),
+                "max_connections=200",
+                "shared_buffers=32MB",
+                // A commit survives the death of the server, though not of the machine.
+                "fsync=off",
+                "full_page_writes=off",
+            ]))
+            .start(&scratch.join("log"))?;
+        process.wait_until(Duration::from_secs(120), || {
+            output(client(&home, port).args(["--command", "select 1"])).is_ok()
+        })?;
+        Ok(process)
+    }
+
+    /// SIGKILL to the server and all that it runs; whoever is connected sees the connection go.
+    pub fn kill(&self) {
+        self.process().kill();
+    }
+
+    /// Starts it again after [`Postgres::kill`], on the same port and the same data.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_again(&self) -> Result<(), PeerError> {
+        *self.process() = Self::run(&self.scratch, self.port)?;
+        Ok(())
+    }
+
+    /// The server's process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs SQL as the superuser, in `database` where one is named; rows with their cells as text.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn query(&self, database: Option<&str>, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
+        let mut command = client(&self.scratch.join("home"), self.port);
+        command
+            .args(["--dbname", database.unwrap_or("postgres")])
+            .args(["--command", sql]);
+        Ok(rows(&output(&mut command)?))
+    }
+
+    /// Makes an empty database that goes with the value.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn create(self: &Arc<Self>) -> Result<PostgresDatabase, PeerError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        self.query(None, &format!("create database {name} owner {USER}"))?;
+        Ok(PostgresDatabase {
+            server: Arc::clone(self),
+            name,
+        })
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // At once, but not by SIGKILL: that would leave a segment of shared memory behind in the kernel.
+        let mut process = self.process();
+        process.signal(Signal::SIGQUIT);
+        if process.wait(Duration::from_secs(20)).is_err() {
+            process.kill();
+        }
+    }
+}
+
+/// One database on a server.
+#[derive(Debug)]
+pub struct PostgresDatabase {
+    server: Arc<Postgres>,
+    name: String,
+}
+
+impl PostgresDatabase {
+    /// Its URL in the form `postgresql://user:password@127.0.0.1:port/name`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!(
+            "postgresql://{USER}:{PASSWORD}@127.0.0.1:{}/{}",
+            self.server.port, self.name
+        )
+    }
+
+    /// The certificate of the authority that signed the server's own, which is for 127.0.0.1 and `localhost`.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        tls("authority.pem")
+    }
+
+    /// Its URL over the Unix socket, as SQLAlchemy takes it.
+    #[must_use]
+    pub fn sqlalchemy_url(&self) -> String {
+        format!(
+            "postgresql+psycopg2://{USER}:{PASSWORD}@/{}?host={}&port={}",
+            self.name,
+            self.server.scratch.join("home").display(),
+            self.server.port
+        )
+    }
+
+    /// Runs SQL in it.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn query(&self, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
+        self.server.query(Some(&self.name), sql)
+    }
+
+    /// The server it is on.
+    #[must_use]
+    pub fn server(&self) -> &Arc<Postgres> {
+        &self.server
+    }
+}
+
+impl Drop for PostgresDatabase {
+    fn drop(&mut self) {
+        // A server that is gone has no database to drop.
+        let _ = self.server.query(
+            None,
+            &format!("drop database if exists {} with (force)", self.name),
+        );
+    }
+}
+
+fn settings(settings: &[&str]) -> Vec<String> {
+    settings
+        .iter()
+        .flat_map(|setting| ["-c".to_owned(), (*setting).to_owned()])
+        .collect()
+}
+
+/// PostgreSQL refuses to run as root: what to run instead, and its first arguments.
+fn unprivileged(name: &str) -> Result<(PathBuf, Vec<String>), PeerError> {
+    let program = program(name)?;
+    if !Uid::effective().is_root() {
+        return Ok((program, Vec::new()));
+    }
+    let user = account().map_err(PeerError::files("find an account for PostgreSQL"))?;
+    let arguments = vec![
+        format!("--reuid={}", user.uid),
+        format!("--regid={}", user.gid),
+        "--clear-groups".to_owned(),
+        "--pdeathsig=KILL".to_owned(),
+        "--".to_owned(),
+        program.display().to_string(),
+    ];
+    Ok((PathBuf::from("setpriv"), arguments))
+}
+
+/// Debian's own account for it, else the one that owns nothing.
+fn account() -> io::Result<User> {
+    for name in ["postgres", "nobody"] {
+        if let Some(user) = User::from_name(name)? {
+            return Ok(user);
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Debian keeps the server's programs off the PATH, a folder for each version; the newest is taken.
+fn program(name: &str) -> Result<PathBuf, PeerError> {
+    let version = |folder: &PathBuf| -> u32 {
+        let name = folder.file_name().and_then(|name| name.to_str());
+        name.and_then(|name| name.parse().ok()).unwrap_or_default()
+    };
+    let folders = fs::read_dir("/usr/lib/postgresql");
+    let folders = folders.into_iter().flatten().flatten();
+    let newest = folders
+        .map(|folder| folder.path())
+        .filter(|folder| folder.join("bin").join(name).is_file())
+        .max_by_key(version);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = || {
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(name))
+            .find(|program| program.is_file())
+    };
+    newest
+        .map(|folder| folder.join("bin").join(name))
+        .or_else(on_path)
+        .ok_or_else(|| PeerError::Command {
+            program: name.to_owned(),
+            errors: "it is not installed: run `make peers`, or install PostgreSQL's server"
+                .to_owned(),
+        })
+}
+
+/// A folder that the server's account owns.
+fn own_folder(path: &Path) -> io::Result<()> {
+    fs::create_dir(path)?;
+    if Uid::effective().is_root() {
+        let user = account()?;
+        chown(path, Some(user.uid), Some(user.gid))?;
+    }
+    Ok(())
+}
+
+/// Of a key that others may read PostgreSQL makes no use.
+fn own_key(home: &Path) -> io::Result<()> {
+    let key = home.join("server.key");
+    fs::copy(tls("server.key"), &key)?;
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+    if Uid::effective().is_root() {
+        let user = account()?;
+        chown(&key, Some(user.uid), Some(user.gid))?;
+    }
+    Ok(())
+}
+
+fn client(socket: &Path, port: u16) -> Command {
+    let mut command = Command::new("psql");
+    command
+        .env_remove("PGOPTIONS")
+        .env_remove("PGSSLMODE")
+        .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
+        .args(["--field-separator", "\t", "--username=postgres"])
+        .args(["--set", "ON_ERROR_STOP=1"])
+        .arg("--host")
+        .arg(socket)
+        .args(["--port", &port.to_string()]);
+    command
+}

@@ -20,6 +20,8 @@ const MOST: usize = 10_000;
 /// Asks Keystone, and remembers what it said for a while. Tokens that it does not know are asked for each time.
 pub struct KeystoneTokens {
     identity: IdentityClient,
+    /// Where callers get their tokens.
+    url: Option<String>,
     cache_time: Duration,
     // The tokens are secrets: this type is not shown.
     known: Mutex<HashMap<String, Known>>,
@@ -53,15 +55,16 @@ impl KeystoneTokens {
     /// # Errors
     /// Options are missing or contradictory, or a file they name cannot be used.
     pub fn new(options: &KeystoneAuthtoken) -> Result<Self, Failure> {
-        Ok(Self::over(
-            identity_client(options)?,
-            options.token_cache_time,
-        ))
+        Ok(Self {
+            url: options.account.auth_url.clone(),
+            ..Self::over(identity_client(options)?, options.token_cache_time)
+        })
     }
 
     fn over(identity: IdentityClient, cache_time: Duration) -> Self {
         Self {
             identity,
+            url: None,
             cache_time,
             known: Mutex::new(HashMap::new()),
         }
@@ -130,8 +133,8 @@ impl ValidateToken for KeystoneTokens {
         Box::pin(self.ask(request.token))
     }
 
-    fn asks_keystone(&self) -> bool {
-        true
+    fn keystone(&self) -> Option<&str> {
+        self.url.as_deref()
     }
 }
 

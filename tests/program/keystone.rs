@@ -21,7 +21,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    fn start(settings: KeystoneSettings) -> Self {
+    pub(crate) fn start(settings: KeystoneSettings) -> Self {
         let keystone = RealKeystone::start(settings).expect("Keystone starts");
         let placement =
             RealPlacement::start(PlacementSettings::behind(&keystone)).expect("Placement starts");
@@ -60,6 +60,11 @@ impl Region {
             ("PROJECT_NAME", credentials.project().to_owned()),
             ("PROJECT_DOMAIN_NAME", "Default".to_owned()),
         ]
+    }
+
+    /// The Placement in its catalog.
+    pub(crate) fn placement_url(&self) -> String {
+        self.placement.url()
     }
 
     fn ask(&self, method: Method, path: &str) -> Ask {

@@ -83,9 +83,10 @@ pub trait ValidateToken: Send + Sync {
     /// Believes the token or says why not.
     fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a>;
 
-    /// Whose words a 401 is in: those of Keystone's middleware where Keystone is asked, else the service's own.
-    fn asks_keystone(&self) -> bool {
-        false
+    /// The Keystone that is asked, by its URL: a 401 is in the words of Keystone's middleware then, and says where tokens are
+    /// from.
+    fn keystone(&self) -> Option<&str> {
+        None
     }
 }
 

@@ -142,10 +142,9 @@ impl Door {
     }
 
     fn turned_away(&self) -> Turned {
-        let keystone = self.tokens.asks_keystone();
-        Turned::Away(Box::new(match self.manners {
-            Manners::Placement if !keystone => fault::unauthorized(),
-            Manners::Placement | Manners::Cyborg => fault::unauthorized_by_keystone(),
+        Turned::Away(Box::new(match (self.manners, self.tokens.keystone()) {
+            (Manners::Placement, None) => fault::unauthorized(),
+            (Manners::Placement | Manners::Cyborg, url) => fault::unauthorized_by_keystone(url),
         }))
     }
 

@@ -392,8 +392,8 @@ pub(crate) fn unauthorized() -> Response {
     json_response(StatusCode::UNAUTHORIZED, &body)
 }
 
-/// The 401 as Keystone's middleware gives it.
-pub(crate) fn unauthorized_by_keystone() -> Response {
+/// The 401 as Keystone's middleware gives it, with the URL where tokens are from.
+pub(crate) fn unauthorized_by_keystone(url: Option<&str>) -> Response {
     let document = IdentityErrorDocument {
         error: IdentityError {
             code: 401,
@@ -403,9 +403,11 @@ pub(crate) fn unauthorized_by_keystone() -> Response {
     };
     let mut response = json_response(StatusCode::UNAUTHORIZED, &document);
     let scheme = HeaderValue::from_static("Keystone");
+    // A URL that is no header text is left out.
+    let named = url.and_then(|url| HeaderValue::from_str(&format!("Keystone uri=\"{url}\"")).ok());
     response
         .headers_mut()
-        .insert(header::WWW_AUTHENTICATE, scheme);
+        .insert(header::WWW_AUTHENTICATE, named.unwrap_or(scheme));
     response
 }
 

@@ -64,6 +64,26 @@ pub async fn open_existing(url: &Secret) -> Result<SqlStore, Failure> {
     placement(store, &named).await
 }
 
+/// The same, to look at only: not a byte of it is changed, and nobody is kept from owning it.
+///
+/// # Errors
+/// As [`open_existing`].
+pub async fn look(url: &Secret) -> Result<SqlStore, Failure> {
+    let (location, named) = located(url)?;
+    let store = SqlStore::look_at(&location, &SqlOptions::default()).await;
+    let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    let store = store.ok_or_else(|| {
+        Failure::new(
+            ErrorCode::State,
+            format!("{named} is not there, or has no tables"),
+        )
+        .mend("give the one that the service uses")
+    })?;
+    let checked = berth_placement::check(&store).await;
+    checked.map_err(|error| not_placement(&named, &error))?;
+    Ok(store)
+}
+
 async fn placement(store: Result<SqlStore, OpenError>, named: &str) -> Result<SqlStore, Failure> {
     let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
     prepare(&store)

@@ -1,28 +1,24 @@
 //! `berth placement`: the built-in Placement alone, the offline upgrade, and what a Placement is asked.
 
 mod explain;
+mod migrate;
+mod open_elsewhere;
+mod placement_conf;
 mod policy;
 mod service;
 
 use std::io::Write;
 use std::net::SocketAddr;
 
-use berth_agent::options::Rename;
-use berth_agent::startup::{self, Preview};
 use berth_placement::{router, serve_tcp};
 
-use crate::agent::alone;
-use crate::compose::placement_in_process;
 use crate::config::{Config, Secret};
 use crate::context::Context;
 use crate::database;
 use crate::exit::ExitCode;
 use crate::failure::Failure;
 use crate::listing::Format;
-use crate::nodes::{Host, Intent};
 use crate::policy_file;
-use crate::progress::consumers;
-use crate::reshape::failed;
 use crate::signals;
 
 pub(crate) use policy::with_file as policy_of;
@@ -62,21 +58,10 @@ enum Command {
     /// The offline upgrade: do on this host's database what the agent's next start would do, with no service running.
     #[command(
         after_help = "Examples:\n  berth placement migrate-compute-inventory --dry-run\n  \
+                            berth placement migrate-compute-inventory --placement-config /etc/placement/placement.conf\n  \
                             berth placement migrate-compute-inventory --database sqlite:/var/lib/berth/placement.sqlite"
     )]
-    MigrateComputeInventory {
-        /// The database, else [placement_service] connection.
-        #[arg(
-            long,
-            value_name = "URL",
-            env = "BERTH_DATABASE_URL",
-            hide_env_values = true
-        )]
-        database: Option<String>,
-        /// Show what would be done, and do nothing.
-        #[arg(long)]
-        dry_run: bool,
-    },
+    MigrateComputeInventory(migrate::Migrate),
     /// Say why a question for allocation candidates has few or none: which resource, trait or aggregate of it empties the
     /// answer.
     #[command(
@@ -105,10 +90,8 @@ pub fn run(
         Command::Policy { format } => {
             policy_file::list(&policy::in_force(&config)?, format, out)?;
         }
-        Command::MigrateComputeInventory { database, dry_run } => {
-            let url = url(database.as_deref(), &config);
-            let upgrade = if *dry_run { Upgrade::Show } else { Upgrade::Do };
-            context.block_on(migrate(&url, &config, upgrade, out))??;
+        Command::MigrateComputeInventory(asked) => {
+            context.block_on(migrate::migrate(asked, &config, out))??;
         }
         Command::Explain(asked) => context.block_on(explain::explain(asked, &config, out))??,
     }
@@ -137,60 +120,6 @@ async fn serve(
     out.flush()?;
     let api = router(store.clone(), options);
     serve_tcp(listener, api, end).await;
-    store.close().await;
-    Ok(())
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Upgrade {
-    Do,
-    Show,
-}
-
-/// The startup of each node, over the router in this process. The database is this process's alone: a running service
-/// holds it, and is told so.
-async fn migrate(
-    url: &Secret,
-    config: &Config,
-    upgrade: Upgrade,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
-    let store = database::open_existing(url).await?;
-    let placement = placement_in_process(store.clone(), None)?;
-    // An agent on another Placement would go by the state folder this writes.
-    let (intent, _alone) = match upgrade {
-        Upgrade::Do => (Intent::Act, Some(alone(config)?)),
-        Upgrade::Show => (Intent::Look, None),
-    };
-    let mut host = Host::observe(config, &placement, Rename::Refuse, intent).await?;
-    for (identity, tracker) in &mut host.nodes {
-        let bar = consumers(identity.node.as_str());
-        let now = tokio::time::Instant::now();
-        let (node, view, service) = (&identity.node, &host.view, host.service);
-        if upgrade == Upgrade::Show {
-            let previewed = startup::preview(tracker, view, service, now, &*bar).await;
-            let (preview, plan) = previewed.map_err(|error| failed(&error))?;
-            let would = match preview {
-                Preview::InSync { .. } => "nothing to do",
-                Preview::Update { .. } => "would be updated",
-                Preview::Reshape(_) => "would be reshaped",
-            };
-            writeln!(out, "node {node}: {would}\n{}", plan.text)?;
-            continue;
-        }
-        let started = startup::reconcile(tracker, view, service, now, None, &*bar).await;
-        let started = started.map_err(|error| failed(&error))?;
-        for reshape in &started.reshapes {
-            writeln!(out, "node {node}: {reshape}")?;
-        }
-        writeln!(
-            out,
-            "node {node}: {} reshapes, {} units held without a home\n{}",
-            started.reshapes.len(),
-            started.held.iter().map(|held| held.used).sum::<u64>(),
-            started.changed
-        )?;
-    }
     store.close().await;
     Ok(())
 }

@@ -70,14 +70,44 @@ fn a_database_goes_from_placement_through_the_offline_upgrade_and_back() {
     }
     let theirs = api.placement.sqlite_path().expect("a file").to_owned();
     let ours = node.home.state_dir().join("placement.sqlite");
+    let config = format!(
+        "[placement_database]\nconnection = sqlite:///{}\n",
+        theirs.display()
+    );
+    let config = node.home.write("placement.conf", &config).expect("a file");
+    let config = config.display().to_string();
+    let theirs_too = [
+        "placement",
+        "migrate-compute-inventory",
+        "--placement-config",
+        &config,
+    ];
+    // OpenStack's has its file open only while it answers.
+    let open = fs::File::open(&theirs).expect("the database");
+    let pid = std::process::id();
+    for more in [&[][..], &["--dry-run"]] {
+        let beside = node.run(&[&theirs_too[..], more].concat());
+        assert_eq!(beside.code, 73, "{}", beside.stdout);
+        assert!(
+            beside.stderr.contains(&format!(
+                "(pid {pid}); the upgrade is for a database that no service uses"
+            )),
+            "{}",
+            beside.stderr
+        );
+    }
+    drop(open);
     api.placement.stop();
     let before = rows(&api.placement);
     hand_over(&theirs, &ours);
 
     let upgrade = ["placement", "migrate-compute-inventory"];
     let look = ["placement", "migrate-compute-inventory", "--dry-run"];
+    let by_its_own = node.run(&[&theirs_too[..], &["--dry-run"]].concat());
+    assert!(done(&by_its_own).contains("offline-1: nothing to do"));
     assert!(done(&node.run(&look)).contains("offline-1: nothing to do"));
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
+    let bytes = fs::read(&ours).expect("a file");
     let shown = node.run(&look);
     assert!(
         done(&shown).contains("offline-1: would be reshaped"),
@@ -87,16 +117,20 @@ fn a_database_goes_from_placement_through_the_offline_upgrade_and_back() {
     for (guest, _) in GUESTS {
         assert!(shown.stdout.contains(guest), "{}", shown.stdout);
     }
+    assert!(
+        fs::read(&ours).expect("a file") == bytes,
+        "a dry run changes no byte"
+    );
     hand_over(&ours, &theirs);
-    assert_eq!(rows(&api.placement), before, "a dry run writes nothing");
+    assert_eq!(rows(&api.placement), before, "nor any row");
 
     let did = node.run(&upgrade);
     assert!(
-        done(&did).contains("1 reshapes, 0 units held"),
+        done(&did).starts_with("node offline-1: reshaped: "),
         "{}",
         did.stdout
     );
-    assert!(done(&node.run(&upgrade)).contains("0 reshapes, 0 units held"));
+    assert_eq!(done(&node.run(&upgrade)), "node offline-1: nothing to do\n");
     hand_over(&ours, &theirs);
     let upgraded = rows(&api.placement);
     api.placement.restart().expect("Placement opens it");

@@ -25,4 +25,4 @@ mod store;
 pub use berth_http::{serve_tcp, serve_unix};
 pub use policies::{default_policy, rules};
 pub use router::{Options, router};
-pub use store::schema::{HEAD, SchemaError, prepare};
+pub use store::schema::{HEAD, SchemaError, check, prepare};

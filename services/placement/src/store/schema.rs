@@ -62,6 +62,20 @@ pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
     store.write(&Prepare).await
 }
 
+/// Checks the schema of a database, and changes nothing.
+///
+/// # Errors
+/// As [`prepare`].
+pub async fn check(store: &SqlStore) -> Result<(), SchemaError> {
+    let mut tx = store.read().await?;
+    let found = tables(&mut tx).await?;
+    if !found.contains("alembic_version") {
+        return Err(SchemaError::NotPlacement);
+    }
+    check_revision(&mut tx).await?;
+    check_tables(&found)
+}
+
 struct Prepare;
 
 impl Work for Prepare {

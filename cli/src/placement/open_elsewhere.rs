@@ -1,0 +1,91 @@
+//! Who else has a SQLite database open: whoever does not ask for Berth's own lock is seen by its open files alone. OpenStack's
+//! Placement opens the file anew for each request (oslo.db gives SQLite no pool), so one that nobody asks anything is not seen.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use berth_store::sql::Location;
+
+use crate::config::Secret;
+use crate::failure::{ErrorCode, Failure};
+
+/// Refuses a database file that another process has open. Those of other users are seen by root only.
+///
+/// # Errors
+/// The processes, by name and id; or the URL is none.
+pub(super) fn refuse_beside_a_service(url: &Secret) -> Result<(), Failure> {
+    let Location::SqliteFile(path) = url.reveal().parse()? else {
+        return Ok(());
+    };
+    let holders = holders(Path::new("/proc"), &path);
+    if holders.is_empty() {
+        return Ok(());
+    }
+    let what = format!(
+        "the database {} is open in {}; the upgrade is for a database that no service uses",
+        path.display(),
+        holders.join(", ")
+    );
+    Err(Failure::new(ErrorCode::Held, what).mend("stop the service, then repeat"))
+}
+
+/// Each as `NAME (pid N)`, this process left out.
+fn holders(proc: &Path, database: &Path) -> Vec<String> {
+    let own = std::process::id();
+    let database = fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+    let files = ["", "-wal", "-shm", "-journal"].map(|end| {
+        let mut name = database.clone().into_os_string();
+        name.push(end);
+        PathBuf::from(name)
+    });
+    let processes = fs::read_dir(proc).into_iter().flatten().flatten();
+    let numbered = processes.filter_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        Some((pid, entry.path()))
+    });
+    let mut holders: Vec<_> = numbered
+        .filter(|(pid, process)| *pid != own && has_open(process, &files))
+        .collect();
+    holders.sort();
+    let named = holders.iter().map(|(pid, process)| {
+        let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+        format!("{} (pid {pid})", name.trim())
+    });
+    named.collect()
+}
+
+fn has_open(process: &Path, files: &[PathBuf]) -> bool {
+    let descriptors = fs::read_dir(process.join("fd"));
+    let mut descriptors = descriptors.into_iter().flatten().flatten();
+    descriptors.any(|entry| fs::read_link(entry.path()).is_ok_and(|link| files.contains(&link)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn whoever_has_the_database_or_its_log_open_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("placement.db");
+        fs::write(&database, "").unwrap();
+        let proc = folder.path().join("proc");
+        for (pid, name, file) in [
+            ("17", "uwsgi", "placement.db-wal"),
+            ("9", "sqlite3", "placement.db"),
+            ("23", "other", "placement.db.backup"),
+            ("self", "self", "placement.db"),
+        ] {
+            let fd = proc.join(pid).join("fd");
+            fs::create_dir_all(&fd).unwrap();
+            fs::write(proc.join(pid).join("comm"), format!("{name}\n")).unwrap();
+            symlink(folder.path().join(file), fd.join("3")).unwrap();
+        }
+        assert_eq!(
+            holders(&proc, &database),
+            ["sqlite3 (pid 9)", "uwsgi (pid 17)"]
+        );
+    }
+}

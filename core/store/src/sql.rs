@@ -306,7 +306,15 @@ impl SqlStore {
     pub async fn write<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
         let mut attempt = 1;
         loop {
-            match self.write_once(work).await {
+            let outcome = match self.begin_write().await {
+                Ok(tx) => Self::run(work, tx).await,
+                // A connection was waited for already, for as long as the options say.
+                Err(error @ (SqlError::Busy(_) | SqlError::Unreachable(_))) if self.is_shared() => {
+                    return Err(error.into());
+                }
+                Err(error) => Err(error.into()),
+            };
+            match outcome {
                 Err(error)
                     if error.disposition() != Disposition::Fatal
                         && attempt < self.inner.attempts =>
@@ -320,8 +328,7 @@ impl SqlStore {
         }
     }
 
-    async fn write_once<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
-        let mut tx = self.begin_write().await?;
+    async fn run<W: Work>(work: &W, mut tx: Transaction) -> Result<W::Output, W::Error> {
         match work.run(&mut tx).await {
             Ok(output) => {
                 tx.commit().await?;

@@ -573,12 +573,42 @@ fn a_servers_url_that_is_wrong_is_refused_without_its_password() {
         ("postgresql://u:s3cret@h/d?service=x", "service"),
         ("s3cret", "sqlite:"),
         ("oracle://u:s3cret@h/d", "oracle"),
+        ("s3cret:u@h/d", "sqlite:"),
+        ("mysql://u:a@x?s3cret&b@h/d", "%40"),
+        ("postgresql:///d?user=u&password=s3c@ret", "%40"),
         ("u:s3cret@h/d", "sqlite:"),
     ] {
         let error = url.parse::<Location>().unwrap_err();
         let said = format!("{error} {error:?}");
         assert!(said.contains(why), "{url}: {said}");
         assert!(!said.contains("s3c"), "{url}: {said}");
+    }
+}
+
+/// Whatever stands in it: right, it is the same however it is escaped; wrong, it is in no word.
+#[test]
+fn a_password_of_any_signs_is_read_or_kept_secret() {
+    let signs = "@:/?#%[]&=+! \"'\\;ä\0\n";
+    for (first, second) in signs
+        .chars()
+        .flat_map(|a| signs.chars().map(move |b| (a, b)))
+    {
+        let password = format!("s3c{first}s3c{second}s3c");
+        let escaped: String = password
+            .bytes()
+            .map(|byte| format!("%{byte:02x}"))
+            .collect();
+        let url = |password: &str| format!("mysql://u:{password}@h/d?charset=utf8");
+        let right: Location = url(&escaped).parse().unwrap();
+        assert!(!format!("{right:?}").contains("s3c"));
+        match url(&password).parse::<Location>() {
+            Ok(read) => assert_eq!(read, right, "{password:?}"),
+            Err(error) => {
+                assert!(password.contains(['@', '%']), "{password:?}: {error}");
+                let said = format!("{error} {error:?}");
+                assert!(!said.contains("s3c"), "{said}");
+            }
+        }
     }
 }
 

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
-use std::{fs, io};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use nix::sys::signal::Signal;
 use nix::unistd::{Uid, User, chown};
 
 use super::{PeerError, output, rows, tls};
-use crate::process::{Process, Program, free_port};
+use crate::process::{Process, ProcessError, Program, free_port};
 use crate::scratch::Scratch;
 
 /// The account of the tests; it guards nothing.
@@ -118,7 +118,20 @@ impl Postgres {
     /// # Errors
     /// When it does not start.
     pub fn start_again(&self) -> Result<(), PeerError> {
-        *self.process() = Self::run(&self.scratch, self.port)?;
+        let start = Instant::now();
+        let process = loop {
+            match Self::run(&self.scratch, self.port) {
+                // What served the connections ends by itself, a moment after it was left alone.
+                Err(PeerError::Process(ProcessError::Ended { log, .. }))
+                    if log.contains("is still in use")
+                        && start.elapsed() < Duration::from_secs(60) =>
+                {
+                    thread::sleep(Duration::from_millis(50));
+                }
+                started => break started?,
+            }
+        };
+        *self.process() = process;
         Ok(())
     }
 

@@ -53,12 +53,10 @@ impl FromStr for Location {
     }
 }
 
-/// What stands before the first colon, where that looks like a scheme: anything else may be a password.
+/// What stands before a `://`, where that looks like a scheme: anything else may be a password.
 fn scheme_of(url: &str) -> String {
-    let scheme = url.split(':').next().unwrap_or_default();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-    match scheme.len() < url.len() && scheme.len() <= 32 && scheme.bytes().all(plain) {
-        true => scheme.to_owned(),
-        false => String::new(),
-    }
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+    let scheme = scheme.filter(|scheme| scheme.len() <= 32 && scheme.bytes().all(plain));
+    scheme.unwrap_or_default().to_owned()
 }

@@ -17,7 +17,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool};
 
 use super::error::{Phase, of_server};
 use super::location::ServerKind;
-use super::{Dialect, Isolation, OpenError, Row, SqlError, SqlOptions, Statement};
+use super::{Dialect, OpenError, Row, SqlError, SqlOptions, Statement};
 
 pub use schema_lock::SchemaLock;
 pub use sessions::{OtherSession, OtherSessions};
@@ -39,9 +39,8 @@ pub(super) struct ServerPool {
     pool: Pool,
     /// Shown in sentences: without the password.
     pub(super) named: String,
-    isolation: Isolation,
-    connections: u32,
-    connect_timeout: Duration,
+    options: SqlOptions,
+    access: Access,
     /// What is left to a server that does not keep to its own timeouts.
     limit: Duration,
     /// By which our own sessions are known among all.
@@ -94,7 +93,7 @@ impl ServerPool {
     /// The pool waits for a server that refuses connections as it waits for a connection to be given back, and does not say
     /// which it was.
     async fn why_no_connection(&self) -> SqlError {
-        let probe = connect::probe(&self.pool, self.connect_timeout.min(PROBE)).await;
+        let probe = self.probe(self.options.connect_timeout.min(PROBE)).await;
         let error = probe.err().unwrap_or(sqlx::Error::PoolTimedOut);
         of_server(error, Phase::Connecting)
     }
@@ -111,7 +110,7 @@ impl ServerPool {
     }
 
     pub(super) async fn begin_write(&self) -> Result<Session, SqlError> {
-        let level = self.isolation.sql();
+        let level = self.options.isolation.sql();
         self.begin(&match self.pool {
             Pool::Postgres(..) => format!("BEGIN ISOLATION LEVEL {level}"),
             Pool::MySql(..) => {
@@ -123,7 +122,7 @@ impl ServerPool {
 
     /// A server that was started anew leaves as many dead connections in the pool as it had.
     async fn begin(&self, begin: &str) -> Result<Session, SqlError> {
-        let mut left = self.connections;
+        let mut left = connections(&self.options);
         loop {
             let mut session = self.acquire().await?;
             match session.begin(begin).await {
@@ -136,7 +135,7 @@ impl ServerPool {
 
     /// One statement that reads, without a transaction of its own.
     pub(super) async fn rows(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
-        let mut left = self.connections;
+        let mut left = connections(&self.options);
         loop {
             let mut session = self.acquire().await?;
             match session.rows(statement.clone()).await {

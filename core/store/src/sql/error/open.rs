@@ -123,7 +123,7 @@ pub enum OpenError {
         version: String,
     },
     /// The server did not let us in.
-    #[error("the database {server} cannot be opened: {source}; {}", .source.mend())]
+    #[error("the database {server} cannot be opened; {}", .source.mend())]
     Server {
         /// The database, without its password.
         server: String,

@@ -158,9 +158,11 @@ pub enum UrlError {
         /// The scheme.
         scheme: &'static str,
     },
-    /// An `@` is left in the host.
-    #[error("the database URL has more than one @; write an @ of the user or the password as %40")]
-    AtInHost,
+    /// An `@` is left behind the one that ends the password.
+    #[error(
+        "the database URL has an @ too many: only one, before the host; write every other as %40"
+    )]
+    SecondAt,
     /// The host is no name.
     #[error(
         "the host of the database URL is neither a name nor an address; an IPv6 address stands in brackets, as in [::1]"
@@ -227,13 +229,14 @@ impl Server {
             .strip_prefix("//")
             .ok_or(UrlError::NoAuthority { scheme })?;
         let (login, rest) = split_login(rest);
+        // One that is left may stand in a password, and what follows it then is no option that could be named.
+        if rest.contains('@') {
+            return Err(UrlError::SecondAt);
+        }
         let (before, query) = rest
             .split_once('?')
             .map_or((rest, None), |(before, query)| (before, Some(query)));
         let (address, database) = before.split_once('/').unwrap_or((before, ""));
-        if address.contains('@') {
-            return Err(UrlError::AtInHost);
-        }
         let (name, port) = read_address(address)?;
         let mut read = options::Read::of(kind, query.unwrap_or_default())?;
         let (user, password) = match login {

@@ -14,6 +14,7 @@ use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlSafeStr as _,
 };
 
+use super::super::error::{Phase, of_server};
 use super::super::location::{Host, Server, ServerKind, TlsMode};
 use super::super::{OpenError, SqlOptions, Statement};
 use super::{Access, Own, Pool, ServerPool, connections};
@@ -71,18 +72,44 @@ impl ServerPool {
         let opened = Self {
             pool,
             named: server.to_string(),
-            isolation: options.isolation,
-            connections: connections(options),
-            connect_timeout: options.connect_timeout,
+            options: options.clone(),
+            access,
             limit: options.statement_timeout.saturating_add(GRACE),
             own,
         };
         // By itself first: the pool would wait for a server that is not there.
-        probe(&opened.pool, options.connect_timeout)
+        opened
+            .probe(options.connect_timeout)
             .await
-            .map_err(|error| opened.failed(super::of_server(error, super::Phase::Connecting)))?;
+            .map_err(|error| opened.failed(of_server(error, Phase::Connecting)))?;
         opened.check_version(server.kind).await?;
         Ok(opened)
+    }
+
+    /// Connects as the pool does, and closes the connection again.
+    pub(super) async fn probe(&self, limit: Duration) -> Result<(), sqlx::Error> {
+        let connected = async {
+            match &self.pool {
+                Pool::Postgres(_, options) => {
+                    let mut connection = options.connect().await?;
+                    tell(&mut connection, postgres_begin(&self.options, self.access)).await?;
+                    connection.close().await
+                }
+                Pool::MySql(_, options) => {
+                    let mut connection = options.connect().await?;
+                    let numbers = &self.own.numbers;
+                    tell_mysql(&mut connection, &self.options, self.access, numbers).await?;
+                    connection.close().await
+                }
+            }
+        };
+        match tokio::time::timeout(limit, connected).await {
+            Ok(connected) => connected,
+            Err(_) => Err(sqlx::Error::Io(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the server did not answer in time",
+            ))),
+        }
     }
 
     async fn check_version(&self, kind: ServerKind) -> Result<(), OpenError> {
@@ -117,23 +144,6 @@ async fn rested(
     match idle < RESTED {
         true => Ok(true),
         false => Ok(ping.await.is_ok()),
-    }
-}
-
-/// Connects, and closes the connection again.
-pub(super) async fn probe(pool: &Pool, limit: Duration) -> Result<(), sqlx::Error> {
-    let connected = async {
-        match pool {
-            Pool::Postgres(_, options) => options.connect().await?.close().await,
-            Pool::MySql(_, options) => options.connect().await?.close().await,
-        }
-    };
-    match tokio::time::timeout(limit, connected).await {
-        Ok(connected) => connected,
-        Err(_) => Err(sqlx::Error::Io(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the server did not answer in time",
-        ))),
     }
 }
 

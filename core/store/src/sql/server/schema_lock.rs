@@ -11,7 +11,7 @@ use super::{Pool, ServerPool, Session};
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// While it is held nobody else who asks for it changes the schema of this database. Freed when it is dropped, and with the
-/// process. It keeps one of the store's connections.
+/// process. It keeps one of the store's connections. In a Galera cluster it holds among those who use the same node.
 pub struct SchemaLock {
     /// None on SQLite, whose file has one owner anyhow.
     session: Option<Session>,

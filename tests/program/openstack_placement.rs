@@ -231,7 +231,7 @@ fn with_uuids(word: &str) -> String {
 }
 
 /// What is the same in both: without the order of what has none, and without the uuids that each service chose.
-fn comparable(said: &str, chosen: &mut Vec<String>) -> Value {
+fn comparable(said: &str, chosen: &[String]) -> Value {
     let mut text = said.to_owned();
     for (at, uuid) in chosen.iter().enumerate() {
         text = text.replace(uuid, &format!("CHOSEN{at}"));

@@ -7,7 +7,7 @@ use berth_tests::peer::{Credentials, KeystoneSettings};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::hypervisor::PATIENCE;
+use crate::hypervisor::{Hypervisor, PATIENCE};
 use crate::keystone::Region;
 
 const SECTION: &str =
@@ -168,6 +168,57 @@ fn with_keystone_away_it_says_so_and_serves_again_when_keystone_does() {
     region.keystone.restart().expect("it starts again");
     let served = || ask(&url, &list, Some(&token)).status.as_u16() == 200;
     berth.wait_until(PATIENCE, served).expect("it serves again");
+}
+
+#[test]
+fn behind_keystone_berth_up_needs_no_token_of_its_own_and_others_do() {
+    let region = Region::shared();
+    let berth = region.keystone.berth();
+    let mut node = Hypervisor::new("pcpu", "up-keystone", &region.login(&berth));
+    for (option, value) in region.account(&berth) {
+        let variable = format!("BERTH__KEYSTONE_AUTHTOKEN__{option}");
+        node.home.set_env(&variable, value);
+    }
+    for (option, value) in [
+        ("LISTEN", "127.0.0.1:0"),
+        ("AUTH_STRATEGY", "keystone"),
+        ("PATH_PREFIX", "/placement"),
+    ] {
+        let variable = format!("BERTH__PLACEMENT_SERVICE__{option}");
+        node.home.set_env(&variable, value);
+    }
+    let mut up = node.start(&["up"]);
+    let url = up
+        .wait_for_line(PATIENCE, "Placement at ")
+        .expect("it serves");
+    assert!(url.ends_with("/placement"), "{url}");
+    let token = region.keystone.token(&berth).expect("a token");
+    let list = (
+        Method::GET,
+        "/resource_providers?name=up-keystone".to_owned(),
+        Value::Null,
+    );
+    let reported = || {
+        let listed = ask(&url, &list, Some(&token)).json();
+        listed["resource_providers"]
+            .as_array()
+            .is_some_and(|found| found.len() == 1)
+    };
+    up.wait_until(PATIENCE, reported)
+        .expect("it reports the host");
+    for token in [None, Some("admin")] {
+        let status = ask(&url, &list, token).status.as_u16();
+        assert_eq!(status, 401, "{token:?}");
+    }
+    // A command goes by [placement], whose catalog names another.
+    node.home
+        .set_env("BERTH__PLACEMENT__ENDPOINT_OVERRIDE", url.clone());
+    let tree = node.run(&["provider", "tree"]);
+    assert_eq!(tree.code, 0, "{}", tree.stderr);
+    assert!(tree.stdout.contains("up-keystone"), "{}", tree.stdout);
+    let ended = up.stop(PATIENCE).expect("it ends");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(!ended.stdout.contains("token"), "{}", ended.stdout);
 }
 
 #[test]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use berth_store::{Isolation, SqlError, SqlOptions, SqlStore, Statement, Transaction, Work};
+use berth_store::{Isolation, SqlError, SqlOptions, SqlStore, Statement, Transaction, Value, Work};
 use tokio::sync::Barrier;
 
 use crate::place::Place;
-use crate::work::{Insert, WorkError, ask, count, named};
+use crate::work::{Insert, WorkError, ask, count, named, one};
 
 mod everywhere {
     use super::{
@@ -26,6 +26,7 @@ on_servers! {
     a_deadlock_runs_the_whole_of_one_again
     no_update_is_lost_at_repeatable_read
     no_update_is_lost_at_read_committed
+    not_one_unit_too_many_is_claimed
     a_lock_that_is_not_had_in_time_is_a_conflict
     a_locked_row_is_read_as_it_is_now
     a_statement_after_a_failed_one_is_refused_where_the_server_would
@@ -198,6 +199,74 @@ async fn no_update_is_lost_at_repeatable_read(place: Place) {
 
 async fn no_update_is_lost_at_read_committed(place: Place) {
     no_update_is_lost(place, Isolation::ReadCommitted).await;
+}
+
+/// Takes one of six units of a thing, where one is left: the thing is locked, its parts are counted, and it is raised.
+struct Claim(i64);
+
+impl Work for Claim {
+    type Output = ();
+    type Error = WorkError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), WorkError> {
+        let lock = tx.dialect().for_update();
+        let read = format!("SELECT generation FROM things WHERE id = ?{lock}");
+        let read = Statement::recurring(read).bind(self.0);
+        let generation = tx.row(read).await?.unwrap().int(0)?;
+        let used = "SELECT COALESCE(SUM(used), 0) FROM parts WHERE thing_id = ?";
+        let used = tx.row(Statement::new(used).bind(self.0)).await?;
+        if used.unwrap().int(0)? >= 6 {
+            return Err(WorkError::Never);
+        }
+        let claim = Statement::new("INSERT INTO parts (thing_id, used) VALUES (?, 1)");
+        tx.insert(claim.bind(self.0), "id").await?;
+        let swap = "UPDATE things SET generation = ? WHERE id = ? AND generation = ?";
+        let swap = Statement::new(swap).bind(generation + 1).bind(self.0);
+        match tx.execute(swap.bind(generation)).await?.rows_affected {
+            1 => Ok(()),
+            _ => Err(WorkError::Outrun),
+        }
+    }
+}
+
+async fn not_one_unit_too_many_is_claimed(place: Place) {
+    for isolation in [Isolation::RepeatableRead, Isolation::ReadCommitted] {
+        let options = SqlOptions {
+            isolation,
+            attempts: 1_000,
+            ..SqlOptions::default()
+        };
+        let store = match isolation {
+            Isolation::RepeatableRead => place.store_with(&options).await,
+            Isolation::ReadCommitted => place.open(&options).await,
+        };
+        // A second store stands for another process.
+        let other = place.open(&options).await;
+        for _ in 0..8 {
+            let thing = store.write(&named(Value::Null)).await.unwrap();
+            let claims = (0..16).map(|n| {
+                let store = if n % 2 == 0 {
+                    store.clone()
+                } else {
+                    other.clone()
+                };
+                tokio::spawn(async move { store.write(&Claim(thing)).await })
+            });
+            let mut claimed = 0;
+            for claim in claims.collect::<Vec<_>>() {
+                match claim.await.unwrap() {
+                    Ok(()) => claimed += 1,
+                    Err(WorkError::Never) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            let sum = "SELECT COALESCE(SUM(used), 0) FROM parts WHERE thing_id = ?";
+            let sum = one(&store, Statement::new(sum).bind(thing)).await;
+            assert_eq!((sum.int(0).unwrap(), claimed), (6, 6), "{isolation:?}");
+        }
+        store.close().await;
+        other.close().await;
+    }
 }
 
 /// Locks the row and stays until it is told.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use berth_store::{
     Disposition, Location, Moment, OpenError, Retryable as _, SqlError, SqlOptions, SqlStore,
-    Statement, Transaction, Work,
+    Statement, Transaction, Value, Work,
 };
 use berth_tests::peer::{MariaDb, Postgres};
 use std::sync::Arc;
@@ -173,6 +173,57 @@ async fn a_dropped_transaction_gives_its_connection_back(place: Place) {
         .unwrap();
 }
 
+/// Two rows or none.
+struct Pair;
+
+impl Work for Pair {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        tx.insert(named(Value::Null).0, "id").await?;
+        tx.rows(Statement::new("SELECT id, name FROM things LIMIT 100"))
+            .await?;
+        tx.insert(named(Value::Null).0, "id").await?;
+        Ok(())
+    }
+}
+
+/// A client that hangs up drops the future that works for it, wherever that is.
+async fn work_that_is_dropped_leaves_nothing_half_and_no_connection_spoiled(place: Place) {
+    let options = SqlOptions {
+        connections: 3,
+        ..SqlOptions::default()
+    };
+    let store = place.store_with(&options).await;
+    let mut crowd = Vec::new();
+    for n in 0..300_u64 {
+        let store = store.clone();
+        crowd.push(tokio::spawn(async move {
+            let patience = Duration::from_micros(n * 37 % 9_000);
+            let ended = tokio::time::timeout(patience, store.write(&Pair)).await;
+            ended.is_ok_and(|ended| ended.is_ok())
+        }));
+        if n % 20 == 0 {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    }
+    let mut acknowledged = 0;
+    for one in crowd {
+        acknowledged += i64::from(one.await.unwrap());
+    }
+    for _ in 0..10 {
+        store.write(&Pair).await.unwrap();
+        acknowledged += 1;
+    }
+    let rows = count(&store).await;
+    assert_eq!(rows % 2, 0, "pairs only");
+    assert!(
+        rows >= acknowledged * 2,
+        "{rows} rows, {acknowledged} pairs acknowledged"
+    );
+}
+
 async fn nobody_at_the_port_is_told(scheme: &str) {
     let port = berth_tests::process::free_port().unwrap();
     let url = format!("{scheme}://placement:very-secret@127.0.0.1:{port}/placement");
@@ -212,6 +263,13 @@ macro_rules! on_a_server_of_its_own {
 on_a_server_of_its_own! {
     a_killed_server_leaves_nothing_half_and_the_work_is_run_again
     a_server_that_is_gone_is_told_and_found_again
+}
+
+mod everywhere {
+    use super::work_that_is_dropped_leaves_nothing_half_and_no_connection_spoiled;
+    on_all! {
+        work_that_is_dropped_leaves_nothing_half_and_no_connection_spoiled
+    }
 }
 
 mod shared {

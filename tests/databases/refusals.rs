@@ -21,10 +21,13 @@ on_servers! {
     what_a_server_says_is_sorted_by_what_helps
 }
 
+/// A code, the error it is, and whether another run may help.
+type Sorted = (&'static str, fn(&SqlError) -> bool, Disposition);
+
 /// The server is made to fail in each way by its own codes.
 async fn what_a_server_says_is_sorted_by_what_helps(place: Place) {
     let store = place.store().await;
-    let postgres: &[(&str, fn(&SqlError) -> bool, Disposition)] = &[
+    let postgres: &[Sorted] = &[
         ("40001", |it| matches!(it, SqlError::Conflict(_)), Retry),
         ("40P01", |it| matches!(it, SqlError::Conflict(_)), Retry),
         ("55P03", |it| matches!(it, SqlError::Conflict(_)), Retry),
@@ -44,7 +47,7 @@ async fn what_a_server_says_is_sorted_by_what_helps(place: Place) {
         ("XX001", |it| matches!(it, SqlError::Corrupt(_)), Fatal),
         ("42P01", |it| matches!(it, SqlError::Refused(_)), Fatal),
     ];
-    let mariadb: &[(&str, fn(&SqlError) -> bool, Disposition)] = &[
+    let mariadb: &[Sorted] = &[
         ("1213", |it| matches!(it, SqlError::Conflict(_)), Retry),
         ("1205", |it| matches!(it, SqlError::Conflict(_)), Retry),
         ("1020", |it| matches!(it, SqlError::Conflict(_)), Retry),

@@ -49,7 +49,11 @@ impl Dialect {
     }
 
     /// The end of a SELECT that locks its rows against other writers until the transaction ends. Empty on SQLite, where the
-    /// writer is alone. What is read with it is the newest state, whatever the isolation.
+    /// writer is alone. The rows are read as they are now, or the transaction ends in a conflict.
+    ///
+    /// Whoever locks a row must also change it (raise its generation). At REPEATABLE READ PostgreSQL looks at the database
+    /// before it waits for the lock: rows that the one before wrote elsewhere are seen only if it ends in a conflict, and it does
+    /// so only where the locked row itself was changed. MariaDB and MySQL look with the first SELECT that does not lock.
     #[must_use]
     pub fn for_update(self) -> &'static str {
         match self {

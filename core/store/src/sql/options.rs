@@ -48,7 +48,7 @@ pub struct SqlOptions {
     /// What a commit means. SQLite alone: a server has its own setting.
     pub synchronous: Synchronous,
     /// How often a whole writing transaction is tried before its error is given to the caller,
-    /// at least 1.
+    /// at least 1. On a server writers do not queue: where many meet at one row, ten are too few for one in a hundred.
     pub attempts: u32,
     /// Whether what is deleted or replaced is overwritten with zeros in the file, and not only let go of: for a database that
     /// holds secrets for a while. SQLite alone.

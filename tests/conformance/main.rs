@@ -1,5 +1,7 @@
 //! OpenStack Placement's own test-suite against the Placement that `berth placement serve` serves: all of its tests, in each of
 //! the configurations that they ask for, each file on an empty database. A test that does not pass fails this program by its name.
+//!
+//!   BERTH_CONFORMANCE_DATABASES=postgresql,mariadb   where the service keeps its rows, one after another; SQLite unless it is said
 
 #![cfg(test)]
 
@@ -10,7 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::peer::{GabbiFile, Gabbits, gabbi_files};
+use berth_tests::peer::{
+    Database, GabbiFile, Gabbits, MariaDb, PlacementSettings, Postgres, PostgresDatabase,
+    RealPlacement, gabbi_files,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -39,18 +44,87 @@ fn open_policy() -> String {
     rules.map(|rule| format!("\"{rule}\": \"@\"\n")).collect()
 }
 
+/// Where a service keeps its rows.
+#[derive(Clone, Copy, Debug)]
+enum Storage {
+    Sqlite,
+    MariaDb,
+    Postgres,
+}
+
+impl Storage {
+    /// Those that the environment names.
+    fn chosen() -> Vec<Self> {
+        let names = std::env::var("BERTH_CONFORMANCE_DATABASES").unwrap_or("sqlite".to_owned());
+        let storage = |name: &str| match name {
+            "sqlite" => Self::Sqlite,
+            "mariadb" => Self::MariaDb,
+            "postgresql" => Self::Postgres,
+            other => panic!("{other:?} is none of sqlite, mariadb and postgresql"),
+        };
+        names.split(',').map(storage).collect()
+    }
+
+    /// An empty database.
+    fn make(self) -> Rows {
+        match self {
+            Self::Sqlite => Rows::Sqlite,
+            Self::MariaDb => {
+                let server = MariaDb::shared().expect("MariaDB starts");
+                Rows::MariaDb(server.create().expect("a database"))
+            }
+            Self::Postgres => {
+                let server = Postgres::shared().expect("PostgreSQL starts");
+                Rows::Postgres(server.create().expect("a database"))
+            }
+        }
+    }
+}
+
+/// A database for one file. It ends with the value.
+enum Rows {
+    /// In the service's own folder.
+    Sqlite,
+    MariaDb(Database),
+    Postgres(PostgresDatabase),
+}
+
+impl Rows {
+    /// The line of `[placement_service]` that leads to it.
+    fn line(&self) -> String {
+        let url = match self {
+            Self::Sqlite => return String::new(),
+            Self::MariaDb(database) => database.url(),
+            Self::Postgres(database) => database.url(),
+        };
+        format!("connection = \"{url}\"\n")
+    }
+}
+
+/// How the service of a run is, whatever its file asks for.
+#[derive(Clone, Copy)]
+struct Manner {
+    storage: Storage,
+    /// Lines of `[placement_service]`.
+    lines: &'static str,
+}
+
 /// A service for one file.
 struct Service {
     berth: RunningBerth,
     url: String,
     _home: BerthHome,
+    /// Last: the service ends before its rows go.
+    _rows: Rows,
 }
 
 impl Service {
-    fn start(lines: &str, prefix: &str) -> Self {
+    fn start(lines: &str, manner: Manner) -> Self {
+        let rows = manner.storage.make();
         let mut home = BerthHome::new().expect("a home");
         let section = "[placement_service]\nlisten = \"127.0.0.1:0\"\n";
-        let text = format!("state_path = \"@HOME@/state\"\n{section}{prefix}{lines}");
+        let (connection, own) = (rows.line(), manner.lines);
+        let text = format!("state_path = \"@HOME@/state\"\n{section}{connection}{own}{lines}");
         home.configure(&text).expect("a configuration");
         home.write("policy.yaml", &open_policy()).expect("a file");
         let config = home.config_file().display().to_string();
@@ -62,27 +136,41 @@ impl Service {
             berth,
             url,
             _home: home,
+            _rows: rows,
         }
     }
 }
 
-/// Why tests of this file failed, a line each, and how many passed.
-fn run(gabbits: &mut Gabbits, file: &GabbiFile, lines: &str, prefix: &str) -> (usize, Vec<String>) {
-    let service = Service::start(lines, prefix);
-    let tests = gabbits.run(file, &service.url).expect("the suite runs");
+/// Why tests of this file failed, a line each, and how many passed, of a Placement at this URL.
+fn outcome(gabbits: &mut Gabbits, file: &GabbiFile, url: &str) -> (usize, Vec<String>) {
+    let tests = gabbits.run(file, url).expect("the suite runs");
     let failures: Vec<String> = tests
         .iter()
         .filter_map(|test| Some((&test.name, test.failure.as_ref()?)))
         .map(|(name, why)| format!("{}: {name}: {why}", file.file))
         .collect();
-    let passed = tests.len() - failures.len();
+    (tests.len() - failures.len(), failures)
+}
+
+/// The same of a service of its own.
+fn run(
+    gabbits: &mut Gabbits,
+    file: &GabbiFile,
+    lines: &str,
+    manner: Manner,
+) -> (usize, Vec<String>) {
+    let service = Service::start(lines, manner);
+    let outcome = outcome(gabbits, file, &service.url);
     let ended = service.berth.stop(PATIENCE).expect("it ends");
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    (passed, failures)
+    outcome
 }
 
 /// Runs files beside each other, a service and a program for each of some lanes.
-fn run_all(files: Vec<(GabbiFile, &str)>, prefix: &str) -> (BTreeMap<String, usize>, Vec<String>) {
+fn run_all(
+    files: Vec<(GabbiFile, &str)>,
+    manner: Manner,
+) -> (BTreeMap<String, usize>, Vec<String>) {
     let lanes = thread::available_parallelism().map_or(2, NonZero::get);
     let left = Mutex::new(files);
     let sums = Mutex::new((BTreeMap::new(), Vec::new()));
@@ -92,7 +180,7 @@ fn run_all(files: Vec<(GabbiFile, &str)>, prefix: &str) -> (BTreeMap<String, usi
                 let mut gabbits = Gabbits::start().expect("the suite starts");
                 let next = || left.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 while let Some((file, lines)) = next() {
-                    let (passed, failures) = run(&mut gabbits, &file, lines, prefix);
+                    let (passed, failures) = run(&mut gabbits, &file, lines, manner);
                     let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
                     *sums.0.entry(file.configuration).or_default() += passed;
                     sums.1.extend(failures);
@@ -111,40 +199,75 @@ fn with_lines(file: GabbiFile) -> (GabbiFile, &'static str) {
     (file, lines)
 }
 
+/// These files of the suite.
+fn files(names: &[&str]) -> Vec<GabbiFile> {
+    let files = gabbi_files().expect("the suite").into_iter();
+    let found: Vec<_> = files
+        .filter(|file| names.contains(&file.file.as_str()))
+        .collect();
+    assert_eq!(found.len(), names.len(), "the suite has other files");
+    found
+}
+
 #[test]
 fn every_test_of_the_peers_own_suite_passes_in_every_configuration() {
-    let mut files = gabbi_files().expect("the suite");
-    // The longest first: nobody waits for one that began last.
-    files.sort_by_key(|file| file.tests);
-    let (passed, failures) = run_all(files.into_iter().map(with_lines).collect(), "");
-    for (configuration, wanted, _) in CONFIGURATIONS {
-        let passed = passed.get(configuration).copied().unwrap_or_default();
-        println!("{configuration}: {passed} of {wanted}");
+    for storage in Storage::chosen() {
+        let mut files = gabbi_files().expect("the suite");
+        // The longest first: nobody waits for one that began last.
+        files.sort_by_key(|file| file.tests);
+        let manner = Manner { storage, lines: "" };
+        let (passed, failures) = run_all(files.into_iter().map(with_lines).collect(), manner);
+        for (configuration, wanted, _) in CONFIGURATIONS {
+            let passed = passed.get(configuration).copied().unwrap_or_default();
+            println!("{storage:?}, {configuration}: {passed} of {wanted}");
+        }
+        let count = failures.len();
+        assert!(
+            count == 0,
+            "{storage:?}: {count} failed:\n{}",
+            failures.join("\n")
+        );
+        let wanted = CONFIGURATIONS.map(|(name, wanted, _)| (name.to_owned(), wanted));
+        assert_eq!(passed, BTreeMap::from(wanted));
     }
-    assert!(
-        failures.is_empty(),
-        "{} failed:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
-    let wanted = CONFIGURATIONS.map(|(name, wanted, _)| (name.to_owned(), wanted));
-    assert_eq!(passed, BTreeMap::from(wanted));
 }
 
 #[test]
 fn behind_a_path_of_its_own_the_service_passes_what_does_not_look_at_links() {
-    let files = gabbi_files().expect("the suite").into_iter();
-    let chosen = [
+    let files = files(&[
         "basic-http",
         "microversion",
         "unicode",
         "inventory",
         "allocations",
         "reshaper",
-    ];
-    let files = files.filter(|file| chosen.contains(&file.file.as_str()));
-    let files: Vec<_> = files.map(with_lines).collect();
-    assert_eq!(files.len(), chosen.len());
-    let (_, failures) = run_all(files, "path_prefix = \"/placement\"\n");
+    ]);
+    let manner = Manner {
+        storage: Storage::Sqlite,
+        lines: "path_prefix = \"/placement\"\n",
+    };
+    let (_, failures) = run_all(files.into_iter().map(with_lines).collect(), manner);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// A file for each tree that is planted: what is found in them is found by the peer.
+#[test]
+fn what_is_planted_over_the_api_is_what_the_peer_expects_of_its_own_fixtures() {
+    let files = files(&[
+        "allocation-candidates",
+        "allocation-candidates-any-traits-groups",
+        "allocation-candidates-bug-1792503",
+        "allocation-candidates-mappings-numa",
+        "allocation-candidates-member-of",
+        "basic-http",
+        "granular",
+        "same-subtree-deep",
+        "with-allocations",
+    ]);
+    let mut gabbits = Gabbits::start().expect("the suite starts");
+    for file in files {
+        let real = RealPlacement::lease(PlacementSettings::default()).expect("Placement starts");
+        let (_, failures) = outcome(&mut gabbits, &file, &real.url());
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
 }

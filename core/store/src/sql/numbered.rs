@@ -212,6 +212,28 @@ mod tests {
     }
 
     #[test]
+    fn any_text_goes_over_whole_but_for_its_placeholders() {
+        let signs = ["?", "'", "\"", "-", "/", "*", "\n", "ä", "a "];
+        let mut texts = vec![String::new()];
+        for _ in 0..5 {
+            texts = texts
+                .iter()
+                .flat_map(|text| signs.map(|sign| format!("{text}{sign}")))
+                .collect();
+            for text in &texts {
+                let pieces = pieces(text).map(|piece| match piece {
+                    Piece::Text(piece) => piece,
+                    Piece::Placeholder => "?",
+                });
+                assert_eq!(pieces.collect::<String>(), *text);
+                let kinds = vec![Kind::Null; count(text)];
+                let length = text.len() + 3 * kinds.len();
+                assert_eq!(numbered(text, &kinds).unwrap().len(), length, "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn a_value_too_few_or_too_many_is_told() {
         for (kinds, values) in [(&[] as &[Kind], 0), (&[Kind::Int; 2], 2)] {
             let error = numbered("SELECT ?", kinds).unwrap_err();

@@ -94,6 +94,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_numeric_of_any_bytes_is_no_panic() {
+        let edges = [0_u16, 1, 2, 0x3fff, 0x4000, 0x7fff, 0x8000, 0xffff];
+        for count in edges {
+            for weight in edges {
+                for scale in edges {
+                    for digits in 0..3 {
+                        let words = [count, weight, 0, scale, 9_999, 0xffff];
+                        let words = words[..4 + digits].iter();
+                        let bytes: Vec<u8> = words.flat_map(|word| word.to_be_bytes()).collect();
+                        assert!(numeric(&bytes).is_some());
+                        assert!(numeric(&bytes[..7]).is_none());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_numeric_is_written_out() {
         for (words, expected) in [
             (&[0, 0, 0, 0][..], Some("0")),

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use berth_http::policy::{DeprecatedDefaults, Rule, parse};
+use berth_http::policy::{Rule, parse};
 use berth_http::{Caller, Policy, Scope};
 use berth_tests::exchange::Ask;
 use berth_tests::peer::{checkout, installed, output};
@@ -190,10 +190,7 @@ fn what_oslo_policy_says_of_a_rule_is_what_is_said_here() {
         let Ok(rule) = parse(&text) else { continue };
         let rules = named.map(|(name, text)| (name, parse(text).expect("a rule")));
         let defaults = rules.into_iter().chain([("asked", rule)]);
-        let policy = Policy::new(
-            defaults.collect::<Vec<(_, Rule)>>(),
-            DeprecatedDefaults::Ignored,
-        );
+        let policy = Policy::new(defaults.collect::<Vec<(_, Rule)>>());
         said.push(policy.authorize(&caller, "asked", Some(&project)).is_ok());
         cases.push(json!({
             "rules": {"asked": text, (named[0].0): named[0].1, (named[1].0): named[1].1}, "rule": "asked",

@@ -1,7 +1,7 @@
 //! `[placement_service] policy_file` and `enforce_new_defaults`.
 
-use berth_http::{DeprecatedDefaults, Policy};
-use berth_placement::default_policy;
+use berth_http::Policy;
+use berth_placement::{DeprecatedDefaults, default_policy};
 
 use crate::config::Config;
 use crate::failure::Failure;

@@ -3,7 +3,7 @@
 //! Beside the rules that are asked for stand those that Cyborg's defaults are made of, for an operator's file to replace or to
 //! refer to.
 
-use berth_http::policy::{DeprecatedDefaults, Policy, Rule};
+use berth_http::policy::{Policy, Rule};
 
 pub(crate) const PROFILE_GET_ALL: &str = "cyborg:device_profile:get_all";
 pub(crate) const PROFILE_GET_ONE: &str = "cyborg:device_profile:get_one";
@@ -107,5 +107,5 @@ fn asked() -> [(&'static str, Rule); 21] {
 #[must_use]
 pub fn default_policy() -> Policy {
     let rules = base().into_iter().chain(asked());
-    Policy::new(rules, DeprecatedDefaults::Ignored)
+    Policy::new(rules)
 }

@@ -33,7 +33,7 @@ pub use door::{Door, door};
 pub use fault::Fault;
 pub use manners::Manners;
 pub use microversion::{Microversion, MicroversionRange};
-pub use policy::{DeprecatedDefaults, Policy, PolicyFile, PolicyFileError, Rule};
+pub use policy::{Policy, PolicyFile, PolicyFileError, Rule};
 pub use prefix::{Prefix, PrefixError, under};
 pub use query::Query;
 pub use request_id::RequestId;

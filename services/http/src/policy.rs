@@ -22,16 +22,6 @@ use rule::Target;
 /// How many rules may refer to one another in a row.
 const LONGEST_WAY: usize = 32;
 
-/// Whether OpenStack's deprecated defaults (role `admin` passes every rule) still count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DeprecatedDefaults {
-    /// They do not: `enforce_new_defaults = true`, the default.
-    #[default]
-    Ignored,
-    /// They do: `enforce_new_defaults = false`.
-    Honoured,
-}
-
 /// Who said what a rule asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
@@ -45,25 +35,21 @@ pub enum Origin {
 #[derive(Debug, Clone)]
 pub struct Policy {
     rules: BTreeMap<Cow<'static, str>, (Rule, Origin)>,
-    deprecated: DeprecatedDefaults,
 }
 
 impl Policy {
     /// The service's own defaults, those that stand there only to be referred to included. A rule that is not listed admits
     /// nobody.
     #[must_use]
-    pub fn new(
-        defaults: impl IntoIterator<Item = (&'static str, Rule)>,
-        deprecated: DeprecatedDefaults,
-    ) -> Self {
+    pub fn new(defaults: impl IntoIterator<Item = (&'static str, Rule)>) -> Self {
         let rules = defaults
             .into_iter()
             .map(|(name, rule)| (Cow::Borrowed(name), (rule, Origin::Default)))
             .collect();
-        Self { rules, deprecated }
+        Self { rules }
     }
 
-    /// Replaces a rule. An overridden rule has no deprecated default.
+    /// Replaces a rule.
     #[must_use]
     pub fn with_rule(mut self, name: impl Into<Cow<'static, str>>, rule: Rule) -> Self {
         self.rules.insert(name.into(), (rule, Origin::File));
@@ -113,13 +99,9 @@ impl Policy {
     }
 
     fn admits(&self, caller: &Caller, name: &str, target: Target<'_>, way: usize) -> bool {
-        let (Some((rule, origin)), Some(way)) = (self.rules.get(name), way.checked_sub(1)) else {
+        let (Some((rule, _)), Some(way)) = (self.rules.get(name), way.checked_sub(1)) else {
             return false;
         };
-        let admitted = (Origin::Default, DeprecatedDefaults::Honoured);
-        if (*origin, self.deprecated) == admitted && caller.has_role("admin") {
-            return true;
-        }
         let named = |other: &str| self.admits(caller, other, target, way);
         rule.admits(caller, target, &named)
     }

@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
-use berth_http::policy::{
-    Check, Credential, DeprecatedDefaults, Rule, Template, parse, parse_lists,
-};
+use berth_http::policy::{Check, Credential, Rule, Template, parse, parse_lists};
 use berth_http::{Caller, Policy, PolicyFile, Scope};
 use proptest::prelude::*;
 
@@ -26,7 +24,7 @@ fn policy() -> Policy {
         ),
         ("thing:delete", Rule::named("admin_api")),
     ];
-    Policy::new(rules, DeprecatedDefaults::Ignored)
+    Policy::new(rules)
 }
 
 fn read(text: &str) -> Result<Policy, String> {
@@ -158,16 +156,6 @@ fn a_file_replaces_what_it_names_and_may_name_rules_of_its_own() {
         let may = policy.authorize(&alice(&["admin"]), "thing:delete", None);
         assert!(may.is_ok(), "{nothing:?}");
     }
-}
-
-#[test]
-fn a_replaced_rule_has_no_deprecated_default() {
-    let legacy = Policy::new([("thing:get", Rule::Nobody)], DeprecatedDefaults::Honoured);
-    let admin = alice(&["admin"]);
-    assert!(legacy.authorize(&admin, "thing:get", None).is_ok());
-    let file = PolicyFile::read("thing:get: \"!\"").unwrap();
-    let replaced = legacy.with_file(file).unwrap();
-    assert!(replaced.authorize(&admin, "thing:get", None).is_err());
 }
 
 #[test]

@@ -6,9 +6,9 @@
 
 use std::error::Error;
 
-use berth_http::policy::{DeprecatedDefaults, Rule};
+use berth_http::policy::Rule;
 use berth_http::{Cors, serve_tcp};
-use berth_placement::{Options, default_policy, prepare, router, rules};
+use berth_placement::{DeprecatedDefaults, Options, default_policy, prepare, router, rules};
 use berth_store::SqlStore;
 use tokio::net::TcpListener;
 

@@ -23,6 +23,6 @@ mod standard;
 mod store;
 
 pub use berth_http::{serve_tcp, serve_unix};
-pub use policies::{default_policy, rules};
+pub use policies::{DeprecatedDefaults, default_policy, rules};
 pub use router::{Options, router};
 pub use store::schema::{HEAD, SchemaError, check, prepare};

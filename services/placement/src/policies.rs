@@ -3,7 +3,7 @@
 //! Beside the rules that are asked for stand those that the defaults are made of, for an operator's file to replace or to refer
 //! to. Those alone had another default once (role `admin`), and only it is what "deprecated" is about.
 
-use berth_http::policy::{DeprecatedDefaults, Policy, Rule};
+use berth_http::policy::{Policy, Rule};
 
 macro_rules! rules {
     ($($constant:ident = $name:literal),* $(,)?) => {
@@ -59,6 +59,16 @@ pub fn rules() -> impl Iterator<Item = &'static str> {
     most.chain([TOTAL_USAGES, RESHAPE])
 }
 
+/// Whether the defaults of OpenStack's older releases still count: the role `admin` passed every rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeprecatedDefaults {
+    /// They do not: `enforce_new_defaults = true`, the default.
+    #[default]
+    Ignored,
+    /// They do: `enforce_new_defaults = false`.
+    Honoured,
+}
+
 /// The rules that others are made of. With [`DeprecatedDefaults::Honoured`] the role `admin` passes each, the one for services
 /// included.
 fn base(deprecated: DeprecatedDefaults) -> [(&'static str, Rule); 5] {
@@ -102,6 +112,5 @@ pub fn default_policy(deprecated: DeprecatedDefaults) -> Policy {
     let most = ADMIN_OR_SERVICE_RULES.iter().copied();
     let most = most.map(|rule| (rule, Rule::named("admin_or_service_api")));
     let all = base(deprecated).into_iter().chain(most).chain(others);
-    // What was once a default stands in the rules above.
-    Policy::new(all, DeprecatedDefaults::Ignored)
+    Policy::new(all)
 }

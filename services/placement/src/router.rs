@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::Router;
-use berth_http::policy::{DeprecatedDefaults, Policy};
 use berth_http::{
-    Call, Cors, Door, Fault, Manners, Methods, NoAuth2, Prefix, ValidateToken, cors, door, under,
+    Call, Cors, Door, Fault, Manners, Methods, NoAuth2, Policy, Prefix, ValidateToken, cors, door,
+    under,
 };
 use berth_store::SqlStore;
 
@@ -14,7 +14,7 @@ use crate::handlers::{
     resource_providers, root, traits, usages,
 };
 use crate::microversions;
-use crate::policies::default_policy;
+use crate::policies::{DeprecatedDefaults, default_policy};
 use crate::snapshots::Snapshots;
 use crate::store::allocations::ConsumerReader;
 

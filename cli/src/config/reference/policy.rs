@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use berth_http::{DeprecatedDefaults, Policy};
+use berth_http::Policy;
+use berth_placement::DeprecatedDefaults;
 
 /// The texts of rules, the same for each service.
 const POLICY_LANGUAGE: &str = "\

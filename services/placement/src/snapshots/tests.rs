@@ -96,7 +96,7 @@ impl Service {
         let router = router(
             self.store.clone(),
             Options {
-                policy: crate::default_policy(berth_http::DeprecatedDefaults::Honoured),
+                policy: crate::default_policy(crate::DeprecatedDefaults::Honoured),
                 ..Options::default()
             },
         );
@@ -389,7 +389,7 @@ async fn an_answer_shows_names_as_they_are_now() {
         .header("content-type", "application/json")
         .body(Body::from(json!({"name": "CUSTOM_NEW"}).to_string()));
     let options = Options {
-        policy: crate::default_policy(berth_http::DeprecatedDefaults::Honoured),
+        policy: crate::default_policy(crate::DeprecatedDefaults::Honoured),
         ..Options::default()
     };
     let response = router(service.store.clone(), options)

@@ -181,7 +181,7 @@ async fn roles_decide_by_rule() {
         ..Options::default()
     };
     let lenient = Options {
-        policy: default_policy(berth_http::DeprecatedDefaults::Honoured),
+        policy: default_policy(berth_placement::DeprecatedDefaults::Honoured),
         ..strict.clone()
     };
     let reshape = ("POST", "/reshaper");
@@ -212,8 +212,8 @@ async fn roles_decide_by_rule() {
 #[tokio::test]
 async fn what_an_operator_says_of_a_base_rule_holds_for_the_rules_made_of_it() {
     let deprecated = [
-        berth_http::DeprecatedDefaults::Honoured,
-        berth_http::DeprecatedDefaults::Ignored,
+        berth_placement::DeprecatedDefaults::Honoured,
+        berth_placement::DeprecatedDefaults::Ignored,
     ];
     for deprecated in deprecated {
         let file = PolicyFile::read("admin_or_service_api: role:keeper").unwrap();

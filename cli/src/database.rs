@@ -98,6 +98,13 @@ async fn placement(store: Result<SqlStore, OpenError>, named: &str) -> Result<Sq
 /// As [`open`].
 pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
+    if let Location::Server(server) = &location {
+        let what = format!(
+            "the built-in accelerator service keeps its tables in SQLite so far, and {server} is on a server; write sqlite: and a \
+             file"
+        );
+        return Err(Failure::new(ErrorCode::BadValue, what));
+    }
     make_folder(&location, state_path)?;
     let store = SqlStore::open(&location, &SqlOptions::default())
         .await
@@ -119,12 +126,7 @@ fn located(url: &Secret) -> Result<(Location, String), Failure> {
     let named = match &location {
         Location::SqliteFile(path) => format!("the database {}", path.display()),
         Location::SqliteMemory => "the database".to_owned(),
-        Location::Server(server) => {
-            let what = format!(
-                "the built-in services keep their tables in SQLite so far, and {server} is on a server; write sqlite: and a file"
-            );
-            return Err(Failure::new(ErrorCode::BadValue, what));
-        }
+        Location::Server(server) => format!("the database {server}"),
     };
     Ok((location, named))
 }

@@ -22,8 +22,10 @@ pub enum Kind {
     Url(&'static [&'static str]),
     /// A libvirt connection URI of a local hypervisor.
     LibvirtUri,
-    /// A database URL, which may hold a password.
+    /// A database of this process alone, as a URL.
     Database,
+    /// The same, or one on a server; which may hold a password.
+    SharedDatabase,
     /// `true` or `false`.
     Flag,
     /// A whole number in this range.
@@ -96,6 +98,11 @@ impl Kind {
             Kind::Url(schemes) => format!("write a URL that begins with {}", list(schemes, "://")),
             Kind::LibvirtUri => "write a URI such as \"qemu:///system\"".into(),
             Kind::Database => "write sqlite:PATH with an absolute path".into(),
+            Kind::SharedDatabase => {
+                "write sqlite:PATH with an absolute path, postgresql://USER:PASSWORD@HOST/DATABASE or \
+                 mysql://USER:PASSWORD@HOST/DATABASE"
+                    .into()
+            }
             Kind::Flag => "write true or false, without quotes".into(),
             Kind::Integer(low, high) if high == i64::MAX => {
                 format!("write a whole number from {low} on")
@@ -143,6 +150,9 @@ impl Kind {
             Kind::Url(schemes) => format!("URL ({})", schemes.join(", ")),
             Kind::LibvirtUri => "local libvirt URI".into(),
             Kind::Database => "database URL (sqlite:PATH), secret".into(),
+            Kind::SharedDatabase => {
+                "database URL (sqlite:PATH, postgresql://, mysql://), secret".into()
+            }
             Kind::Flag => "true or false".into(),
             Kind::Integer(low, high) if high == i64::MAX => format!("whole number, {low} or more"),
             Kind::Integer(low, high) => format!("whole number, {low} to {high}"),
@@ -169,7 +179,7 @@ impl Kind {
     /// Whether the value must never be shown.
     #[must_use]
     pub fn is_secret(self) -> bool {
-        matches!(self, Kind::Secret | Kind::Database)
+        matches!(self, Kind::Secret | Kind::Database | Kind::SharedDatabase)
     }
 
     /// Reads the text of an environment variable: lists are separated by commas.

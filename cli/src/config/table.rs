@@ -226,7 +226,7 @@ const OWN: &[OptionRow] = &[
     row("model", "pcpu", Kind::Choice(&["vcpu", "pcpu"]), Default::Text("pcpu"),
         "What the CPUs of `cpu_dedicated_set` are reported as: `vcpu` (Nova before Train) or `pcpu`."),
 
-    row("placement_service", "connection", Kind::Database, Default::Derived("`sqlite:` and `placement.sqlite` below `state_path`"),
+    row("placement_service", "connection", Kind::SharedDatabase, Default::Derived("`sqlite:` and `placement.sqlite` below `state_path`"),
         "The database; the variable BERTH_DATABASE_URL sets it too.").example("\"sqlite:/var/lib/berth/placement.sqlite\""),
     row("placement_service", "listen", Kind::Listen, Default::Text("127.0.0.1:8778"),
         "Address and port of the API."),

@@ -1,9 +1,11 @@
 //! The snapshot that candidates are searched in, kept true by the writes.
 //!
-//! This process is the database's only writer (`berth_store` sees to that), and every write of this service goes through
+//! On SQLite this process is the database's only writer (`berth_store` sees to that), and every write of this service goes through
 //! [`Snapshots::write`], which notes what it touched once it is committed and before its caller is answered. A search first
 //! reads what was touched since, in one transaction; so it sees every write that was answered before it was asked. What was
 //! never answered (a caller who went away in the middle) counts as having touched everything.
+//!
+//! A database on a server has other writers, of whom nothing is heard: there every search reads everything.
 
 #[cfg(test)]
 mod tests;
@@ -73,6 +75,10 @@ impl Snapshots {
     /// # Errors
     /// [`SqlError`] when what was touched cannot be read.
     pub(crate) async fn current(&self) -> Result<Arc<Snapshot>, SqlError> {
+        if self.store.is_shared() {
+            let mut tx = self.store.read().await?;
+            return Ok(Arc::new(trees::all(&mut tx).await?));
+        }
         let mut current = self.memory.current.lock().await;
         let mut note = Note {
             memory: &self.memory,

@@ -15,17 +15,21 @@ pub(crate) mod trees;
 pub(crate) mod usages;
 
 use berth_http::{Fault, Timestamp};
-use berth_store::{Disposition, Retryable, Row, SqlError, Value};
+use berth_store::{Disposition, Moment, Retryable, Row, SqlError, Value};
 
 /// Now, as the tables hold it.
 pub(crate) fn now() -> Value {
-    Value::Text(Timestamp::now().to_sql())
+    Value::Moment(Moment::now())
 }
 
 /// The moment in a column, the beginning of time when it is empty or odd.
 pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<Timestamp>, SqlError> {
-    let text = row.opt_text(column)?;
-    Ok(text.as_deref().and_then(Timestamp::parse))
+    match row.opt_moment(column) {
+        Ok(moment) => Ok(moment.and_then(|moment| Timestamp::parse(&moment.to_string()))),
+        // Written by another hand: nobody is kept from the row for its date.
+        Err(SqlError::Column { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// What a caller is told when the database failed. The cause goes to the log, once, here.
@@ -53,11 +57,11 @@ pub(crate) fn raised(generation: i64, steps: i64) -> Result<i64, SqlError> {
     })
 }
 
-/// Whether the database's error may pass when the whole transaction runs again. A duplicate key
-/// is such a case too: the other writer's row will be seen then.
+/// Whether the database's error may pass when the whole transaction runs again. A duplicate key is such a case too: the other
+/// writer's row will be seen then. And so is a row that others refer to, or that is referred to and gone.
 pub(crate) fn retry(error: &SqlError) -> Disposition {
     match error {
-        SqlError::Duplicate(_) => Disposition::Retry,
+        SqlError::Duplicate(_) | SqlError::Constraint(_) => Disposition::Retry,
         other => other.disposition(),
     }
 }

@@ -191,6 +191,13 @@ impl Kind {
                 refuse(format!("{text:?} is no local libvirt connection URI"))
             }
             Kind::Database if !is_database(text) => refuse("this is no database URL".to_owned()),
+            Kind::SharedDatabase => match text.parse::<Location>() {
+                Ok(Location::Server(_)) => Ok(()),
+                _ if is_database(text) => Ok(()),
+                // It does not repeat what may be a password.
+                Err(error) => refuse(error.to_string()),
+                Ok(_) => refuse("this is no database URL".to_owned()),
+            },
             Kind::Driver(_) if text.starts_with("exec:") => match text.starts_with("exec:/") {
                 true => Ok(()),
                 false => refuse(format!("{text:?} names no program by an absolute path")),
@@ -312,6 +319,7 @@ fn is_libvirt_uri(text: &str) -> bool {
     ) && path.starts_with('/')
 }
 
+/// A file of this machine.
 fn is_database(text: &str) -> bool {
     let absolute = text
         .strip_prefix("sqlite:")

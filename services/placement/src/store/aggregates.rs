@@ -55,6 +55,8 @@ impl Work for SetOfProvider {
     type Error = AggregateError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Provider, AggregateError> {
+        // Before 1.19 no generation tells one writer of another.
+        providers::hold(tx, &self.uuid).await?;
         let mut provider = providers::get(tx, &self.uuid).await?;
         if self
             .generation

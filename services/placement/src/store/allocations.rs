@@ -8,6 +8,7 @@ use std::sync::Arc;
 use berth_http::Timestamp;
 use berth_store::{Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work};
 
+use super::consumers;
 pub(crate) use together::ConsumerReader;
 
 /// One allocation of a consumer.
@@ -143,6 +144,7 @@ impl Work for Release {
     type Error = ReleaseError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Vec<i64>, ReleaseError> {
+        consumers::hold(tx, &self.consumer).await?;
         let sql = "SELECT DISTINCT resource_provider_id FROM allocations WHERE consumer_id = ?";
         let rows = tx.rows(Statement::new(sql).bind(&self.consumer)).await?;
         let providers = rows

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_store::{SqlError, Statement, Transaction, Value};
+use berth_store::{Dialect, SqlError, Statement, Transaction, Value};
 
 use super::now;
 
@@ -58,6 +58,17 @@ pub(crate) enum Registry {
     ConsumerTypes,
 }
 
+/// Holds a consumer until the transaction ends: who writes what it has changes its row first. The first statement of a
+/// transaction, so that what is read after it is no older.
+pub(crate) async fn hold(tx: &mut Transaction, uuid: &str) -> Result<(), SqlError> {
+    let end = tx.dialect().for_update();
+    if !end.is_empty() {
+        let sql = format!("SELECT id FROM consumers WHERE uuid = ?{end}");
+        tx.row(Statement::recurring(sql).bind(uuid)).await?;
+    }
+    Ok(())
+}
+
 /// The ids of all names; those not known yet are added.
 pub(crate) async fn ensure(
     tx: &mut Transaction,
@@ -80,10 +91,26 @@ pub(crate) async fn ensure(
     };
     let keys: Vec<String> = names.iter().cloned().collect();
     let mut known = pick(tx, select, &keys).await?;
-    let missing: Vec<String> = keys
+    let mut missing: Vec<String> = keys
         .into_iter()
         .filter(|name| !known.contains_key(name))
         .collect();
+    if tx.dialect() == Dialect::MySql {
+        // It takes names for the same that differ in case or in accents, and so does the Python service there.
+        let alike = std::mem::take(&mut missing);
+        for name in alike {
+            let rows = tx.rows_in(&Statement::new(select), &[&name], "").await?;
+            let id = match rows.first() {
+                Some(row) => row.int(1)?,
+                None => {
+                    let sql = format!("{insert} (?, ?)");
+                    let statement = Statement::recurring(sql).bind(now()).bind(&name);
+                    tx.insert(statement, "id").await?
+                }
+            };
+            known.insert(name, id);
+        }
+    }
     if !missing.is_empty() {
         let rows = missing.iter().map(|name| [now(), Value::from(name)]);
         tx.insert_rows(insert, rows.collect(), "").await?;

@@ -173,11 +173,12 @@ async fn refuse_used(
     classes: &[i64],
 ) -> Result<(), InventoryError> {
     let head = Statement::new(
-        "SELECT DISTINCT c.name FROM allocations a \
+        "SELECT c.name FROM allocations a \
          JOIN resource_classes c ON c.id = a.resource_class_id \
          WHERE a.resource_provider_id = ? AND a.resource_class_id IN",
     );
-    let rows = tx.rows_in(&head.bind(provider.id), classes, "").await?;
+    let order = "GROUP BY c.id, c.name ORDER BY c.id";
+    let rows = tx.rows_in(&head.bind(provider.id), classes, order).await?;
     let used: Result<Vec<String>, SqlError> = rows.iter().map(|row| row.text(0)).collect();
     let used = used?;
     if used.is_empty() {
@@ -240,6 +241,8 @@ impl Work for SetAll {
         for (class, inventory) in &self.inventories {
             check(self.version, &provider, class, inventory)?;
         }
+        let named: Vec<String> = self.inventories.keys().cloned().collect();
+        resource_classes::keep(tx, &named).await?;
         let wanted = self.by_class_id(tx).await?;
         let present = of_provider(tx, provider.id).await?;
         let dropped: Vec<i64> = present
@@ -296,6 +299,7 @@ impl Work for Add {
     async fn run(&self, tx: &mut Transaction) -> Result<Provider, InventoryError> {
         let mut provider = providers::get(tx, &self.uuid).await?;
         check(self.version, &provider, &self.class, &self.inventory)?;
+        resource_classes::keep(tx, std::slice::from_ref(&self.class)).await?;
         let class = class_id(tx, &self.class).await?;
         let present = of_provider(tx, provider.id).await?;
         if present.iter().any(|record| record.class_id == class) {

@@ -92,6 +92,17 @@ pub(crate) async fn get(tx: &mut Transaction, uuid: &str) -> Result<Provider, Pr
         .ok_or_else(|| ProviderError::NotFound(uuid.to_owned()))
 }
 
+/// Holds the provider until the transaction ends: nobody else changes it, deletes it or gives it what others check for. The first
+/// statement of a transaction, so that what is read after it is no older.
+pub(crate) async fn hold(tx: &mut Transaction, uuid: &str) -> Result<(), SqlError> {
+    let end = tx.dialect().for_update();
+    if !end.is_empty() {
+        let sql = format!("SELECT id FROM resource_providers WHERE uuid = ?{end}");
+        tx.row(Statement::recurring(sql).bind(uuid)).await?;
+    }
+    Ok(())
+}
+
 /// Raises the generation from the one that was read; false when another writer came first.
 pub(crate) async fn bump(tx: &mut Transaction, id: i64, generation: i64) -> Result<bool, SqlError> {
     let sql = "UPDATE resource_providers SET updated_at = ?, generation = ? \
@@ -219,13 +230,16 @@ async fn resource_conditions(
         let id = resource_classes::id(tx, class)
             .await?
             .ok_or_else(|| ProviderError::NoSuchClass(class.clone()))?;
-        let room = "rp.id IN (SELECT i.resource_provider_id FROM inventories i \
+        let ratio = tx.dialect().double("i.allocation_ratio");
+        let room = format!(
+            "rp.id IN (SELECT i.resource_provider_id FROM inventories i \
              LEFT JOIN (SELECT resource_provider_id, SUM(used) AS used FROM allocations \
              WHERE resource_class_id = ? GROUP BY resource_provider_id) u \
              ON u.resource_provider_id = i.resource_provider_id \
              WHERE i.resource_class_id = ? \
-             AND COALESCE(u.used, 0) + ? <= (i.total - i.reserved) * i.allocation_ratio \
-             AND i.min_unit <= ? AND i.max_unit >= ? AND ? % i.step_size = 0)";
+             AND COALESCE(u.used, 0) + ? <= (i.total - i.reserved) * {ratio} \
+             AND i.min_unit <= ? AND i.max_unit >= ? AND ? % i.step_size = 0)"
+        );
         found.add(room, [id, id, *amount, *amount, *amount, *amount]);
     }
     Ok(())
@@ -267,7 +281,7 @@ impl Work for Create {
             .bind(&self.name)
             .bind(parent.as_ref().map(|parent| parent.root))
             .bind(parent.as_ref().map(|parent| parent.id));
-        let id = tx.execute(statement).await?.last_id;
+        let id = tx.insert(statement, "id").await?;
         if parent.is_none() {
             let sql = "UPDATE resource_providers SET root_provider_id = ? WHERE id = ?";
             tx.execute(Statement::new(sql).bind(id).bind(id)).await?;
@@ -285,10 +299,12 @@ async fn refuse_duplicates(
     let rows = tx.rows(Statement::new(sql).bind(uuid).bind(name)).await?;
     let mut duplicates = Vec::new();
     for row in &rows {
-        if row.opt_text(1)?.as_deref() == Some(name) {
+        let is_uuids = row.text(0)?.eq_ignore_ascii_case(uuid);
+        // MySQL takes names for the same that differ in case or in accents: what is not there by its UUID is by its name.
+        if !is_uuids || row.opt_text(1)?.as_deref() == Some(name) {
             duplicates.push(format!("name: {name}"));
         }
-        if row.text(0)? == uuid {
+        if is_uuids {
             duplicates.push(format!("uuid: {uuid}"));
         }
     }
@@ -306,9 +322,12 @@ struct TreeIds {
 }
 
 async fn tree_ids(tx: &mut Transaction, uuid: &str) -> Result<Option<TreeIds>, SqlError> {
-    let sql = "SELECT id, root_provider_id, parent_provider_id FROM resource_providers \
-               WHERE uuid = ?";
-    let Some(row) = tx.row(Statement::new(sql).bind(uuid)).await? else {
+    // As it is now, and stays until the tree is written: another process may be moving it.
+    let sql = format!(
+        "SELECT id, root_provider_id, parent_provider_id FROM resource_providers WHERE uuid = ?{}",
+        tx.dialect().for_update()
+    );
+    let Some(row) = tx.row(Statement::recurring(sql).bind(uuid)).await? else {
         return Ok(None);
     };
     let id = row.int(0)?;
@@ -340,6 +359,7 @@ impl Work for Update {
     type Error = ProviderError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Provider, ProviderError> {
+        hold(tx, &self.uuid).await?;
         let provider = get(tx, &self.uuid).await?;
         if let Some(parent) = &self.parent {
             self.set_parent(tx, parent.as_deref()).await?;
@@ -386,6 +406,7 @@ impl Update {
                 "re-parenting a provider is not currently allowed.",
             ));
         }
+        hold_root(tx, theirs.root).await?;
         if subtree(tx, &mine).await?.contains(&theirs.id) {
             return Err(ProviderError::Update(
                 "creating loop in the provider tree is not allowed.",
@@ -395,11 +416,24 @@ impl Update {
     }
 }
 
+/// Holds the root of the tree that something comes into: of two trees that come into each other at once, one is refused.
+async fn hold_root(tx: &mut Transaction, root: i64) -> Result<(), SqlError> {
+    let end = tx.dialect().for_update();
+    if !end.is_empty() {
+        let sql = format!("SELECT id FROM resource_providers WHERE id = ?{end}");
+        tx.row(Statement::recurring(sql).bind(root)).await?;
+    }
+    Ok(())
+}
+
 /// The provider and all below it.
 async fn subtree(tx: &mut Transaction, top: &TreeIds) -> Result<BTreeSet<i64>, SqlError> {
-    let sql = "SELECT id, parent_provider_id FROM resource_providers WHERE root_provider_id = ?";
+    let sql = format!(
+        "SELECT id, parent_provider_id FROM resource_providers WHERE root_provider_id = ? ORDER BY id{}",
+        tx.dialect().for_update()
+    );
     let mut edges = Vec::new();
-    for row in tx.rows(Statement::new(sql).bind(top.root)).await? {
+    for row in tx.rows(Statement::recurring(sql).bind(top.root)).await? {
         edges.push((row.int(0)?, row.opt_int(1)?));
     }
     let mut found = BTreeSet::from([top.id]);
@@ -441,6 +475,7 @@ impl Work for Delete {
     type Error = ProviderError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ProviderError> {
+        hold(tx, &self.uuid).await?;
         let id = get(tx, &self.uuid).await?.id;
         let children = "SELECT 1 FROM resource_providers WHERE parent_provider_id = ? LIMIT 1";
         if tx.row(Statement::new(children).bind(id)).await?.is_some() {

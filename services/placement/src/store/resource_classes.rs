@@ -86,6 +86,19 @@ pub(crate) async fn ids(
         .collect()
 }
 
+/// Holds own classes until the transaction ends: none is deleted while inventories of it are made, which no key of the tables
+/// forbids.
+pub(crate) async fn keep(tx: &mut Transaction, names: &[String]) -> Result<(), SqlError> {
+    let end = tx.dialect().for_share();
+    if !end.is_empty() {
+        let own = names.iter().filter(|name| name.starts_with(CUSTOM_PREFIX));
+        let own: Vec<&String> = own.collect();
+        let head = Statement::new("SELECT id FROM resource_classes WHERE name IN");
+        tx.rows_in(&head, &own, end).await?;
+    }
+    Ok(())
+}
+
 /// Whether a PUT found or made the class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ensured {
@@ -163,6 +176,11 @@ impl Work for Delete {
     type Error = ClassError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ClassError> {
+        let end = tx.dialect().for_update();
+        if !end.is_empty() {
+            let sql = format!("SELECT id FROM resource_classes WHERE name = ?{end}");
+            tx.row(Statement::recurring(sql).bind(&self.name)).await?;
+        }
         let class = get(tx, &self.name).await?;
         if class.id < FIRST_CUSTOM_CLASS_ID {
             return Err(ClassError::DeleteStandard(self.name.clone()));

@@ -1,9 +1,11 @@
 //! Brings a database to OpenStack Placement's schema, or refuses one that is at another.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use berth_store::{
-    Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Value, Work,
+    Dialect, Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Value, Work,
 };
 
 use super::now;
@@ -13,6 +15,29 @@ use crate::standard;
 pub const HEAD: &str = "a082b8bb98d0";
 
 const SCHEMA: &str = include_str!("schema.sql");
+
+/// How long a start waits for another process that makes or changes the schema.
+const SCHEMA_WAIT: Duration = Duration::from_secs(60);
+
+/// The schema in the words of a database.
+fn schema(dialect: Dialect) -> &'static str {
+    static POSTGRES: LazyLock<String> = LazyLock::new(|| {
+        SCHEMA
+            .replace("\tid INTEGER NOT NULL", "\tid SERIAL NOT NULL")
+            .replace("DATETIME", "TIMESTAMP WITHOUT TIME ZONE")
+    });
+    static MYSQL: LazyLock<String> = LazyLock::new(|| {
+        SCHEMA.replace(
+            "\tid INTEGER NOT NULL",
+            "\tid INTEGER NOT NULL AUTO_INCREMENT",
+        )
+    });
+    match dialect {
+        Dialect::Sqlite => SCHEMA,
+        Dialect::Postgres => &POSTGRES,
+        Dialect::MySql => &MYSQL,
+    }
+}
 
 /// Why a database is not ready.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +84,7 @@ impl Retryable for SchemaError {
 /// # Errors
 /// [`SchemaError`] when the database is at another revision, is not Placement's, or fails.
 pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
+    let _lock = store.schema_lock(SCHEMA_WAIT).await?;
     store.write(&Prepare).await
 }
 
@@ -84,8 +110,8 @@ impl Work for Prepare {
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
         let found = tables(tx).await?;
-        if found.is_empty() {
-            tx.script(SCHEMA).await?;
+        if found.is_empty() || is_half_made(tx, &found).await? {
+            make(tx, &found).await?;
         } else if found.contains("alembic_version") {
             check_revision(tx).await?;
             check_tables(&found)?;
@@ -98,17 +124,71 @@ impl Work for Prepare {
     }
 }
 
+/// Whether somebody was killed while it made the tables: MySQL keeps each as it is made. What has a row is none such.
+async fn is_half_made(tx: &mut Transaction, found: &BTreeSet<String>) -> Result<bool, SqlError> {
+    if tx.dialect() != Dialect::MySql || !found.iter().all(|name| expected().any(|it| it == name)) {
+        return Ok(false);
+    }
+    for name in found {
+        let any = format!("SELECT 1 FROM {name} LIMIT 1");
+        if tx.row(Statement::new(any)).await?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes what is not there yet.
+async fn make(tx: &mut Transaction, found: &BTreeSet<String>) -> Result<(), SqlError> {
+    if tx.dialect() != Dialect::MySql {
+        return tx.script(schema(tx.dialect())).await;
+    }
+    let sql = "SELECT DISTINCT CAST(index_name AS CHAR) FROM information_schema.statistics \
+               WHERE table_schema = DATABASE()";
+    let indexes = names(tx, sql).await?;
+    for statement in schema(tx.dialect()).split(";\n") {
+        // Those that stand before the first statement.
+        let lines = statement
+            .trim()
+            .lines()
+            .filter(|line| !line.starts_with("--"));
+        let statement: String = lines.collect::<Vec<_>>().join("\n");
+        let named = |head: &str| statement.trim().strip_prefix(head)?.split(' ').next();
+        let is_there = named("CREATE TABLE ").is_some_and(|name| found.contains(name))
+            || named("CREATE INDEX ").is_some_and(|name| indexes.iter().any(|it| it == name));
+        if !is_there && !statement.trim().is_empty() {
+            tx.execute(Statement::new(statement)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The tables of the schema.
+fn expected() -> impl Iterator<Item = &'static str> {
+    let lines = SCHEMA.lines();
+    lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next())
+}
+
 async fn tables(tx: &mut Transaction) -> Result<BTreeSet<String>, SqlError> {
-    let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let sql = match tx.dialect() {
+        Dialect::Sqlite => {
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        }
+        Dialect::Postgres => {
+            "SELECT CAST(table_name AS TEXT) FROM information_schema.tables \
+             WHERE table_schema = current_schema()"
+        }
+        Dialect::MySql => {
+            "SELECT CAST(table_name AS CHAR) FROM information_schema.tables \
+             WHERE table_schema = DATABASE()"
+        }
+    };
     Ok(names(tx, sql).await?.into_iter().collect())
 }
 
 /// Nothing is made anew in a database that has been used: what is missing was lost, and its rows with it.
 fn check_tables(found: &BTreeSet<String>) -> Result<(), SchemaError> {
-    let expected = SCHEMA
-        .lines()
-        .filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next());
-    let tables: Vec<&str> = expected.filter(|name| !found.contains(*name)).collect();
+    let tables: Vec<&str> = expected().filter(|name| !found.contains(*name)).collect();
     if tables.is_empty() {
         Ok(())
     } else {

@@ -79,13 +79,16 @@ pub(crate) async fn list(
             .to_owned();
     let mut values: Vec<Value> = Vec::new();
     if let Some(names) = &filters.names {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
         let marks = berth_store::sql::placeholders(names.len());
         sql.push_str(&format!(" AND t.name IN ({marks})"));
         values.extend(names.iter().map(Value::from));
     }
     if let Some(prefix) = &filters.prefix {
-        sql.push_str(" AND t.name LIKE ?");
-        values.push(Value::Text(format!("{prefix}%")));
+        sql.push_str(&format!(" AND {}", tx.dialect().begins_with("t.name")));
+        values.push(Value::from(prefix));
     }
     let some_provider = "EXISTS (SELECT 1 FROM resource_provider_traits WHERE trait_id = t.id)";
     match filters.associated {

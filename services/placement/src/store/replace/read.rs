@@ -134,6 +134,9 @@ impl Replace {
             .chain(self.consumers.iter().flat_map(Wanting::classes))
             .collect();
         let keys: Vec<String> = named.into_iter().cloned().collect();
+        if !self.providers.is_empty() {
+            resource_classes::keep(tx, &keys).await?;
+        }
         let known = resource_classes::ids(tx, &keys).await?;
         match keys.iter().find(|name| !known.contains_key(*name)) {
             Some(missing) => Err(ReplaceError::NoSuchClass(missing.clone())),

@@ -27,6 +27,7 @@ macro_rules! on_servers {
     };
 }
 
+mod claims;
 mod conflicts;
 mod lists;
 mod outages;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_http::Timestamp;
-use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Work};
+use berth_store::{Dialect, Disposition, Retryable, SqlError, Statement, Transaction, Work};
 
 use super::{moment, now, resource_classes, traits};
 use crate::filters::ProviderFilters;
@@ -93,12 +93,12 @@ pub(crate) async fn get(tx: &mut Transaction, uuid: &str) -> Result<Provider, Pr
 }
 
 /// Holds the provider until the transaction ends: nobody else changes it, deletes it or gives it what others check for. The first
-/// statement of a transaction, so that what is read after it is no older.
+/// statement of a transaction, so that what is read after it is no older; and a change of the row, or PostgreSQL would not tell
+/// who waits for it that what else was written is newer than what it sees.
 pub(crate) async fn hold(tx: &mut Transaction, uuid: &str) -> Result<(), SqlError> {
-    let end = tx.dialect().for_update();
-    if !end.is_empty() {
-        let sql = format!("SELECT id FROM resource_providers WHERE uuid = ?{end}");
-        tx.row(Statement::recurring(sql).bind(uuid)).await?;
+    if tx.dialect() != Dialect::Sqlite {
+        let sql = "UPDATE resource_providers SET generation = generation WHERE uuid = ?";
+        tx.execute(Statement::new(sql).bind(uuid)).await?;
     }
     Ok(())
 }
@@ -406,7 +406,7 @@ impl Update {
                 "re-parenting a provider is not currently allowed.",
             ));
         }
-        hold_root(tx, theirs.root).await?;
+        hold_trees(tx, [mine.root, theirs.root]).await?;
         if subtree(tx, &mine).await?.contains(&theirs.id) {
             return Err(ProviderError::Update(
                 "creating loop in the provider tree is not allowed.",
@@ -416,12 +416,14 @@ impl Update {
     }
 }
 
-/// Holds the root of the tree that something comes into: of two trees that come into each other at once, one is refused.
-async fn hold_root(tx: &mut Transaction, root: i64) -> Result<(), SqlError> {
-    let end = tx.dialect().for_update();
-    if !end.is_empty() {
-        let sql = format!("SELECT id FROM resource_providers WHERE id = ?{end}");
-        tx.row(Statement::recurring(sql).bind(root)).await?;
+/// Holds the trees that something goes from and comes into, always in one order: of two that would come into each other at once,
+/// one is refused.
+async fn hold_trees(tx: &mut Transaction, roots: [i64; 2]) -> Result<(), SqlError> {
+    if tx.dialect() != Dialect::Sqlite {
+        let sql = "UPDATE resource_providers SET generation = generation WHERE id = ?";
+        for root in BTreeSet::from(roots) {
+            tx.execute(Statement::new(sql).bind(root)).await?;
+        }
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_http::Timestamp;
-use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Work};
+use berth_store::{Dialect, Disposition, Retryable, SqlError, Statement, Transaction, Work};
 
 use super::{moment, now};
 use crate::standard::{self, CUSTOM_PREFIX, FIRST_CUSTOM_CLASS_ID};
@@ -87,13 +87,13 @@ pub(crate) async fn ids(
 }
 
 /// Holds own classes until the transaction ends: none is deleted while inventories of it are made, which no key of the tables
-/// forbids.
+/// forbids. On PostgreSQL who deletes one keeps all inventories away ([`Delete`]).
 pub(crate) async fn keep(tx: &mut Transaction, names: &[String]) -> Result<(), SqlError> {
-    let end = tx.dialect().for_share();
-    if !end.is_empty() {
+    if tx.dialect() == Dialect::MySql {
         let own = names.iter().filter(|name| name.starts_with(CUSTOM_PREFIX));
         let own: Vec<&String> = own.collect();
         let head = Statement::new("SELECT id FROM resource_classes WHERE name IN");
+        let end = tx.dialect().for_share();
         tx.rows_in(&head, &own, end).await?;
     }
     Ok(())
@@ -176,10 +176,14 @@ impl Work for Delete {
     type Error = ClassError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ClassError> {
-        let end = tx.dialect().for_update();
-        if !end.is_empty() {
-            let sql = format!("SELECT id FROM resource_classes WHERE name = ?{end}");
-            tx.row(Statement::recurring(sql).bind(&self.name)).await?;
+        match tx.dialect() {
+            Dialect::Sqlite => {}
+            // Before anything is read: what is read then has all inventories that are.
+            Dialect::Postgres => tx.script("LOCK TABLE inventories IN SHARE MODE").await?,
+            Dialect::MySql => {
+                let sql = "SELECT id FROM resource_classes WHERE name = ? FOR UPDATE";
+                tx.row(Statement::new(sql).bind(&self.name)).await?;
+            }
         }
         let class = get(tx, &self.name).await?;
         if class.id < FIRST_CUSTOM_CLASS_ID {

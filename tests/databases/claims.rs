@@ -1,0 +1,141 @@
+//! Claims of the last units: two services, each with its own connections as two processes have them, on one database.
+
+use axum::body::Body;
+use berth_placement::{Options, prepare, router};
+use berth_store::{Isolation, SqlOptions};
+use futures_util::future::join_all;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use crate::place::Place;
+
+on_servers! {
+    never_one_unit_too_many_at_repeatable_read
+    never_one_unit_too_many_at_read_committed
+    a_provider_is_deleted_or_has_a_claim_and_never_both
+}
+
+async fn never_one_unit_too_many_at_repeatable_read(place: Place) {
+    never_one_unit_too_many(place, Isolation::RepeatableRead).await;
+}
+
+async fn never_one_unit_too_many_at_read_committed(place: Place) {
+    never_one_unit_too_many(place, Isolation::ReadCommitted).await;
+}
+
+type Service = axum::Router;
+
+async fn services(place: &Place, isolation: Isolation) -> [Service; 2] {
+    let options = SqlOptions {
+        isolation,
+        ..SqlOptions::default()
+    };
+    let (one, other) = (place.open(&options).await, place.open(&options).await);
+    let (first, second) = tokio::join!(prepare(&one), prepare(&other));
+    first.unwrap();
+    second.unwrap();
+    [one, other].map(|store| router(store, Options::default()))
+}
+
+async fn ask(service: &Service, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
+    let body = match body {
+        Value::Null => Body::empty(),
+        body => Body::from(body.to_string()),
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("x-auth-token", "admin")
+        .header("openstack-api-version", "placement 1.39")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(body)
+        .unwrap();
+    let answer = service.clone().oneshot(request).await.unwrap();
+    let status = answer.status();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+fn uuid(kind: u32, number: u32) -> String {
+    format!("00000000-0000-0000-{kind:04}-{number:012}")
+}
+
+async fn provider(service: &Service, number: u32, total: u32) -> String {
+    let uuid = uuid(1, number);
+    let body = json!({"name": format!("host-{number}"), "uuid": uuid});
+    let (made, text) = ask(service, Method::POST, "/resource_providers", &body).await;
+    assert_eq!(made, 200, "{text}");
+    let body =
+        json!({"resource_provider_generation": 0, "inventories": {"VCPU": {"total": total}}});
+    let path = format!("/resource_providers/{uuid}/inventories");
+    let (set, text) = ask(service, Method::PUT, &path, &body).await;
+    assert_eq!(set, 200, "{text}");
+    uuid
+}
+
+async fn claim(service: &Service, provider: &str, consumer: u32) -> StatusCode {
+    let body = json!({
+        "allocations": {provider: {"resources": {"VCPU": 1}}},
+        "project_id": format!("p{}", consumer % 3), "user_id": "u",
+        "consumer_generation": null, "consumer_type": "INSTANCE",
+    });
+    let path = format!("/allocations/{}", uuid(2, consumer));
+    ask(service, Method::PUT, &path, &body).await.0
+}
+
+async fn used(service: &Service, provider: &str) -> Value {
+    let path = format!("/resource_providers/{provider}/usages");
+    let (_, usages) = ask(service, Method::GET, &path, &Value::Null).await;
+    usages["usages"]["VCPU"].clone()
+}
+
+async fn never_one_unit_too_many(place: Place, isolation: Isolation) {
+    let services = services(&place, isolation).await;
+    for trial in 0..8 {
+        let host = provider(&services[0], trial, 6).await;
+        let claims = (0..16).map(|n| {
+            let service = services[n as usize % 2].clone();
+            let host = host.clone();
+            tokio::spawn(async move { claim(&service, &host, trial * 100 + n).await })
+        });
+        let answers = join_all(claims).await;
+        let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+        let granted = answers.iter().filter(|status| **status == 204).count();
+        assert_eq!(used(&services[1], &host).await, granted, "{answers:?}");
+        assert!(granted <= 6, "{answers:?}");
+        // A refusal is that it is full, or that too many came at once; never that the service failed.
+        let refused = |status: &StatusCode| *status == 204 || *status == 409;
+        assert!(answers.iter().all(refused), "{answers:?}");
+        // Whoever comes alone has what is left.
+        for n in 20..26 {
+            claim(&services[0], &host, trial * 100 + n).await;
+        }
+        assert_eq!(used(&services[1], &host).await, 6);
+    }
+}
+
+async fn a_provider_is_deleted_or_has_a_claim_and_never_both(place: Place) {
+    let services = services(&place, Isolation::RepeatableRead).await;
+    for trial in 0..24 {
+        let host = provider(&services[0], trial, 6).await;
+        let delete = async {
+            let path = format!("/resource_providers/{host}");
+            ask(&services[0], Method::DELETE, &path, &Value::Null)
+                .await
+                .0
+        };
+        let (deleted, claimed) = tokio::join!(delete, claim(&services[1], &host, trial));
+        let outcome = (deleted.as_u16(), claimed.as_u16());
+        assert!(
+            matches!(outcome, (204, 400) | (409, 204)),
+            "deleted and claimed: {outcome:?}"
+        );
+        let rows = place.query(
+            "select count(*) from allocations a left join resource_providers p on p.id = a.resource_provider_id \
+             where p.id is null",
+        );
+        assert_eq!(rows, [["0"]]);
+    }
+}

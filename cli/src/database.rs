@@ -50,7 +50,7 @@ fn not_placement(named: &str, error: &SchemaError) -> Failure {
 pub async fn open(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
     make_folder(&location, state_path)?;
-    let store = SqlStore::open(&location, &SqlOptions::default()).await;
+    let store = SqlStore::open(&location, &options(&location)).await;
     placement(store, &named).await
 }
 
@@ -60,7 +60,7 @@ pub async fn open(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> 
 /// As [`open`], and where there is no database.
 pub async fn open_existing(url: &Secret) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
-    let store = SqlStore::open_existing(&location, &SqlOptions::default()).await;
+    let store = SqlStore::open_existing(&location, &options(&location)).await;
     placement(store, &named).await
 }
 
@@ -118,6 +118,19 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
         Failure::caused(code, what, &error)
     })?;
     Ok(store)
+}
+
+/// More attempts where others write too: of 64 that want one row, a few would still be behind the others after ten.
+fn options(location: &Location) -> SqlOptions {
+    const BESIDE_OTHERS: u32 = 40;
+    let usual = SqlOptions::default();
+    SqlOptions {
+        attempts: match location {
+            Location::Server(_) => BESIDE_OTHERS,
+            Location::SqliteFile(_) | Location::SqliteMemory => usual.attempts,
+        },
+        ..usual
+    }
 }
 
 /// Where the database is, and how it is called in sentences.

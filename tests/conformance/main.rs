@@ -1,7 +1,7 @@
 //! OpenStack Placement's own test-suite against the Placement that `berth placement serve` serves: all of its tests, in each of
 //! the configurations that they ask for, each file on an empty database. A test that does not pass fails this program by its name.
 //!
-//!   BERTH_CONFORMANCE_DATABASES=postgresql,mariadb   where the service keeps its rows, one after another; SQLite unless it is said
+//!   BERTH_CONFORMANCE_DATABASES=postgresql,mariadb   where the service keeps its rows, one after another; all three unless it is said
 
 #![cfg(test)]
 
@@ -55,7 +55,8 @@ enum Storage {
 impl Storage {
     /// Those that the environment names.
     fn chosen() -> Vec<Self> {
-        let names = std::env::var("BERTH_CONFORMANCE_DATABASES").unwrap_or("sqlite".to_owned());
+        let names = std::env::var("BERTH_CONFORMANCE_DATABASES")
+            .unwrap_or("sqlite,postgresql,mariadb".to_owned());
         let storage = |name: &str| match name {
             "sqlite" => Self::Sqlite,
             "mariadb" => Self::MariaDb,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use berth_tests::berth::Outcome;
-use berth_tests::peer::RealPlacement;
+use berth_tests::peer::{PlacementSettings, RealPlacement, Storage};
 use serde_json::Value;
 
 use crate::hypervisor::{Hypervisor, PATIENCE};
@@ -151,6 +151,53 @@ fn a_database_goes_from_placement_through_the_offline_upgrade_and_back() {
     assert!(!once.stderr.contains("reshaped"), "{}", once.stderr);
     api.placement.stop();
     assert_eq!(rows(&api.placement), upgraded, "and writes nothing");
+}
+
+#[test]
+fn a_database_on_a_server_goes_through_the_offline_upgrade_and_back_to_placement() {
+    let settings = PlacementSettings {
+        storage: Storage::MariaDb,
+        ..PlacementSettings::default()
+    };
+    let mut api = Api {
+        placement: RealPlacement::lease(settings).expect("Placement starts"),
+    };
+    let mut node = Hypervisor::new("eight-gpu-flat", "offline-2", &api.way());
+    done(&node.once());
+    let root = node.root();
+    for (guest, units) in GUESTS {
+        let amount = units.iter().map(|(_, amount)| amount).sum();
+        api.claim(guest, &[(&root, "VGPU", amount), (&root, "VCPU", 4)]);
+    }
+    let url = api.placement.database_url();
+    let upgrade = ["placement", "migrate-compute-inventory", "--database", &url];
+    node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
+    let beside = node.run(&upgrade);
+    assert_eq!(beside.code, 73, "{}{}", beside.stdout, beside.stderr);
+    assert!(
+        beside.stderr.contains("is in use by user "),
+        "{}",
+        beside.stderr
+    );
+    api.placement.stop();
+    let shown = node.run(&[&upgrade[..], &["--dry-run"]].concat());
+    assert!(done(&shown).contains("offline-2: would be reshaped"));
+    let did = node.run(&upgrade);
+    assert!(
+        done(&did).starts_with("node offline-2: reshaped: "),
+        "{}",
+        did.stdout
+    );
+    assert_eq!(done(&node.run(&upgrade)), "node offline-2: nothing to do\n");
+    api.placement.restart().expect("Placement opens it");
+    for (guest, units) in GUESTS {
+        let mut expected = vec![("offline-2".to_owned(), "VCPU".to_owned(), 4)];
+        for (bus, amount) in units {
+            let gpu = format!("offline-2_pci_0000_{bus}_00_0");
+            expected.push((gpu, "VGPU".to_owned(), *amount));
+        }
+        assert_eq!(api.held(guest), expected);
+    }
 }
 
 #[test]

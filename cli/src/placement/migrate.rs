@@ -8,7 +8,7 @@ use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview, Started};
 use berth_store::SqlStore;
 
-use super::open_elsewhere::refuse_beside_a_service;
+use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_sessions};
 use super::{placement_conf, url};
 use crate::agent::alone;
 use crate::compose::placement_in_process;
@@ -65,6 +65,7 @@ pub(super) async fn migrate(
 
 async fn show(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), Failure> {
     let store = database::look(url).await?;
+    refuse_beside_sessions(&store).await?;
     let mut host = host(&store, config, Intent::Look).await?;
     if is_bare_metal(&host, out)? {
         return Ok(());
@@ -87,6 +88,10 @@ async fn show(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), 
 }
 
 async fn upgrade(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), Failure> {
+    // Before anything of it is written.
+    let looking = database::look(url).await?;
+    refuse_beside_sessions(&looking).await?;
+    looking.close().await;
     let store = database::open_existing(url).await?;
     // An agent on another Placement would go by the state folder this writes.
     let _alone = alone(config)?;

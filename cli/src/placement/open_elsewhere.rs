@@ -1,9 +1,10 @@
-//! Who else has a SQLite database open: whoever does not ask for Berth's own lock is seen by its open files alone. OpenStack's
+//! Who else has a database open. A server lists the sessions on it. Of a SQLite file: whoever does not ask for Berth's own lock is seen by its open files alone. OpenStack's
 //! Placement opens the file anew for each request (oslo.db gives SQLite no pool), so one that nobody asks anything is not seen.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use berth_store::SqlStore;
 use berth_store::sql::Location;
 
 use crate::config::Secret;
@@ -25,6 +26,27 @@ pub(super) fn refuse_beside_a_service(url: &Secret) -> Result<(), Failure> {
         "the database {} is open in {}; the upgrade is for a database that no service uses",
         path.display(),
         holders.join(", ")
+    );
+    Err(Failure::new(ErrorCode::Held, what).mend("stop the service, then repeat"))
+}
+
+/// Refuses a database on a server that somebody else has a session on. Those of other users are seen only with the server's
+/// leave (PROCESS on MariaDB and MySQL).
+///
+/// # Errors
+/// The sessions; or the server does not answer.
+pub(super) async fn refuse_beside_sessions(store: &SqlStore) -> Result<(), Failure> {
+    let others = store.other_sessions().await.map_err(|error| {
+        let what = format!("the database's sessions cannot be listed; {}", error.mend());
+        Failure::caused(ErrorCode::State, what, &error)
+    })?;
+    if others.seen.is_empty() {
+        return Ok(());
+    }
+    let sessions: Vec<_> = others.seen.iter().map(ToString::to_string).collect();
+    let what = format!(
+        "the database is in use by {}; the upgrade is for a database that no service uses",
+        sessions.join(", ")
     );
     Err(Failure::new(ErrorCode::Held, what).mend("stop the service, then repeat"))
 }

@@ -40,9 +40,9 @@ pub(crate) fn fault(error: &SqlError) -> Fault {
         "database"
     );
     let message = format!("The database failed: {error}; {}.", error.mend());
-    match error {
-        SqlError::Busy(_) | SqlError::Closed => Fault::unavailable(message),
-        _ => Fault::internal(message),
+    match error.will_pass() || matches!(error, SqlError::Closed) {
+        true => Fault::unavailable(message),
+        false => Fault::internal(message),
     }
 }
 

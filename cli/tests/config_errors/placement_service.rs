@@ -3,10 +3,11 @@
 use super::Case;
 
 pub(super) const CASES: &[Case] = super::cases! {
-    "[placement_service]\nconnection = \"oracle://u:hunter2@h/d\"" => ["berth.toml:2:14: placement_service.connection: this is no database URL; write sqlite:PATH with an absolute path [BERTH-E0105]"];
+    "[placement_service]\nconnection = \"oracle://u:hunter2@h/d\"" => ["berth.toml:2:14: placement_service.connection: this is no database URL; write sqlite:PATH with an absolute path, postgresql://USER:PASSWORD@HOST/DATABASE or mysql://USER:PASSWORD@HOST/DATABASE [BERTH-E0105]"];
     "[placement_service]\nlisten = \"8778\"" => ["berth.toml:2:10: placement_service.listen: \"8778\" is no address and port; write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\" [BERTH-E0105]"];
     "[placement_service]\nlisten = \"0.0.0.0:8778\"" => ["berth.toml:2:10: placement_service.listen: 0.0.0.0:8778 is not on the loopback interface, and callers are believed (noauth2); write 127.0.0.1 or [::1], or auth_strategy = \"keystone\" in [placement_service] [BERTH-E0105]"];
-    "[placement_service]\nconnection = \"sqlite:/x?key=1\"" => ["berth.toml:2:14: placement_service.connection: this is no database URL; write sqlite:PATH with an absolute path [BERTH-E0105]"];
+    "[placement_service]\nconnection = \"sqlite:/x?key=1\"" => ["berth.toml:2:14: placement_service.connection: this is no database URL; write sqlite:PATH with an absolute path, postgresql://USER:PASSWORD@HOST/DATABASE or mysql://USER:PASSWORD@HOST/DATABASE [BERTH-E0105]"];
+    "[placement_service]\nconnection = \"mysql://u:hunter2@h/d?charset\"" => ["berth.toml:2:14: placement_service.connection: the option \"charset\" of the database URL must be utf8mb4, utf8mb3 or utf8; write sqlite:PATH with an absolute path, postgresql://USER:PASSWORD@HOST/DATABASE or mysql://USER:PASSWORD@HOST/DATABASE [BERTH-E0105]"];
     "[placement_service]\nauth_strategy = \"noauth\"" => ["berth.toml:2:17: placement_service.auth_strategy: \"noauth\" is not one of the words accepted; did you mean \"noauth2\"? write one of noauth2, keystone [BERTH-E0105]"];
     "[placement_service]\npolicy_file = \"policy.yaml\"" => ["berth.toml:2:15: placement_service.policy_file: \"policy.yaml\" is not absolute; write a path that begins with / [BERTH-E0105]"];
     "[placement_service]\nenforce_new_defaults = 1" => ["berth.toml:2:24: placement_service.enforce_new_defaults: true or false is wanted, not the number 1; write true or false, without quotes [BERTH-E0104]"];

@@ -40,7 +40,7 @@ pub(crate) fn fault(error: &SqlError) -> Fault {
         "database"
     );
     let message = format!("The database failed: {error}; {}.", error.mend());
-    match error.will_pass() || matches!(error, SqlError::Closed) {
+    match error.will_pass() {
         true => Fault::unavailable(message),
         false => Fault::internal(message),
     }

@@ -93,7 +93,7 @@ impl Postgres {
                 &format!("port={port}"),
                 &format!("unix_socket_directories={}", home.display()),
                 "ssl=on",
-                &format!("ssl_cert_file={}", tls("server.pem").display()),
+                &format!("ssl_cert_file={}", home.join("server.pem").display()),
                 &format!("ssl_key_file={}", home.join("server.key").display()),
                 "max_connections=200",
                 "shared_buffers=32MB",
@@ -315,14 +315,16 @@ fn own_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Of a key that others may read PostgreSQL makes no use.
+/// Its own key and certificate: of a key that others may read PostgreSQL makes no use, and it may not look into this folder.
 fn own_key(home: &Path) -> io::Result<()> {
-    let key = home.join("server.key");
-    fs::copy(tls("server.key"), &key)?;
-    fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
-    if Uid::effective().is_root() {
-        let user = account()?;
-        chown(&key, Some(user.uid), Some(user.gid))?;
+    for name in ["server.key", "server.pem"] {
+        let own = home.join(name);
+        fs::copy(tls(name), &own)?;
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o600))?;
+        if Uid::effective().is_root() {
+            let user = account()?;
+            chown(&own, Some(user.uid), Some(user.gid))?;
+        }
     }
     Ok(())
 }

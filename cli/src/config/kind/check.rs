@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use berth_http::Prefix;
 use berth_model::{PciAddress, ResourceClass};
-use berth_store::sql::Location;
+use berth_store::sql::{Location, OpenError};
 use berth_sysfs::AllowList;
 use berth_virt::CpuSet;
 use config::ValueKind;
@@ -195,8 +195,8 @@ impl Kind {
                 Ok(Location::Server(_)) => Ok(()),
                 _ if is_database(text) => Ok(()),
                 // It does not repeat what may be a password.
-                Err(error) => refuse(error.to_string()),
-                Ok(_) => refuse("this is no database URL".to_owned()),
+                Err(error @ OpenError::Url(_)) => refuse(error.to_string()),
+                _ => refuse("this is no database URL".to_owned()),
             },
             Kind::Driver(_) if text.starts_with("exec:") => match text.starts_with("exec:/") {
                 true => Ok(()),

@@ -16,7 +16,6 @@ use berth_accelerator::{
 };
 use berth_client::{AuthOptions, AuthType, PlacementClient};
 use berth_http::{NoAuth2, ValidateToken};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +26,7 @@ use crate::database;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
 use crate::keystone_tokens::KeystoneTokens;
+use crate::listen::ACCELERATOR;
 use crate::listing::Format;
 use crate::policy_file;
 use crate::signals;
@@ -148,7 +148,9 @@ async fn serve(
     let options = options(config, bell.clone(), hosts.clone())?;
     let receivers = Receivers::new(config)?;
     let store = database::open_accelerator(url, &config.state_path).await?;
-    let listener = listen_on(address, config.accelerator_service.auth_strategy).await?;
+    let listener = ACCELERATOR
+        .listen_on(address, config.accelerator_service.auth_strategy)
+        .await?;
     let address = listener.local_addr().unwrap_or(address);
     writeln!(out, "Accelerator at http://{address}/v2")?;
     out.flush()?;
@@ -238,29 +240,4 @@ fn placement_of(url: Option<&str>, config: &Config) -> Result<Option<PlacementCl
             let what = "the way to Placement is not configured";
             Failure::caused(ErrorCode::Missing, what, &error)
         })
-}
-
-/// Opens the address to listen on; where callers are believed, nothing but loopback is taken.
-///
-/// # Errors
-/// It is not loopback, or somebody listens there.
-pub(crate) async fn listen_on(
-    address: SocketAddr,
-    auth: AuthStrategy,
-) -> Result<TcpListener, Failure> {
-    if auth == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
-        let what = format!(
-            "the accelerator service believes its callers (noauth2); {address} is not loopback"
-        );
-        return Err(Failure::new(ErrorCode::BadValue, what)
-            .mend("listen on 127.0.0.1 or [::1], or set [accelerator_service] auth_strategy = \"keystone\""));
-    }
-    TcpListener::bind(address).await.map_err(|error| {
-        let code = match error.kind() {
-            std::io::ErrorKind::AddrInUse => ErrorCode::Held,
-            _ => ErrorCode::BadValue,
-        };
-        Failure::caused(code, format!("cannot listen on {address}"), &error)
-            .mend("stop what listens there, or set [accelerator_service] listen")
-    })
 }

@@ -20,6 +20,7 @@ pub mod exit;
 pub mod failure;
 pub mod guest;
 pub mod keystone_tokens;
+mod listen;
 pub mod listing;
 pub mod logging;
 pub mod man;

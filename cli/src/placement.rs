@@ -17,12 +17,13 @@ use crate::context::Context;
 use crate::database;
 use crate::exit::ExitCode;
 use crate::failure::Failure;
+use crate::listen::PLACEMENT;
 use crate::listing::Format;
 use crate::policy_file;
 use crate::signals;
 
 pub(crate) use policy::with_file as policy_of;
-pub(crate) use service::{listen_on, options, url as url_of};
+pub(crate) use service::{options, url as url_of};
 
 /// `berth placement`.
 #[derive(Debug, clap::Args)]
@@ -114,7 +115,9 @@ async fn serve(
     let end = signals::end();
     let options = options(config)?;
     let store = database::open(url, &config.state_path).await?;
-    let listener = listen_on(address, config.placement_service.auth_strategy).await?;
+    let listener = PLACEMENT
+        .listen_on(address, config.placement_service.auth_strategy)
+        .await?;
     let address = listener.local_addr().unwrap_or(address);
     writeln!(out, "Placement at {}", url_of(address, config))?;
     out.flush()?;

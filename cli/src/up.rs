@@ -25,7 +25,8 @@ use crate::context::{Context, quoted};
 use crate::database;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
-use crate::placement::{self, listen_on};
+use crate::listen::PLACEMENT;
+use crate::placement;
 use crate::signals;
 
 /// `berth up`.
@@ -67,7 +68,9 @@ async fn everything(
     let service = &config.placement_service;
     let options = placement::options(config)?;
     let store = database::open(&config.placement_database(), &config.state_path).await?;
-    let listener = listen_on(service.listen, service.auth_strategy).await?;
+    let listener = PLACEMENT
+        .listen_on(service.listen, service.auth_strategy)
+        .await?;
     let address = listener.local_addr().unwrap_or(service.listen);
     let url = placement::url_of(address, config);
     let endpoint = config.state_path.join(ENDPOINT_FILE);

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use berth_http::{NoAuth2, ValidateToken};
 use berth_placement::Options;
-use tokio::net::TcpListener;
 
 use super::policy;
 use crate::config::{AuthStrategy, Config};
-use crate::failure::{ErrorCode, Failure};
+use crate::failure::Failure;
 use crate::keystone_tokens::KeystoneTokens;
 
 /// How the built-in Placement behaves, by `[placement_service]` and `[cors]`.
@@ -38,30 +37,4 @@ pub(crate) fn options(config: &Config) -> Result<Options, Failure> {
 /// Where its callers find it.
 pub(crate) fn url(address: SocketAddr, config: &Config) -> String {
     format!("http://{address}{}", config.placement_service.path_prefix)
-}
-
-/// Opens the address to listen on; where callers are believed, nothing but loopback is taken.
-///
-/// # Errors
-/// The address is not loopback, or is taken.
-pub(crate) async fn listen_on(
-    address: SocketAddr,
-    auth: AuthStrategy,
-) -> Result<TcpListener, Failure> {
-    if auth == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
-        let what = format!(
-            "the built-in Placement believes its callers (noauth2); {address} is not loopback"
-        );
-        return Err(Failure::new(ErrorCode::BadValue, what).mend(
-            "listen on 127.0.0.1 or [::1], or set [placement_service] auth_strategy = \"keystone\"",
-        ));
-    }
-    TcpListener::bind(address).await.map_err(|error| {
-        let code = match error.kind() {
-            std::io::ErrorKind::AddrInUse => ErrorCode::Held,
-            _ => ErrorCode::BadValue,
-        };
-        Failure::caused(code, format!("cannot listen on {address}"), &error)
-            .mend("stop what listens there, or set [placement_service] listen")
-    })
 }

@@ -29,6 +29,7 @@ use crate::compose::{
 use crate::config::Config;
 use crate::database;
 use crate::failure::{ErrorCode, Failure};
+use crate::listen::ACCELERATOR;
 
 /// The accelerator service, open but not yet served.
 pub(super) struct Accelerator {
@@ -51,7 +52,9 @@ impl Accelerator {
         let service = &config.accelerator_service;
         let store =
             database::open_accelerator(&config.accelerator_database(), &config.state_path).await?;
-        let listener = accelerator::listen_on(service.listen, service.auth_strategy).await?;
+        let listener = ACCELERATOR
+            .listen_on(service.listen, service.auth_strategy)
+            .await?;
         let address = listener.local_addr().unwrap_or(service.listen);
         let (bell, hosts) = (EventsBell::default(), HostsBell::default());
         // Who asks in this process is this process, whoever else must show a token.

@@ -11,7 +11,7 @@ mod relax;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::request_group::encode;
+use crate::request_group::encoded;
 use crate::{GroupPolicy, GroupSuffix, RequestGroup, RequestGroups};
 
 pub use read::CandidatesQueryError;
@@ -112,16 +112,7 @@ impl CandidatesQuery {
         if let Some(limit) = self.limit {
             add("limit", "", limit.to_string());
         }
-        let mut query = String::new();
-        for (name, value) in &parameters {
-            if !query.is_empty() {
-                query.push('&');
-            }
-            encode(name, &mut query);
-            query.push('=');
-            encode(value, &mut query);
-        }
-        query
+        encoded(&parameters)
     }
 
     /// Whether Placement can be asked it: something is asked for, and no group is left alone that only says where others are.

@@ -16,7 +16,7 @@ use std::fmt;
 use crate::{DeviceProfileGroups, ProviderUuid, ResourceClass, Trait, TraitDemand};
 
 pub use flavor::{Flavor, FlavorError, FlavorGroups, SkippedSpec};
-pub(crate) use query::encode;
+pub(crate) use query::encoded;
 
 /// Request groups that cannot be asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

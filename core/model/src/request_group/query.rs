@@ -43,16 +43,7 @@ impl RequestGroups {
             let root = traits(&self.root_required, &self.root_forbidden);
             add("root_required".into(), root);
         }
-        let mut query = String::new();
-        for (name, value) in &parameters {
-            if !query.is_empty() {
-                query.push('&');
-            }
-            encode(name, &mut query);
-            query.push('=');
-            encode(value, &mut query);
-        }
-        query
+        encoded(&parameters)
     }
 }
 
@@ -70,8 +61,22 @@ fn traits(required: &BTreeSet<Trait>, forbidden: &BTreeSet<Trait>) -> String {
     required.chain(forbidden).collect::<Vec<_>>().join(",")
 }
 
+/// The query string of parameters in this order.
+pub(crate) fn encoded<'a>(parameters: impl IntoIterator<Item = &'a (String, String)>) -> String {
+    let mut query = String::new();
+    for (name, value) in parameters {
+        if !query.is_empty() {
+            query.push('&');
+        }
+        encode(name, &mut query);
+        query.push('=');
+        encode(value, &mut query);
+    }
+    query
+}
+
 /// What is not a letter, a digit or one of `-._~` is written as its bytes.
-pub(crate) fn encode(text: &str, into: &mut String) {
+fn encode(text: &str, into: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             into.push(char::from(byte));

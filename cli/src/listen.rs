@@ -1,0 +1,57 @@
+//! Where the built-in services listen. Callers: `berth up`, `berth placement serve`, `berth accelerator serve`.
+
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+
+use crate::config::AuthStrategy;
+use crate::failure::{ErrorCode, Failure};
+
+/// A built-in service, as sentences name it.
+pub(crate) struct BuiltIn {
+    called: &'static str,
+    /// Of the configuration.
+    section: &'static str,
+}
+
+/// The built-in Placement.
+pub(crate) const PLACEMENT: BuiltIn = BuiltIn {
+    called: "the built-in Placement",
+    section: "placement_service",
+};
+
+/// The built-in accelerator service.
+pub(crate) const ACCELERATOR: BuiltIn = BuiltIn {
+    called: "the accelerator service",
+    section: "accelerator_service",
+};
+
+impl BuiltIn {
+    /// Opens the address to listen on; where callers are believed, nothing but loopback is taken.
+    ///
+    /// # Errors
+    /// The address is not loopback, or is taken.
+    pub(crate) async fn listen_on(
+        &self,
+        address: SocketAddr,
+        auth: AuthStrategy,
+    ) -> Result<TcpListener, Failure> {
+        let Self { called, section } = self;
+        if auth == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
+            let what =
+                format!("{called} believes its callers (noauth2); {address} is not loopback");
+            return Err(Failure::new(ErrorCode::BadValue, what).mend(format!(
+                "listen on 127.0.0.1 or [::1], or set [{section}] auth_strategy = \"keystone\""
+            )));
+        }
+        TcpListener::bind(address).await.map_err(|error| {
+            let code = match error.kind() {
+                std::io::ErrorKind::AddrInUse => ErrorCode::Held,
+                _ => ErrorCode::BadValue,
+            };
+            Failure::caused(code, format!("cannot listen on {address}"), &error).mend(format!(
+                "stop what listens there, or set [{section}] listen"
+            ))
+        })
+    }
+}

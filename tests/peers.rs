@@ -82,6 +82,11 @@ fn placement_on_mariadb_keeps_what_it_is_given() {
 }
 
 #[test]
+fn placement_on_postgresql_keeps_what_it_is_given() {
+    round_trip(PlacementSettings::on_postgres());
+}
+
+#[test]
 fn a_killed_placement_comes_back_on_its_port_with_its_rows() {
     let mut placement =
         RealPlacement::lease(PlacementSettings::default()).expect("Placement starts");

@@ -18,6 +18,7 @@ mod libvirtd;
 mod mariadb;
 mod openstack_shell;
 mod placement;
+mod placement_schema;
 mod postgres;
 mod python;
 mod rabbitmq;
@@ -33,6 +34,7 @@ pub use libvirtd::Libvirtd;
 pub use mariadb::{Database, MariaDb};
 pub use openstack_shell::{AcceleratorPlugin, OpenStackShell, Said};
 pub use placement::{Auth, Lease, PlacementSettings, PolicyDefaults, RealPlacement, Storage};
+pub use placement_schema::PlacementSchema;
 pub use postgres::{Postgres, PostgresDatabase};
 pub use rabbitmq::RabbitMq;
 

@@ -7,8 +7,9 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use super::placement_schema::PlacementSchema;
 use super::uwsgi::Uwsgi;
-use super::{Database, MariaDb, PeerError, installed, sqlite, write};
+use super::{Database, MariaDb, PeerError, Postgres, PostgresDatabase, installed, sqlite, write};
 use crate::exchange::Ask;
 use crate::scratch::Scratch;
 
@@ -20,6 +21,8 @@ pub enum Storage {
     Sqlite,
     /// A database on the [`MariaDb`] that tests share.
     MariaDb,
+    /// A database on the [`Postgres`] that tests share. GET /usages at 1.38 and later is a 500 there: the real service does that.
+    Postgres,
 }
 
 /// Who is let in.
@@ -48,7 +51,7 @@ pub enum PolicyDefaults {
 /// How a [`RealPlacement`] is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementSettings {
-    /// SQLite or MariaDB.
+    /// SQLite, MariaDB or PostgreSQL.
     pub storage: Storage,
     /// Keystone or none.
     pub auth: Auth,
@@ -86,6 +89,15 @@ impl PlacementSettings {
         }
     }
 
+    /// The default on PostgreSQL.
+    #[must_use]
+    pub fn on_postgres() -> Self {
+        Self {
+            storage: Storage::Postgres,
+            ..Self::default()
+        }
+    }
+
     /// Behind this Keystone, with the policy a new deployment has.
     #[must_use]
     pub fn behind(keystone: &super::RealKeystone) -> Self {
@@ -103,6 +115,7 @@ impl PlacementSettings {
 enum Rows {
     Sqlite(PathBuf),
     MariaDb(Database),
+    Postgres(PostgresDatabase),
 }
 
 /// A running Placement. Starting one takes seconds; [`RealPlacement::lease`] hands out one that another test is done with.
@@ -137,6 +150,15 @@ impl RealPlacement {
                 database.load(&templates.join("placement.sql"))?;
                 let url = database.sqlalchemy_url();
                 (Rows::MariaDb(database), url)
+            }
+            Storage::Postgres => {
+                let database = Postgres::shared()?.create_like("placement", |url| {
+                    let mut schema = PlacementSchema::start()?;
+                    schema.upgrade(url, "head")?;
+                    schema.add_standard_rows(url)
+                })?;
+                let url = database.sqlalchemy_url();
+                (Rows::Postgres(database), url)
             }
         };
         let etc = scratch.join("etc");
@@ -247,15 +269,17 @@ impl RealPlacement {
         match &self.rows {
             Rows::Sqlite(path) => sqlite::query(path, sql),
             Rows::MariaDb(database) => database.query(sql),
+            Rows::Postgres(database) => database.query(sql),
         }
     }
 
-    /// The database as Berth names it: `sqlite:PATH` or `mysql://…`.
+    /// The database as Berth names it: `sqlite:PATH`, `mysql://…` or `postgresql://…`.
     #[must_use]
     pub fn database_url(&self) -> String {
         match &self.rows {
             Rows::Sqlite(path) => format!("sqlite:{}", path.display()),
             Rows::MariaDb(database) => database.url(),
+            Rows::Postgres(database) => database.url(),
         }
     }
 
@@ -264,7 +288,7 @@ impl RealPlacement {
     pub fn sqlite_path(&self) -> Option<&Path> {
         match &self.rows {
             Rows::Sqlite(path) => Some(path),
-            Rows::MariaDb(_) => None,
+            Rows::MariaDb(_) | Rows::Postgres(_) => None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! PostgreSQL: one server for all tests of a process, a database of its own for each.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,6 +26,8 @@ pub struct Postgres {
     process: Mutex<Process>,
     scratch: Scratch,
     port: u16,
+    /// Databases that others are copies of.
+    templates: Mutex<BTreeSet<&'static str>>,
 }
 
 impl Postgres {
@@ -72,6 +75,7 @@ impl Postgres {
             process: Mutex::new(process),
             scratch,
             port,
+            templates: Mutex::default(),
         };
         server.query(
             None,
@@ -162,13 +166,48 @@ impl Postgres {
     /// # Errors
     /// When the server refuses.
     pub fn create(self: &Arc<Self>) -> Result<PostgresDatabase, PeerError> {
+        self.create_from("template1")
+    }
+
+    fn create_from(self: &Arc<Self>, template: &str) -> Result<PostgresDatabase, PeerError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("test_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        self.query(None, &format!("create database {name} owner {USER}"))?;
+        self.query(
+            None,
+            &format!("create database {name} template {template} owner {USER}"),
+        )?;
         Ok(PostgresDatabase {
             server: Arc::clone(self),
             name,
         })
+    }
+
+    /// As [`Postgres::create`], a copy of the database `template`, which `fill` fills, given its URL for SQLAlchemy, where this
+    /// server does not have it yet.
+    pub(super) fn create_like(
+        self: &Arc<Self>,
+        template: &'static str,
+        fill: impl FnOnce(&str) -> Result<(), PeerError>,
+    ) -> Result<PostgresDatabase, PeerError> {
+        let mut templates = self
+            .templates
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !templates.contains(template) {
+            self.query(None, &format!("drop database if exists {template}"))?;
+            self.query(None, &format!("create database {template} owner {USER}"))?;
+            fill(&self.sqlalchemy_url(template))?;
+            templates.insert(template);
+        }
+        self.create_from(template)
+    }
+
+    fn sqlalchemy_url(&self, database: &str) -> String {
+        format!(
+            "postgresql+psycopg2://{USER}:{PASSWORD}@/{database}?host={}&port={}",
+            self.scratch.join("home").display(),
+            self.port
+        )
     }
 }
 
@@ -209,12 +248,7 @@ impl PostgresDatabase {
     /// Its URL over the Unix socket, as SQLAlchemy takes it.
     #[must_use]
     pub fn sqlalchemy_url(&self) -> String {
-        format!(
-            "postgresql+psycopg2://{USER}:{PASSWORD}@/{}?host={}&port={}",
-            self.name,
-            self.server.scratch.join("home").display(),
-            self.server.port
-        )
+        self.server.sqlalchemy_url(&self.name)
     }
 
     /// Runs SQL in it.

@@ -5,7 +5,7 @@ use std::path::{Path, absolute};
 use berth_placement::{SchemaError, prepare};
 use berth_store::sql::{Location, OpenError, SqlOptions, SqlStore};
 
-use crate::config::Secret;
+use crate::config::{Config, Secret};
 use crate::failure::{ErrorCode, Failure};
 
 impl From<OpenError> for Failure {
@@ -47,10 +47,14 @@ fn not_placement(named: &str, error: &SchemaError) -> Failure {
 /// # Errors
 /// The URL is none Berth knows, its folder is not there, another process owns the database, the disk fails, or the schema is
 /// another one.
-pub async fn open(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
+pub async fn open(url: &Secret, config: &Config) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
-    make_folder(&location, state_path)?;
-    let store = SqlStore::open(&location, &options(&location)).await;
+    make_folder(&location, &config.state_path)?;
+    let options = SqlOptions {
+        isolation: config.placement_service.isolation_level.into(),
+        ..options(&location)
+    };
+    let store = SqlStore::open(&location, &options).await;
     placement(store, &named).await
 }
 

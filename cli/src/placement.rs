@@ -114,7 +114,7 @@ async fn serve(
 ) -> Result<(), Failure> {
     let end = signals::end();
     let options = options(config)?;
-    let store = database::open(url, &config.state_path).await?;
+    let store = database::open(url, config).await?;
     let listener = PLACEMENT
         .listen_on(address, config.placement_service.auth_strategy)
         .await?;

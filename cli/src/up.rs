@@ -67,7 +67,7 @@ async fn everything(
     let _folder = FolderLock::take(&config.state_path)?;
     let service = &config.placement_service;
     let options = placement::options(config)?;
-    let store = database::open(&config.placement_database(), &config.state_path).await?;
+    let store = database::open(&config.placement_database(), config).await?;
     let listener = PLACEMENT
         .listen_on(service.listen, service.auth_strategy)
         .await?;

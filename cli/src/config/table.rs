@@ -228,6 +228,8 @@ const OWN: &[OptionRow] = &[
 
     row("placement_service", "connection", Kind::SharedDatabase, Default::Derived("`sqlite:` and `placement.sqlite` below `state_path`"),
         "The database; the variable BERTH_DATABASE_URL sets it too.").example("\"sqlite:/var/lib/berth/placement.sqlite\""),
+    row("placement_service", "isolation_level", Kind::Choice(&["repeatable-read", "read-committed"]), Default::Text("repeatable-read"),
+        "What the transactions that write see of others, where the database is on a server: Berth is right at both."),
     row("placement_service", "listen", Kind::Listen, Default::Text("127.0.0.1:8778"),
         "Address and port of the API."),
     row("placement_service", "auth_strategy", Kind::Choice(&["noauth2", "keystone"]), Default::Text("noauth2"),

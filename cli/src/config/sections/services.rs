@@ -21,6 +21,7 @@ use crate::config::secret::Secret;
 )]
 pub struct PlacementService {
     pub(super) connection: Option<Secret>,
+    pub isolation_level: IsolationLevel,
     pub listen: SocketAddr,
     pub auth_strategy: AuthStrategy,
     pub policy_file: Option<PathBuf>,
@@ -31,6 +32,25 @@ pub struct PlacementService {
     pub incomplete_consumer_user_id: String,
     pub randomize_allocation_candidates: bool,
     pub max_allocation_candidates: usize,
+}
+
+/// `isolation_level`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IsolationLevel {
+    /// A transaction sees one state.
+    RepeatableRead,
+    /// Each statement sees what was committed before it.
+    ReadCommitted,
+}
+
+impl From<IsolationLevel> for berth_store::Isolation {
+    fn from(level: IsolationLevel) -> Self {
+        match level {
+            IsolationLevel::RepeatableRead => Self::RepeatableRead,
+            IsolationLevel::ReadCommitted => Self::ReadCommitted,
+        }
+    }
 }
 
 fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prefix, D::Error> {

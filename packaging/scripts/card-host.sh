@@ -103,25 +103,80 @@ EMULATOR
     mv "$1.$$" "$1"
 }
 
-# A guest with a VFIO device may lock its memory. A root that may not allow that (in a container) says it did: these cards lock
-# none.
-write_limits() {
-    cat >"$1.c" <<'LIMITS'
+# What a command's own libc says in this host: a write below /sys has been acted on when it comes back, as the kernel's have. And a
+# guest with a VFIO device may lock its memory: a root that may not allow that (in a container) says it did, since these cards
+# lock none.
+write_libc() {
+    cat >"$1.$$.c" <<'LIBC'
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
-long syscall(long number, ...);
-enum { MEMLOCK = 8 };
+#include <time.h>
+#include <unistd.h>
+
+enum { MEMLOCK = 8, LOOKS = 5000 };
+
+/* How often the cards' kernel has looked at everything; less than 0 while it writes the number. */
+static long looks(void)
+{
+    char text[24] = "";
+    int file = open("/sys/looks", O_RDONLY | O_CLOEXEC);
+    long length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    return length > 0 && text[length - 1] == '\n' ? atol(text) : -1;
+}
+
+static long looks_now(int *patience)
+{
+    const struct timespec moment = {0, 2000000};
+    long now;
+    while ((now = looks()) < 0 && --*patience > 0)
+        nanosleep(&moment, NULL);
+    return now;
+}
+
+static void wait_until_done(int file)
+{
+    char link[40], path[64] = "";
+    const struct timespec moment = {0, 2000000};
+    int patience = LOOKS;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    if (readlink(link, path, sizeof path - 1) < 5 || strncmp(path, "/sys/", 5) != 0)
+        return;
+    /* The look that goes on may have passed this file; the one after it has not. */
+    for (long first = looks_now(&patience); first >= 0 && --patience > 0 && looks_now(&patience) < first + 2;)
+        nanosleep(&moment, NULL);
+}
+
+ssize_t write(int file, const void *bytes, size_t length)
+{
+    ssize_t written = syscall(SYS_write, file, bytes, length);
+    if (written > 0) {
+        int error = errno;
+        wait_until_done(file);
+        errno = error;
+    }
+    return written;
+}
+
 int prlimit64(int process, int limit, const void *wanted, void *found)
 {
-    if (limit == MEMLOCK && wanted != 0)
+    if (getenv("CARD_HOST_LOCKS_NOTHING") && limit == MEMLOCK && wanted != 0)
         return 0;
     return (int)syscall(SYS_prlimit64, process, limit, wanted, found);
 }
+
 int prlimit(int process, int limit, const void *wanted, void *found)
 {
     return prlimit64(process, limit, wanted, found);
 }
-LIMITS
-    cc -shared -fPIC -o "$1.$$" "$1.c" || fail "cc is missing; on Debian: packaging/scripts/need.sh build"
+LIBC
+    cc -O1 -shared -fPIC -o "$1.$$" "$1.$$.c" || fail "cc is missing; on Debian: packaging/scripts/need.sh build"
+    rm "$1.$$.c"
     mv "$1.$$" "$1"
 }
 
@@ -133,7 +188,7 @@ make() {
         mv -T "$DIR/sys.$$" "$DIR/sys" 2>/dev/null || rm -rf "$DIR/sys.$$"
     fi
     [ -x "$DIR/emulator" ] || write_emulator "$DIR/emulator"
-    prlimit --memlock=unlimited:unlimited true 2>/dev/null || [ -s "$DIR/limits.so" ] || write_limits "$DIR/limits.so"
+    [ -s "$DIR/libc.so" ] || write_libc "$DIR/libc.so"
 }
 
 # The words of a pattern written to one of the kernel's files since the last look. What is cut short is taken with the rest.
@@ -212,7 +267,7 @@ kernel() {
     local pci=$DIR/sys/bus/pci mdevs=$DIR/sys/bus/mdev/devices parent=$DIR/sys/devices/pci0000:80/$PARENT
     local kind=$parent/mdev_supported_types/$MDEV_TYPE
     local address='[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]' uuid='[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
-    local words probed bound one at first
+    local words probed bound one at first looks=0
     local asked_probe='' asked_bind='' asked_unbind='' asked_create=''
     # Opened both ways, so that no writer waits and none is missed.
     exec 3<>"$pci/drivers_probe" 4<>"$pci/drivers/vfio-pci/bind" 5<>"$pci/drivers/vfio-pci/unbind" 6<>"$kind/create"
@@ -232,9 +287,10 @@ kernel() {
         for one in $words; do take_off_vfio "$one"; done
         for one in $bound; do put_on_vfio "$one"; done
         for at in "$pci"/devices/*; do
-            # A line end alone takes the reservation back.
-            IFS= read -r first <"$at/driver_override" || true
-            [ -n "$first" ] || echo '(null)' >"$at/driver_override"
+            # A line end alone takes the reservation back. A file without one is about to be written.
+            if IFS= read -r first <"$at/driver_override" && [ -z "$first" ]; then
+                echo '(null)' >"$at/driver_override"
+            fi
         done
         for one in $probed; do
             ! is_for_vfio "$one" || put_on_vfio "$one"
@@ -244,6 +300,8 @@ kernel() {
         for at in "$mdevs"/*; do
             [ ! -s "$at/remove" ] || remove_mdev "${at##*/}"
         done
+        looks=$((looks + 1))
+        echo "$looks" >"$DIR/sys/looks"
     done
 }
 
@@ -263,9 +321,8 @@ inside() {
     mount --rbind "$DIR/dev" /dev
     # Else libudev refuses a /sys that is none of the kernel's.
     export SYSTEMD_DEVICE_VERIFY_SYSFS=0
-    if [ -s "$DIR/limits.so" ]; then
-        export LD_PRELOAD=$DIR/limits.so
-    fi
+    prlimit --memlock=unlimited:unlimited true 2>/dev/null || export CARD_HOST_LOCKS_NOTHING=1
+    export LD_PRELOAD=$DIR/libc.so
     exec "$@"
 }
 

@@ -24,11 +24,12 @@ fn a_guest_runs_on_libvirt_with_its_card_through_kills_of_berth_and_its_delete_l
         host.create(&name);
         thread::sleep(Duration::from_millis(pause));
         host.kill_berth();
-        let uuid = host.assert_runs_with_card(&name);
+        let whole = host.assert_runs_with_card(&name);
+        let uuid = whole.0.clone();
         let life = host.virsh(&["domid", &name]);
         if round == 0 {
             host.kill_berth();
-            assert_eq!(host.assert_runs_with_card(&name), uuid);
+            assert_eq!(host.assert_runs_with_card(&name), whole);
             let now = host.virsh(&["domid", &name]);
             assert_eq!(now, life, "a guest that runs is left running");
             let console = host.console(&uuid, |said| said.contains("berth-guest: ready"));
@@ -42,7 +43,7 @@ fn a_guest_runs_on_libvirt_with_its_card_through_kills_of_berth_and_its_delete_l
             });
             assert!(console.contains("reboot: Power down"), "{console}");
             assert_eq!(console.lines().filter(sees).count(), 2, "{console}");
-            assert_eq!(host.assert_runs_with_card(&name), uuid);
+            assert_eq!(host.assert_runs_with_card(&name), whole);
             assert_eq!(
                 host.virsh(&["domid", &name]),
                 life,
@@ -73,10 +74,10 @@ fn a_libvirtd_that_is_killed_leaves_a_guest_with_its_card_or_none_of_either() {
         });
         let uuid = guests[0]["uuid"].as_str().expect("a UUID").to_owned();
         if guests[0]["status"] == "active" {
-            host.assert_runs_with_card(&name);
+            let whole = host.assert_runs_with_card(&name);
             let life = host.virsh(&["domid", &name]);
             host.kill_libvirtd();
-            assert_eq!(host.assert_runs_with_card(&name), uuid);
+            assert_eq!(host.assert_runs_with_card(&name), whole);
             assert_eq!(host.virsh(&["domid", &name]), life);
         }
         host.delete(&uuid);

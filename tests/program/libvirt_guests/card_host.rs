@@ -146,18 +146,9 @@ impl CardHost {
         ]);
     }
 
-    /// The only guest runs with a card, for libvirt, the services and Placement alike; its UUID.
+    /// The only guest runs with a card, for the kernel, libvirt, the services and Placement alike; its UUID, and the card.
     #[track_caller]
-    pub(super) fn assert_runs_with_card(&mut self, name: &str) -> String {
-        let (uuid, card) = self.assert_has_card(name);
-        assert_eq!(self.libvirtd.driver(card).as_deref(), Some("vfio-pci"));
-        uuid
-    }
-
-    /// The same but for the card's driver, and which card it is: the kernel of these cards takes a moment to see what was written,
-    /// so one that goes off and on at once may be left where it was.
-    #[track_caller]
-    pub(super) fn assert_has_card(&mut self, name: &str) -> (String, &'static str) {
+    pub(super) fn assert_runs_with_card(&mut self, name: &str) -> (String, &'static str) {
         let guests = self.until(&["guest", "list"], |guests| {
             let runs = |guest: &Value| guest["status"] == "active" || guest["status"] == "rescued";
             guests.iter().any(runs)
@@ -182,6 +173,7 @@ impl CardHost {
             requests.len() == 1 && requests[0]["state"] == "Bound",
             "{requests:?}"
         );
+        assert_eq!(self.libvirtd.driver(card).as_deref(), Some("vfio-pci"));
         (uuid, card)
     }
 

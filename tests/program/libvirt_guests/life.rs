@@ -71,7 +71,7 @@ fn a_guest_boots_from_what_it_is_told_to_and_keeps_its_disk_and_its_card_through
         "gpu",
         "--wait",
     ]);
-    let (uuid, card) = host.assert_has_card(NAME);
+    let (uuid, card) = host.assert_runs_with_card(NAME);
     let whole = (uuid.clone(), card);
     let life = host.virsh(&["domid", NAME]);
     host.assert_says(&uuid, "own blank");
@@ -80,13 +80,13 @@ fn a_guest_boots_from_what_it_is_told_to_and_keeps_its_disk_and_its_card_through
     assert_eq!(host.virsh(&["domstate", NAME]).trim(), "paused");
     assert_eq!(host.status(), "paused");
     host.done(&["guest", "unpause", NAME]);
-    assert_eq!(host.assert_has_card(NAME), whole);
+    assert_eq!(host.assert_runs_with_card(NAME), whole);
     assert_eq!(host.virsh(&["domid", NAME]), life, "it went on");
 
     host.done(&["guest", "reboot", NAME, "--hard"]);
     assert_ne!(host.virsh(&["domid", NAME]), life, "it was switched off");
     host.assert_says(&uuid, "own own");
-    assert_eq!(host.assert_has_card(NAME), whole);
+    assert_eq!(host.assert_runs_with_card(NAME), whole);
 
     // What cannot be done with a card is said, and nothing is done.
     let suspended = host.run(&["guest", "suspend", NAME]).expect_err("a card");
@@ -98,7 +98,7 @@ fn a_guest_boots_from_what_it_is_told_to_and_keeps_its_disk_and_its_card_through
     for words in ["holds PCI function", "cannot be moved while it runs", "409"] {
         assert!(moved.contains(words), "{moved}");
     }
-    assert_eq!(host.assert_has_card(NAME), whole);
+    assert_eq!(host.assert_runs_with_card(NAME), whole);
 
     // Its own disk is the second while it is rescued, also after a kill. (A BIOS shows a system the first alone.)
     host.done(&["guest", "rescue", NAME, "--image", &file("rescue.qcow2")]);
@@ -107,12 +107,12 @@ fn a_guest_boots_from_what_it_is_told_to_and_keeps_its_disk_and_its_card_through
     host.kill_berth();
     host.done(&["guest", "reboot", NAME, "--hard"]);
     host.assert_says(&uuid, "rescue rescue");
-    assert_eq!(host.assert_has_card(NAME), whole);
+    assert_eq!(host.assert_runs_with_card(NAME), whole);
 
     host.done(&["guest", "unrescue", NAME]);
     host.assert_says(&uuid, "own own");
     host.assert_disks(&["disk"]);
-    assert_eq!(host.assert_has_card(NAME), whole);
+    assert_eq!(host.assert_runs_with_card(NAME), whole);
 
     host.done(&["guest", "rebuild", NAME, "--image", &file("new.qcow2")]);
     host.assert_says(&uuid, "new blank");
@@ -120,7 +120,7 @@ fn a_guest_boots_from_what_it_is_told_to_and_keeps_its_disk_and_its_card_through
     assert_eq!(host.virsh(&["domstate", NAME]).trim(), "shut off");
     host.done(&["guest", "start", NAME]);
     host.assert_says(&uuid, "new new");
-    assert_eq!(host.assert_has_card(NAME), whole);
+    assert_eq!(host.assert_runs_with_card(NAME), whole);
 
     host.delete(&uuid);
     assert_eq!(host.up.stop(PATIENCE).expect("it ends").code, 0);

@@ -1,6 +1,6 @@
 //! What a handler answers when all went well.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::fault::Fault;
 #[derive(Debug)]
 pub struct Answer {
     status: StatusCode,
-    body: Option<Vec<u8>>,
+    body: Option<Bytes>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -44,11 +44,17 @@ impl Answer {
             tracing::error!(%error, "answer cannot be serialised");
             Fault::internal("the answer could not be written")
         })?;
-        Ok(Self {
+        Ok(Self::json(body.into()))
+    }
+
+    /// 200 with a body that is JSON already.
+    #[must_use]
+    pub fn json(body: Bytes) -> Self {
+        Self {
             status: StatusCode::OK,
             body: Some(body),
             headers: Vec::new(),
-        })
+        }
     }
 
     /// A status without a body.

@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use axum::Router;
+use axum::serve::ListenerExt as _;
 use tokio::net::{TcpListener, UnixListener};
 
 pub use berth_serve::Limits;
@@ -14,6 +15,8 @@ pub async fn serve_tcp(
     router: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
+    // The end of a long answer does not wait until what is before it has been taken.
+    let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
     berth_serve::serve(listener, Limits::default(), |_| router.clone(), shutdown).await;
 }
 

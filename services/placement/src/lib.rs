@@ -4,13 +4,14 @@
 //! called in process, behind a unix socket or behind TCP, always the same way. A request passes
 //! the door (`berth_http`), a handler (`handlers/<noun>`), pure checks (`ledger`, `inventory`,
 //! `filters`) and the tables (`store/<noun>`); each writing handler is one transaction, run again
-//! as a whole when another writer came in between. Allocation candidates are found by a pure search (`candidates`) over a
-//! snapshot of all trees that follows the writes (`snapshots`).
+//! as a whole when another writer came in between. Allocation candidates are found by a pure search (`candidates`), in a
+//! snapshot of all trees that follows the writes (`snapshots`) or in trees that are read for it (`searches`).
 //!
 //! Callers: `cli` (served or in process), `tests`.
 
 mod candidates;
 mod filters;
+mod gathering;
 mod handlers;
 mod inventory;
 mod ledger;
@@ -18,6 +19,7 @@ mod microversions;
 mod policies;
 mod router;
 mod schemas;
+mod searches;
 mod snapshots;
 mod standard;
 mod store;
@@ -25,4 +27,5 @@ mod store;
 pub use berth_http::{serve_tcp, serve_unix};
 pub use policies::{DeprecatedDefaults, default_policy, rules};
 pub use router::{Options, router};
+pub use searches::CandidatesFrom;
 pub use store::schema::{HEAD, SchemaError, check, prepare};

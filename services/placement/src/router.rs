@@ -15,6 +15,7 @@ use crate::handlers::{
 };
 use crate::microversions;
 use crate::policies::{DeprecatedDefaults, default_policy};
+use crate::searches::{CandidatesFrom, Searches};
 use crate::snapshots::Snapshots;
 use crate::store::allocations::ConsumerReader;
 
@@ -36,6 +37,8 @@ pub struct Options {
     /// How many candidates one answer has at most, whatever its limit says. A request for which every combination of a few
     /// hundred devices is good has more of them than anybody's memory holds.
     pub max_allocation_candidates: usize,
+    /// Where candidates are searched.
+    pub candidates_from: CandidatesFrom,
     /// Which web sites' scripts may call. None by default.
     pub cors: Cors,
     /// What stands before every path, in links too. Nothing by default.
@@ -54,6 +57,7 @@ impl Default for Options {
             incomplete_consumer_user_id: NIL_UUID.to_owned(),
             randomize_allocation_candidates: false,
             max_allocation_candidates: 100_000,
+            candidates_from: CandidatesFrom::default(),
             cors: Cors::default(),
             path_prefix: Prefix::default(),
         }
@@ -66,6 +70,7 @@ pub(crate) struct Placement {
     pub(crate) store: SqlStore,
     /// Every write goes through it.
     pub(crate) snapshots: Snapshots,
+    pub(crate) searches: Arc<Searches>,
     pub(crate) consumers: Arc<ConsumerReader>,
     pub(crate) options: Arc<Options>,
 }
@@ -88,9 +93,16 @@ pub fn router(store: SqlStore, options: Options) -> Router {
         body_limit: options.body_limit,
     };
     let (browsers, prefix) = (options.cors.clone(), options.path_prefix.clone());
+    let snapshots = Snapshots::new(store.clone());
     let placement = Placement {
         consumers: Arc::new(ConsumerReader::new(store.clone())),
-        snapshots: Snapshots::new(store.clone()),
+        searches: Arc::new(Searches::new(
+            &snapshots,
+            store.clone(),
+            options.candidates_from,
+            options.randomize_allocation_candidates,
+        )),
+        snapshots,
         store,
         options: Arc::new(options),
     };

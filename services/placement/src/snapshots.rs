@@ -5,7 +5,8 @@
 //! reads what was touched since, in one transaction; so it sees every write that was answered before it was asked. What was
 //! never answered (a caller who went away in the middle) counts as having touched everything.
 //!
-//! A database on a server has other writers, of whom nothing is heard: there every search reads everything.
+//! A database on a server has other writers, of whom nothing is heard: there searches read the tables (`searches`), and nothing is
+//! noted.
 
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,9 @@ impl Snapshots {
     /// # Errors
     /// As [`SqlStore::write`].
     pub(crate) async fn write<W: Touches>(&self, work: &W) -> Result<W::Output, W::Error> {
+        if self.store.is_shared() {
+            return self.store.write(work).await;
+        }
         let mut note = Note {
             memory: &self.memory,
             touched: Touched::everything(),
@@ -70,15 +74,11 @@ impl Snapshots {
         outcome
     }
 
-    /// The snapshot, with all that was written before this call.
+    /// The snapshot, with all that was written before this call. Only where nobody else writes.
     ///
     /// # Errors
     /// [`SqlError`] when what was touched cannot be read.
     pub(crate) async fn current(&self) -> Result<Arc<Snapshot>, SqlError> {
-        if self.store.is_shared() {
-            let mut tx = self.store.read().await?;
-            return Ok(Arc::new(trees::all(&mut tx).await?));
-        }
         let mut current = self.memory.current.lock().await;
         let mut note = Note {
             memory: &self.memory,
@@ -88,7 +88,7 @@ impl Snapshots {
             return Ok(Arc::clone(&current));
         }
         let mut tx = self.store.read().await?;
-        if note.touched.all || note.touched.ids.len() + note.touched.uuids.len() > MANY {
+        if note.touched.all {
             *current = Arc::new(trees::all(&mut tx).await?);
         } else {
             let changes = trees::changes(&mut tx, &current, &note.touched).await?;
@@ -116,7 +116,11 @@ impl Drop for Note<'_> {
     fn drop(&mut self) {
         let touched = std::mem::take(&mut self.touched);
         if !touched.is_nothing() {
-            self.memory.noted().add(touched);
+            let mut noted = self.memory.noted();
+            noted.add(touched);
+            if noted.ids.len() + noted.uuids.len() > MANY {
+                *noted = Touched::everything();
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use super::snapshot::{Aggregate, Member, Place, RootId, Snapshot, TraitId, Tree}
 use crate::ledger::ClassId;
 
 /// Whether groups with suffixes may be served by one provider.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) enum GroupPolicy {
     /// They may.
     #[default]
@@ -14,7 +14,7 @@ pub(crate) enum GroupPolicy {
 }
 
 /// Whether the caller knows that providers have parents (from 1.29).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Nesting {
     /// A candidate may take from several providers of one tree.
     Known,

@@ -11,7 +11,7 @@ use crate::handlers::codes;
 use crate::microversions as since;
 
 /// What must be served together.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RequestGroup {
     /// Amounts by class, in the order of the query.
     pub(crate) resources: Vec<(String, i64)>,
@@ -28,7 +28,7 @@ pub(crate) struct RequestGroup {
 }
 
 /// A whole request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CandidatesQuery {
     /// By suffix. The group without one may be served by several providers, each other by exactly one.
     pub(crate) groups: BTreeMap<String, RequestGroup>,

@@ -6,7 +6,34 @@ use uuid::Uuid;
 
 use super::options::{Group, Nesting, Part, Wanted};
 use super::request::{CandidatesQuery, RequestGroup};
-use super::snapshot::{Aggregate, Names, Snapshot, TraitId};
+use super::snapshot::{Aggregate, Names, RootId, Snapshot, TraitId};
+
+/// What the names in a request mean where the search goes.
+pub(crate) trait Meanings {
+    /// Classes and traits.
+    fn names(&self) -> &Names;
+
+    /// The root of the tree that a provider is in.
+    fn root_of_uuid(&self, uuid: &str) -> Option<RootId>;
+
+    /// Those of the aggregates that any provider could be in.
+    fn aggregates(&self, uuids: &BTreeSet<String>) -> Vec<Aggregate>;
+}
+
+impl Meanings for Snapshot {
+    fn names(&self) -> &Names {
+        self.names()
+    }
+
+    fn root_of_uuid(&self, uuid: &str) -> Option<RootId> {
+        self.root_of_uuid(uuid)
+    }
+
+    fn aggregates(&self, uuids: &BTreeSet<String>) -> Vec<Aggregate> {
+        let ids = uuids.iter().filter_map(|uuid| Uuid::parse_str(uuid).ok());
+        ids.map(|uuid| uuid.as_u128()).collect()
+    }
+}
 
 /// A name in a request that nothing has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,8 +51,8 @@ impl CandidatesQuery {
     ///
     /// # Errors
     /// A class or trait that does not exist.
-    pub(crate) fn resolve(&self, snapshot: &Snapshot) -> Result<Option<Wanted>, NameError> {
-        let names = snapshot.names();
+    pub(crate) fn resolve(&self, meanings: &impl Meanings) -> Result<Option<Wanted>, NameError> {
+        let names = meanings.names();
         let mut wanted = Wanted {
             root_required: traits(names, &self.root_required)?,
             root_forbidden: traits(names, &self.root_forbidden)?,
@@ -38,7 +65,7 @@ impl CandidatesQuery {
             let in_tree = group
                 .in_tree
                 .as_ref()
-                .map(|uuid| snapshot.root_of_uuid(uuid));
+                .map(|uuid| meanings.root_of_uuid(uuid));
             lost |= in_tree == Some(None);
             let index = wanted.groups.len();
             let resources = resources(names, group)?;
@@ -63,8 +90,8 @@ impl CandidatesQuery {
                     .map(|any_of| traits(names, any_of))
                     .collect::<Result<_, _>>()?,
                 forbidden: traits(names, &group.forbidden)?,
-                member_of: group.member_of.iter().map(aggregates).collect(),
-                forbidden_aggregates: aggregates(&group.forbidden_aggregates),
+                member_of: sets(meanings, &group.member_of),
+                forbidden_aggregates: meanings.aggregates(&group.forbidden_aggregates),
                 in_tree: in_tree.flatten(),
             });
         }
@@ -110,7 +137,6 @@ fn traits(names: &Names, wanted: &BTreeSet<String>) -> Result<Vec<TraitId>, Name
     }
 }
 
-fn aggregates(uuids: &BTreeSet<String>) -> Vec<Aggregate> {
-    let ids = uuids.iter().filter_map(|uuid| Uuid::parse_str(uuid).ok());
-    ids.map(|uuid| uuid.as_u128()).collect()
+fn sets(meanings: &impl Meanings, sets: &[BTreeSet<String>]) -> Vec<Vec<Aggregate>> {
+    sets.iter().map(|set| meanings.aggregates(set)).collect()
 }

@@ -1,4 +1,4 @@
-//! All trees in turn.
+//! Trees in turn: all of a snapshot, or those that a reading names.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -22,6 +22,7 @@ pub(crate) struct Found<'s> {
     places: Vec<Place<'s>>,
     /// How many parts a candidate has.
     parts: usize,
+    one_of_each: bool,
 }
 
 impl Default for Found<'_> {
@@ -29,6 +30,7 @@ impl Default for Found<'_> {
         Self {
             places: Vec::new(),
             parts: 1,
+            one_of_each: false,
         }
     }
 }
@@ -42,27 +44,45 @@ impl<'s> Found<'s> {
     pub(crate) fn len(&self) -> usize {
         self.places.len() / self.parts
     }
+
+    /// Whether the limit was reached with one candidate of each tree. Then more trees behind these would change nothing.
+    pub(crate) fn is_one_of_each(&self) -> bool {
+        self.one_of_each
+    }
 }
 
-/// Finds at most `limit` candidates. Every tree gives one before any gives its second, and so on.
+/// Finds at most `limit` candidates in all trees.
 pub(crate) fn search<'s>(
     snapshot: &'s Snapshot,
     wanted: &Wanted,
     limit: usize,
     order: Order,
 ) -> Found<'s> {
+    let mut dice = Dice::new(order);
+    let mut trees: Vec<&Tree> = snapshot.trees().collect();
+    dice.shuffle(&mut trees);
+    search_in(snapshot, wanted, limit, trees, dice)
+}
+
+/// Finds at most `limit` candidates of these trees, in which the dice fell last. Every tree gives one before any gives its
+/// second, and so on.
+pub(crate) fn search_in<'s>(
+    snapshot: &'s Snapshot,
+    wanted: &Wanted,
+    limit: usize,
+    trees: impl IntoIterator<Item = &'s Tree>,
+    mut dice: Dice,
+) -> Found<'s> {
     let mut results = Results {
         found: Found {
             places: Vec::new(),
             parts: wanted.parts.len(),
+            one_of_each: false,
         },
         limit,
         seen: HashSet::new(),
         shares: snapshot.names().trait_id(SHARES),
     };
-    let mut dice = Dice::new(order);
-    let mut trees: Vec<&Tree> = snapshot.trees().collect();
-    dice.shuffle(&mut trees);
     let mut turns: VecDeque<(RootId, Assignments<'s, '_>)> = VecDeque::new();
     for tree in trees {
         if results.are_enough() {
@@ -79,6 +99,7 @@ pub(crate) fn search<'s>(
             turns.push_back((tree.id, assignments));
         }
     }
+    results.found.one_of_each = results.are_enough();
     while !results.are_enough()
         && let Some((root, mut assignments)) = turns.pop_front()
     {
@@ -146,20 +167,21 @@ impl Found<'_> {
 }
 
 /// Enough chance to spread load; nothing secret depends on it (splitmix64).
-enum Dice {
+#[derive(Debug, Clone)]
+pub(crate) enum Dice {
     Fixed,
     Random(u64),
 }
 
 impl Dice {
-    fn new(order: Order) -> Self {
+    pub(crate) fn new(order: Order) -> Self {
         match order {
             Order::Fixed => Self::Fixed,
             Order::Random(seed) => Self::Random(seed),
         }
     }
 
-    fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         let Self::Random(state) = self else {
             return;
         };

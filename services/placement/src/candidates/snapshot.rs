@@ -255,6 +255,10 @@ impl Snapshot {
         self.trees.values().map(Arc::as_ref)
     }
 
+    pub(crate) fn tree(&self, root: RootId) -> Option<&Tree> {
+        self.trees.get(&root).map(Arc::as_ref)
+    }
+
     pub(crate) fn root_of(&self, provider: ProviderId) -> Option<RootId> {
         self.root_of.get(&provider).copied()
     }

@@ -1,4 +1,4 @@
-//! Whole trees as the search for candidates sees them: all of them, or those that were touched.
+//! Whole trees as the search for candidates sees them: all of them, those that were touched, or those that could serve a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::inventories;
 use super::touched::Touched;
+use crate::candidates::snapshot::Aggregate;
 use crate::candidates::snapshot::RootId;
 use crate::candidates::{Member, Names, Room, Snapshot, Tree};
 use crate::ledger::ProviderId;
@@ -14,8 +15,19 @@ use crate::ledger::ProviderId;
 /// Everything.
 pub(crate) async fn all(tx: &mut Transaction) -> Result<Snapshot, SqlError> {
     let names = names(tx).await?;
-    let trees = trees(tx, Which::All).await?;
+    let trees = trees(tx, Which::All, AggregatesBy::Uuid).await?;
     Ok(Snapshot::new(names, trees))
+}
+
+/// The trees with these roots, as far as they are there. Aggregates are known by their row ids.
+pub(crate) async fn of_roots(
+    tx: &mut Transaction,
+    roots: &[RootId],
+) -> Result<Vec<Tree>, SqlError> {
+    match roots {
+        [] => Ok(Vec::new()),
+        roots => trees(tx, Which::Of(roots), AggregatesBy::RowId).await,
+    }
 }
 
 /// What was touched, as it is now.
@@ -57,7 +69,7 @@ pub(crate) async fn changes(
     let keys: Vec<RootId> = roots.iter().copied().collect();
     let trees = match keys.as_slice() {
         [] => Vec::new(),
-        keys => trees(tx, Which::Of(keys)).await?,
+        keys => trees(tx, Which::Of(keys), AggregatesBy::Uuid).await?,
     };
     Ok(Changes {
         names,
@@ -82,7 +94,8 @@ impl Changes {
     }
 }
 
-async fn names(tx: &mut Transaction) -> Result<Names, SqlError> {
+/// All resource classes and traits.
+pub(crate) async fn names(tx: &mut Transaction) -> Result<Names, SqlError> {
     let pair = |row: &Row| Ok((row.int(0)?, row.text(1)?));
     let classes = tx
         .rows(Statement::new("SELECT id, name FROM resource_classes"))
@@ -94,6 +107,13 @@ async fn names(tx: &mut Transaction) -> Result<Names, SqlError> {
         classes.iter().map(pair).collect::<Result<_, SqlError>>()?,
         traits.iter().map(pair).collect::<Result<_, SqlError>>()?,
     ))
+}
+
+/// By what an aggregate is known in the trees that are read: its uuid, which stays, or what the tables join by.
+#[derive(Clone, Copy)]
+enum AggregatesBy {
+    Uuid,
+    RowId,
 }
 
 /// Which trees are read.
@@ -130,11 +150,15 @@ impl Which<'_> {
     }
 }
 
-async fn trees(tx: &mut Transaction, which: Which<'_>) -> Result<Vec<Tree>, SqlError> {
+async fn trees(
+    tx: &mut Transaction,
+    which: Which<'_>,
+    by: AggregatesBy,
+) -> Result<Vec<Tree>, SqlError> {
     let mut members = members(tx, which).await?;
     rooms(tx, which, &mut members).await?;
     traits(tx, which, &mut members).await?;
-    aggregates(tx, which, &mut members).await?;
+    aggregates(tx, which, by, &mut members).await?;
     let mut by_root: BTreeMap<RootId, Vec<Read>> = BTreeMap::new();
     for read in members.into_values() {
         by_root.entry(read.root).or_default().push(read);
@@ -169,12 +193,15 @@ async fn members(
     tx: &mut Transaction,
     which: Which<'_>,
 ) -> Result<BTreeMap<ProviderId, Read>, SqlError> {
-    let select = "SELECT id, uuid, COALESCE(root_provider_id, id), parent_provider_id \
-                  FROM resource_providers";
+    let select = "SELECT id, uuid, root_provider_id, parent_provider_id FROM resource_providers";
     let mut members = BTreeMap::new();
     for row in which.rows(tx, select, "id", "").await? {
+        // Without a root it is in no tree, and no answer of the API has it.
+        let Some(root) = row.opt_int(2)? else {
+            continue;
+        };
         let read = Read {
-            root: row.int(2)?,
+            root,
             parent: row.opt_int(3)?,
             member: Member {
                 id: row.int(0)?,
@@ -238,20 +265,41 @@ async fn traits(
 async fn aggregates(
     tx: &mut Transaction,
     which: Which<'_>,
+    by: AggregatesBy,
     members: &mut BTreeMap<ProviderId, Read>,
 ) -> Result<(), SqlError> {
-    let select = "SELECT m.resource_provider_id, g.uuid FROM resource_provider_aggregates m \
-                  JOIN placement_aggregates g ON g.id = m.aggregate_id";
+    let select = match by {
+        AggregatesBy::Uuid => {
+            "SELECT m.resource_provider_id, g.uuid FROM resource_provider_aggregates m \
+             JOIN placement_aggregates g ON g.id = m.aggregate_id"
+        }
+        AggregatesBy::RowId => {
+            "SELECT m.resource_provider_id, m.aggregate_id FROM resource_provider_aggregates m"
+        }
+    };
     for row in which.rows(tx, select, "m.resource_provider_id", "").await? {
-        let uuid = row
-            .opt_text(1)?
-            .and_then(|text| Uuid::parse_str(&text).ok());
-        if let (Some(read), Some(uuid)) = (members.get_mut(&row.int(0)?), uuid) {
-            read.member.aggregates.push(uuid.as_u128());
+        let aggregate = match by {
+            AggregatesBy::Uuid => uuid_at(&row, 1)?,
+            AggregatesBy::RowId => Some(aggregate_of_row(row.int(1)?)),
+        };
+        if let (Some(read), Some(aggregate)) = (members.get_mut(&row.int(0)?), aggregate) {
+            read.member.aggregates.push(aggregate);
         }
     }
     for read in members.values_mut() {
         read.member.aggregates.sort_unstable();
     }
     Ok(())
+}
+
+/// An aggregate as [`of_roots`] knows it.
+pub(crate) fn aggregate_of_row(id: i64) -> Aggregate {
+    id.unsigned_abs().into()
+}
+
+/// The uuid in a column, however it is written there; none where it is none.
+pub(crate) fn uuid_at(row: &Row, column: usize) -> Result<Option<Aggregate>, SqlError> {
+    let text = row.opt_text(column)?;
+    let uuid = text.and_then(|text| Uuid::parse_str(&text).ok());
+    Ok(uuid.map(|uuid| uuid.as_u128()))
 }

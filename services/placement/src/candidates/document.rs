@@ -6,14 +6,14 @@ use berth_http::Microversion;
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use crate::candidates::options::Wanted;
-use crate::candidates::snapshot::Place;
-use crate::candidates::{Found, Member, Names, Tree};
+use super::options::Wanted;
+use super::snapshot::Place;
+use super::{Found, Member, Names, Tree};
 use crate::ledger::ClassId;
 use crate::microversions as since;
 
 /// The whole answer.
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     allocation_requests: Requests<'a>,
     provider_summaries: Summaries<'a>,
 }
@@ -27,7 +27,7 @@ struct Style<'a> {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         names: &'a Names,
         wanted: &'a Wanted,
         found: &'a Found<'a>,
@@ -45,7 +45,7 @@ impl<'a> Document<'a> {
     }
 
     /// As JSON.
-    pub(super) fn write(&self) -> Result<Vec<u8>, serde_json::Error> {
+    pub(crate) fn write(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut out = br#"{"allocation_requests":"#.to_vec();
         serde_json::to_writer(&mut out, &self.allocation_requests)?;
         out.extend_from_slice(br#","provider_summaries":"#);

@@ -1,0 +1,114 @@
+//! What the names in a request for candidates mean in the tables, for a search that reads no more than it needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_store::{SqlError, Statement, Transaction};
+use uuid::Uuid;
+
+use super::trees;
+use crate::candidates::snapshot::{Aggregate, RootId, SHARES, TraitId};
+use crate::candidates::{CandidatesQuery, Meanings, Names};
+
+/// What the names of one request mean.
+pub(crate) struct FromTables {
+    names: Names,
+    roots: BTreeMap<String, RootId>,
+    /// A uuid may be there in several ways of writing.
+    aggregates: BTreeMap<Aggregate, Vec<Aggregate>>,
+    /// The trait of providers that serve other trees, if any provider has it.
+    pub(crate) sharing: Option<TraitId>,
+}
+
+impl FromTables {
+    /// Looks the names of a request up.
+    ///
+    /// # Errors
+    /// [`SqlError`] when the tables cannot be read.
+    pub(crate) async fn read(
+        tx: &mut Transaction,
+        query: &CandidatesQuery,
+    ) -> Result<Self, SqlError> {
+        let names = trees::names(tx).await?;
+        let groups = || query.groups.values();
+        let in_trees: BTreeSet<&str> = groups().filter_map(|it| it.in_tree.as_deref()).collect();
+        let sets = groups().flat_map(|group| {
+            let demanded = group.member_of.iter();
+            demanded.chain(std::iter::once(&group.forbidden_aggregates))
+        });
+        let uuids: BTreeSet<Uuid> = sets
+            .flatten()
+            .filter_map(|uuid| Uuid::parse_str(uuid).ok())
+            .collect();
+        Ok(Self {
+            roots: roots(tx, in_trees).await?,
+            aggregates: aggregates(tx, uuids).await?,
+            sharing: match names.trait_id(SHARES) {
+                Some(shares) => is_held(tx, shares).await?.then_some(shares),
+                None => None,
+            },
+            names,
+        })
+    }
+
+    pub(crate) fn into_names(self) -> Names {
+        self.names
+    }
+}
+
+impl Meanings for FromTables {
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn root_of_uuid(&self, uuid: &str) -> Option<RootId> {
+        self.roots.get(uuid).copied()
+    }
+
+    fn aggregates(&self, uuids: &BTreeSet<String>) -> Vec<Aggregate> {
+        let uuids = uuids.iter().filter_map(|uuid| Uuid::parse_str(uuid).ok());
+        uuids
+            .filter_map(|uuid| self.aggregates.get(&uuid.as_u128()))
+            .flatten()
+            .copied()
+            .collect()
+    }
+}
+
+async fn roots(
+    tx: &mut Transaction,
+    uuids: BTreeSet<&str>,
+) -> Result<BTreeMap<String, RootId>, SqlError> {
+    let select = Statement::new(
+        "SELECT uuid, root_provider_id FROM resource_providers \
+         WHERE root_provider_id IS NOT NULL AND uuid IN",
+    );
+    let uuids: Vec<&str> = uuids.into_iter().collect();
+    let rows = tx.rows_in(&select, &uuids, "").await?;
+    rows.iter()
+        .map(|row| Ok((row.text(0)?, row.int(1)?)))
+        .collect()
+}
+
+/// Aggregates have few rows, and each client has its own way of writing a uuid: no index serves all of them.
+async fn aggregates(
+    tx: &mut Transaction,
+    uuids: BTreeSet<Uuid>,
+) -> Result<BTreeMap<Aggregate, Vec<Aggregate>>, SqlError> {
+    let select = Statement::new(
+        "SELECT id, uuid FROM placement_aggregates WHERE LOWER(REPLACE(uuid, '-', '')) IN",
+    );
+    let texts: Vec<String> = uuids.iter().map(|uuid| uuid.simple().to_string()).collect();
+    let mut ids: BTreeMap<Aggregate, Vec<Aggregate>> = BTreeMap::new();
+    for row in tx.rows_in(&select, &texts, "").await? {
+        if let Some(uuid) = trees::uuid_at(&row, 1)? {
+            let id = trees::aggregate_of_row(row.int(0)?);
+            ids.entry(uuid).or_default().push(id);
+        }
+    }
+    Ok(ids)
+}
+
+async fn is_held(tx: &mut Transaction, id: TraitId) -> Result<bool, SqlError> {
+    let sql = "SELECT trait_id FROM resource_provider_traits WHERE trait_id = ? LIMIT 1";
+    Ok(tx.row(Statement::new(sql).bind(id)).await?.is_some())
+}

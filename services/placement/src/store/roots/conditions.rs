@@ -1,0 +1,321 @@
+//! What a tree must have to serve a request, as SQL on its root `r`.
+
+use std::collections::BTreeMap;
+
+use berth_store::sql::placeholders;
+use berth_store::{Dialect, Value};
+
+use crate::candidates::options::{Group, Wanted};
+use crate::candidates::snapshot::{Aggregate, TraitId};
+use crate::ledger::ClassId;
+
+/// One condition.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Condition {
+    pub(super) sql: String,
+    pub(super) values: Vec<Value>,
+}
+
+/// All conditions on a tree, each once.
+pub(super) fn conditions(
+    dialect: Dialect,
+    wanted: &Wanted,
+    sharing: Option<TraitId>,
+) -> Vec<Condition> {
+    let scribe = Scribe { dialect, sharing };
+    let mut all: Vec<Condition> = Vec::new();
+    let mut add = |condition: Condition| {
+        if !all.contains(&condition) {
+            all.push(condition);
+        }
+    };
+    for group in &wanted.groups {
+        if let Some(root) = group.in_tree.filter(|_| !scribe.may_be_served(group)) {
+            add(Condition::of("r.id = ?").bind([root]));
+        }
+    }
+    for id in &wanted.root_required {
+        add(has_trait("r.id", &[*id]));
+    }
+    if !wanted.root_forbidden.is_empty() {
+        add(has_trait("r.id", &wanted.root_forbidden).not());
+    }
+    for part in &wanted.parts {
+        let group = &wanted.groups[part.group];
+        add(scribe.provider(group, &part.resources, None));
+    }
+    for group in wanted.groups.iter().filter(|group| group.is_spread()) {
+        for any_of in &group.required {
+            add(scribe.provider(group, &[], Some(any_of)));
+        }
+    }
+    if sharing.is_none() {
+        for (class, amount) in sums(wanted) {
+            add(scribe.sum(class, amount));
+        }
+    }
+    all
+}
+
+/// What several parts ask of one class.
+fn sums(wanted: &Wanted) -> BTreeMap<ClassId, i64> {
+    let mut sums: BTreeMap<ClassId, (usize, i64)> = BTreeMap::new();
+    for (class, amount) in wanted.parts.iter().flat_map(|part| &part.resources) {
+        let (parts, sum) = sums.entry(*class).or_default();
+        *parts += 1;
+        *sum = sum.saturating_add(*amount);
+    }
+    sums.into_iter()
+        .filter(|(_, (parts, _))| *parts > 1)
+        .map(|(class, (_, sum))| (class, sum))
+        .collect()
+}
+
+impl Condition {
+    fn of(sql: impl Into<String>) -> Self {
+        Self {
+            sql: sql.into(),
+            values: Vec::new(),
+        }
+    }
+
+    fn bind<V: Into<Value>>(mut self, values: impl IntoIterator<Item = V>) -> Self {
+        self.values.extend(values.into_iter().map(Into::into));
+        self
+    }
+
+    /// All of these, of which there is one at least.
+    fn all(conditions: Vec<Self>) -> Self {
+        Self::joined(conditions, " AND ")
+    }
+
+    fn either(one: Self, other: Self) -> Self {
+        Self::joined(vec![one, other], ") OR (").within("((", "))")
+    }
+
+    fn joined(conditions: Vec<Self>, by: &str) -> Self {
+        let sql: Vec<&str> = conditions.iter().map(|it| it.sql.as_str()).collect();
+        let sql = sql.join(by);
+        let values = conditions.into_iter().flat_map(|it| it.values);
+        Self {
+            sql,
+            values: values.collect(),
+        }
+    }
+
+    fn within(mut self, before: &str, behind: &str) -> Self {
+        self.sql = format!("{before}{}{behind}", self.sql);
+        self
+    }
+
+    fn not(self) -> Self {
+        self.within("NOT ", "")
+    }
+}
+
+fn has_trait(provider: &str, any_of: &[TraitId]) -> Condition {
+    if any_of.is_empty() {
+        return never();
+    }
+    Condition::of(format!(
+        "EXISTS (SELECT 1 FROM resource_provider_traits t \
+         WHERE t.resource_provider_id = {provider} AND t.trait_id IN ({}))",
+        placeholders(any_of.len())
+    ))
+    .bind(any_of.iter().copied())
+}
+
+/// `provider` is a comparison.
+fn is_in(provider: &str, any_of: &[Aggregate]) -> Condition {
+    // Known by their row ids here.
+    let ids = any_of.iter().filter_map(|id| i64::try_from(*id).ok());
+    let ids: Vec<i64> = ids.collect();
+    if ids.is_empty() {
+        return never();
+    }
+    Condition::of(format!(
+        "EXISTS (SELECT 1 FROM resource_provider_aggregates g \
+         WHERE g.resource_provider_id {provider} AND g.aggregate_id IN ({}))",
+        placeholders(ids.len())
+    ))
+    .bind(ids)
+}
+
+fn never() -> Condition {
+    Condition::of("(1 = 0)")
+}
+
+/// More than any provider has of a class, and little enough to be added to.
+const BEYOND_ALL: i64 = 1 << 40;
+
+struct Scribe {
+    dialect: Dialect,
+    sharing: Option<TraitId>,
+}
+
+impl Scribe {
+    /// Whether providers of other trees may serve the group.
+    fn may_be_served(&self, group: &Group) -> bool {
+        self.sharing.is_some() && !(group.is_spread() && group.in_tree.is_some())
+    }
+
+    /// That some provider of the tree, or some that serves it, has room for these resources and is good for the group; where
+    /// traits are given, with one of them.
+    fn provider(
+        &self,
+        group: &Group,
+        resources: &[(ClassId, i64)],
+        any_of: Option<&[TraitId]>,
+    ) -> Condition {
+        let mut good = self.rooms(resources);
+        good.extend(any_of.map(|any_of| has_trait("p.id", any_of)));
+        good.extend(traits(group));
+        let own = self.own(group, resources, good.clone());
+        match self.sharing {
+            Some(sharing) if self.may_be_served(group) => {
+                let mut own = vec![own];
+                own.extend(
+                    group
+                        .in_tree
+                        .map(|root| Condition::of("r.id = ?").bind([root])),
+                );
+                let other = Self::other(group, resources, sharing, good);
+                Condition::either(Condition::all(own), other)
+            }
+            _ => own,
+        }
+    }
+
+    /// A provider `p` of the tree.
+    fn own(&self, group: &Group, resources: &[(ClassId, i64)], good: Vec<Condition>) -> Condition {
+        let mut all = vec![Condition::of("p.root_provider_id = r.id")];
+        all.extend(good);
+        // An aggregate of the root spans the whole tree, for the group without suffix.
+        all.extend(match group.is_spread() {
+            true => aggregates(group, "IN (p.id, r.id)"),
+            false => aggregates(group, "= p.id"),
+        });
+        // CROSS JOIN is the order in which SQLite goes: by the class first it would go through all hosts for each host.
+        let before = format!(
+            "EXISTS (SELECT 1 FROM resource_providers p{} WHERE ",
+            inventories(resources)
+        );
+        Condition::all(all).within(&before, ")")
+    }
+
+    /// A sharing provider `p` that has an aggregate in common with a provider `q` of the tree.
+    fn other(
+        group: &Group,
+        resources: &[(ClassId, i64)],
+        sharing: TraitId,
+        good: Vec<Condition>,
+    ) -> Condition {
+        let mut all = vec![
+            Condition::of(
+                "p.id = st.resource_provider_id AND sa.resource_provider_id = p.id \
+                 AND st.trait_id = ?",
+            )
+            .bind([sharing]),
+        ];
+        if let Some(root) = group.in_tree {
+            all.push(Condition::of("p.root_provider_id = ?").bind([root]));
+        }
+        all.extend(good);
+        all.extend(aggregates(group, "= p.id"));
+        // Nothing in the inner list depends on the tree: it is made once.
+        let before = format!(
+            "EXISTS (SELECT 1 FROM resource_providers q CROSS JOIN resource_provider_aggregates qa \
+             WHERE q.root_provider_id = r.id AND qa.resource_provider_id = q.id \
+             AND qa.aggregate_id IN (SELECT sa.aggregate_id FROM resource_provider_traits st \
+             CROSS JOIN resource_providers p CROSS JOIN resource_provider_aggregates sa{} WHERE ",
+            inventories(resources)
+        );
+        let served = Condition::all(all).within(&before, "))");
+        if group.is_spread() && !group.forbidden_aggregates.is_empty() {
+            let root = is_in("= r.id", &group.forbidden_aggregates).not();
+            return Condition::all(vec![served, root]);
+        }
+        served
+    }
+
+    /// That `p` has room for each class.
+    fn rooms(&self, resources: &[(ClassId, i64)]) -> Vec<Condition> {
+        let rooms = resources.iter().enumerate();
+        let rooms = rooms.map(|(index, (class, amount))| {
+            let i = format!("i{index}");
+            Condition::of(format!(
+                "{i}.resource_provider_id = p.id AND {i}.resource_class_id = ? \
+                 AND {i}.min_unit <= ? AND {i}.max_unit >= ? \
+                 AND ? % CASE WHEN {i}.step_size < 1 THEN 1 ELSE {i}.step_size END = 0 \
+                 AND {} >= {} + ?",
+                self.capacity(&i),
+                used(&i)
+            ))
+            .bind([*class])
+            .bind([(*amount).min(BEYOND_ALL); 4])
+        });
+        rooms.collect()
+    }
+
+    fn capacity(&self, i: &str) -> String {
+        let ratio = self.dialect.double(&format!("{i}.allocation_ratio"));
+        format!("({i}.total - {i}.reserved) * {ratio}")
+    }
+
+    /// That the providers of the tree have so much of a class together.
+    fn sum(&self, class: ClassId, amount: i64) -> Condition {
+        let (capacity, used) = (self.capacity("i"), used("i"));
+        // Half a unit for what is lost in adding fractions.
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "what is lost is far beyond any capacity"
+        )]
+        let least = amount as f64 - 0.5;
+        Condition::of(format!(
+            "(SELECT SUM(CASE WHEN {capacity} > {used} THEN {capacity} - {used} ELSE 0 END) \
+             FROM resource_providers p CROSS JOIN inventories i WHERE p.root_provider_id = r.id \
+             AND i.resource_provider_id = p.id AND i.resource_class_id = ?) >= ?"
+        ))
+        .bind([class])
+        .bind([least])
+    }
+}
+
+fn inventories(resources: &[(ClassId, i64)]) -> String {
+    let all = (0..resources.len()).map(|index| format!(" CROSS JOIN inventories i{index}"));
+    all.collect()
+}
+
+fn used(i: &str) -> String {
+    format!(
+        "COALESCE((SELECT SUM(a.used) FROM allocations a \
+         WHERE a.resource_provider_id = {i}.resource_provider_id \
+         AND a.resource_class_id = {i}.resource_class_id), 0)"
+    )
+}
+
+/// The traits that `p` has and has not; of the group without suffix, those that it has not.
+fn traits(group: &Group) -> Vec<Condition> {
+    let mut all = Vec::new();
+    if !group.is_spread() {
+        all.extend(
+            group
+                .required
+                .iter()
+                .map(|any_of| has_trait("p.id", any_of)),
+        );
+    }
+    if !group.forbidden.is_empty() {
+        all.push(has_trait("p.id", &group.forbidden).not());
+    }
+    all
+}
+
+fn aggregates(group: &Group, provider: &str) -> Vec<Condition> {
+    let sets = group.member_of.iter();
+    let mut all: Vec<Condition> = sets.map(|any_of| is_in(provider, any_of)).collect();
+    if !group.forbidden_aggregates.is_empty() {
+        all.push(is_in(provider, &group.forbidden_aggregates).not());
+    }
+    all
+}

@@ -32,6 +32,7 @@ mod conflicts;
 mod lists;
 mod outages;
 mod place;
+mod placement_schema;
 mod proxy;
 mod refusals;
 mod schema;

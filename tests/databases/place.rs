@@ -34,6 +34,15 @@ impl Place {
         }
     }
 
+    /// As SQLAlchemy takes it.
+    pub(crate) fn sqlalchemy_url(&self) -> String {
+        match self {
+            Self::Sqlite(folder) => format!("sqlite:///{}/things.db", folder.path().display()),
+            Self::Postgres(database) => database.sqlalchemy_url(),
+            Self::MariaDb(database) => database.sqlalchemy_url(),
+        }
+    }
+
     pub(crate) fn location(&self) -> Location {
         self.url().parse().unwrap()
     }

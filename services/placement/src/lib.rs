@@ -28,4 +28,7 @@ pub use berth_http::{serve_tcp, serve_unix};
 pub use policies::{DeprecatedDefaults, default_policy, rules};
 pub use router::{Options, router};
 pub use searches::CandidatesFrom;
-pub use store::schema::{HEAD, SchemaError, check, prepare};
+pub use store::schema::{
+    Difference, HEAD, IncompleteConsumers, Plan, Problem, Revision, SchemaError, Step, Sync,
+    Version, check, compare, plan, prepare, sync, version,
+};

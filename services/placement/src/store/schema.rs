@@ -1,4 +1,12 @@
 //! Brings a database to OpenStack Placement's schema, or refuses one that is at another.
+//!
+//! A start makes the tables in an empty database and upgrades none: that is [`sync()`]'s, for which no service may run.
+
+mod data;
+mod reflection;
+mod revision;
+mod shape;
+mod sync;
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,6 +18,11 @@ use berth_store::{
 
 use super::now;
 use crate::standard;
+
+pub use data::IncompleteConsumers;
+pub use revision::Revision;
+pub use shape::{Difference, Problem};
+pub use sync::{Plan, Step, Sync, Version, compare, plan, sync, version};
 
 /// The alembic revision of the schema.
 pub const HEAD: &str = "a082b8bb98d0";
@@ -42,13 +55,43 @@ fn schema(dialect: Dialect) -> &'static str {
 /// Why a database is not ready.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// The schema is at another revision.
+    /// The schema is at an older revision, or not made whole.
     #[error(
-        "the database is at schema revision {found}, this release needs {HEAD}; upgrade it with `placement-manage db sync`"
+        "the database is at schema revision {}, this release needs {HEAD}; bring it there with `berth placement db sync`",
+        if found.is_empty() { "none" } else { found }
     )]
     OtherRevision {
         /// What `alembic_version` says; empty when it has no row.
         found: String,
+    },
+    /// The schema is at a revision that this release does not know.
+    #[error(
+        "the database is at schema revision {found:?}, which this release does not know: it goes up to {HEAD}; a newer release, or \
+         another service's?"
+    )]
+    UnknownRevision {
+        /// What `alembic_version` says.
+        found: String,
+    },
+    /// The revision says one schema, and the tables are another.
+    #[error(
+        "the database says that it is at schema revision {revision}, and is not: {}",
+        few(differences)
+    )]
+    NotAsRevision {
+        /// What it says.
+        revision: Revision,
+        /// In what it is not so.
+        differences: Vec<Difference>,
+    },
+    /// Resource providers whose root nobody can tell.
+    #[error(
+        "no root can be found for {} resource providers: a parent is not there, or they are parents of each other: {}",
+        providers.len(), few(providers)
+    )]
+    NoRoot {
+        /// Their UUIDs.
+        providers: Vec<String>,
     },
     /// There are tables, but none of alembic's.
     #[error(
@@ -76,6 +119,16 @@ impl Retryable for SchemaError {
             _ => Disposition::Fatal,
         }
     }
+}
+
+/// The first of many.
+fn few(all: &[impl ToString]) -> String {
+    const FEW: usize = 8;
+    let mut texts: Vec<_> = all.iter().take(FEW).map(ToString::to_string).collect();
+    if all.len() > FEW {
+        texts.push(format!("and {} more", all.len() - FEW));
+    }
+    texts.join("; ")
 }
 
 /// Makes the schema in an empty database, checks it in another, and adds the standard traits and
@@ -138,14 +191,17 @@ async fn is_half_made(tx: &mut Transaction, found: &BTreeSet<String>) -> Result<
     Ok(true)
 }
 
-/// Makes what is not there yet.
+/// Makes the tables. Those `found` are empty, and go first: nobody knows how far they were made, or by which release.
 async fn make(tx: &mut Transaction, found: &BTreeSet<String>) -> Result<(), SqlError> {
     if tx.dialect() != Dialect::MySql {
         return tx.script(schema(tx.dialect())).await;
     }
-    let sql = "SELECT DISTINCT CAST(index_name AS CHAR) FROM information_schema.statistics \
-               WHERE table_schema = DATABASE()";
-    let indexes = names(tx, sql).await?;
+    let made: Vec<_> = expected().filter(|name| found.contains(*name)).collect();
+    // Who refers to another was made after it.
+    for name in made.into_iter().rev() {
+        tx.execute(Statement::new(format!("DROP TABLE {name}")))
+            .await?;
+    }
     for statement in schema(tx.dialect()).split(";\n") {
         // Those that stand before the first statement.
         let lines = statement
@@ -153,10 +209,7 @@ async fn make(tx: &mut Transaction, found: &BTreeSet<String>) -> Result<(), SqlE
             .lines()
             .filter(|line| !line.starts_with("--"));
         let statement: String = lines.collect::<Vec<_>>().join("\n");
-        let named = |head: &str| statement.trim().strip_prefix(head)?.split(' ').next();
-        let is_there = named("CREATE TABLE ").is_some_and(|name| found.contains(name))
-            || named("CREATE INDEX ").is_some_and(|name| indexes.iter().any(|it| it == name));
-        if !is_there && !statement.trim().is_empty() {
+        if !statement.trim().is_empty() {
             tx.execute(Statement::new(statement)).await?;
         }
     }
@@ -197,16 +250,19 @@ fn check_tables(found: &BTreeSet<String>) -> Result<(), SchemaError> {
 }
 
 async fn check_revision(tx: &mut Transaction) -> Result<(), SchemaError> {
-    let sql = "SELECT version_num FROM alembic_version";
-    let found = match tx.row(Statement::new(sql)).await? {
-        Some(row) => row.text(0)?,
-        None => String::new(),
-    };
-    if found == HEAD {
-        Ok(())
-    } else {
-        Err(SchemaError::OtherRevision { found })
+    let found = revision_row(tx).await?;
+    match Revision::of(&found) {
+        Some(Revision::HEAD) => Ok(()),
+        None if !found.is_empty() => Err(SchemaError::UnknownRevision { found }),
+        _ => Err(SchemaError::OtherRevision { found }),
     }
+}
+
+/// What `alembic_version` says; empty when it has no row.
+async fn revision_row(tx: &mut Transaction) -> Result<String, SqlError> {
+    let sql = "SELECT version_num FROM alembic_version";
+    let row = tx.row(Statement::new(sql)).await?;
+    row.map_or(Ok(String::new()), |row| row.text(0))
 }
 
 async fn add_standard_classes(tx: &mut Transaction) -> Result<(), SqlError> {

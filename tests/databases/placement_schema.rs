@@ -1,0 +1,376 @@
+//! Placement's schema: made from nothing or from an older revision it is what OpenStack's own migrations make, and what is in the
+//! way is told.
+
+use std::sync::Arc;
+
+use berth_placement::{
+    Difference, IncompleteConsumers, Problem, Revision, SchemaError, Step, Version, compare, plan,
+    sync, version,
+};
+use berth_store::{Dialect, SqlOptions, SqlStore, Statement};
+use berth_tests::peer::{MariaDb, PlacementSchema};
+use serde_json::json;
+
+use crate::place::Place;
+use crate::work::{Do, Script};
+
+mod everywhere {
+    use super::{
+        a_schema_made_from_nothing_is_the_one_that_openstacks_own_migrations_make,
+        every_older_revision_comes_to_the_newest_with_its_rows,
+        rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named,
+        what_is_not_as_its_revision_says_is_told,
+    };
+    on_all! {
+        a_schema_made_from_nothing_is_the_one_that_openstacks_own_migrations_make
+        every_older_revision_comes_to_the_newest_with_its_rows
+        rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named
+        what_is_not_as_its_revision_says_is_told
+    }
+}
+
+/// Of every kind that a later revision finds fault with: providers without a root (2 is below 1), allocations whose consumer has
+/// no row, one of them with two.
+const ROWS: &str = "
+    INSERT INTO resource_providers (created_at, id, uuid, name, generation, root_provider_id, parent_provider_id) VALUES
+        ('2018-01-01 00:00:00', 1, '4e8e5957-649f-477b-9e5b-f1f75b21c03c', 'host', 3, NULL, NULL),
+        ('2018-01-01 00:00:00', 2, '5e8e5957-649f-477b-9e5b-f1f75b21c03c', 'gpu', 1, NULL, 1),
+        ('2018-01-01 00:00:00', 3, '6e8e5957-649f-477b-9e5b-f1f75b21c03c', 'whole', 7, 3, NULL);
+    INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit, step_size,
+        allocation_ratio) VALUES (1, 0, 64, 2, 1, 64, 1, 16.0), (2, 8, 16, 0, 1, 16, 1, 1.5);
+    INSERT INTO resource_classes (id, name) VALUES (10000, 'CUSTOM_OLD');
+    INSERT INTO traits (name) VALUES ('CUSTOM_OLD');
+    INSERT INTO resource_provider_traits (trait_id, resource_provider_id) SELECT id, 2 FROM traits WHERE name = 'CUSTOM_OLD';
+    INSERT INTO projects (external_id) VALUES ('berlin');
+    INSERT INTO users (external_id) VALUES ('anna');
+    INSERT INTO consumers (uuid, project_id, user_id, generation) SELECT '0e0a2a4c-12c1-4a43-8f7a-2a4a0e5d8a11', p.id, u.id, 5
+        FROM projects p, users u;
+    INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) VALUES
+        (1, '0e0a2a4c-12c1-4a43-8f7a-2a4a0e5d8a11', 0, 4), (1, '1e0a2a4c-12c1-4a43-8f7a-2a4a0e5d8a11', 0, 2),
+        (2, '1e0a2a4c-12c1-4a43-8f7a-2a4a0e5d8a11', 8, 1), (1, '2e0a2a4c-12c1-4a43-8f7a-2a4a0e5d8a11', 0, 1);
+    INSERT INTO placement_aggregates (uuid) VALUES ('7e8e5957-649f-477b-9e5b-f1f75b21c03c');
+    INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) SELECT 1, id FROM placement_aggregates";
+
+/// What [`ROWS`] come to: each question and its one answer.
+const AFTERWARDS: [(&str, &str); 8] = [
+    (
+        "SELECT COUNT(*) FROM resource_providers WHERE root_provider_id = 1 AND id IN (1, 2)",
+        "2",
+    ),
+    (
+        "SELECT root_provider_id FROM resource_providers WHERE name = 'whole'",
+        "3",
+    ),
+    ("SELECT SUM(used) FROM allocations", "8"),
+    ("SELECT SUM(total) FROM inventories", "80"),
+    (
+        "SELECT COUNT(*) FROM consumers WHERE consumer_type_id IS NULL",
+        "3",
+    ),
+    (
+        "SELECT c.generation FROM consumers c JOIN projects p ON p.id = c.project_id WHERE p.external_id = 'berlin'",
+        "5",
+    ),
+    (
+        "SELECT COUNT(*) FROM consumers c JOIN projects p ON p.id = c.project_id JOIN users u ON u.id = c.user_id \
+         WHERE p.external_id = 'nobody' AND u.external_id = 'nobodys' AND c.generation = 0",
+        "2",
+    ),
+    (
+        "SELECT COUNT(*) FROM resource_provider_traits t JOIN traits n ON n.id = t.trait_id WHERE n.name = 'CUSTOM_OLD'",
+        "1",
+    ),
+];
+
+fn owners() -> IncompleteConsumers {
+    IncompleteConsumers {
+        project_id: "nobody".to_owned(),
+        user_id: "nobodys".to_owned(),
+    }
+}
+
+async fn sync_all(store: &SqlStore) -> Result<Vec<Step>, SchemaError> {
+    let mut sync = sync(store, owners()).await?;
+    let mut done = Vec::new();
+    while let Some(step) = sync.step().await? {
+        done.push(step);
+    }
+    Ok(done)
+}
+
+async fn open(place: &Place) -> SqlStore {
+    place.open(&SqlOptions::default()).await
+}
+
+async fn answer(store: &SqlStore, sql: &'static str) -> String {
+    let rows = store.rows(Statement::new(sql)).await.unwrap();
+    rows.first().unwrap().int(0).unwrap().to_string()
+}
+
+/// What a later revision promises of rows, and no more: that they are there is told by [`AFTERWARDS`].
+async fn assert_whole(store: &SqlStore) {
+    assert_eq!(compare(store).await.unwrap(), []);
+    assert_eq!(plan(store).await.unwrap().steps, []);
+    for (question, expected) in AFTERWARDS {
+        assert_eq!(answer(store, question).await, expected, "{question}");
+    }
+}
+
+fn another(place: &Place) -> Place {
+    match place {
+        Place::Sqlite(_) => Place::sqlite(),
+        Place::Postgres(_) => Place::postgres(),
+        Place::MariaDb(_) => Place::mariadb(),
+    }
+}
+
+async fn a_schema_made_from_nothing_is_the_one_that_openstacks_own_migrations_make(place: Place) {
+    let store = open(&place).await;
+    assert_eq!(version(&store).await.unwrap(), Version::Empty);
+    assert_eq!(plan(&store).await.unwrap().steps, [Step::Make]);
+    assert_eq!(sync_all(&store).await.unwrap(), [Step::Make]);
+    assert_eq!(
+        version(&store).await.unwrap(),
+        Version::Known(Revision::HEAD)
+    );
+    assert_eq!(compare(&store).await.unwrap(), []);
+    assert_eq!(sync_all(&store).await.unwrap(), []);
+    store.close().await;
+    let theirs = another(&place);
+    let mut schema = PlacementSchema::start().unwrap();
+    let head = schema.upgrade(&theirs.sqlalchemy_url(), "head").unwrap();
+    assert_eq!(head, Revision::HEAD.id(), "a newer one is out");
+    let expected = schema.reflect(&theirs.sqlalchemy_url()).unwrap();
+    assert_eq!(schema.reflect(&place.sqlalchemy_url()).unwrap(), expected);
+    assert!(expected["consumers"]["columns"]["uuid"].is_object());
+    // Theirs is right to us, too.
+    let store = open(&theirs).await;
+    assert_eq!(compare(&store).await.unwrap(), []);
+    store.close().await;
+}
+
+async fn every_older_revision_comes_to_the_newest_with_its_rows(place: Place) {
+    let mut schema = PlacementSchema::start().unwrap();
+    let theirs = another(&place);
+    schema.upgrade(&theirs.sqlalchemy_url(), "head").unwrap();
+    let expected = schema.reflect(&theirs.sqlalchemy_url()).unwrap();
+    for revision in Revision::ALL {
+        let old = another(&place);
+        let url = old.sqlalchemy_url();
+        schema.upgrade(&url, revision.id()).unwrap();
+        let store = open(&old).await;
+        store.write(&Script(ROWS)).await.unwrap();
+        assert_eq!(version(&store).await.unwrap(), Version::Known(revision));
+        let planned = plan(&store).await.unwrap();
+        assert_eq!(planned.left, [], "{revision}");
+        let mut steps = vec![Step::Roots(2), Step::Consumers(2)];
+        steps.extend(revision.later().map(Step::To));
+        assert_eq!(planned.steps, steps, "{revision}");
+        assert_eq!(sync_all(&store).await.unwrap(), steps, "{revision}");
+        assert_whole(&store).await;
+        store.close().await;
+        assert_eq!(schema.reflect(&url).unwrap(), expected, "{revision}");
+        // Their own tool has nothing to do and nothing to say.
+        assert_eq!(schema.upgrade(&url, "head").unwrap(), Revision::HEAD.id());
+        if revision == Revision::Initial {
+            let mut check = PlacementSchema::start().unwrap();
+            assert_eq!(check.upgrade_check(&url).unwrap(), json!([]));
+        }
+    }
+}
+
+async fn rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named(place: Place) {
+    let mut schema = PlacementSchema::start().unwrap();
+    let url = place.sqlalchemy_url();
+    schema.upgrade(&url, Revision::Initial.id()).unwrap();
+    let store = open(&place).await;
+    store.write(&Script(ROWS)).await.unwrap();
+    let ring = "UPDATE resource_providers SET parent_provider_id = 2 WHERE id = 1";
+    store.write(&Do(Statement::new(ring))).await.unwrap();
+    let error = sync_all(&store).await.unwrap_err();
+    assert!(
+        matches!(&error, SchemaError::NoRoot { providers } if providers.len() == 2),
+        "{error}"
+    );
+    assert!(error.to_string().contains("4e8e5957-"), "{error}");
+    assert_eq!(
+        version(&store).await.unwrap(),
+        Version::Known(Revision::Initial)
+    );
+    let mended = "UPDATE resource_providers SET parent_provider_id = NULL WHERE id = 1";
+    store.write(&Do(Statement::new(mended))).await.unwrap();
+    assert_eq!(sync_all(&store).await.unwrap().len(), 6);
+    assert_whole(&store).await;
+    store.close().await;
+}
+
+async fn what_is_not_as_its_revision_says_is_told(place: Place) {
+    let store = open(&place).await;
+    let run = async |sql: &'static str| store.write(&Script(sql)).await.unwrap();
+    let told = async || {
+        let told = compare(&store).await.unwrap();
+        told.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    run("CREATE TABLE things (id INTEGER)").await;
+    for error in [
+        version(&store).await.unwrap_err(),
+        compare(&store).await.unwrap_err(),
+        sync_all(&store).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, SchemaError::NotPlacement), "{error}");
+    }
+    run("DROP TABLE things").await;
+    let error = compare(&store).await.unwrap_err();
+    assert!(
+        matches!(&error, SchemaError::OtherRevision { found } if found.is_empty()),
+        "{error}"
+    );
+    sync_all(&store).await.unwrap();
+
+    run("CREATE INDEX of_mine ON users (created_at)").await;
+    run("CREATE TABLE things (id INTEGER)").await;
+    run(match store.dialect() {
+        Dialect::MySql => "DROP INDEX allocations_consumer_id_idx ON allocations",
+        _ => "DROP INDEX allocations_consumer_id_idx",
+    })
+    .await;
+    let others = [
+        "index allocations_consumer_id_idx of allocations is missing",
+        "table things is not Placement's",
+        "index of_mine of users is not Placement's",
+    ];
+    assert_eq!(told().await, others);
+    let error = sync_all(&store).await.unwrap_err();
+    assert!(
+        matches!(&error, SchemaError::NotAsRevision { differences, .. } if differences.len() == 1),
+        "{error}"
+    );
+    run("CREATE INDEX allocations_consumer_id_idx ON allocations (used)").await;
+    let other = Problem::Other {
+        found: "(used)".to_owned(),
+        expected: "(consumer_id)".to_owned(),
+    };
+    assert_eq!(compare(&store).await.unwrap()[0].problem, other);
+    if store.dialect() != Dialect::Sqlite {
+        run("ALTER TABLE users DROP COLUMN updated_at").await;
+        run("ALTER TABLE projects ADD COLUMN colour VARCHAR(7)").await;
+        let told = told().await;
+        for expected in [
+            "column updated_at of users is missing",
+            "column colour of projects is not Placement's",
+        ] {
+            assert!(told.iter().any(|it| it == expected), "{told:?}");
+        }
+        run("ALTER TABLE users ADD COLUMN updated_at VARCHAR(5) NOT NULL DEFAULT 'never'").await;
+        let told = compare(&store).await.unwrap();
+        let is_other = |it: &Difference| {
+            it.object == "column updated_at of users"
+                && it.to_string().contains("`VARCHAR(5) NOT NULL DEFAULT")
+        };
+        assert!(told.iter().any(is_other), "{told:?}");
+    }
+    run("UPDATE alembic_version SET version_num = '0123456789ab'").await;
+    for error in [
+        compare(&store).await.unwrap_err(),
+        plan(&store).await.unwrap_err(),
+    ] {
+        assert!(
+            matches!(&error, SchemaError::UnknownRevision { found } if found == "0123456789ab"),
+            "{error}"
+        );
+    }
+    let unknown = Version::Unknown("0123456789ab".to_owned());
+    assert_eq!(version(&store).await.unwrap(), unknown);
+    store.close().await;
+}
+
+/// The statements that change something, as MariaDB's own log has them from `what`.
+async fn logged(server: &Arc<MariaDb>, what: impl AsyncFnOnce()) -> Vec<String> {
+    let ask = |sql: &str| server.query(None, sql).unwrap();
+    ask(
+        "SET GLOBAL log_output = 'TABLE'; TRUNCATE TABLE mysql.general_log; SET GLOBAL general_log = ON",
+    );
+    what().await;
+    ask("SET GLOBAL general_log = OFF");
+    // As one line each.
+    let rows = ask(
+        "SELECT REGEXP_REPLACE(CAST(argument AS CHAR), '[[:space:]]+', ' ') FROM mysql.general_log \
+         WHERE command_type IN ('Query', 'Execute') \
+         AND CAST(argument AS CHAR) REGEXP '^[[:space:]]*(CREATE|ALTER|DROP|INSERT|UPDATE|DELETE) ' ORDER BY event_time",
+    );
+    rows.into_iter().map(|row| row.join("\t")).collect()
+}
+
+/// MariaDB keeps each change of the schema as it is made: whoever is killed leaves any number of them behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_upgrade_on_mariadb_that_was_cut_after_any_statement_is_gone_on_with() {
+    let server = Arc::new(MariaDb::start().unwrap());
+    let place = || Place::MariaDb(server.create().unwrap());
+    let old = place();
+    let url = old.sqlalchemy_url();
+    let made = logged(&server, async || {
+        let mut schema = PlacementSchema::start().unwrap();
+        schema.upgrade(&url, Revision::Initial.id()).unwrap();
+    })
+    .await;
+    assert!(made.len() > 20, "{made:?}");
+    let store = open(&old).await;
+    store.write(&Script(ROWS)).await.unwrap();
+    let upgraded = logged(&server, async || {
+        sync_all(&store).await.unwrap();
+    })
+    .await;
+    assert_whole(&store).await;
+    store.close().await;
+    drop(old);
+    assert!(upgraded.len() >= 15, "{upgraded:#?}");
+    for cut in 0..=upgraded.len() {
+        let place = place();
+        place.query(&made.join(";\n"));
+        place.query(ROWS);
+        place.query(&upgraded[..cut].join(";\n"));
+        let store = open(&place).await;
+        sync_all(&store)
+            .await
+            .unwrap_or_else(|error| panic!("after {:?}: {error:?}", &upgraded[..cut].last()));
+        assert_whole(&store).await;
+        store.close().await;
+    }
+}
+
+/// The same of a database that was empty, after every fourth statement: whoever made it, the tables come to what they should be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tables_that_were_half_made_on_mariadb_are_made() {
+    let server = Arc::new(MariaDb::start().unwrap());
+    let place = || Place::MariaDb(server.create().unwrap());
+    let (ours, theirs) = (place(), place());
+    let store = open(&ours).await;
+    let by_us = logged(&server, async || {
+        sync_all(&store).await.unwrap();
+    })
+    .await;
+    store.close().await;
+    let url = theirs.sqlalchemy_url();
+    let by_them = logged(&server, async || {
+        let mut schema = PlacementSchema::start().unwrap();
+        schema.upgrade(&url, "head").unwrap();
+    })
+    .await;
+    let initial = by_them
+        .iter()
+        .position(|statement| statement.starts_with("INSERT INTO alembic_version"));
+    let cuts_of_us = (0..=by_us.len()).step_by(4).map(|cut| &by_us[..cut]);
+    let cuts_of_them = (0..initial.unwrap()).step_by(4).map(|cut| &by_them[..cut]);
+    for statements in cuts_of_us.chain(cuts_of_them) {
+        let place = place();
+        if !statements.is_empty() {
+            place.query(&statements.join(";\n"));
+        }
+        let store = open(&place).await;
+        sync_all(&store)
+            .await
+            .unwrap_or_else(|error| panic!("after {:?}: {error:?}", statements.last()));
+        assert_eq!(compare(&store).await.unwrap(), []);
+        store.close().await;
+    }
+}

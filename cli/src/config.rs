@@ -36,11 +36,12 @@ pub use option::{Default, Effect, OptionRow};
 pub use problem::{Problem, Refused};
 pub use running::{RunningError, running_config};
 pub use secret::{MASK, Secret};
+pub(crate) use rules::SNAPSHOT_BESIDE_OTHERS;
 pub use sections::{
-    AcceleratorService, Accelerators, Agent, AgentClient, AuthStrategy, CacheMode, Compute,
-    ComputeDriver, ConductorService, Config, ConfigDriveLayout, Cors, CpuMode, Devices, Fake,
-    HOST_PART, ImageCache, Libvirt, MdevType, Model, Pci, PlacementService, ScrubPolicy,
-    UpdateInterval, VirtType,
+    AcceleratorService, Accelerators, Agent, AgentClient, AllocationCandidatesFrom, AuthStrategy,
+    CacheMode, Compute, ComputeDriver, ConductorService, Config, ConfigDriveLayout, Cors, CpuMode,
+    Devices, Fake, HOST_PART, ImageCache, Libvirt, MdevType, Model, Pci, PlacementService,
+    ScrubPolicy, UpdateInterval, VirtType,
 };
 pub use sources::{DIRECTORY, FILE, Sources};
 pub use view::{Change, Effective, Public, after_reload, changes};

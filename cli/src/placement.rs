@@ -113,7 +113,7 @@ async fn serve(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let end = signals::end();
-    let options = options(config)?;
+    let options = options(config, url)?;
     let store = database::open(url, config).await?;
     let listener = PLACEMENT
         .listen_on(address, config.placement_service.auth_strategy)

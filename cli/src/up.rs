@@ -66,8 +66,9 @@ async fn everything(
     let config = &loaded.config;
     let _folder = FolderLock::take(&config.state_path)?;
     let service = &config.placement_service;
-    let options = placement::options(config)?;
-    let store = database::open(&config.placement_database(), config).await?;
+    let url = config.placement_database();
+    let options = placement::options(config, &url)?;
+    let store = database::open(&url, config).await?;
     let listener = PLACEMENT
         .listen_on(service.listen, service.auth_strategy)
         .await?;

@@ -18,6 +18,7 @@ use crate::compose::tls_door;
 use crate::failure::ErrorCode;
 
 pub(super) use guests::refused_devices;
+pub(crate) use placement_service::SNAPSHOT_BESIDE_OTHERS;
 
 /// What the rules found.
 #[derive(Default)]

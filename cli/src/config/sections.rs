@@ -19,8 +19,8 @@ use serde::de::Error as _;
 use super::authtoken::KeystoneAuthtoken;
 use super::secret::Secret;
 pub use services::{
-    AcceleratorService, AgentClient, AuthStrategy, ConductorService, Cors, HOST_PART,
-    PlacementService,
+    AcceleratorService, AgentClient, AllocationCandidatesFrom, AuthStrategy, ConductorService,
+    Cors, HOST_PART, PlacementService,
 };
 
 /// The whole configuration.

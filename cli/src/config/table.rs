@@ -254,6 +254,10 @@ const OWN: &[OptionRow] = &[
     row("placement_service", "max_allocation_candidates", Kind::Integer(1, 1_000_000), Default::Integer(100_000),
         "How many allocation candidates are made for one request at most, whatever its limit says: Placement's option of this \
          name."),
+    row("placement_service", "allocation_candidates_from", Kind::Choice(&["auto", "snapshot", "sql"]), Default::Text("auto"),
+        "Where allocation candidates are searched: in a `snapshot` of all providers in memory, which is true while no other process \
+         writes to the database, or by `sql`, which reads the providers that could serve the request. `auto` is `snapshot` on \
+         SQLite, `sql` on PostgreSQL and MariaDB. Both find the same."),
 
     row("cors", "allowed_origin", Kind::Origins, Default::List(&[]),
         "Sites whose scripts may ask, each as a browser names it; `*` for all. Empty: none.")

@@ -5,18 +5,29 @@ use std::sync::Arc;
 
 use berth_http::{NoAuth2, ValidateToken};
 use berth_placement::Options;
+use berth_store::sql::Location;
 
 use super::policy;
-use crate::config::{AuthStrategy, Config};
-use crate::failure::Failure;
+use crate::config::{self, AllocationCandidatesFrom, AuthStrategy, Config, Secret};
+use crate::database;
+use crate::failure::{ErrorCode, Failure};
 use crate::keystone_tokens::KeystoneTokens;
 
-/// How the built-in Placement behaves, by `[placement_service]` and `[cors]`.
+/// How the built-in Placement behaves over the database of a URL, by `[placement_service]` and `[cors]`.
 ///
 /// # Errors
-/// The way to Keystone is not configured, or the policy file cannot be used.
-pub(crate) fn options(config: &Config) -> Result<Options, Failure> {
+/// The way to Keystone is not configured, the policy file cannot be used, or a snapshot is asked for where others may write.
+pub(crate) fn options(config: &Config, url: &Secret) -> Result<Options, Failure> {
     let own = &config.placement_service;
+    if own.allocation_candidates_from == AllocationCandidatesFrom::Snapshot
+        && matches!(database::location(url)?, Location::Server(_))
+    {
+        let what = format!(
+            "placement_service.allocation_candidates_from: {}",
+            config::SNAPSHOT_BESIDE_OTHERS
+        );
+        return Err(Failure::new(ErrorCode::BadValue, what).mend("write \"auto\" or \"sql\""));
+    }
     let tokens: Arc<dyn ValidateToken> = match own.auth_strategy {
         AuthStrategy::Noauth2 => Arc::new(NoAuth2::default()),
         AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
@@ -28,6 +39,7 @@ pub(crate) fn options(config: &Config) -> Result<Options, Failure> {
         incomplete_consumer_user_id: own.incomplete_consumer_user_id.clone(),
         randomize_allocation_candidates: own.randomize_allocation_candidates,
         max_allocation_candidates: own.max_allocation_candidates,
+        candidates_from: own.allocation_candidates_from.into(),
         cors: config.cors.clone().into(),
         path_prefix: own.path_prefix.clone(),
         ..Options::default()

@@ -1,12 +1,19 @@
-//! What the built-in Placement needs before it may be heard outside its host.
+//! What the built-in Placement needs before it may be heard outside its host, and before it may remember.
+
+use berth_store::sql::Location;
 
 use super::Judge;
-use crate::config::sections::AuthStrategy;
+use crate::config::sections::{AllocationCandidatesFrom, AuthStrategy};
 use crate::failure::ErrorCode;
 
 impl Judge<'_> {
-    /// A service that believes its callers is for this host alone.
     pub(super) fn placement_service(&mut self) {
+        self.believed_on_loopback_only();
+        self.snapshot_of_the_only_writer();
+    }
+
+    /// A service that believes its callers is for this host alone.
+    fn believed_on_loopback_only(&mut self) {
         let (listen, strategy) = (
             "placement_service.listen",
             "placement_service.auth_strategy",
@@ -27,4 +34,30 @@ impl Judge<'_> {
             );
         }
     }
+
+    /// A URL that a file holds is looked at when the service starts.
+    fn snapshot_of_the_only_writer(&mut self) {
+        let (from, connection) = (
+            "placement_service.allocation_candidates_from",
+            "placement_service.connection",
+        );
+        if self.is_broken(&[from, connection]) {
+            return;
+        }
+        let asked = self.config.placement_service.allocation_candidates_from;
+        let url = self.config.placement_database();
+        let is_server = matches!(url.reveal().parse(), Ok(Location::Server(_)));
+        if asked == AllocationCandidatesFrom::Snapshot && is_server {
+            self.refuse(
+                from,
+                SNAPSHOT_BESIDE_OTHERS,
+                "write \"auto\" or \"sql\"",
+                ErrorCode::BadValue,
+            );
+        }
+    }
 }
+
+/// What is told where a database has other writers.
+pub(crate) const SNAPSHOT_BESIDE_OTHERS: &str = "\"snapshot\" is for SQLite: a database on a server may have other \
+     writers, of whom no snapshot in memory would know";

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_http::Prefix;
+use berth_placement::CandidatesFrom;
 use http::Method;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -32,6 +33,29 @@ pub struct PlacementService {
     pub incomplete_consumer_user_id: String,
     pub randomize_allocation_candidates: bool,
     pub max_allocation_candidates: usize,
+    pub allocation_candidates_from: AllocationCandidatesFrom,
+}
+
+/// `allocation_candidates_from`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AllocationCandidatesFrom {
+    /// By the database's kind.
+    Auto,
+    /// A snapshot in memory.
+    Snapshot,
+    /// The tables.
+    Sql,
+}
+
+impl From<AllocationCandidatesFrom> for CandidatesFrom {
+    fn from(option: AllocationCandidatesFrom) -> Self {
+        match option {
+            AllocationCandidatesFrom::Auto => Self::Auto,
+            AllocationCandidatesFrom::Snapshot => Self::Snapshot,
+            AllocationCandidatesFrom::Sql => Self::Sql,
+        }
+    }
 }
 
 /// `isolation_level`.

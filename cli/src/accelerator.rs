@@ -54,7 +54,7 @@ enum Command {
     #[command(after_help = "Examples:\n  berth accelerator serve\n  \
                             berth accelerator serve --database sqlite:/var/lib/berth/accelerator.sqlite --listen 127.0.0.1:6666")]
     Serve {
-        /// The database, else [accelerator_service] connection.
+        /// The database, else [accelerator_service] connection. file:PATH is the URL that stands in a file.
         #[arg(long, value_name = "URL")]
         database: Option<String>,
         /// Where to listen, else [accelerator_service] listen.

@@ -1,12 +1,17 @@
 //! Opens the database of the built-in services and brings it to its schema; says in a sentence what keeps it from that.
+//!
+//! Wherever a URL is taken, `file:PATH` names a file that holds it: a password in the command line is seen by everybody, and a
+//! credential of systemd is a file.
 
 use std::path::{Path, absolute};
+use std::time::Duration;
 
 use berth_placement::{SchemaError, prepare};
 use berth_store::sql::{Location, OpenError, SqlOptions, SqlStore};
 
 use crate::config::{Config, Secret};
 use crate::failure::{ErrorCode, Failure};
+use crate::regular_file;
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
@@ -32,9 +37,13 @@ impl From<SchemaError> for Failure {
     }
 }
 
-fn not_placement(named: &str, error: &SchemaError) -> Failure {
+/// What a database is not, with the sentence that names it.
+pub(crate) fn not_placement(named: &str, error: &SchemaError) -> Failure {
     let code = match error {
-        SchemaError::OtherRevision { .. } => ErrorCode::OtherRelease,
+        SchemaError::OtherRevision { .. } | SchemaError::UnknownRevision { .. } => {
+            ErrorCode::OtherRelease
+        }
+        SchemaError::NoRoot { .. } => ErrorCode::Refused,
         _ => ErrorCode::State,
     };
     let what = format!("{named} is not Placement's as it should be");
@@ -88,6 +97,35 @@ pub async fn look(url: &Secret) -> Result<SqlStore, Failure> {
     Ok(store)
 }
 
+/// A database to look at, whatever its schema is, and its name in sentences. None where it is not there, or has no tables on a
+/// server.
+///
+/// # Errors
+/// The URL is none Berth knows, or the database cannot be opened.
+pub async fn look_at_any(url: &Secret) -> Result<(Option<SqlStore>, String), Failure> {
+    let (location, named) = located(url)?;
+    let store = SqlStore::look_at(&location, &SqlOptions::default()).await;
+    let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    Ok((store, named))
+}
+
+/// A database to make or change the schema of, whatever it is now, and its name in sentences. A file is made where it is not
+/// there. A statement may take a day: a table is written anew where the database can do no better.
+///
+/// # Errors
+/// As [`open`], but for the schema.
+pub async fn open_any(url: &Secret, state_path: &Path) -> Result<(SqlStore, String), Failure> {
+    let (location, named) = located(url)?;
+    make_folder(&location, state_path)?;
+    let options = SqlOptions {
+        statement_timeout: Duration::from_secs(86_400),
+        ..options(&location)
+    };
+    let store = SqlStore::open(&location, &options).await;
+    let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    Ok((store, named))
+}
+
 async fn placement(store: Result<SqlStore, OpenError>, named: &str) -> Result<SqlStore, Failure> {
     let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
     prepare(&store)
@@ -137,9 +175,43 @@ fn options(location: &Location) -> SqlOptions {
     }
 }
 
+/// Where the database of a URL is; of `file:PATH`, that of the URL in the file.
+///
+/// # Errors
+/// The URL is none Berth knows, or there is none in the file.
+pub fn location(url: &Secret) -> Result<Location, Failure> {
+    let Some(file) = url.reveal().strip_prefix("file:") else {
+        return Ok(url.reveal().parse()?);
+    };
+    // As a URL has it: file:///PATH.
+    let file = Path::new(file.strip_prefix("//").unwrap_or(file));
+    let named = format!("the database URL in {}", file.display());
+    let text = regular_file::read(file, LARGEST_URL).map_err(|error| {
+        let what = format!("{named} cannot be read");
+        Failure::caused(ErrorCode::Unreadable, what, &error)
+    })?;
+    let wrong = |what: &str| {
+        let what = format!("{named} {what}");
+        Failure::new(ErrorCode::BadValue, what)
+            .mend("write the URL into it, on one line, and nothing else")
+    };
+    let text = String::from_utf8(text.0).map_err(|_| wrong("is not UTF-8"))?;
+    match text.trim() {
+        "" => Err(wrong("is missing: the file is empty")),
+        text if text.lines().count() > 1 => Err(wrong("has more than one line")),
+        text if text.starts_with("file:") => Err(wrong("names another file")),
+        text => text
+            .parse()
+            .map_err(|error| not_opened(format!("{named} cannot be used"), &error)),
+    }
+}
+
+/// More than any URL has; a larger file is a mistake.
+const LARGEST_URL: u64 = 16 << 10;
+
 /// Where the database is, and how it is called in sentences.
 fn located(url: &Secret) -> Result<(Location, String), Failure> {
-    let location: Location = url.reveal().parse()?;
+    let location = location(url)?;
     let named = match &location {
         Location::SqliteFile(path) => format!("the database {}", path.display()),
         Location::SqliteMemory => "the database".to_owned(),
@@ -160,4 +232,49 @@ fn make_folder(location: &Location, state_path: &Path) -> Result<(), Failure> {
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_url_may_stand_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        fs::write(&file, "mysql://placement:hunter2@db/placement\n").unwrap();
+        for form in ["file:", "file://"] {
+            let url = Secret::from(format!("{form}{}", file.display()));
+            let location = location(&url).unwrap();
+            assert!(
+                matches!(&location, Location::Server(server) if server.to_string().contains("db"))
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_url_is_refused_without_what_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        let url = Secret::from(format!("file:{}", file.display()));
+        let refused = || location(&url).unwrap_err();
+        assert_eq!(refused().code(), ErrorCode::Unreadable);
+        for (content, words) in [
+            (&b""[..], "the file is empty"),
+            (b" \n\n", "the file is empty"),
+            (b"\xffhunter2", "not UTF-8"),
+            (b"sqlite:/a\npassword hunter2", "more than one line"),
+            (b"file:/hunter2", "names another file"),
+            (b"hunter2", "cannot be used"),
+            (b"mysql://placement:hunter2@/", "cannot be used"),
+        ] {
+            fs::write(&file, content).unwrap();
+            let (code, text) = (refused().code(), refused().explain());
+            assert_eq!(code, ErrorCode::BadValue, "{text}");
+            assert!(text.contains(words) && !text.contains("hunter2"), "{text}");
+            assert!(text.contains(&file.display().to_string()), "{text}");
+        }
+    }
 }

@@ -1,11 +1,13 @@
-//! `berth placement`: the built-in Placement alone, the offline upgrade, and what a Placement is asked.
+//! `berth placement`: the built-in Placement alone, its database, the offline upgrade, and what a Placement is asked.
 
+mod db;
 mod explain;
 mod migrate;
 mod open_elsewhere;
 mod placement_conf;
 mod policy;
 mod service;
+mod which;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -39,7 +41,7 @@ enum Command {
     #[command(after_help = "Examples:\n  berth placement serve\n  \
                             berth placement serve --database sqlite:/var/lib/berth/placement.sqlite --listen 127.0.0.1:8778")]
     Serve {
-        /// The database, else [placement_service] connection.
+        /// The database, else [placement_service] connection. file:PATH is the URL that stands in a file.
         #[arg(
             long,
             value_name = "URL",
@@ -63,6 +65,9 @@ enum Command {
                             berth placement migrate-compute-inventory --database sqlite:/var/lib/berth/placement.sqlite"
     )]
     MigrateComputeInventory(migrate::Migrate),
+    /// The schema of the database: what it is at, whether it is as it should be, and the way to this release's.
+    #[command(subcommand)]
+    Db(db::Db),
     /// Say why a question for allocation candidates has few or none: which resource, trait or aggregate of it empties the
     /// answer.
     #[command(
@@ -94,6 +99,7 @@ pub fn run(
         Command::MigrateComputeInventory(asked) => {
             context.block_on(migrate::migrate(asked, &config, out))??;
         }
+        Command::Db(asked) => context.block_on(db::run(asked, &config, out))??,
         Command::Explain(asked) => context.block_on(explain::explain(asked, &config, out))??,
     }
     Ok(ExitCode::Done)

@@ -27,6 +27,7 @@ mod offline_upgrade;
 mod openstack_client;
 mod openstack_placement;
 mod placement_api;
+mod placement_database;
 mod placement_service;
 mod policy;
 mod service_manager;

@@ -97,10 +97,12 @@ impl Kind {
             }
             Kind::Url(schemes) => format!("write a URL that begins with {}", list(schemes, "://")),
             Kind::LibvirtUri => "write a URI such as \"qemu:///system\"".into(),
-            Kind::Database => "write sqlite:PATH with an absolute path".into(),
+            Kind::Database => {
+                "write sqlite:PATH with an absolute path, or file:PATH of a file with that in it".into()
+            }
             Kind::SharedDatabase => {
-                "write sqlite:PATH with an absolute path, postgresql://USER:PASSWORD@HOST/DATABASE or \
-                 mysql://USER:PASSWORD@HOST/DATABASE"
+                "write sqlite:PATH with an absolute path, postgresql://USER:PASSWORD@HOST/DATABASE, \
+                 mysql://USER:PASSWORD@HOST/DATABASE, or file:PATH of a file with that in it"
                     .into()
             }
             Kind::Flag => "write true or false, without quotes".into(),
@@ -149,9 +151,9 @@ impl Kind {
             Kind::Path | Kind::SocketPath => "absolute path".into(),
             Kind::Url(schemes) => format!("URL ({})", schemes.join(", ")),
             Kind::LibvirtUri => "local libvirt URI".into(),
-            Kind::Database => "database URL (sqlite:PATH), secret".into(),
+            Kind::Database => "database URL (sqlite:PATH, or file:PATH of a file with it), secret".into(),
             Kind::SharedDatabase => {
-                "database URL (sqlite:PATH, postgresql://, mysql://), secret".into()
+                "database URL (sqlite:PATH, postgresql://, mysql://, or file:PATH of a file with it), secret".into()
             }
             Kind::Flag => "true or false".into(),
             Kind::Integer(low, high) if high == i64::MAX => format!("whole number, {low} or more"),

@@ -20,7 +20,8 @@ use crate::listing::{Format, Listing};
 pub(super) struct Explain {
     /// The query of GET /allocation_candidates, as a log shows it: all before a `?` is left out.
     query: String,
-    /// A database that no service has open, else the Placement of [placement] is asked, or that of `berth up`.
+    /// A database that no service has open, else the Placement of [placement] is asked, or that of `berth up`. file:PATH is the URL that
+    /// stands in a file.
     #[arg(
         long,
         value_name = "URL",

@@ -2,14 +2,13 @@
 //! database what its agent's next start would do.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview, Started};
 use berth_store::SqlStore;
 
 use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_sessions};
-use super::{placement_conf, url};
+use super::which::WhichDatabase;
 use crate::agent::alone;
 use crate::compose::placement_in_process;
 use crate::config::{Config, Secret};
@@ -26,17 +25,8 @@ const BARE_METAL: &str = "ironic";
 /// The upgrade.
 #[derive(Debug, clap::Args)]
 pub(super) struct Migrate {
-    /// The database, else [placement_service] connection.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "BERTH_DATABASE_URL",
-        hide_env_values = true
-    )]
-    database: Option<String>,
-    /// The configuration of OpenStack's Placement: its [placement_database] connection is the database.
-    #[arg(long, value_name = "FILE", conflicts_with = "database")]
-    placement_config: Option<PathBuf>,
+    #[command(flatten)]
+    which: WhichDatabase,
     /// Show what would be done, and do nothing.
     #[arg(long)]
     dry_run: bool,
@@ -52,10 +42,7 @@ pub(super) async fn migrate(
     config: &Config,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let url = match &asked.placement_config {
-        Some(file) => placement_conf::connection(file)?,
-        None => url(asked.database.as_deref(), config),
-    };
+    let url = asked.which.url(config)?;
     refuse_beside_a_service(&url)?;
     match asked.dry_run {
         true => show(&url, config, out).await,

@@ -8,6 +8,7 @@ use berth_store::SqlStore;
 use berth_store::sql::Location;
 
 use crate::config::Secret;
+use crate::database;
 use crate::failure::{ErrorCode, Failure};
 
 /// Refuses a database file that another process has open. Those of other users are seen by root only.
@@ -15,7 +16,7 @@ use crate::failure::{ErrorCode, Failure};
 /// # Errors
 /// The processes, by name and id; or the URL is none.
 pub(super) fn refuse_beside_a_service(url: &Secret) -> Result<(), Failure> {
-    let Location::SqliteFile(path) = url.reveal().parse()? else {
+    let Location::SqliteFile(path) = database::location(url)? else {
         return Ok(());
     };
     let holders = holders(Path::new("/proc"), &path);

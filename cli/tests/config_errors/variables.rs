@@ -10,5 +10,5 @@ pub(super) const CASES: &[(&str, &str, &[&str])] = super::variable_cases! {
     "BERTH__PLACEMENT__PASSWORD" = "" => ["variable BERTH__PLACEMENT__PASSWORD: placement.password: an empty text is no value; write the secret in quotes, on one line [BERTH-E0105]"];
     "BERTH__MDEV_A__DEVICE_ADDRESSES" = "0000:84:00.0,84" => ["variable BERTH__MDEV_A__DEVICE_ADDRESSES: mdev_A.device_addresses: \"84\" is no PCI address; write addresses such as [\"0000:84:00.0\"] [BERTH-E0105]"];
     "BERTH__" = "a" => ["variable BERTH__: unknown option; see the options at the top level in the reference [BERTH-E0102]"];
-    "BERTH_DATABASE_URL" = "hunter2" => ["variable BERTH_DATABASE_URL: placement_service.connection: this is no database URL; write sqlite:PATH with an absolute path, postgresql://USER:PASSWORD@HOST/DATABASE or mysql://USER:PASSWORD@HOST/DATABASE [BERTH-E0105]"];
+    "BERTH_DATABASE_URL" = "hunter2" => ["variable BERTH_DATABASE_URL: placement_service.connection: this is no database URL; write sqlite:PATH with an absolute path, postgresql://USER:PASSWORD@HOST/DATABASE, mysql://USER:PASSWORD@HOST/DATABASE, or file:PATH of a file with that in it [BERTH-E0105]"];
 };

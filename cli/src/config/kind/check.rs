@@ -319,8 +319,12 @@ fn is_libvirt_uri(text: &str) -> bool {
     ) && path.starts_with('/')
 }
 
-/// A file of this machine.
+/// A file of this machine, or one that holds the URL.
 fn is_database(text: &str) -> bool {
+    if let Some(file) = text.strip_prefix("file:") {
+        let path = file.strip_prefix("//").unwrap_or(file);
+        return path.starts_with('/') && path.len() > 1;
+    }
     let absolute = text
         .strip_prefix("sqlite:")
         .is_some_and(|path| path.starts_with('/') && path.len() > 1);

@@ -1,0 +1,281 @@
+//! `berth placement db`: what a database is at, whether it is as it should be, and the way there; and a database that is named by
+//! a file with its URL.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use berth_tests::berth::{BerthHome, Outcome};
+use berth_tests::peer::{PlacementSchema, PlacementSettings, RealPlacement};
+use http::Method;
+use serde_json::{Value, json};
+
+const HEAD: &str = "a082b8bb98d0";
+
+fn home() -> BerthHome {
+    let home = BerthHome::new().expect("a home");
+    home.configure("state_path = \"@HOME@/state\"\n")
+        .expect("a configuration");
+    home
+}
+
+fn berth(home: &mut BerthHome, arguments: &[&str]) -> Outcome {
+    let config = home.config_file().display().to_string();
+    let arguments = [&["--config", &config, "placement"], arguments].concat();
+    home.run(arguments).expect("it ends")
+}
+
+#[track_caller]
+fn expect(outcome: &Outcome, code: i32, words: &[&str]) -> String {
+    let Outcome { stdout, stderr, .. } = outcome;
+    assert_eq!(outcome.code, code, "{stdout}\n{stderr}");
+    for word in words {
+        assert!(
+            stdout.contains(word) || stderr.contains(word),
+            "{word}: {stdout}\n{stderr}"
+        );
+    }
+    assert!(!stderr.contains("test-only"), "a password: {stderr}");
+    stdout.clone()
+}
+
+fn items(stdout: &str) -> Value {
+    let document: Value = serde_json::from_str(stdout).expect("JSON");
+    assert_eq!(document["api"], "berth/1");
+    document["items"].clone()
+}
+
+fn bytes_of_all(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let files = entries.map(|entry| entry.expect("an entry").path());
+    let mut all: Vec<_> = files
+        .map(|path| (path.clone(), fs::read(&path).expect("a file")))
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_database_of_an_older_release_is_upgraded_and_looking_at_it_changes_no_byte() {
+    let mut home = home();
+    let folder = home.path("old");
+    fs::create_dir(&folder).expect("a folder");
+    let file = folder.join("placement.db");
+    let theirs = format!("sqlite:///{}", file.display());
+    let mut schema = PlacementSchema::start().expect("the migrations");
+    schema
+        .upgrade(&theirs, "b5c396305c25")
+        .expect("an older one");
+    let expected = {
+        let newest = format!("sqlite:///{}", home.path("newest.db").display());
+        schema.upgrade(&newest, "head").expect("the newest");
+        schema.reflect(&newest).expect("its schema")
+    };
+    let url = format!("sqlite:{}", file.display());
+    let before = bytes_of_all(&folder);
+    let version = ["db", "version", "--database", &url];
+    let said = berth(&mut home, &version);
+    let needs = format!("b5c396305c25; head is {HEAD}: berth placement db sync brings it there\n");
+    assert_eq!(expect(&said, 0, &[]), needs);
+    let said = berth(&mut home, &[&version[..], &["-f", "json"]].concat());
+    assert_eq!(
+        items(&expect(&said, 0, &[])),
+        json!([{"revision": "b5c396305c25", "head": HEAD, "is_head": false, "is_known": true}])
+    );
+    let refused = berth(&mut home, &["db", "check", "--database", &url]);
+    expect(&refused, 78, &["b5c396305c25", "berth placement db sync"]);
+    let sync = ["db", "sync", "--database", &url];
+    let look = [&sync[..], &["--dry-run"]].concat();
+    let said = berth(&mut home, &look);
+    assert_eq!(
+        expect(&said, 0, &[]),
+        "would upgrade to revision 422ece571366: add consumer_types and consumers.consumer_type_id\n\
+         would upgrade to revision a082b8bb98d0: drop five indexes that unique keys are already\n"
+    );
+    // OpenStack's service, while it answers.
+    let open = fs::File::open(&file).expect("the database");
+    for arguments in [&sync[..], &look] {
+        expect(
+            &berth(&mut home, arguments),
+            73,
+            &["placement.db is open in "],
+        );
+    }
+    drop(open);
+    assert!(bytes_of_all(&folder) == before, "something was written");
+    let refused = berth(&mut home, &["serve", "--database", &url]);
+    expect(&refused, 78, &["b5c396305c25", "berth placement db sync"]);
+
+    let said = berth(&mut home, &sync);
+    assert!(expect(&said, 0, &[]).starts_with("done: upgrade to revision 422ece571366"));
+    assert_eq!(
+        expect(&berth(&mut home, &version), 0, &[]),
+        format!("{HEAD} (head)\n")
+    );
+    expect(
+        &berth(&mut home, &["db", "check", "--database", &url]),
+        0,
+        &[],
+    );
+    for arguments in [&sync[..], &look] {
+        assert_eq!(
+            expect(&berth(&mut home, arguments), 0, &[]),
+            "nothing to do\n"
+        );
+    }
+    assert_eq!(schema.reflect(&theirs).expect("its schema"), expected);
+}
+
+#[test]
+fn a_database_that_is_not_there_is_made_and_what_is_none_of_placements_is_refused() {
+    let mut home = home();
+    let missing = berth(&mut home, &["db", "version"]);
+    assert!(expect(&missing, 0, &[]).starts_with("none; head is"));
+    expect(&berth(&mut home, &["db", "check"]), 1, &["is not there"]);
+    let said = berth(&mut home, &["db", "sync", "--dry-run"]);
+    let make = "make the tables, at revision a082b8bb98d0\n";
+    assert_eq!(expect(&said, 0, &[]), format!("would {make}"));
+    let file = home.state_dir().join("placement.sqlite");
+    assert!(!file.exists(), "a dry run made it");
+    let said = berth(&mut home, &["db", "sync"]);
+    assert_eq!(expect(&said, 0, &[]), format!("done: {make}"));
+    expect(
+        &berth(&mut home, &["db", "check"]),
+        0,
+        &["is as schema revision"],
+    );
+    let nothing = berth(&mut home, &["db", "check", "-f", "json"]);
+    assert_eq!(items(&expect(&nothing, 0, &[])), json!([]));
+
+    let mut placement =
+        RealPlacement::start(PlacementSettings::default()).expect("Placement starts");
+    let url = placement.database_url();
+    placement.stop();
+    let run = |sql: &str| placement.query(sql).expect("it is done");
+    run("drop index allocations_consumer_id_idx; create table notes (id integer)");
+    let check = ["db", "check", "--database", &url];
+    let said = berth(&mut home, &check);
+    let told = expect(&said, 1, &["2 differences"]);
+    assert_eq!(
+        told,
+        "index allocations_consumer_id_idx of allocations is missing\ntable notes is not Placement's\n"
+    );
+    let said = berth(&mut home, &[&check[..], &["-f", "json"]].concat());
+    let missing = json!({"object": "index allocations_consumer_id_idx of allocations", "problem": "missing",
+        "found": null, "expected": null});
+    assert_eq!(items(&expect(&said, 1, &[]))[0], missing);
+    let sync = ["db", "sync", "--database", &url];
+    expect(
+        &berth(&mut home, &sync),
+        74,
+        &["index allocations_consumer_id_idx of allocations is missing"],
+    );
+    run(
+        "create index allocations_consumer_id_idx on allocations (consumer_id); \
+         insert into allocations (resource_provider_id, consumer_id, resource_class_id, used) values (1, 'c', 0, 1)",
+    );
+    expect(
+        &berth(&mut home, &check),
+        1,
+        &["consumers of allocations without a row are 1"],
+    );
+    let said = berth(&mut home, &sync);
+    assert_eq!(
+        expect(&said, 0, &[]),
+        "table notes is not Placement's, and is left\ndone: give 1 consumers of allocations a row of their own\n"
+    );
+    let owner =
+        run("select p.external_id, c.uuid from consumers c join projects p on p.id = c.project_id");
+    assert_eq!(owner, [["00000000-0000-0000-0000-000000000000", "c"]]);
+    run("update alembic_version set version_num = 'fedcba987654'");
+    for arguments in [&check[..], &sync, &["serve", "--database", &url]] {
+        expect(&berth(&mut home, arguments), 78, &["fedcba987654"]);
+    }
+    run("drop table alembic_version");
+    for arguments in [&check[..], &sync] {
+        expect(&berth(&mut home, arguments), 74, &["no alembic_version"]);
+    }
+}
+
+/// Beside the real Placement on a server, and after it; the database is named by a file.
+fn on_a_server(settings: PlacementSettings) {
+    let mut placement = RealPlacement::lease(settings).expect("Placement starts");
+    let asked = placement.ask(Method::GET, "/resource_providers", "1.39");
+    assert_eq!(asked.send().expect("an answer").status.as_u16(), 200);
+    let mut home = home();
+    let file = home
+        .write("url", &format!("{}\n", placement.database_url()))
+        .expect("a file");
+    home.set_env("BERTH_DATABASE_URL", format!("file:{}", file.display()));
+    assert_eq!(
+        expect(&berth(&mut home, &["db", "version"]), 0, &[]),
+        format!("{HEAD} (head)\n")
+    );
+    expect(
+        &berth(&mut home, &["db", "check"]),
+        0,
+        &["127.0.0.1", "is as schema revision"],
+    );
+    for arguments in [&["db", "sync"][..], &["db", "sync", "--dry-run"]] {
+        expect(
+            &berth(&mut home, arguments),
+            73,
+            &["is in use by user placement"],
+        );
+    }
+    placement.stop();
+    let said = berth(&mut home, &["db", "sync"]);
+    assert_eq!(expect(&said, 0, &[]), "nothing to do\n");
+}
+
+#[test]
+fn a_database_on_mariadb_is_looked_at_beside_its_service_and_upgraded_without() {
+    on_a_server(PlacementSettings::on_mariadb());
+}
+
+#[test]
+fn a_database_on_postgresql_is_looked_at_beside_its_service_and_upgraded_without() {
+    on_a_server(PlacementSettings::on_postgres());
+}
+
+#[test]
+fn a_url_in_a_file_serves_wherever_a_url_is_taken_and_none_of_it_is_told() {
+    let mut home = home();
+    let here = home.path("here.sqlite").display().to_string();
+    let file = home
+        .write("url", &format!("sqlite:{here}\n"))
+        .expect("a file");
+    let by_file = format!("file:{}", file.display());
+    let configured =
+        format!("state_path = \"@HOME@/state\"\n[placement_service]\nconnection = \"{by_file}\"\n");
+    expect(
+        &berth(&mut home, &["db", "sync", "--database", &by_file]),
+        0,
+        &["done: make the tables"],
+    );
+    assert!(Path::new(&here).is_file());
+    home.configure(&configured).expect("a configuration");
+    expect(&berth(&mut home, &["db", "check"]), 0, &["here.sqlite"]);
+    let explained = berth(
+        &mut home,
+        &["explain", "resources=VCPU:1", "--database", &by_file],
+    );
+    expect(&explained, 0, &["No candidate"]);
+    home.write(
+        "url",
+        "mysql://placement:test-only@127.0.0.1:1/placement?nothing=1",
+    )
+    .expect("a file");
+    for command in [
+        &["db", "version"][..],
+        &["db", "check"],
+        &["db", "sync"],
+        &["serve"],
+        &["migrate-compute-inventory"],
+    ] {
+        let refused = berth(&mut home, command);
+        expect(&refused, 78, &["the database URL in ", "cannot be used"]);
+    }
+    fs::remove_file(&file).expect("it is gone");
+    let refused = berth(&mut home, &["db", "version"]);
+    expect(&refused, 78, &["the database URL in ", "cannot be read"]);
+}

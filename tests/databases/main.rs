@@ -34,7 +34,11 @@ mod outages;
 mod place;
 mod placement_schema;
 mod proxy;
+#[path = "../../services/placement/tests/api/random_cloud.rs"]
+#[allow(dead_code, reason = "the other user of it asks for more")]
+mod random_cloud;
 mod refusals;
 mod schema;
+mod searches;
 mod values;
 mod work;

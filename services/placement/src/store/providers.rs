@@ -1,4 +1,6 @@
-//! Resource providers and their trees.
+//! Resource providers. Where each is in its tree is [`place`]'s.
+
+mod place;
 
 use std::collections::BTreeSet;
 
@@ -7,6 +9,8 @@ use berth_store::{Dialect, Disposition, Retryable, SqlError, Statement, Transact
 
 use super::{moment, now, resource_classes, traits};
 use crate::filters::ProviderFilters;
+
+pub(crate) use place::Reparenting;
 
 /// One row with what it refers to.
 #[derive(Debug, Clone)]
@@ -51,8 +55,6 @@ impl Retryable for ProviderError {
         }
     }
 }
-
-const PARENT_MISSING: &str = "parent provider UUID does not exist.";
 
 const SELECT: &str = "SELECT rp.id, rp.uuid, rp.name, rp.generation, root.uuid, parent.uuid, \
      COALESCE(rp.updated_at, rp.created_at) \
@@ -265,11 +267,7 @@ impl Work for Create {
                      UUID to None if there is no parent.",
                 ));
             }
-            Some(uuid) => Some(
-                tree_ids(tx, uuid)
-                    .await?
-                    .ok_or(ProviderError::Create(PARENT_MISSING))?,
-            ),
+            Some(uuid) => Some(place::of_parent(tx, uuid).await?),
         };
         refuse_duplicates(tx, &self.uuid, &self.name).await?;
         let sql = "INSERT INTO resource_providers \
@@ -315,36 +313,6 @@ async fn refuse_duplicates(
     }
 }
 
-struct TreeIds {
-    id: i64,
-    root: i64,
-    parent: Option<i64>,
-}
-
-async fn tree_ids(tx: &mut Transaction, uuid: &str) -> Result<Option<TreeIds>, SqlError> {
-    // As it is now, and stays until the tree is written: another process may be moving it.
-    let sql = format!(
-        "SELECT id, root_provider_id, parent_provider_id FROM resource_providers WHERE uuid = ?{}",
-        tx.dialect().for_update()
-    );
-    let Some(row) = tx.row(Statement::recurring(sql).bind(uuid)).await? else {
-        return Ok(None);
-    };
-    let id = row.int(0)?;
-    Ok(Some(TreeIds {
-        id,
-        root: row.opt_int(1)?.unwrap_or(id),
-        parent: row.opt_int(2)?,
-    }))
-}
-
-/// Whether a provider that has a parent may get another or none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reparenting {
-    Allowed,
-    Refused,
-}
-
 /// Renames a provider and sets its parent.
 pub(crate) struct Update {
     pub(crate) uuid: String,
@@ -362,7 +330,7 @@ impl Work for Update {
         hold(tx, &self.uuid).await?;
         let provider = get(tx, &self.uuid).await?;
         if let Some(parent) = &self.parent {
-            self.set_parent(tx, parent.as_deref()).await?;
+            place::set_parent(tx, &self.uuid, parent.as_deref(), self.reparenting).await?;
         }
         let sql = "SELECT 1 FROM resource_providers WHERE name = ? AND id <> ?";
         let taken = Statement::new(sql).bind(&self.name).bind(provider.id);
@@ -377,94 +345,6 @@ impl Work for Update {
         tx.execute(rename).await?;
         get(tx, &self.uuid).await
     }
-}
-
-impl Update {
-    async fn set_parent(
-        &self,
-        tx: &mut Transaction,
-        parent: Option<&str>,
-    ) -> Result<(), ProviderError> {
-        let mine = tree_ids(tx, &self.uuid)
-            .await?
-            .ok_or_else(|| ProviderError::NotFound(self.uuid.clone()))?;
-        let fixed = self.reparenting == Reparenting::Refused && mine.parent.is_some();
-        let Some(parent) = parent else {
-            return match mine.parent {
-                None => Ok(()),
-                Some(_) if fixed => Err(ProviderError::Update(
-                    "un-parenting a provider is not currently allowed.",
-                )),
-                Some(_) => move_subtree(tx, &mine, None, mine.id).await,
-            };
-        };
-        let theirs = tree_ids(tx, parent)
-            .await?
-            .ok_or(ProviderError::Create(PARENT_MISSING))?;
-        if fixed && mine.parent != Some(theirs.id) {
-            return Err(ProviderError::Update(
-                "re-parenting a provider is not currently allowed.",
-            ));
-        }
-        hold_trees(tx, [mine.root, theirs.root]).await?;
-        if subtree(tx, &mine).await?.contains(&theirs.id) {
-            return Err(ProviderError::Update(
-                "creating loop in the provider tree is not allowed.",
-            ));
-        }
-        move_subtree(tx, &mine, Some(theirs.id), theirs.root).await
-    }
-}
-
-/// Holds the trees that something goes from and comes into, always in one order: of two that would come into each other at once,
-/// one is refused.
-async fn hold_trees(tx: &mut Transaction, roots: [i64; 2]) -> Result<(), SqlError> {
-    if tx.dialect() != Dialect::Sqlite {
-        let sql = "UPDATE resource_providers SET generation = generation WHERE id = ?";
-        for root in BTreeSet::from(roots) {
-            tx.execute(Statement::new(sql).bind(root)).await?;
-        }
-    }
-    Ok(())
-}
-
-/// The provider and all below it.
-async fn subtree(tx: &mut Transaction, top: &TreeIds) -> Result<BTreeSet<i64>, SqlError> {
-    let sql = format!(
-        "SELECT id, parent_provider_id FROM resource_providers WHERE root_provider_id = ? ORDER BY id{}",
-        tx.dialect().for_update()
-    );
-    let mut edges = Vec::new();
-    for row in tx.rows(Statement::recurring(sql).bind(top.root)).await? {
-        edges.push((row.int(0)?, row.opt_int(1)?));
-    }
-    let mut found = BTreeSet::from([top.id]);
-    let mut newest = vec![top.id];
-    while let Some(parent) = newest.pop() {
-        for (id, _) in edges.iter().filter(|(_, of)| *of == Some(parent)) {
-            if found.insert(*id) {
-                newest.push(*id);
-            }
-        }
-    }
-    Ok(found)
-}
-
-async fn move_subtree(
-    tx: &mut Transaction,
-    top: &TreeIds,
-    parent: Option<i64>,
-    root: i64,
-) -> Result<(), ProviderError> {
-    let ids: Vec<i64> = subtree(tx, top).await?.into_iter().collect();
-    let sql = "UPDATE resource_providers SET parent_provider_id = ? WHERE id = ?";
-    tx.execute(Statement::new(sql).bind(parent).bind(top.id))
-        .await?;
-    let head = Statement::new(
-        "UPDATE resource_providers SET updated_at = ?, root_provider_id = ? WHERE id IN",
-    );
-    tx.execute_in(&head.bind(now()).bind(root), &ids).await?;
-    Ok(())
 }
 
 /// Removes a provider with its inventories, traits and aggregates.

@@ -1,6 +1,8 @@
 //! SIGKILLs of the shipped binary at the requests of its start, against the real Placement: an upgrade with a reshape, a
 //! first start, a renamed host. After each, the next start must leave everything as a start that nobody killed.
 //!
+//! And SIGKILLs of `berth placement serve` under load (`service`).
+//!
 //! `BERTH_KILLS` says how many seeds (50), `BERTH_KILL_SEED_FROM` the first (1), `BERTH_KILL_REPORT` a file for the table.
 
 #![cfg(test)]
@@ -9,7 +11,9 @@ mod case;
 mod contents;
 mod journey;
 mod report;
+mod reshaped;
 mod route;
+mod service;
 mod stand;
 mod tenant;
 

@@ -16,7 +16,11 @@
 #   SOAK_GUEST_SEED_FROM=1 the first of them: another commit may go on where one was left
 #   SOAK_GUEST_BATCH=1000  seeds of them per batch
 #   SOAK_CYCLE_LANES=4     how many batches of them at once: they wait more than they work
-#   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU
+#   SOAK_CLAIMS=1000       how many contests for the last units of a provider, for each database, isolation level, number of
+#                          processes and of writers, in batches of SOAK_CLAIM_BATCH (50)
+#   SOAK_SERVICE_KILLS=200 how often `berth placement serve` is killed under load, on SQLite and on PostgreSQL, in batches of 50
+#   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU;
+#                          SOAK_ONLY=claims: only the contests and the kills of the built-in Placement
 #   BERTH_PROGRAM=FILE     strike this program and build none: a trial, which keeps its own books and writes DATE-trial.md
 #
 # Guests' journeys are swept and swarmed by the test program `fault` as well, one built for speed (tests/fault/guests/sweep.rs and
@@ -39,7 +43,12 @@ GUEST_SEEDS=${SOAK_GUEST_SEEDS:-100000}
 GUEST_FROM=${SOAK_GUEST_SEED_FROM:-1}
 GUEST_BATCH=${SOAK_GUEST_BATCH:-1000}
 ONLY=${SOAK_ONLY:-}
-[ "$ONLY" != cycles ] || KILLS=0 PARTS=0
+CLAIMS=${SOAK_CLAIMS:-1000}
+CLAIM_BATCH=${SOAK_CLAIM_BATCH:-50}
+SERVICE_KILLS=${SOAK_SERVICE_KILLS:-200}
+SERVICE_KILL_BATCH=50
+[ "$ONLY" != cycles ] || KILLS=0 PARTS=0 CLAIMS=0 SERVICE_KILLS=0
+[ "$ONLY" != claims ] || KILLS=0 PARTS=0
 CYCLES=${SOAK_CYCLES:-1000}
 CYCLE_BATCH=${SOAK_CYCLE_BATCH:-200}
 CYCLE_LANES=${SOAK_CYCLE_LANES:-4}
@@ -49,6 +58,8 @@ STATE=$TARGET/soak${GIVEN:+-trial}
 BATCHES=$STATE/batches.tsv      # date commit run first-seed seeds kills violations seconds cases
 CROSSINGS=$STATE/crossings.tsv  # date commit first-seed crossing kills violations
 LIVES=$STATE/cycles.tsv         # date commit seed seconds cycles ran kills lives violations memory: first median last most
+CONTESTS=$STATE/contests.tsv    # date commit first database processes isolation writers trials done full conflicts unknown searched violations
+STRUCK=$STATE/struck.tsv        # date commit first database processes kills acknowledged reshapes unknown violations
 
 say() { printf 'soak: %s\n' "$*"; }
 
@@ -87,7 +98,91 @@ page() {
         fi
         runs_of_page
         cycles_of_page
+        contests_of_page
+        struck_of_page
     } >"$file"
+}
+
+contests_of_page() {
+    awk -F'\t' -v d="$DATE" '$1==d {found=1} END {exit !found}' "$CONTESTS" || return 0
+    printf '\n## Claims of the last units\n\nWriters claim, change and give back all at once, over HTTP, from one or several `berth placement serve`, each a process;\n'
+    printf 'one answer in twenty is not waited for. A violation is a unit too many, an acknowledged write that is not there, a half of\n'
+    printf 'one, one that was refused and done, an order other than that of requests and answers, or a failure. Each history is judged\n'
+    printf 'by the generations that the database wrote down, and by a search that is not ours; one in four gives back by DELETE, which\n'
+    printf 'raises no generation, and is judged by the search alone: "ordered" counts those that had an order in the end. The real\n'
+    printf 'Placement, alone, is looked at by the same judges: its violations are its own.\n'
+    printf '\n| database | processes | isolation | writers | trials | 204 | full | conflict | unknown | ordered | violations |\n'
+    printf '| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n'
+    awk -F'\t' -v d="$DATE" '$1==d {
+        kind = $4 " | " $5 " | " $6 " | " $7
+        if (!(kind in trials)) order[++kinds] = kind
+        trials[kind] += $8; done[kind] += $9; full[kind] += $10; conflicts[kind] += $11; unknown[kind] += $12
+        ordered[kind] += $13; bad[kind] += $14; commits[$2] = 1
+    } END {
+        for (n = 1; n <= kinds; n++) {
+            kind = order[n]
+            printf "| %s | %d | %d | %d | %d | %d | %d | %d |\n", kind, trials[kind], done[kind], full[kind], conflicts[kind], \
+                unknown[kind], ordered[kind], bad[kind]
+        }
+        printf "\nAt"
+        for (commit in commits) printf " %s", commit
+        printf ".\n"
+    }' "$CONTESTS"
+}
+
+struck_of_page() {
+    awk -F'\t' -v d="$DATE" '$1==d {found=1} END {exit !found}' "$STRUCK" || return 0
+    printf '\n## A Placement killed under load\n\nSIGKILL at any moment while sixteen writers claim and three hosts are reshaped to and fro, 20 consumers each. After each\n'
+    printf 'start all that was acknowledged is there, nothing is there by half, and rows, sums and generations fit each other.\n'
+    printf '\n| commit | database | processes | seeds | kills | acknowledged claims | reshapes | unknown | violations |\n'
+    printf '| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n'
+    awk -F'\t' -v d="$DATE" '$1==d {
+        printf "| %s | %s | %d | %d-%d | %d | %d | %d | %d | %d |\n", $2, $4, $5, $3, $3 + $6 - 1, $6, $7, $8, $9, $10
+        kills += $6; acknowledged += $7; reshapes += $8; unknown += $9; bad += $10
+    } END { printf "| **all** | | | | **%d** | %d | %d | %d | **%d** |\n", kills, acknowledged, reshapes, unknown, bad }' "$STRUCK"
+}
+
+# One batch of a test program that writes lines to a file: its name, the book, the first seed, the variable that names the
+# file, then the command.
+lines() {
+    local name=$1 book=$2 seed=$3 variable=$4 log=$STATE/$1-$3.log report=$STATE/$1-$3.tsv began=$SECONDS
+    shift 4
+    if [[ $COMMIT != *-dirty && -s $report.done && $(<"$report.done") == "$COMMIT $*" ]]; then
+        say "$name from $seed: done before"
+        return
+    fi
+    rm -f "$report" "$report.done"
+    say "$name from $seed"
+    if env "$variable=$report" "$@" >"$log" 2>&1; then
+        echo "$COMMIT $*" >"$report.done"
+    else
+        FAILED=1
+        say "FAILED, see $log:"
+        tail -n 20 "$log"
+    fi
+    touch "$report"
+    awk -F'\t' -v OFS='\t' -v d="$DATE" -v c="$COMMIT" -v s="$seed" '{print d, c, s, $0}' "$report" >>"$book"
+    page
+    say "$name from $seed: $((SECONDS - began)) s"
+}
+
+all_claims() {
+    local seed left
+    for ((seed = 1; seed <= SERVICE_KILLS; seed += SERVICE_KILL_BATCH)); do
+        left=$((SERVICE_KILLS + 1 - seed))
+        lines struck "$STRUCK" "$seed" BERTH_SERVICE_KILLS_REPORT env BERTH_SERVICE_KILLS_FROM="$seed" \
+            BERTH_SERVICE_KILLS=$((left < SERVICE_KILL_BATCH ? left : SERVICE_KILL_BATCH)) "$STATE/kill" -q service::
+    done
+    if ((CLAIMS > 0)); then
+        lines hunt "$CONTESTS" 1 BERTH_CLAIMS_REPORT "$STATE/claims" -q --ignored --nocapture openstacks_own_placement_gives
+        lines beside "$CONTESTS" 1 BERTH_CLAIMS_REPORT env BERTH_CLAIMS_BESIDE=$((CLAIMS < 100 ? CLAIMS : 100)) \
+            "$STATE/claims" -q what_berth_gives_beside
+    fi
+    for ((seed = 1; seed <= CLAIMS; seed += CLAIM_BATCH)); do
+        left=$((CLAIMS + 1 - seed))
+        lines contests "$CONTESTS" "$seed" BERTH_CLAIMS_REPORT env BERTH_CLAIMS_FROM="$seed" \
+            BERTH_CLAIMS_TRIALS=$((left < CLAIM_BATCH ? left : CLAIM_BATCH)) "$STATE/claims" -q --test-threads=2 trials::
+    done
 }
 
 runs_of_page() {
@@ -231,7 +326,7 @@ swarm() {
 }
 
 mkdir -p "$STATE"
-touch "$BATCHES" "$CROSSINGS" "$LIVES"
+touch "$BATCHES" "$CROSSINGS" "$LIVES" "$CONTESTS" "$STRUCK"
 COMMIT=$(commit)
 DATE=$(page_date)
 PAGE=docs/soak/$DATE${GIVEN:+-trial}.md
@@ -256,7 +351,7 @@ if [ "$ONLY" != guests ]; then
         cargo build --release -p berth-cli
         export BERTH_PROGRAM=$TARGET/release/berth
     fi
-    keep '' 'fault kill cycles' --test kill --test fault --test cycles
+    keep '' 'fault kill cycles claims' --test kill --test fault --test cycles --test claims
     for ((part = 1; part <= PARTS; part++)); do
         BERTH_FAULT_PAIRS=$PAIRS BERTH_FAULT_PART=$part/$PARTS batch "sweep, pairs $PAIRS, part $part of $PARTS" 0 "$part" \
             "$STATE/fault" -q --nocapture every_journey_fails
@@ -265,9 +360,10 @@ if [ "$ONLY" != guests ]; then
         left=$((FROM + KILLS - seed))
         batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/kill" -q
     done
-    all_cycles
+    all_claims
+    [ "$ONLY" = claims ] || all_cycles
 fi
-if [ "$ONLY" = cycles ]; then
+if [ "$ONLY" = cycles ] || [ "$ONLY" = claims ]; then
     page
     say "written to $PAGE"
     exit $FAILED

@@ -8,6 +8,7 @@ pub mod berth;
 pub mod boot;
 pub mod claims;
 pub mod cloud;
+pub mod contest;
 pub mod exchange;
 pub mod fault;
 pub mod fault_proxy;

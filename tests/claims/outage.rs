@@ -1,0 +1,88 @@
+//! The database server goes while writers want the last units, and comes again: each request is answered, by 503 or as it was,
+//! and afterwards all that was acknowledged is there, and the services go on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_tests::contest::{
+    Answer, Contest, Isolation, Services, ServicesError, Testimony, ask, consumer_uuid, place,
+    with_database,
+};
+use berth_tests::peer::{MariaDb, Postgres};
+use http::Method;
+use serde_json::Value;
+
+use crate::linear::{Verdict, verify};
+use crate::trials::runtime;
+
+fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
+    let begun = with_database(url, async |store| {
+        let prepared = berth_placement::prepare(store).await;
+        prepared.map_err(|error| ServicesError::Database(error.to_string()))?;
+        Ok(Testimony::begin(store).await?)
+    });
+    begun.expect("tables and triggers");
+    let services = Services::beside(url, 2, Isolation::default()).expect("they start");
+    let contest = Contest {
+        number: 1,
+        writers: 32,
+        capacity: 24,
+        releases: false,
+        services: services.urls(),
+    };
+    let runtime = runtime();
+    let mut field = runtime.block_on(contest.open()).expect("a provider");
+    runtime.block_on(async {
+        let killing = async {
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            tokio::task::block_in_place(kill);
+        };
+        let (rushed, ()) = tokio::join!(field.rush(), killing);
+        rushed.expect("every request comes to an end");
+    });
+    let path = format!("/allocations/{}", consumer_uuid(1, 0));
+    let away = runtime.block_on(ask(&contest.services[0], Method::GET, &path, &Value::Null));
+    assert_eq!(away.expect("an answer").status().as_u16(), 503);
+    start_again();
+    let mut history = runtime.block_on(field.finish(&contest.services));
+    let last = history.events.last().and_then(|event| event.answer());
+    assert!(
+        matches!(last, Some(Answer::Seen { .. })),
+        "it does not serve again: {last:?}"
+    );
+    for event in &mut history.events {
+        if let Some(Answer::Failed(status)) = event.answer() {
+            // The server is away for now, or nobody knows whether it had committed.
+            assert!([500, 503].contains(status), "{event:?}");
+            event.answered = None;
+        }
+    }
+    let testimony = with_database(url, async |store| {
+        Ok(Testimony::of(store, contest.number, contest.consumers()).await?)
+    });
+    let order = place(&history, &testimony.expect("the database is there"));
+    let order = order.unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(verify(&history, &order), Verdict::Linearizable);
+}
+
+#[test]
+fn postgresql_that_goes_while_many_claim_is_outlived() {
+    let server = Arc::new(Postgres::start().expect("it starts"));
+    let database = server.create().expect("a database");
+    outlived(
+        &database.url(),
+        || server.kill(),
+        || server.start_again().expect("it starts again"),
+    );
+}
+
+#[test]
+fn mariadb_that_goes_while_many_claim_is_outlived() {
+    let server = Arc::new(MariaDb::start().expect("it starts"));
+    let database = server.create().expect("a database");
+    outlived(
+        &database.url(),
+        || server.kill(),
+        || server.start_again().expect("it starts again"),
+    );
+}

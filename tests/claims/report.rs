@@ -1,0 +1,65 @@
+//! What came of many contests of one kind.
+
+use std::io::Write as _;
+use std::{env, fs};
+
+use berth_tests::contest::{Answer, History};
+
+use crate::linear::Verdict;
+
+/// Sums over contests.
+#[derive(Debug, Default)]
+pub(crate) struct Sums {
+    trials: u64,
+    done: u64,
+    full: u64,
+    conflicts: u64,
+    unknown: u64,
+    searched: u64,
+    violations: Vec<String>,
+}
+
+impl Sums {
+    pub(crate) fn add(&mut self, history: &History, verdict: &Result<Verdict, String>) {
+        self.trials += 1;
+        for event in &history.events {
+            let sum = match event.answer() {
+                Some(Answer::Done) => &mut self.done,
+                Some(Answer::Full) => &mut self.full,
+                Some(Answer::Conflict) => &mut self.conflicts,
+                None | Some(Answer::Failed(_)) => &mut self.unknown,
+                Some(Answer::NotThere | Answer::Seen { .. }) => continue,
+            };
+            *sum += 1;
+        }
+        match verdict {
+            Ok(Verdict::Linearizable) => self.searched += 1,
+            Ok(_) => {}
+            Err(why) => self.violations.push(why.clone()),
+        }
+    }
+
+    pub(crate) fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// The line for the table. Printed past the capturing of passing tests' output.
+    pub(crate) fn publish(&self, kind: &str) {
+        let line = format!(
+            "{kind}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n",
+            self.trials,
+            self.done,
+            self.full,
+            self.conflicts,
+            self.unknown,
+            self.searched,
+            self.violations.len()
+        );
+        let _ = std::io::stdout().write_all(line.as_bytes());
+        if let Some(file) = env::var_os("BERTH_CLAIMS_REPORT") {
+            let file = fs::File::options().create(true).append(true).open(file);
+            let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+            written.expect("the report's file can be written");
+        }
+    }
+}

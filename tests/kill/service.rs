@@ -1,0 +1,234 @@
+//! A Placement that is killed under load: by SIGKILL at any moment, while sixteen writers want the last units of a provider and
+//! three hosts are reshaped to and fro. After each kill it is started again on what is left: all that it had acknowledged is
+//! there, nothing is there by half, and the rows fit each other.
+//!
+//!   BERTH_SERVICE_KILLS=200   so many kills on each database (8)
+//!   BERTH_SERVICE_KILLS_FROM=1   the first seed
+//!   BERTH_SERVICE_KILLS_REPORT=FILE   to which a line is added for each database, for `make soak`
+
+use std::io::Write as _;
+use std::time::Duration;
+use std::{env, fs};
+
+use berth_client::Dice;
+use berth_store::Statement;
+use berth_tests::contest::{
+    Answer, Contest, History, Isolation, Services, ServicesError, Testimony, Where, place,
+};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+
+use crate::number;
+use crate::reshaped::Reshaped;
+
+/// Rows that do not fit each other: whatever one of these finds is wrong.
+const MISFITS: [(&str, &str); 9] = [
+    (
+        "allocations of no provider",
+        "SELECT COUNT(*) FROM allocations a LEFT JOIN resource_providers p ON p.id = a.resource_provider_id \
+         WHERE p.id IS NULL",
+    ),
+    (
+        "allocations of no consumer",
+        "SELECT COUNT(*) FROM allocations a LEFT JOIN consumers c ON c.uuid = a.consumer_id WHERE c.id IS NULL",
+    ),
+    (
+        "consumers without an allocation",
+        "SELECT COUNT(*) FROM consumers c LEFT JOIN allocations a ON a.consumer_id = c.uuid WHERE a.id IS NULL",
+    ),
+    (
+        "allocations without an inventory",
+        "SELECT COUNT(*) FROM allocations a LEFT JOIN inventories i ON i.resource_provider_id = a.resource_provider_id \
+         AND i.resource_class_id = a.resource_class_id WHERE i.id IS NULL",
+    ),
+    (
+        "allocations that are there twice",
+        "SELECT COUNT(*) FROM (SELECT 1 AS it FROM allocations \
+         GROUP BY consumer_id, resource_provider_id, resource_class_id HAVING COUNT(*) > 1) twice",
+    ),
+    (
+        "inventories that are overdrawn",
+        "SELECT COUNT(*) FROM (SELECT i.id FROM inventories i JOIN allocations a ON \
+         a.resource_provider_id = i.resource_provider_id AND a.resource_class_id = i.resource_class_id \
+         GROUP BY i.id, i.total, i.reserved, i.allocation_ratio \
+         HAVING SUM(a.used) > (i.total - i.reserved) * i.allocation_ratio) overdrawn",
+    ),
+    (
+        "inventories of no provider",
+        "SELECT COUNT(*) FROM inventories i LEFT JOIN resource_providers p ON p.id = i.resource_provider_id \
+         WHERE p.id IS NULL",
+    ),
+    (
+        "consumers of no project or user",
+        "SELECT COUNT(*) FROM consumers c LEFT JOIN projects p ON p.id = c.project_id \
+         LEFT JOIN users u ON u.id = c.user_id WHERE p.id IS NULL OR u.id IS NULL",
+    ),
+    (
+        "generations that are not the last that was written down",
+        "SELECT COUNT(*) FROM resource_providers p JOIN (SELECT provider, MAX(amount) AS last FROM testimony \
+         WHERE consumer IS NULL GROUP BY provider) t ON t.provider = p.id WHERE t.last <> p.generation",
+    ),
+];
+
+/// What came of the kills.
+#[derive(Debug, Default)]
+struct Sums {
+    kills: u64,
+    acknowledged: u64,
+    unknown: u64,
+    violations: Vec<String>,
+}
+
+/// Services that are killed, with what they have to hold.
+struct Struck {
+    services: Services,
+    hosts: Vec<Reshaped>,
+    runtime: Runtime,
+    sums: Sums,
+}
+
+impl Struck {
+    fn new(at: Where, processes: usize) -> Self {
+        let services = Services::start(at, processes, Isolation::default()).expect("services");
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let urls = services.urls();
+        let made = |number| runtime.block_on(Reshaped::make(number, &urls[0]));
+        let hosts = (1..=3).map(|number| made(number).expect("a host"));
+        Self {
+            hosts: hosts.collect(),
+            services,
+            runtime,
+            sums: Sums::default(),
+        }
+    }
+
+    /// One kill, and the start after it.
+    fn strike(&mut self, seed: u64) -> Result<(), String> {
+        let dice = Dice::seeded(seed);
+        let urls = self.services.urls();
+        let contest = Contest {
+            number: seed,
+            writers: 16,
+            capacity: 12,
+            releases: false,
+            services: urls.clone(),
+        };
+        let mut field = self.runtime.block_on(contest.open())?;
+        // Of several one may go on.
+        let spared = match urls.len() {
+            1 => urls.len(),
+            several => (dice.next() % (several as u64 + 1)) as usize,
+        };
+        let pause = Duration::from_micros(dice.next() % 400_000);
+        let services = &mut self.services;
+        let hosts = std::mem::take(&mut self.hosts);
+        let (rushed, hosts) = self.runtime.block_on(async {
+            let mut reshaping = JoinSet::new();
+            for mut host in hosts {
+                let urls = urls.clone();
+                reshaping.spawn(async move {
+                    host.move_to_and_fro(&urls).await;
+                    host
+                });
+            }
+            let killing = async {
+                tokio::time::sleep(pause).await;
+                tokio::task::block_in_place(|| {
+                    for which in (0..urls.len()).filter(|which| *which != spared) {
+                        services.kill(which);
+                    }
+                });
+            };
+            let (rushed, ()) = tokio::join!(field.rush(), killing);
+            (rushed, reshaping.join_all().await)
+        });
+        self.hosts = hosts;
+        rushed?;
+        self.sums.kills += 1;
+        self.services
+            .start_again()
+            .map_err(|error| error.to_string())?;
+        let urls = self.services.urls();
+        let history = self.runtime.block_on(field.finish(&urls));
+        self.runtime.block_on(async {
+            for host in &mut self.hosts {
+                host.look(&urls[0]).await?;
+            }
+            Ok::<(), String>(())
+        })?;
+        self.services.stop().map_err(|error| error.to_string())?;
+        self.judge(&contest, &history)?;
+        self.services
+            .start_again()
+            .map_err(|error| error.to_string())
+    }
+
+    /// What the database holds, with nobody at it.
+    fn judge(&mut self, contest: &Contest, history: &History) -> Result<(), String> {
+        for event in &history.events {
+            self.sums.acknowledged += u64::from(event.answer() == Some(&Answer::Done));
+            self.sums.unknown += u64::from(event.is_unknown());
+        }
+        let read = self.services.with_database(async |store| {
+            let mut found = Vec::new();
+            for (what, sql) in MISFITS {
+                let rows = store.rows(Statement::new(sql)).await?;
+                let count = rows.first().map_or(Ok(0), |row| row.int(0))?;
+                if count != 0 {
+                    found.push(format!("{count} {what}"));
+                }
+            }
+            let testimony = Testimony::of(store, contest.number, contest.consumers()).await?;
+            Ok::<_, ServicesError>((found, testimony))
+        });
+        let (found, testimony) = read.map_err(|error| error.to_string())?;
+        if !found.is_empty() {
+            return Err(found.join(", "));
+        }
+        place(history, &testimony).map_err(|wrong| wrong.to_string())?;
+        Ok(())
+    }
+}
+
+fn killed_at_random(at: Where, processes: usize) {
+    let count = number("BERTH_SERVICE_KILLS").unwrap_or(8);
+    let from = number("BERTH_SERVICE_KILLS_FROM").unwrap_or(1);
+    let mut struck = Struck::new(at, processes);
+    for seed in from..from + count {
+        if let Err(why) = struck.strike(seed) {
+            struck.sums.violations.push(format!("seed {seed}: {why}"));
+            // What is wrong stays, and would be found again.
+            break;
+        }
+    }
+    let reshapes: u64 = struck.hosts.iter().map(Reshaped::done).sum();
+    let sums = struck.sums;
+    let line = format!(
+        "{at:?}\t{processes}\t{}\t{}\t{}\t{}\t{}\n",
+        sums.kills,
+        sums.acknowledged,
+        reshapes,
+        sums.unknown,
+        sums.violations.len()
+    );
+    let _ = std::io::stdout().write_all(line.as_bytes());
+    if let Some(file) = env::var_os("BERTH_SERVICE_KILLS_REPORT") {
+        let file = fs::File::options().create(true).append(true).open(file);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.expect("the report's file can be written");
+    }
+    assert_eq!(sums.violations, [""; 0]);
+    assert!(sums.acknowledged > 0 && reshapes > 0, "{line}");
+}
+
+#[test]
+fn a_placement_on_sqlite_that_is_killed_under_load_has_all_it_acknowledged_and_nothing_by_half() {
+    killed_at_random(Where::Sqlite, 1);
+}
+
+#[test]
+fn two_placements_on_postgresql_that_are_killed_under_load_have_all_they_acknowledged() {
+    killed_at_random(Where::Postgres, 2);
+}

@@ -1,0 +1,226 @@
+//! Each acknowledged write has its place by the provider's generations, and at no place more is held than there is. Pure.
+
+use std::collections::BTreeMap;
+
+use super::{Answer, Call, Event, Give, History, Step, Testimony};
+
+/// What is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    /// Consumers hold more than there is.
+    #[error("at generation {generation} consumers hold {used} of {capacity} units")]
+    TooMuch {
+        /// The provider's.
+        generation: i64,
+        /// Units held.
+        used: u64,
+        /// Units there are.
+        capacity: u64,
+    },
+    /// A generation is missing or there twice.
+    #[error("generation {found} came after {last}")]
+    Generations {
+        /// The one before.
+        last: i64,
+        /// The one found.
+        found: i64,
+    },
+    /// The provider changed, and nobody had asked for that: a half of a write, or one that was refused.
+    #[error("nobody asked for the change to generation {}: {:?}", .0.generation, .0.changes)]
+    Nobody(Step),
+    /// A write was acknowledged and is not among the provider's changes.
+    #[error("acknowledged and not done: {0:?}")]
+    Lost(Box<Event>),
+    /// It was done before it was asked for, or after somebody was told of a later one.
+    #[error(
+        "done at another time than between request and answer, at generation {generation}: {event:?}"
+    )]
+    Misplaced {
+        /// Where it stands.
+        generation: i64,
+        /// The write or the reading.
+        event: Box<Event>,
+    },
+    /// A write was taken though its consumer had another generation.
+    #[error("acknowledged with a consumer's generation of another time: {0:?}")]
+    Stale(Box<Event>),
+    /// It was refused though there was room all the time.
+    #[error("refused as full, and there was room all the time: {0:?}")]
+    Room(Box<Event>),
+    /// A reading shows what was not so at its generation.
+    #[error("seen and not so: {0:?}")]
+    Seen(Box<Event>),
+    /// A failure, where nothing failed.
+    #[error("a failure: {0:?}")]
+    Failed(Box<Event>),
+}
+
+/// The places.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// For each event of the history its place: so many writes were done before it. None for one that was not done, or that
+    /// nobody could tell from its not being done.
+    pub places: Vec<Option<usize>>,
+    /// The writes of the history, by their places.
+    pub writes: Vec<usize>,
+}
+
+/// Finds the places of a history without a [`Call::Release`].
+///
+/// # Errors
+/// The first thing that is not as it must be.
+pub fn place(history: &History, testimony: &Testimony) -> Result<Order, Wrong> {
+    place_of(history, testimony, |_| true)
+}
+
+/// The same where only some of the requests need be right: what others get wrong is as it is.
+///
+/// # Errors
+/// The first thing that is not as it must be.
+pub fn place_of(
+    history: &History,
+    testimony: &Testimony,
+    judged: impl Fn(&Event) -> bool,
+) -> Result<Order, Wrong> {
+    let mut order = Order {
+        places: vec![None; history.events.len()],
+        writes: Vec::new(),
+    };
+    let mut states = vec![Give::default()];
+    let mut last = history.generation;
+    let begun = testimony.steps.iter();
+    for step in begun.skip_while(|step| step.generation <= history.generation) {
+        if step.generation != last + 1 {
+            return Err(Wrong::Generations {
+                last,
+                found: step.generation,
+            });
+        }
+        last = step.generation;
+        let now = states.last().cloned().unwrap_or_default();
+        let found = asked_for(history, &order, &now, step);
+        let at = found.ok_or_else(|| Wrong::Nobody(step.clone()))?;
+        let event = &history.events[at];
+        let Call::Write(wants) = &event.call else {
+            return Err(Wrong::Nobody(step.clone()));
+        };
+        if judged(event) && !now.is_current(wants) {
+            return Err(Wrong::Stale(Box::new(event.clone())));
+        }
+        let after = now.after(wants);
+        if judged(event) && !now.admits(wants, history.capacity) {
+            return Err(Wrong::TooMuch {
+                generation: step.generation,
+                used: after.used(),
+                capacity: history.capacity,
+            });
+        }
+        order.places[at] = Some(order.writes.len());
+        order.writes.push(at);
+        states.push(after);
+    }
+    writes_are_in_time(history, &order)?;
+    for (at, event) in history.events.iter().enumerate() {
+        if !judged(event) {
+            continue;
+        }
+        match (event.answer(), order.places[at]) {
+            (Some(Answer::Done), None) => return Err(Wrong::Lost(Box::new(event.clone()))),
+            (Some(Answer::Failed(_)), _) => return Err(Wrong::Failed(Box::new(event.clone()))),
+            _ => {}
+        }
+    }
+    place_the_rest(history, &mut order, &states, judged)?;
+    Ok(order)
+}
+
+/// The first event that comes to this step and has no place yet.
+fn asked_for(history: &History, order: &Order, now: &Give, step: &Step) -> Option<usize> {
+    let mut found: Option<usize> = None;
+    for (at, event) in history.events.iter().enumerate() {
+        let may = event.is_unknown() || event.answer() == Some(&Answer::Done);
+        let Call::Write(wants) = &event.call else {
+            continue;
+        };
+        if may && order.places[at].is_none() && changes(now, &now.after(wants)) == step.changes {
+            let earlier = found.is_none_or(|found| history.events[found].asked > event.asked);
+            found = if earlier { Some(at) } else { found };
+        }
+    }
+    found
+}
+
+fn changes(before: &Give, after: &Give) -> BTreeMap<u32, i64> {
+    let mut changes: BTreeMap<u32, i64> = BTreeMap::new();
+    for (consumer, (units, _)) in &after.held {
+        *changes.entry(*consumer).or_default() += units.cast_signed();
+    }
+    for (consumer, (units, _)) in &before.held {
+        *changes.entry(*consumer).or_default() -= units.cast_signed();
+    }
+    changes.retain(|_, units| *units != 0);
+    changes
+}
+
+/// None is placed before one that was over when it was asked for.
+fn writes_are_in_time(history: &History, order: &Order) -> Result<(), Wrong> {
+    let mut latest = 0;
+    for (place, at) in order.writes.iter().enumerate() {
+        let event = &history.events[*at];
+        latest = latest.max(event.asked);
+        if event.over() < latest {
+            return Err(misplaced(history, place, event));
+        }
+    }
+    Ok(())
+}
+
+fn misplaced(history: &History, place: usize, event: &Event) -> Wrong {
+    Wrong::Misplaced {
+        generation: history.generation + 1 + i64::try_from(place).unwrap_or(i64::MAX),
+        event: Box::new(event.clone()),
+    }
+}
+
+/// Where readings and refusals were true: each at the first place that its time and those before it allow.
+fn place_the_rest(
+    history: &History,
+    order: &mut Order,
+    states: &[Give],
+    judged: impl Fn(&Event) -> bool,
+) -> Result<(), Wrong> {
+    let writes: Vec<&Event> = order.writes.iter().map(|at| &history.events[*at]).collect();
+    let mut others: Vec<usize> = (0..history.events.len())
+        .filter(|at| order.places[*at].is_none() && !history.events[*at].is_unknown())
+        .filter(|at| judged(&history.events[*at]))
+        .collect();
+    others.sort_by_key(|at| history.events[*at].asked);
+    for (index, at) in others.iter().copied().enumerate() {
+        let event = &history.events[at];
+        // After every write that was over before, and before each that was asked for later.
+        let over = writes.iter().rposition(|write| event.is_after(write));
+        let later = writes.iter().position(|write| write.is_after(event));
+        let before = others[..index].iter();
+        let before = before.filter(|it| event.is_after(&history.events[**it]));
+        let before = before.filter_map(|it| order.places[*it]).max();
+        let first = over.map_or(0, |over| over + 1).max(before.unwrap_or(0));
+        let last = later.unwrap_or(writes.len());
+        let is_true = |place: &usize| match (&event.call, event.answer()) {
+            (Call::Write(wants), Some(Answer::Full)) => {
+                !states[*place].admits(wants, history.capacity)
+            }
+            (Call::Read, Some(Answer::Seen { generation, held })) => {
+                usize::try_from(generation - history.generation) == Ok(*place)
+                    && states[*place].units() == *held
+            }
+            (Call::Write(_) | Call::Release(_), Some(Answer::Conflict)) => true,
+            _ => false,
+        };
+        let found = (first..=last).find(is_true);
+        order.places[at] = Some(found.ok_or_else(|| match &event.call {
+            Call::Read => Wrong::Seen(Box::new(event.clone())),
+            _ => Wrong::Room(Box::new(event.clone())),
+        })?);
+    }
+    Ok(())
+}

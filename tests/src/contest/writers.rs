@@ -1,0 +1,388 @@
+//! The writers of a contest: what each asks, drawn by a seed, and how it is sent. One answer in twenty is not waited for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use berth_client::Dice;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Method, Request, Response};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::Barrier;
+use uuid::Uuid;
+
+use super::{Answer, Call, Event, History, Want};
+use crate::exchange::{ExchangeError, address_of, exchange};
+
+const LOST_IN_A_HUNDRED: u64 = 5;
+
+/// The provider of a contest.
+#[must_use]
+pub fn provider_uuid(contest: u64) -> Uuid {
+    Uuid::from_u128(0x9_0000_0000_0000 << 64 | u128::from(contest))
+}
+
+/// A consumer of a contest.
+#[must_use]
+pub fn consumer_uuid(contest: u64, number: u32) -> Uuid {
+    Uuid::from_u128(u128::from(number) << 80 | 0xc << 76 | u128::from(contest))
+}
+
+/// Numbers that a writer has for its consumers.
+const OWN: u32 = 3;
+
+/// A contest to be held.
+#[derive(Clone, Debug)]
+pub struct Contest {
+    /// Which; it draws what the writers do, and names the provider and the consumers.
+    pub number: u64,
+    /// How many writers.
+    pub writers: u32,
+    /// Units there are.
+    pub capacity: u64,
+    /// Whether some give back by DELETE, which raises no generation of the provider.
+    pub releases: bool,
+    /// The services' URLs, without a slash at the end.
+    pub services: Vec<String>,
+}
+
+/// One request to a Placement, at its newest microversion, as `admin`.
+///
+/// # Errors
+/// No whole answer came.
+pub async fn ask(
+    service: &str,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> Result<Response<Bytes>, ExchangeError> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("x-auth-token", "admin")
+        .header("openstack-api-version", "placement 1.39")
+        .header("content-type", "application/json");
+    exchange(address_of(service)?, request.body(bytes_of(body))?).await
+}
+
+fn bytes_of(body: &Value) -> Bytes {
+    match body {
+        Value::Null => Bytes::new(),
+        body => Bytes::from(body.to_string()),
+    }
+}
+
+impl Contest {
+    /// How many numbers its consumers have.
+    #[must_use]
+    pub fn consumers(&self) -> u32 {
+        self.writers * OWN + OWN
+    }
+
+    /// Makes the provider, lets all writers at it at once, and afterwards one of them alone take what is left.
+    ///
+    /// # Errors
+    /// The provider could not be made.
+    pub async fn hold(&self) -> Result<History, String> {
+        let mut field = self.open().await?;
+        field.rush().await?;
+        Ok(field.finish(&self.services).await)
+    }
+
+    /// Makes the provider.
+    ///
+    /// # Errors
+    /// It could not be made.
+    pub async fn open(&self) -> Result<Field, String> {
+        let generation = self.make_provider().await?;
+        Ok(Field {
+            shared: Arc::new(Shared {
+                contest: self.clone(),
+                clock: AtomicU64::new(0),
+                start: Barrier::new(self.writers as usize),
+            }),
+            generation,
+            events: Vec::new(),
+        })
+    }
+
+    async fn make_provider(&self) -> Result<i64, String> {
+        let uuid = provider_uuid(self.number).to_string();
+        let service = &self.services[0];
+        let body = json!({"name": format!("contest-{}", self.number), "uuid": uuid});
+        let make = ask(service, Method::POST, "/resource_providers", &body).await;
+        let made = make.map_err(|error| error.to_string())?;
+        if made.status() != 200 {
+            return Err(format!("the provider: {made:?}"));
+        }
+        let body = json!({"resource_provider_generation": 0, "inventories": {"VCPU": {"total": self.capacity}}});
+        let path = format!("/resource_providers/{uuid}/inventories");
+        let set = ask(service, Method::PUT, &path, &body).await;
+        let set = set.map_err(|error| error.to_string())?;
+        let told: Value = serde_json::from_slice(set.body()).unwrap_or_default();
+        told["resource_provider_generation"]
+            .as_i64()
+            .ok_or_else(|| format!("the inventory: {set:?}"))
+    }
+}
+
+/// A contest under way.
+#[derive(Debug)]
+pub struct Field {
+    shared: Arc<Shared>,
+    generation: i64,
+    events: Vec<Event>,
+}
+
+impl Field {
+    /// Lets all writers at the provider at once, and waits until each has done what it does.
+    ///
+    /// # Errors
+    /// A writer panicked.
+    pub async fn rush(&mut self) -> Result<(), String> {
+        let writers = (0..self.shared.contest.writers).map(|number| {
+            let services = self.shared.contest.services.clone();
+            let writer = Writer::new(&self.shared, number, services);
+            tokio::spawn(writer.write())
+        });
+        for done in join_all(writers).await {
+            let events = done.map_err(|error| format!("a writer panicked: {error}"))?;
+            self.events.extend(events);
+        }
+        Ok(())
+    }
+
+    /// One more takes what is left, and looks.
+    pub async fn finish(self, services: &[String]) -> History {
+        let contest = &self.shared.contest;
+        let last = Writer::new(&self.shared, contest.writers, services.to_vec());
+        let mut events = self.events;
+        events.extend(last.take_the_rest().await);
+        History {
+            capacity: contest.capacity,
+            generation: self.generation,
+            events,
+        }
+    }
+}
+
+/// What all writers of a contest share.
+#[derive(Debug)]
+struct Shared {
+    contest: Contest,
+    clock: AtomicU64,
+    start: Barrier,
+}
+
+impl Shared {
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+struct Writer {
+    field: Arc<Shared>,
+    number: u32,
+    services: Vec<String>,
+    dice: Dice,
+    events: Vec<Event>,
+}
+
+impl Writer {
+    fn new(field: &Arc<Shared>, number: u32, services: Vec<String>) -> Self {
+        let seed = field.contest.number << 16 | u64::from(number);
+        Self {
+            field: Arc::clone(field),
+            number,
+            services,
+            dice: Dice::seeded(seed),
+            events: Vec::new(),
+        }
+    }
+
+    fn below(&self, limit: u64) -> u64 {
+        self.dice.next() % limit
+    }
+
+    /// Claims, changes its mind, claims again.
+    async fn write(mut self) -> Vec<Event> {
+        let [first, second, third] = [0, 1, 2].map(|own| self.number * OWN + own);
+        self.field.start.wait().await;
+        let mut units = 1 + self.below(2);
+        let mut told = self.claim(first, units).await;
+        if told == Some(Answer::Full) && units == 2 {
+            units = 1;
+            told = self.claim(first, units).await;
+        }
+        if told == Some(Answer::Done) {
+            let want = |consumer, units, generation| Want {
+                consumer,
+                units,
+                generation,
+            };
+            let call = match self.below(5) {
+                0 if self.field.contest.releases => Call::Release(first),
+                0 => Call::Write(vec![want(first, 0, Some(1))]),
+                1 => Call::Write(vec![want(first, 0, Some(1)), want(second, units, None)]),
+                2 => Call::Write(vec![want(first, 3 - units, Some(1))]),
+                3 => Call::Write(vec![want(first, 3, Some(1)), want(second, 1, None)]),
+                _ => Call::Read,
+            };
+            self.send(call).await;
+        }
+        self.claim(third, 1).await;
+        self.events
+    }
+
+    async fn take_the_rest(mut self) -> Vec<Event> {
+        let own = self.number * OWN;
+        let mut generation = None;
+        // More than there are is given to nobody.
+        for units in 1..=self.field.contest.capacity + 1 {
+            let call = Call::Write(vec![Want {
+                consumer: own,
+                units,
+                generation,
+            }]);
+            if self.ask(call).await != Some(Answer::Done) {
+                break;
+            }
+            generation = Some(generation.unwrap_or(0) + 1);
+        }
+        self.ask(Call::Read).await;
+        self.events
+    }
+
+    async fn claim(&mut self, consumer: u32, units: u64) -> Option<Answer> {
+        self.send(Call::Write(vec![Want {
+            consumer,
+            units,
+            generation: None,
+        }]))
+        .await
+    }
+
+    /// Asks, or sends and does not wait for the answer.
+    async fn send(&mut self, call: Call) -> Option<Answer> {
+        if self.below(100) < LOST_IN_A_HUNDRED {
+            self.lose(call).await;
+            return None;
+        }
+        self.ask(call).await
+    }
+
+    async fn ask(&mut self, call: Call) -> Option<Answer> {
+        let (service, url) = self.service();
+        let (method, path, body) = self.request(&call);
+        let asked = self.field.now();
+        let answer = ask(&url, method, &path, &body).await.ok();
+        let answered = answer.map(|answer| (self.field.now(), self.answer(&answer)));
+        let told = answered.clone().map(|(_, answer)| answer);
+        self.events.push(Event {
+            writer: self.number,
+            service,
+            call,
+            asked,
+            answered,
+        });
+        told
+    }
+
+    /// The whole request goes out, and the connection is closed at once or a little later: so some are done, and some not.
+    async fn lose(&mut self, call: Call) {
+        let (service, url) = self.service();
+        let (method, path, body) = self.request(&call);
+        let asked = self.field.now();
+        if let Ok(address) = address_of(&url)
+            && let Ok(mut stream) = TcpStream::connect(address).await
+        {
+            let body = bytes_of(&body);
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nhost: {address}\r\nx-auth-token: admin\r\n\
+                 openstack-api-version: placement 1.39\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            // Whether it arrives is as unknown as the answer.
+            let _ = stream.write_all(&[head.as_bytes(), &body].concat()).await;
+            tokio::time::sleep(Duration::from_millis(self.below(2) * self.below(40))).await;
+        }
+        self.events.push(Event {
+            writer: self.number,
+            service,
+            call,
+            asked,
+            answered: None,
+        });
+    }
+
+    fn service(&self) -> (u32, String) {
+        let at = self.below(self.services.len() as u64) as usize;
+        (at as u32, self.services[at].clone())
+    }
+
+    fn request(&self, call: &Call) -> (Method, String, Value) {
+        let contest = self.field.contest.number;
+        let provider = provider_uuid(contest).to_string();
+        let wanted = |want: &Want| {
+            let allocations = match want.units {
+                0 => json!({}),
+                units => json!({&provider: {"resources": {"VCPU": units}}}),
+            };
+            json!({
+                "allocations": allocations, "project_id": format!("project-{}", want.consumer % 3), "user_id": "user",
+                "consumer_generation": want.generation, "consumer_type": "INSTANCE",
+            })
+        };
+        let path = |consumer| format!("/allocations/{}", consumer_uuid(contest, consumer));
+        match call {
+            Call::Write(wants) => match wants.as_slice() {
+                [one] => (Method::PUT, path(one.consumer), wanted(one)),
+                several => {
+                    let body = several.iter().map(|want| {
+                        let uuid = consumer_uuid(contest, want.consumer);
+                        (uuid.to_string(), wanted(want))
+                    });
+                    let body = Value::Object(body.collect());
+                    (Method::POST, "/allocations".to_owned(), body)
+                }
+            },
+            Call::Release(consumer) => (Method::DELETE, path(*consumer), Value::Null),
+            Call::Read => {
+                let path = format!("/resource_providers/{provider}/allocations");
+                (Method::GET, path, Value::Null)
+            }
+        }
+    }
+
+    fn answer(&self, answer: &Response<Bytes>) -> Answer {
+        let text = String::from_utf8_lossy(answer.body());
+        match answer.status().as_u16() {
+            204 => Answer::Done,
+            200 => self.seen(answer.body()).unwrap_or(Answer::Failed(200)),
+            404 => Answer::NotThere,
+            409 if text.contains("placement.concurrent_update") => Answer::Conflict,
+            409 if text.contains("exceed the capacity") => Answer::Full,
+            status => Answer::Failed(status),
+        }
+    }
+
+    fn seen(&self, body: &[u8]) -> Option<Answer> {
+        let body: Value = serde_json::from_slice(body).ok()?;
+        let contest = &self.field.contest;
+        let numbers = (0..contest.consumers()).map(|n| (consumer_uuid(contest.number, n), n));
+        let numbers: BTreeMap<Uuid, u32> = numbers.collect();
+        let mut held = BTreeMap::new();
+        for (uuid, allocation) in body["allocations"].as_object()? {
+            let number = numbers.get(&uuid.parse().ok()?)?;
+            held.insert(*number, allocation["resources"]["VCPU"].as_u64()?);
+        }
+        Some(Answer::Seen {
+            generation: body["resource_provider_generation"].as_i64()?,
+            held,
+        })
+    }
+}

@@ -4,6 +4,9 @@
 //! The snapshot is true where this process alone writes; beside other writers nothing tells that it still is, for releases,
 //! renames, new parents and aggregates before 1.19 raise no generation. Both go through the same pure search and find the same.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use berth_http::request_id::random_uuid;
@@ -111,15 +114,7 @@ impl Searches {
         let Some(wanted) = wanted else {
             return nothing(&meanings.into_names(), question);
         };
-        let sharing = meanings.sharing;
-        let roots = Roots::new(tx.dialect(), &wanted, sharing, order, question.limit);
-        let mut reading = Reading {
-            sharing,
-            roots,
-            snapshot: Snapshot::new(meanings.into_names(), []),
-            order: Vec::new(),
-            dice: Dice::new(order),
-        };
+        let mut reading = Reading::new(&tx, &wanted, meanings, order, question.limit);
         let (wanted, question) = (Arc::new(wanted), Arc::new(question.clone()));
         loop {
             reading.go_on(&mut tx).await.map_err(failed)?;
@@ -175,6 +170,23 @@ struct Reading {
 }
 
 impl Reading {
+    fn new(
+        tx: &Transaction,
+        wanted: &Wanted,
+        meanings: FromTables,
+        order: Order,
+        limit: usize,
+    ) -> Self {
+        let sharing = meanings.sharing;
+        Self {
+            sharing,
+            roots: Roots::new(tx.dialect(), wanted, sharing, order, limit),
+            snapshot: Snapshot::new(meanings.into_names(), []),
+            order: Vec::new(),
+            dice: Dice::new(order),
+        }
+    }
+
     async fn go_on(&mut self, tx: &mut Transaction) -> Result<(), SqlError> {
         let next = self.roots.next(tx, &mut self.dice).await?;
         self.read(tx, &next).await?;

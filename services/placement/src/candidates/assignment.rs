@@ -17,7 +17,7 @@ const PATIENCE: u32 = 1 << 20;
 
 /// A class that several parts ask for.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     class: ClassId,
     /// By part; 0 where it is not asked for.
     need: Vec<i64>,
@@ -38,7 +38,7 @@ struct Local<'s> {
 pub(crate) struct Assignments<'s, 'w> {
     wanted: &'w Wanted,
     locals: Vec<Local<'s>>,
-    shared: Vec<Shared>,
+    shared: &'w [Shared],
     /// Parts in the order they are tried.
     order: Vec<usize>,
     /// Of each part, indices of `locals`.
@@ -54,20 +54,18 @@ pub(crate) struct Assignments<'s, 'w> {
 }
 
 impl<'s, 'w> Assignments<'s, 'w> {
-    /// `options`: for each part, the providers that could serve it by itself.
-    pub(crate) fn new(wanted: &'w Wanted, options: Vec<Vec<Place<'s>>>) -> Self {
-        let shared = shared_classes(wanted);
-        let mut index_of: BTreeMap<i64, usize> = BTreeMap::new();
+    /// `options`: for each part, the providers that could serve it by itself. `shared`: [`shared_classes`] of what is wanted.
+    pub(crate) fn new(
+        wanted: &'w Wanted,
+        shared: &'w [Shared],
+        options: Vec<Vec<Place<'s>>>,
+    ) -> Self {
+        let mut known = Known::of(&options);
         let mut locals: Vec<Local<'s>> = Vec::new();
         let options: Vec<Vec<usize>> = options
             .into_iter()
             .map(|places| {
-                let index = |place: Place<'s>| {
-                    *index_of.entry(place.member().id).or_insert_with(|| {
-                        locals.push(Local::new(place, &shared));
-                        locals.len() - 1
-                    })
-                };
+                let index = |place: Place<'s>| known.index(place, shared, &mut locals);
                 places.into_iter().map(index).collect()
             })
             .collect();
@@ -323,6 +321,46 @@ impl<'s, 'w> Assignments<'s, 'w> {
     }
 }
 
+/// Which providers are locals already: few are gone through, many are looked up.
+enum Known {
+    Few,
+    Many(BTreeMap<i64, usize>),
+}
+
+/// The most options of a tree of which each is compared with all.
+const FEW: usize = 32;
+
+impl Known {
+    fn of(options: &[Vec<Place<'_>>]) -> Self {
+        match options.iter().map(Vec::len).sum::<usize>() {
+            ..=FEW => Self::Few,
+            _ => Self::Many(BTreeMap::new()),
+        }
+    }
+
+    fn index<'s>(
+        &mut self,
+        place: Place<'s>,
+        shared: &[Shared],
+        locals: &mut Vec<Local<'s>>,
+    ) -> usize {
+        let next = locals.len();
+        let index = match self {
+            Self::Few => {
+                let mut known = locals.iter();
+                known
+                    .position(|local| local.place.same_as(&place))
+                    .unwrap_or(next)
+            }
+            Self::Many(known) => *known.entry(place.member().id).or_insert(next),
+        };
+        if index == next {
+            locals.push(Local::new(place, shared));
+        }
+        index
+    }
+}
+
 enum Step {
     Taken,
     Refused,
@@ -343,7 +381,8 @@ impl<'s> Local<'s> {
     }
 }
 
-fn shared_classes(wanted: &Wanted) -> Vec<Shared> {
+/// The classes that several parts ask for.
+pub(crate) fn shared_classes(wanted: &Wanted) -> Vec<Shared> {
     let mut by_class: BTreeMap<ClassId, Vec<i64>> = BTreeMap::new();
     for (index, part) in wanted.parts.iter().enumerate() {
         for (class, amount) in &part.resources {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::assignment::Assignments;
+use super::assignment::{Assignments, shared_classes};
 use super::options::Wanted;
 use super::snapshot::{Place, RootId, SHARES, Snapshot, TraitId, Tree};
 
@@ -83,6 +83,7 @@ pub(crate) fn search_in<'s>(
         seen: HashSet::new(),
         shares: snapshot.names().trait_id(SHARES),
     };
+    let shared = shared_classes(wanted);
     let mut turns: VecDeque<(RootId, Assignments<'s, '_>)> = VecDeque::new();
     for tree in trees {
         if results.are_enough() {
@@ -94,7 +95,7 @@ pub(crate) fn search_in<'s>(
         for of_part in &mut options {
             dice.shuffle(of_part);
         }
-        let mut assignments = Assignments::new(wanted, options);
+        let mut assignments = Assignments::new(wanted, &shared, options);
         if results.take_next(tree.id, &mut assignments) {
             turns.push_back((tree.id, assignments));
         }

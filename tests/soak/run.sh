@@ -17,8 +17,8 @@
 #   SOAK_GUEST_BATCH=1000  seeds of them per batch
 #   SOAK_CYCLE_LANES=4     how many batches of them at once: they wait more than they work
 #   SOAK_CLAIMS=1000       how many contests for the last units of a provider, for each database, isolation level, number of
-#                          processes and of writers, in batches of SOAK_CLAIM_BATCH (50)
-#   SOAK_SERVICE_KILLS=200 how often `berth placement serve` is killed under load, on SQLite and on PostgreSQL, in batches of 50
+#                          processes and of writers, in batches of SOAK_CLAIM_BATCH (20)
+#   SOAK_SERVICE_KILLS=200 how often `berth placement serve` is killed under load, on SQLite and on PostgreSQL, in batches of 20
 #   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU;
 #                          SOAK_ONLY=claims: only the contests and the kills of the built-in Placement
 #   BERTH_PROGRAM=FILE     strike this program and build none: a trial, which keeps its own books and writes DATE-trial.md
@@ -44,9 +44,9 @@ GUEST_FROM=${SOAK_GUEST_SEED_FROM:-1}
 GUEST_BATCH=${SOAK_GUEST_BATCH:-1000}
 ONLY=${SOAK_ONLY:-}
 CLAIMS=${SOAK_CLAIMS:-1000}
-CLAIM_BATCH=${SOAK_CLAIM_BATCH:-50}
+CLAIM_BATCH=${SOAK_CLAIM_BATCH:-20}
 SERVICE_KILLS=${SOAK_SERVICE_KILLS:-200}
-SERVICE_KILL_BATCH=50
+SERVICE_KILL_BATCH=20
 [ "$ONLY" != cycles ] || KILLS=0 PARTS=0 CLAIMS=0 SERVICE_KILLS=0
 [ "$ONLY" != claims ] || KILLS=0 PARTS=0
 CYCLES=${SOAK_CYCLES:-1000}
@@ -175,7 +175,7 @@ all_claims() {
     done
     if ((CLAIMS > 0)); then
         lines hunt "$CONTESTS" 1 BERTH_CLAIMS_REPORT "$STATE/claims" -q --ignored --nocapture openstacks_own_placement_gives
-        lines beside "$CONTESTS" 1 BERTH_CLAIMS_REPORT env BERTH_CLAIMS_BESIDE=$((CLAIMS < 100 ? CLAIMS : 100)) \
+        lines beside "$CONTESTS" 1 BERTH_CLAIMS_REPORT env BERTH_CLAIMS_BESIDE=$((CLAIMS < 60 ? CLAIMS : 60)) \
             "$STATE/claims" -q what_berth_gives_beside
     fi
     for ((seed = 1; seed <= CLAIMS; seed += CLAIM_BATCH)); do
@@ -351,7 +351,11 @@ if [ "$ONLY" != guests ]; then
         cargo build --release -p berth-cli
         export BERTH_PROGRAM=$TARGET/release/berth
     fi
-    keep '' 'fault kill cycles claims' --test kill --test fault --test cycles --test claims
+    if [ "$ONLY" = claims ]; then
+        keep '' 'kill claims' --test kill --test claims
+    else
+        keep '' 'fault kill cycles claims' --test kill --test fault --test cycles --test claims
+    fi
     for ((part = 1; part <= PARTS; part++)); do
         BERTH_FAULT_PAIRS=$PAIRS BERTH_FAULT_PART=$part/$PARTS batch "sweep, pairs $PAIRS, part $part of $PARTS" 0 "$part" \
             "$STATE/fault" -q --nocapture every_journey_fails

@@ -44,17 +44,53 @@ pub(super) fn conditions(
         let group = &wanted.groups[part.group];
         add(scribe.provider(group, &part.resources, None));
     }
-    for group in wanted.groups.iter().filter(|group| group.is_spread()) {
-        for any_of in &group.required {
-            add(scribe.provider(group, &[], Some(any_of)));
+    if sharing.is_some() {
+        for group in wanted.groups.iter().filter(|group| group.is_spread()) {
+            for any_of in &group.required {
+                add(scribe.provider(group, &[], Some(any_of)));
+            }
+        }
+        return all;
+    }
+    for index in 0..wanted.groups.len() {
+        // Asked of the parts already, but not in a way in which a server goes from the few that have it.
+        for condition in scattered(wanted, index) {
+            add(condition);
         }
     }
-    if sharing.is_none() {
-        for (class, amount) in sums(wanted) {
-            add(scribe.sum(class, amount));
-        }
+    for (class, amount) in sums(wanted) {
+        add(scribe.sum(class, amount));
     }
     all
+}
+
+/// What some provider of the tree has, whoever serves the parts of the group.
+fn scattered(wanted: &Wanted, index: usize) -> Vec<Condition> {
+    let group = &wanted.groups[index];
+    if !wanted.parts.iter().any(|part| part.group == index) {
+        return Vec::new();
+    }
+    let traits = group.required.iter().map(|any_of| {
+        let ids = any_of.clone();
+        somewhere("resource_provider_traits", "trait_id", ids)
+    });
+    let aggregates = group.member_of.iter().map(|any_of| {
+        let ids = row_ids(any_of);
+        somewhere("resource_provider_aggregates", "aggregate_id", ids)
+    });
+    traits.chain(aggregates).collect()
+}
+
+fn somewhere(table: &str, column: &str, any_of: Vec<i64>) -> Condition {
+    if any_of.is_empty() {
+        return never();
+    }
+    Condition::of(format!(
+        "EXISTS (SELECT 1 FROM resource_providers p CROSS JOIN {table} x \
+         WHERE p.root_provider_id = r.id AND x.resource_provider_id = p.id AND x.{column} IN ({}))",
+        placeholders(any_of.len())
+    ))
+    .bind(any_of)
 }
 
 /// What several parts ask of one class.
@@ -127,9 +163,7 @@ fn has_trait(provider: &str, any_of: &[TraitId]) -> Condition {
 
 /// `provider` is a comparison.
 fn is_in(provider: &str, any_of: &[Aggregate]) -> Condition {
-    // Known by their row ids here.
-    let ids = any_of.iter().filter_map(|id| i64::try_from(*id).ok());
-    let ids: Vec<i64> = ids.collect();
+    let ids = row_ids(any_of);
     if ids.is_empty() {
         return never();
     }
@@ -141,9 +175,19 @@ fn is_in(provider: &str, any_of: &[Aggregate]) -> Condition {
     .bind(ids)
 }
 
+/// By which aggregates are known here.
+fn row_ids(aggregates: &[Aggregate]) -> Vec<i64> {
+    let ids = aggregates.iter();
+    ids.filter_map(|id| i64::try_from(*id).ok()).collect()
+}
+
 fn never() -> Condition {
     Condition::of("(1 = 0)")
 }
+
+/// The end of an EXISTS that is asked tree by tree, until there are enough. How much room there is stands in no statistics of a
+/// server: it expects next to none, and would go through all hosts for what the first thousand have.
+const ONE_BY_ONE: &str = " LIMIT 1 OFFSET 0)";
 
 /// More than any provider has of a class, and little enough to be added to.
 const BEYOND_ALL: i64 = 1 << 40;
@@ -200,7 +244,7 @@ impl Scribe {
             "EXISTS (SELECT 1 FROM resource_providers p{} WHERE ",
             inventories(resources)
         );
-        Condition::all(all).within(&before, ")")
+        Condition::all(all).within(&before, ONE_BY_ONE)
     }
 
     /// A sharing provider `p` that has an aggregate in common with a provider `q` of the tree.
@@ -230,7 +274,7 @@ impl Scribe {
              CROSS JOIN resource_providers p CROSS JOIN resource_provider_aggregates sa{} WHERE ",
             inventories(resources)
         );
-        let served = Condition::all(all).within(&before, "))");
+        let served = Condition::all(all).within(&before, &format!("){ONE_BY_ONE}"));
         if group.is_spread() && !group.forbidden_aggregates.is_empty() {
             let root = is_in("= r.id", &group.forbidden_aggregates).not();
             return Condition::all(vec![served, root]);

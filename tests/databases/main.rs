@@ -32,6 +32,7 @@ mod conflicts;
 mod lists;
 mod outages;
 mod place;
+mod placement_copy;
 mod placement_schema;
 mod proxy;
 #[path = "../../services/placement/tests/api/random_cloud.rs"]

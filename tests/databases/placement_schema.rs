@@ -31,7 +31,7 @@ mod everywhere {
 
 /// Of every kind that a later revision finds fault with: providers without a root (2 is below 1), allocations whose consumer has
 /// no row, one of them with two.
-const ROWS: &str = "
+pub(crate) const ROWS: &str = "
     INSERT INTO resource_providers (created_at, id, uuid, name, generation, root_provider_id, parent_provider_id) VALUES
         ('2018-01-01 00:00:00', 1, '4e8e5957-649f-477b-9e5b-f1f75b21c03c', 'host', 3, NULL, NULL),
         ('2018-01-01 00:00:00', 2, '5e8e5957-649f-477b-9e5b-f1f75b21c03c', 'gpu', 1, NULL, 1),
@@ -89,7 +89,7 @@ fn owners() -> IncompleteConsumers {
     }
 }
 
-async fn sync_all(store: &SqlStore) -> Result<Vec<Step>, SchemaError> {
+pub(crate) async fn sync_all(store: &SqlStore) -> Result<Vec<Step>, SchemaError> {
     let mut sync = sync(store, owners()).await?;
     let mut done = Vec::new();
     while let Some(step) = sync.step().await? {
@@ -98,17 +98,17 @@ async fn sync_all(store: &SqlStore) -> Result<Vec<Step>, SchemaError> {
     Ok(done)
 }
 
-async fn open(place: &Place) -> SqlStore {
+pub(crate) async fn open(place: &Place) -> SqlStore {
     place.open(&SqlOptions::default()).await
 }
 
-async fn answer(store: &SqlStore, sql: &'static str) -> String {
+pub(crate) async fn answer(store: &SqlStore, sql: &'static str) -> String {
     let rows = store.rows(Statement::new(sql)).await.unwrap();
     rows.first().unwrap().int(0).unwrap().to_string()
 }
 
 /// What a later revision promises of rows, and no more: that they are there is told by [`AFTERWARDS`].
-async fn assert_whole(store: &SqlStore) {
+pub(crate) async fn assert_whole(store: &SqlStore) {
     assert_eq!(compare(store).await.unwrap(), []);
     assert_eq!(plan(store).await.unwrap().steps, []);
     for (question, expected) in AFTERWARDS {
@@ -116,7 +116,7 @@ async fn assert_whole(store: &SqlStore) {
     }
 }
 
-fn another(place: &Place) -> Place {
+pub(crate) fn another(place: &Place) -> Place {
     match place {
         Place::Sqlite(_) => Place::sqlite(),
         Place::Postgres(_) => Place::postgres(),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use berth_tests::berth::{BerthHome, Outcome};
-use berth_tests::peer::{PlacementSchema, PlacementSettings, RealPlacement};
+use berth_tests::peer::{PlacementSchema, PlacementSettings, Postgres, RealPlacement};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -235,6 +235,104 @@ fn a_database_on_mariadb_is_looked_at_beside_its_service_and_upgraded_without() 
 #[test]
 fn a_database_on_postgresql_is_looked_at_beside_its_service_and_upgraded_without() {
     on_a_server(PlacementSettings::on_postgres());
+}
+
+/// The real Placement's rows, on other servers, and back below it.
+#[test]
+fn a_placement_goes_to_another_database_and_back_and_shows_what_it_showed() {
+    let mut placement =
+        RealPlacement::start(PlacementSettings::default()).expect("Placement starts");
+    let host = "8a4ee1de-5f0c-4b14-9e4b-d7b3cbbf3ad1";
+    let provider = json!({"name": "node-1", "uuid": host});
+    let made = placement.ask(Method::POST, "/resource_providers", "1.39");
+    let made = made.json(&provider).send().expect("an answer");
+    assert_eq!(made.status.as_u16(), 200, "{}", made.text());
+    let show = |placement: &RealPlacement| {
+        let asked = placement.ask(Method::GET, "/resource_providers", "1.39");
+        asked.send().expect("an answer").json()
+    };
+    let shown = show(&placement);
+    let url = placement.database_url();
+    placement.stop();
+    let file = placement.sqlite_path().expect("a file").to_owned();
+    let before = fs::read(&file).expect("a file");
+
+    let mut home = home();
+    let server = Postgres::shared().expect("PostgreSQL");
+    let middle = server.create().expect("a database");
+    let middle_file = home.write("url", &middle.url()).expect("a file");
+    let middle_url = format!("file:{}", middle_file.display());
+    let there = ["db", "copy", "--from", &url, "--to", &middle_url];
+    let said = expect(&berth(&mut home, &there), 0, &[]);
+    assert!(
+        said.contains("resource_providers: 1 rows on both sides, sha256 "),
+        "{said}"
+    );
+    assert!(
+        fs::read(&file).expect("a file") == before,
+        "the old one was written to"
+    );
+    // Not a second time: there is something in it.
+    expect(
+        &berth(&mut home, &there),
+        1,
+        &["is not empty", "a082b8bb98d0"],
+    );
+    let open = fs::File::open(&file).expect("the database");
+    expect(&berth(&mut home, &there), 73, &["is open in "]);
+    drop(open);
+
+    let copy = home.path("back.sqlite");
+    let copy_url = format!("sqlite:{}", copy.display());
+    let back = ["db", "copy", "--from", &middle_url, "--to", &copy_url];
+    expect(
+        &berth(&mut home, &back),
+        0,
+        &["allocations: 0 rows on both sides"],
+    );
+    expect(
+        &berth(&mut home, &["db", "check", "--database", &copy_url]),
+        0,
+        &[],
+    );
+    fs::copy(&copy, &file).expect("it takes the place of the first");
+    placement.restart().expect("Placement opens it");
+    assert_eq!(show(&placement), shown);
+
+    let missing = [
+        "db",
+        "copy",
+        "--from",
+        "sqlite:/no/such/file",
+        "--to",
+        &middle_url,
+    ];
+    expect(
+        &berth(&mut home, &missing),
+        1,
+        &["/no/such/file is not there"],
+    );
+    // One that was not completed.
+    middle
+        .query("update alembic_version set version_num = 'incomplete-copy'")
+        .expect("it is done");
+    let third = format!("sqlite:{}", home.path("third.sqlite").display());
+    for command in [
+        &["db", "check", "--database", &middle_url][..],
+        &["db", "sync", "--database", &middle_url],
+        &["serve", "--database", &middle_url],
+        &["db", "copy", "--from", &middle_url, "--to", &third],
+    ] {
+        expect(&berth(&mut home, command), 74, &["was not completed"]);
+    }
+    expect(
+        &berth(
+            &mut home,
+            &["db", "copy", "--from", &copy_url, "--to", &middle_url],
+        ),
+        0,
+        &[],
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
-//! `berth placement db`: the schema of a Placement's database, Berth's or OpenStack's. What it is at, whether it is as it should
-//! be, and the way to this release's.
+//! `berth placement db`: a Placement's database, Berth's or OpenStack's. What its schema is at, whether it is as it should be, the
+//! way to this release's, and all rows into another database.
+
+mod copy;
 
 use std::io::Write;
 
@@ -44,6 +46,19 @@ pub(super) enum Db {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Copy all rows into an empty database of any kind, with no service running on either. The old one is only read; the new one
+    /// is not served until all is there and was compared. After a kill: the same again.
+    #[command(
+        after_help = "Examples:\n  berth placement db copy --from sqlite:/var/lib/berth/placement.sqlite --to file:/etc/berth/placement-database-url"
+    )]
+    Copy {
+        /// The database that is copied. file:PATH is the URL that stands in a file.
+        #[arg(long, value_name = "URL")]
+        from: String,
+        /// The database that is copied to: on a server it is there, and empty.
+        #[arg(long, value_name = "URL")]
+        to: String,
+    },
 }
 
 /// Runs `berth placement db`.
@@ -62,6 +77,10 @@ pub(super) async fn run(asked: &Db, config: &Config, out: &mut dyn Write) -> Res
                 true => show(&planned, out),
                 false => upgrade(&url, config, out).await,
             }
+        }
+        Db::Copy { from, to } => {
+            let (from, to) = (Secret::from(from.clone()), Secret::from(to.clone()));
+            copy::copy_all(&from, &to, config, out).await
         }
     }
 }

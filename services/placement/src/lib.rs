@@ -29,6 +29,7 @@ pub use policies::{DeprecatedDefaults, default_policy, rules};
 pub use router::{Options, router};
 pub use searches::CandidatesFrom;
 pub use store::schema::{
-    Difference, HEAD, IncompleteConsumers, Plan, Problem, Revision, SchemaError, Step, Sync,
-    Version, check, compare, plan, prepare, sync, version,
+    Copied, Copy, CopyError, Difference, HEAD, IncompleteConsumers, Plan, Problem, Revision,
+    SchemaError, Step, Sync, Version, can_be_copied_to, check, compare, copy, plan, prepare, sync,
+    version,
 };

@@ -13,7 +13,9 @@ use super::data::{self, IncompleteConsumers};
 use super::reflection;
 use super::revision::Revision;
 use super::shape::{DOUBLED, Difference, Object, Problem, Shape, at, differences};
-use super::{SCHEMA_WAIT, SchemaError, is_half_made, make, revision_row, schema, tables};
+use super::{
+    HEAD, INCOMPLETE, SCHEMA_WAIT, SchemaError, is_half_made, make, revision_row, schema, tables,
+};
 
 /// What a database is at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +89,8 @@ impl Plan {
 /// What a database is at.
 ///
 /// # Errors
-/// [`SchemaError::NotPlacement`] where its tables are others, or the database fails.
+/// [`SchemaError::NotPlacement`] where its tables are others, [`SchemaError::Incomplete`] where rows are still to be copied into
+/// them, or the database fails.
 pub async fn version(store: &SqlStore) -> Result<Version, SchemaError> {
     version_in(&mut store.read().await?).await
 }
@@ -101,6 +104,9 @@ async fn version_in(tx: &mut Transaction) -> Result<Version, SchemaError> {
         return Err(SchemaError::NotPlacement);
     }
     let id = revision_row(tx).await?;
+    if id == INCOMPLETE {
+        return Err(SchemaError::Incomplete);
+    }
     Ok(Revision::of(&id).map_or(Version::Unknown(id), Version::Known))
 }
 
@@ -262,7 +268,7 @@ impl Work for Doing<'_> {
         let revision = match self.step {
             Step::Make => {
                 let found = tables(tx).await?;
-                return Ok(make(tx, &found).await?);
+                return Ok(make(tx, &found, HEAD).await?);
             }
             Step::Roots(_) => return data::fill_roots(tx).await,
             Step::Consumers(_) => return Ok(data::fill_consumers(tx, self.owners).await?),

@@ -144,7 +144,7 @@ pub(super) fn differences(found: &Shape, expected: &Shape) -> Vec<Difference> {
         .filter(|object| known(expected, object) && !expected.contains_key(object))
         .map(|object| (object, Problem::Unknown));
     let mut all: Vec<_> = missing.chain(unknown).collect();
-    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    all.sort_by_key(|(object, _)| *object);
     all.into_iter()
         .map(|(object, problem)| Difference {
             object: object.to_string(),

@@ -79,7 +79,7 @@ pub use spawn::SpawnError;
 pub use undo::UndoError;
 
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 //! through the [`report_client`]. Who the node is says [`node_identity`].
 
 pub mod admin;
+pub mod allocation_audit;
 pub mod backoff;
 pub mod complete;
 pub mod device;

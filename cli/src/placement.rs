@@ -1,5 +1,6 @@
 //! `berth placement`: the built-in Placement alone, its database, the offline upgrade, and what a Placement is asked.
 
+mod allocations;
 mod db;
 mod explain;
 mod migrate;
@@ -68,6 +69,18 @@ enum Command {
     /// The schema of the database: what it is at, whether it is as it should be, and the way to this release's.
     #[command(subcommand)]
     Db(db::Db),
+    /// Compare what is held of this host's providers with what its guests use: allocations that are nobody's, and guests that hold
+    /// less than they use, or elsewhere.
+    #[command(
+        after_help = "Examples:\n  berth placement audit\n  berth placement audit --delete\n  \
+                            berth placement audit -f value -c consumer -c amiss"
+    )]
+    Audit(allocations::Audit),
+    /// Give this host's guests the allocations that they lack, on the providers where they use them.
+    #[command(
+        after_help = "Examples:\n  berth placement heal-allocations --dry-run\n  berth placement heal-allocations"
+    )]
+    HealAllocations(allocations::Heal),
     /// Say why a question for allocation candidates has few or none: which resource, trait or aggregate of it empties the
     /// answer.
     #[command(
@@ -100,6 +113,10 @@ pub fn run(
             context.block_on(migrate::migrate(asked, &config, out))??;
         }
         Command::Db(asked) => context.block_on(db::run(asked, &config, out))??,
+        Command::Audit(asked) => context.block_on(allocations::audit(asked, &config, out))??,
+        Command::HealAllocations(asked) => {
+            context.block_on(allocations::heal(asked, &config, out))??;
+        }
         Command::Explain(asked) => context.block_on(explain::explain(asked, &config, out))??,
     }
     Ok(ExitCode::Done)

@@ -26,6 +26,27 @@ pub fn consumers(node: &str) -> Box<dyn Fn(usize, usize) + Send + Sync> {
     })
 }
 
+/// Waits so long, and shows why and how much of it is left.
+pub async fn waiting(why: &str, time: Duration) {
+    if time.is_zero() {
+        return;
+    }
+    let bar = match std::io::stderr().is_terminal() {
+        true => ProgressBar::new(time.as_secs()),
+        false => ProgressBar::hidden(),
+    };
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} s") {
+        bar.set_style(style);
+    }
+    bar.set_message(why.to_owned());
+    let end = tokio::time::Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(tokio::time::Instant::now()) {
+        bar.set_position(time.saturating_sub(left).as_secs());
+        tokio::time::sleep(left.min(Duration::from_secs(1))).await;
+    }
+    bar.finish_and_clear();
+}
+
 /// How often a bar moves while nothing is told.
 const TICK: Duration = Duration::from_millis(100);
 

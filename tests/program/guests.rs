@@ -257,6 +257,49 @@ fn more_guests_than_devices_are_refused_with_the_reason_and_a_profile_in_use_sta
 }
 
 #[test]
+fn a_guest_whose_allocations_were_lost_is_given_them_back_its_device_too() {
+    let mut host = Host::start("guests-7");
+    let groups = ["gpu", "--group", "resources:PGPU=1"];
+    host.done(&[&["accelerator", "profile", "create"][..], &groups].concat());
+    host.create("one");
+    let guests = host.until(&["guest", "list"], |guests| {
+        guests.iter().any(|guest| guest["status"] == "active")
+    });
+    let guest = uuid(&guests[0]);
+    let before = host.allocations(&guest);
+    let endpoint = host.node.home.state_dir().join("placement.endpoint");
+    let endpoint = fs::read_to_string(endpoint).expect("up says where Placement is");
+    let url = format!("{}/allocations/{guest}", endpoint.trim());
+    let ask = Ask::new(http::Method::DELETE, url).header("x-auth-token", "admin");
+    assert_eq!(ask.send().expect("an answer").status, 204);
+    let lost = host.listed(&["reconcile", "--dry-run"]);
+    let codes: Vec<_> = lost.iter().map(|it| &it["code"]).collect();
+    assert_eq!(codes, ["allocation_missing"]);
+    let audited = host.listed(&["placement", "audit"]);
+    let one: Vec<_> = audited
+        .iter()
+        .filter(|it| it["consumer"] == guest.as_str())
+        .collect();
+    assert_eq!(one.len(), 1, "{audited:?}");
+    assert_eq!(one[0]["remedy"], "berth placement heal-allocations");
+    host.done(&["placement", "heal-allocations", "--guest", &guest]);
+    let now = host.allocations(&guest);
+    // What a guest's disk takes is not seen at the hypervisor.
+    let of_class = |allocations: &serde_json::Value, class: &str| -> Vec<String> {
+        let providers = allocations.as_object().expect("an object").iter();
+        let of = providers.filter(|(_, of)| of["resources"].get(class).is_some());
+        of.map(|(provider, of)| format!("{provider}: {}", of["resources"][class]))
+            .collect()
+    };
+    for class in ["PGPU", "VCPU", "MEMORY_MB"] {
+        assert_eq!(of_class(&now, class), of_class(&before, class), "{class}");
+    }
+    let said = host.done(&["reconcile", "--dry-run"]);
+    assert!(said.contains("nothing differs"), "{said}");
+    assert_eq!(host.up.stop(PATIENCE).expect("it ends").code, 0);
+}
+
+#[test]
 fn a_journal_with_a_guest_that_cannot_be_read_is_told_until_it_can() {
     let mut host = Host::start("guests-5");
     host.done(&[

@@ -6,6 +6,7 @@ mod accelerator_life;
 mod accelerator_service;
 mod agent_over_tls;
 mod agents_elsewhere;
+mod allocations;
 #[path = "../../core/serve/tests/tls/authority.rs"]
 mod authority;
 mod bad_input;

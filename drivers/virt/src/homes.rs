@@ -58,6 +58,27 @@ pub fn homes(
     }
 }
 
+/// The guest that an allocation's consumer holds for: of its UUID, known to have it beside its own, or the only one that uses what
+/// the consumer holds. None where there is none, or more than one could be it.
+#[must_use]
+pub fn guest_behind<'a>(
+    seen: &'a NodeView,
+    node: &'a NodeName,
+    trees: Trees<'a>,
+    allocation: &'a Allocation,
+    all: &'a Allocations,
+) -> Option<&'a GuestView> {
+    let asked = Asked {
+        seen,
+        node,
+        trees,
+        tree: trees.desired,
+        allocation,
+        all,
+    };
+    asked.guest()
+}
+
 /// The question: one allocation, and all there is to answer it from.
 struct Asked<'a> {
     seen: &'a NodeView,

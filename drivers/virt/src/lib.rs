@@ -33,7 +33,7 @@ pub use guest_life::{
     Destroyed, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, NoLink,
     PowerAction, Powered, Redefined, Spawned,
 };
-pub use homes::homes;
+pub use homes::{guest_behind, homes};
 pub use host_device::{
     ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, OfferedDevice,
     OfferedHandle, UnfitReason, vendor_name,

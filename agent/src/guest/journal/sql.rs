@@ -61,6 +61,20 @@ impl SqlJournal {
         read
     }
 
+    /// The guests that the journal in a folder knows, without opening it: an agent may have it. None where there is no journal.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no journal of this release's.
+    pub async fn look_at_guests(state_path: &Path) -> Result<Vec<GuestRecord>, JournalError> {
+        let Some(file) = JournalFile::look(&state_path.join(FILE)).await? else {
+            return Ok(Vec::new());
+        };
+        let journal = Self { file };
+        let read = journal.select(None).await;
+        journal.close().await;
+        read
+    }
+
     /// What is known of devices, in tables beside the guests'.
     #[must_use]
     pub fn devices(&self) -> DeviceRegister {

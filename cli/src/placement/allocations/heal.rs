@@ -1,0 +1,189 @@
+//! `berth placement heal-allocations`: this host's guests hold what they use, on the providers where they use it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use berth_agent::allocation_audit::{Amiss, Finding, healed};
+use berth_agent::guest::journal::GuestRecord;
+use berth_client::PlacementClient;
+use berth_client::placement::TypedAllocations;
+use berth_model::{ConsumerAllocations, ConsumerUuid};
+use berth_virt::Resources;
+use serde_json::json;
+
+use super::{Looked, Node, Outcome, Which, not_done, told};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::listing::{Format, Listing};
+use crate::nodes::Intent;
+
+/// What a guest's consumer is to Placement.
+const INSTANCE: &str = "INSTANCE";
+
+/// The healing.
+#[derive(Debug, clap::Args)]
+pub(in crate::placement) struct Heal {
+    /// Show what would be put, and put nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// This guest alone.
+    #[arg(long, value_name = "UUID")]
+    guest: Option<ConsumerUuid>,
+    /// The project of guests that Placement does not know at all and this host's agent did not make, else
+    /// [placement_service] incomplete_consumer_project_id.
+    #[arg(long, value_name = "ID")]
+    project: Option<String>,
+    /// The user of guests that Placement does not know at all, else [placement_service] incomplete_consumer_user_id.
+    #[arg(long, value_name = "ID")]
+    user: Option<String>,
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Heals.
+///
+/// # Errors
+/// This host, Placement or the database does not answer, a node is to be reshaped first, or a guest was not healed.
+pub(in crate::placement) async fn heal(
+    asked: &Heal,
+    config: &Config,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let intent = match asked.dry_run {
+        true => Intent::Look,
+        false => Intent::Act,
+    };
+    let placement = asked.which.ask(config, intent).await?;
+    let done = asked.heal(&placement.placement, config, out).await;
+    placement.close().await;
+    done
+}
+
+impl Heal {
+    async fn heal(
+        &self,
+        placement: &PlacementClient,
+        config: &Config,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let looked = Looked::at(placement, config).await?;
+        let mut found = looked.findings();
+        found.retain(|(_, found)| {
+            matches!(found.amiss, Amiss::Guest { .. })
+                && self.guest.is_none_or(|it| it == found.consumer)
+        });
+        let is_for_people = self.format.is_for_people();
+        if is_for_people {
+            self.tell(&found, &BTreeMap::new(), out)?;
+            out.flush()?;
+        }
+        let mut outcomes = BTreeMap::new();
+        for (node, found) in &found {
+            let Amiss::Guest { wanted, .. } = &found.amiss else {
+                continue;
+            };
+            let outcome = match self.dry_run {
+                true => Outcome::Left,
+                false => {
+                    let held = node.held.of(&found.consumer).cloned();
+                    let held = held
+                        .unwrap_or_else(|| self.nothing(found.consumer, &looked.journal, config));
+                    put(placement, node, found.consumer, &held, wanted).await
+                }
+            };
+            if is_for_people && outcome != Outcome::Left {
+                let outcome = outcome.as_value();
+                let said = outcome.as_str().unwrap_or_default();
+                writeln!(out, "{}: {said}", found.consumer)?;
+            }
+            outcomes.insert(found.consumer, outcome);
+        }
+        if !is_for_people {
+            self.tell(&found, &outcomes, out)?;
+        }
+        not_done(&outcomes, "healed")
+    }
+
+    /// What a consumer holds that Placement does not know: who owns it is told by the agent that made its guest, else by the caller.
+    fn nothing(
+        &self,
+        consumer: ConsumerUuid,
+        journal: &[GuestRecord],
+        config: &Config,
+    ) -> ConsumerAllocations {
+        let owners = journal.iter().map(|record| &record.request.spec().owner);
+        let owner = owners.clone().find(|owner| owner.consumer == consumer);
+        let service = &config.placement_service;
+        let project = owner.map(|owner| owner.project.as_str().to_owned());
+        let project = project.or_else(|| self.project.clone());
+        let user = self.user.clone();
+        ConsumerAllocations {
+            project_id: project.unwrap_or_else(|| service.incomplete_consumer_project_id.clone()),
+            user_id: user.unwrap_or_else(|| service.incomplete_consumer_user_id.clone()),
+            generation: None,
+            resources: BTreeMap::new(),
+        }
+    }
+
+    fn tell(
+        &self,
+        found: &[(&Node, Finding)],
+        outcomes: &BTreeMap<ConsumerUuid, Outcome>,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let is_for_people = self.format.is_for_people();
+        if is_for_people && found.is_empty() {
+            writeln!(out, "nothing to heal: each guest holds what it uses")?;
+            return Ok(());
+        }
+        let mut listing =
+            Listing::new(&["node", "consumer", "guest", "holds", "will_hold", "result"]);
+        for (node, found) in found {
+            let Amiss::Guest {
+                guest,
+                here,
+                wanted,
+            } = &found.amiss
+            else {
+                continue;
+            };
+            let outcome = outcomes.get(&found.consumer).unwrap_or(&Outcome::Left);
+            listing.push([
+                json!(node.name.as_str()),
+                json!(found.consumer.to_string()),
+                json!(guest),
+                told(&node.tree, here, is_for_people),
+                told(&node.tree, wanted, is_for_people),
+                outcome.as_value(),
+            ]);
+        }
+        listing.print(&self.format, out)
+    }
+}
+
+/// By the consumer's generation: where somebody else was first, nothing is put.
+async fn put(
+    placement: &PlacementClient,
+    node: &Node,
+    consumer: ConsumerUuid,
+    held: &ConsumerAllocations,
+    wanted: &Resources,
+) -> Outcome {
+    let allocations = healed(held, &node.tree, wanted);
+    let put = match held.generation {
+        Some(_) => placement.put_allocations(consumer, &allocations).await,
+        None => {
+            let typed = TypedAllocations {
+                allocations,
+                consumer_type: INSTANCE.to_owned(),
+            };
+            placement.put_typed_allocations(consumer, &typed).await
+        }
+    };
+    match put {
+        Ok(()) => Outcome::Done("healed"),
+        Err(error) => Outcome::Not(error.to_string()),
+    }
+}

@@ -1,0 +1,223 @@
+//! `berth placement audit` and `berth placement heal-allocations`, over the API of the real Placement and on its database.
+
+use berth_tests::berth::Outcome;
+use serde_json::{Value, json};
+
+use crate::hypervisor::Hypervisor;
+use crate::placement_api::Api;
+
+const SINGLE: &str = "f2e3fac2-308a-5bb4-a8d7-292d9a96eb01";
+const PAIR: &str = "23c45d1e-2f50-517b-bbd5-dea5b942589c";
+const TRIO: &str = "27a5843d-d7f4-5348-adb8-7420a0e6bea0";
+const NOBODY: &str = "00000000-0000-4000-8000-00000000dead";
+const STORAGE: &str = "00000000-0000-4000-8000-000000000d15";
+
+#[track_caller]
+fn done(outcome: &Outcome) -> &str {
+    assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
+    &outcome.stdout
+}
+
+#[track_caller]
+fn items(outcome: &Outcome) -> Vec<Value> {
+    let body: Value = serde_json::from_str(done(outcome)).expect("JSON");
+    body["items"].as_array().cloned().expect("a list")
+}
+
+/// A host with eight GPUs of their own providers, as it is reported.
+fn host(api: &Api, node: &str) -> (Hypervisor, String) {
+    let mut host = Hypervisor::new("eight-gpu-flat", node, &api.way());
+    host.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
+    done(&host.once());
+    let root = host.root();
+    (host, root)
+}
+
+fn gpu(api: &Api, root: &str, bus: &str) -> String {
+    let name = format!("_pci_0000_{bus}_00_0");
+    let tree = api.tree(root);
+    let gpu = tree.into_iter().find(|(it, _)| it.ends_with(&name));
+    gpu.expect("a GPU").1
+}
+
+const AUDIT: [&str; 2] = ["placement", "audit"];
+const HEAL: [&str; 2] = ["placement", "heal-allocations"];
+
+#[test]
+fn what_is_nobodys_is_deleted_and_what_guests_lack_is_healed_each_shown_before() {
+    let api = Api::lease();
+    let (mut host, root) = host(&api, "heal-1");
+    api.shared_storage(STORAGE, &root, 1000);
+    // One as it should be; one that lost what it held of a GPU, and has the other unit on the wrong one; one that Placement does not
+    // know at all; and what a guest left that is gone.
+    let right = gpu(&api, &root, "04");
+    let wrong = gpu(&api, &root, "84");
+    api.claim(
+        SINGLE,
+        &[
+            (&right, "VGPU", 1),
+            (&root, "VCPU", 8),
+            (&root, "MEMORY_MB", 65536),
+            (STORAGE, "DISK_GB", 100),
+        ],
+    );
+    api.claim(
+        PAIR,
+        &[
+            (&wrong, "VGPU", 1),
+            (&root, "VCPU", 2),
+            (STORAGE, "DISK_GB", 50),
+        ],
+    );
+    api.claim(
+        NOBODY,
+        &[
+            (&wrong, "VGPU", 2),
+            (&root, "VCPU", 4),
+            (STORAGE, "DISK_GB", 10),
+        ],
+    );
+
+    let found = items(&host.run(&[&AUDIT[..], &["-f", "json"]].concat()));
+    let of = |consumer: &str| {
+        let mut of = found.iter().filter(|it| it["consumer"] == consumer);
+        let first = of.next().cloned();
+        assert!(of.next().is_none(), "once each: {found:?}");
+        first
+    };
+    assert_eq!(of(SINGLE), None, "{found:?}");
+    let nobody = of(NOBODY).expect("a finding");
+    assert_eq!(nobody["amiss"], "orphan");
+    assert_eq!(
+        nobody["holds"],
+        json!({"heal-1": {"VCPU": 4}, "heal-1_pci_0000_84_00_0": {"VGPU": 2}}),
+        "what it holds elsewhere is not this host's"
+    );
+    let pair = of(PAIR).expect("a finding");
+    assert_eq!(pair["amiss"], "guest");
+    assert_eq!(pair["uses"]["heal-1_pci_0000_04_00_0"], json!({"VGPU": 1}));
+    assert_eq!(pair["uses"]["heal-1_pci_0000_c5_00_0"], json!({"VGPU": 1}));
+    let told = host.run(&AUDIT);
+    for words in ["heal-1_pci_0000_84_00_0: 2 VGPU", "audit --delete", NOBODY] {
+        assert!(done(&told).contains(words), "{words}: {}", told.stdout);
+    }
+
+    let delete = [&AUDIT[..], &["--delete", "--settle", "0"]].concat();
+    let deleted = host.run(&delete);
+    assert!(done(&deleted).contains("what it holds elsewhere stays"));
+    assert_eq!(
+        api.held(NOBODY),
+        [(format!("storage-{STORAGE}"), "DISK_GB".to_owned(), 10)]
+    );
+
+    let before = api.held(PAIR);
+    let shown = host.run(&[&HEAL[..], &["--dry-run"]].concat());
+    assert!(done(&shown).contains("heal-1_pci_0000_c5_00_0: 1 VGPU"));
+    assert_eq!(api.held(PAIR), before, "nothing was put");
+    assert_eq!(api.held(TRIO), []);
+    let healed = host.run(&[&HEAL[..], &["--project", "lost", "--user", "found"]].concat());
+    assert!(done(&healed).contains(&format!("{PAIR}: healed")));
+    let disk = (format!("storage-{STORAGE}"), "DISK_GB".to_owned(), 50);
+    assert!(api.held(PAIR).contains(&disk), "what is elsewhere stays");
+    let units = |consumer: &str| -> Vec<(String, u64)> {
+        let held = api.held(consumer).into_iter();
+        let units = held.filter(|(_, class, _)| class == "VGPU");
+        units.map(|(name, _, amount)| (name, amount)).collect()
+    };
+    let on = |bus: &str, amount| (format!("heal-1_pci_0000_{bus}_00_0"), amount);
+    assert_eq!(units(PAIR), [on("04", 1), on("c5", 1)]);
+    assert_eq!(units(TRIO), [on("44", 2), on("45", 1)]);
+    let known = api.get(&format!("/allocations/{TRIO}"));
+    assert_eq!(known["project_id"], "lost");
+    assert_eq!(known["user_id"], "found");
+    assert_eq!(known["consumer_type"], "INSTANCE");
+
+    assert!(done(&host.run(&HEAL)).starts_with("nothing to heal"));
+    let well = host.run(&AUDIT);
+    assert!(
+        done(&well).starts_with("nothing is amiss with the 7 consumers of heal-1"),
+        "{}",
+        well.stdout
+    );
+}
+
+#[test]
+fn a_migrations_allocations_are_told_and_never_taken_for_an_orphans() {
+    let api = Api::lease();
+    let (mut host, root) = host(&api, "heal-2");
+    let first = gpu(&api, &root, "44");
+    let second = gpu(&api, &root, "45");
+    api.claim_for_migration(NOBODY, &[(&first, "VGPU", 2), (&second, "VGPU", 1)]);
+    let run = |host: &mut Hypervisor, more: &[&str]| {
+        let all = [&AUDIT[..], &["--consumer", NOBODY, "-f", "json"], more].concat();
+        items(&host.run(&all))
+    };
+    let found = run(&mut host, &[]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["amiss"], "migration", "{found:?}");
+    assert_eq!(found[0]["guest"], "trio", "{found:?}");
+    run(&mut host, &["--delete", "--settle", "0"]);
+    assert_eq!(api.held(NOBODY).len(), 2, "it was left");
+}
+
+#[test]
+fn a_database_is_audited_and_healed_where_no_service_has_it_open() {
+    let mut api = Api::lease();
+    let (mut host, root) = host(&api, "heal-3");
+    api.claim(NOBODY, &[(&root, "VCPU", 4)]);
+    let url = api.placement.database_url();
+    api.placement.stop();
+    let on = |words: &[&str]| -> Vec<String> {
+        let words = words.iter().map(|word| (*word).to_owned());
+        words
+            .chain(["--database".to_owned(), url.clone()])
+            .collect()
+    };
+    let run = |host: &mut Hypervisor, words: &[&str]| {
+        let words = on(words);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        host.run(&words)
+    };
+    assert!(done(&run(&mut host, &AUDIT)).contains(NOBODY));
+    // Nobody can be building a guest: there is nothing to wait for.
+    let deleted = run(&mut host, &["placement", "audit", "--delete"]);
+    assert!(done(&deleted).contains(&format!("{NOBODY}: deleted")));
+    assert!(done(&run(&mut host, &HEAL)).contains(&format!("{SINGLE}: healed")));
+    let well = run(&mut host, &AUDIT);
+    assert!(
+        done(&well).starts_with("nothing is amiss"),
+        "{}",
+        well.stdout
+    );
+    api.placement.restart().expect("Placement opens it");
+    assert_eq!(api.held(NOBODY), []);
+    let on_gpu = ("heal-3_pci_0000_04_00_0".to_owned(), "VGPU".to_owned(), 1);
+    assert!(api.held(SINGLE).contains(&on_gpu));
+}
+
+#[test]
+fn a_node_that_is_to_be_reshaped_or_was_never_reported_is_not_audited() {
+    let api = Api::lease();
+    let mut host = Hypervisor::new("eight-gpu-flat", "heal-4", &api.way());
+    let unknown = host.run(&AUDIT);
+    assert_eq!(unknown.code, 1, "{}", unknown.stdout);
+    assert!(
+        unknown
+            .stderr
+            .contains("Placement does not know node heal-4"),
+        "{}",
+        unknown.stderr
+    );
+    done(&host.once());
+    let root = host.root();
+    api.claim(SINGLE, &[(&root, "VGPU", 1)]);
+    host.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
+    for command in [AUDIT, HEAL] {
+        let refused = host.run(&command);
+        assert_eq!(refused.code, 1, "{}", refused.stdout);
+        for words in ["node heal-4 is to be reshaped", "migrate-compute-inventory"] {
+            assert!(refused.stderr.contains(words), "{}", refused.stderr);
+        }
+    }
+    assert_eq!(api.held(SINGLE).len(), 1);
+}

@@ -420,13 +420,14 @@ impl fmt::Display for Finding {
                 providers,
             } => write!(
                 f,
-                "consumer {consumer} holds allocations of {} and is no guest of this host; delete them if nobody builds it \
-                 (openstack resource provider allocation delete {consumer})",
+                "consumer {consumer} holds allocations of {} and is no guest of this host; take away \
+                 what stays so (berth placement audit --delete)",
                 providers.join(", ")
             ),
             Self::AllocationMissing { guest } => write!(
                 f,
-                "guest {guest} holds no allocation of this host: what it uses may be promised to others; claim it anew"
+                "guest {guest} holds no allocation of this host: what it uses may be promised to others; \
+                 `berth placement heal-allocations` gives it back"
             ),
             Self::AllocationDiffers {
                 guest,
@@ -435,7 +436,7 @@ impl fmt::Display for Finding {
             } => write!(
                 f,
                 "guest {guest} has device {device} and holds nothing of its provider {provider}: the device may be promised to \
-                 others; claim it anew"
+                 others; `berth placement heal-allocations` puts it right"
             ),
             Self::ProviderMissing { provider } => write!(
                 f,

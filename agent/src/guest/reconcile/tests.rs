@@ -395,7 +395,7 @@ fn nobody_is_told_to_delete_what_a_boot_that_is_taken_back_still_holds() {
     assert!(text.contains("is no guest of this host; so does one that is being made"));
     let (remedy, text) = orphan.told(GRACE);
     assert_eq!(remedy, Remedy::Reported);
-    assert!(text.contains("allocation delete"), "{text}");
+    assert!(text.contains("audit --delete"), "{text}");
     let taken = Finding::DeviceTaken {
         device: device(1),
         guest: guest(9),

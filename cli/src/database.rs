@@ -67,13 +67,17 @@ pub async fn open(url: &Secret, config: &Config) -> Result<SqlStore, Failure> {
     placement(store, &named).await
 }
 
-/// The same, of a database that is there: a path with a slip in it is refused, and nothing made.
+/// The same, of a database that is there, for offline work: a path with a slip in it is refused, and nothing made.
 ///
 /// # Errors
 /// As [`open`], and where there is no database.
 pub async fn open_existing(url: &Secret) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
-    let store = SqlStore::open_existing(&location, &options(&location)).await;
+    let options = SqlOptions {
+        is_offline_work: true,
+        ..options(&location)
+    };
+    let store = SqlStore::open_existing(&location, &options).await;
     placement(store, &named).await
 }
 
@@ -83,7 +87,11 @@ pub async fn open_existing(url: &Secret) -> Result<SqlStore, Failure> {
 /// As [`open_existing`].
 pub async fn look(url: &Secret) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
-    let store = SqlStore::look_at(&location, &SqlOptions::default()).await;
+    let options = SqlOptions {
+        is_offline_work: true,
+        ..SqlOptions::default()
+    };
+    let store = SqlStore::look_at(&location, &options).await;
     let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
     let store = store.ok_or_else(|| {
         Failure::new(

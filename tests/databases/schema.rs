@@ -19,6 +19,7 @@ on_servers! {
     the_schema_is_changed_by_one_at_a_time
     the_lock_goes_with_its_holder
     other_sessions_are_seen
+    sessions_of_offline_work_are_told_from_a_services
     a_script_changes_the_schema
 }
 
@@ -125,6 +126,33 @@ async fn other_sessions_are_seen(place: Place) {
             .contains("user placement from 127.0.0.1"),
         "{}",
         seen[0]
+    );
+    assert!(
+        seen.iter().all(|session| !session.is_offline_work),
+        "{seen:?}"
+    );
+}
+
+async fn sessions_of_offline_work_are_told_from_a_services(place: Place) {
+    let store = place.store().await;
+    let offline = SqlOptions {
+        is_offline_work: true,
+        ..SqlOptions::default()
+    };
+    let other = place.open(&offline).await;
+    let (_one, _two) = (other.read().await.unwrap(), other.read().await.unwrap());
+    let seen = store.other_sessions().await.unwrap().seen;
+    assert!(seen.len() >= 2, "{seen:?}");
+    assert!(
+        seen.iter().all(|session| session.is_offline_work),
+        "{seen:?}"
+    );
+    // They are two alike: the one sees the other as what it is, and the service as a service.
+    let seen = other.other_sessions().await.unwrap().seen;
+    assert!(!seen.is_empty());
+    assert!(
+        seen.iter().all(|session| !session.is_offline_work),
+        "{seen:?}"
     );
 }
 

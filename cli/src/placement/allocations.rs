@@ -18,7 +18,7 @@ use berth_store::SqlStore;
 use berth_virt::{NodeView, Resources};
 use serde_json::{Value, json};
 
-use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_sessions};
+use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_services};
 use super::placement_conf;
 use crate::compose::{placement_for_commands, placement_in_process};
 use crate::config::{Config, Secret};
@@ -70,7 +70,7 @@ impl Which {
         };
         refuse_beside_a_service(&url)?;
         let looking = database::look(&url).await?;
-        refuse_beside_sessions(&looking).await?;
+        refuse_beside_services(&looking).await?;
         let store = match intent {
             Intent::Look => looking,
             Intent::Act => {

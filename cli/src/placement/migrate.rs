@@ -7,7 +7,7 @@ use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview, Started};
 use berth_store::SqlStore;
 
-use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_sessions};
+use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_services};
 use super::which::WhichDatabase;
 use crate::agent::alone;
 use crate::compose::placement_in_process;
@@ -52,7 +52,7 @@ pub(super) async fn migrate(
 
 async fn show(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), Failure> {
     let store = database::look(url).await?;
-    refuse_beside_sessions(&store).await?;
+    refuse_beside_services(&store).await?;
     let mut host = host(&store, config, Intent::Look).await?;
     if is_bare_metal(&host, out)? {
         return Ok(());
@@ -77,7 +77,7 @@ async fn show(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), 
 async fn upgrade(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), Failure> {
     // Before anything of it is written.
     let looking = database::look(url).await?;
-    refuse_beside_sessions(&looking).await?;
+    refuse_beside_services(&looking).await?;
     looking.close().await;
     let store = database::open_existing(url).await?;
     // An agent on another Placement would go by the state folder this writes.

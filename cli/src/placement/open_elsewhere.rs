@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use berth_store::SqlStore;
-use berth_store::sql::Location;
+use berth_store::sql::{Location, OtherSession};
 
 use crate::config::Secret;
 use crate::database;
@@ -31,20 +31,36 @@ pub(super) fn refuse_beside_a_service(url: &Secret) -> Result<(), Failure> {
     Err(Failure::new(ErrorCode::Held, what).mend("stop the service, then repeat"))
 }
 
-/// Refuses a database on a server that somebody else has a session on. Those of other users are seen only with the server's
-/// leave (PROCESS on MariaDB and MySQL).
+/// Refuses a database on a server that a service has a session on; other hosts' offline work may be beside this. Sessions of
+/// other users are seen only with the server's leave (PROCESS on MariaDB and MySQL).
 ///
 /// # Errors
 /// The sessions; or the server does not answer.
+pub(super) async fn refuse_beside_services(store: &SqlStore) -> Result<(), Failure> {
+    refuse_beside(store, |other| !other.is_offline_work).await
+}
+
+/// Refuses a database on a server that anybody else has a session on.
+///
+/// # Errors
+/// As [`refuse_beside_services`].
 pub(super) async fn refuse_beside_sessions(store: &SqlStore) -> Result<(), Failure> {
+    refuse_beside(store, |_| true).await
+}
+
+async fn refuse_beside(
+    store: &SqlStore,
+    is_refused: impl Fn(&OtherSession) -> bool,
+) -> Result<(), Failure> {
     let others = store.other_sessions().await.map_err(|error| {
         let what = format!("the database's sessions cannot be listed; {}", error.mend());
         Failure::caused(ErrorCode::State, what, &error)
     })?;
-    if others.seen.is_empty() {
+    let refused = others.seen.iter().filter(|other| is_refused(other));
+    let sessions: Vec<_> = refused.map(ToString::to_string).collect();
+    if sessions.is_empty() {
         return Ok(());
     }
-    let sessions: Vec<_> = others.seen.iter().map(ToString::to_string).collect();
     let what = format!(
         "the database is in use by {}; the upgrade is for a database that no service uses",
         sessions.join(", ")

@@ -64,6 +64,9 @@ pub struct SqlOptions {
     pub acquire_timeout: Duration,
     /// How long one statement may take on a server before it ends with [`super::SqlError::TookTooLong`].
     pub statement_timeout: Duration,
+    /// Whether this is work that no service may be beside, while others of its kind may (another host's upgrade): its sessions on a
+    /// server are seen to be that ([`super::OtherSession::is_offline_work`]).
+    pub is_offline_work: bool,
 }
 
 impl Default for SqlOptions {
@@ -79,6 +82,7 @@ impl Default for SqlOptions {
             connect_timeout: Duration::from_secs(5),
             acquire_timeout: Duration::from_secs(10),
             statement_timeout: Duration::from_secs(60),
+            is_offline_work: false,
         }
     }
 }

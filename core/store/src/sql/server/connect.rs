@@ -17,6 +17,7 @@ use sqlx::{
 use super::super::error::{Phase, of_server};
 use super::super::location::{Host, Server, ServerKind, TlsMode};
 use super::super::{OpenError, SqlOptions, Statement};
+use super::sessions::OFFLINE_WORK;
 use super::{Access, Own, Pool, ServerPool, connections};
 
 /// Statements that are kept prepared on each connection.
@@ -30,7 +31,7 @@ impl ServerPool {
         access: Access,
     ) -> Result<Self, OpenError> {
         readable(server)?;
-        let own = Own::new();
+        let own = Own::new(options);
         let pool = match server.kind {
             ServerKind::Postgres => {
                 let connect = postgres_options(server, &own.name);
@@ -160,13 +161,17 @@ fn readable(server: &Server) -> Result<(), OpenError> {
 }
 
 impl Own {
-    fn new() -> Self {
+    fn new(options: &SqlOptions) -> Self {
         static STORES: AtomicU64 = AtomicU64::new(0);
         let number = STORES.fetch_add(1, Ordering::Relaxed);
         Self {
             // With its start in it: another host, or another process of this number, has another.
             name: format!(
-                "berth {} {number} {:x}",
+                "{} {} {number} {:x}",
+                match options.is_offline_work {
+                    true => OFFLINE_WORK.trim_end(),
+                    false => "berth",
+                },
                 process::id(),
                 super::super::random()
             ),
@@ -284,6 +289,13 @@ async fn tell_mysql(
     connection
         .execute(AssertSqlSafe(sql).into_sql_str())
         .await?;
+    if options.is_offline_work {
+        // Nobody else has a lock of this name: it has the session's number in it.
+        let sql = format!("SELECT GET_LOCK('{OFFLINE_WORK}{number}', 0)");
+        connection
+            .execute(AssertSqlSafe(sql).into_sql_str())
+            .await?;
+    }
     Ok(())
 }
 

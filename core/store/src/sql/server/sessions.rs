@@ -17,7 +17,13 @@ pub struct OtherSession {
     pub client: Option<String>,
     /// What the program calls itself, where it does.
     pub program: Option<String>,
+    /// Whether it is work like that of [`super::super::SqlOptions::is_offline_work`].
+    pub is_offline_work: bool,
 }
+
+/// With what the name of a session of offline work begins: its application's on PostgreSQL, that of a lock that it holds on
+/// MariaDB and MySQL, with its number.
+pub(super) const OFFLINE_WORK: &str = "berth offline ";
 
 /// As one phrase: `user placement from 10.0.0.3 (session 4711)`.
 impl fmt::Display for OtherSession {
@@ -44,7 +50,8 @@ const POSTGRES: &str = "SELECT pid, COALESCE(CAST(usename AS TEXT), ''), host(cl
      FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
      AND COALESCE(backend_type, 'client backend') = 'client backend' \
      AND COALESCE(application_name, '') <> ? ORDER BY pid";
-const MYSQL: &str = "SELECT CAST(id AS SIGNED), user, host FROM information_schema.processlist \
+const MYSQL: &str = "SELECT CAST(id AS SIGNED), user, host, \
+     CASE WHEN IS_USED_LOCK(CONCAT(?, id)) = id THEN 1 ELSE 0 END FROM information_schema.processlist \
      WHERE db = DATABASE() AND command <> 'Daemon' ORDER BY id";
 const MYSQL_SEES_ALL: &str = "SELECT COUNT(*) FROM information_schema.user_privileges WHERE privilege_type = 'PROCESS' \
      AND grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')";
@@ -57,11 +64,14 @@ impl ServerPool {
                     .rows(Statement::new(POSTGRES).bind(&self.own.name))
                     .await?;
                 let seen = rows.iter().map(|row| {
+                    let program = row.opt_text(3)?;
+                    let name = program.as_deref().unwrap_or_default();
                     Ok(OtherSession {
                         number: row.int(0)?,
                         user: row.text(1)?,
                         client: row.opt_text(2)?,
-                        program: row.opt_text(3)?,
+                        is_offline_work: name.starts_with(OFFLINE_WORK),
+                        program,
                     })
                 });
                 Ok(OtherSessions {
@@ -74,7 +84,7 @@ impl ServerPool {
     }
 
     async fn mysql_sessions(&self) -> Result<OtherSessions, SqlError> {
-        let rows = self.rows(Statement::new(MYSQL)).await?;
+        let rows = self.rows(Statement::new(MYSQL).bind(OFFLINE_WORK)).await?;
         let sees_all = self.rows(Statement::new(MYSQL_SEES_ALL)).await?;
         let sees_all = sees_all.first().map_or(Ok(0), |row| row.int(0))?;
         let own = self.own.numbers.lock();
@@ -93,6 +103,7 @@ impl ServerPool {
                 user: row.text(1)?,
                 client,
                 program: None,
+                is_offline_work: row.int(3)? == 1,
             });
         }
         Ok(OtherSessions {

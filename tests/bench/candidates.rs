@@ -91,13 +91,9 @@ fn ask(placement: &Placement, times: u32) -> Outcome<Vec<Spent>> {
         }
         let before = meter.mark();
         for _ in 0..times {
-            api.get_at("1.36", &path)?;
+            api.ask_at("1.36", &path)?;
         }
-        let spent = meter.since(&before);
-        all.push(Spent {
-            wall: spent.wall / times,
-            cpu: spent.cpu / times,
-        });
+        all.push(meter.since(&before).each_of(times));
     }
     Ok(all)
 }

@@ -7,6 +7,7 @@
 mod agent;
 mod bind;
 mod candidates;
+mod growth;
 mod host;
 mod idle;
 mod machine;
@@ -36,7 +37,15 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// How many guests the measured host has.
 const GUESTS: [u32; 4] = [0, 10, 100, 1000];
 /// The parts of a run, in their order.
-const PARTS: [&str; 6] = ["agent", "reshaper", "candidates", "bind", "spawn", "idle"];
+const PARTS: [&str; 7] = [
+    "agent",
+    "reshaper",
+    "candidates",
+    "growth",
+    "bind",
+    "spawn",
+    "idle",
+];
 
 fn main() -> ExitCode {
     match measure() {
@@ -79,6 +88,7 @@ fn measure() -> Outcome<PathBuf> {
                 }
             }
             "candidates" => sections.push(candidates::measure()?),
+            "growth" => sections.push(growth::measure()?),
             "bind" => sections.push(bind::measure()?),
             "spawn" => sections.push(spawn::measure()?),
             _ => sections.push(idle::measure(nova.as_ref())?),

@@ -17,6 +17,16 @@ pub(crate) struct Spent {
     pub(crate) cpu: Duration,
 }
 
+impl Spent {
+    /// The same for one of so many.
+    pub(crate) fn each_of(self, times: u32) -> Self {
+        Self {
+            wall: self.wall / times,
+            cpu: self.cpu / times,
+        }
+    }
+}
+
 /// A reading to subtract from.
 pub(crate) struct Mark {
     at: Instant,
@@ -47,6 +57,23 @@ impl Meter {
         let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let member = |pid: &u32| stat(*pid).is_some_and(|stat| stat.group == leader);
         Self(pids.filter(member).collect())
+    }
+
+    /// A process and all that it started, and that these started, in whatever group they are.
+    pub(crate) fn of_family(first: u32) -> Self {
+        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let parents: Vec<(u32, u32)> = pids
+            .filter_map(|pid| Some((pid, stat(pid)?.parent)))
+            .collect();
+        let mut family = vec![first];
+        let mut asked = 0;
+        while let Some(parent) = family.get(asked).copied() {
+            asked += 1;
+            let children = parents.iter().filter(|(_, of)| *of == parent);
+            family.extend(children.map(|(pid, _)| *pid));
+        }
+        Self(family)
     }
 
     /// The same for several leaders.
@@ -103,6 +130,7 @@ impl Meter {
 }
 
 struct Stat {
+    parent: u32,
     group: u32,
     cpu: Duration,
 }
@@ -113,6 +141,7 @@ fn stat(pid: u32) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
     let ticks = |at: usize| fields.get(at)?.parse::<u32>().ok();
     Some(Stat {
+        parent: ticks(1)?,
         group: ticks(2)?,
         cpu: STAT_TICK * (ticks(11)? + ticks(12)?),
     })

@@ -34,6 +34,11 @@ impl Api {
         Ok(self.send_at(version, Method::GET, path, None)?.json())
     }
 
+    /// The same, and nothing is made of the answer: what that takes is the caller's.
+    pub(crate) fn ask_at(&self, version: &str, path: &str) -> Outcome<()> {
+        self.send_at(version, Method::GET, path, None).map(drop)
+    }
+
     /// A PUT that is to succeed.
     pub(crate) fn put(&self, path: &str, body: &Value) -> Outcome<()> {
         self.send(Method::PUT, path, Some(body)).map(drop)
@@ -104,12 +109,21 @@ impl Placement {
         Ok(Self::Real { service, kept })
     }
 
-    /// The built-in one, empty.
+    /// The built-in one, empty, on SQLite.
     pub(crate) fn built_in() -> Outcome<Self> {
-        let mut home = BerthHome::new()?;
+        let home = BerthHome::new()?;
+        let database = format!("sqlite:{}", home.path("placement.sqlite").display());
+        Self::serve(home, &database)
+    }
+
+    /// The built-in one over the database of a URL.
+    pub(crate) fn built_in_on(database: &str) -> Outcome<Self> {
+        Self::serve(BerthHome::new()?, database)
+    }
+
+    fn serve(mut home: BerthHome, database: &str) -> Outcome<Self> {
         home.configure("")?;
         let listen = format!("127.0.0.1:{}", free_port()?);
-        let database = format!("sqlite:{}", home.path("placement.sqlite").display());
         let config = home.config_file();
         let config = config.to_str().ok_or("the home's path is text")?;
         let args = [
@@ -118,7 +132,7 @@ impl Placement {
             "--config",
             config,
             "--database",
-            &database,
+            database,
             "--listen",
             &listen,
         ];

@@ -145,6 +145,12 @@ impl Postgres {
         self.process().pid()
     }
 
+    /// Where the server's log is.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.scratch.join("log")
+    }
+
     fn process(&self) -> MutexGuard<'_, Process> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }

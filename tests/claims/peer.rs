@@ -84,7 +84,6 @@ fn what_berth_gives_beside_openstacks_own_placement_was_there() {
     }
     sums.publish("MariaDb beside the real Placement\t1\trepeatable-read\t16");
     assert_eq!(sums.violations(), [""; 0]);
-    assert_eq!(ours.complaints(), [""; 0]);
 }
 
 /// Not in `make test`: on a machine that does little at once it may not happen.

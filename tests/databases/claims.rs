@@ -14,6 +14,7 @@ use crate::place::Place;
 on_servers! {
     never_one_unit_too_many_at_repeatable_read
     never_one_unit_too_many_at_read_committed
+    whoever_is_outrun_to_the_end_is_told_so_and_has_nothing
     a_provider_is_deleted_or_has_a_claim_and_never_both
 }
 
@@ -32,6 +33,10 @@ async fn services(place: &Place, isolation: Isolation) -> [Service; 2] {
         isolation,
         ..SqlOptions::default()
     };
+    services_with(place, options).await
+}
+
+async fn services_with(place: &Place, options: SqlOptions) -> [Service; 2] {
     let (one, other) = (place.open(&options).await, place.open(&options).await);
     let (first, second) = tokio::join!(prepare(&one), prepare(&other));
     first.unwrap();
@@ -113,6 +118,35 @@ async fn never_one_unit_too_many(place: Place, isolation: Isolation) {
             claim(&services[0], &host, trial * 100 + n).await;
         }
         assert_eq!(used(&services[1], &host).await, 6);
+    }
+}
+
+/// The server refuses a transaction that came second, and nobody tries it again: that is a conflict, and not a failure.
+async fn whoever_is_outrun_to_the_end_is_told_so_and_has_nothing(place: Place) {
+    let one = services(&place, Isolation::RepeatableRead).await;
+    // The first of a project is not what is looked at.
+    let first = provider(&one[0], 99, 3).await;
+    for n in 9_900..9_903 {
+        assert_eq!(claim(&one[0], &first, n).await, 204);
+    }
+    let options = SqlOptions {
+        attempts: 1,
+        ..SqlOptions::default()
+    };
+    let services = services_with(&place, options).await;
+    for trial in 0..8 {
+        let host = provider(&one[0], trial, 16).await;
+        let claims = (0..16).map(|n| {
+            let service = services[n as usize % 2].clone();
+            let host = host.clone();
+            tokio::spawn(async move { claim(&service, &host, trial * 100 + n).await })
+        });
+        let answers = join_all(claims).await;
+        let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+        let told = |status: &StatusCode| *status == 204 || *status == 409;
+        assert!(answers.iter().all(told), "{answers:?}");
+        let granted = answers.iter().filter(|status| **status == 204).count();
+        assert_eq!(used(&one[1], &host).await, granted, "{answers:?}");
     }
 }
 

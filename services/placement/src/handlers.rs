@@ -63,6 +63,17 @@ pub(crate) fn database(error: SqlError) -> Fault {
     store::fault(&error)
 }
 
+/// The same of a write of allocations that others came before each time it was tried: clients know what to do then.
+pub(crate) fn outrun(error: SqlError) -> Fault {
+    match error {
+        SqlError::Conflict(_) => Fault::conflict(
+            "update conflict: Another thread concurrently updated the data. Please retry your update",
+        )
+        .with_code(codes::CONCURRENT_UPDATE),
+        other => database(other),
+    }
+}
+
 /// The provider that a path below it names.
 pub(crate) async fn provider_of_path(tx: &mut Transaction, uuid: &str) -> Result<Provider, Fault> {
     providers::get(tx, uuid).await.map_err(|error| match error {

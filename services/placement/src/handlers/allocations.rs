@@ -9,7 +9,7 @@ use berth_http::schema::normal_uuid;
 use berth_http::{Answer, Call, Fault, Timestamp};
 use serde::Serialize;
 
-use super::{codes, database, modified, provider_fault, read, require};
+use super::{codes, database, modified, outrun, provider_fault, read, require};
 use crate::router::Placement;
 use crate::store::allocations::{self, Consumer, Held, Holding, Release, ReleaseError};
 use crate::store::providers::{self, ProviderError};
@@ -184,7 +184,7 @@ fn claim_fault(error: ReplaceError) -> Fault {
 /// What claims and reshapes tell alike.
 pub(crate) fn replace_fault(error: ReplaceError) -> Fault {
     match error {
-        ReplaceError::Sql(error) => database(error),
+        ReplaceError::Sql(error) => outrun(error),
         ReplaceError::ConsumerGeneration { .. } | ReplaceError::ProviderGeneration { .. } => {
             Fault::conflict(error.to_string()).with_code(codes::CONCURRENT_UPDATE)
         }
@@ -222,7 +222,7 @@ pub(crate) async fn delete(
         .await
         .map_err(|error| match error {
             ReleaseError::NotFound(_) => Fault::not_found(error.to_string()),
-            ReleaseError::Sql(error) => database(error),
+            ReleaseError::Sql(error) => outrun(error),
         })?;
     Ok(Answer::no_content())
 }

@@ -34,9 +34,9 @@ pub use kind::Kind;
 pub use load::{Loaded, load, resolve};
 pub use option::{Default, Effect, OptionRow};
 pub use problem::{Problem, Refused};
+pub(crate) use rules::SNAPSHOT_BESIDE_OTHERS;
 pub use running::{RunningError, running_config};
 pub use secret::{MASK, Secret};
-pub(crate) use rules::SNAPSHOT_BESIDE_OTHERS;
 pub use sections::{
     AcceleratorService, Accelerators, Agent, AgentClient, AllocationCandidatesFrom, AuthStrategy,
     CacheMode, Compute, ComputeDriver, ConductorService, Config, ConfigDriveLayout, Cors, CpuMode,

@@ -140,7 +140,6 @@ pub struct Field {
 
 impl Field {
     /// How many moments of it have passed so far, whoever may hold the contest meanwhile.
-    #[must_use]
     pub fn moments(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.clock.load(Ordering::SeqCst)

@@ -3,16 +3,22 @@
 //! Until the last transaction the new one is at no revision that anybody knows ([`INCOMPLETE`]), and is not served; a copy
 //! that was killed is begun anew. The old one is only read, in one transaction.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod digest;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
 
 use berth_store::{
-    Dialect, Disposition, Moment, Retryable, Row, SchemaLock, SqlError, SqlStore, Statement,
-    Transaction, Value, Work, sql::placeholders,
+    Dialect, Disposition, Retryable, SchemaLock, SqlError, SqlStore, Statement, Transaction, Value,
+    Work, sql::placeholders,
 };
-use sha2::{Digest as _, Sha256};
 
+use self::digest::{Precision, Sum, digest};
+use self::table::{Table, parents_first};
 use super::revision::Revision;
-use super::shape::{Difference, Object, Part, Problem, Shape, at};
+use super::shape::{Difference, Problem};
 use super::sync::{Version, compare, version};
 use super::{INCOMPLETE, SCHEMA_WAIT, SchemaError, make, tables};
 
@@ -249,217 +255,6 @@ impl Copy<'_> {
     }
 }
 
-/// What both databases can hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Precision {
-    /// Doubles and microseconds.
-    Fine,
-    /// Six digits and whole seconds, as MySQL's `float` and `datetime`.
-    Coarse,
-}
-
-impl Precision {
-    fn of(from: Dialect, to: Dialect) -> Self {
-        match from == Dialect::MySql || to == Dialect::MySql {
-            true => Self::Coarse,
-            false => Self::Fine,
-        }
-    }
-
-    /// A moment cut to what is kept of it: MySQL would round it, into the future.
-    fn stored(self, value: Value) -> Value {
-        match (self, value) {
-            (Self::Coarse, Value::Moment(moment)) => {
-                let micros = moment.as_micros();
-                let whole = Moment::from_micros(micros - micros.rem_euclid(1_000_000));
-                Value::Moment(whole.unwrap_or(moment))
-            }
-            (_, value) => value,
-        }
-    }
-
-    fn text(self, value: &Value) -> String {
-        match (self, self.stored(value.clone())) {
-            (_, Value::Null) => "-".to_owned(),
-            (_, Value::Int(number)) => format!("i{number}"),
-            (Self::Coarse, Value::Double(number)) => format!("d{number:.5e}"),
-            (Self::Fine, Value::Double(number)) => format!("d{number:e}"),
-            (_, Value::Text(text)) => format!("t{}:{text}", text.len()),
-            (_, Value::Moment(moment)) => format!("m{}", moment.as_micros()),
-        }
-    }
-}
-
-/// Rows counted, and a digest of what stands in them.
-#[derive(Default)]
-struct Sum {
-    rows: u64,
-    digest: Sha256,
-}
-
-impl Sum {
-    fn add(&mut self, rows: &[Vec<Value>], precision: Precision) {
-        for row in rows {
-            self.rows += 1;
-            for value in row {
-                self.digest.update(precision.text(value));
-                self.digest.update(b",");
-            }
-            self.digest.update(b";");
-        }
-    }
-
-    fn copied(self, table: &'static str) -> Copied {
-        let digest = self.digest.finalize();
-        Copied {
-            table,
-            rows: self.rows,
-            digest: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Int,
-    Double,
-    Text,
-    Moment,
-}
-
-/// A table by its columns, in the order of their names.
-struct Table {
-    name: &'static str,
-    columns: Vec<(String, Kind)>,
-    /// Columns of the primary key, by their places among all.
-    key: Vec<usize>,
-}
-
-impl Table {
-    fn of(name: &'static str) -> Self {
-        let shape = at(Revision::HEAD, Dialect::Sqlite);
-        let columns: Vec<_> = shape
-            .iter()
-            .filter(|(object, _)| object.table == name)
-            .filter_map(|(object, description)| match &object.part {
-                Part::Column(column) => Some((column.clone(), kind(description))),
-                _ => None,
-            })
-            .collect();
-        Self {
-            key: key(name, &shape, &columns),
-            name,
-            columns,
-        }
-    }
-
-    /// Rows in the order of their keys, those behind `after`; none at the end.
-    async fn page(
-        &self,
-        tx: &mut Transaction,
-        after: Option<Vec<Value>>,
-    ) -> Result<Vec<Vec<Value>>, SqlError> {
-        let dialect = tx.dialect();
-        let columns = self.columns.iter().map(|(name, kind)| match kind {
-            Kind::Double => dialect.double(name),
-            _ => name.clone(),
-        });
-        let columns = columns.collect::<Vec<_>>().join(", ");
-        let keys: Vec<&str> = self
-            .key
-            .iter()
-            .map(|at| self.columns[*at].0.as_str())
-            .collect();
-        let order = keys.join(", ");
-        let (behind, values) = match (after, keys.as_slice()) {
-            (None, _) => (String::new(), Vec::new()),
-            (Some(after), [first, second]) => (
-                format!("WHERE {first} > ? OR ({first} = ? AND {second} > ?)"),
-                vec![after[0].clone(), after[0].clone(), after[1].clone()],
-            ),
-            (Some(after), _) => (format!("WHERE {order} > ?"), after),
-        };
-        let table = self.name;
-        let sql = format!("SELECT {columns} FROM {table} {behind} ORDER BY {order} LIMIT {PAGE}");
-        let rows = tx.rows(Statement::recurring(sql).bind_all(values)).await?;
-        rows.iter().map(|row| self.values(row)).collect()
-    }
-
-    fn values(&self, row: &Row) -> Result<Vec<Value>, SqlError> {
-        let values = self.columns.iter().enumerate().map(|(at, (_, kind))| {
-            Ok(match kind {
-                Kind::Int => row.opt_int(at)?.into(),
-                Kind::Double => row.double(at)?.into(),
-                Kind::Text => row.opt_text(at)?.into(),
-                Kind::Moment => row.opt_moment(at)?.into(),
-            })
-        });
-        values.collect()
-    }
-
-    fn key_of(&self, row: &[Value]) -> Vec<Value> {
-        self.key.iter().map(|at| row[*at].clone()).collect()
-    }
-
-    fn place_of(&self, column: &str) -> Option<usize> {
-        self.columns.iter().position(|(name, _)| name == column)
-    }
-}
-
-fn kind(description: &str) -> Kind {
-    match description.split([' ', '(']).next() {
-        Some("INTEGER") => Kind::Int,
-        Some("FLOAT") => Kind::Double,
-        Some("DATETIME") => Kind::Moment,
-        _ => Kind::Text,
-    }
-}
-
-fn key(table: &str, shape: &Shape, columns: &[(String, Kind)]) -> Vec<usize> {
-    let key = shape.get(&Object::new(table, Part::PrimaryKey));
-    let names = key.map_or("", String::as_str).split(", ");
-    names
-        .filter_map(|name| columns.iter().position(|(column, _)| column == name))
-        .collect()
-}
-
-/// Providers in an order in which each comes behind its parent and its root. What refers to nothing that is there stands last:
-/// the new database says what it is.
-fn parents_first(table: &Table, rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
-    let places = ["id", "parent_provider_id", "root_provider_id"].map(|name| table.place_of(name));
-    let [Some(id), Some(parent), Some(root)] = places else {
-        return rows;
-    };
-    let number = |value: &Value| match value {
-        Value::Int(number) => Some(*number),
-        _ => None,
-    };
-    let mut waiting: BTreeMap<Option<i64>, Vec<Vec<Value>>> = BTreeMap::new();
-    let mut ready = VecDeque::new();
-    let mut sorted = Vec::with_capacity(rows.len());
-    let mut known = BTreeSet::new();
-    let missing = |row: &[Value], known: &BTreeSet<Option<i64>>| {
-        let own = number(&row[id]);
-        let others = [number(&row[parent]), number(&row[root])].into_iter();
-        let mut others = others.filter(|other| other.is_some() && *other != own);
-        others.find(|other| !known.contains(other))
-    };
-    ready.extend(rows);
-    while let Some(row) = ready.pop_front() {
-        match missing(&row, &known) {
-            Some(other) => waiting.entry(other).or_default().push(row),
-            None => {
-                let own = number(&row[id]);
-                known.insert(own);
-                sorted.push(row);
-                ready.extend(waiting.remove(&own).unwrap_or_default());
-            }
-        }
-    }
-    sorted.extend(waiting.into_values().flatten());
-    sorted
-}
-
 /// Makes the tables anew, at [`INCOMPLETE`].
 struct Begin;
 
@@ -541,76 +336,5 @@ impl Work for Complete<'_> {
         let statement = Statement::new(sql).bind(Revision::HEAD.id());
         tx.execute(statement).await?;
         Ok(())
-    }
-}
-
-async fn digest(
-    tx: &mut Transaction,
-    table: &Table,
-    precision: Precision,
-) -> Result<Copied, SqlError> {
-    let mut sum = Sum::default();
-    let mut after = None;
-    loop {
-        let rows = table.page(tx, after).await?;
-        sum.add(&rows, precision);
-        after = rows.last().map(|row| table.key_of(row));
-        if after.is_none() {
-            return Ok(sum.copied(table.name));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_table_is_copied_and_by_its_key() {
-        let shape = at(Revision::HEAD, Dialect::Sqlite);
-        let all: BTreeSet<_> = shape.keys().map(|object| object.table.as_str()).collect();
-        let copied = ORDER.iter().copied().chain(["alembic_version"]);
-        assert_eq!(copied.collect::<BTreeSet<_>>(), all);
-        for name in ORDER {
-            assert!(!Table::of(name).key.is_empty(), "{name}");
-        }
-        assert_eq!(Table::of("resource_provider_traits").key.len(), 2);
-    }
-
-    #[test]
-    fn providers_come_behind_their_parents() {
-        let table = Table::of("resource_providers");
-        let row = |id: i64, parent: Option<i64>, root: i64| {
-            let values = table.columns.iter().map(|(name, _)| match name.as_str() {
-                "id" => Value::from(id),
-                "parent_provider_id" => Value::from(parent),
-                "root_provider_id" => Value::from(root),
-                _ => Value::Null,
-            });
-            values.collect::<Vec<_>>()
-        };
-        let rows = vec![
-            row(1, Some(3), 4),
-            row(2, None, 2),
-            row(3, Some(4), 4),
-            row(4, None, 4),
-            row(5, Some(9), 9),
-        ];
-        let sorted = parents_first(&table, rows);
-        let id = table.place_of("id").unwrap();
-        let ids: Vec<_> = sorted.iter().map(|row| row[id].clone()).collect();
-        assert_eq!(ids, [2, 4, 3, 1, 5].map(|id: i64| Value::from(id)));
-    }
-
-    #[test]
-    fn what_mysql_cannot_hold_is_not_compared() {
-        let moment = |micros| Value::Moment(Moment::from_micros(micros).unwrap());
-        for (one, other) in [
-            (Value::from(1.1), Value::from(1.100_000_02)),
-            (moment(1_700_000_000_999_999), moment(1_700_000_000_000_000)),
-        ] {
-            assert_eq!(Precision::Coarse.text(&one), Precision::Coarse.text(&other));
-            assert_ne!(Precision::Fine.text(&one), Precision::Fine.text(&other));
-        }
     }
 }

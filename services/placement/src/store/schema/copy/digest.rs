@@ -1,0 +1,95 @@
+//! What is compared of a copy: how many rows a table has, and a digest of what stands in them.
+
+use berth_store::{Dialect, Moment, SqlError, Transaction, Value};
+use sha2::{Digest as _, Sha256};
+
+use super::Copied;
+use super::table::Table;
+
+/// What both databases can hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Precision {
+    /// Doubles and microseconds.
+    Fine,
+    /// Six digits and whole seconds, as MySQL's `float` and `datetime`.
+    Coarse,
+}
+
+impl Precision {
+    pub(super) fn of(from: Dialect, to: Dialect) -> Self {
+        match from == Dialect::MySql || to == Dialect::MySql {
+            true => Self::Coarse,
+            false => Self::Fine,
+        }
+    }
+
+    /// A moment cut to what is kept of it: MySQL would round it, into the future.
+    pub(super) fn stored(self, value: Value) -> Value {
+        match (self, value) {
+            (Self::Coarse, Value::Moment(moment)) => {
+                let micros = moment.as_micros();
+                let whole = Moment::from_micros(micros - micros.rem_euclid(1_000_000));
+                Value::Moment(whole.unwrap_or(moment))
+            }
+            (_, value) => value,
+        }
+    }
+
+    pub(super) fn text(self, value: &Value) -> String {
+        match (self, self.stored(value.clone())) {
+            (_, Value::Null) => "-".to_owned(),
+            (_, Value::Int(number)) => format!("i{number}"),
+            (Self::Coarse, Value::Double(number)) => format!("d{number:.5e}"),
+            (Self::Fine, Value::Double(number)) => format!("d{number:e}"),
+            (_, Value::Text(text)) => format!("t{}:{text}", text.len()),
+            (_, Value::Moment(moment)) => format!("m{}", moment.as_micros()),
+        }
+    }
+}
+
+/// Rows counted, and a digest of what stands in them.
+#[derive(Default)]
+pub(super) struct Sum {
+    rows: u64,
+    digest: Sha256,
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, rows: &[Vec<Value>], precision: Precision) {
+        for row in rows {
+            self.rows += 1;
+            for value in row {
+                self.digest.update(precision.text(value));
+                self.digest.update(b",");
+            }
+            self.digest.update(b";");
+        }
+    }
+
+    pub(super) fn copied(self, table: &'static str) -> Copied {
+        let digest = self.digest.finalize();
+        Copied {
+            table,
+            rows: self.rows,
+            digest: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+}
+
+/// The same of a table as it is now.
+pub(super) async fn digest(
+    tx: &mut Transaction,
+    table: &Table,
+    precision: Precision,
+) -> Result<Copied, SqlError> {
+    let mut sum = Sum::default();
+    let mut after = None;
+    loop {
+        let rows = table.page(tx, after).await?;
+        sum.add(&rows, precision);
+        after = rows.last().map(|row| table.key_of(row));
+        if after.is_none() {
+            return Ok(sum.copied(table.name));
+        }
+    }
+}

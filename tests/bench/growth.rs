@@ -2,14 +2,12 @@
 
 mod cloud;
 
-use std::fs;
-use std::sync::Arc;
-
 use berth_tests::peer::{Postgres, PostgresDatabase};
 use tempfile::TempDir;
 
 use crate::meter::{Meter, Spent, ms};
 use crate::placement::Placement;
+use crate::statements::Logged;
 use crate::table::{Figure, Row, Section};
 use crate::{Outcome, say};
 
@@ -157,33 +155,23 @@ fn statement_rows(size: u32, kept: &Kept) -> Outcome<Vec<Row>> {
     let Kept::Postgres(database) = kept else {
         return Ok(Vec::new());
     };
-    let server: &Arc<Postgres> = database.server();
-    server.query(None, "ALTER ROLE ALL SET log_statement = 'all'")?;
+    let server = database.server();
+    let logged = Logged::begin(server)?;
     let placement = Placement::built_in_on(&kept.url())?;
     let api = placement.api();
     let mut rows = Vec::new();
     for (question, query) in QUESTIONS {
         let path = format!("/allocation_candidates?{query}");
         api.ask_at("1.36", &path)?;
-        let before = statements(server)?;
-        api.ask_at("1.36", &path)?;
+        let statements = logged.count(|| api.ask_at("1.36", &path))?;
         rows.push(Row {
             what: format!("{size} providers, PostgreSQL, {question}: statements"),
             peer: None,
-            ours: Figure::Count(statements(server)? - before),
+            ours: Figure::Count(statements),
             goal: None,
         });
     }
     drop(placement);
-    server.query(None, "ALTER ROLE ALL RESET log_statement")?;
+    logged.end()?;
     Ok(rows)
-}
-
-fn statements(server: &Postgres) -> Outcome<f64> {
-    let log = fs::read(server.log())?;
-    let log = String::from_utf8_lossy(&log);
-    let statements = log
-        .lines()
-        .filter(|line| line.contains("LOG:  execute ") || line.contains("LOG:  statement: "));
-    Ok(f64::from(u32::try_from(statements.count())?))
 }

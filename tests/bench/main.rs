@@ -7,6 +7,7 @@
 mod agent;
 mod bind;
 mod candidates;
+mod claims;
 mod growth;
 mod host;
 mod idle;
@@ -17,6 +18,7 @@ mod placement;
 mod reshaper;
 mod spawn;
 mod startup;
+mod statements;
 mod table;
 mod tick;
 
@@ -37,10 +39,11 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// How many guests the measured host has.
 const GUESTS: [u32; 4] = [0, 10, 100, 1000];
 /// The parts of a run, in their order.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     "agent",
     "reshaper",
     "candidates",
+    "claims",
     "growth",
     "bind",
     "spawn",
@@ -88,6 +91,7 @@ fn measure() -> Outcome<PathBuf> {
                 }
             }
             "candidates" => sections.push(candidates::measure()?),
+            "claims" => sections.extend(claims::measure()?),
             "growth" => sections.push(growth::measure()?),
             "bind" => sections.push(bind::measure()?),
             "spawn" => sections.push(spawn::measure()?),

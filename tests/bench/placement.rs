@@ -58,6 +58,17 @@ impl Api {
         self.send_at("1.30", method, path, body)
     }
 
+    /// Whatever is answered to a PUT.
+    pub(crate) fn try_put(&self, version: &str, path: &str, body: &Value) -> Outcome<Answer> {
+        Ok(self.of(version, Method::PUT, path).json(body).send()?)
+    }
+
+    fn of(&self, version: &str, method: Method, path: &str) -> Ask {
+        Ask::new(method, format!("{}{path}", self.url))
+            .header("x-auth-token", "admin")
+            .header("openstack-api-version", &format!("placement {version}"))
+    }
+
     fn send_at(
         &self,
         version: &str,
@@ -66,9 +77,7 @@ impl Api {
         body: Option<&Value>,
     ) -> Outcome<Answer> {
         let asked = format!("{method} {path}");
-        let mut ask = Ask::new(method, format!("{}{path}", self.url))
-            .header("x-auth-token", "admin")
-            .header("openstack-api-version", &format!("placement {version}"));
+        let mut ask = self.of(version, method, path);
         if let Some(body) = body {
             ask = ask.json(body);
         }
@@ -99,6 +108,13 @@ pub(crate) enum Placement {
 }
 
 impl Placement {
+    /// OpenStack's, empty, on a server.
+    pub(crate) fn real_on(settings: PlacementSettings) -> Outcome<Self> {
+        let service = Box::new(RealPlacement::start(settings)?);
+        let kept = PathBuf::new();
+        Ok(Self::Real { service, kept })
+    }
+
     /// OpenStack's, empty.
     pub(crate) fn real() -> Outcome<Self> {
         let service = Box::new(RealPlacement::start(PlacementSettings::default())?);

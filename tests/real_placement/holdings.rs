@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::upgrade::{Upgrade, Version, card, migration};
+use crate::upgrade::{Upgrade, Version, card};
 
 /// Amounts by provider's UUID and class, by consumer.
 pub(crate) type Holdings = BTreeMap<String, BTreeMap<(String, String), u64>>;
@@ -61,7 +61,7 @@ pub(crate) fn claims(
 
 /// Memory and CPUs as no guest has them.
 fn stranger(upgrade: Upgrade, version: Version, root: ProviderUuid) -> Claim {
-    let claim = Claim::of(migration(u32::MAX))
+    let claim = Claim::of(upgrade.migration(u32::MAX))
         .migrating()
         .and(root, &ResourceClass::VCPU, 1)
         .and(root, &ResourceClass::MEMORY_MB, 99);

@@ -1,5 +1,5 @@
 //! The startup against the real Placement, with the fake driver: a first start, a restart, and the four reshapes, every unit
-//! checked through Placement's API; and guests booted through it.
+//! checked through Placement's API; the same with no service running, on its database; and guests booted through it.
 
 #![cfg(test)]
 
@@ -7,6 +7,7 @@ mod agent;
 mod boot;
 mod holdings;
 mod needs;
+mod offline;
 mod reshape;
 mod same_tree;
 mod starts;

@@ -108,6 +108,16 @@ impl Upgrade {
         }
     }
 
+    /// The n-th guest's own consumer.
+    fn instance(self, n: u32) -> ConsumerUuid {
+        Uuid::from_u128(1 << 64 | (self as u128) << 32 | u128::from(n)).into()
+    }
+
+    /// The migration that holds the n-th guest's resources, where one does.
+    pub(crate) fn migration(self, n: u32) -> ConsumerUuid {
+        Uuid::from_u128(1 << 65 | (self as u128) << 32 | u128::from(n)).into()
+    }
+
     fn cpus(self, needs: &Needs) -> Cpus {
         let set = |from: u32| {
             let text = format!("{from}-{}", from + needs.vcpus - 1);
@@ -142,7 +152,7 @@ impl Upgrade {
         let cards = (self == Upgrade::ClassRenamed && n.is_multiple_of(2))
             .then(|| (card(version).class, 1 + u64::from(n % 3)));
         Guest {
-            uuid: instance(n),
+            uuid: self.instance(n),
             seen,
             disk_gib: pick(n.is_multiple_of(3), 10, 0),
             customs: cards.into_iter().collect(),
@@ -152,7 +162,7 @@ impl Upgrade {
                 _ => None,
             }
             .map(|sight| Migration {
-                consumer: migration(n),
+                consumer: self.migration(n),
                 sight,
             }),
         }
@@ -168,16 +178,6 @@ pub(crate) fn card(version: Version) -> CustomResource {
         formerly: names.map(class).into(),
         total: 4000,
     }
-}
-
-/// The n-th guest's own consumer.
-pub(crate) fn instance(n: u32) -> ConsumerUuid {
-    Uuid::from_u128(1 << 64 | u128::from(n)).into()
-}
-
-/// The migration that holds the n-th guest's resources, where one does.
-pub(crate) fn migration(n: u32) -> ConsumerUuid {
-    Uuid::from_u128(1 << 65 | u128::from(n)).into()
 }
 
 fn pick<T>(first: bool, one: T, other: T) -> T {

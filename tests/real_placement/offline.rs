@@ -32,6 +32,7 @@ impl Host {
         home.configure(
             "compute_driver = \"fake\"\nstate_path = \"@HOME@/state\"\n\
              cpu_allocation_ratio = 1.0\nreserved_host_memory_mb = 0\n\
+             [agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
              [fake]\nmachine = \"@HOME@/machine.toml\"\n",
         )
         .expect("a configuration");

@@ -129,7 +129,10 @@ fn write(machine: &Machine, sections: &[Section]) -> std::io::Result<PathBuf> {
     print(&text);
     let folder = checkout().join("docs/bench");
     std::fs::create_dir_all(&folder)?;
-    let file = folder.join(format!("{}.md", machine.date));
+    // `BENCH_PAGE=placement` keeps a run of some parts beside that of all.
+    let page =
+        std::env::var("BENCH_PAGE").map_or_else(|_| String::new(), |page| format!("-{page}"));
+    let file = folder.join(format!("{}{page}.md", machine.date));
     std::fs::write(&file, text)?;
     Ok(file)
 }

@@ -3,8 +3,7 @@
 # peer where that can be done, and writes docs/bench/DATE.md.
 #
 # BENCH_GUESTS=10,100 and BENCH_PROVIDERS=100,1000 make a shorter run, BENCH_PARTS=bind,spawn one of these parts alone (main.rs
-# lists them). PEER=none
-# leaves nova-compute out; PEER=nova fails where it cannot be installed.
+# lists them), BENCH_PAGE=NAME writes docs/bench/DATE-NAME.md. PEER=none leaves nova-compute out; PEER=nova fails where it cannot be installed.
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

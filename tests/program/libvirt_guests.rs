@@ -8,8 +8,6 @@ mod small_system;
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::hypervisor::PATIENCE;
 use card_host::CardHost;
 
@@ -68,10 +66,7 @@ fn a_libvirtd_that_is_killed_leaves_a_guest_with_its_card_or_none_of_either() {
         host.create(&name);
         thread::sleep(Duration::from_millis(pause));
         host.kill_libvirtd();
-        let guests = host.until(&["guest", "list"], |guests| {
-            let settled = |guest: &Value| guest["status"] == "active" || guest["status"] == "error";
-            !guests.is_empty() && guests.iter().all(settled)
-        });
+        let guests = host.settled();
         let uuid = guests[0]["uuid"].as_str().expect("a UUID").to_owned();
         if guests[0]["status"] == "active" {
             let whole = host.assert_runs_with_card(&name);

@@ -123,6 +123,27 @@ impl CardHost {
         }
     }
 
+    /// The guests, once each is active or has failed. One that libvirt lets nobody at, for it was killed just before it started an
+    /// emulator, is mended first, as the agent says.
+    #[track_caller]
+    pub(super) fn settled(&mut self) -> Vec<Value> {
+        let is_stuck = |guest: &Value| guest["reason"].to_string().contains("is stuck");
+        let is_settled = |guest: &Value| guest["status"] == "active" || guest["status"] == "error";
+        loop {
+            let guests = self.until(&["guest", "list"], |guests| {
+                let at_rest = |guest: &Value| is_settled(guest) || is_stuck(guest);
+                !guests.is_empty() && guests.iter().all(at_rest)
+            });
+            let Some(stuck) = guests.iter().find(|guest| !is_settled(guest)) else {
+                return guests;
+            };
+            let name = stuck["name"].as_str().expect("a name");
+            self.libvirtd.forget(name).expect("its status goes");
+            self.kill_libvirtd();
+            self.until(&["guest", "list"], |guests| !guests.iter().any(is_stuck));
+        }
+    }
+
     pub(super) fn create(&mut self, name: &str) {
         let images = images();
         let file = |name: &str| images.join(name).display().to_string();

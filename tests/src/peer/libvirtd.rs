@@ -158,6 +158,15 @@ impl Libvirtd {
         )
     }
 
+    /// Takes away what it wrote down of a guest that it was about to start when it was killed: the next life of it knows the guest as
+    /// one that is off.
+    ///
+    /// # Errors
+    /// It wrote nothing down.
+    pub fn forget(&self, guest: &str) -> io::Result<()> {
+        fs::remove_file(self.scratch.join("run/qemu").join(format!("{guest}.xml")))
+    }
+
     /// A graceful end; guests run on.
     pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {

@@ -14,8 +14,9 @@ use berth_model::{
     Allocations, ConsumerAllocations, ConsumerUuid, NodeName, ProviderTree, ProviderUuid,
     ResourceClass,
 };
-use berth_virt::{NodeView, Resources, Trees, guest_allocations, guest_behind};
+use berth_virt::{NodeView, Resources, Trees, device_places, guest_allocations, guest_behind};
 
+use heal::Wanted;
 pub use heal::healed;
 
 use crate::guest::journal::{Course, GuestRecord};
@@ -40,6 +41,8 @@ pub struct Audited<'a> {
 pub struct Finding {
     /// The consumer.
     pub consumer: ConsumerUuid,
+    /// What it holds of the tree.
+    pub here: Resources,
     /// What is amiss.
     pub amiss: Amiss,
 }
@@ -47,27 +50,26 @@ pub struct Finding {
 /// What is amiss with a consumer's allocations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Amiss {
-    /// No guest of the node is the consumer.
-    Orphan {
-        /// What it holds of the tree.
-        here: Resources,
-    },
-    /// No guest is the consumer, but it holds exactly what one uses that holds nothing: the migration of a move, or the guest's
-    /// own by another UUID. Nobody may take it away without looking.
-    Behind {
-        /// What it holds of the tree.
-        here: Resources,
-        /// The guest's name on the hypervisor.
-        guest: String,
+    /// No guest of the node is the consumer, nor can it be one's move: it may be taken away.
+    Orphan,
+    /// No guest of the node is the consumer, and it may still be one's: nobody may take it away without looking.
+    Unclear {
+        /// Why, as the rest of a sentence about the consumer.
+        why: String,
     },
     /// A guest holds less than it uses, or holds it where it does not use it.
     Guest {
         /// Its name on the hypervisor.
         guest: String,
-        /// What it holds of the tree.
-        here: Resources,
         /// What of the tree it should hold; all else that it holds stays.
         wanted: Resources,
+    },
+    /// The same, and what it should hold cannot be told.
+    GuestUnclear {
+        /// Its name on the hypervisor.
+        guest: String,
+        /// Why, as the rest of a sentence about the guest.
+        why: String,
     },
 }
 
@@ -76,9 +78,10 @@ impl Amiss {
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::Orphan { .. } => "orphan",
-            Self::Behind { .. } => "migration",
+            Self::Orphan => "orphan",
+            Self::Unclear { .. } => "unclear",
             Self::Guest { .. } => "guest",
+            Self::GuestUnclear { .. } => "guest-unclear",
         }
     }
 }
@@ -86,66 +89,132 @@ impl Amiss {
 /// All that is amiss, in the order of the consumers' UUIDs.
 #[must_use]
 pub fn audit(audited: &Audited<'_>) -> Vec<Finding> {
-    let Audited {
-        node, seen, tree, ..
-    } = *audited;
-    let claims = guest_allocations(seen, node, tree);
     let own: BTreeMap<ConsumerUuid, Guest<'_>> = guests(audited);
     let also: BTreeSet<ConsumerUuid> = own.values().flat_map(|it| it.also.clone()).collect();
+    let mut wanting = wanting(audited, &own);
     let mut found = Vec::new();
+    // Guests that may be behind a consumer of another name: nothing is given to them.
+    let mut suspected = BTreeSet::new();
     for (consumer, held) in audited.held.consumers() {
         if own.contains_key(consumer) || also.contains(consumer) {
             continue;
         }
-        let here = on_tree(tree, held);
-        if here.is_empty() || seen.unreadable.contains_key(consumer) || is_known(audited, consumer)
-        {
+        let here = on_tree(audited.tree, held);
+        let is_unreadable = audited.seen.unreadable.contains_key(consumer);
+        if here.is_empty() || is_unreadable || is_known(audited, consumer) {
             continue;
         }
-        let trees = Trees {
-            current: tree,
-            desired: tree,
-        };
-        let mut one = audited.held.iter().filter(|it| it.consumer == *consumer);
-        let one = one.find(|it| tree.is_own(it.provider));
-        let guest = one.and_then(|one| {
-            let guest = guest_behind(seen, node, trees, &one, audited.held)?;
-            Some(guest.name.clone())
-        });
-        let amiss = match guest {
-            Some(guest) => Amiss::Behind { here, guest },
-            None => Amiss::Orphan { here },
+        let amiss = match behind(audited, *consumer) {
+            Some(guest) => {
+                let why =
+                    format!("it holds just what guest {guest} uses: the migration of a move?");
+                suspected.insert(guest);
+                Amiss::Unclear { why }
+            }
+            None => strangers(audited, held, &wanting),
         };
         found.push(Finding {
             consumer: *consumer,
+            here,
             amiss,
         });
     }
+    wanting.retain(|finding| match &finding.amiss {
+        Amiss::Guest { guest, .. } => !suspected.contains(guest),
+        _ => true,
+    });
+    found.extend(wanting);
+    found.sort_by_key(|finding| finding.consumer);
+    found
+}
+
+/// What a consumer is that no guest can be told of.
+fn strangers(audited: &Audited<'_>, held: &ConsumerAllocations, wanting: &[Finding]) -> Amiss {
+    let unclear = |why: &str| Amiss::Unclear {
+        why: why.to_owned(),
+    };
+    let elsewhere = held
+        .resources
+        .keys()
+        .any(|(provider, class)| !audited.tree.is_own(*provider) && heal::is_spread(class));
+    match () {
+        () if elsewhere => {
+            unclear("it holds processors or memory elsewhere too: a guest on its way?")
+        }
+        () if !audited.seen.unreadable.is_empty() => {
+            unclear("a guest of this node cannot be read, and may be the one it holds for")
+        }
+        () if !wanting.is_empty() => unclear(
+            "a guest of this node lacks what it uses, and may be the one it holds for; heal first",
+        ),
+        () => Amiss::Orphan,
+    }
+}
+
+/// The guest that a consumer of another name holds for, where only one can be.
+fn behind(audited: &Audited<'_>, consumer: ConsumerUuid) -> Option<String> {
+    let Audited {
+        node,
+        seen,
+        tree,
+        held,
+        ..
+    } = *audited;
+    let trees = Trees {
+        current: tree,
+        desired: tree,
+    };
+    let of = held.iter().filter(|it| it.consumer == consumer);
+    let one = of.into_iter().find(|it| tree.is_own(it.provider))?;
+    let guest = guest_behind(seen, node, trees, &one, held)?;
+    Some(guest.name.clone())
+}
+
+/// The guests that do not hold what they use.
+fn wanting(audited: &Audited<'_>, own: &BTreeMap<ConsumerUuid, Guest<'_>>) -> Vec<Finding> {
+    let Audited {
+        node, seen, tree, ..
+    } = *audited;
+    let claims = guest_allocations(seen, node, tree);
+    let devices = device_places(seen, node, tree);
+    let mut found = Vec::new();
     for (consumer, guest) in own {
         // A move holds the same twice, or under two names, for as long as it lasts.
         let is_moving = guest.also.iter().any(|it| audited.held.of(it).is_some());
-        if is_moving || guest.is_under_way {
-            continue;
-        }
-        let here = audited.held.of(&consumer);
-        let here = here.map_or_else(Resources::new, |held| on_tree(tree, held));
-        let Some(uses) = claims.get(&guest.uuid) else {
+        let Some(uses) = claims.get(&guest.uuid).filter(|_| !is_moving) else {
             continue;
         };
-        let is_placed = !seen.guests[&guest.uuid].cells.is_empty();
-        let wanted = heal::wanted(&here, uses, is_placed);
-        if wanted != here {
-            found.push(Finding {
-                consumer,
-                amiss: Amiss::Guest {
-                    guest: guest.name.to_owned(),
-                    here,
-                    wanted,
-                },
-            });
+        if guest.is_under_way {
+            continue;
         }
+        let held = audited.held.of(consumer);
+        let here = held.map_or_else(Resources::new, |held| on_tree(tree, held));
+        let spread = |(place, _): (&(ProviderUuid, ResourceClass), &u64)| heal::is_spread(&place.1);
+        let is_elsewhere =
+            !here.iter().any(spread) && held.is_some_and(|held| held.resources.iter().any(spread));
+        let is_placed = !seen.guests[&guest.uuid].cells.is_empty();
+        let name = guest.name.to_owned();
+        let amiss = match heal::wanted(&here, uses, is_placed, &devices) {
+            Wanted::Known(wanted) if wanted == here => continue,
+            _ if is_elsewhere => Amiss::GuestUnclear {
+                guest: name,
+                why: "its processors and memory are held elsewhere: it moved, and what is left here is to be ended".to_owned(),
+            },
+            Wanted::Known(wanted) => Amiss::Guest {
+                guest: name,
+                wanted,
+            },
+            Wanted::Unclear { class } => Amiss::GuestUnclear {
+                guest: name,
+                why: format!("it holds {class} where it is not seen to use any, and lacks it where it does"),
+            },
+        };
+        found.push(Finding {
+            consumer: *consumer,
+            here,
+            amiss,
+        });
     }
-    found.sort_by_key(|finding| finding.consumer);
     found
 }
 

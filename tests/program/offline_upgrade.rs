@@ -90,7 +90,7 @@ fn a_database_goes_from_placement_through_the_offline_upgrade_and_back() {
         assert_eq!(beside.code, 73, "{}", beside.stdout);
         assert!(
             beside.stderr.contains(&format!(
-                "(pid {pid}); the upgrade is for a database that no service uses"
+                "(pid {pid}); this is done on a database that no service uses"
             )),
             "{}",
             beside.stderr

@@ -7,35 +7,68 @@ use berth_virt::Resources;
 
 use super::on_tree;
 
-/// What a guest should hold of its node's tree: what it holds, and what it uses beside that. Units of a device are on the
-/// device's provider; processors and memory of a guest with cells of its own on theirs, of another wherever they are.
-pub(super) fn wanted(here: &Resources, uses: &Resources, is_placed: bool) -> Resources {
+/// What a guest should hold of its node's tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// This: what it holds, and what it lacks of what it uses; what it holds in the wrong place is in the right one.
+    Known(Resources),
+    /// It lacks something where it uses it, and holds something where it is not seen to use any.
+    Unclear {
+        /// Of this class.
+        class: ResourceClass,
+    },
+}
+
+/// Units of a device are on the device's provider; processors and memory of a guest with cells of its own on theirs, of another
+/// wherever they are. Nothing is taken from a provider that is not among `devices`: what a guest has of it is not seen.
+pub(super) fn wanted(
+    here: &Resources,
+    uses: &Resources,
+    is_placed: bool,
+    devices: &BTreeSet<(ProviderUuid, ResourceClass)>,
+) -> Wanted {
     let mut wanted = here.clone();
     let classes: BTreeSet<&ResourceClass> = uses.keys().map(|(_, class)| class).collect();
     for class in classes {
         let (has, needs) = (of_class(here, class), of_class(uses, class));
         let (total, needed): (u64, u64) = (has.values().sum(), needs.values().sum());
-        let has_its_place = is_placed || !is_spread(class);
-        if total > needed {
+        let of =
+            |all: &BTreeMap<ProviderUuid, u64>, provider| all.get(provider).copied().unwrap_or(0);
+        if is_spread(class) && !is_placed {
             // More than is seen: a flavor's own resources, or a thread of the emulator's.
-            continue;
-        }
-        if has_its_place {
-            wanted.retain(|(_, held), _| held != class);
-            let needs = needs.into_iter();
-            wanted.extend(needs.map(|(provider, amount)| ((provider, class.clone()), amount)));
-        } else if total < needed {
             let at = has.keys().next().or_else(|| needs.keys().next());
-            if let Some(provider) = at {
+            if let Some(provider) = at.filter(|_| total < needed) {
                 *wanted.entry((*provider, class.clone())).or_insert(0) += needed - total;
             }
+            continue;
         }
+        let lacks = needs
+            .iter()
+            .any(|(provider, amount)| of(&has, provider) < *amount);
+        if !lacks {
+            continue;
+        }
+        let mut surplus = has
+            .iter()
+            .filter(|(provider, amount)| **amount > of(&needs, provider));
+        // A thread of the emulator's may be on any cell, and a device that is not seen behind any provider but these.
+        let is_known = |provider: &ProviderUuid| devices.contains(&(*provider, class.clone()));
+        let has_surplus = surplus.clone().next().is_some();
+        let may_move = !is_spread(class) && total <= needed && surplus.all(|(it, _)| is_known(it));
+        if has_surplus && !may_move {
+            return Wanted::Unclear {
+                class: class.clone(),
+            };
+        }
+        wanted.retain(|(_, held), _| held != class);
+        let needs = needs.into_iter();
+        wanted.extend(needs.map(|(provider, amount)| ((provider, class.clone()), amount)));
     }
-    wanted
+    Wanted::Known(wanted)
 }
 
 /// Whether its units are alike wherever they are, unless the guest has a place of its own.
-fn is_spread(class: &ResourceClass) -> bool {
+pub(super) fn is_spread(class: &ResourceClass) -> bool {
     [
         ResourceClass::VCPU,
         ResourceClass::PCPU,
@@ -56,7 +89,7 @@ fn of_class(resources: &Resources, class: &ResourceClass) -> BTreeMap<ProviderUu
 pub fn healed(
     held: &ConsumerAllocations,
     tree: &ProviderTree,
-    wanted: &berth_virt::Resources,
+    wanted: &Resources,
 ) -> ConsumerAllocations {
     let here = on_tree(tree, held);
     let mut healed = held.clone();

@@ -152,6 +152,10 @@ impl World {
     }
 }
 
+fn world_root() -> ProviderUuid {
+    Uuid::from_u128(1).into()
+}
+
 fn elsewhere() -> ProviderUuid {
     SHARED.parse().unwrap()
 }
@@ -201,9 +205,13 @@ fn what_no_guest_is_the_consumer_of_is_an_orphans_but_only_what_is_on_this_tree(
     });
     let found = world.audit();
     let here = Resources::from([((gpu, ResourceClass::VGPU), 3)]);
-    let amiss = Amiss::Orphan { here };
-    let consumer = guest(9);
-    assert_eq!(found, [Finding { consumer, amiss }]);
+    let (consumer, amiss) = (guest(9), Amiss::Orphan);
+    let orphan = Finding {
+        consumer,
+        here,
+        amiss,
+    };
+    assert_eq!(found, [orphan]);
     let held = world.held.of(&consumer).unwrap();
     let left = healed(held, &world.tree, &Resources::new());
     assert_eq!(
@@ -248,18 +256,83 @@ fn a_guest_that_the_agent_has_something_to_do_with_or_that_moves_is_not_judged()
 }
 
 #[test]
-fn a_consumer_that_holds_just_what_a_guest_lacks_may_be_its_migration() {
+fn a_consumer_that_holds_just_what_a_guest_lacks_may_be_its_migration_and_nothing_is_given_twice() {
     let mut world = World::of(vec![on_gpus(1, 2, &[0]), on_gpus(2, 2, &[1, 1, 1])]);
     let second = guest(2);
     let all = world.held.of(&second).cloned().unwrap().resources;
     world.change(second, Resources::clear);
     world.change(guest(7), |held| *held = all);
-    let found = world.audit();
-    assert_eq!(words(&found), [(second, "guest"), (guest(7), "migration")]);
-    let Amiss::Behind { guest, .. } = &found[1].amiss else {
-        panic!("{found:?}");
+    assert_eq!(words(&world.audit()), [(guest(7), "unclear")]);
+}
+
+#[test]
+fn of_two_moves_that_may_be_either_guests_neither_is_an_orphan() {
+    let mut world = World::of(vec![on_gpus(1, 2, &[]), on_gpus(2, 2, &[])]);
+    for (instance, migration) in [(1, 7), (2, 8)] {
+        let all = world.held.of(&guest(instance)).cloned().unwrap().resources;
+        world.change(guest(instance), Resources::clear);
+        world.change(guest(migration), |held| *held = all);
+    }
+    let found = words(&world.audit());
+    let of = |word: &str| -> Vec<_> {
+        let of = found.iter().filter(|(_, it)| *it == word);
+        of.map(|(consumer, _)| *consumer).collect()
     };
-    assert_eq!(guest, "guest-2");
+    assert_eq!(of("orphan"), [], "{found:?}");
+    assert_eq!(of("unclear"), [guest(7), guest(8)]);
+}
+
+#[test]
+fn beside_a_guest_that_cannot_be_read_or_that_lacks_something_nothing_is_an_orphan() {
+    let mut world = World::of(vec![on_gpus(1, 2, &[0])]);
+    let root = world.root();
+    world.change(guest(9), |held| {
+        held.insert((root, ResourceClass::VCPU), 7);
+    });
+    assert_eq!(words(&world.audit()), [(guest(9), "orphan")]);
+    let unreadable = UnreadableGuest {
+        name: "guest-3".to_owned(),
+        reason: "no XML".to_owned(),
+    };
+    world.seen.unreadable.insert(guest(3), unreadable);
+    assert_eq!(words(&world.audit()), [(guest(9), "unclear")]);
+    world.seen.unreadable.clear();
+    world.change(guest(1), |held| {
+        held.remove(&(root, ResourceClass::VCPU));
+    });
+    let found = words(&world.audit());
+    assert_eq!(found, [(guest(1), "guest"), (guest(9), "unclear")]);
+    // One that holds a host's resources elsewhere may be on its way here.
+    let mut world = World::of(vec![on_gpus(1, 2, &[0])]);
+    world.change(guest(9), |held| {
+        held.insert((world_root(), ResourceClass::VCPU), 7);
+        held.insert((elsewhere(), ResourceClass::VCPU), 7);
+    });
+    assert_eq!(words(&world.audit()), [(guest(9), "unclear")]);
+}
+
+#[test]
+fn a_guest_that_holds_its_processors_elsewhere_is_not_given_them_here() {
+    let mut world = World::of(vec![on_gpus(1, 2, &[0])]);
+    world.change(guest(1), |held| {
+        held.clear();
+        held.insert((elsewhere(), ResourceClass::VCPU), 2);
+        held.insert((elsewhere(), ResourceClass::MEMORY_MB), 1024);
+    });
+    assert_eq!(words(&world.audit()), [(guest(1), "guest-unclear")]);
+}
+
+#[test]
+fn a_unit_of_a_provider_that_is_not_seen_is_not_moved() {
+    let mut world = World::of(vec![on_gpus(1, 2, &[0])]);
+    let right = world.gpu(0);
+    // Of a device that another service reports.
+    let root = world.root();
+    world.change(guest(1), |held| {
+        held.remove(&(right, ResourceClass::VGPU));
+        held.insert((root, ResourceClass::VGPU), 1);
+    });
+    assert_eq!(words(&world.audit()), [(guest(1), "guest-unclear")]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use berth_store::SqlStore;
 use berth_virt::{NodeView, Resources};
 use serde_json::{Value, json};
 
+use super::migrate::BARE_METAL;
 use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_services};
 use super::placement_conf;
 use crate::compose::{placement_for_commands, placement_in_process};
@@ -36,12 +37,7 @@ pub(super) use heal::{Heal, heal};
 struct Which {
     /// A database that no service has open, else the Placement of [placement] is asked, or that of `berth up`. file:PATH is the URL
     /// that stands in a file.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "BERTH_DATABASE_URL",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "URL")]
     database: Option<String>,
     /// The configuration of OpenStack's Placement: its [placement_database] connection is the database.
     #[arg(long, value_name = "FILE", conflicts_with = "database")]
@@ -86,11 +82,6 @@ impl Which {
 }
 
 impl Asked {
-    /// Whether nobody but this process can be making a guest with it.
-    fn is_alone(&self) -> bool {
-        self.store.is_some()
-    }
-
     async fn close(self) {
         if let Some(store) = self.store {
             store.close().await;
@@ -113,9 +104,21 @@ struct Looked {
 }
 
 impl Looked {
-    /// Reads everything. The journal comes last: a guest that it does not know was not asked for before.
+    /// Reads everything, the journal first and last: a guest that it does not know was neither there nor asked for.
     async fn at(placement: &PlacementClient, config: &Config) -> Result<Self, Failure> {
         let mut host = Host::observe(config, placement, Rename::Refuse, Intent::Look).await?;
+        if host.view.hypervisor.kind == BARE_METAL {
+            let what = "bare metal is left to the service that manages it";
+            return Err(Failure::new(ErrorCode::Refused, what));
+        }
+        let journal = SqlJournal::look_at_guests(&config.state_path).await;
+        let journal = journal.map_err(|error| {
+            Failure::caused(ErrorCode::State, "which guests the agent knows", &error)
+        })?;
+        let owners: Vec<_> = journal
+            .iter()
+            .map(|record| record.request.spec().owner.consumer)
+            .collect();
         let mut nodes = Vec::new();
         for (identity, tracker) in &mut host.nodes {
             let name = identity.node.clone();
@@ -149,7 +152,7 @@ impl Looked {
                 continue;
             };
             // A guest that holds nothing of the tree may hold something elsewhere.
-            for guest in seen.guests.keys() {
+            for guest in seen.guests.keys().chain(&owners) {
                 if held.of(guest).is_none()
                     && let Some(elsewhere) = placement.allocations(*guest).await?
                 {
@@ -163,11 +166,23 @@ impl Looked {
                 held,
             });
         }
-        let journal = SqlJournal::look_at_guests(&config.state_path).await;
-        let journal = journal.map_err(|error| {
+        // Those that have come since are known, too.
+        let later = SqlJournal::look_at_guests(&config.state_path).await;
+        let later = later.map_err(|error| {
             Failure::caused(ErrorCode::State, "which guests the agent knows", &error)
         })?;
-        Ok(Self { nodes, journal })
+        let new = |record: &GuestRecord| {
+            let uuid = record.request.uuid();
+            !journal.iter().any(|known| known.request.uuid() == uuid)
+        };
+        let mut all = later;
+        let mut kept: Vec<GuestRecord> = journal.clone();
+        all.retain(new);
+        kept.extend(all);
+        Ok(Self {
+            nodes,
+            journal: kept,
+        })
     }
 
     fn findings(&self) -> Vec<(&Node, Finding)> {
@@ -234,11 +249,14 @@ impl Outcome {
     }
 }
 
+/// What became of each, by its node and consumer.
+type Outcomes = BTreeMap<(NodeName, ConsumerUuid), Outcome>;
+
 /// One failure for all that was not done.
-fn not_done(outcomes: &BTreeMap<ConsumerUuid, Outcome>, what: &str) -> Result<(), Failure> {
+fn not_done(outcomes: &Outcomes, what: &str) -> Result<(), Failure> {
     let mut not = outcomes
         .iter()
-        .filter_map(|(consumer, outcome)| match outcome {
+        .filter_map(|((_, consumer), outcome)| match outcome {
             Outcome::Not(why) => Some(format!("{consumer}: {why}")),
             Outcome::Done(_) | Outcome::Left => None,
         });
@@ -253,5 +271,8 @@ fn not_done(outcomes: &BTreeMap<ConsumerUuid, Outcome>, what: &str) -> Result<()
         ErrorCode::Refused,
         format!("not all was {what}: {first}{more}"),
     )
-    .mend("run it again: what was done is not looked at twice"))
+    .mend(
+        "run it again; what others hold may be in the way: berth placement audit shows them, and --delete --consumer UUID takes \
+         one away",
+    ))
 }

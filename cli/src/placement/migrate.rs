@@ -20,7 +20,7 @@ use crate::reshape::failed;
 
 /// What a hypervisor of bare metal calls itself, to Nova and here. Its nodes are machines of others, which the upgrade leaves
 /// to their service, as the reshape specification of Nova says.
-const BARE_METAL: &str = "ironic";
+pub(super) const BARE_METAL: &str = "ironic";
 
 /// The upgrade.
 #[derive(Debug, clap::Args)]

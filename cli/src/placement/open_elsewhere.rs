@@ -1,8 +1,10 @@
 //! Who else has a database open. A server lists the sessions on it. Of a SQLite file: whoever does not ask for Berth's own lock is seen by its open files alone. OpenStack's
 //! Placement opens the file anew for each request (oslo.db gives SQLite no pool), so one that nobody asks anything is not seen.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use berth_store::SqlStore;
 use berth_store::sql::{Location, OtherSession};
@@ -10,6 +12,10 @@ use berth_store::sql::{Location, OtherSession};
 use crate::config::Secret;
 use crate::database;
 use crate::failure::{ErrorCode, Failure};
+
+/// How often sessions are looked at before they are refused.
+const LOOKS: u32 = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
 
 /// Refuses a database file that another process has open. Those of other users are seen by root only.
 ///
@@ -24,7 +30,7 @@ pub(super) fn refuse_beside_a_service(url: &Secret) -> Result<(), Failure> {
         return Ok(());
     }
     let what = format!(
-        "the database {} is open in {}; the upgrade is for a database that no service uses",
+        "the database {} is open in {}; this is done on a database that no service uses",
         path.display(),
         holders.join(", ")
     );
@@ -52,17 +58,28 @@ async fn refuse_beside(
     store: &SqlStore,
     is_refused: impl Fn(&OtherSession) -> bool,
 ) -> Result<(), Failure> {
-    let others = store.other_sessions().await.map_err(|error| {
-        let what = format!("the database's sessions cannot be listed; {}", error.mend());
-        Failure::caused(ErrorCode::State, what, &error)
-    })?;
-    let refused = others.seen.iter().filter(|other| is_refused(other));
-    let sessions: Vec<_> = refused.map(ToString::to_string).collect();
-    if sessions.is_empty() {
-        return Ok(());
+    // One that has just come, or goes, is not seen whole: what counts is there at each look.
+    let mut sessions: Option<BTreeSet<String>> = None;
+    for _ in 0..LOOKS {
+        let others = store.other_sessions().await.map_err(|error| {
+            let what = format!("the database's sessions cannot be listed; {}", error.mend());
+            Failure::caused(ErrorCode::State, what, &error)
+        })?;
+        let refused = others.seen.iter().filter(|other| is_refused(other));
+        let now: BTreeSet<String> = refused.map(ToString::to_string).collect();
+        let lasting = match &sessions {
+            Some(before) => before.intersection(&now).cloned().collect(),
+            None => now,
+        };
+        if lasting.is_empty() {
+            return Ok(());
+        }
+        sessions = Some(lasting);
+        tokio::time::sleep(BETWEEN_LOOKS).await;
     }
+    let sessions: Vec<_> = sessions.into_iter().flatten().collect();
     let what = format!(
-        "the database is in use by {}; the upgrade is for a database that no service uses",
+        "the database is in use by {}; this is done on a database that no service uses",
         sessions.join(", ")
     );
     Err(Failure::new(ErrorCode::Held, what).mend("stop the service, then repeat"))

@@ -1,7 +1,7 @@
 //! What a node's guests hold in Placement when all is as it should be: the scheduler's claims, read back from the guests.
 //! Pure. Called by the fake driver (to fill a Placement with the world before an upgrade) and by the conformance suite.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
     ConsumerUuid, NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass, Usages,
@@ -40,6 +40,30 @@ pub fn guest_allocations(
         held.insert(*uuid, claiming.claim(guest));
     }
     held
+}
+
+/// The places of which the node's devices are all that can be held: units of a class on its GPUs, cards and devices. What is held
+/// of others may be of something that is not seen.
+#[must_use]
+pub fn device_places(
+    seen: &NodeView,
+    node: &NodeName,
+    tree: &ProviderTree,
+) -> BTreeSet<(ProviderUuid, ResourceClass)> {
+    let claiming = Claiming {
+        seen,
+        node,
+        tree,
+        used: Usages::new(),
+    };
+    let gpus = seen.gpus.iter().filter_map(|gpu| claiming.gpu(gpu.address));
+    let functions = seen.functions.iter().flat_map(|card| &card.addresses);
+    let functions = functions.filter_map(|address| claiming.function(*address));
+    let devices = seen.devices.iter().filter_map(|device| {
+        let provider = device.provider_in(node, tree)?;
+        Some((provider.uuid(), device.class_on(provider)))
+    });
+    gpus.chain(functions).chain(devices).collect()
 }
 
 struct Claiming<'a> {

@@ -27,7 +27,7 @@ mod trees;
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use device_life::{DeviceError, DeviceReset, MdevSource, WantedDevice};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
-pub use guest_allocations::{Resources, guest_allocations};
+pub use guest_allocations::{Resources, device_places, guest_allocations};
 pub use guest_hardware::GuestHardware;
 pub use guest_life::{
     Destroyed, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, NoLink,

@@ -11,7 +11,7 @@ use berth_model::{ConsumerAllocations, ConsumerUuid};
 use berth_virt::Resources;
 use serde_json::json;
 
-use super::{Looked, Node, Outcome, Which, not_done, told};
+use super::{Looked, Node, Outcome, Outcomes, Which, not_done, told};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::listing::{Format, Listing};
@@ -76,16 +76,27 @@ impl Heal {
         });
         let is_for_people = self.format.is_for_people();
         if is_for_people {
-            self.tell(&found, &BTreeMap::new(), out)?;
+            self.tell(&found, &Outcomes::new(), out)?;
             out.flush()?;
         }
-        let mut outcomes = BTreeMap::new();
+        // A guest may have gone while all that was read.
+        let again = match self.dry_run || found.is_empty() {
+            true => None,
+            false => Some(Looked::at(placement, config).await?),
+        };
+        let still = again.as_ref().map(Looked::findings).unwrap_or_default();
+        let mut outcomes = Outcomes::new();
         for (node, found) in &found {
             let Amiss::Guest { wanted, .. } = &found.amiss else {
                 continue;
             };
+            let is_same =
+                |(other, again): &(&Node, Finding)| other.name == node.name && again == found;
             let outcome = match self.dry_run {
                 true => Outcome::Left,
+                false if !still.iter().any(is_same) => {
+                    Outcome::Not("it changed while it was looked at".to_owned())
+                }
                 false => {
                     let held = node.held.of(&found.consumer).cloned();
                     let held = held
@@ -98,7 +109,7 @@ impl Heal {
                 let said = outcome.as_str().unwrap_or_default();
                 writeln!(out, "{}: {said}", found.consumer)?;
             }
-            outcomes.insert(found.consumer, outcome);
+            outcomes.insert((node.name.clone(), found.consumer), outcome);
         }
         if !is_for_people {
             self.tell(&found, &outcomes, out)?;
@@ -130,7 +141,7 @@ impl Heal {
     fn tell(
         &self,
         found: &[(&Node, Finding)],
-        outcomes: &BTreeMap<ConsumerUuid, Outcome>,
+        outcomes: &Outcomes,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let is_for_people = self.format.is_for_people();
@@ -141,15 +152,12 @@ impl Heal {
         let mut listing =
             Listing::new(&["node", "consumer", "guest", "holds", "will_hold", "result"]);
         for (node, found) in found {
-            let Amiss::Guest {
-                guest,
-                here,
-                wanted,
-            } = &found.amiss
-            else {
+            let Amiss::Guest { guest, wanted } = &found.amiss else {
                 continue;
             };
-            let outcome = outcomes.get(&found.consumer).unwrap_or(&Outcome::Left);
+            let here = &found.here;
+            let outcome = outcomes.get(&(node.name.clone(), found.consumer));
+            let outcome = outcome.unwrap_or(&Outcome::Left);
             listing.push([
                 json!(node.name.as_str()),
                 json!(found.consumer.to_string()),

@@ -14,7 +14,7 @@ use crate::database;
 use crate::failure::{ErrorCode, Failure};
 
 /// How often sessions are looked at before they are refused.
-const LOOKS: u32 = 4;
+const LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
 
 /// Refuses a database file that another process has open. Those of other users are seen by root only.

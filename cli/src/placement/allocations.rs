@@ -4,7 +4,7 @@
 mod audit;
 mod heal;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use berth_agent::allocation_audit::{self, Audited, Finding};
@@ -111,10 +111,7 @@ impl Looked {
             let what = "bare metal is left to the service that manages it";
             return Err(Failure::new(ErrorCode::Refused, what));
         }
-        let journal = SqlJournal::look_at_guests(&config.state_path).await;
-        let journal = journal.map_err(|error| {
-            Failure::caused(ErrorCode::State, "which guests the agent knows", &error)
-        })?;
+        let mut journal = self::journal(config).await?;
         let owners: Vec<_> = journal
             .iter()
             .map(|record| record.request.spec().owner.consumer)
@@ -167,22 +164,14 @@ impl Looked {
             });
         }
         // Those that have come since are known, too.
-        let later = SqlJournal::look_at_guests(&config.state_path).await;
-        let later = later.map_err(|error| {
-            Failure::caused(ErrorCode::State, "which guests the agent knows", &error)
-        })?;
-        let new = |record: &GuestRecord| {
-            let uuid = record.request.uuid();
-            !journal.iter().any(|known| known.request.uuid() == uuid)
-        };
-        let mut all = later;
-        let mut kept: Vec<GuestRecord> = journal.clone();
-        all.retain(new);
-        kept.extend(all);
-        Ok(Self {
-            nodes,
-            journal: kept,
-        })
+        let known: BTreeSet<_> = journal.iter().map(|it| it.request.uuid()).collect();
+        let later = self::journal(config).await?;
+        journal.extend(
+            later
+                .into_iter()
+                .filter(|it| !known.contains(&it.request.uuid())),
+        );
+        Ok(Self { nodes, journal })
     }
 
     fn findings(&self) -> Vec<(&Node, Finding)> {
@@ -204,6 +193,13 @@ impl Looked {
     fn consumers(&self) -> usize {
         self.nodes.iter().map(|node| node.held.len()).sum()
     }
+}
+
+/// The guests that the agent knows.
+async fn journal(config: &Config) -> Result<Vec<GuestRecord>, Failure> {
+    let journal = SqlJournal::look_at_guests(&config.state_path).await;
+    journal
+        .map_err(|error| Failure::caused(ErrorCode::State, "which guests the agent knows", &error))
 }
 
 /// Resources by the provider's name, as an API shows them; for people `NAME: 1 PGPU, 2 VCPU; …`.

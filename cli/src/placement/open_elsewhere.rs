@@ -1,5 +1,6 @@
-//! Who else has a database open. A server lists the sessions on it. Of a SQLite file: whoever does not ask for Berth's own lock is seen by its open files alone. OpenStack's
-//! Placement opens the file anew for each request (oslo.db gives SQLite no pool), so one that nobody asks anything is not seen.
+//! Who else has a database open. A server lists the sessions on it. Of a SQLite file: whoever does not ask for Berth's own lock
+//! is seen by its open files alone. OpenStack's Placement opens the file anew for each request (oslo.db gives SQLite no pool),
+//! so one that nobody asks anything is not seen.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -22,6 +22,7 @@ mod server;
 mod sqlite;
 mod statement;
 mod transaction;
+mod turn;
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -57,6 +58,9 @@ pub struct SqlStore {
 struct Inner {
     pools: Pools,
     attempts: u32,
+    /// For how long a writer waits until it is its turn in this process.
+    patience: Duration,
+    turn: tokio::sync::Mutex<()>,
     companions: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
@@ -188,6 +192,8 @@ impl SqlStore {
         let inner = Inner {
             pools,
             attempts: options.attempts.max(1),
+            patience: options.acquire_timeout,
+            turn: tokio::sync::Mutex::default(),
             companions: Mutex::default(),
         };
         Self {

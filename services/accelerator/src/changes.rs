@@ -1,18 +1,23 @@
 //! Wakes a host's agent when an operator wants something else of its devices than the answer to its last report said.
 //!
-//! What is wanted is in the database and comes with the answer to any report; this only shortens the wait for the next one. So
-//! nothing of it is kept: a service that was started again has other marks, and every agent reports once more.
+//! What is wanted is in the database and comes with the answer to any report; this only shortens the wait for the next one. The
+//! mark of a host's changes is in the database, too (`store::host_changes`). Who waits where it was changed is woken at once; where
+//! other processes may change it, the waiting look now and then.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_store::SqlError;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
-use uuid::Uuid;
+use tokio::time::{Instant, timeout_at};
+
+use crate::store::{Tables, host_changes};
 
 /// How many may wait at once: half of the connections of a listener. Whoever comes when they all wait is answered at once.
 const SEATS: usize = 256;
+/// How often the waiting look, where other processes may change something.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Rung when something else is wanted of a host's devices; heard by agents that wait. Clones are one.
 #[derive(Debug, Clone)]
@@ -20,8 +25,6 @@ pub struct HostsBell(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Of this process: marks of one before it are never this one's.
-    epoch: Uuid,
     rung: watch::Sender<Rung>,
     seats: Semaphore,
 }
@@ -34,6 +37,12 @@ struct Rung {
     ended: bool,
 }
 
+impl Rung {
+    fn times(&self, host: &str) -> u64 {
+        self.hosts.get(host).copied().unwrap_or_default()
+    }
+}
+
 impl Default for HostsBell {
     fn default() -> Self {
         Self::with_seats(SEATS)
@@ -43,7 +52,6 @@ impl Default for HostsBell {
 impl HostsBell {
     fn with_seats(seats: usize) -> Self {
         Self(Arc::new(Inner {
-            epoch: Uuid::new_v4(),
             rung: watch::Sender::default(),
             seats: Semaphore::new(seats),
         }))
@@ -60,84 +68,129 @@ impl HostsBell {
         });
     }
 
-    /// Where a host's changes stand.
-    pub(crate) fn mark(&self, host: &str) -> String {
-        self.mark_of(&self.0.rung.borrow(), host)
-    }
-
-    /// The same, as soon as it is not `after`, and at the latest after the wait.
-    pub(crate) async fn changed(&self, host: &str, after: &str, wait: Duration) -> String {
-        let Ok(_seat) = self.0.seats.try_acquire() else {
-            return self.mark(host);
-        };
+    /// Where a host's changes stand, as soon as it is not `after`, and at the latest after the wait.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub(crate) async fn changed(
+        &self,
+        tables: &Tables,
+        host: &str,
+        after: &str,
+        wait: Duration,
+    ) -> Result<String, SqlError> {
+        let seat = self.0.seats.try_acquire();
+        let end = Instant::now() + wait;
         let mut rung = self.0.rung.subscribe();
-        let other = rung.wait_for(|rung| rung.ended || self.mark_of(rung, host) != after);
-        // Late or not, the mark says it.
-        drop(timeout(wait, other).await);
-        self.mark(host)
-    }
-
-    fn mark_of(&self, rung: &Rung, host: &str) -> String {
-        let times = rung.hosts.get(host).copied().unwrap_or_default();
-        format!("{}.{times}", self.0.epoch.simple())
+        loop {
+            // Before the mark is read: what is rung after that is heard.
+            let (known, ended) = {
+                let rung = rung.borrow_and_update();
+                (rung.times(host), rung.ended)
+            };
+            let mark = {
+                let mut tx = tables.read().await?;
+                host_changes::mark(&mut tx, host).await?
+            };
+            if mark != after || ended || seat.is_err() || Instant::now() >= end {
+                return Ok(mark);
+            }
+            let until = match tables.are_shared() {
+                true => end.min(Instant::now() + LOOK),
+                false => end,
+            };
+            let other = rung.wait_for(|rung| rung.ended || rung.times(host) != known);
+            // Late or not, the mark says it.
+            drop(timeout_at(until, other).await);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use berth_store::{SqlStore, Transaction, Work};
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    #[tokio::test]
-    async fn who_waits_for_a_host_is_woken_by_that_host_alone() {
-        let bell = HostsBell::default();
-        let (here, there) = (bell.mark("here"), bell.mark("there"));
-        let waiting = tokio::join!(
-            bell.changed("here", &here, LONG),
-            bell.changed("there", &there, Duration::from_millis(20)),
-            async {
-                tokio::task::yield_now().await;
-                bell.ring("here");
-            }
-        );
-        assert_ne!(waiting.0, here);
-        assert_eq!(waiting.1, there);
-        assert_eq!(bell.mark("here"), waiting.0);
+    async fn tables() -> Tables {
+        let store = SqlStore::in_memory().await.unwrap();
+        crate::prepare(&store).await.unwrap();
+        Tables::of(store)
+    }
+
+    /// Something is changed of a host.
+    struct Change(&'static str);
+
+    impl Work for Change {
+        type Output = ();
+        type Error = SqlError;
+
+        async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+            host_changes::changed(tx, self.0).await
+        }
+    }
+
+    async fn mark(tables: &Tables, host: &str) -> String {
+        let mut tx = tables.read().await.unwrap();
+        host_changes::mark(&mut tx, host).await.unwrap()
     }
 
     #[tokio::test]
-    async fn what_was_rung_before_the_wait_is_not_waited_for() {
-        let bell = HostsBell::default();
-        let before = bell.mark("here");
-        bell.ring("here");
-        let answered = bell.changed("here", &before, LONG).await;
+    async fn who_waits_for_a_host_is_woken_by_that_host_alone() {
+        let (bell, tables) = (HostsBell::default(), tables().await);
+        let before = mark(&tables, "here").await;
+        assert_eq!(mark(&tables, "there").await, before);
+        let waiting = tokio::join!(
+            bell.changed(&tables, "here", &before, LONG),
+            bell.changed(&tables, "there", &before, Duration::from_millis(20)),
+            async {
+                tables.write(&Change("here")).await.unwrap();
+                bell.ring("here");
+            }
+        );
+        let (here, there) = (waiting.0.unwrap(), waiting.1.unwrap());
+        assert_ne!(here, before);
+        assert_eq!(there, before);
+        assert_eq!(mark(&tables, "here").await, here);
+    }
+
+    #[tokio::test]
+    async fn what_was_changed_before_the_wait_is_not_waited_for() {
+        let (bell, tables) = (HostsBell::default(), tables().await);
+        let before = mark(&tables, "here").await;
+        // By another process, perhaps: nobody rings here.
+        tables.write(&Change("here")).await.unwrap();
+        let answered = bell.changed(&tables, "here", &before, LONG).await.unwrap();
         assert_ne!(answered, before);
-        // Nor is what a service before this one knew.
-        let other = HostsBell::default();
-        assert_ne!(other.changed("here", &answered, LONG).await, answered);
+        // Nor is what another database knew.
+        let other = self::tables().await;
+        let known = bell.changed(&other, "here", &answered, LONG).await.unwrap();
+        assert_ne!(known, answered);
     }
 
     #[tokio::test]
     async fn a_stop_lets_everybody_go_and_nobody_waits_after_it() {
-        let bell = HostsBell::default();
-        let mark = bell.mark("here");
-        let (answered, ()) = tokio::join!(bell.changed("here", &mark, LONG), async {
+        let (bell, tables) = (HostsBell::default(), tables().await);
+        let before = mark(&tables, "here").await;
+        let wait = || bell.changed(&tables, "here", &before, LONG);
+        let (answered, ()) = tokio::join!(wait(), async {
             tokio::task::yield_now().await;
             bell.end();
         });
-        assert_eq!(answered, mark);
-        assert_eq!(bell.changed("here", &mark, LONG).await, mark);
+        assert_eq!(answered.unwrap(), before);
+        assert_eq!(wait().await.unwrap(), before);
     }
 
     #[tokio::test]
     async fn where_all_seats_are_taken_the_answer_comes_at_once() {
-        let bell = HostsBell::with_seats(1);
-        let mark = bell.mark("here");
+        let (bell, tables) = (HostsBell::with_seats(1), tables().await);
+        let before = mark(&tables, "here").await;
         tokio::select! {
             biased;
-            _ = bell.changed("here", &mark, LONG) => panic!("nobody rang"),
-            told = bell.changed("here", &mark, LONG) => assert_eq!(told, mark),
+            _ = bell.changed(&tables, "here", &before, LONG) => panic!("nobody rang"),
+            told = bell.changed(&tables, "here", &before, LONG) => assert_eq!(told.unwrap(), before),
         }
     }
 }

@@ -4,6 +4,9 @@
 //! one POST for all that is due of a guest. Each host's events have a journey of their own: one that does not answer keeps no
 //! other waiting. A receiver that refuses for good, or a guest that nobody waits for any more, is given up with a line in the
 //! log: whoever waits for a bind also asks for it.
+//!
+//! Where several processes send what is in one database, each takes a guest's events before it sends them, by making them due
+//! later; a process that ends before it wrote what came of it has them sent once more by another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -12,14 +15,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_client::{ComputeClient, Disposition, EventsError};
-use berth_http::Timestamp;
-use berth_store::SqlStore;
+use berth_store::{Moment, SqlStore};
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, ServerExternalEvent};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::store::events::{Pending, Sent, SentOutcome, due};
+use crate::store::Tables;
+use crate::store::events::{Pending, Sent, SentError, SentOutcome, Take, due};
 
 /// The outbox is looked at this often even if nobody rings.
 const LOOK: Duration = Duration::from_secs(1);
@@ -27,6 +31,11 @@ const LOOK: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// An event is given up this long after it was written: by default a guest waits half as long (`arq_binding_timeout`).
 const LIFETIME: Duration = Duration::from_secs(600);
+/// How long the receiver may take for an answer, however its client is set.
+const LONGEST_POST: Duration = Duration::from_secs(25);
+/// For how long a guest's events are one process's, where others send too: longer than a POST and what is written after it. Should
+/// the process end, another takes them then.
+const TAKEN: Duration = Duration::from_secs(30);
 /// How many hosts are told at once.
 const AT_ONCE: usize = 64;
 
@@ -60,18 +69,19 @@ pub async fn deliver_events(
     bell: EventsBell,
     shutdown: impl Future<Output = ()> + Send,
 ) {
+    let tables = Tables::of(store);
     let mut shutdown = pin!(shutdown);
     let (stop, stopped) = watch::channel(false);
     let mut sending = Sending::default();
     loop {
-        for (host, guests) in waiting(&store).await {
+        for (host, guests) in waiting(&tables).await {
             if sending.hosts.len() == AT_ONCE {
                 break;
             }
             if sending.hosts.insert(host.clone()) {
                 let receiver = receivers.of_host(&host);
                 let host = OfHost {
-                    store: store.clone(),
+                    tables: tables.clone(),
                     receiver,
                     host,
                 };
@@ -111,9 +121,9 @@ impl Sending {
 }
 
 /// What is due, by host and guest.
-async fn waiting(store: &SqlStore) -> BTreeMap<String, BTreeMap<Uuid, Vec<Pending>>> {
+async fn waiting(tables: &Tables) -> BTreeMap<String, BTreeMap<Uuid, Vec<Pending>>> {
     let read = async {
-        let mut tx = store.read().await?;
+        let mut tx = tables.read().await?;
         due(&mut tx).await
     };
     let pending = read.await.unwrap_or_else(|error| {
@@ -131,7 +141,7 @@ async fn waiting(store: &SqlStore) -> BTreeMap<String, BTreeMap<Uuid, Vec<Pendin
 
 /// One host, and who is told of it.
 struct OfHost {
-    store: SqlStore,
+    tables: Tables,
     receiver: Option<ComputeClient>,
     host: String,
 }
@@ -145,13 +155,10 @@ impl OfHost {
     ) -> String {
         let mut away = false;
         for (instance, events) in guests {
-            let outcome = tokio::select! {
-                biased;
-                outcome = self.tell(instance, &events, &mut away) => outcome,
-                _ = stopped.wait_for(|stopped| *stopped) => break,
-            };
-            let ids = events.iter().map(|event| event.id).collect();
-            if let Err(error) = self.store.write(&Sent { ids, outcome }).await {
+            if let Err(error) = self
+                .send_of(instance, events, &mut away, &mut stopped)
+                .await
+            {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "the outbox of events cannot be written"
@@ -163,8 +170,45 @@ impl OfHost {
                 }
                 break;
             }
+            if *stopped.borrow() {
+                break;
+            }
         }
         self.host
+    }
+
+    /// Sends what is due of one guest, unless another process does.
+    async fn send_of(
+        &self,
+        instance: Uuid,
+        mut events: Vec<Pending>,
+        away: &mut bool,
+        stopped: &mut watch::Receiver<bool>,
+    ) -> Result<(), SentError> {
+        let mut ids: Vec<i64> = events.iter().map(|event| event.id).collect();
+        if self.tables.are_shared() {
+            let now = Moment::now();
+            let until = now.after(TAKEN);
+            let take = Take {
+                ids: &ids,
+                now,
+                until,
+            };
+            ids = self.tables.write(&take).await?;
+            events.retain(|event| ids.contains(&event.id));
+            if events.is_empty() {
+                return Ok(());
+            }
+        }
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.tell(instance, &events, away) => outcome,
+            _ = stopped.wait_for(|stopped| *stopped) => SentOutcome::GivenBack,
+        };
+        match outcome {
+            SentOutcome::GivenBack if !self.tables.are_shared() => Ok(()),
+            outcome => self.tables.write(&Sent { ids, outcome }).await,
+        }
     }
 
     /// Tells what is due of one guest. Who gave no answer about one is not asked about the next: `away`.
@@ -190,10 +234,16 @@ impl OfHost {
             status: Some(event.status),
             code: None,
         });
-        let Err(error) = receiver.external_events(body.collect()).await else {
+        let told = timeout(LONGEST_POST, receiver.external_events(body.collect())).await;
+        let Ok(told) = told else {
+            *away = true;
+            tracing::debug!(%instance, host, attempts, "the receiver of events gives no answer; it is told again later");
+            return again;
+        };
+        let Err(error) = told else {
             return SentOutcome::Done;
         };
-        let old = Timestamp::now().before(LIFETIME);
+        let old = Moment::now().before(LIFETIME);
         let fresh = events.iter().any(|event| event.since > old);
         if error.disposition() == Disposition::Fatal || !fresh {
             tracing::warn!(%instance, host, %error, attempts, "events about accelerator requests are given up");

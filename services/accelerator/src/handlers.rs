@@ -12,16 +12,16 @@ pub(crate) mod programmings;
 pub(crate) mod root;
 
 use berth_http::{Call, Fault, Microversion};
-use berth_store::{SqlError, SqlStore, Transaction};
+use berth_store::{SqlError, Transaction};
 use berth_wire::accelerator::Link;
 use http::StatusCode;
 use uuid::Uuid;
 
-use crate::store::{self, ReadError};
+use crate::store::{self, ReadError, Tables};
 
 /// Begins a reading transaction.
-pub(crate) async fn read(store: &SqlStore) -> Result<Transaction, Fault> {
-    store.read().await.map_err(sql)
+pub(crate) async fn read(tables: &Tables) -> Result<Transaction, Fault> {
+    tables.read().await.map_err(sql)
 }
 
 /// The database's error as the caller sees it.

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use berth_http::Timestamp;
-use berth_store::SqlStore;
+use berth_store::{Moment, SqlStore};
 
 use crate::events::EventsBell;
+use crate::store::Tables;
 use crate::store::programmings::{EndLate, any_late};
 
 /// How often it is looked.
@@ -21,25 +21,26 @@ pub async fn end_late_programmings(
     bell: EventsBell,
     shutdown: impl Future<Output = ()> + Send,
 ) {
+    let tables = Tables::of(store);
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => return,
             () = tokio::time::sleep(LOOK) => {}
         }
-        let now = Timestamp::now();
+        let now = Moment::now();
         let late = EndLate {
             now,
             forget: now.before(KNOWN),
         };
         let asked = async {
-            let mut tx = store.read().await?;
+            let mut tx = tables.read().await?;
             any_late(&mut tx, &late).await
         };
         if matches!(asked.await, Ok(false)) {
             continue;
         }
-        match store.write(&late).await {
+        match tables.write(&late).await {
             Ok(0) => {}
             Ok(_) => bell.ring(),
             Err(error) => {

@@ -13,6 +13,7 @@ use berth_client::{PlacementClient, PlacementError};
 use berth_model::ProviderUuid;
 use berth_store::SqlStore;
 
+use crate::store::Tables;
 use crate::store::providers::{Hosts, Seen, Write, of_hosts};
 
 /// Looks every `interval`, until `shutdown` is ready. A look asks Placement once for each tree.
@@ -22,11 +23,12 @@ pub async fn watch_providers(
     interval: Duration,
     shutdown: impl Future<Output = ()> + Send,
 ) {
+    let tables = Tables::of(store);
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => return,
-            () = look(&store, &placement) => {}
+            () = look(&tables, &placement) => {}
         }
         tokio::select! {
             () = &mut shutdown => return,
@@ -35,9 +37,9 @@ pub async fn watch_providers(
     }
 }
 
-async fn look(store: &SqlStore, placement: &PlacementClient) {
+async fn look(tables: &Tables, placement: &PlacementClient) {
     let read = async {
-        let mut tx = store.read().await?;
+        let mut tx = tables.read().await?;
         of_hosts(&mut tx).await
     };
     let hosts = match read.await {
@@ -52,7 +54,7 @@ async fn look(store: &SqlStore, placement: &PlacementClient) {
     if changed.is_empty() {
         return;
     }
-    if let Err(error) = store.write(&Write(changed)).await {
+    if let Err(error) = tables.write(&Write(changed)).await {
         let error = &error as &dyn std::error::Error;
         tracing::error!(error, "what Placement has cannot be written");
     }

@@ -16,6 +16,7 @@ use crate::handlers::{
 };
 use crate::microversions;
 use crate::policies::default_policy;
+use crate::store::Tables;
 use crate::store::arqs::Vouched;
 
 /// Whether a service's own token must stand beside the caller's where a request is given to a guest or taken from it
@@ -68,7 +69,7 @@ impl Default for Options {
 /// What handlers share.
 #[derive(Clone)]
 pub(crate) struct Accelerator {
-    pub(crate) store: SqlStore,
+    pub(crate) tables: Tables,
     pub(crate) options: Arc<Options>,
     /// Told when a host told the end of a programming.
     pub(crate) programmed: Arc<Notify>,
@@ -109,7 +110,7 @@ pub fn router(store: SqlStore, options: Options) -> Router {
         body_limit: options.body_limit,
     };
     let accelerator = Accelerator {
-        store,
+        tables: Tables::of(store),
         options: Arc::new(options),
         programmed: Arc::default(),
     };

@@ -1,5 +1,9 @@
-//! The tables, a file per noun. Reads take an open transaction; each write is a value that `SqlStore::write` runs, and runs
+//! The tables, a file per noun. Reads take an open transaction; each write is a value that [`Tables::write`] runs, and runs
 //! again as a whole when another writer came in between.
+//!
+//! Writers take turns, in all processes on the database: what a write decides on (that nobody else holds a deployable that is to
+//! be programmed, that a guest has no other requests, that all programmings of a bind have ended) stands in rows that it does
+//! not change, or in rows that are not there. One at a time is what SQLite gives, and what these writes are right under.
 
 pub(crate) mod adopted;
 pub(crate) mod arqs;
@@ -10,6 +14,7 @@ pub(crate) mod device_profiles;
 pub(crate) mod devices;
 pub(crate) mod events;
 pub(crate) mod handles;
+pub(crate) mod host_changes;
 pub(crate) mod host_devices;
 pub(crate) mod known_devices;
 #[cfg(test)]
@@ -23,7 +28,38 @@ pub(crate) mod unbound;
 use std::str::FromStr;
 
 use berth_http::{Fault, Timestamp};
-use berth_store::{Disposition, Retryable, Row, SqlError, Value};
+use berth_store::{
+    Disposition, Moment, Retryable, Row, SqlError, SqlStore, Transaction, Value, Work,
+};
+
+/// What each writer changes first: who comes after it waits for its end, or is told that it came second.
+const TURN: &str = "UPDATE accelerator_schema SET writes = writes + 1";
+
+/// The tables. Clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Tables(SqlStore);
+
+impl Tables {
+    /// Those of a prepared database ([`crate::prepare`]).
+    pub(crate) fn of(store: SqlStore) -> Self {
+        Self(store)
+    }
+
+    /// Whether other processes may write to them as well.
+    pub(crate) fn are_shared(&self) -> bool {
+        self.0.is_shared()
+    }
+
+    /// Begins a reading transaction.
+    pub(crate) async fn read(&self) -> Result<Transaction, SqlError> {
+        self.0.read().await
+    }
+
+    /// Runs `work` as one transaction, with no other writer beside it.
+    pub(crate) async fn write<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
+        self.0.write_in_turn(TURN, work).await
+    }
+}
 
 /// Why a row could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -68,18 +104,25 @@ pub(crate) fn foreign(text: &str, table: &'static str, column: &'static str) -> 
 
 /// Now, as the tables hold it.
 pub(crate) fn now() -> Value {
-    Value::Text(Timestamp::now().to_sql())
+    Value::Moment(Moment::now())
 }
 
 /// The moment in a column, as documents hold it.
 pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<String>, SqlError> {
-    let text = row.opt_text(column)?;
-    let moment = text.as_deref().and_then(Timestamp::parse);
+    let moment = match row.opt_moment(column) {
+        // Written by another hand: nobody is kept from the row for its date.
+        Err(SqlError::Column { .. }) => None,
+        moment => moment?,
+    };
+    let moment = moment.and_then(|moment| Timestamp::parse(&moment.to_string()));
     Ok(moment.map(Timestamp::to_iso))
 }
 
 /// What a caller is told when the database failed. The cause goes to the log, once, here.
 pub(crate) fn fault(error: &ReadError) -> Fault {
+    if let ReadError::Sql(SqlError::Nul(_)) = error {
+        return Fault::bad_request("A text has a NUL character in it, which cannot be kept.");
+    }
     let message = match error {
         ReadError::Sql(sql) => {
             tracing::error!(
@@ -95,7 +138,7 @@ pub(crate) fn fault(error: &ReadError) -> Fault {
         }
     };
     match error {
-        ReadError::Sql(SqlError::Busy(_) | SqlError::Closed) => Fault::unavailable(message),
+        ReadError::Sql(sql) if sql.will_pass() => Fault::unavailable(message),
         _ => Fault::internal(message),
     }
 }

@@ -11,9 +11,9 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use berth_http::Timestamp;
-use berth_store::{SqlError, SqlStore};
+use berth_store::{Moment, SqlError, SqlStore};
 
+use crate::store::Tables;
 use crate::store::arqs::ArqError;
 use crate::store::unbound::{BATCH, DeleteUnbound};
 
@@ -38,18 +38,19 @@ impl From<SqlError> for UnboundError {
 /// # Errors
 /// [`UnboundError`] when the database fails; what was deleted before stays deleted.
 pub async fn delete_unbound(store: &SqlStore, grace: Duration) -> Result<usize, UnboundError> {
+    let tables = Tables::of(store.clone());
     let old = DeleteUnbound {
-        before: Timestamp::now().before(grace),
+        before: Moment::now().before(grace),
     };
     {
-        let mut tx = store.read().await?;
+        let mut tx = tables.read().await?;
         if !old.any(&mut tx).await? {
             return Ok(0);
         }
     }
     let mut all = 0;
     loop {
-        let deleted = store.write(&old).await.map_err(UnboundError)?;
+        let deleted = tables.write(&old).await.map_err(UnboundError)?;
         if !deleted.is_empty() {
             let named: Vec<String> = deleted
                 .iter()

@@ -90,6 +90,9 @@ pub enum SqlError {
     /// Another constraint of the schema was violated.
     #[error("a constraint of the schema was violated")]
     Constraint(#[source] sqlx::Error),
+    /// A text has a NUL in it: PostgreSQL alone cannot keep that.
+    #[error("a text has a NUL character in it, which this database cannot keep")]
+    Nul(#[source] sqlx::Error),
     /// The store was closed.
     #[error("the database was closed")]
     Closed,
@@ -159,6 +162,7 @@ impl SqlError {
             }
             Self::NotWritable(_) => "check owner and mode of the database file and its folder",
             Self::Io(_) => "check the disk and its kernel messages",
+            Self::Nul(_) => "ask without that character",
             Self::Closed => "the service is stopping; start it again",
             Self::Duplicate(_) | Self::Constraint(_) | Self::Column { .. } | Self::Refused(_) => {
                 "check that the schema is at the version this release expects"

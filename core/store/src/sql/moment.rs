@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Microseconds of a day.
 const DAY: i64 = 86_400_000_000;
@@ -38,6 +38,20 @@ impl Moment {
     #[must_use]
     pub fn as_micros(self) -> i64 {
         self.0
+    }
+
+    /// The moment this long before; the first there is where there is none.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_sub(micros).max(FIRST))
+    }
+
+    /// The moment this long after; the last there is where there is none.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(micros).min(LAST))
     }
 
     /// From the numbers of a date and a time of day; none where there is no such day or time.
@@ -188,6 +202,14 @@ mod tests {
         }
         assert_eq!(Moment::from_micros(FIRST - 1), None);
         assert_eq!(Moment::from_micros(LAST + 1), None);
+    }
+
+    #[test]
+    fn there_is_nothing_before_the_first_moment_and_nothing_after_the_last() {
+        let (long, hour) = (Duration::MAX, Duration::from_secs(3_600));
+        assert_eq!(Moment(7).before(hour).after(hour), Moment(7));
+        assert_eq!(Moment(7).before(long), Moment(FIRST));
+        assert_eq!(Moment(7).after(long), Moment(LAST));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A transaction and what can be done in it.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 
 use sqlx::Sqlite;
@@ -185,6 +186,28 @@ impl Transaction {
             }
             Inner::Server(_, session) => session.script(sql).await,
         }
+    }
+
+    /// The names of the database's tables.
+    ///
+    /// # Errors
+    /// [`SqlError`] when the statement is refused.
+    pub async fn table_names(&mut self) -> Result<BTreeSet<String>, SqlError> {
+        let sql = match self.dialect() {
+            Dialect::Sqlite => {
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            }
+            Dialect::Postgres => {
+                "SELECT CAST(table_name AS TEXT) FROM information_schema.tables \
+                 WHERE table_schema = current_schema()"
+            }
+            Dialect::MySql => {
+                "SELECT CAST(table_name AS CHAR) FROM information_schema.tables \
+                 WHERE table_schema = DATABASE()"
+            }
+        };
+        let rows = self.rows(Statement::new(sql)).await?;
+        rows.iter().map(|row| row.text(0)).collect()
     }
 
     /// All rows of `head (KEY, KEY, ...) tail` for any number of `keys`, of one type. `head` ends with `IN`, and may have bound

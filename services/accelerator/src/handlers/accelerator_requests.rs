@@ -11,7 +11,9 @@ use http::StatusCode;
 use super::{database, link, read, require};
 use crate::handlers::device_profiles;
 use crate::router::Accelerator;
-use crate::store::arqs::{self, ArqError, ArqRow, Create, Delete, Doomed, Filters, Scope, Vouched};
+use crate::store::arqs::{
+    self, ArqError, ArqRow, Create, Delete, Doomed, Filters, LONGEST_PROJECT, Scope, Vouched,
+};
 use crate::store::bind::{BindRefused, Patch, Patched};
 use crate::{microversions, policies};
 
@@ -70,6 +72,16 @@ fn scope(call: &Call) -> Scope {
     Scope::Project(call.caller.project_id().unwrap_or_default().to_owned())
 }
 
+/// A project's id that can be kept.
+fn project(id: &str) -> Result<&str, Fault> {
+    match id.chars().count() {
+        0..=LONGEST_PROJECT => Ok(id),
+        _ => Err(Fault::bad_request(format!(
+            "project_id: at most {LONGEST_PROJECT} characters are allowed"
+        ))),
+    }
+}
+
 fn bad_instance(text: &str) -> Fault {
     Fault::bad_request(format!("{text:?} is no UUID of an instance"))
 }
@@ -84,11 +96,12 @@ pub(crate) async fn create(
         .device_profile_name
         .filter(|name| !name.is_empty())
         .ok_or_else(|| Fault::bad_request("DeviceProfile name needed."))?;
+    let project_id = call.caller.project_id().unwrap_or_default();
     let create = Create {
         profile,
-        project_id: call.caller.project_id().unwrap_or_default().to_owned(),
+        project_id: project(project_id)?.to_owned(),
     };
-    let made = accelerator.store.write(&create).await.map_err(fault)?;
+    let made = accelerator.tables.write(&create).await.map_err(fault)?;
     Answer::with_body(StatusCode::CREATED, &listing(&call, &made))
 }
 
@@ -114,7 +127,7 @@ pub(crate) async fn list(
         .last("instance")
         .map(|text| text.parse::<ConsumerUuid>().map_err(|_| bad_instance(text)))
         .transpose()?;
-    let mut tx = read(&accelerator.store).await?;
+    let mut tx = read(&accelerator.tables).await?;
     let mut rows = arqs::find(&mut tx, &scope(&call), Filters { instance })
         .await
         .map_err(database)?;
@@ -134,7 +147,7 @@ pub(crate) async fn show(
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::ARQ_GET_ONE)?;
     let uuid = ArqUuid::from(super::uuid(&call, "ExtArq")?);
-    let mut tx = read(&accelerator.store).await?;
+    let mut tx = read(&accelerator.tables).await?;
     let rows = arqs::of_uuids(&mut tx, &scope(&call), &[uuid])
         .await
         .map_err(database)?;
@@ -157,16 +170,14 @@ pub(crate) async fn patch(
             "Couldn't apply patch. Reason: it names no accelerator request.",
         ));
     }
-    let names_project = |patch: &BindPatch| {
-        matches!(
-            patch,
-            BindPatch::Bind {
-                project_id: Some(_),
-                ..
-            }
-        )
-    };
-    if patches.values().any(names_project) {
+    let mut projects = patches.values().filter_map(|patch| match patch {
+        BindPatch::Bind { project_id, .. } => project_id.as_deref(),
+        BindPatch::Unbind => None,
+    });
+    if let Some(named) = projects.next() {
+        for named in [named].into_iter().chain(projects) {
+            project(named)?;
+        }
         require(&call, microversions::BIND_PROJECT)?;
         if !call.caller.has_role("admin") {
             return Err(Fault::forbidden(
@@ -182,7 +193,7 @@ pub(crate) async fn patch(
         scope: scope(&call),
         bind_timeout: accelerator.options.bind_timeout,
     };
-    let outcome = accelerator.store.write(&patch).await.map_err(fault)?;
+    let outcome = accelerator.tables.write(&patch).await.map_err(fault)?;
     accelerator.ring();
     match outcome {
         Patched::Done => Ok(Answer::empty(StatusCode::ACCEPTED)),
@@ -236,7 +247,7 @@ async fn delete_all(
         scope: scope(call),
         vouched: accelerator.vouched(call),
     };
-    let missing = accelerator.store.write(&delete).await.map_err(fault)?;
+    let missing = accelerator.tables.write(&delete).await.map_err(fault)?;
     if missing.is_empty() {
         return Ok(Answer::no_content());
     }

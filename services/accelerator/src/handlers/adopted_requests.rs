@@ -27,7 +27,7 @@ pub(crate) async fn put(
         }
     }
     let adopt = Adopt { arqs };
-    let told = accelerator.store.write(&adopt).await.map_err(fault)?;
+    let told = accelerator.tables.write(&adopt).await.map_err(fault)?;
     let not_taken = told.not_taken.into_iter().chain(unread).collect();
     Answer::ok(&AdoptedArqs { not_taken, ..told })
 }

@@ -39,7 +39,7 @@ pub(crate) async fn list(
                 .map_err(|_| Fault::bad_request(format!("{text:?} is no number of a deployable")))
         })
         .transpose()?;
-    let mut tx = read(&accelerator.store).await?;
+    let mut tx = read(&accelerator.tables).await?;
     let found = attributes::list(&mut tx, deployable, call.query.last("key"))
         .await
         .map_err(database)?;
@@ -53,7 +53,7 @@ pub(crate) async fn show(
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::ATTRIBUTE_GET_ONE)?;
     let uuid = uuid(&call, "Attribute")?;
-    let mut tx = read(&accelerator.store).await?;
+    let mut tx = read(&accelerator.tables).await?;
     let found = attributes::get(&mut tx, uuid).await.map_err(fault)?;
     Answer::ok(&body(&call, found))
 }
@@ -72,7 +72,7 @@ pub(crate) async fn create(
         }
     }
     let made = accelerator
-        .store
+        .tables
         .write(&Create(wanted))
         .await
         .map_err(fault)?;
@@ -86,7 +86,7 @@ pub(crate) async fn delete(
     accelerator.allow(&call, policies::ATTRIBUTE_DELETE)?;
     let uuid = uuid(&call, "Attribute")?;
     accelerator
-        .store
+        .tables
         .write(&Delete(uuid))
         .await
         .map_err(fault)?;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault, Timestamp};
+use berth_http::{Answer, Call, Fault};
+use berth_store::Moment;
 use berth_wire::accelerator::{DeployableBody, DeployableList, Link, ProgramStep, read_program};
 use http::StatusCode;
 use uuid::Uuid;
@@ -33,7 +34,7 @@ pub(crate) async fn list(
     call: Call,
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::DEPLOYABLE_GET_ALL)?;
-    let mut tx = read(&accelerator.store).await?;
+    let mut tx = read(&accelerator.tables).await?;
     let found = deployables::list(&mut tx).await.map_err(database)?;
     let deployables = found.into_iter().map(|each| body(&call, each)).collect();
     Answer::ok(&DeployableList { deployables })
@@ -49,7 +50,7 @@ pub(crate) async fn show(
 }
 
 async fn document(accelerator: &Accelerator, call: &Call, uuid: Uuid) -> Result<Answer, Fault> {
-    let mut tx = read(&accelerator.store).await?;
+    let mut tx = read(&accelerator.tables).await?;
     match deployables::get(&mut tx, uuid).await.map_err(database)? {
         Some(found) => Answer::ok(&body(call, found)),
         None => Err(Fault::not_found(format!(
@@ -92,12 +93,12 @@ pub(crate) async fn program(
     let begin = BeginProgram {
         deployable,
         image,
-        deadline: Timestamp::now().after(accelerator.options.bind_timeout),
+        deadline: Moment::now().after(accelerator.options.bind_timeout),
     };
-    let programming = accelerator.store.write(&begin).await.map_err(refused)?;
+    let programming = accelerator.tables.write(&begin).await.map_err(refused)?;
     loop {
         let told = accelerator.programmed.notified();
-        let mut tx = read(&accelerator.store).await?;
+        let mut tx = read(&accelerator.tables).await?;
         let far = progress(&mut tx, programming).await.map_err(database)?;
         drop(tx);
         match far {
@@ -108,14 +109,14 @@ pub(crate) async fn program(
             }
             Progress::UnderWay => {}
         }
-        if Timestamp::now() > begin.deadline {
-            let now = Timestamp::now();
+        if Moment::now() > begin.deadline {
+            let now = Moment::now();
             let late = EndLate {
                 now,
                 forget: now.before(accelerator.options.bind_timeout),
             };
             accelerator
-                .store
+                .tables
                 .write(&late)
                 .await
                 .map_err(super::accelerator_requests::fault)?;

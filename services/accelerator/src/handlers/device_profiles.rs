@@ -51,7 +51,7 @@ pub(crate) async fn list(
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::PROFILE_GET_ALL)?;
     let names = call.query.last("name").map(listed);
-    let mut tx = read(&accelerator.store).await?;
+    let mut tx = read(&accelerator.tables).await?;
     let found = device_profiles::list(&mut tx, names.as_deref())
         .await
         .map_err(database)?;
@@ -92,7 +92,7 @@ pub(crate) async fn create(
         description,
         groups,
     };
-    let made = accelerator.store.write(&create).await.map_err(fault)?;
+    let made = accelerator.tables.write(&create).await.map_err(fault)?;
     Answer::with_body(StatusCode::CREATED, &body(&call, made))
 }
 
@@ -105,7 +105,7 @@ pub(crate) async fn show(
     if matches!(key, Key::Name(_)) {
         require(&call, microversions::PROFILE_BY_NAME)?;
     }
-    let mut tx = read(&accelerator.store).await?;
+    let mut tx = read(&accelerator.tables).await?;
     let found = device_profiles::get(&mut tx, &key).await.map_err(fault)?;
     Answer::ok(&DeviceProfileDocument {
         device_profile: body(&call, found),
@@ -119,7 +119,7 @@ pub(crate) async fn delete_one(
     accelerator.allow(&call, policies::PROFILE_DELETE)?;
     let keys = vec![Key::of(call.path("uuid")?)];
     accelerator
-        .store
+        .tables
         .write(&Delete { keys })
         .await
         .map_err(fault)?;
@@ -139,7 +139,7 @@ pub(crate) async fn delete_several(
         ));
     }
     accelerator
-        .store
+        .tables
         .write(&Delete { keys })
         .await
         .map_err(fault)?;

@@ -78,7 +78,7 @@ pub(crate) async fn list(
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::DEVICE_GET_ALL)?;
     let filters = filters(&call)?;
-    let mut tx = read(&accelerator.store).await?;
+    let mut tx = read(&accelerator.tables).await?;
     let found = devices::list(&mut tx, &filters).await.map_err(database)?;
     let devices = found
         .into_iter()
@@ -93,7 +93,7 @@ pub(crate) async fn show(
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::DEVICE_GET_ONE)?;
     let uuid = uuid(&call, "Device")?;
-    let mut tx = read(&accelerator.store).await?;
+    let mut tx = read(&accelerator.tables).await?;
     let found = devices::get(&mut tx, uuid).await.map_err(fault)?;
     Answer::ok(&body(&call, found))
 }
@@ -121,7 +121,7 @@ async fn set_status(
 ) -> Result<Answer, Fault> {
     let uuid = uuid(call, "Device")?;
     let set = SetStatus { uuid, status };
-    if let Some(host) = accelerator.store.write(&set).await.map_err(fault)? {
+    if let Some(host) = accelerator.tables.write(&set).await.map_err(fault)? {
         accelerator.options.hosts.ring(&host);
     }
     Ok(Answer::no_content())

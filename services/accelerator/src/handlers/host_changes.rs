@@ -6,6 +6,7 @@ use axum::extract::State;
 use berth_http::{Answer, Call, Fault};
 use berth_wire::accelerator::HostChanges;
 
+use super::sql;
 use crate::policies;
 use crate::router::Accelerator;
 
@@ -28,6 +29,8 @@ pub(crate) async fn show(
     let after = call.query.last("after").unwrap_or_default();
     let hosts = &accelerator.options.hosts;
     let wait = Duration::from_secs(wait);
-    let changes = hosts.changed(call.path("host")?, after, wait).await;
+    let host = call.path("host")?;
+    let changes = hosts.changed(&accelerator.tables, host, after, wait).await;
+    let changes = changes.map_err(sql)?;
     Answer::ok(&HostChanges { changes })
 }

@@ -20,20 +20,17 @@ pub(crate) async fn put(
     let body: HostDevices = call.typed()?;
     let report = Report::new(call.path("host")?, body)
         .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))?;
-    let (store, write) = (&accelerator.store, Write { report });
-    // Before anything is read: what changes after it is not in the answer.
-    let changes = accelerator.options.hosts.mark(&write.report.host);
-    let mut known = store.write(&write).await.map_err(database)?;
-    known.changes = Some(changes);
+    let (tables, write) = (&accelerator.tables, Write { report });
+    let mut known = tables.write(&write).await.map_err(database)?;
     if let Some(guests) = &write.report.guests {
         let strangers = Strangers {
             host: &write.report.host,
             guests,
             grace: accelerator.options.orphan_grace,
         };
-        let left = strangers.delete(store).await.map_err(database)?;
+        let left = strangers.delete(tables).await.map_err(database)?;
         if left.deleted > 0 {
-            let mut tx = read(store).await?;
+            let mut tx = read(tables).await?;
             let now = known_devices::of_host(&mut tx, &write.report.host).await;
             known.devices = now.map_err(database)?.devices;
         }
@@ -48,11 +45,9 @@ pub(crate) async fn show(
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::HOST_DEVICES)?;
     let host = call.path("host")?;
-    let changes = accelerator.options.hosts.mark(host);
-    let mut tx = read(&accelerator.store).await?;
-    let mut known = known_devices::of_host(&mut tx, host)
+    let mut tx = read(&accelerator.tables).await?;
+    let known = known_devices::of_host(&mut tx, host)
         .await
         .map_err(database)?;
-    known.changes = Some(changes);
     Answer::ok(&known)
 }

@@ -14,7 +14,7 @@ pub(crate) async fn list(
     call: Call,
 ) -> Result<Answer, Fault> {
     accelerator.allow(&call, policies::HOST_DEVICES)?;
-    let mut tx = read(&accelerator.store).await?;
+    let mut tx = read(&accelerator.tables).await?;
     let due = programmings::due(&mut tx, call.path("host")?)
         .await
         .map_err(database)?;
@@ -34,7 +34,7 @@ pub(crate) async fn end(
         failure: body.error,
     };
     let settled = accelerator
-        .store
+        .tables
         .write(&end)
         .await
         .map_err(accelerator_requests::fault)?;

@@ -8,7 +8,7 @@ use berth_model::{Arq, ArqState, AttachHandle, Binding};
 use berth_store::{Statement, Transaction, Work};
 use berth_wire::accelerator::{AdoptedArqs, NotAdopted};
 
-use super::arqs::{self, ArqError, Scope};
+use super::arqs::{self, ArqError, LONGEST_PROJECT, Scope};
 use super::device_profiles::{self, Key, ProfileError};
 use super::{handles, now};
 
@@ -19,6 +19,8 @@ enum Refused {
     NotBound(&'static str),
     #[error("a request of this UUID is here, and is another one")]
     Another,
+    #[error("its project_id has more than {LONGEST_PROJECT} characters")]
+    LongProject,
     #[error("there is no device profile {0} here")]
     NoProfile(String),
     #[error("device profile {profile} has no group {group} here")]
@@ -69,6 +71,9 @@ async fn adopt(tx: &mut Transaction, arq: &Arq) -> Result<Result<(), Refused>, A
             false => Err(Refused::Another),
         });
     }
+    if arq.project_id.chars().count() > LONGEST_PROJECT {
+        return Ok(Err(Refused::LongProject));
+    }
     let name = arq.device_profile.as_str().to_owned();
     let profile = match device_profiles::get(tx, &Key::Name(name.clone())).await {
         Ok(profile) => profile,
@@ -97,7 +102,7 @@ async fn adopt(tx: &mut Transaction, arq: &Arq) -> Result<Result<(), Refused>, A
         .bind(binding.instance.to_string())
         .bind(now())
         .bind(now());
-    let id = tx.execute(insert).await?.last_id;
+    let id = tx.insert(insert, "id").await?;
     handles::take(tx, place, id).await?;
     Ok(Ok(()))
 }

@@ -13,6 +13,8 @@ use super::device_profiles::{self, Key, ProfileError};
 use super::{ReadError, events, foreign, handles, moment, now, programmings, typed};
 
 const TABLE: &str = "accelerator_requests";
+/// The most characters of a project's id: as Keystone bounds them, and more.
+pub(crate) const LONGEST_PROJECT: usize = 255;
 
 /// Whose requests a caller sees.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,9 +11,8 @@ mod offer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use berth_http::Timestamp;
 use berth_model::{ArqPhase, ArqUuid, Binding, ConsumerUuid, ProviderUuid};
-use berth_store::{Statement, Transaction, Work};
+use berth_store::{Moment, Statement, Transaction, Work};
 use berth_wire::accelerator::{BindPatch, Program};
 use berth_wire::compute::EventStatus;
 
@@ -215,7 +214,7 @@ async fn begin_programming(
         program: chosen.program,
     });
     let steps: Vec<_> = steps.collect();
-    programmings::begin(tx, &steps, Timestamp::now().after(timeout)).await?;
+    programmings::begin(tx, &steps, Moment::now().after(timeout)).await?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction,
 use berth_wire::accelerator::DeviceBody;
 use uuid::Uuid;
 
-use super::{ReadError, moment, now, typed};
+use super::{ReadError, host_changes, moment, now, typed};
 
 const TABLE: &str = "devices";
 
@@ -135,6 +135,7 @@ impl Work for SetStatus {
             .bind(now())
             .bind(self.uuid.to_string());
         tx.execute(update).await?;
+        host_changes::changed(tx, &found.hostname).await?;
         Ok(Some(found.hostname))
     }
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use berth_http::Timestamp;
 use berth_model::{ArqUuid, ConsumerUuid};
-use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Value, Work};
+use berth_store::{Disposition, Moment, Retryable, SqlError, Statement, Transaction, Value, Work};
 use berth_wire::compute::EventStatus;
 use uuid::Uuid;
 
@@ -24,7 +23,7 @@ pub(crate) struct Pending {
     pub(crate) host: String,
     pub(crate) status: EventStatus,
     pub(crate) attempts: u32,
-    pub(crate) since: Timestamp,
+    pub(crate) since: Moment,
 }
 
 /// Writes events about requests of one guest. What was still to be told of the same requests is not true any more.
@@ -71,7 +70,7 @@ const DUE: &str = "SELECT e.id, e.instance_uuid, e.arq_uuid, e.status, e.attempt
 pub(crate) async fn due(tx: &mut Transaction) -> Result<Vec<Pending>, ReadError> {
     let rows = tx.rows(Statement::new(DUE).bind(now()).bind(BATCH)).await?;
     let pending = |row: &berth_store::Row| {
-        let (status, since) = (row.text(3)?, row.text(5)?);
+        let status = row.text(3)?;
         Ok(Pending {
             id: row.int(0)?,
             instance: typed(&row.text(1)?, TABLE, "instance_uuid")?,
@@ -80,10 +79,34 @@ pub(crate) async fn due(tx: &mut Transaction) -> Result<Vec<Pending>, ReadError>
                 .ok_or_else(|| foreign(&status, TABLE, "status"))?,
             host: row.opt_text(6)?.unwrap_or_default(),
             attempts: u32::try_from(row.int(4)?).unwrap_or(u32::MAX),
-            since: Timestamp::parse(&since).ok_or_else(|| foreign(&since, TABLE, "created_at"))?,
+            since: row.moment(5)?,
         })
     };
     rows.iter().map(pending).collect()
+}
+
+/// Takes events for one process to send: nobody else finds them due before `until`. Should it end before it says what came of
+/// them, they are due again then.
+pub(crate) struct Take<'a> {
+    pub(crate) ids: &'a [i64],
+    pub(crate) now: Moment,
+    pub(crate) until: Moment,
+}
+
+impl Work for Take<'_> {
+    /// Those that nobody else had, and that are still to be told.
+    type Output = Vec<i64>;
+    type Error = SentError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Vec<i64>, SentError> {
+        let head = Statement::new("SELECT id FROM events WHERE due_at <= ? AND id IN");
+        let rows = tx.rows_in(&head.bind(self.now), self.ids, "").await?;
+        let ids = rows.iter().map(|row| row.int(0));
+        let ids: Vec<i64> = ids.collect::<Result<_, _>>()?;
+        let head = Statement::new("UPDATE events SET due_at = ? WHERE id IN");
+        tx.execute_in(&head.bind(self.until), &ids).await?;
+        Ok(ids)
+    }
 }
 
 /// What came of sending some events.
@@ -96,7 +119,12 @@ pub(crate) struct Sent {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SentOutcome {
     Done,
-    Again { attempts: u32, after: Duration },
+    Again {
+        attempts: u32,
+        after: Duration,
+    },
+    /// They were not sent; whoever comes may.
+    GivenBack,
 }
 
 /// Why the outcome could not be written.
@@ -120,7 +148,10 @@ impl Work for Sent {
             SentOutcome::Again { attempts, after } => {
                 Statement::new("UPDATE events SET attempts = ?, due_at = ? WHERE id IN")
                     .bind(i64::from(attempts))
-                    .bind(Timestamp::now().after(after).to_sql())
+                    .bind(Moment::now().after(after))
+            }
+            SentOutcome::GivenBack => {
+                Statement::new("UPDATE events SET due_at = ? WHERE id IN").bind(now())
             }
         };
         tx.execute_in(&head, &self.ids).await?;

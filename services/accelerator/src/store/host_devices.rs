@@ -9,8 +9,7 @@ mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_http::Timestamp;
-use berth_store::{SqlError, Statement, Transaction, Value, Work};
+use berth_store::{Moment, SqlError, Statement, Transaction, Value, Work};
 use berth_wire::accelerator::{KnownDevices, NotTaken};
 use uuid::Uuid;
 
@@ -105,7 +104,7 @@ impl Host {
             .bind_all(values(reported))
             .bind(devices::ENABLED)
             .bind(now());
-        Ok(tx.execute(insert).await?.last_id)
+        Ok(tx.insert(insert, "id").await?)
     }
 
     /// Writes one deployable and its attributes; its id, where it is no other host's.
@@ -161,7 +160,7 @@ impl Host {
                 .bind(provider)
                 .bind_all(values(reported))
                 .bind(now());
-            tx.execute(insert).await?.last_id
+            tx.insert(insert, "id").await?
         };
         write_attributes(tx, id, &deployable.attributes).await?;
         Ok(Ok(id))
@@ -186,7 +185,7 @@ impl Host {
             // none of an earlier life of it.
             let (scrubbed, releases) = match handle.scrub {
                 Scrub::Never => (0, 0),
-                Scrub::Always { .. } => (1, Timestamp::now().as_micros()),
+                Scrub::Always { .. } => (1, Moment::now().as_micros()),
             };
             let insert = Statement::new(sql)
                 .bind(uuid)

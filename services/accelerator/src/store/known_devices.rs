@@ -6,7 +6,7 @@ use berth_wire::accelerator::{
 };
 use uuid::Uuid;
 
-use super::{ReadError, handles, typed};
+use super::{ReadError, handles, host_changes, typed};
 
 fn optional(
     text: Option<String>,
@@ -16,7 +16,7 @@ fn optional(
     text.map(|text| typed(&text, table, column)).transpose()
 }
 
-/// The host's devices in the order in which they were reported first.
+/// The host's devices in the order in which they were reported first, and where its changes stand.
 pub(crate) async fn of_host(tx: &mut Transaction, host: &str) -> Result<KnownDevices, ReadError> {
     let sql = "SELECT v.uuid, v.name, v.status, v.vanished, d.uuid, d.rp_uuid, d.vanished, h.uuid, \
                h.attach_type, h.attach_info, h.vanished, a.uuid, a.instance_uuid, d.provider_missing, h.releases, h.cleaned FROM devices v \
@@ -72,6 +72,6 @@ pub(crate) async fn of_host(tx: &mut Transaction, host: &str) -> Result<KnownDev
     Ok(KnownDevices {
         devices,
         not_taken: Vec::new(),
-        changes: None,
+        changes: Some(host_changes::mark(tx, host).await?),
     })
 }

@@ -6,9 +6,8 @@ use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_http::Timestamp;
 use berth_model::{ArqUuid, Binding, ProviderUuid};
-use berth_store::{Asked, SqlStore, Statement, Transaction, Work};
+use berth_store::{Asked, Moment, SqlStore, Statement, Transaction, Work};
 use berth_wire::accelerator::BindPatch;
 use uuid::Uuid;
 
@@ -132,7 +131,7 @@ impl Ledger {
     }
 
     async fn end_late(&mut self) {
-        let future = Timestamp::now().after(LONG * 2);
+        let future = Moment::now().after(LONG * 2);
         let late = EndLate {
             now: future,
             forget: future,
@@ -206,13 +205,13 @@ async fn story(requests: i64) -> Ledger {
     let begin = BeginProgram {
         deployable: uuid_of(FREE),
         image: Uuid::nil(),
-        deadline: Timestamp::now(),
+        deadline: Moment::now(),
     };
     ledger.write(&begin).await;
     ledger.end_late().await;
 
     let old = DeleteUnbound {
-        before: Timestamp::now().after(LONG),
+        before: Moment::now().after(LONG),
     };
     assert!(ledger.read(async |tx| old.any(tx).await).await);
     assert_eq!(ledger.write(&old).await, [late]);

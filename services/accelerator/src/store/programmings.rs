@@ -8,10 +8,9 @@ mod operators;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_http::Timestamp;
 use berth_http::request_id::random_uuid;
 use berth_model::{ArqPhase, ArqUuid, ConsumerUuid};
-use berth_store::{Row, SqlError, Statement, Transaction, Value, Work};
+use berth_store::{Moment, Row, SqlError, Statement, Transaction, Value, Work};
 use berth_wire::accelerator::{
     AttachHandleInfoBody, DueProgramming, DueProgrammings, Program, ProgrammedHandle,
 };
@@ -59,7 +58,7 @@ fn program(row: &Row, kind: usize, subject: usize) -> Result<Option<Program>, Re
 pub(crate) async fn begin(
     tx: &mut Transaction,
     steps: &[Step],
-    deadline: Timestamp,
+    deadline: Moment,
 ) -> Result<(), SqlError> {
     let bind = random_uuid();
     for step in steps {
@@ -74,7 +73,7 @@ async fn insert(
     uuid: Uuid,
     step: &Step,
     arq: Option<i64>,
-    deadline: Timestamp,
+    deadline: Moment,
 ) -> Result<(), SqlError> {
     let (kind, subject) = columns(step.program.as_ref());
     let sql = "INSERT INTO programmings (uuid, bind_uuid, deployable_id, arq_id, kind, subject, ended, \
@@ -87,7 +86,7 @@ async fn insert(
         .bind(kind)
         .bind(subject)
         .bind(i64::from(step.program.is_none()))
-        .bind(deadline.to_sql())
+        .bind(deadline)
         .bind(now());
     tx.execute(insert).await?;
     if step.program.is_some() {
@@ -280,18 +279,16 @@ const LATE: &str =
 pub(crate) async fn any_late(tx: &mut Transaction, late: &EndLate) -> Result<bool, SqlError> {
     let sql =
         "SELECT 1 FROM programmings WHERE deadline <= ? AND (ended = 0 OR deadline <= ?) LIMIT 1";
-    let search = Statement::new(sql)
-        .bind(late.now.to_sql())
-        .bind(late.forget.to_sql());
+    let search = Statement::new(sql).bind(late.now).bind(late.forget);
     Ok(tx.row(search).await?.is_some())
 }
 
 /// Ends what did not end in time. How many binds came to their end by it.
 pub(crate) struct EndLate {
     /// What is due before this is late.
-    pub(crate) now: Timestamp,
+    pub(crate) now: Moment,
     /// An operator's that ended or should have ended before this is forgotten: whoever asked does not wait any more.
-    pub(crate) forget: Timestamp,
+    pub(crate) forget: Moment,
 }
 
 impl Work for EndLate {
@@ -299,9 +296,7 @@ impl Work for EndLate {
     type Error = ArqError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<usize, ArqError> {
-        let late = tx
-            .rows(Statement::new(LATE).bind(self.now.to_sql()))
-            .await?;
+        let late = tx.rows(Statement::new(LATE).bind(self.now)).await?;
         let mut binds = BTreeSet::new();
         for row in &late {
             if row.int(3)? == 0 {
@@ -318,8 +313,7 @@ impl Work for EndLate {
             settled += usize::from(settle(tx, &bind).await?);
         }
         let sql = "DELETE FROM programmings WHERE arq_id IS NULL AND ended = 1 AND deadline <= ?";
-        tx.execute(Statement::new(sql).bind(self.forget.to_sql()))
-            .await?;
+        tx.execute(Statement::new(sql).bind(self.forget)).await?;
         Ok(settled)
     }
 }

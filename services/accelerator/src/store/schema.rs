@@ -1,18 +1,33 @@
 //! Brings a database to the service's schema, or refuses one that is another's.
 //!
-//! A database of version 1 is brought to this version in one transaction, whatever it lacks of it: that number stood for several
-//! shapes.
+//! A SQLite file of an earlier version is brought to this version in one transaction, whatever it lacks of it: the first number
+//! stood for several shapes. On a server no earlier version was ever made. There the same tables are made in its own types:
+//! moments are dates, numbers have eight bytes, and text that nobody bounds has no bound.
 
-use berth_store::{Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work};
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+use std::time::Duration;
 
-/// The schema's version. 2: devices are cleaned and programmed.
-pub const VERSION: i64 = 2;
+use berth_store::{
+    Dialect, Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work,
+};
 
-/// The version that is brought to this one.
-const BEFORE: i64 = 1;
+/// The schema's version. 2: devices are cleaned and programmed. 3: more than one process.
+pub const VERSION: i64 = 3;
 
-/// The columns that version 1 may lack, by table, and what adds each.
-const ADDED: [(&str, &str, &str); 6] = [
+/// The versions that are brought to this one.
+const BEFORE: [i64; 2] = [1, 2];
+
+/// How long a start waits for another process that makes the schema.
+const SCHEMA_WAIT: Duration = Duration::from_secs(60);
+
+/// The columns that earlier versions may lack, by table, and what adds each.
+const ADDED: [(&str, &str, &str); 7] = [
+    (
+        "accelerator_schema",
+        "writes",
+        "ALTER TABLE accelerator_schema ADD COLUMN writes INTEGER NOT NULL DEFAULT 0",
+    ),
     (
         "deployables",
         "provider_missing",
@@ -45,29 +60,90 @@ const ADDED: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// The table that version 1 may lack, made where it is not there: a part of the schema.
-const PROGRAMMINGS: &str = include_str!("programmings.sql");
-
+/// The tables that version 1 has, in the order in which they are made.
 const SCHEMA: &str = include_str!("schema.sql");
+
+/// The tables that earlier versions may lack, made where they are not there: a part of the schema.
+const LATER: &str = concat!(
+    include_str!("programmings.sql"),
+    include_str!("host_changes.sql")
+);
 
 /// Indexes that a database of this version may lack: they change what is quick, not what is there.
 const INDEXES: &str =
     "CREATE INDEX IF NOT EXISTS accelerator_requests_state ON accelerator_requests (state)";
+
+/// Columns of a bounded type whose text nobody bounds: SQLite does not either.
+const UNBOUNDED: [&str; 5] = [
+    "    driver_name VARCHAR(255)",
+    "    bitstream_id VARCHAR(255)",
+    "    subject VARCHAR(255)",
+    "    value VARCHAR(255)",
+    // Of a request, and not that of a device, by which it is found.
+    "    hostname VARCHAR(255),",
+];
+
+/// What MySQL and MariaDB are told of each table: texts that differ at all are different, as they are on SQLite and PostgreSQL,
+/// by letter case, accent or a blank at the end. Each reads its own comment.
+const MYSQL_TABLE: &str = ") ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 \
+     COLLATE /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;\n";
+
+/// All of the schema in the words of a database.
+fn schema(dialect: Dialect) -> &'static str {
+    static SQLITE: LazyLock<String> = LazyLock::new(|| format!("{SCHEMA}{LATER}{INDEXES};\n"));
+    static POSTGRES: LazyLock<String> = LazyLock::new(|| {
+        of_server(
+            "BIGSERIAL PRIMARY KEY",
+            "TIMESTAMP WITHOUT TIME ZONE",
+            "TEXT",
+        )
+    });
+    static MYSQL: LazyLock<String> = LazyLock::new(|| {
+        of_server(
+            "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY",
+            "DATETIME(6)",
+            "MEDIUMTEXT",
+        )
+        .replace("\n);\n", &format!("\n{MYSQL_TABLE}"))
+    });
+    match dialect {
+        Dialect::Sqlite => &SQLITE,
+        Dialect::Postgres => &POSTGRES,
+        Dialect::MySql => &MYSQL,
+    }
+}
+
+fn of_server(id: &str, moment: &str, text: &str) -> String {
+    let mut schema = schema(Dialect::Sqlite).to_owned();
+    for column in UNBOUNDED {
+        schema = schema.replace(column, &column.replace("VARCHAR(255)", "TEXT"));
+    }
+    schema
+        .replace("IF NOT EXISTS ", "")
+        .replace(
+            "    id INTEGER NOT NULL PRIMARY KEY",
+            &format!("    id {id}"),
+        )
+        .replace("INTEGER", "BIGINT")
+        .replace("VARCHAR(26)", moment)
+        .replace("VARCHAR(30)", "VARCHAR(255)")
+        .replace(" TEXT", &format!(" {text}"))
+}
 
 /// Why a database is not ready.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// The schema is at another version.
     #[error(
-        "the database is at version {found} of the accelerator service's schema; this release knows {BEFORE} and {VERSION}: \
-         start the release that wrote it, or name another file"
+        "the database is at version {found} of the accelerator service's schema; this release knows 1 to {VERSION}: \
+         start the release that wrote it, or name another database"
     )]
     OtherVersion {
         /// What `accelerator_schema` says; 0 when it has no row.
         found: i64,
     },
     /// There are tables, but none of this service's.
-    #[error("the database has tables of something else; name another file")]
+    #[error("the database has tables of something else; name another one")]
     NotOurs,
     /// The database failed.
     #[error("the schema cannot be read or made")]
@@ -88,6 +164,7 @@ impl Retryable for SchemaError {
 /// # Errors
 /// [`SchemaError`] when the database is at another version, is not this service's, or fails.
 pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
+    let _lock = store.schema_lock(SCHEMA_WAIT).await?;
     store.write(&Prepare).await
 }
 
@@ -98,36 +175,65 @@ impl Work for Prepare {
     type Error = SchemaError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
-        let sql =
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
-        let rows = tx.rows(Statement::new(sql)).await?;
-        let tables: Vec<String> = rows
-            .iter()
-            .map(|row| row.text(0))
-            .collect::<Result<_, _>>()?;
-        if tables.is_empty() {
-            tx.script(SCHEMA).await?;
-            tx.script(PROGRAMMINGS).await?;
-            tx.script(INDEXES).await?;
-            let insert = Statement::new("INSERT INTO accelerator_schema (version) VALUES (?)");
-            tx.execute(insert.bind(VERSION)).await?;
-            return Ok(());
-        }
-        if !tables.iter().any(|table| table == "accelerator_schema") {
-            return Err(SchemaError::NotOurs);
-        }
-        let sql = "SELECT version FROM accelerator_schema";
-        let found = match tx.row(Statement::new(sql)).await? {
-            Some(row) => row.int(0)?,
-            None => 0,
+        let tables = tx.table_names().await?;
+        let is_ours = tables.contains("accelerator_schema");
+        let found = match is_ours {
+            true => version(tx).await?,
+            false => 0,
         };
-        match found {
-            VERSION => {}
-            BEFORE => upgrade(tx).await?,
-            found => return Err(SchemaError::OtherVersion { found }),
+        if tables.is_empty() || is_half_made(tx, &tables, found) {
+            return Ok(make(tx, &tables).await?);
         }
-        Ok(tx.script(INDEXES).await?)
+        match (found, tx.dialect()) {
+            _ if !is_ours => Err(SchemaError::NotOurs),
+            (VERSION, Dialect::Sqlite) => Ok(tx.script(INDEXES).await?),
+            (VERSION, _) => Ok(()),
+            (found, Dialect::Sqlite) if BEFORE.contains(&found) => Ok(upgrade(tx).await?),
+            (found, _) => Err(SchemaError::OtherVersion { found }),
+        }
     }
+}
+
+/// What `accelerator_schema` says; 0 when it has no row.
+async fn version(tx: &mut Transaction) -> Result<i64, SqlError> {
+    let sql = "SELECT version FROM accelerator_schema";
+    let row = tx.row(Statement::new(sql)).await?;
+    row.map_or(Ok(0), |row| row.int(0))
+}
+
+/// Whether somebody was killed while it made the tables: MySQL keeps each as it is made, and the version is written last.
+fn is_half_made(tx: &Transaction, tables: &BTreeSet<String>, version: i64) -> bool {
+    let ours: BTreeSet<&str> = names().collect();
+    tx.dialect() == Dialect::MySql
+        && version == 0
+        && tables.iter().all(|table| ours.contains(table.as_str()))
+}
+
+/// The tables of the schema, in the order in which they are made.
+fn names() -> impl Iterator<Item = &'static str> {
+    let lines = schema(Dialect::MySql).lines();
+    lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next())
+}
+
+/// Makes the tables. Those that are there were made by half, and go first.
+async fn make(tx: &mut Transaction, found: &BTreeSet<String>) -> Result<(), SqlError> {
+    let text = schema(tx.dialect());
+    if tx.dialect() == Dialect::MySql {
+        let made: Vec<_> = names().filter(|name| found.contains(*name)).collect();
+        // Who refers to another was made after it.
+        for name in made.into_iter().rev() {
+            let drop = format!("DROP TABLE {name}");
+            tx.execute(Statement::new(drop)).await?;
+        }
+        for statement in text.split_terminator(";\n") {
+            tx.execute(Statement::new(statement)).await?;
+        }
+    } else {
+        tx.script(text).await?;
+    }
+    let insert = Statement::new("INSERT INTO accelerator_schema (version) VALUES (?)");
+    tx.execute(insert.bind(VERSION)).await?;
+    Ok(())
 }
 
 async fn upgrade(tx: &mut Transaction) -> Result<(), SqlError> {
@@ -138,7 +244,8 @@ async fn upgrade(tx: &mut Transaction) -> Result<(), SqlError> {
             tx.script(add).await?;
         }
     }
-    tx.script(PROGRAMMINGS).await?;
+    tx.script(LATER).await?;
+    tx.script(INDEXES).await?;
     let version = Statement::new("UPDATE accelerator_schema SET version = ?");
     tx.execute(version.bind(VERSION)).await?;
     Ok(())
@@ -166,31 +273,40 @@ mod tests {
         shape
     }
 
-    async fn of_version_1(script: &'static str) -> SqlStore {
+    /// Version 2 as it was.
+    fn second() -> &'static str {
+        let first = "INTEGER NOT NULL PRIMARY KEY,\n    writes INTEGER NOT NULL DEFAULT 0";
+        let schema = SCHEMA.replace(first, "INTEGER NOT NULL PRIMARY KEY");
+        assert_ne!(schema, SCHEMA);
+        (schema + include_str!("programmings.sql")).leak()
+    }
+
+    async fn of_version(version: i64, script: &'static str) -> SqlStore {
         let store = SqlStore::in_memory().await.unwrap();
-        store.write(&Script(script)).await.unwrap();
+        store.write(&Script(version, script)).await.unwrap();
         store
     }
 
-    struct Script(&'static str);
+    struct Script(i64, &'static str);
 
     impl Work for Script {
         type Output = ();
         type Error = SqlError;
 
         async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-            tx.script(self.0).await?;
-            tx.script("INSERT INTO accelerator_schema (version) VALUES (1)")
-                .await
+            tx.script(self.1).await?;
+            let insert = Statement::new("INSERT INTO accelerator_schema (version) VALUES (?)");
+            tx.execute(insert.bind(self.0)).await?;
+            Ok(())
         }
     }
 
     #[tokio::test]
-    async fn a_database_of_version_1_gets_what_it_lacks_and_keeps_what_it_has() {
+    async fn a_database_of_an_earlier_version_gets_what_it_lacks_and_keeps_what_it_has() {
         let fresh = SqlStore::in_memory().await.unwrap();
         prepare(&fresh).await.unwrap();
-        for script in [FIRST, SCHEMA] {
-            let store = of_version_1(script).await;
+        for (version, script) in [(1, FIRST), (1, SCHEMA), (2, second())] {
+            let store = of_version(version, script).await;
             let profile =
                 "INSERT INTO device_profiles VALUES (1, 'u', 'gpu', NULL, '[]', 'now', NULL)";
             store.write(&Statements(profile)).await.unwrap();
@@ -218,12 +334,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_later_releases_database_is_refused_with_a_sentence() {
-        let store = of_version_1(SCHEMA).await;
+        let store = of_version(1, SCHEMA).await;
         let later = "UPDATE accelerator_schema SET version = 7";
         store.write(&Statements(later)).await.unwrap();
         let refused = prepare(&store).await.unwrap_err().to_string();
         assert!(
-            refused.contains("version 7") && refused.contains("1 and 2"),
+            refused.contains("version 7") && refused.contains("1 to 3"),
             "{refused}"
         );
     }

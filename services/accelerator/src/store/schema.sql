@@ -1,5 +1,6 @@
 CREATE TABLE accelerator_schema (
-    version INTEGER NOT NULL PRIMARY KEY
+    version INTEGER NOT NULL PRIMARY KEY,
+    writes INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE device_profiles (
     id INTEGER NOT NULL PRIMARY KEY,
@@ -29,7 +30,7 @@ CREATE TABLE devices (
 CREATE TABLE deployables (
     id INTEGER NOT NULL PRIMARY KEY,
     uuid VARCHAR(36) NOT NULL UNIQUE,
-    device_id INTEGER NOT NULL REFERENCES devices (id),
+    device_id INTEGER NOT NULL,
     name VARCHAR(255) NOT NULL,
     rp_uuid VARCHAR(36) NOT NULL UNIQUE,
     resource_class VARCHAR(255) NOT NULL,
@@ -42,32 +43,35 @@ CREATE TABLE deployables (
     bitstream_id VARCHAR(255),
     vanished INTEGER NOT NULL,
     created_at VARCHAR(26) NOT NULL,
-    updated_at VARCHAR(26)
+    updated_at VARCHAR(26),
+    FOREIGN KEY (device_id) REFERENCES devices (id)
 );
 CREATE INDEX deployables_device_id ON deployables (device_id);
 CREATE TABLE attributes (
     id INTEGER NOT NULL PRIMARY KEY,
     uuid VARCHAR(36) NOT NULL UNIQUE,
-    deployable_id INTEGER NOT NULL REFERENCES deployables (id),
+    deployable_id INTEGER NOT NULL,
     name VARCHAR(255) NOT NULL,
     value VARCHAR(255) NOT NULL,
     reported INTEGER NOT NULL,
     created_at VARCHAR(26) NOT NULL,
-    updated_at VARCHAR(26)
+    updated_at VARCHAR(26),
+    FOREIGN KEY (deployable_id) REFERENCES deployables (id)
 );
 CREATE INDEX attributes_deployable_id ON attributes (deployable_id);
 CREATE TABLE accelerator_requests (
     id INTEGER NOT NULL PRIMARY KEY,
     uuid VARCHAR(36) NOT NULL UNIQUE,
     state VARCHAR(16) NOT NULL,
-    device_profile_id INTEGER NOT NULL REFERENCES device_profiles (id),
+    device_profile_id INTEGER NOT NULL,
     device_profile_group_id INTEGER NOT NULL,
     project_id VARCHAR(255) NOT NULL,
     hostname VARCHAR(255),
     device_rp_uuid VARCHAR(36),
     instance_uuid VARCHAR(36),
     created_at VARCHAR(26) NOT NULL,
-    updated_at VARCHAR(26)
+    updated_at VARCHAR(26),
+    FOREIGN KEY (device_profile_id) REFERENCES device_profiles (id)
 );
 CREATE INDEX accelerator_requests_instance_uuid ON accelerator_requests (instance_uuid);
 CREATE INDEX accelerator_requests_project_id ON accelerator_requests (project_id);
@@ -75,7 +79,7 @@ CREATE INDEX accelerator_requests_device_profile_id ON accelerator_requests (dev
 CREATE TABLE attach_handles (
     id INTEGER NOT NULL PRIMARY KEY,
     uuid VARCHAR(36) NOT NULL UNIQUE,
-    deployable_id INTEGER NOT NULL REFERENCES deployables (id),
+    deployable_id INTEGER NOT NULL,
     attach_type VARCHAR(16) NOT NULL,
     attach_info TEXT NOT NULL,
     unavailable TEXT,
@@ -83,9 +87,11 @@ CREATE TABLE attach_handles (
     releases INTEGER NOT NULL DEFAULT 0,
     cleaned INTEGER NOT NULL DEFAULT 0,
     vanished INTEGER NOT NULL,
-    arq_id INTEGER UNIQUE REFERENCES accelerator_requests (id),
+    arq_id INTEGER UNIQUE,
     created_at VARCHAR(26) NOT NULL,
-    updated_at VARCHAR(26)
+    updated_at VARCHAR(26),
+    FOREIGN KEY (deployable_id) REFERENCES deployables (id),
+    FOREIGN KEY (arq_id) REFERENCES accelerator_requests (id)
 );
 CREATE INDEX attach_handles_deployable_id ON attach_handles (deployable_id, arq_id);
 CREATE TABLE events (

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use berth_http::Timestamp;
 use berth_model::ArqUuid;
-use berth_store::{SqlStore, Statement, Transaction, Work};
+use berth_store::{Moment, Statement, Transaction, Work};
 use berth_wire::accelerator::NotTaken;
 use uuid::Uuid;
 
 use super::arqs::{self, ArqError, Scope};
-use super::{ReadError, typed};
+use super::{ReadError, Tables, typed};
 
 const TABLE: &str = "accelerator_requests";
 
@@ -37,8 +36,8 @@ pub(crate) struct Left {
 
 impl Strangers<'_> {
     /// Deletes them and gives their handles back, a guest's all at once. Those that cannot be deleted keep no others.
-    pub(crate) async fn delete(&self, store: &SqlStore) -> Result<Left, ReadError> {
-        let before = Timestamp::now().before(self.grace);
+    pub(crate) async fn delete(&self, store: &Tables) -> Result<Left, ReadError> {
+        let before = Moment::now().before(self.grace);
         let mut left = Left::default();
         let found = {
             let mut tx = store.read().await?;
@@ -78,11 +77,11 @@ impl Strangers<'_> {
     async fn find(
         &self,
         tx: &mut Transaction,
-        before: Timestamp,
+        before: Moment,
     ) -> Result<BTreeMap<String, (String, usize)>, ReadError> {
         let mut found: BTreeMap<String, (String, usize)> = BTreeMap::new();
         let search = Statement::new(HOLDERS).bind(self.host);
-        for row in tx.rows(search.bind(before.to_sql())).await? {
+        for row in tx.rows(search.bind(before)).await? {
             let (guest, device) = (row.text(1)?, row.text(2)?);
             let known = guest.parse().is_ok_and(|uuid| self.guests.contains(&uuid));
             if !known {
@@ -98,7 +97,7 @@ impl Strangers<'_> {
 struct DeleteBound<'a> {
     host: &'a str,
     guest: &'a str,
-    before: Timestamp,
+    before: Moment,
 }
 
 impl Work for DeleteBound<'_> {
@@ -109,7 +108,7 @@ impl Work for DeleteBound<'_> {
         let search = Statement::new(HOLDERS).bind(self.host);
         let mut uuids: Vec<ArqUuid> = Vec::new();
         // Whose they are once more, and since when: a bind may have come in between.
-        for row in tx.rows(search.bind(self.before.to_sql())).await? {
+        for row in tx.rows(search.bind(self.before)).await? {
             if row.text(1)? == self.guest {
                 uuids.push(typed(&row.text(0)?, TABLE, "uuid")?);
             }

@@ -1,8 +1,7 @@
 //! Requests that hold nothing and that nobody touched for long: found, and deleted.
 
-use berth_http::Timestamp;
 use berth_model::{ArqPhase, ArqUuid};
-use berth_store::{SqlError, Statement, Transaction, Work};
+use berth_store::{Moment, SqlError, Statement, Transaction, Work};
 
 use super::arqs::ArqError;
 use super::{events, typed};
@@ -21,7 +20,7 @@ const OLD: &str = "accelerator_requests WHERE state IN (?, ?, ?) AND coalesce(up
 /// Deletes up to [`BATCH`] of them; which.
 pub(crate) struct DeleteUnbound {
     /// What was touched since then stays.
-    pub(crate) before: Timestamp,
+    pub(crate) before: Moment,
 }
 
 impl DeleteUnbound {
@@ -29,7 +28,7 @@ impl DeleteUnbound {
     fn statement(&self, verb: &str, tail: &str) -> Statement {
         Statement::new(format!("{verb} {OLD} {tail}"))
             .bind_all(PHASES.map(ArqPhase::as_str))
-            .bind(self.before.to_sql())
+            .bind(self.before)
     }
 
     /// Whether there is any: nothing is locked for that.

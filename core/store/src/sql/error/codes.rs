@@ -94,6 +94,7 @@ fn by_sqlstate(code: &str) -> fn(sqlx::Error) -> SqlError {
         "57P01" | "57P02" | "57P05" => SqlError::Lost,
         "57P03" => SqlError::Unreachable,
         "3D000" => SqlError::UnknownDatabase,
+        "22021" => SqlError::Nul,
         "25006" => SqlError::ReadOnly,
         "42501" => SqlError::Denied,
         "53100" => SqlError::DiskFull,

@@ -235,14 +235,16 @@ fn mysql_options(server: &Server) -> MySqlConnectOptions {
     })
 }
 
+/// A process that is gone without a word, with its machine, must not keep its locks: who may write and says nothing in a
+/// transaction for as long as a statement may take is gone to the server, too. MySQL knows no such bound.
 fn postgres_begin(options: &SqlOptions, access: Access) -> String {
-    let read_only = match access {
-        Access::Write => "",
-        Access::Read => "; SET default_transaction_read_only = on",
+    let limit = options.statement_timeout.as_millis().clamp(1, MOST);
+    let more = match access {
+        Access::Write => format!("SET idle_in_transaction_session_timeout = {limit}"),
+        Access::Read => "SET default_transaction_read_only = on".to_owned(),
     };
     format!(
-        "SET statement_timeout = {}; SET lock_timeout = {}; SET jit = off{read_only}",
-        options.statement_timeout.as_millis().clamp(1, MOST),
+        "SET statement_timeout = {limit}; SET lock_timeout = {}; SET jit = off; {more}",
         options.busy_timeout.as_millis().clamp(1, MOST),
     )
 }
@@ -273,10 +275,13 @@ async fn tell_mysql(
         .insert(number);
     let version: String = row.try_get(1)?;
     let seconds = options.statement_timeout.as_secs().max(1);
-    let timeout = match version.contains("MariaDB") {
-        true => format!("max_statement_time = {seconds}"),
+    let timeout = match (version.contains("MariaDB"), access) {
+        (true, Access::Write) => {
+            format!("max_statement_time = {seconds}, idle_transaction_timeout = {seconds}")
+        }
+        (true, Access::Read) => format!("max_statement_time = {seconds}"),
         // Of MySQL's statements only those that read have a bound.
-        false => format!("max_execution_time = {}", seconds.saturating_mul(1_000)),
+        (false, _) => format!("max_execution_time = {}", seconds.saturating_mul(1_000)),
     };
     let read_only = match access {
         Access::Write => "",

@@ -1,8 +1,7 @@
 //! What an operator asks to be programmed, on a device that nobody has.
 
-use berth_http::Timestamp;
 use berth_http::request_id::random_uuid;
-use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Work};
+use berth_store::{Disposition, Moment, Retryable, SqlError, Statement, Transaction, Work};
 use berth_wire::accelerator::Program;
 use uuid::Uuid;
 
@@ -43,7 +42,7 @@ impl Retryable for ProgramError {
 pub(crate) struct BeginProgram {
     pub(crate) deployable: Uuid,
     pub(crate) image: Uuid,
-    pub(crate) deadline: Timestamp,
+    pub(crate) deadline: Moment,
 }
 
 impl Work for BeginProgram {

@@ -1,0 +1,4 @@
+CREATE TABLE IF NOT EXISTS host_changes (
+    hostname VARCHAR(255) NOT NULL PRIMARY KEY,
+    mark VARCHAR(36) NOT NULL
+);

@@ -26,7 +26,7 @@ async fn never_one_unit_too_many_at_read_committed(place: Place) {
     never_one_unit_too_many(place, Isolation::ReadCommitted).await;
 }
 
-type Service = axum::Router;
+pub(crate) type Service = axum::Router;
 
 async fn services(place: &Place, isolation: Isolation) -> [Service; 2] {
     let options = SqlOptions {
@@ -44,7 +44,7 @@ async fn services_with(place: &Place, options: SqlOptions) -> [Service; 2] {
     [one, other].map(|store| router(store, Options::default()))
 }
 
-async fn ask(service: &Service, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
+pub(crate) async fn ask(service: &Service, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
     let body = match body {
         Value::Null => Body::empty(),
         body => Body::from(body.to_string()),
@@ -63,7 +63,7 @@ async fn ask(service: &Service, method: Method, path: &str, body: &Value) -> (St
     (status, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-fn uuid(kind: u32, number: u32) -> String {
+pub(crate) fn uuid(kind: u32, number: u32) -> String {
     format!("00000000-0000-0000-{kind:04}-{number:012}")
 }
 

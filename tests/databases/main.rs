@@ -41,5 +41,6 @@ mod random_cloud;
 mod refusals;
 mod schema;
 mod searches;
+mod trees;
 mod values;
 mod work;

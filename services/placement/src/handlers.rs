@@ -63,15 +63,19 @@ pub(crate) fn database(error: SqlError) -> Fault {
     store::fault(&error)
 }
 
-/// The same of a write of allocations that others came before each time it was tried: clients know what to do then.
+/// The same of a write that others came before each time it was tried: clients know what to do then.
 pub(crate) fn outrun(error: SqlError) -> Fault {
     match error {
-        SqlError::Conflict(_) => Fault::conflict(
-            "update conflict: Another thread concurrently updated the data. Please retry your update",
-        )
-        .with_code(codes::CONCURRENT_UPDATE),
+        SqlError::Conflict(_) => concurrent_update(),
         other => database(other),
     }
+}
+
+fn concurrent_update() -> Fault {
+    Fault::conflict(
+        "update conflict: Another thread concurrently updated the data. Please retry your update",
+    )
+    .with_code(codes::CONCURRENT_UPDATE)
 }
 
 /// The provider that a path below it names.
@@ -88,7 +92,8 @@ pub(crate) async fn provider_of_path(tx: &mut Transaction, uuid: &str) -> Result
 pub(crate) fn provider_fault(error: ProviderError) -> Fault {
     match error {
         ProviderError::NotFound(_) => Fault::not_found(error.to_string()),
-        ProviderError::Sql(error) => store::fault(&error),
+        ProviderError::Sql(error) => outrun(error),
+        ProviderError::Moved => concurrent_update(),
         other => Fault::bad_request(other.to_string()),
     }
 }

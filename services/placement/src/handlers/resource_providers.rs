@@ -7,7 +7,7 @@ use berth_http::{Answer, Call, Fault};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::{codes, database, modified, provider_fault, read};
+use super::{codes, modified, provider_fault, read};
 use crate::filters::ProviderFilters;
 use crate::router::Placement;
 use crate::store::providers::{self, Create, Delete, Provider, ProviderError, Reparenting, Update};
@@ -155,7 +155,7 @@ pub(crate) async fn create(
                 "Conflicting resource provider {what} already exists."
             ))
             .with_code(codes::DUPLICATE_NAME),
-            ProviderError::Sql(error) => database(error),
+            other @ (ProviderError::Sql(_) | ProviderError::Moved) => provider_fault(other),
             other => cannot_create(&create, &other),
         })?;
     let answer = if call.version.has(microversions::PROVIDER_POST_BODY) {

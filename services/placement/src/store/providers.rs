@@ -10,6 +10,7 @@ use berth_store::{Dialect, Disposition, Retryable, SqlError, Statement, Transact
 use super::{moment, now, resource_classes, traits};
 use crate::filters::ProviderFilters;
 
+use place::HeldTrees;
 pub(crate) use place::Reparenting;
 
 /// One row with what it refers to.
@@ -39,6 +40,8 @@ pub(crate) enum ProviderError {
     InUse,
     #[error("It has child resource providers.")]
     HasChildren,
+    #[error("another writer moved it to another tree")]
+    Moved,
     #[error("No such trait(s): {0}.")]
     NoSuchTrait(String),
     #[error("No such resource class {0}.")]
@@ -51,6 +54,7 @@ impl Retryable for ProviderError {
     fn disposition(&self) -> Disposition {
         match self {
             Self::Sql(error) => super::retry(error),
+            Self::Moved => Disposition::Retry,
             _ => Disposition::Fatal,
         }
     }
@@ -267,7 +271,10 @@ impl Work for Create {
                      UUID to None if there is no parent.",
                 ));
             }
-            Some(uuid) => Some(place::of_parent(tx, uuid).await?),
+            Some(uuid) => {
+                let held = HeldTrees::of(tx, &[uuid]).await?;
+                Some(held.parent(tx, uuid).await?)
+            }
         };
         refuse_duplicates(tx, &self.uuid, &self.name).await?;
         let sql = "INSERT INTO resource_providers \
@@ -327,10 +334,19 @@ impl Work for Update {
     type Error = ProviderError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Provider, ProviderError> {
+        let held = match &self.parent {
+            None => None,
+            Some(parent) => {
+                let mut uuids = vec![self.uuid.as_str()];
+                uuids.extend(parent.as_deref());
+                Some(HeldTrees::of(tx, &uuids).await?)
+            }
+        };
         hold(tx, &self.uuid).await?;
         let provider = get(tx, &self.uuid).await?;
-        if let Some(parent) = &self.parent {
-            place::set_parent(tx, &self.uuid, parent.as_deref(), self.reparenting).await?;
+        if let (Some(held), Some(parent)) = (&held, &self.parent) {
+            let parent = parent.as_deref();
+            place::set_parent(tx, held, &self.uuid, parent, self.reparenting).await?;
         }
         let sql = "SELECT 1 FROM resource_providers WHERE name = ? AND id <> ?";
         let taken = Statement::new(sql).bind(&self.name).bind(provider.id);

@@ -16,30 +16,72 @@ pub(super) struct Place {
     parent: Option<i64>,
 }
 
-async fn of_provider(tx: &mut Transaction, uuid: &str) -> Result<Option<Place>, SqlError> {
-    // As it is now, and stays until the tree is written: another process may be moving it.
-    let sql = format!(
-        "SELECT id, root_provider_id, parent_provider_id FROM resource_providers WHERE uuid = ?{}",
-        tx.dialect().for_update()
-    );
-    let Some(row) = tx.row(Statement::recurring(sql).bind(uuid)).await? else {
-        return Ok(None);
-    };
-    let id = row.int(0)?;
-    Ok(Some(Place {
-        id,
-        root: row.opt_int(1)?.unwrap_or(id),
-        parent: row.opt_int(2)?,
-    }))
-}
+/// Trees that stay as they are until the transaction ends: nothing comes into them, goes from them or moves in them.
+pub(super) struct HeldTrees(BTreeSet<i64>);
 
-/// Where a parent is that a caller names.
-///
-/// # Errors
-/// There is no such provider.
-pub(super) async fn of_parent(tx: &mut Transaction, uuid: &str) -> Result<Place, ProviderError> {
-    let place = of_provider(tx, uuid).await?;
-    place.ok_or(ProviderError::Create(PARENT_MISSING))
+impl HeldTrees {
+    /// Holds the trees of these providers, as far as they are there, always in one order: of two that would come into each other
+    /// at once, one is refused.
+    ///
+    /// By a change of their roots: who waited for it with an older state of the tables before him is refused by PostgreSQL, and
+    /// sees on its next run what was written. And before any other row is locked: whoever changes a tree takes its root first.
+    pub(super) async fn of(tx: &mut Transaction, uuids: &[&str]) -> Result<Self, SqlError> {
+        let mut roots = BTreeSet::new();
+        // On SQLite a transaction that writes has the database for itself.
+        if tx.dialect() != Dialect::Sqlite {
+            let sql =
+                "SELECT COALESCE(root_provider_id, id) FROM resource_providers WHERE uuid = ?";
+            for uuid in uuids {
+                if let Some(row) = tx.row(Statement::new(sql).bind(*uuid)).await? {
+                    roots.insert(row.int(0)?);
+                }
+            }
+            let sql = "UPDATE resource_providers SET generation = generation WHERE id = ?";
+            for root in &roots {
+                tx.execute(Statement::new(sql).bind(*root)).await?;
+            }
+        }
+        Ok(Self(roots))
+    }
+
+    /// Where a provider is whose tree is held.
+    async fn place(
+        &self,
+        tx: &mut Transaction,
+        uuid: &str,
+    ) -> Result<Option<Place>, ProviderError> {
+        // As it is now, which MariaDB tells to those who lock.
+        let sql = format!(
+            "SELECT id, root_provider_id, parent_provider_id FROM resource_providers WHERE uuid = ?{}",
+            tx.dialect().for_update()
+        );
+        let Some(row) = tx.row(Statement::recurring(sql).bind(uuid)).await? else {
+            return Ok(None);
+        };
+        let id = row.int(0)?;
+        let place = Place {
+            id,
+            root: row.opt_int(1)?.unwrap_or(id),
+            parent: row.opt_int(2)?,
+        };
+        if tx.dialect() != Dialect::Sqlite && !self.0.contains(&place.root) {
+            return Err(ProviderError::Moved);
+        }
+        Ok(Some(place))
+    }
+
+    /// Where a parent is that a caller names.
+    ///
+    /// # Errors
+    /// There is no such provider.
+    pub(super) async fn parent(
+        &self,
+        tx: &mut Transaction,
+        uuid: &str,
+    ) -> Result<Place, ProviderError> {
+        let place = self.place(tx, uuid).await?;
+        place.ok_or(ProviderError::Create(PARENT_MISSING))
+    }
 }
 
 /// Whether a provider that has a parent may get another or none.
@@ -49,17 +91,19 @@ pub(crate) enum Reparenting {
     Refused,
 }
 
-/// Gives a provider another parent or none, and with it all that is below it.
+/// Gives a provider another parent or none, and with it all that is below it. The trees of both are held.
 ///
 /// # Errors
 /// There is no such provider, the caller may not, or the provider would be below itself.
 pub(super) async fn set_parent(
     tx: &mut Transaction,
+    held: &HeldTrees,
     uuid: &str,
     parent: Option<&str>,
     reparenting: Reparenting,
 ) -> Result<(), ProviderError> {
-    let mine = of_provider(tx, uuid)
+    let mine = held
+        .place(tx, uuid)
         .await?
         .ok_or_else(|| ProviderError::NotFound(uuid.to_owned()))?;
     let fixed = reparenting == Reparenting::Refused && mine.parent.is_some();
@@ -72,31 +116,18 @@ pub(super) async fn set_parent(
             Some(_) => move_subtree(tx, &mine, None, mine.id).await,
         };
     };
-    let theirs = of_parent(tx, parent).await?;
+    let theirs = held.parent(tx, parent).await?;
     if fixed && mine.parent != Some(theirs.id) {
         return Err(ProviderError::Update(
             "re-parenting a provider is not currently allowed.",
         ));
     }
-    hold_trees(tx, [mine.root, theirs.root]).await?;
     if subtree(tx, &mine).await?.contains(&theirs.id) {
         return Err(ProviderError::Update(
             "creating loop in the provider tree is not allowed.",
         ));
     }
     move_subtree(tx, &mine, Some(theirs.id), theirs.root).await
-}
-
-/// Holds the trees that something goes from and comes into, always in one order: of two that would come into each other at once,
-/// one is refused.
-async fn hold_trees(tx: &mut Transaction, roots: [i64; 2]) -> Result<(), SqlError> {
-    if tx.dialect() != Dialect::Sqlite {
-        let sql = "UPDATE resource_providers SET generation = generation WHERE id = ?";
-        for root in BTreeSet::from(roots) {
-            tx.execute(Statement::new(sql).bind(root)).await?;
-        }
-    }
-    Ok(())
 }
 
 /// The provider and all below it.

@@ -8,12 +8,22 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
 /// Questions that wait for their turn, and the turns.
 pub(crate) struct Gathering<Q, A> {
     turns: Semaphore,
-    waiting: Mutex<HashMap<Q, Arc<OnceCell<A>>>>,
+    waiting: Mutex<HashMap<Q, Waiting<A>>>,
+}
+
+/// Leave to read. Whoever has read gives it back, whatever he still does with what he read.
+pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "held")] Option<SemaphorePermit<'a>>);
+
+/// Those who wait for one reading.
+struct Waiting<A> {
+    cell: Arc<OnceCell<A>>,
+    /// How many they are: never none.
+    count: usize,
 }
 
 impl<Q: Clone + Eq + Hash, A: Clone> Gathering<Q, A> {
@@ -25,51 +35,39 @@ impl<Q: Clone + Eq + Hash, A: Clone> Gathering<Q, A> {
         }
     }
 
-    /// The answer to the question, by a reading that begins after this call.
-    ///
-    /// # Errors
-    /// Those of the reading. Each who waits then reads for himself.
-    pub(crate) async fn ask<E>(
-        &self,
-        question: &Q,
-        read: impl AsyncFnOnce() -> Result<A, E>,
-    ) -> Result<A, E> {
+    /// The answer to the question, by a reading that begins after this call. A failure is an answer, too: where the database is
+    /// gone, those who wait are not told so one after the other.
+    pub(crate) async fn ask(&self, question: &Q, read: impl AsyncFnOnce(Turn<'_>) -> A) -> A {
         let asked = self.join(question);
-        let answer = asked.cell.get_or_try_init(async || {
-            let turn = self.turns.acquire().await;
+        let answer = asked.cell.get_or_init(async || {
+            let turn = self.turn().await;
             asked.begin();
-            let answer = read().await;
-            drop(turn);
-            answer
+            read(turn).await
         });
-        answer.await.cloned()
+        answer.await.clone()
     }
 
-    /// By a reading of one's own.
-    ///
-    /// # Errors
-    /// Those of the reading.
-    pub(crate) async fn ask_alone<E>(
-        &self,
-        read: impl AsyncFnOnce() -> Result<A, E>,
-    ) -> Result<A, E> {
-        let turn = self.turns.acquire().await;
-        let answer = read().await;
-        drop(turn);
-        answer
+    /// A turn, when it comes.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        // Never closed.
+        Turn(self.turns.acquire().await.ok())
     }
 
     fn join<'a>(&'a self, question: &'a Q) -> Asked<'a, Q, A> {
         let mut waiting = self.waiting();
-        let cell = waiting.entry(question.clone()).or_default();
+        let those = waiting.entry(question.clone()).or_insert_with(|| Waiting {
+            cell: Arc::default(),
+            count: 0,
+        });
+        those.count += 1;
         Asked {
             gathering: self,
             question,
-            cell: Arc::clone(cell),
+            cell: Arc::clone(&those.cell),
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Q, Arc<OnceCell<A>>>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<Q, Waiting<A>>> {
         // Whoever panicked while holding it left a map that is whole.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,14 +84,15 @@ impl<Q: Clone + Eq + Hash, A: Clone> Asked<'_, Q, A> {
     /// From now on nobody joins.
     fn begin(&self) {
         let mut waiting = self.gathering.waiting();
-        if self.is_waiting(&waiting) {
+        if self.those(&mut waiting).is_some() {
             waiting.remove(self.question);
         }
     }
 
-    fn is_waiting(&self, waiting: &HashMap<Q, Arc<OnceCell<A>>>) -> bool {
-        let known = waiting.get(self.question);
-        known.is_some_and(|cell| Arc::ptr_eq(cell, &self.cell))
+    /// Those he waits with, while their reading has not begun.
+    fn those<'m>(&self, waiting: &'m mut HashMap<Q, Waiting<A>>) -> Option<&'m mut Waiting<A>> {
+        let those = waiting.get_mut(self.question)?;
+        Arc::ptr_eq(&those.cell, &self.cell).then_some(those)
     }
 }
 
@@ -101,15 +100,18 @@ impl<Q: Clone + Eq + Hash, A: Clone> Drop for Asked<'_, Q, A> {
     /// Who goes as the last of those who wait leaves nothing behind.
     fn drop(&mut self) {
         let mut waiting = self.gathering.waiting();
-        if Arc::strong_count(&self.cell) == 2 && self.is_waiting(&waiting) {
-            waiting.remove(self.question);
+        if let Some(those) = self.those(&mut waiting) {
+            those.count -= 1;
+            if those.count == 0 {
+                waiting.remove(self.question);
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tokio::sync::Notify;
@@ -125,15 +127,17 @@ mod tests {
     }
 
     impl Readings {
-        async fn read(&self) -> Result<usize, Infallible> {
+        async fn read(&self, turn: Turn<'_>) -> Result<usize, &'static str> {
             let number = self.begun.fetch_add(1, Ordering::SeqCst);
             self.has_begun.notify_one();
             self.go.notified().await;
+            drop(turn);
             Ok(number)
         }
     }
 
-    type Shared = (Arc<Gathering<&'static str, usize>>, Arc<Readings>);
+    type Answer = Result<usize, &'static str>;
+    type Shared = (Arc<Gathering<&'static str, Answer>>, Arc<Readings>);
 
     fn ask(
         (gathering, readings): &Shared,
@@ -141,7 +145,7 @@ mod tests {
     ) -> tokio::task::JoinHandle<usize> {
         let (gathering, readings) = (Arc::clone(gathering), Arc::clone(readings));
         tokio::spawn(async move {
-            let read = async || readings.read().await;
+            let read = async |turn: Turn<'_>| readings.read(turn).await;
             gathering.ask(&question, read).await.unwrap()
         })
     }
@@ -211,23 +215,73 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waited_for_a_reading_that_failed_reads_for_himself() {
+    async fn a_reading_that_failed_failed_for_all_who_waited_for_it() {
         let all = shared();
         let first = ask(&all, "q");
         all.1.has_begun.notified().await;
-        let gathering = Arc::clone(&all.0);
-        let fails = tokio::spawn(async move {
-            let read = async || Err::<usize, &str>("no");
-            gathering.ask(&"q", read).await
-        });
-        settled().await;
-        let other = ask(&all, "q");
+        let fails = || {
+            let (gathering, readings) = (Arc::clone(&all.0), Arc::clone(&all.1));
+            tokio::spawn(async move {
+                let read = async |_: Turn<'_>| {
+                    readings.begun.fetch_add(1, Ordering::SeqCst);
+                    Err("no")
+                };
+                gathering.ask(&"q", read).await
+            })
+        };
+        let all_who_fail = [fails(), fails(), fails()];
         settled().await;
         all.1.go.notify_one();
         first.await.unwrap();
-        assert_eq!(fails.await.unwrap(), Err("no"));
+        for one in all_who_fail {
+            assert_eq!(one.await.unwrap(), Err("no"));
+        }
+        assert_eq!(all.1.begun.load(Ordering::SeqCst), 2, "readings");
+        // Who comes later reads anew.
+        let later = ask(&all, "q");
         all.1.has_begun.notified().await;
         all.1.go.notify_one();
-        assert_eq!(other.await.unwrap(), 1);
+        assert_eq!(later.await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn who_gave_his_turn_back_keeps_nobody_waiting() {
+        let all = shared();
+        let (gathering, done) = (Arc::clone(&all.0), Arc::new(Notify::new()));
+        let end = Arc::clone(&done);
+        let searching = tokio::spawn(async move {
+            let read = async |turn: Turn<'_>| {
+                drop(turn);
+                end.notified().await;
+                Ok(77)
+            };
+            gathering.ask(&"q", read).await
+        });
+        settled().await;
+        let other = ask(&all, "r");
+        all.1.go.notify_one();
+        assert_eq!(other.await.unwrap(), 0);
+        done.notify_one();
+        assert_eq!(searching.await.unwrap(), Ok(77));
+    }
+
+    #[test]
+    fn two_who_go_away_at_once_leave_nothing() {
+        let gathering = Gathering::<u32, usize>::new(1);
+        let both = Barrier::new(2);
+        for question in 0..2_000 {
+            // Both there before one goes.
+            let asked = [gathering.join(&question), gathering.join(&question)];
+            std::thread::scope(|scope| {
+                for one in asked {
+                    let both = &both;
+                    scope.spawn(move || {
+                        both.wait();
+                        drop(one);
+                    });
+                }
+            });
+        }
+        assert_eq!(gathering.waiting().len(), 0);
     }
 }

@@ -19,7 +19,7 @@ use crate::candidates::snapshot::RootId;
 use crate::candidates::{
     CandidatesQuery, Dice, Document, Found, NameError, Names, Order, Snapshot, search, search_in,
 };
-use crate::gathering::Gathering;
+use crate::gathering::{Gathering, Turn};
 use crate::snapshots::Snapshots;
 use crate::store::meanings::FromTables;
 use crate::store::roots::{self, Roots};
@@ -49,6 +49,9 @@ pub(crate) struct Question {
 /// Readings of the tables at a time: half of the connections that a store has by default, so that claims find one.
 const READINGS: usize = 4;
 
+/// Trees that are read at least where fewer were not enough.
+const MORE: usize = 64;
+
 /// Whoever searches.
 pub(crate) struct Searches {
     store: SqlStore,
@@ -58,7 +61,7 @@ pub(crate) struct Searches {
 
 enum From {
     Snapshot(Snapshots),
-    Tables(Gathering<Question, Bytes>),
+    Tables(Gathering<Question, Result<Bytes, Fault>>),
 }
 
 impl Searches {
@@ -94,46 +97,73 @@ impl Searches {
                 aside(move || in_snapshot(&snapshot, &question, order)).await
             }
             (From::Tables(gathering), Order::Fixed) => {
-                let read = async || self.in_tables(&question, order).await;
+                let read = async |turn: Turn<'_>| {
+                    self.in_tables(gathering, turn, question.clone(), order)
+                        .await
+                };
                 gathering.ask(&question, read).await
             }
             // An order of one's own is no other's.
             (From::Tables(gathering), Order::Random(_)) => {
-                let read = async || self.in_tables(&question, order).await;
-                gathering.ask_alone(read).await
+                let turn = gathering.turn().await;
+                self.in_tables(gathering, turn, question, order).await
             }
         }
     }
 
-    async fn in_tables(&self, question: &Question, order: Order) -> Result<Bytes, Fault> {
+    /// Neither a turn nor a transaction is held while the search goes through what was read. Where that turns out to be too
+    /// little, more is read anew: all that one search sees is of one moment.
+    async fn in_tables<'g>(
+        &self,
+        gathering: &'g Gathering<Question, Result<Bytes, Fault>>,
+        mut turn: Turn<'g>,
+        question: Question,
+        order: Order,
+    ) -> Result<Bytes, Fault> {
+        let question = Arc::new(question);
+        // Fewer trees than the limit cannot be enough.
+        let mut least = question.limit;
+        loop {
+            let read = self.read(&question, order, least).await?;
+            drop(turn);
+            let (reading, wanted) = match read {
+                Read::Trees(reading, wanted) => (reading, wanted),
+                Read::Nothing(names) => return nothing(&names, &question),
+            };
+            let asked = Arc::clone(&question);
+            if let Some(answer) = aside(move || reading.answer(&wanted, &asked)).await? {
+                return Ok(answer);
+            }
+            least = least.saturating_mul(4).max(MORE);
+            turn = gathering.turn().await;
+        }
+    }
+
+    /// So many trees that could serve the request, or all, in one transaction.
+    async fn read(&self, question: &Question, order: Order, least: usize) -> Result<Read, Fault> {
         let failed = |error: SqlError| fault(&error);
         let mut tx = self.store.read().await.map_err(failed)?;
         let meanings = FromTables::read(&mut tx, &question.query);
         let meanings = meanings.await.map_err(failed)?;
         let wanted = question.query.resolve(&meanings).map_err(unknown)?;
         let Some(wanted) = wanted else {
-            return nothing(&meanings.into_names(), question);
+            return Ok(Read::Nothing(meanings.into_names()));
         };
-        let mut reading = Reading::new(&tx, &wanted, meanings, order, question.limit);
-        let (wanted, question) = (Arc::new(wanted), Arc::new(question.clone()));
+        let mut reading = Reading::new(&tx, &wanted, meanings, order, least);
         loop {
             reading.go_on(&mut tx).await.map_err(failed)?;
-            // Fewer trees than the limit cannot be enough.
-            if reading.order.len() < question.limit && !reading.roots.are_all_told() {
-                continue;
-            }
-            let (wanted, question) = (Arc::clone(&wanted), Arc::clone(&question));
-            let (read, answer) = aside(move || {
-                let answer = reading.answer(&wanted, &question)?;
-                Ok((reading, answer))
-            })
-            .await?;
-            match answer {
-                Some(answer) => return Ok(answer),
-                None => reading = read,
+            if reading.order.len() >= least || reading.roots.are_all_told() {
+                return Ok(Read::Trees(reading, wanted));
             }
         }
     }
+}
+
+/// What was read.
+enum Read {
+    Trees(Reading, Wanted),
+    /// No tree can serve a request for what no provider has.
+    Nothing(Names),
 }
 
 fn in_snapshot(snapshot: &Snapshot, question: &Question, order: Order) -> Result<Bytes, Fault> {

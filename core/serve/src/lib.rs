@@ -9,6 +9,7 @@ mod certificate;
 mod giving_way;
 mod refusal;
 mod tls;
+mod unread;
 
 use std::convert::Infallible;
 use std::future::{Future, ready};
@@ -39,6 +40,7 @@ pub use tls::{TlsDoor, TlsError, TlsFile, TlsFiles, TlsSettings};
 use certificate::Certificate;
 use giving_way::{Connection, Waiting};
 use refusal::Worded;
+use unread::Taken;
 
 /// What a listener bears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +53,8 @@ pub struct Limits {
     /// How long a connection may take until the head of its next request is whole, counted from its opening or from the
     /// end of the last answer: an idle connection is closed after this, too.
     pub head: Duration,
-    /// How long a request's body may take until it is whole, counted from when it is first waited for.
+    /// How long a request's body may take until it is whole, counted from when it is first waited for; and how long a peer may
+    /// take nothing at all of its answer.
     pub body: Duration,
     /// How long requests under way may go on after the stop.
     pub grace: Duration,
@@ -245,7 +248,10 @@ async fn connection<I, S>(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.head)
-            .serve_connection(TokioIo::new(Worded::new(socket)), service)
+            .serve_connection(
+                TokioIo::new(Worded::new(Taken::new(socket, limits.body))),
+                service
+            )
     );
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,

@@ -55,6 +55,7 @@ impl Served {
             .route("/", get(|| async { "hello" }))
             .route("/", post(|body: Bytes| async move { body }))
             .route("/unread", post(|| async { StatusCode::NOT_ACCEPTABLE }))
+            .route("/long", get(|| async { vec![b'x'; 64 << 20] }))
             .route("/never", get(std::future::pending::<()>))
             .route("/once", get(once));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -159,6 +160,27 @@ async fn a_body_that_comes_drop_by_drop_is_not_waited_for() {
         () = dropping => {}
         _ = from.read_to_end(&mut answer) => assert_eq!(answer, b"HTTP/1.1 400"),
     }
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_take_its_answer_is_not_waited_for() {
+    let connections = 1;
+    let body = SHORT;
+    let served = Served::with(Limits {
+        connections,
+        body,
+        ..limits()
+    })
+    .await;
+    let mut deaf = served.connect().await;
+    let head = b"GET /long HTTP/1.1\r\nhost: here\r\n\r\n";
+    deaf.write_all(head).await.unwrap();
+    // Its answer has begun: it keeps the only place, which another one gets in the end.
+    let mut some = [0; 12];
+    deaf.read_exact(&mut some).await.unwrap();
+    assert_eq!(&some, b"HTTP/1.1 200");
+    answered(&mut served.connect().await).await;
+    assert!(to_the_close(deaf).await.len() < 64 << 20);
 }
 
 #[tokio::test]

@@ -92,12 +92,7 @@ impl Call {
     /// # Errors
     /// A 400 with the first offending place.
     pub fn json(&self, schema: &Schema) -> Result<Value, Fault> {
-        let value: Value = serde_json::from_slice(&self.body)
-            .map_err(|error| Fault::bad_request(format!("Malformed JSON: {error}")))?;
-        schema.check(&value).map_err(|violation| {
-            Fault::bad_request(format!("JSON does not validate: {violation}"))
-        })?;
-        Ok(value)
+        json(&self.body, schema)
     }
 
     /// The body as a typed value, after the schema admitted it.
@@ -105,15 +100,7 @@ impl Call {
     /// # Errors
     /// A 400 with the first offending place.
     pub fn body<T: DeserializeOwned>(&self, schema: &Schema) -> Result<T, Fault> {
-        // Most bodies are as they should be: those are read without a tree of values in between.
-        if schema.admits(&self.body)
-            && let Ok(body) = serde_json::from_slice(&self.body)
-        {
-            return Ok(body);
-        }
-        let value = self.json(schema)?;
-        serde_json::from_value(value)
-            .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))
+        read_body(&self.body, schema)
     }
 
     /// The body as a typed value, where no schema stands before it.
@@ -158,6 +145,31 @@ impl Call {
             }
         }
     }
+}
+
+/// A body as a typed value, after the schema admitted it: [`Call::body`] of a body that no connection brought.
+///
+/// # Errors
+/// A 400 with the first offending place.
+pub fn read_body<T: DeserializeOwned>(body: &[u8], schema: &Schema) -> Result<T, Fault> {
+    // Most bodies are as they should be: those are read without a tree of values in between.
+    if schema.admits(body)
+        && let Ok(body) = serde_json::from_slice(body)
+    {
+        return Ok(body);
+    }
+    let value = json(body, schema)?;
+    serde_json::from_value(value)
+        .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))
+}
+
+fn json(body: &[u8], schema: &Schema) -> Result<Value, Fault> {
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| Fault::bad_request(format!("Malformed JSON: {error}")))?;
+    schema
+        .check(&value)
+        .map_err(|violation| Fault::bad_request(format!("JSON does not validate: {violation}")))?;
+    Ok(value)
 }
 
 impl<S: Send + Sync> FromRequest<S> for Call {

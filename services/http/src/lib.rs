@@ -26,7 +26,7 @@ pub mod serve;
 
 pub use answer::Answer;
 pub use auth::{Caller, NoAuth2, Scope, TokenError, TokenRequest, ValidateToken};
-pub use call::Call;
+pub use call::{Call, read_body};
 pub use cors::{Cors, cors};
 pub use date::Timestamp;
 pub use door::{Door, door};

@@ -39,6 +39,12 @@ impl<S: Clone + Send + Sync + 'static> Methods<S> {
         }
     }
 
+    /// What the 405 says: `GET, PUT` for instance.
+    #[must_use]
+    pub fn allow(&self) -> &'static str {
+        self.allow
+    }
+
     methods!(
         /// GET.
         get = GET,

@@ -5,6 +5,7 @@
 //! test-suites look for them. Of several violations the one nearest the root is told.
 
 mod admit;
+mod document;
 mod python;
 mod violation;
 

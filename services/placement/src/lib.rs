@@ -11,11 +11,14 @@
 
 mod candidates;
 mod filters;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gathering;
 mod handlers;
 mod inventory;
 mod ledger;
 mod microversions;
+mod openapi;
 mod policies;
 mod router;
 mod schemas;
@@ -25,6 +28,7 @@ mod standard;
 mod store;
 
 pub use berth_http::{serve_tcp, serve_unix};
+pub use openapi::openapi;
 pub use policies::{DeprecatedDefaults, default_policy, rules};
 pub use router::{Options, router};
 pub use searches::CandidatesFrom;

@@ -106,125 +106,121 @@ pub fn router(store: SqlStore, options: Options) -> Router {
         store,
         options: Arc::new(options),
     };
-    let routes = Router::new()
-        .route("/", Methods::new("GET").get(root::show).done())
-        .merge(provider_routes())
-        .merge(name_routes())
-        .merge(allocation_routes())
+    let routes = routes()
+        .into_iter()
+        .fold(Router::new(), |router, (path, methods)| {
+            router.route(path, methods.done())
+        })
         .fallback(no_such_route)
         .with_state(placement);
     under(cors(door(routes, entrance), browsers), prefix)
 }
 
-fn provider_routes() -> Router<Placement> {
+/// A path and its methods.
+type Route = (&'static str, Methods<Placement>);
+
+/// Every path of the API; the OpenAPI document tells them all.
+pub(crate) fn routes() -> Vec<Route> {
+    let mut routes = vec![("/", Methods::new("GET").get(root::show))];
+    routes.extend(provider_routes());
+    routes.extend(name_routes());
+    routes.extend(allocation_routes());
+    routes
+}
+
+fn provider_routes() -> Vec<Route> {
     use {aggregates as agg, inventories as inv, resource_providers as rp};
-    Router::new()
-        .route(
+    vec![
+        (
             "/resource_providers",
-            Methods::new("GET, POST")
-                .get(rp::list)
-                .post(rp::create)
-                .done(),
-        )
-        .route(
+            Methods::new("GET, POST").get(rp::list).post(rp::create),
+        ),
+        (
             "/resource_providers/{uuid}",
             Methods::new("GET, DELETE, PUT")
                 .get(rp::show)
                 .delete(rp::delete)
-                .put(rp::update)
-                .done(),
-        )
-        .route(
+                .put(rp::update),
+        ),
+        (
             "/resource_providers/{uuid}/inventories",
             Methods::new("GET, POST, PUT, DELETE")
                 .get(inv::list)
                 .post(inv::create)
                 .put(inv::set)
-                .delete(inv::delete_all)
-                .done(),
-        )
-        .route(
+                .delete(inv::delete_all),
+        ),
+        (
             "/resource_providers/{uuid}/inventories/{resource_class}",
             Methods::new("GET, PUT, DELETE")
                 .get(inv::show)
                 .put(inv::update)
-                .delete(inv::delete)
-                .done(),
-        )
-        .route(
+                .delete(inv::delete),
+        ),
+        (
             "/resource_providers/{uuid}/usages",
-            Methods::new("GET").get(usages::of_provider).done(),
-        )
-        .route(
+            Methods::new("GET").get(usages::of_provider),
+        ),
+        (
             "/resource_providers/{uuid}/aggregates",
-            Methods::new("GET, PUT").get(agg::show).put(agg::set).done(),
-        )
-        .route(
+            Methods::new("GET, PUT").get(agg::show).put(agg::set),
+        ),
+        (
             "/resource_providers/{uuid}/allocations",
-            Methods::new("GET").get(allocations::of_provider).done(),
-        )
-        .route(
+            Methods::new("GET").get(allocations::of_provider),
+        ),
+        (
             "/resource_providers/{uuid}/traits",
             Methods::new("GET, PUT, DELETE")
                 .get(traits::of_provider)
                 .put(traits::set_of_provider)
-                .delete(traits::delete_of_provider)
-                .done(),
-        )
+                .delete(traits::delete_of_provider),
+        ),
+    ]
 }
 
-fn name_routes() -> Router<Placement> {
+fn name_routes() -> Vec<Route> {
     use resource_classes as rc;
-    Router::new()
-        .route(
+    vec![
+        (
             "/resource_classes",
-            Methods::new("GET, POST")
-                .get(rc::list)
-                .post(rc::create)
-                .done(),
-        )
-        .route(
+            Methods::new("GET, POST").get(rc::list).post(rc::create),
+        ),
+        (
             "/resource_classes/{name}",
             Methods::new("GET, PUT, DELETE")
                 .get(rc::show)
                 .put(rc::update)
-                .delete(rc::delete)
-                .done(),
-        )
-        .route("/traits", Methods::new("GET").get(traits::list).done())
-        .route(
+                .delete(rc::delete),
+        ),
+        ("/traits", Methods::new("GET").get(traits::list)),
+        (
             "/traits/{name}",
             Methods::new("GET, PUT, DELETE")
                 .get(traits::show)
                 .put(traits::update)
-                .delete(traits::delete)
-                .done(),
-        )
+                .delete(traits::delete),
+        ),
+    ]
 }
 
-fn allocation_routes() -> Router<Placement> {
-    Router::new()
-        .route(
-            "/allocations",
-            Methods::new("POST").post(allocations::post).done(),
-        )
-        .route(
+fn allocation_routes() -> Vec<Route> {
+    vec![
+        ("/allocations", Methods::new("POST").post(allocations::post)),
+        (
             "/allocations/{consumer_uuid}",
             Methods::new("GET, PUT, DELETE")
                 .get(allocations::show)
                 .put(allocations::put)
-                .delete(allocations::delete)
-                .done(),
-        )
-        .route(
+                .delete(allocations::delete),
+        ),
+        (
             "/allocation_candidates",
-            Methods::new("GET").get(allocation_candidates::list).done(),
-        )
-        .route("/usages", Methods::new("GET").get(usages::total).done())
-        .route(
-            "/reshaper",
-            Methods::new("POST").post(reshaper::reshape).done(),
-        )
+            Methods::new("GET").get(allocation_candidates::list),
+        ),
+        ("/usages", Methods::new("GET").get(usages::total)),
+        ("/reshaper", Methods::new("POST").post(reshaper::reshape)),
+    ]
 }
 
 async fn no_such_route() -> Fault {

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use berth_model::{AggregateUuid, Generation};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// `{"aggregates", "resource_provider_generation"}`: GET and PUT, from 1.19.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderAggregates {
     /// The aggregates' UUIDs.
     pub aggregates: Vec<Uuid>,

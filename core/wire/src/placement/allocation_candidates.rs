@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use berth_model::{ProviderUuid, ResourceClass, Trait};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use uuid::Uuid;
 
@@ -13,7 +14,7 @@ use super::names;
 use crate::BodyError;
 
 /// GET /allocation_candidates from 1.12. The order of the requests is the service's: the first is not better than the last.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationCandidates {
     /// The claims that would have been possible at the moment of the answer.
     pub allocation_requests: Vec<AllocationRequest>,
@@ -22,7 +23,7 @@ pub struct AllocationCandidates {
 }
 
 /// One possible claim: with project, user and generation added, the body of PUT /allocations/{consumer}.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationRequest {
     /// What is taken, by provider.
     pub allocations: BTreeMap<Uuid, AllocationOnProvider>,
@@ -57,7 +58,7 @@ impl AllocationRequest {
 }
 
 /// A provider as a chooser between candidates sees it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderSummary {
     /// Room and use by class: of all its classes from 1.27, of those asked for before.
     pub resources: BTreeMap<String, ResourceSummary>,
@@ -83,7 +84,7 @@ impl ProviderSummary {
 }
 
 /// How much of one class there is and is used. Capacity is (total - reserved) × allocation ratio, rounded down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceSummary {
     /// Units that may be allocated. A ratio has no upper bound: what is too large for this type is read as its largest value.
     #[serde(deserialize_with = "units")]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_model::{ConsumerAllocations, ConsumerUuid, Generation, ProviderUuid, ResourceClass};
+use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
@@ -10,7 +11,7 @@ use uuid::Uuid;
 use crate::BodyError;
 
 /// GET /resource_providers/{uuid}/allocations.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationsOfProvider {
     /// The provider's generation.
     pub resource_provider_generation: i64,
@@ -19,7 +20,7 @@ pub struct AllocationsOfProvider {
 }
 
 /// What one consumer holds of a provider.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldOfProvider {
     /// Amounts by class.
     pub resources: BTreeMap<String, u64>,
@@ -49,7 +50,7 @@ impl AllocationsOfProvider {
 }
 
 /// GET /allocations/{consumer} from 1.28. A consumer that holds nothing is answered with `{"allocations": {}}` alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationsOfConsumer {
     /// What it holds, by provider.
     pub allocations: BTreeMap<Uuid, AllocationOnProvider>,
@@ -68,7 +69,7 @@ pub struct AllocationsOfConsumer {
 }
 
 /// What a consumer holds of one provider.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationOnProvider {
     /// The provider's generation; only in answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,17 +2,18 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// `{"errors": […]}`, the body of every answer of 400 and above that Placement itself makes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorDocument {
     /// What went wrong; Placement names one thing at a time.
     pub errors: Vec<ApiError>,
 }
 
 /// One error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiError {
     /// The HTTP status, repeated.
     pub status: u16,
@@ -27,6 +28,7 @@ pub struct ApiError {
     pub request_id: Option<String>,
     /// The machine-readable code; from microversion 1.23.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub code: Option<ErrorCode>,
     /// The lowest microversion; in a 406 only.
     #[serde(default, skip_serializing_if = "Option::is_none")]

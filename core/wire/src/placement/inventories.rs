@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_model::{AllocationRatio, Generation, Inventory, ResourceClass};
+use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -10,7 +11,7 @@ use super::bounded;
 use crate::BodyError;
 
 /// One class's inventory. Placement fills in what a request leaves out; an answer has every field.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InventoryBody {
     /// 1 to 2^31 - 1.
     pub total: i64,
@@ -74,7 +75,7 @@ impl TryFrom<&InventoryBody> for Inventory {
 }
 
 /// `{"resource_provider_generation", "inventories"}`: GET, and the answer to PUT.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderInventories {
     /// The provider's generation.
     pub resource_provider_generation: i64,

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use berth_model::{Generation, ResourceClass, Trait};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::BodyError;
 
 /// `{"traits": […]}`: GET /traits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraitList {
     /// Names.
     pub traits: Vec<String>,
@@ -25,7 +26,7 @@ impl TraitList {
 }
 
 /// `{"traits", "resource_provider_generation"}`: a provider's traits, GET and PUT.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderTraits {
     /// Names.
     pub traits: Vec<String>,
@@ -67,7 +68,7 @@ pub(super) fn traits(names: &[String]) -> Result<BTreeSet<Trait>, BodyError> {
 }
 
 /// `{"resource_classes": […]}`: GET /resource_classes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceClassList {
     /// The classes.
     pub resource_classes: Vec<ResourceClassBody>,
@@ -89,7 +90,7 @@ impl ResourceClassList {
 }
 
 /// One class, by name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceClassBody {
     /// The class's name.
     pub name: String,

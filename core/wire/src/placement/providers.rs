@@ -1,13 +1,14 @@
 //! Providers: the list, one of them, create and update.
 
 use berth_model::{Generation, Provider, ProviderName, ProviderUuid};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::BodyError;
 
 /// `{"resource_providers": […]}`: GET /resource_providers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderList {
     /// The providers, in no order that means anything.
     pub resource_providers: Vec<ProviderBody>,
@@ -30,7 +31,7 @@ impl ProviderList {
 }
 
 /// One provider: GET /resource_providers/{uuid}, and the answer to POST (from 1.20) and PUT.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderBody {
     /// Its UUID.
     pub uuid: Uuid,

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use berth_model::{Generation, ResourceClass};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::BodyError;
 
 /// `{"usages", "resource_provider_generation"}`: GET /resource_providers/{uuid}/usages.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderUsages {
     /// The provider's generation.
     pub resource_provider_generation: i64,

@@ -1,16 +1,17 @@
 //! The version document: GET / (no token needed).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `{"versions": […]}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VersionDocument {
     /// The API's versions; Placement has one, `v1.0`.
     pub versions: Vec<ApiVersion>,
 }
 
 /// One version of the API with its range of microversions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiVersion {
     /// `v1.0`.
     pub id: String,

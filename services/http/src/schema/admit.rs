@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::Deserializer;
-use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
 use super::{ListOf, MapOf, Object, OtherKeys, Schema, Text, Unique, is_uuid_like};
 
@@ -148,10 +148,65 @@ impl MapOf {
                 map.next_value_seed(Admit(&self.values))?;
             } else {
                 admitted(self.others == OtherKeys::Ignored)?;
-                map.next_value::<IgnoredAny>()?;
+                map.next_value_seed(Anything)?;
             }
         }
         admitted(length >= self.min)
+    }
+}
+
+/// Passes whatever is JSON. What serde ignores need not be: its texts may be of any bytes, its numbers of any size.
+struct Anything;
+
+impl<'de> DeserializeSeed<'de> for Anything {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Anything {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element_seed(Self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while map.next_key_seed(Key(|_: &str| ()))?.is_some() {
+            map.next_value_seed(Self)?;
+        }
+        Ok(())
     }
 }
 
@@ -185,6 +240,29 @@ mod tests {
 
     use super::super::{Format, NAME, UUID_KEY};
     use super::*;
+
+    #[test]
+    fn what_passes_unseen_is_json_nevertheless() {
+        const OPEN: Schema = Schema::Map(&MapOf {
+            keys: NAME,
+            values: Schema::Integer(None, None),
+            min: 0,
+            others: OtherKeys::Ignored,
+        });
+        let admitted =
+            br#"{"A": 1, "b": [null, true, {"c": -1.5, "d": "\u00e9"}, 18446744073709551615]}"#;
+        assert!(OPEN.admits(admitted));
+        let spoilt: [&[u8]; 4] = [
+            b"{\"b\": \"\xff\"}",
+            b"{\"b\": {\"\xff\": 1}}",
+            br#"{"b": "\ud800"}"#,
+            br#"{"b": [1e999]}"#,
+        ];
+        for body in spoilt {
+            assert!(!OPEN.admits(body), "{}", String::from_utf8_lossy(body));
+            assert!(serde_json::from_slice::<Value>(body).is_err());
+        }
+    }
 
     const BOUNDED: Text = Text {
         min: 1,

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{Answer, Call, Fault, Microversion};
 use serde::Deserialize;
 
 use super::allocations::{Body, consumers, replace_fault};
 use super::require;
 use crate::inventory::Inventory;
-use crate::router::Placement;
+use crate::router::{Options, Placement};
 use crate::store::replace::{Replace, ReplaceError, Reshaped};
 use crate::{microversions, policies, schemas};
 
+/// The body. The schema has checked what the version demands.
 #[derive(Deserialize)]
-struct Reshape {
+pub(crate) struct Reshape {
     inventories: BTreeMap<String, AtProvider>,
     allocations: BTreeMap<String, Body>,
 }
@@ -25,6 +26,22 @@ struct AtProvider {
     inventories: BTreeMap<String, Inventory>,
 }
 
+impl Reshape {
+    /// What is to be written.
+    pub(crate) fn replace(self, version: Microversion, options: &Options) -> Replace {
+        let providers = self.inventories.into_iter();
+        let providers = providers.map(|(provider, at)| Reshaped {
+            provider,
+            generation: at.resource_provider_generation,
+            inventories: at.inventories,
+        });
+        Replace {
+            providers: providers.collect(),
+            consumers: consumers(self.allocations, version, options),
+        }
+    }
+}
+
 pub(crate) async fn reshape(
     State(placement): State<Placement>,
     call: Call,
@@ -33,19 +50,7 @@ pub(crate) async fn reshape(
     call.require_json()?;
     placement.allow(&call, policies::RESHAPE)?;
     let body: Reshape = call.body(&schemas::reshape(call.version))?;
-    let providers = body
-        .inventories
-        .into_iter()
-        .map(|(provider, at)| Reshaped {
-            provider,
-            generation: at.resource_provider_generation,
-            inventories: at.inventories,
-        })
-        .collect();
-    let replace = Replace {
-        providers,
-        consumers: consumers(body.allocations, call.version, &placement.options),
-    };
+    let replace = body.replace(call.version, &placement.options);
     placement
         .snapshots
         .write(&replace)

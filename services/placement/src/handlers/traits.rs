@@ -48,7 +48,7 @@ fn fault(error: TraitError) -> Fault {
     }
 }
 
-fn filters(query: &Query) -> Result<TraitFilters, Fault> {
+pub(crate) fn filters(query: &Query) -> Result<TraitFilters, Fault> {
     let mut filters = TraitFilters::default();
     if let Some(name) = query.last("name") {
         match name.split_once(':') {

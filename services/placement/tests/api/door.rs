@@ -7,7 +7,7 @@ use berth_http::{NoAuth2, PolicyFile};
 use berth_placement::{Options, default_policy};
 use http::Request;
 
-use crate::service::{ABSENT, HOST, Service, refused};
+use crate::service::{ABSENT, HOST, Service, consumer, refused};
 
 #[tokio::test]
 async fn the_version_document_needs_no_token() {
@@ -311,4 +311,33 @@ async fn a_token_for_the_cloud_passes_no_rule() {
         .header("openstack-system-scope", "all");
     let reply = service.send(request.body(Body::empty()).unwrap()).await;
     assert_eq!(reply.status, 403);
+}
+
+#[tokio::test]
+async fn a_body_of_ten_thousand_levels_is_malformed() {
+    let service = Service::start().await;
+    let consumer = consumer(1);
+    let paths = [
+        ("POST", "/reshaper".to_owned()),
+        ("POST", "/allocations".to_owned()),
+        ("PUT", format!("/allocations/{consumer}")),
+        ("POST", "/resource_providers".to_owned()),
+    ];
+    for (open, close) in [("[", "]"), (r#"{"allocations":"#, "}"), (r#"{"x":"#, "}")] {
+        let deep = format!("{}1{}", open.repeat(10_000), close.repeat(10_000));
+        // Within what a schema passes unseen as well as in place of the whole.
+        let unseen = format!(
+            r#"{{"allocations": {{}}, "project_id": "p", "user_id": "u", "consumer_generation": null,
+                "consumer_type": "T", "mappings": {{"": {deep}}}}}"#
+        );
+        for body in [&deep, &unseen] {
+            for (method, path) in &paths {
+                let request = service.request(method, path);
+                let request = request.header("content-type", "application/json");
+                let body = Body::from(body.clone());
+                let reply = service.send(request.body(body).unwrap()).await;
+                refused(&reply, 400, "Malformed JSON");
+            }
+        }
+    }
 }

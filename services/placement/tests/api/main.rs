@@ -9,6 +9,7 @@ mod claims;
 mod cors;
 mod counters;
 mod door;
+mod generated;
 mod inventories;
 mod kills;
 mod providers;

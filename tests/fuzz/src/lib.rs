@@ -1,0 +1,86 @@
+//! What must hold of the built-in Placement whatever others send: nothing panics, a refusal says why, what is admitted fits, what
+//! was read and written again is the same.
+//!
+//! Caller: the fuzzer (`main.rs`), over inputs that it finds; its corpus is in `corpus/`, a folder for each target. An input
+//! begins with a byte for the microversion (and one for the list or the method where there are several); the rest is text.
+
+mod policies;
+mod queries;
+mod writes;
+
+use berth_http::{Fault, Microversion};
+use berth_placement::fuzzing;
+
+/// What is looked into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Query strings of GET /allocation_candidates.
+    Candidates,
+    /// Query strings of the lists.
+    Lists,
+    /// Bodies of PUT and POST of allocations.
+    Allocations,
+    /// Bodies of POST /reshaper.
+    Reshapes,
+    /// Files of policy.
+    Policies,
+}
+
+impl Target {
+    /// All.
+    pub const ALL: [Self; 5] = [
+        Self::Candidates,
+        Self::Lists,
+        Self::Allocations,
+        Self::Reshapes,
+        Self::Policies,
+    ];
+
+    /// Its name, and that of its corpus.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Candidates => "candidates",
+            Self::Lists => "lists",
+            Self::Allocations => "allocations",
+            Self::Reshapes => "reshapes",
+            Self::Policies => "policies",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|target| target.name() == name)
+    }
+
+    /// Tries one input.
+    ///
+    /// # Panics
+    /// Something does not hold.
+    pub fn try_on(self, data: &[u8]) {
+        match self {
+            Self::Candidates => queries::candidates(data),
+            Self::Lists => queries::list(data),
+            Self::Allocations => writes::allocations(data),
+            Self::Reshapes => writes::reshape(data),
+            Self::Policies => policies::file(data),
+        }
+    }
+}
+
+/// The microversion that the first byte stands for, and the rest.
+fn versioned(data: &[u8]) -> Option<(Microversion, &[u8])> {
+    let (minor, rest) = data.split_first()?;
+    // `0` is 1.0, `W` is 1.39: so an input can be read.
+    Some((
+        fuzzing::version(u16::from(minor.wrapping_sub(b'0')) % 40),
+        rest,
+    ))
+}
+
+/// A refusal is the caller's fault, and says what it is.
+fn refused(fault: &Fault) {
+    assert_eq!(fault.status().as_u16(), 400, "{fault:?}");
+    assert!(!fault.message().is_empty(), "{fault:?}");
+}

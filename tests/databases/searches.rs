@@ -1,6 +1,8 @@
 //! Candidates searched in the tables of each database, by one service after another has written, against those of a snapshot of
 //! the same cloud.
 
+use std::fmt::Write as _;
+
 use axum::Router;
 use berth_placement::{CandidatesFrom, Options, prepare, router};
 use berth_store::{SqlOptions, SqlStore, Statement};
@@ -19,9 +21,13 @@ on_servers! {
 }
 
 mod everywhere {
-    use super::a_provider_with_a_parent_that_is_its_own_root_is_a_tree;
+    use super::{
+        a_provider_with_a_parent_that_is_its_own_root_is_a_tree,
+        a_request_for_more_than_a_statement_can_say_is_answered,
+    };
     on_all! {
         a_provider_with_a_parent_that_is_its_own_root_is_a_tree
+        a_request_for_more_than_a_statement_can_say_is_answered
     }
 }
 
@@ -125,4 +131,150 @@ async fn a_provider_with_a_parent_that_is_its_own_root_is_a_tree(place: Place) {
     let below = Statement::new(sql).bind(1).bind(uuid(1, 1));
     store.write(&crate::work::Do(below)).await.unwrap();
     assert_eq!(candidates(&service, "resources=VCPU:1").await, 3);
+}
+
+/// Traits, aggregates, classes and groups of one request.
+const MANY: u32 = 100;
+
+async fn a_request_for_more_than_a_statement_can_say_is_answered(place: Place) {
+    let (_store, service) = by_tables(&place).await;
+    let (traits, classes): (Vec<_>, Vec<_>) = (0..MANY)
+        .map(|n| (format!("CUSTOM_T{n}"), format!("CUSTOM_C{n}")))
+        .unzip();
+    let aggregates: Vec<_> = (0..MANY).map(|n| uuid(3, n)).collect();
+    for name in &traits {
+        put(&service, &format!("/traits/{name}"), &Value::Null).await;
+    }
+    for name in &classes {
+        put(&service, &format!("/resource_classes/{name}"), &Value::Null).await;
+    }
+    let mut inventories = json!({"VCPU": {"total": 1_000}});
+    for name in &classes {
+        inventories[name] = json!({"total": 8});
+    }
+    // The last of each is what the second lacks: no bound on a statement may take that out of the answer.
+    for (number, lacks) in [(0, 0), (1, 1)] {
+        let host = provider(&service, number, inventories.clone()).await;
+        let some = traits.len() - lacks;
+        let body = json!({"resource_provider_generation": 1, "traits": &traits[..some]});
+        put(
+            &service,
+            &format!("/resource_providers/{host}/traits"),
+            &body,
+        )
+        .await;
+        let body = json!({"resource_provider_generation": 2, "aggregates": &aggregates[..some]});
+        put(
+            &service,
+            &format!("/resource_providers/{host}/aggregates"),
+            &body,
+        )
+        .await;
+    }
+    for shares in [false, true] {
+        if shares {
+            let sharing = provider(&service, 9, json!({"DISK_GB": {"total": 10}})).await;
+            let body =
+                json!({"resource_provider_generation": 1, "traits": ["MISC_SHARES_VIA_AGGREGATE"]});
+            put(
+                &service,
+                &format!("/resource_providers/{sharing}/traits"),
+                &body,
+            )
+            .await;
+            let body = json!({"resource_provider_generation": 2, "aggregates": [aggregates[3]]});
+            put(
+                &service,
+                &format!("/resource_providers/{sharing}/aggregates"),
+                &body,
+            )
+            .await;
+        }
+        for (query, expected) in requests(&traits, &classes, &aggregates) {
+            let found = candidates(&service, &query).await;
+            let named: String = query.chars().take(60).collect();
+            assert_eq!(found, expected, "{named} (shared: {shares})");
+        }
+        for list in lists(&traits, &classes, &aggregates) {
+            let path = format!("/resource_providers?{list}");
+            let (status, body) = ask(&service, Method::GET, &path, &Value::Null).await;
+            let named: String = list.chars().take(60).collect();
+            assert_eq!(status, 200, "{named}: {body}");
+            let found = body["resource_providers"].as_array().unwrap().len();
+            assert_eq!(found, 1, "{named}");
+        }
+    }
+}
+
+/// Each with how many candidates it has.
+fn requests(traits: &[String], classes: &[String], aggregates: &[String]) -> Vec<(String, usize)> {
+    let all_traits = traits.join(",");
+    let each = |name: &str, values: &[String]| {
+        values.iter().fold(String::new(), |mut query, value| {
+            write!(query, "&{name}={value}").unwrap();
+            query
+        })
+    };
+    let amounts = |classes: &[String]| {
+        let amounts: Vec<_> = classes.iter().map(|name| format!("{name}:1")).collect();
+        amounts.join(",")
+    };
+    let groups = (0..MANY as usize).fold("group_policy=none".to_owned(), |mut query, n| {
+        let (name, class) = (&traits[n], &classes[n]);
+        write!(query, "&resources{n}={class}:1&required{n}={name}").unwrap();
+        query
+    });
+    let any: Vec<_> = (0..500)
+        .map(|n| uuid(4, n))
+        .chain([aggregates[99].clone()])
+        .collect();
+    let any = format!("in:{}", any.join(","));
+    let member = each("member_of", aggregates);
+    vec![
+        (format!("resources=VCPU:1&required={all_traits}"), 1),
+        (format!("resources_A=VCPU:1&required_A={all_traits}"), 1),
+        (format!("resources=VCPU:1&root_required={all_traits}"), 1),
+        (format!("resources=VCPU:1{member}"), 1),
+        (
+            format!("resources_A=VCPU:1{}", each("member_of_A", aggregates)),
+            1,
+        ),
+        (format!("resources=VCPU:1&member_of={any}"), 1),
+        (format!("resources={}", amounts(classes)), 2),
+        (format!("resources_A={}", amounts(classes)), 2),
+        (
+            format!(
+                "resources={}&required={all_traits}{member}",
+                amounts(classes)
+            ),
+            1,
+        ),
+        (groups, 1),
+        (
+            format!("resources=VCPU:1&required=!{}", traits.join(",!")),
+            0,
+        ),
+        (
+            format!(
+                "resources=VCPU:1&required=in:{all_traits}&required=in:{all_traits},COMPUTE_NODE"
+            ),
+            2,
+        ),
+    ]
+}
+
+fn lists(traits: &[String], classes: &[String], aggregates: &[String]) -> [String; 2] {
+    let amounts: Vec<_> = classes.iter().map(|name| format!("{name}:1")).collect();
+    let members: Vec<_> = aggregates
+        .iter()
+        .map(|uuid| format!("member_of={uuid}"))
+        .collect();
+    [
+        format!(
+            "required={}&resources={}",
+            traits.join(","),
+            amounts.join(",")
+        ),
+        members.join("&"),
+    ]
 }

@@ -141,16 +141,28 @@ pub(crate) async fn list(
     trait_conditions(tx, filters, &mut found).await?;
     aggregate_conditions(filters, &mut found);
     resource_conditions(tx, filters, &mut found).await?;
-    let rows = tx.rows(found.statement()).await?;
+    let mut chunks = found.0.chunks(AT_ONCE).map(Chunk);
+    let first = chunks.next().unwrap_or(Chunk(&[]));
+    let rows = tx.rows(first.statement(SELECT)).await?;
     let providers: Result<Vec<Provider>, SqlError> = rows.iter().map(provider).collect();
-    Ok(providers?)
+    let mut providers = providers?;
+    for chunk in chunks {
+        let select = "SELECT rp.id FROM resource_providers rp";
+        let rows = tx.rows(chunk.statement(select)).await?;
+        let ids: Result<BTreeSet<i64>, SqlError> = rows.iter().map(|row| row.int(0)).collect();
+        let ids = ids?;
+        providers.retain(|provider| ids.contains(&provider.id));
+    }
+    Ok(providers)
 }
 
+/// Conditions in one statement. The servers make a join of each, look for the best order of them all, and with some dozens do
+/// nothing else any more.
+const AT_ONCE: usize = 6;
+
+/// What must hold of a provider `rp`, each with its values.
 #[derive(Default)]
-struct Conditions {
-    sql: Vec<String>,
-    values: Vec<berth_store::Value>,
-}
+struct Conditions(Vec<(String, Vec<berth_store::Value>)>);
 
 impl Conditions {
     fn add<V: Into<berth_store::Value>>(
@@ -158,18 +170,24 @@ impl Conditions {
         sql: impl Into<String>,
         values: impl IntoIterator<Item = V>,
     ) {
-        self.sql.push(sql.into());
-        self.values.extend(values.into_iter().map(Into::into));
+        let values = values.into_iter().map(Into::into).collect();
+        self.0.push((sql.into(), values));
     }
+}
 
-    fn statement(self) -> Statement {
-        let mut sql = SELECT.to_owned();
-        for (index, condition) in self.sql.iter().enumerate() {
+/// Conditions of one statement.
+struct Chunk<'a>(&'a [(String, Vec<berth_store::Value>)]);
+
+impl Chunk<'_> {
+    fn statement(&self, select: &str) -> Statement {
+        let mut sql = select.to_owned();
+        for (index, (condition, _)) in self.0.iter().enumerate() {
             sql.push_str(if index == 0 { " WHERE " } else { " AND " });
             sql.push_str(condition);
         }
         sql.push_str(" ORDER BY rp.id");
-        Statement::new(sql).bind_all(self.values)
+        let values = self.0.iter().flat_map(|(_, values)| values.iter().cloned());
+        Statement::new(sql).bind_all(values)
     }
 }
 

@@ -1,4 +1,7 @@
 //! What a tree must have to serve a request, as SQL on its root `r`.
+//!
+//! A request may ask for more than a statement can say: MariaDB takes 61 tables in a join, SQLite 64, and values are counted in 16
+//! bits. Of what is too much the rest is left out: the search decides it on the trees that are read.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +19,42 @@ pub(super) struct Condition {
     pub(super) values: Vec<Value>,
 }
 
-/// All conditions on a tree, each once.
+/// Conditions on a tree.
+const MOST: usize = 20;
+
+/// Conditions that a server makes joins of, of the root and of any provider: MariaDB looks at all orders of a join, and with forty
+/// tables it does nothing else any more.
+const MOST_OF_ROOT: usize = 4;
+const MOST_SCATTERED: usize = 6;
+
+/// Conditions on one provider, and classes that it is asked for, a table each.
+const MOST_OF_PROVIDER: usize = 12;
+const MOST_CLASSES: usize = 6;
+
+/// Values of all conditions together.
+const MOST_VALUES: usize = 8_000;
+
+/// Conditions on a tree, each once: as many of them as a statement can bear, the first first.
 pub(super) fn conditions(
     dialect: Dialect,
     wanted: &Wanted,
     sharing: Option<TraitId>,
 ) -> Vec<Condition> {
+    few(all(dialect, wanted, sharing), MOST, MOST_VALUES)
+}
+
+/// The first, so many at most, with so many values at most.
+fn few(mut all: Vec<Condition>, most: usize, mut values: usize) -> Vec<Condition> {
+    all.retain(|condition| {
+        let left = values.checked_sub(condition.values.len());
+        values = left.unwrap_or(values);
+        left.is_some()
+    });
+    all.truncate(most);
+    all
+}
+
+fn all(dialect: Dialect, wanted: &Wanted, sharing: Option<TraitId>) -> Vec<Condition> {
     let scribe = Scribe { dialect, sharing };
     let mut all: Vec<Condition> = Vec::new();
     let mut add = |condition: Condition| {
@@ -34,7 +67,7 @@ pub(super) fn conditions(
             add(Condition::of("r.id = ?").bind([root]));
         }
     }
-    for id in &wanted.root_required {
+    for id in wanted.root_required.iter().take(MOST_OF_ROOT) {
         add(has_trait("r.id", &[*id]));
     }
     if !wanted.root_forbidden.is_empty() {
@@ -52,11 +85,11 @@ pub(super) fn conditions(
         }
         return all;
     }
-    for index in 0..wanted.groups.len() {
-        // Asked of the parts already, but not in a way in which a server goes from the few that have it.
-        for condition in scattered(wanted, index) {
-            add(condition);
-        }
+    // Asked of the parts already, but not in a way in which a server goes from the few that have it.
+    let groups = 0..wanted.groups.len();
+    let scattered: Vec<Condition> = groups.flat_map(|index| scattered(wanted, index)).collect();
+    for condition in few(scattered, MOST_SCATTERED, MOST_VALUES) {
+        add(condition);
     }
     for (class, amount) in sums(wanted) {
         add(scribe.sum(class, amount));
@@ -211,6 +244,7 @@ impl Scribe {
         resources: &[(ClassId, i64)],
         any_of: Option<&[TraitId]>,
     ) -> Condition {
+        let resources = &resources[..resources.len().min(MOST_CLASSES)];
         let mut good = self.rooms(resources);
         good.extend(any_of.map(|any_of| has_trait("p.id", any_of)));
         good.extend(traits(group));
@@ -233,12 +267,12 @@ impl Scribe {
     /// A provider `p` of the tree.
     fn own(&self, group: &Group, resources: &[(ClassId, i64)], good: Vec<Condition>) -> Condition {
         let mut all = vec![Condition::of("p.root_provider_id = r.id")];
-        all.extend(good);
         // An aggregate of the root spans the whole tree, for the group without suffix.
-        all.extend(match group.is_spread() {
+        let aggregates = match group.is_spread() {
             true => aggregates(group, "IN (p.id, r.id)"),
             false => aggregates(group, "= p.id"),
-        });
+        };
+        all.extend(few_of_provider(good, aggregates));
         // CROSS JOIN is the order in which SQLite goes: by the class first it would go through all hosts for each host.
         let before = format!(
             "EXISTS (SELECT 1 FROM resource_providers p{} WHERE ",
@@ -264,8 +298,7 @@ impl Scribe {
         if let Some(root) = group.in_tree {
             all.push(Condition::of("p.root_provider_id = ?").bind([root]));
         }
-        all.extend(good);
-        all.extend(aggregates(group, "= p.id"));
+        all.extend(few_of_provider(good, aggregates(group, "= p.id")));
         // Nothing in the inner list depends on the tree: it is made once.
         let before = format!(
             "EXISTS (SELECT 1 FROM resource_providers q CROSS JOIN resource_provider_aggregates qa \
@@ -323,6 +356,13 @@ impl Scribe {
         .bind([class])
         .bind([least])
     }
+}
+
+/// What one provider is asked for beside its place. What is there of rooms comes first, and all of it: they are few.
+fn few_of_provider(mut good: Vec<Condition>, aggregates: Vec<Condition>) -> Vec<Condition> {
+    good.extend(aggregates);
+    // Two of this size may stand in one condition, and several conditions in a statement.
+    few(good, MOST_OF_PROVIDER, MOST_VALUES / 4)
 }
 
 fn inventories(resources: &[(ClassId, i64)]) -> String {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use berth_placement::{
-    Difference, IncompleteConsumers, Problem, Revision, SchemaError, Step, Version, compare, plan,
-    sync, version,
+    Difference, IncompleteConsumers, Problem, Revision, SchemaError, Step, Version, check, compare,
+    plan, prepare, sync, version,
 };
 use berth_store::{Dialect, SqlOptions, SqlStore, Statement};
 use berth_tests::peer::{MariaDb, PlacementSchema};
@@ -16,9 +16,10 @@ use crate::work::{Do, Script};
 
 mod everywhere {
     use super::{
+        a_database_without_its_revision_has_one_answer,
         a_schema_made_from_nothing_is_the_one_that_openstacks_own_migrations_make,
         every_older_revision_comes_to_the_newest_with_its_rows,
-        rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named,
+        rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named, views_are_no_tables,
         what_is_not_as_its_revision_says_is_told,
     };
     on_all! {
@@ -26,6 +27,8 @@ mod everywhere {
         every_older_revision_comes_to_the_newest_with_its_rows
         rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named
         what_is_not_as_its_revision_says_is_told
+        a_database_without_its_revision_has_one_answer
+        views_are_no_tables
     }
 }
 
@@ -201,6 +204,60 @@ async fn rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named(place
     store.write(&Do(Statement::new(mended))).await.unwrap();
     assert_eq!(sync_all(&store).await.unwrap().len(), 6);
     assert_whole(&store).await;
+    store.close().await;
+}
+
+/// An alembic_version without a row: where nothing else has one either the tables are made, and otherwise all say the same.
+async fn a_database_without_its_revision_has_one_answer(place: Place) {
+    let store = open(&place).await;
+    let run = async |sql: &'static str| store.write(&Script(sql)).await.unwrap();
+    run("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, PRIMARY KEY (version_num))").await;
+    for round in ["alembic_version alone", "all tables, none with a row"] {
+        assert_eq!(version(&store).await.unwrap(), Version::Empty, "{round}");
+        for error in [
+            compare(&store).await.unwrap_err(),
+            check(&store).await.unwrap_err(),
+        ] {
+            assert!(
+                matches!(&error, SchemaError::OtherRevision { found } if found.is_empty()),
+                "{round}: {error}"
+            );
+        }
+        assert_eq!(sync_all(&store).await.unwrap(), [Step::Make], "{round}");
+        assert_eq!(compare(&store).await.unwrap(), [], "{round}");
+        run("DELETE FROM alembic_version").await;
+    }
+    run("INSERT INTO projects (external_id) VALUES ('berlin')").await;
+    for error in [
+        version(&store).await.unwrap_err(),
+        compare(&store).await.unwrap_err(),
+        check(&store).await.unwrap_err(),
+        plan(&store).await.unwrap_err(),
+        sync_all(&store).await.unwrap_err(),
+        prepare(&store).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, SchemaError::NoRevision), "{error}");
+    }
+    // What it says is to be done.
+    run("INSERT INTO alembic_version (version_num) VALUES ('a082b8bb98d0')").await;
+    assert_eq!(compare(&store).await.unwrap(), []);
+    assert_eq!(sync_all(&store).await.unwrap(), []);
+    store.close().await;
+}
+
+/// Extensions of PostgreSQL put some into the schema.
+async fn views_are_no_tables(place: Place) {
+    let store = open(&place).await;
+    store
+        .write(&Script(
+            "CREATE VIEW pg_stat_statements AS SELECT 1 AS calls",
+        ))
+        .await
+        .unwrap();
+    assert_eq!(version(&store).await.unwrap(), Version::Empty);
+    assert_eq!(plan(&store).await.unwrap().steps, [Step::Make]);
+    prepare(&store).await.unwrap();
+    assert_eq!(compare(&store).await.unwrap(), []);
     store.close().await;
 }
 

@@ -166,7 +166,8 @@ impl ServerPool {
                 "SELECT COUNT(*) FROM pg_catalog.pg_tables WHERE schemaname = ANY (current_schemas(false))"
             }
             Pool::MySql(..) => {
-                "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
+                "SELECT COUNT(*) FROM information_schema.tables \
+                 WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'"
             }
         };
         let rows = self.rows(Statement::new(sql)).await;

@@ -188,7 +188,7 @@ impl Transaction {
         }
     }
 
-    /// The names of the database's tables.
+    /// The names of the database's tables. Views are none: some extensions of PostgreSQL put theirs beside the tables.
     ///
     /// # Errors
     /// [`SqlError`] when the statement is refused.
@@ -199,11 +199,11 @@ impl Transaction {
             }
             Dialect::Postgres => {
                 "SELECT CAST(table_name AS TEXT) FROM information_schema.tables \
-                 WHERE table_schema = current_schema()"
+                 WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'"
             }
             Dialect::MySql => {
                 "SELECT CAST(table_name AS CHAR) FROM information_schema.tables \
-                 WHERE table_schema = DATABASE()"
+                 WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'"
             }
         };
         let rows = self.rows(Statement::new(sql)).await?;

@@ -66,7 +66,7 @@ pub enum SchemaError {
         if found.is_empty() { "none" } else { found }
     )]
     OtherRevision {
-        /// What `alembic_version` says; empty when it has no row.
+        /// What `alembic_version` says; empty where there is nothing yet.
         found: String,
     },
     /// The schema is at a revision that this release does not know.
@@ -78,6 +78,12 @@ pub enum SchemaError {
         /// What `alembic_version` says.
         found: String,
     },
+    /// `alembic_version` is empty, and other tables are not.
+    #[error(
+        "its alembic_version has no row, so nobody knows at which schema revision it is; bring that row back from a backup, or where \
+         you know the revision ({HEAD} is this release's) insert it, and look with `berth placement db check`"
+    )]
+    NoRevision,
     /// Rows were being copied into it, and not all are there.
     #[error(
         "a copy into the database was not completed; empty it, or copy into it again with `berth placement db copy`"
@@ -157,7 +163,11 @@ pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
 /// As [`prepare`].
 pub async fn check(store: &SqlStore) -> Result<(), SchemaError> {
     let mut tx = store.read().await?;
-    let found = tables(&mut tx).await?;
+    let found = tx.table_names().await?;
+    if is_half_made(&mut tx, &found).await? {
+        let found = String::new();
+        return Err(SchemaError::OtherRevision { found });
+    }
     if !found.contains("alembic_version") {
         return Err(SchemaError::NotPlacement);
     }
@@ -172,7 +182,7 @@ impl Work for Prepare {
     type Error = SchemaError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
-        let found = tables(tx).await?;
+        let found = tx.table_names().await?;
         if found.is_empty() || is_half_made(tx, &found).await? {
             make(tx, &found, HEAD).await?;
         } else if found.contains("alembic_version") {
@@ -187,9 +197,10 @@ impl Work for Prepare {
     }
 }
 
-/// Whether somebody was killed while it made the tables: MySQL keeps each as it is made. What has a row is none such.
+/// Whether somebody was killed while it made the tables: MySQL keeps each as it is made, and OpenStack's tool makes
+/// alembic_version first on all of them. What has a row is none such.
 async fn is_half_made(tx: &mut Transaction, found: &BTreeSet<String>) -> Result<bool, SqlError> {
-    if tx.dialect() != Dialect::MySql || !found.iter().all(|name| expected().any(|it| it == name)) {
+    if found.is_empty() || !found.iter().all(|name| expected().any(|it| it == name)) {
         return Ok(false);
     }
     for name in found {
@@ -201,24 +212,24 @@ async fn is_half_made(tx: &mut Transaction, found: &BTreeSet<String>) -> Result<
     Ok(true)
 }
 
-/// Makes the tables, at a revision. Those `found` are empty, and go first: nobody knows how far they were made, or by which
-/// release.
+/// Makes the tables, at a revision. Those `found` go first: they are empty, and nobody knows how far they were made, or by which
+/// release; or they are those of a copy that was not completed.
 async fn make(
     tx: &mut Transaction,
     found: &BTreeSet<String>,
     revision: &str,
 ) -> Result<(), SqlError> {
-    let set = Statement::new("UPDATE alembic_version SET version_num = ?").bind(revision);
-    if tx.dialect() != Dialect::MySql {
-        tx.script(schema(tx.dialect())).await?;
-        tx.execute(set).await?;
-        return Ok(());
-    }
     let made: Vec<_> = expected().filter(|name| found.contains(*name)).collect();
     // Who refers to another was made after it.
     for name in made.into_iter().rev() {
         tx.execute(Statement::new(format!("DROP TABLE {name}")))
             .await?;
+    }
+    if tx.dialect() != Dialect::MySql {
+        tx.script(schema(tx.dialect())).await?;
+        let set = Statement::new("UPDATE alembic_version SET version_num = ?").bind(revision);
+        tx.execute(set).await?;
+        return Ok(());
     }
     for statement in schema(tx.dialect()).split(";\n") {
         // Those that stand before the first statement.
@@ -247,23 +258,6 @@ fn expected() -> impl Iterator<Item = &'static str> {
     lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next())
 }
 
-async fn tables(tx: &mut Transaction) -> Result<BTreeSet<String>, SqlError> {
-    let sql = match tx.dialect() {
-        Dialect::Sqlite => {
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-        }
-        Dialect::Postgres => {
-            "SELECT CAST(table_name AS TEXT) FROM information_schema.tables \
-             WHERE table_schema = current_schema()"
-        }
-        Dialect::MySql => {
-            "SELECT CAST(table_name AS CHAR) FROM information_schema.tables \
-             WHERE table_schema = DATABASE()"
-        }
-    };
-    Ok(names(tx, sql).await?.into_iter().collect())
-}
-
 /// Nothing is made anew in a database that has been used: what is missing was lost, and its rows with it.
 fn check_tables(found: &BTreeSet<String>) -> Result<(), SchemaError> {
     let tables: Vec<&str> = expected().filter(|name| !found.contains(*name)).collect();
@@ -279,8 +273,9 @@ async fn check_revision(tx: &mut Transaction) -> Result<(), SchemaError> {
     match Revision::of(&found) {
         Some(Revision::HEAD) => Ok(()),
         None if found == INCOMPLETE => Err(SchemaError::Incomplete),
-        None if !found.is_empty() => Err(SchemaError::UnknownRevision { found }),
-        _ => Err(SchemaError::OtherRevision { found }),
+        None if found.is_empty() => Err(SchemaError::NoRevision),
+        None => Err(SchemaError::UnknownRevision { found }),
+        Some(_) => Err(SchemaError::OtherRevision { found }),
     }
 }
 

@@ -20,7 +20,7 @@ use self::table::{Table, parents_first};
 use super::revision::Revision;
 use super::shape::{Difference, Problem};
 use super::sync::{Version, compare, version};
-use super::{INCOMPLETE, SCHEMA_WAIT, SchemaError, make, tables};
+use super::{INCOMPLETE, SCHEMA_WAIT, SchemaError, make};
 
 /// The tables, those before that others refer to.
 const ORDER: [&str; 12] = [
@@ -263,16 +263,7 @@ impl Work for Begin {
     type Error = SchemaError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
-        let found = tables(tx).await?;
-        if tx.dialect() != Dialect::MySql {
-            // Those of a copy before, each after all that refer to it.
-            for table in ORDER.iter().rev().chain(&["alembic_version"]) {
-                if found.contains(*table) {
-                    tx.execute(Statement::new(format!("DROP TABLE {table}")))
-                        .await?;
-                }
-            }
-        }
+        let found = tx.table_names().await?;
         Ok(make(tx, &found, INCOMPLETE).await?)
     }
 }

@@ -13,9 +13,7 @@ use super::data::{self, IncompleteConsumers};
 use super::reflection;
 use super::revision::Revision;
 use super::shape::{DOUBLED, Difference, Object, Problem, Shape, at, differences};
-use super::{
-    HEAD, INCOMPLETE, SCHEMA_WAIT, SchemaError, is_half_made, make, revision_row, schema, tables,
-};
+use super::{HEAD, INCOMPLETE, SCHEMA_WAIT, SchemaError, is_half_made, make, revision_row, schema};
 
 /// What a database is at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,14 +87,14 @@ impl Plan {
 /// What a database is at.
 ///
 /// # Errors
-/// [`SchemaError::NotPlacement`] where its tables are others, [`SchemaError::Incomplete`] where rows are still to be copied into
-/// them, or the database fails.
+/// [`SchemaError::NotPlacement`] where its tables are others, [`SchemaError::NoRevision`] where none is written down,
+/// [`SchemaError::Incomplete`] where rows are still to be copied into them, or the database fails.
 pub async fn version(store: &SqlStore) -> Result<Version, SchemaError> {
     version_in(&mut store.read().await?).await
 }
 
 async fn version_in(tx: &mut Transaction) -> Result<Version, SchemaError> {
-    let found = tables(tx).await?;
+    let found = tx.table_names().await?;
     if found.is_empty() || is_half_made(tx, &found).await? {
         return Ok(Version::Empty);
     }
@@ -106,6 +104,9 @@ async fn version_in(tx: &mut Transaction) -> Result<Version, SchemaError> {
     let id = revision_row(tx).await?;
     if id == INCOMPLETE {
         return Err(SchemaError::Incomplete);
+    }
+    if id.is_empty() {
+        return Err(SchemaError::NoRevision);
     }
     Ok(Revision::of(&id).map_or(Version::Unknown(id), Version::Known))
 }
@@ -267,7 +268,7 @@ impl Work for Doing<'_> {
     async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
         let revision = match self.step {
             Step::Make => {
-                let found = tables(tx).await?;
+                let found = tx.table_names().await?;
                 return Ok(make(tx, &found, HEAD).await?);
             }
             Step::Roots(_) => return data::fill_roots(tx).await,

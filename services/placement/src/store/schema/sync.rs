@@ -289,6 +289,9 @@ impl Work for Doing<'_> {
     }
 }
 
+/// Of the column that the fourth revision adds.
+const INDEX: &str = "consumers_consumer_type_id_idx";
+
 async fn add_consumer_types(tx: &mut Transaction) -> Result<(), SqlError> {
     let found = reflection::read(tx).await?;
     if !found.contains_key(&Object::table("consumer_types")) {
@@ -297,9 +300,15 @@ async fn add_consumer_types(tx: &mut Transaction) -> Result<(), SqlError> {
     let has = |object: Object| found.contains_key(&object);
     let has_column = has(Object::column("consumers", "consumer_type_id"));
     let has_key = has(Object::foreign_key("consumers", "consumer_type_id"));
+    let mut has_index = has(Object::index("consumers", INDEX));
     if tx.dialect() == Dialect::Sqlite {
-        if !(has_column && has_key) {
-            return make_consumers_anew(tx, has_column).await;
+        match (has_column, has_key) {
+            (true, true) => {}
+            (false, _) => add_consumer_type_with_key(tx).await?,
+            (true, false) => {
+                add_key_to_consumer_type(tx, has_index).await?;
+                has_index = false;
+            }
         }
     } else {
         if !has_column {
@@ -312,37 +321,33 @@ async fn add_consumer_types(tx: &mut Transaction) -> Result<(), SqlError> {
             run(tx, sql.to_owned()).await?;
         }
     }
-    let index = "consumers_consumer_type_id_idx";
-    if !has(Object::index("consumers", index)) {
-        let create = format!("CREATE INDEX {index} ");
+    if !has_index {
+        let create = format!("CREATE INDEX {INDEX} ");
         run(tx, statement(tx.dialect(), &create)).await?;
     }
     Ok(())
 }
 
-/// SQLite takes no constraint into a table that is there.
-async fn make_consumers_anew(tx: &mut Transaction, has_column: bool) -> Result<(), SqlError> {
-    const COLUMNS: &str = "created_at, updated_at, id, uuid, project_id, user_id, generation";
-    let create = statement(tx.dialect(), "CREATE TABLE consumers ");
-    let create = create.replacen("TABLE consumers ", "TABLE berth_new_consumers ", 1);
-    run(tx, create).await?;
-    let kind = if has_column { ", consumer_type_id" } else { "" };
-    for sql in [
-        format!(
-            "INSERT INTO berth_new_consumers ({COLUMNS}{kind}) SELECT {COLUMNS}{kind} FROM consumers"
-        ),
-        "DROP TABLE consumers".to_owned(),
-        "ALTER TABLE berth_new_consumers RENAME TO consumers".to_owned(),
-    ] {
-        run(tx, sql).await?;
+async fn add_consumer_type_with_key(tx: &mut Transaction) -> Result<(), SqlError> {
+    let sql = "ALTER TABLE consumers ADD COLUMN consumer_type_id INTEGER \
+               CONSTRAINT consumers_consumer_type_id_fkey REFERENCES consumer_types (id)";
+    run(tx, sql.to_owned()).await
+}
+
+/// SQLite takes a key into a table with its column alone. The table stays as it is otherwise: its owner may have put something of
+/// his own there.
+async fn add_key_to_consumer_type(tx: &mut Transaction, has_index: bool) -> Result<(), SqlError> {
+    if has_index {
+        run(tx, format!("DROP INDEX {INDEX}")).await?;
     }
-    for index in [
-        "project_id_user_id_uuid",
-        "project_id_uuid",
-        "consumer_type_id",
+    let aside = "ALTER TABLE consumers RENAME COLUMN consumer_type_id TO berth_old_type_id";
+    run(tx, aside.to_owned()).await?;
+    add_consumer_type_with_key(tx).await?;
+    for sql in [
+        "UPDATE consumers SET consumer_type_id = berth_old_type_id",
+        "ALTER TABLE consumers DROP COLUMN berth_old_type_id",
     ] {
-        let create = format!("CREATE INDEX consumers_{index}_idx ");
-        run(tx, statement(tx.dialect(), &create)).await?;
+        run(tx, sql.to_owned()).await?;
     }
     Ok(())
 }
@@ -418,9 +423,6 @@ mod tests {
         for dialect in [Dialect::Sqlite, Dialect::Postgres, Dialect::MySql] {
             for head in [
                 "CREATE TABLE consumer_types ",
-                "CREATE TABLE consumers ",
-                "CREATE INDEX consumers_project_id_user_id_uuid_idx ",
-                "CREATE INDEX consumers_project_id_uuid_idx ",
                 "CREATE INDEX consumers_consumer_type_id_idx ",
             ] {
                 assert!(!statement(dialect, head).is_empty(), "{head}");

@@ -7,7 +7,7 @@ use std::path::{Path, absolute};
 use std::time::Duration;
 
 use berth_placement::{SchemaError, prepare};
-use berth_store::sql::{Location, OpenError, SqlOptions, SqlStore};
+use berth_store::sql::{Isolation, Location, OpenError, SqlOptions, SqlStore};
 
 use crate::config::{Config, Secret};
 use crate::failure::{ErrorCode, Failure};
@@ -148,15 +148,8 @@ async fn placement(store: Result<SqlStore, OpenError>, named: &str) -> Result<Sq
 /// As [`open`].
 pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
-    if let Location::Server(server) = &location {
-        let what = format!(
-            "the built-in accelerator service keeps its tables in SQLite so far, and {server} is on a server; write sqlite: and a \
-             file"
-        );
-        return Err(Failure::new(ErrorCode::BadValue, what));
-    }
     make_folder(&location, state_path)?;
-    let store = SqlStore::open(&location, &SqlOptions::default())
+    let store = SqlStore::open(&location, &accelerator_options())
         .await
         .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
     berth_accelerator::prepare(&store).await.map_err(|error| {
@@ -168,6 +161,16 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
         Failure::caused(code, what, &error)
     })?;
     Ok(store)
+}
+
+/// Its writers take turns on a server. So nobody has to run again for another at READ COMMITTED, and a process that is gone with
+/// its machine must not keep its turn for long.
+fn accelerator_options() -> SqlOptions {
+    SqlOptions {
+        isolation: Isolation::ReadCommitted,
+        statement_timeout: Duration::from_secs(20),
+        ..SqlOptions::default()
+    }
 }
 
 /// More attempts where others write too: of 64 that want one row, a few would still be behind the others after ten.

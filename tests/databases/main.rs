@@ -2,6 +2,10 @@
 //! in a database of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "the same tests over each of the servers"
+)]
 
 /// Tests that hold on all three. Each is an `async fn(Place)` of the module.
 macro_rules! on_all {
@@ -27,6 +31,11 @@ macro_rules! on_servers {
     };
 }
 
+mod accelerator;
+#[path = "accelerator_api.rs"]
+mod accelerator_on_mariadb;
+#[path = "accelerator_api.rs"]
+mod accelerator_on_postgres;
 mod claims;
 mod conflicts;
 mod lists;

@@ -22,10 +22,8 @@ pub enum Kind {
     Url(&'static [&'static str]),
     /// A libvirt connection URI of a local hypervisor.
     LibvirtUri,
-    /// A database of this process alone, as a URL.
+    /// A database of this process alone or on a server, as a URL; which may hold a password.
     Database,
-    /// The same, or one on a server; which may hold a password.
-    SharedDatabase,
     /// `true` or `false`.
     Flag,
     /// A whole number in this range.
@@ -98,9 +96,6 @@ impl Kind {
             Kind::Url(schemes) => format!("write a URL that begins with {}", list(schemes, "://")),
             Kind::LibvirtUri => "write a URI such as \"qemu:///system\"".into(),
             Kind::Database => {
-                "write sqlite:PATH with an absolute path, or file:PATH of a file with that in it".into()
-            }
-            Kind::SharedDatabase => {
                 "write sqlite:PATH with an absolute path, postgresql://USER:PASSWORD@HOST/DATABASE, \
                  mysql://USER:PASSWORD@HOST/DATABASE, or file:PATH of a file with that in it"
                     .into()
@@ -151,8 +146,7 @@ impl Kind {
             Kind::Path | Kind::SocketPath => "absolute path".into(),
             Kind::Url(schemes) => format!("URL ({})", schemes.join(", ")),
             Kind::LibvirtUri => "local libvirt URI".into(),
-            Kind::Database => "database URL (sqlite:PATH, or file:PATH of a file with it), secret".into(),
-            Kind::SharedDatabase => {
+            Kind::Database => {
                 "database URL (sqlite:PATH, postgresql://, mysql://, or file:PATH of a file with it), secret".into()
             }
             Kind::Flag => "true or false".into(),
@@ -181,7 +175,7 @@ impl Kind {
     /// Whether the value must never be shown.
     #[must_use]
     pub fn is_secret(self) -> bool {
-        matches!(self, Kind::Secret | Kind::Database | Kind::SharedDatabase)
+        matches!(self, Kind::Secret | Kind::Database)
     }
 
     /// Reads the text of an environment variable: lists are separated by commas.

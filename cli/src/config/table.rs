@@ -226,7 +226,7 @@ const OWN: &[OptionRow] = &[
     row("model", "pcpu", Kind::Choice(&["vcpu", "pcpu"]), Default::Text("pcpu"),
         "What the CPUs of `cpu_dedicated_set` are reported as: `vcpu` (Nova before Train) or `pcpu`."),
 
-    row("placement_service", "connection", Kind::SharedDatabase, Default::Derived("`sqlite:` and `placement.sqlite` below `state_path`"),
+    row("placement_service", "connection", Kind::Database, Default::Derived("`sqlite:` and `placement.sqlite` below `state_path`"),
         "The database; the variable BERTH_DATABASE_URL sets it too.").example("\"sqlite:/var/lib/berth/placement.sqlite\""),
     row("placement_service", "isolation_level", Kind::Choice(&["repeatable-read", "read-committed"]), Default::Text("repeatable-read"),
         "What the transactions that write see of others, where the database is on a server: Berth is right at both."),
@@ -273,7 +273,7 @@ const OWN: &[OptionRow] = &[
 
     row("accelerator_service", "connection", Kind::Database,
         Default::Derived("`sqlite:` and `accelerator.sqlite` below `state_path`"),
-        "The database, not Placement's.").example("\"sqlite:/var/lib/berth/accelerator.sqlite\""),
+        "The database, not Placement's. Several processes may serve the API on one of a server.").example("\"sqlite:/var/lib/berth/accelerator.sqlite\""),
     row("accelerator_service", "listen", Kind::Listen, Default::Text("127.0.0.1:6666"),
         "Address and port of the API."),
     row("accelerator_service", "auth_strategy", Kind::Choice(&["noauth2", "keystone"]), Default::Text("noauth2"),

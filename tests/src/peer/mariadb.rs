@@ -205,10 +205,15 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
+        // Whoever is connected still may have a transaction open, which would be waited for.
+        let sql = format!(
+            "delimiter //\nbegin not atomic declare continue handler for 1094 begin end; \
+             for it in (select id from information_schema.processlist where db = '{0}') do kill it.id; end for; end//\n\
+             delimiter ;\ndrop database {0}",
+            self.name
+        );
         // A server that is gone has no database to drop.
-        let _ = self
-            .server
-            .query(None, &format!("drop database {}", self.name));
+        let _ = self.server.query(None, &sql);
     }
 }
 

@@ -190,8 +190,7 @@ impl Kind {
             Kind::LibvirtUri if !is_libvirt_uri(text) => {
                 refuse(format!("{text:?} is no local libvirt connection URI"))
             }
-            Kind::Database if !is_database(text) => refuse("this is no database URL".to_owned()),
-            Kind::SharedDatabase => match text.parse::<Location>() {
+            Kind::Database => match text.parse::<Location>() {
                 Ok(Location::Server(_)) => Ok(()),
                 _ if is_database(text) => Ok(()),
                 // It does not repeat what may be a password.

@@ -181,7 +181,7 @@ impl Work for Prepare {
             true => version(tx).await?,
             false => 0,
         };
-        if tables.is_empty() || is_half_made(tx, &tables, found) {
+        if tables.is_empty() || (is_ours && is_half_made(tx, &tables, found).await?) {
             return Ok(make(tx, &tables).await?);
         }
         match (found, tx.dialect()) {
@@ -201,12 +201,25 @@ async fn version(tx: &mut Transaction) -> Result<i64, SqlError> {
     row.map_or(Ok(0), |row| row.int(0))
 }
 
-/// Whether somebody was killed while it made the tables: MySQL keeps each as it is made, and the version is written last.
-fn is_half_made(tx: &Transaction, tables: &BTreeSet<String>, version: i64) -> bool {
+/// Whether somebody was killed while it made the tables: MySQL keeps each as it is made, and the version is written last. What
+/// has a row is none such.
+async fn is_half_made(
+    tx: &mut Transaction,
+    tables: &BTreeSet<String>,
+    version: i64,
+) -> Result<bool, SqlError> {
     let ours: BTreeSet<&str> = names().collect();
-    tx.dialect() == Dialect::MySql
-        && version == 0
-        && tables.iter().all(|table| ours.contains(table.as_str()))
+    let are_ours = tables.iter().all(|table| ours.contains(table.as_str()));
+    if tx.dialect() != Dialect::MySql || version != 0 || !are_ours {
+        return Ok(false);
+    }
+    for table in tables {
+        let any = format!("SELECT 1 FROM {table} LIMIT 1");
+        if tx.row(Statement::new(any)).await?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The tables of the schema, in the order in which they are made.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::service::{ABSENT, HOST, RP, Service, guest};
+use super::service::{ABSENT, HOST, RP, Service, guest};
 
 /// A bound request as Cyborg tells it.
 fn bound(n: u32, function: u32) -> Value {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::service::{HOST, RP, Service, bind, card, guest};
+use super::service::{HOST, RP, Service, bind, card, guest};
 
 #[tokio::test]
 async fn profiles_that_are_none_are_refused() {

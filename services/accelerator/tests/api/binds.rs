@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::service::{ABSENT, HOST, RP, RP_2, Service, bind, card, guest, unbind};
+use super::service::{ABSENT, HOST, RP, RP_2, Service, bind, card, guest, unbind};
 
 #[tokio::test]
 async fn a_bound_request_has_a_handle_and_an_unbound_one_has_nothing() {

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use berth_store::Statement;
 use serde_json::{Value, json};
 
-use crate::defects as checks;
-use crate::service::{ABSENT, HOST, Reply, Service};
+use super::defects as checks;
+use super::service::{ABSENT, HOST, Reply, Service};
 
 /// A row of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

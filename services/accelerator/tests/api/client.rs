@@ -8,7 +8,7 @@ use berth_model::{ArqPhase, ArqUuid, Binding, DeviceProfileName};
 use berth_wire::accelerator::HostDevices;
 use serde_json::json;
 
-use crate::service::{HOST, RP, Service, card, guest};
+use super::service::{HOST, RP, Service, card, guest};
 
 #[tokio::test]
 async fn a_guests_accelerators_from_the_report_to_the_end() {

@@ -6,7 +6,7 @@ use berth_store::{Location, SqlOptions, SqlStore, Synchronous};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::service::{HOST, RP, Service, card, guest, options};
+use super::service::{HOST, RP, Service, card, guest, options};
 
 async fn crowd(handles: usize, binders: usize, each: usize) {
     let folder = tempfile::tempdir().unwrap();

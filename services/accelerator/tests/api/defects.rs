@@ -7,9 +7,9 @@ use berth_accelerator::{Options, watch_providers};
 use berth_store::Statement;
 use serde_json::json;
 
-use crate::placement::Placement;
-use crate::receiver::Receiver;
-use crate::service::{ABSENT, HOST, RP, RP_2, Service, bind, card, guest, options, unbind};
+use super::placement::Placement;
+use super::receiver::Receiver;
+use super::service::{ABSENT, HOST, RP, RP_2, Service, bind, card, guest, options, unbind};
 
 #[tokio::test]
 pub(crate) async fn m1_a_bind_that_cannot_have_all_its_handles_takes_none_and_says_so_by_event() {

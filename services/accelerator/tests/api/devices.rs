@@ -6,7 +6,7 @@ use berth_accelerator::Options;
 use berth_store::Statement;
 use serde_json::{Value, json};
 
-use crate::service::{HOST, RP, RP_2, Service, card, guest, options};
+use super::service::{HOST, RP, RP_2, Service, card, guest, options};
 
 #[tokio::test]
 async fn a_reported_device_is_shown_with_what_is_offered_of_it() {
@@ -326,7 +326,7 @@ async fn mediated_devices_are_handed_out_one_by_one() {
     service.report(HOST, json!([device])).await;
     let uuids = service.requests("dp").await;
     let reply = service
-        .patch(crate::service::bind(&uuids, &guest(1), HOST, RP_2))
+        .patch(super::service::bind(&uuids, &guest(1), HOST, RP_2))
         .await;
     assert_eq!(reply.status, 202, "{reply:?}");
     let bound = service.of_guest(&guest(1)).await.body;

@@ -3,8 +3,8 @@
 use berth_store::{Location, SqlOptions, SqlStore};
 use serde_json::json;
 
-use crate::receiver::{Receiver, SILENT};
-use crate::service::{HOST, RP, RP_2, Service, bind, card, guest};
+use super::receiver::{Receiver, SILENT};
+use super::service::{HOST, RP, RP_2, Service, bind, card, guest};
 
 #[tokio::test]
 async fn all_requests_of_a_guest_are_told_in_one_post_of_the_right_version() {
@@ -118,7 +118,7 @@ async fn nothing_is_told_of_what_is_gone_again() {
     service
         .delete(&format!("/v2/accelerator_requests?instance={}", guest(1)))
         .await;
-    service.patch(crate::service::unbind(&unbound)).await;
+    service.patch(super::service::unbind(&unbound)).await;
     assert_eq!(service.outbox().await, []);
 }
 

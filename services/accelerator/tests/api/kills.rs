@@ -8,7 +8,7 @@ use std::time::Duration;
 use berth_store::{Location, SqlOptions, SqlStore};
 use serde_json::json;
 
-use crate::service::{HOST, RP, Service, card, guest, options, unbind};
+use super::service::{HOST, RP, Service, card, guest, options, unbind};
 
 const FILE: &str = "BERTH_TEST_ACCELERATOR_FILE";
 const BOUND: &str = "bound once";

@@ -13,6 +13,7 @@ mod devices;
 mod events;
 mod kills;
 mod nouns;
+mod place;
 mod placement;
 mod programmings;
 mod receiver;

@@ -4,7 +4,7 @@ use berth_accelerator::{Options, prepare, router};
 use berth_store::{SqlStore, Statement};
 use serde_json::json;
 
-use crate::service::{ABSENT, HOST, RP, Service, card};
+use super::service::{ABSENT, HOST, RP, Service, card};
 
 #[tokio::test]
 async fn the_roots_name_the_versions() {

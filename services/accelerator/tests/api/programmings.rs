@@ -6,7 +6,7 @@ use berth_accelerator::{EventsBell, Options, end_late_programmings};
 use berth_wire::accelerator::{DueProgrammings, Program, ProgrammingEnd};
 use serde_json::{Value, json};
 
-use crate::service::{ABSENT, HOST, RP, RP_2, Service, bind, card, guest, options, unbind};
+use super::service::{ABSENT, HOST, RP, RP_2, Service, bind, card, guest, options, unbind};
 
 const IMAGE: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac896";
 
@@ -261,7 +261,7 @@ async fn deployable(service: &Service, n: usize) -> String {
     all["deployables"][n]["uuid"].as_str().unwrap().to_owned()
 }
 
-async fn ask(service: &Service, deployable: &str, body: Value) -> crate::service::Reply {
+async fn ask(service: &Service, deployable: &str, body: Value) -> super::service::Reply {
     let path = format!("/v2/deployables/{deployable}/program");
     service.ask("PATCH", &path, Some(body.to_string())).await
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::service::{HOST, RP, Service, card, options};
+use super::service::{HOST, RP, Service, card, options};
 
 /// Stands for a receiver that takes the request and never answers.
 pub(crate) const SILENT: u16 = 1;
@@ -169,5 +169,11 @@ impl Delivery {
     pub(crate) async fn end(self) {
         self.stop.send(()).ok();
         self.task.await.unwrap();
+    }
+
+    /// Ends it as a kill of its process does: nothing more is written.
+    #[allow(dead_code, reason = "only where another one is left")]
+    pub(crate) fn kill(self) {
+        self.task.abort();
     }
 }

@@ -1,5 +1,6 @@
 //! A service for one test, its callers, and what tests say to it.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use axum::Router;
@@ -14,7 +15,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::canaries;
+use super::{canaries, place};
 
 /// The host of the tests' devices.
 pub(crate) const HOST: &str = "compute1";
@@ -91,6 +92,8 @@ impl Reply {
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) store: SqlStore,
+    /// What keeps the database, where that is more than the store.
+    _kept: Arc<dyn Any + Send + Sync>,
     router: Router,
     version: &'static str,
     token: &'static str,
@@ -111,7 +114,11 @@ impl Service {
     }
 
     pub(crate) async fn with(options: Options) -> Self {
-        Self::over(SqlStore::in_memory().await.unwrap(), options).await
+        let (store, kept) = place::fresh().await;
+        Self {
+            _kept: kept,
+            ..Self::over(store, options).await
+        }
     }
 
     pub(crate) async fn over(store: SqlStore, options: Options) -> Self {
@@ -119,6 +126,7 @@ impl Service {
         Self {
             router: router(store.clone(), options),
             store,
+            _kept: Arc::new(()),
             version: "accelerator 2.3",
             token: "admin",
             service_token: Some("nova"),

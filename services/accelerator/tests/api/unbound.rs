@@ -6,16 +6,20 @@ use berth_accelerator::{delete_unbound, delete_unbound_requests};
 use berth_store::{Location, SqlOptions, SqlStore, Statement, Synchronous};
 use serde_json::json;
 
-use crate::service::{ABSENT, HOST, RP, Service, bind, card, guest, options, unbind};
+use super::service::{ABSENT, HOST, RP, Service, bind, card, guest, options, unbind};
 
 const GRACE: Duration = Duration::from_secs(3600);
 
 /// Makes a request as old as nobody waits for.
 async fn age(service: &Service, uuids: &[String]) {
     for uuid in uuids {
-        let sql = "UPDATE accelerator_requests SET created_at = '2020-01-01 00:00:00.000000', \
-                   updated_at = CASE WHEN updated_at IS NULL THEN NULL ELSE '2020-01-01 00:00:00.000001' END WHERE uuid = ?";
-        service.change(Statement::new(sql).bind(uuid)).await;
+        for sql in [
+            "UPDATE accelerator_requests SET created_at = '2020-01-01 00:00:00.000000' WHERE uuid = ?",
+            "UPDATE accelerator_requests SET updated_at = '2020-01-01 00:00:00.000001' \
+             WHERE updated_at IS NOT NULL AND uuid = ?",
+        ] {
+            service.change(Statement::new(sql).bind(uuid)).await;
+        }
     }
 }
 

@@ -31,6 +31,8 @@ test: ## Everything, the real Placement, Keystone, Glance, Cyborg, MariaDB, Post
 	@tests/peers/install.sh
 	$(say) "building berth"
 	@cargo build --workspace
+	$(say) "building the fuzzer"
+	@tests/fuzz/build.sh >/dev/null
 	$(say) "testing"
 	@cargo test --workspace --tests --no-fail-fast
 

@@ -5,6 +5,8 @@
 
 #![cfg(test)]
 
+mod bad_input;
+
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};

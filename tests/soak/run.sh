@@ -19,8 +19,12 @@
 #   SOAK_CLAIMS=1000       how many contests for the last units of a provider, for each database, isolation level, number of
 #                          processes and of writers, in batches of SOAK_CLAIM_BATCH (20)
 #   SOAK_SERVICE_KILLS=200 how often `berth placement serve` is killed under load, on SQLite and on PostgreSQL, in batches of 20
+#   SOAK_FUZZ=100000000    how many inputs the fuzzer of Placement makes up, in batches of SOAK_FUZZ_BATCH (5000000) over its five
+#                          targets; what leads somewhere new is kept for the next batch
+#   SOAK_EXAMPLES=60       how many requests schemathesis makes up for each operation in each of its runs
 #   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU;
-#                          SOAK_ONLY=claims: only the contests and the kills of the built-in Placement
+#                          SOAK_ONLY=claims: only the contests and the kills of the built-in Placement; SOAK_ONLY=fuzz: only bad
+#                          input to it
 #   BERTH_PROGRAM=FILE     strike this program and build none: a trial, which keeps its own books and writes DATE-trial.md
 #
 # Guests' journeys are swept and swarmed by the test program `fault` as well, one built for speed (tests/fault/guests/sweep.rs and
@@ -47,8 +51,12 @@ CLAIMS=${SOAK_CLAIMS:-1000}
 CLAIM_BATCH=${SOAK_CLAIM_BATCH:-20}
 SERVICE_KILLS=${SOAK_SERVICE_KILLS:-200}
 SERVICE_KILL_BATCH=20
+FUZZ=${SOAK_FUZZ:-100000000}
+FUZZ_BATCH=${SOAK_FUZZ_BATCH:-5000000}
+EXAMPLES=${SOAK_EXAMPLES:-60}
 [ "$ONLY" != cycles ] || KILLS=0 PARTS=0 CLAIMS=0 SERVICE_KILLS=0
 [ "$ONLY" != claims ] || KILLS=0 PARTS=0
+[ "$ONLY" != fuzz ] || KILLS=0 PARTS=0 CLAIMS=0 SERVICE_KILLS=0
 CYCLES=${SOAK_CYCLES:-1000}
 CYCLE_BATCH=${SOAK_CYCLE_BATCH:-200}
 CYCLE_LANES=${SOAK_CYCLE_LANES:-4}
@@ -59,6 +67,7 @@ BATCHES=$STATE/batches.tsv      # date commit run first-seed seeds kills violati
 CROSSINGS=$STATE/crossings.tsv  # date commit first-seed crossing kills violations
 LIVES=$STATE/cycles.tsv         # date commit seed seconds cycles ran kills lives violations memory: first median last most
 CONTESTS=$STATE/contests.tsv    # date commit first database processes isolation writers trials done full conflicts unknown searched violations
+SPOILT=$STATE/spoilt.tsv        # date commit seed what tried memory: before after violations
 STRUCK=$STATE/struck.tsv        # date commit first database processes kills acknowledged reshapes unknown violations
 
 say() { printf 'soak: %s\n' "$*"; }
@@ -100,6 +109,7 @@ page() {
         cycles_of_page
         contests_of_page
         struck_of_page
+        spoilt_of_page
     } >"$file"
 }
 
@@ -142,6 +152,25 @@ struck_of_page() {
     } END { printf "| **all** | | | | **%d** | %d | %d | %d | **%d** |\n", kills, acknowledged, reshapes, unknown, bad }' "$STRUCK"
 }
 
+spoilt_of_page() {
+    awk -F'\t' -v d="$DATE" '$1==d {found=1} END {exit !found}' "$SPOILT" || return 0
+    printf '\n## Bad input to Placement\n\nschemathesis asks `berth placement serve` what the OpenAPI document allows and what it forbids: a violation is a 5xx, a\n'
+    printf 'status or a body that the document has not, a request that is not answered, or 32 MiB more memory after the last run than\n'
+    printf 'after the first. libFuzzer, guided by coverage, makes up query strings, bodies and policy files: a violation is a panic, an\n'
+    printf 'answer after a minute, or one of the properties of tests/fuzz.\n'
+    printf '\n| what | tried | most KiB resident | violations |\n| --- | ---: | ---: | ---: |\n'
+    awk -F'\t' -v d="$DATE" '$1==d {
+        if (!($4 in tried)) order[++kinds] = $4
+        tried[$4] += $5; bad[$4] += $8; commits[$2] = 1
+        if ($7 > most[$4]) most[$4] = $7
+    } END {
+        for (n = 1; n <= kinds; n++) printf "| %s | %d | %d | %d |\n", order[n], tried[order[n]], most[order[n]], bad[order[n]]
+        printf "\nAt"
+        for (commit in commits) printf " %s", commit
+        printf ".\n"
+    }' "$SPOILT"
+}
+
 # One batch of a test program that writes lines to a file: its name, the book, the first seed, the variable that names the
 # file, then the command.
 lines() {
@@ -182,6 +211,19 @@ all_claims() {
         left=$((CLAIMS + 1 - seed))
         lines contests "$CONTESTS" "$seed" BERTH_CLAIMS_REPORT env BERTH_CLAIMS_FROM="$seed" \
             BERTH_CLAIMS_TRIALS=$((left < CLAIM_BATCH ? left : CLAIM_BATCH)) "$STATE/claims" -q --test-threads=2 trials::
+    done
+}
+
+all_bad_input() {
+    local seed program
+    lines schemathesis "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_SCHEMATHESIS_RUNS=3 BERTH_SCHEMATHESIS_EXAMPLES="$EXAMPLES" \
+        "$STATE/conformance" -q --include-ignored --test-threads=1 whatever_the_document_allows on_a_server_it_is_the_same
+    program=$(tests/fuzz/build.sh)
+    cp --remove-destination "$program" "$STATE/berth-fuzz"
+    for ((seed = 1; (seed - 1) * FUZZ_BATCH < FUZZ; seed++)); do
+        lines fuzz "$SPOILT" "$seed" BERTH_BAD_INPUT_REPORT env BERTH_FUZZER="$STATE/berth-fuzz" BERTH_FUZZ_SEED="$seed" \
+            BERTH_FUZZ_RUNS=$((FUZZ_BATCH / 5)) BERTH_FUZZ_KEEP="$STATE/fuzz-found" \
+            "$STATE/conformance" -q nothing_that_is_made_up
     done
 }
 
@@ -326,7 +368,7 @@ swarm() {
 }
 
 mkdir -p "$STATE"
-touch "$BATCHES" "$CROSSINGS" "$LIVES" "$CONTESTS" "$STRUCK"
+touch "$BATCHES" "$CROSSINGS" "$LIVES" "$CONTESTS" "$STRUCK" "$SPOILT"
 COMMIT=$(commit)
 DATE=$(page_date)
 PAGE=docs/soak/$DATE${GIVEN:+-trial}.md
@@ -351,11 +393,11 @@ if [ "$ONLY" != guests ]; then
         cargo build --release -p berth-cli
         export BERTH_PROGRAM=$TARGET/release/berth
     fi
-    if [ "$ONLY" = claims ]; then
-        keep '' 'kill claims' --test kill --test claims
-    else
-        keep '' 'fault kill cycles claims' --test kill --test fault --test cycles --test claims
-    fi
+    case $ONLY in
+    claims) keep '' 'kill claims' --test kill --test claims ;;
+    fuzz) keep '' conformance --test conformance ;;
+    *) keep '' 'fault kill cycles claims conformance' --test kill --test fault --test cycles --test claims --test conformance ;;
+    esac
     for ((part = 1; part <= PARTS; part++)); do
         BERTH_FAULT_PAIRS=$PAIRS BERTH_FAULT_PART=$part/$PARTS batch "sweep, pairs $PAIRS, part $part of $PARTS" 0 "$part" \
             "$STATE/fault" -q --nocapture every_journey_fails
@@ -364,10 +406,11 @@ if [ "$ONLY" != guests ]; then
         left=$((FROM + KILLS - seed))
         batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/kill" -q
     done
-    all_claims
-    [ "$ONLY" = claims ] || all_cycles
+    [ "$ONLY" = fuzz ] || all_claims
+    [ "$ONLY" = claims ] || [ "$ONLY" = cycles ] || all_bad_input
+    [ "$ONLY" = claims ] || [ "$ONLY" = fuzz ] || all_cycles
 fi
-if [ "$ONLY" = cycles ] || [ "$ONLY" = claims ]; then
+if [ "$ONLY" = cycles ] || [ "$ONLY" = claims ] || [ "$ONLY" = fuzz ]; then
     page
     say "written to $PAGE"
     exit $FAILED

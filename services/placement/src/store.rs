@@ -36,6 +36,10 @@ pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<Timestamp>, SqlE
 
 /// What a caller is told when the database failed. The cause goes to the log, once, here.
 pub(crate) fn fault(error: &SqlError) -> Fault {
+    // The caller's own text: another database would have looked for it and found nothing.
+    if let SqlError::Nul(_) = error {
+        return Fault::bad_request(format!("{error}; {}.", error.mend()));
+    }
     tracing::error!(
         error = error as &dyn std::error::Error,
         mend = error.mend(),

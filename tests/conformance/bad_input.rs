@@ -1,0 +1,314 @@
+//! Bad input to the Placement that `berth placement serve` serves, by those who do not know us: schemathesis, by the OpenAPI document,
+//! and libFuzzer (`tests/fuzz`), guided by coverage; and a thousand connections that ask nothing. `make soak` does more of the former two.
+//!
+//!   BERTH_SCHEMATHESIS_EXAMPLES=8   how many requests schemathesis makes up for each operation in a run, beside those it always makes
+//!   BERTH_SCHEMATHESIS_RUNS=1       how many runs by the document, one after another over one service
+//!   BERTH_FUZZER=FILE               the fuzzer, built before; else it is built
+//!   BERTH_FUZZ_SEED=1               the fuzzer's seed
+//!   BERTH_FUZZ_RUNS=100000          how many inputs each target of the fuzzer is given
+//!   BERTH_FUZZ_KEEP=DIR             where inputs that lead somewhere new are kept; nowhere unless it is said
+//!   BERTH_BAD_INPUT_REPORT=FILE     a line a run: what, requests or inputs, KiB resident before and after, violations
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, process};
+
+use berth_tests::exchange::{Ask, address_of};
+use berth_tests::peer::{checkout, installed, output};
+use berth_tests::scratch::Scratch;
+use serde_json::{Value, json};
+
+use super::{Manner, PATIENCE, Service, Storage};
+
+/// How much more memory the service may have after the last run than after the first: what they made is in
+/// its database and in its snapshot.
+const GROWTH_KIB: u64 = 32 << 10;
+
+/// What schemathesis looks for.
+struct Sought {
+    /// The microversion; any that it makes up where there is none.
+    version: Option<&'static str>,
+    checks: &'static str,
+    phases: &'static str,
+}
+
+/// What the document says, whose bodies are those of this microversion.
+const AS_DOCUMENTED: Sought = Sought {
+    version: Some("1.39"),
+    checks: CHECKS,
+    phases: "coverage,fuzzing,stateful",
+};
+
+/// What no microversion may do.
+const AT_ANY_VERSION: Sought = Sought {
+    version: None,
+    checks: "not_a_server_error",
+    phases: "fuzzing,stateful",
+};
+
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,\
+     unsupported_method,negative_data_rejection,allow_header_conformance";
+
+const TARGETS: [(&str, &str); 5] = [
+    ("candidates", "query"),
+    ("lists", "query"),
+    ("allocations", "body"),
+    ("reshapes", "body"),
+    ("policies", "policy"),
+];
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    env::var(name).map_or(otherwise, |text| text.parse().expect(name))
+}
+
+fn report(line: &str) {
+    println!("{line}");
+    if let Some(file) = env::var_os("BERTH_BAD_INPUT_REPORT") {
+        let file = OpenOptions::new().create(true).append(true).open(file);
+        writeln!(file.expect("the report"), "{line}").expect("the report");
+    }
+}
+
+fn service(storage: Storage) -> Service {
+    let manner = Manner { storage, lines: "" };
+    let service = Service::start("enforce_new_defaults = false\n", manner);
+    for n in 1..=6 {
+        let uuid = format!("00000000-0000-0000-0000-{n:012x}");
+        let parent = (n > 3).then(|| format!("00000000-0000-0000-0000-{:012x}", n - 3));
+        let body =
+            json!({"name": format!("host{n}"), "uuid": uuid, "parent_provider_uuid": parent});
+        let url = format!("{}/resource_providers", service.url);
+        let answer = admin(Ask::post(url)).json(&body).send().expect("an answer");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    service
+}
+
+fn admin(ask: Ask) -> Ask {
+    ask.header("x-auth-token", "admin")
+        .header("openstack-api-version", "placement 1.39")
+}
+
+/// KiB that a process has in memory.
+fn resident(service: &Service) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", service.berth.pid()));
+    let status = status.expect("the service lives");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let text = line.expect("a line").trim().trim_end_matches(" kB");
+    text.parse().expect("a number")
+}
+
+/// One run of schemathesis: how many requests it made. Its findings fail the test.
+fn schemathesis(service: &Service, seed: u64, sought: &Sought) -> u64 {
+    let scratch = Scratch::new().expect("a directory");
+    let examples = number("BERTH_SCHEMATHESIS_EXAMPLES", 8);
+    let told = scratch.join("report.json");
+    let mut command = Command::new(installed().expect("the peers").join("venv/bin/st"));
+    command
+        .arg("run")
+        .arg(checkout().join("docs/api/placement.json"))
+        .args(["--url", &service.url, "--checks", sought.checks])
+        .args(["--header", "X-Auth-Token: admin"])
+        .args([
+            "--seed",
+            &seed.to_string(),
+            "--max-examples",
+            &examples.to_string(),
+        ])
+        .args([
+            "--phases",
+            sought.phases,
+            "--request-timeout",
+            "60",
+        ])
+        .args([
+            "--continue-on-failure",
+            "--no-shrink",
+            "--no-color",
+            "--warnings",
+            "off",
+        ])
+        .args([
+            "--generation-database",
+            "none",
+            "--suppress-health-check",
+            "all",
+        ])
+        .args(["--report", "json", "--report-json-path"])
+        .arg(&told)
+        .current_dir(scratch.path())
+        .env("SCHEMATHESIS_HOOKS", "bad_input")
+        .env("PYTHONPATH", checkout().join("tests/conformance"))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    if let Some(version) = sought.version {
+        command.args([
+            "--header",
+            &format!("OpenStack-API-Version: placement {version}"),
+        ]);
+    }
+    let ran = command.output().expect("schemathesis runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "seed {seed}:\n{said}\n{errors}");
+    let told: Value =
+        serde_json::from_str(&fs::read_to_string(told).expect("its report")).expect("JSON");
+    assert_eq!(told["operations"]["tested"], told["operations"]["total"]);
+    told["test_cases"]["generated"].as_u64().expect("a number")
+}
+
+fn answers(service: &Service) {
+    let ask = admin(Ask::get(format!("{}/resource_classes", service.url)));
+    assert_eq!(ask.send().expect("it lives").status, 200);
+}
+
+/// Some runs by the document over one service, then one at any microversion.
+fn bad_requests(storage: Storage) {
+    let runs = number("BERTH_SCHEMATHESIS_RUNS", 1);
+    let mut service = service(storage);
+    let mut sizes = Vec::new();
+    let mut requests = 0;
+    for seed in 1..=runs {
+        requests += schemathesis(&service, seed, &AS_DOCUMENTED);
+        sizes.push(resident(&service));
+    }
+    requests += schemathesis(&service, runs + 1, &AT_ANY_VERSION);
+    sizes.push(resident(&service));
+    answers(&service);
+    assert!(!service.berth.has_ended());
+    let (first, last) = (sizes[0], sizes[sizes.len() - 1]);
+    let grown = last > first + GROWTH_KIB;
+    let violations = u8::from(grown);
+    report(&format!(
+        "schemathesis, {storage:?}\t{requests}\t{first}\t{last}\t{violations}"
+    ));
+    assert!(!grown, "memory after each run, in KiB: {sizes:?}");
+    let ended = service.berth.stop(PATIENCE).expect("it ends");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+#[test]
+fn whatever_the_document_allows_or_forbids_is_answered_as_it_says() {
+    bad_requests(Storage::Sqlite);
+}
+
+/// The SQL path, where a text goes to another program: `make soak`.
+#[test]
+#[ignore = "make soak: minutes"]
+fn on_a_server_it_is_the_same() {
+    for storage in [Storage::Postgres, Storage::MariaDb] {
+        bad_requests(storage);
+    }
+}
+
+/// The fuzzer, built to count where it has been. Where that is done already it takes a second.
+fn fuzzer() -> PathBuf {
+    if let Some(program) = env::var_os("BERTH_FUZZER") {
+        return program.into();
+    }
+    let mut build = Command::new(checkout().join("tests/fuzz/build.sh"));
+    // This program is in TARGET/debug/deps.
+    let here = env::current_exe().expect("this program");
+    let target = here.ancestors().nth(3).expect("a target directory");
+    build.env("CARGO_TARGET_DIR", target);
+    output(&mut build)
+        .expect("the fuzzer is built")
+        .trim()
+        .into()
+}
+
+fn fuzz(program: &Path, target: &str, words: &str, runs: u64) {
+    let tests = checkout().join("tests/fuzz");
+    let scratch = Scratch::new().expect("a directory");
+    let found = env::var_os("BERTH_FUZZ_KEEP").map_or_else(|| scratch.join("new"), PathBuf::from);
+    let found = found.join(target);
+    fs::create_dir_all(&found).expect("a directory");
+    let corpus = tests.join("corpus").join(target);
+    let seeds = fs::read_dir(&corpus).expect("a corpus").count() as u64;
+    assert!(seeds > 5, "{target}");
+    let ran = Command::new(program)
+        .env("BERTH_FUZZ", target)
+        .args([
+            format!("-runs={}", runs + seeds),
+            "-max_len=4096".to_owned(),
+        ])
+        // A hang is an input that takes a minute, on any machine.
+        .args([
+            "-timeout=60",
+            "-rss_limit_mb=2048",
+            "-print_final_stats=1",
+            "-verbosity=0",
+        ])
+        .arg(format!("-seed={}", number("BERTH_FUZZ_SEED", 1)))
+        .arg(format!(
+            "-dict={}",
+            tests.join(format!("{words}.dict")).display()
+        ))
+        .arg(format!("-artifact_prefix={}/", scratch.path().display()))
+        .args([&found, &corpus])
+        .output()
+        .expect("the fuzzer runs");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    if !ran.status.success() {
+        report(&format!("fuzz, {target}\t0\t0\t0\t1"));
+        let inputs = fs::read_dir(scratch.path()).expect("a directory").flatten();
+        for input in inputs.filter(|entry| entry.path().is_file()) {
+            let bytes = fs::read(input.path()).expect("the input");
+            println!("{:?}: {}", input.file_name(), bytes.escape_ascii());
+        }
+        panic!("{target}:\n{said}");
+    }
+    let stat = |name: &str| {
+        let line = said.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|text| text.trim().parse::<u64>().ok())
+            .unwrap_or_default()
+    };
+    let tried = stat("stat::number_of_executed_units:");
+    let peak = stat("stat::peak_rss_mb:") << 10;
+    assert!(tried >= runs, "{target}: {tried} of {runs}\n{said}");
+    report(&format!("fuzz, {target}\t{tried}\t0\t{peak}\t0"));
+}
+
+#[test]
+fn nothing_that_is_made_up_breaks_what_reads_it() {
+    let program = fuzzer();
+    let runs = number("BERTH_FUZZ_RUNS", 100_000);
+    for (target, words) in TARGETS {
+        fuzz(&program, target, words, runs);
+    }
+}
+
+#[test]
+fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
+    // More than a process may open by itself on many machines.
+    let mut more = Command::new("prlimit");
+    more.args(["--pid", &process::id().to_string(), "--nofile=4096:"]);
+    output(&mut more).expect("prlimit, of util-linux");
+    let service = service(Storage::Sqlite);
+    let address = address_of(&service.url).expect("an address");
+    answers(&service);
+    let before = resident(&service);
+    let mut idle = Vec::new();
+    for n in 0..1_000 {
+        let mut stream = TcpStream::connect(address).expect("it takes connections");
+        // One in three has begun to ask.
+        if n % 3 == 0 {
+            stream
+                .write_all(b"GET /traits HTTP/1.1\r\nhost: ")
+                .expect("it reads");
+        }
+        idle.push(stream);
+    }
+    for _ in 0..20 {
+        answers(&service);
+    }
+    let after = resident(&service);
+    assert!(after < before + GROWTH_KIB, "{before} KiB, then {after}");
+    drop(idle);
+    answers(&service);
+    let ended = service.berth.stop(PATIENCE).expect("it ends");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+}

@@ -218,3 +218,41 @@ async fn what_does_not_fit_is_named_by_its_table_and_the_copy_not_completed() {
     new.close().await;
     store.close().await;
 }
+
+/// Of a ratio that four bytes hold and another that they round, six digits come over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_ratio_that_mariadb_cannot_hold_whole_comes_over_as_it_can() {
+    let (from, to) = (Place::sqlite(), Place::mariadb());
+    let store = open(&from).await;
+    fill(&store).await;
+    let ratio = "UPDATE inventories SET allocation_ratio = 1.23456499";
+    store.write(&Do(Statement::new(ratio))).await.unwrap();
+    let new = open(&to).await;
+    copy_all(&store, &new).await.unwrap();
+    let rows = to.query("SELECT DISTINCT allocation_ratio FROM inventories");
+    assert_eq!(rows, [["1.23456"]]);
+    new.close().await;
+    store.close().await;
+}
+
+/// The answer to the last COMMIT is lost: whether it was done is looked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_copy_whose_last_commit_is_not_answered_is_known_to_be_complete() {
+    for place in [Place::postgres(), Place::mariadb()] {
+        let from = Place::sqlite();
+        let store = open(&from).await;
+        fill(&store).await;
+        let proxy = crate::proxy::Proxy::start(&place).await;
+        let new = SqlStore::open(&proxy.location(&place), &SqlOptions::default());
+        let new = new.await.unwrap();
+        let mut copy = copy(&store, &new).await.unwrap();
+        while copy.table().await.unwrap().is_some() {}
+        proxy.cut_at_one_commit();
+        assert_eq!(copy.complete().await.unwrap().len(), 12);
+        new.close().await;
+        let new = open(&place).await;
+        assert_whole(&new).await;
+        new.close().await;
+        store.close().await;
+    }
+}

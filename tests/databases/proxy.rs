@@ -1,7 +1,7 @@
 //! A proxy in front of a database that can lose the answer to a COMMIT.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use berth_store::Location;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -11,14 +11,14 @@ use crate::place::Place;
 
 pub(crate) struct Proxy {
     port: u16,
-    cut: Arc<AtomicBool>,
+    cut: Arc<AtomicU32>,
 }
 
 impl Proxy {
     pub(crate) async fn start(place: &Place) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (cut, behind) = (Arc::new(AtomicBool::new(false)), port_of(&place.url()));
+        let (cut, behind) = (Arc::new(AtomicU32::new(0)), port_of(&place.url()));
         let is_cut = Arc::clone(&cut);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -42,7 +42,12 @@ impl Proxy {
     }
 
     pub(crate) fn cut_at_commit(&self) {
-        self.cut.store(true, Ordering::SeqCst);
+        self.cut.store(u32::MAX, Ordering::SeqCst);
+    }
+
+    /// The next, and no other.
+    pub(crate) fn cut_at_one_commit(&self) {
+        self.cut.store(1, Ordering::SeqCst);
     }
 }
 
@@ -51,7 +56,7 @@ fn port_of(url: &str) -> u16 {
     before.rsplit_once(':').unwrap().1.parse().unwrap()
 }
 
-async fn pass(mut client: TcpStream, mut server: TcpStream, cut: Arc<AtomicBool>) {
+async fn pass(mut client: TcpStream, mut server: TcpStream, cut: Arc<AtomicU32>) {
     let (mut asked, mut answered) = ([0; 65_536], [0; 65_536]);
     loop {
         tokio::select! {
@@ -61,7 +66,12 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, cut: Arc<AtomicBool>
                     return;
                 }
                 let is_commit = asked[..length].windows(6).any(|window| window == b"COMMIT");
-                if is_commit && cut.load(Ordering::SeqCst) {
+                let is_cut = is_commit && {
+                    let one_less = |left: u32| left.checked_sub(1);
+                    let cut = cut.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+                    cut.is_ok()
+                };
+                if is_cut {
                     // Until the server has answered: it has committed then.
                     let _ = server.read(&mut answered).await;
                     return;

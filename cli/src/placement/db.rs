@@ -80,7 +80,7 @@ pub(super) async fn run(asked: &Db, config: &Config, out: &mut dyn Write) -> Res
         }
         Db::Copy { from, to } => {
             let (from, to) = (Secret::from(from.clone()), Secret::from(to.clone()));
-            copy::copy_all(&from, &to, config, out).await
+            copy::copy_all(&from, &to, &config.state_path, out).await
         }
     }
 }

@@ -20,7 +20,7 @@ use self::table::{Table, parents_first};
 use super::revision::Revision;
 use super::shape::{Difference, Problem};
 use super::sync::{Version, compare, version};
-use super::{INCOMPLETE, SCHEMA_WAIT, SchemaError, make};
+use super::{INCOMPLETE, SCHEMA_WAIT, SchemaError, make, revision_row};
 
 /// The tables, those before that others refer to.
 const ORDER: [&str; 12] = [
@@ -102,6 +102,11 @@ pub enum CopyError {
         /// Their digest.
         to_digest: String,
     },
+    /// The connection was lost at the very end, and so was what would tell whether the copy is complete.
+    #[error(
+        "all rows are there and equal; whether the new database was told so, so that it is served, cannot be seen"
+    )]
+    Unknown(#[source] SqlError),
     /// The last step failed.
     #[error("the copy cannot be completed")]
     Sql(#[from] SqlError),
@@ -243,15 +248,24 @@ impl Copy<'_> {
     /// Compares all rows of the new database with what was read of the old, and lets the new one be used from then on.
     ///
     /// # Errors
-    /// [`CopyError::Unequal`]; or the database fails.
+    /// [`CopyError::Unequal`], [`CopyError::Unknown`]; or the database fails.
     pub async fn complete(mut self) -> Result<Vec<Copied>, CopyError> {
         self.lock.check().await?;
         let complete = Complete {
             copied: &self.copied,
             precision: self.precision,
         };
-        self.to.write(&complete).await?;
-        Ok(self.copied)
+        match self.to.write(&complete).await {
+            Ok(()) => Ok(self.copied),
+            Err(CopyError::Sql(lost @ SqlError::OutcomeUnknown(_))) => {
+                match self.to.write(&Outcome).await {
+                    Ok(id) if id == Revision::HEAD.id() => Ok(self.copied),
+                    Ok(_) => Err(CopyError::Sql(lost)),
+                    Err(_) => Err(CopyError::Unknown(lost)),
+                }
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -327,5 +341,20 @@ impl Work for Complete<'_> {
         let statement = Statement::new(sql).bind(Revision::HEAD.id());
         tx.execute(statement).await?;
         Ok(())
+    }
+}
+
+/// What became of a transaction whose end was not heard of: the revision, when that transaction has surely ended.
+struct Outcome;
+
+impl Work for Outcome {
+    type Output = String;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<String, SqlError> {
+        // Waits for it.
+        let sql = "UPDATE alembic_version SET version_num = version_num";
+        tx.execute(Statement::new(sql)).await?;
+        revision_row(tx).await
     }
 }

@@ -23,13 +23,17 @@ impl Precision {
         }
     }
 
-    /// A moment cut to what is kept of it: MySQL would round it, into the future.
+    /// A moment cut to what is kept of it: MySQL would round it, into the future. A number rounded to it once, and not once more to
+    /// the nearest of what four bytes hold: 1.23456499 would come back as 1.23457.
     pub(super) fn stored(self, value: Value) -> Value {
         match (self, value) {
             (Self::Coarse, Value::Moment(moment)) => {
                 let micros = moment.as_micros();
                 let whole = Moment::from_micros(micros - micros.rem_euclid(1_000_000));
                 Value::Moment(whole.unwrap_or(moment))
+            }
+            (Self::Coarse, Value::Double(number)) => {
+                Value::Double(format!("{number:.5e}").parse().unwrap_or(number))
             }
             (_, value) => value,
         }
@@ -39,8 +43,7 @@ impl Precision {
         match (self, self.stored(value.clone())) {
             (_, Value::Null) => "-".to_owned(),
             (_, Value::Int(number)) => format!("i{number}"),
-            (Self::Coarse, Value::Double(number)) => format!("d{number:.5e}"),
-            (Self::Fine, Value::Double(number)) => format!("d{number:e}"),
+            (_, Value::Double(number)) => format!("d{number:e}"),
             (_, Value::Text(text)) => format!("t{}:{text}", text.len()),
             (_, Value::Moment(moment)) => format!("m{}", moment.as_micros()),
         }

@@ -2,11 +2,12 @@
 //! and afterwards all that was acknowledged is there, and the services go on.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use berth_tests::contest::{
-    Answer, Contest, Isolation, Services, ServicesError, Testimony, ask, consumer_uuid, place,
-    with_database,
+    Answer, Contest, Event, Isolation, Services, ServicesError, Testimony, ask, consumer_uuid,
+    place, with_database,
 };
 use berth_tests::peer::{MariaDb, Postgres};
 use http::Method;
@@ -32,12 +33,21 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
     };
     let runtime = runtime();
     let mut field = runtime.block_on(contest.open()).expect("a provider");
+    // By what has been asked and answered, not by time: when all have asked, and some were answered.
+    let (moments, over) = (field.moments(), AtomicBool::new(false));
     runtime.block_on(async {
         let killing = async {
-            tokio::time::sleep(Duration::from_millis(150)).await;
+            while moments() < 48 && !over.load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             tokio::task::block_in_place(kill);
         };
-        let (rushed, ()) = tokio::join!(field.rush(), killing);
+        let rushing = async {
+            let rushed = field.rush().await;
+            over.store(true, Ordering::SeqCst);
+            rushed
+        };
+        let (rushed, ()) = tokio::join!(rushing, killing);
         rushed.expect("every request comes to an end");
     });
     let path = format!("/allocations/{}", consumer_uuid(1, 0));
@@ -66,6 +76,11 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
             event.answered = None;
         }
     }
+    let is_done = |event: &Event| event.answer() == Some(&Answer::Done);
+    assert!(
+        history.events.iter().any(is_done),
+        "nobody was given anything"
+    );
     let testimony = with_database(url, async |store| {
         Ok(Testimony::of(store, contest.number, contest.consumers()).await?)
     });

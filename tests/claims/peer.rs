@@ -83,6 +83,7 @@ fn what_berth_gives_beside_openstacks_own_placement_was_there() {
         sums.add(&history, &verdict);
     }
     sums.publish("MariaDb beside the real Placement\t1\trepeatable-read\t16");
+    assert!(!sums.are_idle(), "nobody was given anything");
     assert_eq!(sums.violations(), [""; 0]);
 }
 

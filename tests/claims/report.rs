@@ -39,6 +39,12 @@ impl Sums {
         }
     }
 
+    /// Whether there were contests, and in none of them anybody was given what he asked for: that they gave nobody too much says
+    /// nothing then.
+    pub(crate) fn are_idle(&self) -> bool {
+        self.trials > 0 && self.done == 0
+    }
+
     pub(crate) fn violations(&self) -> &[String] {
         &self.violations
     }

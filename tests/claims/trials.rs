@@ -100,6 +100,9 @@ fn never_a_unit_too_many(at: Where, processes: usize, isolation: Isolation) -> V
         sum.publish(&kind);
         let named = sum.violations().iter();
         violations.extend(named.map(|why| format!("{kind}: {why}")));
+        if sum.are_idle() {
+            violations.push(format!("{kind}: nobody was given anything"));
+        }
     }
     violations
 }

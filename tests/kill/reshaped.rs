@@ -1,5 +1,7 @@
 //! A host whose virtual GPUs are moved by a reshape from its root to a child and back again, with all who hold them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use berth_tests::contest::ask;
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -71,13 +73,14 @@ impl Reshaped {
         Value::Object(consumers.collect())
     }
 
-    /// Reshapes until one is not answered, or not done.
-    pub(crate) async fn move_to_and_fro(&mut self, services: &[String]) {
+    /// Reshapes until one is not answered, or not done; says when one was.
+    pub(crate) async fn move_to_and_fro(&mut self, services: &[String], moved: &AtomicBool) {
         for turn in 0..MOVES {
             let service = &services[turn as usize % services.len()];
             if self.reshape(service).await.is_err() {
                 return;
             }
+            moved.store(true, Ordering::SeqCst);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use berth_tests::berth::{BerthHome, RunningBerth};
 use berth_tests::exchange::{Answer, Ask};
+use berth_tests::peer::{MariaDb, Postgres};
 use serde_json::{Value, json};
 
 use crate::hypervisor::PATIENCE;
@@ -103,6 +104,44 @@ fn what_was_bound_is_bound_after_a_kill_and_the_end_is_clean() {
     assert_eq!(unknown.status.as_u16(), 401);
     let ended = berth.stop(PATIENCE).expect("it ends");
     assert_eq!(ended.code, 0, "{}", ended.stderr);
+}
+
+/// Two processes on one server's database, whose URL stands in a file; one is killed.
+fn two_on(database_url: &str) {
+    let mut homes = [home(), home()];
+    let mut served = homes.iter_mut().map(|home| {
+        let file = home.write("url", &format!("{database_url}\n"));
+        let file = file.expect("a file").display().to_string();
+        home.set_env(
+            "BERTH__ACCELERATOR_SERVICE__CONNECTION",
+            format!("file:{file}"),
+        );
+        serve(home)
+    });
+    let [(mut one, first), (other, second)] = std::array::from_fn(|_| served.next().expect("one"));
+    report(&first, "node");
+    let uuid = bound(&second, "node");
+    one.kill();
+    let found = send(Ask::get(format!("{second}/accelerator_requests/{uuid}"))).json();
+    assert_eq!(found["state"], "Bound");
+    let known = report(&second, "node");
+    let handle = &known["devices"][0]["deployables"][0]["attach_handles"][0];
+    assert_eq!(handle["arq_uuid"], uuid.as_str());
+    let ended = other.stop(PATIENCE).expect("it ends");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(!ended.stderr.contains("test-only"), "{}", ended.stderr);
+}
+
+#[test]
+fn two_processes_serve_what_is_in_one_database_on_postgresql_and_one_goes_on() {
+    let server = Postgres::shared().expect("a PostgreSQL");
+    two_on(&server.create().expect("a database").url());
+}
+
+#[test]
+fn two_processes_serve_what_is_in_one_database_on_mariadb_and_one_goes_on() {
+    let server = MariaDb::shared().expect("a MariaDB");
+    two_on(&server.create().expect("a database").url());
 }
 
 #[test]

@@ -122,7 +122,12 @@ fn a_database_of_an_older_release_is_upgraded_and_looking_at_it_changes_no_byte(
             "nothing to do\n"
         );
     }
-    assert_eq!(schema.reflect(&theirs).expect("its schema"), expected);
+    let mut found = schema.reflect(&theirs).expect("its schema");
+    // The key came with its column, so its name is where SQLAlchemy looks for none.
+    let name = |of: &Value| of["consumers"]["foreign_keys"]["consumer_type_id"][0].clone();
+    assert_eq!(name(&found), Value::Null);
+    found["consumers"]["foreign_keys"]["consumer_type_id"][0] = name(&expected);
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<Timestamp>, SqlE
 /// What a caller is told when the database failed. The cause goes to the log, once, here.
 pub(crate) fn fault(error: &SqlError) -> Fault {
     // The caller's own text: another database would have looked for it and found nothing.
-    if let SqlError::Nul(_) = error {
+    if let SqlError::Nul(_) | SqlError::Character(_) = error {
         return Fault::bad_request(format!("{error}; {}.", error.mend()));
     }
     tracing::error!(

@@ -93,6 +93,9 @@ pub enum SqlError {
     /// A text has a NUL in it: PostgreSQL alone cannot keep that.
     #[error("a text has a NUL character in it, which this database cannot keep")]
     Nul(#[source] sqlx::Error),
+    /// A text has a character that takes more bytes than its column has for one: `utf8mb3` of MariaDB and MySQL has three.
+    #[error("a text has a character beyond U+FFFF, which this database cannot keep")]
+    Character(#[source] sqlx::Error),
     /// The store was closed.
     #[error("the database was closed")]
     Closed,
@@ -162,7 +165,7 @@ impl SqlError {
             }
             Self::NotWritable(_) => "check owner and mode of the database file and its folder",
             Self::Io(_) => "check the disk and its kernel messages",
-            Self::Nul(_) => "ask without that character",
+            Self::Nul(_) | Self::Character(_) => "ask without that character",
             Self::Closed => "the service is stopping; start it again",
             Self::Duplicate(_) | Self::Constraint(_) | Self::Column { .. } | Self::Refused(_) => {
                 "check that the schema is at the version this release expects"

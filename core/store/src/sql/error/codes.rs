@@ -128,6 +128,8 @@ fn by_number(number: u16) -> fn(sqlx::Error) -> SqlError {
         1030 => SqlError::Io,
         1034 | 1194 | 1195 | 1712 => SqlError::Corrupt,
         1048 | 1216 | 1217 | 1264 | 1364 | 1406 | 1451 | 1452 | 3819 | 4025 => SqlError::Constraint,
+        // Kept (1366), or compared with a column: two, three or more texts, or a parameter.
+        1366 | 1267 | 1270 | 1271 | 3988 => SqlError::Character,
         _ => SqlError::Refused,
     }
 }

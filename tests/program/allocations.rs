@@ -151,6 +151,36 @@ fn what_is_nobodys_is_deleted_and_what_guests_lack_is_healed_each_shown_before()
 }
 
 #[test]
+fn two_guests_that_each_hold_the_others_unit_are_healed_together() {
+    let api = Api::lease();
+    let (mut host, root) = host(&api, "heal-5");
+    let (first, second) = (gpu(&api, &root, "04"), gpu(&api, &root, "c5"));
+    let total = |gpu: &str| {
+        let all = api.inventory(gpu);
+        all.iter().find(|it| it.0 == "VGPU").expect("VGPU").1
+    };
+    // Both GPUs are full, so that neither can be healed before the other.
+    api.claim(SINGLE, &[(&second, "VGPU", 1), (&root, "VCPU", 8)]);
+    api.claim(PAIR, &[(&first, "VGPU", 2), (&root, "VCPU", 2)]);
+    let rest = [
+        (first.as_str(), "VGPU", total(&first) - 2),
+        (second.as_str(), "VGPU", total(&second) - 1),
+    ];
+    let rest: Vec<_> = rest.into_iter().filter(|it| it.2 > 0).collect();
+    assert!(!rest.is_empty());
+    api.claim(NOBODY, &rest);
+    let healed = host.run(&HEAL);
+    for guest in [SINGLE, PAIR] {
+        let said = format!("{guest}: healed");
+        assert!(done(&healed).contains(&said), "{}", healed.stdout);
+    }
+    let unit = |bus: &str| (format!("heal-5_pci_0000_{bus}_00_0"), "VGPU".to_owned(), 1);
+    assert!(api.held(SINGLE).contains(&unit("04")));
+    assert!(api.held(PAIR).contains(&unit("04")));
+    assert!(api.held(PAIR).contains(&unit("c5")));
+}
+
+#[test]
 fn a_migrations_allocations_are_told_and_never_taken_for_an_orphans() {
     let api = Api::lease();
     let (mut host, root) = host(&api, "heal-2");

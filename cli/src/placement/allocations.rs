@@ -3,6 +3,7 @@
 
 mod audit;
 mod heal;
+mod healing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -269,6 +270,6 @@ fn not_done(outcomes: &Outcomes, what: &str) -> Result<(), Failure> {
     )
     .mend(
         "run it again; what others hold may be in the way: berth placement audit shows them, and --delete --consumer UUID takes \
-         one away",
+         one away; a device that was disabled has no room until it is enabled",
     ))
 }

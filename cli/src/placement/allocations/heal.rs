@@ -6,19 +6,15 @@ use std::io::Write;
 use berth_agent::allocation_audit::{Amiss, Finding, healed};
 use berth_agent::guest::journal::GuestRecord;
 use berth_client::PlacementClient;
-use berth_client::placement::TypedAllocations;
 use berth_model::{ConsumerAllocations, ConsumerUuid};
-use berth_virt::Resources;
 use serde_json::json;
 
+use super::healing::Healing;
 use super::{Looked, Node, Outcome, Outcomes, Which, not_done, told};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::listing::{Format, Listing};
 use crate::nodes::Intent;
-
-/// What a guest's consumer is to Placement.
-const INSTANCE: &str = "INSTANCE";
 
 /// The healing.
 #[derive(Debug, clap::Args)]
@@ -86,30 +82,34 @@ impl Heal {
         };
         let still = again.as_ref().map(Looked::findings).unwrap_or_default();
         let mut outcomes = Outcomes::new();
+        let mut healing = Healing::default();
         for (node, found) in &found {
             let Amiss::Guest { wanted, .. } = &found.amiss else {
                 continue;
             };
             let is_same =
                 |(other, again): &(&Node, Finding)| other.name == node.name && again == found;
-            let outcome = match self.dry_run {
-                true => Outcome::Left,
-                false if !still.iter().any(is_same) => {
-                    Outcome::Not("it changed while it was looked at".to_owned())
-                }
-                false => {
-                    let held = node.held.of(&found.consumer).cloned();
-                    let held = held
-                        .unwrap_or_else(|| self.nothing(found.consumer, &looked.journal, config));
-                    put(placement, node, found.consumer, &held, wanted).await
-                }
-            };
-            if is_for_people && outcome != Outcome::Left {
-                let outcome = outcome.as_value();
-                let said = outcome.as_str().unwrap_or_default();
-                writeln!(out, "{}: {said}", found.consumer)?;
+            let key = (node.name.clone(), found.consumer);
+            if self.dry_run {
+                outcomes.insert(key, Outcome::Left);
+            } else if !still.iter().any(is_same) {
+                let why = "it changed while it was looked at".to_owned();
+                outcomes.insert(key, Outcome::Not(why));
+            } else {
+                let held = node.held.of(&found.consumer).cloned();
+                let held =
+                    held.unwrap_or_else(|| self.nothing(found.consumer, &looked.journal, config));
+                let allocations = healed(&held, &node.tree, wanted);
+                healing.wait(key, allocations);
             }
-            outcomes.insert((node.name.clone(), found.consumer), outcome);
+        }
+        outcomes.append(&mut healing.put(placement).await);
+        if is_for_people {
+            for ((_, consumer), outcome) in &outcomes {
+                if let Some(said) = outcome.as_value().as_str() {
+                    writeln!(out, "{consumer}: {said}")?;
+                }
+            }
         }
         if !is_for_people {
             self.tell(&found, &outcomes, out)?;
@@ -168,30 +168,5 @@ impl Heal {
             ]);
         }
         listing.print(&self.format, out)
-    }
-}
-
-/// By the consumer's generation: where somebody else was first, nothing is put.
-async fn put(
-    placement: &PlacementClient,
-    node: &Node,
-    consumer: ConsumerUuid,
-    held: &ConsumerAllocations,
-    wanted: &Resources,
-) -> Outcome {
-    let allocations = healed(held, &node.tree, wanted);
-    let put = match held.generation {
-        Some(_) => placement.put_allocations(consumer, &allocations).await,
-        None => {
-            let typed = TypedAllocations {
-                allocations,
-                consumer_type: INSTANCE.to_owned(),
-            };
-            placement.put_typed_allocations(consumer, &typed).await
-        }
-    };
-    match put {
-        Ok(()) => Outcome::Done("healed"),
-        Err(error) => Outcome::Not(error.to_string()),
     }
 }

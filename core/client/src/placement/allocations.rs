@@ -10,6 +10,7 @@ use http::Method;
 use super::{Answered, Deleted, PlacementClient, PlacementError, pins, read, write};
 
 const ONE: &str = "/allocations/{consumer}";
+const ALL: &str = "/allocations";
 const OF_PROVIDER: &str = "/resource_providers/{uuid}/allocations";
 const EXPECTED: &str = "a consumer's allocations";
 
@@ -105,6 +106,28 @@ impl PlacementClient {
         let path = format!("/allocations/{consumer}");
         self.done(write(Method::PUT, ONE, path, pins::ALLOCATIONS, Some(body)))
             .await
+    }
+
+    /// Replaces all that each of these consumers holds, all or none: what one gives back another may take.
+    ///
+    /// # Errors
+    /// No answer, or a refusal (a generation that is another's, or something that does not fit).
+    pub async fn post_allocations(
+        &self,
+        all: &BTreeMap<ConsumerUuid, ConsumerAllocations>,
+    ) -> Result<(), PlacementError> {
+        let all: BTreeMap<String, PutAllocations<'_>> = all
+            .iter()
+            .map(|(consumer, held)| (consumer.to_string(), PutAllocations::new(held)))
+            .collect();
+        let call = write(
+            Method::POST,
+            ALL,
+            ALL.to_owned(),
+            pins::ALLOCATIONS,
+            Some(encode(&all)),
+        );
+        self.done(call).await
     }
 
     /// The same for a consumer of this type (`INSTANCE`, `MIGRATION`, …); needs microversion 1.38.

@@ -64,10 +64,10 @@ pub(crate) fn database(error: SqlError) -> Fault {
 }
 
 /// The same of a write that others came before each time it was tried: clients know what to do then.
-pub(crate) fn outrun(error: SqlError) -> Fault {
+pub(crate) fn outrun(error: &SqlError) -> Fault {
     match error {
         SqlError::Conflict(_) => concurrent_update(),
-        other => database(other),
+        other => store::fault(other),
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn provider_of_path(tx: &mut Transaction, uuid: &str) -> Result
 pub(crate) fn provider_fault(error: ProviderError) -> Fault {
     match error {
         ProviderError::NotFound(_) => Fault::not_found(error.to_string()),
-        ProviderError::Sql(error) => outrun(error),
+        ProviderError::Sql(error) => outrun(&error),
         ProviderError::Moved => concurrent_update(),
         other => Fault::bad_request(other.to_string()),
     }

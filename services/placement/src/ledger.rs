@@ -67,6 +67,21 @@ impl Ledger {
         self.check_reshaped_providers()
     }
 
+    /// What was let pass is so: another is judged after it.
+    pub(crate) fn settle(&mut self) {
+        for (slot, amount) in self.added() {
+            let used = self.usage.entry(slot).or_default();
+            *used = used.saturating_add(amount);
+        }
+        for (slot, amount) in std::mem::take(&mut self.released) {
+            // Where nobody wants anything, nothing was read.
+            if let Some(used) = self.usage.get_mut(&slot) {
+                *used -= amount;
+            }
+        }
+        self.wanted.clear();
+    }
+
     fn check_there_is_inventory(&self) -> Result<(), Refusal> {
         let classes: BTreeSet<ClassId> = self.wanted.iter().map(|wanted| wanted.slot.1).collect();
         let providers: BTreeSet<ProviderId> =

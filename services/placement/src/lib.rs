@@ -4,12 +4,13 @@
 //! called in process, behind a unix socket or behind TCP, always the same way. A request passes
 //! the door (`berth_http`), a handler (`handlers/<noun>`), pure checks (`ledger`, `inventory`,
 //! `filters`) and the tables (`store/<noun>`); each writing handler is one transaction, run again
-//! as a whole when another writer came in between. Allocation candidates are found by a pure search (`candidates`), in a
+//! as a whole when another writer came in between; claims that come at once share one (`claims`). Allocation candidates are found by a pure search (`candidates`), in a
 //! snapshot of all trees that follows the writes (`snapshots`) or in trees that are read for it (`searches`).
 //!
 //! Callers: `cli` (served or in process), `tests`.
 
 mod candidates;
+mod claims;
 mod filters;
 #[doc(hidden)]
 pub mod fuzzing;

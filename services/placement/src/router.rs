@@ -9,6 +9,7 @@ use berth_http::{
 };
 use berth_store::SqlStore;
 
+use crate::claims::Claims;
 use crate::handlers::{
     aggregates, allocation_candidates, allocations, inventories, reshaper, resource_classes,
     resource_providers, root, traits, usages,
@@ -70,6 +71,8 @@ pub(crate) struct Placement {
     pub(crate) store: SqlStore,
     /// Every write goes through it.
     pub(crate) snapshots: Snapshots,
+    /// But those of one consumer's allocations, which share transactions, through this.
+    pub(crate) claims: Arc<Claims>,
     pub(crate) searches: Arc<Searches>,
     pub(crate) consumers: Arc<ConsumerReader>,
     pub(crate) options: Arc<Options>,
@@ -102,6 +105,7 @@ pub fn router(store: SqlStore, options: Options) -> Router {
             options.candidates_from,
             options.randomize_allocation_candidates,
         )),
+        claims: Arc::new(Claims::new(&snapshots)),
         snapshots,
         store,
         options: Arc::new(options),

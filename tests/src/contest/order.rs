@@ -1,6 +1,6 @@
 //! Each acknowledged write has its place by the provider's generations, and at no place more is held than there is. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Answer, Call, Event, Give, History, Step, Testimony};
 
@@ -87,37 +87,42 @@ pub fn place_of(
         writes: Vec::new(),
     };
     let mut states = vec![Give::default()];
+    // At each place, and until the next.
+    let mut most = vec![0];
     let mut last = history.generation;
     let begun = testimony.steps.iter();
     for step in begun.skip_while(|step| step.generation <= history.generation) {
-        if step.generation != last + 1 {
-            return Err(Wrong::Generations {
-                last,
-                found: step.generation,
-            });
+        let used = states.last().map_or(0, Give::used);
+        let fullest = fullest(step, used, history.capacity);
+        let is_of_several = step.generation - last > 1;
+        for step in one_by_one(step, last)? {
+            if let Some(most) = most.last_mut().filter(|_| is_of_several) {
+                *most = fullest.max(*most);
+            }
+            let now = states.last().cloned().unwrap_or_default();
+            let found = asked_for(history, &order, &now, &step);
+            let at = found.ok_or_else(|| Wrong::Nobody(step.clone()))?;
+            let event = &history.events[at];
+            let Call::Write(wants) = &event.call else {
+                return Err(Wrong::Nobody(step.clone()));
+            };
+            if judged(event) && !now.is_current(wants) {
+                return Err(Wrong::Stale(Box::new(event.clone())));
+            }
+            let after = now.after(wants);
+            if judged(event) && !now.admits(wants, history.capacity) {
+                return Err(Wrong::TooMuch {
+                    generation: step.generation,
+                    used: after.used(),
+                    capacity: history.capacity,
+                });
+            }
+            order.places[at] = Some(order.writes.len());
+            order.writes.push(at);
+            most.push(after.used());
+            states.push(after);
         }
         last = step.generation;
-        let now = states.last().cloned().unwrap_or_default();
-        let found = asked_for(history, &order, &now, step);
-        let at = found.ok_or_else(|| Wrong::Nobody(step.clone()))?;
-        let event = &history.events[at];
-        let Call::Write(wants) = &event.call else {
-            return Err(Wrong::Nobody(step.clone()));
-        };
-        if judged(event) && !now.is_current(wants) {
-            return Err(Wrong::Stale(Box::new(event.clone())));
-        }
-        let after = now.after(wants);
-        if judged(event) && !now.admits(wants, history.capacity) {
-            return Err(Wrong::TooMuch {
-                generation: step.generation,
-                used: after.used(),
-                capacity: history.capacity,
-            });
-        }
-        order.places[at] = Some(order.writes.len());
-        order.writes.push(at);
-        states.push(after);
     }
     writes_are_in_time(history, &order)?;
     for (at, event) in history.events.iter().enumerate() {
@@ -132,8 +137,48 @@ pub fn place_of(
             _ => {}
         }
     }
-    place_the_rest(history, &mut order, &states, judged)?;
+    place_the_rest(history, &mut order, &states, &most, judged)?;
     Ok(order)
+}
+
+/// A step of several generations is one transaction of as many claims, each of one consumer. Nobody sees what is between them, so
+/// they are taken as if all that give something back came first.
+fn one_by_one(step: &Step, last: i64) -> Result<Vec<Step>, Wrong> {
+    let claims = usize::try_from(step.generation - last).unwrap_or(0);
+    if claims == 1 {
+        return Ok(vec![step.clone()]);
+    }
+    if claims < step.changes.len().max(1) {
+        return Err(Wrong::Generations {
+            last,
+            found: step.generation,
+        });
+    }
+    let mut changes: Vec<(u32, i64)> = step.changes.iter().map(|(c, n)| (*c, *n)).collect();
+    changes.sort_by_key(|(_, amount)| *amount);
+    let changes = changes.into_iter().map(|change| BTreeMap::from([change]));
+    let mut changes: Vec<BTreeMap<u32, i64>> = changes.collect();
+    // Those that hold what they held.
+    changes.resize(claims, BTreeMap::new());
+    let steps = (last + 1..).zip(changes);
+    Ok(steps
+        .map(|(generation, changes)| Step {
+            generation,
+            changes,
+        })
+        .collect())
+}
+
+/// The most that can have been held within a step: its claims may have come in any order.
+fn fullest(step: &Step, used: u64, capacity: u64) -> u64 {
+    let mut sums = BTreeSet::from([used.cast_signed()]);
+    for amount in step.changes.values() {
+        let with = sums.iter().map(|sum| sum + amount);
+        let with: Vec<i64> = with.collect();
+        sums.extend(with);
+    }
+    let fit = sums.range(..=capacity.cast_signed()).next_back();
+    fit.map_or(used, |most| most.cast_unsigned()).max(used)
 }
 
 /// The first event that comes to this step and has no place yet.
@@ -189,6 +234,7 @@ fn place_the_rest(
     history: &History,
     order: &mut Order,
     states: &[Give],
+    most: &[u64],
     judged: impl Fn(&Event) -> bool,
 ) -> Result<(), Wrong> {
     let writes: Vec<&Event> = order.writes.iter().map(|at| &history.events[*at]).collect();
@@ -209,7 +255,9 @@ fn place_the_rest(
         let last = later.unwrap_or(writes.len());
         let is_true = |place: &usize| match (&event.call, event.answer()) {
             (Call::Write(wants), Some(Answer::Full)) => {
-                !states[*place].admits(wants, history.capacity)
+                let (state, most) = (&states[*place], most[*place]);
+                let after = state.after(wants).used() + most.saturating_sub(state.used());
+                !state.admits(wants, history.capacity) || after > history.capacity.max(most)
             }
             (Call::Read, Some(Answer::Seen { generation, held })) => {
                 usize::try_from(generation - history.generation) == Ok(*place)
@@ -225,4 +273,45 @@ fn place_the_rest(
         })?);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(generation: i64, changes: &[(u32, i64)]) -> Step {
+        Step {
+            generation,
+            changes: changes.iter().copied().collect(),
+        }
+    }
+
+    #[test]
+    fn a_step_of_several_generations_is_as_many_claims() {
+        assert_eq!(
+            one_by_one(&step(5, &[(1, 2), (2, -1)]), 2),
+            Ok(vec![step(3, &[(2, -1)]), step(4, &[(1, 2)]), step(5, &[])])
+        );
+        let of_one = step(3, &[(1, 2), (2, 1)]);
+        assert_eq!(one_by_one(&of_one, 2), Ok(vec![of_one]));
+        for (last, found) in [(2, 2), (2, 1), (2, 4)] {
+            let claims = step(found, &[(1, 1), (2, 1), (3, 1)]);
+            assert_eq!(
+                one_by_one(&claims, last),
+                Err(Wrong::Generations { last, found })
+            );
+        }
+    }
+
+    #[test]
+    fn the_fullest_that_a_step_can_have_been_is_no_more_than_there_is() {
+        for (changes, used, most) in [
+            (&[(1, 2), (2, -2)][..], 2, 4),
+            (&[(1, 3), (2, -2)], 2, 3),
+            (&[(1, -2)], 2, 2),
+            (&[(1, 1), (2, 1), (3, 1)], 2, 4),
+        ] {
+            assert_eq!(fullest(&step(9, changes), used, 4), most, "{changes:?}");
+        }
+    }
 }

@@ -109,6 +109,34 @@ pub(super) fn numbered(sql: &str, kinds: &[Kind]) -> Result<String, Mismatch> {
     }
 }
 
+/// The text with what `literal` makes of each value in place of its `?`.
+pub(super) fn spelled(
+    sql: &str,
+    values: &[Value],
+    mut literal: impl FnMut(&Value, &mut String),
+) -> Result<String, Mismatch> {
+    let mut text = String::with_capacity(sql.len() + values.len() * 40);
+    let mut placeholders = 0;
+    for piece in pieces(sql) {
+        match piece {
+            Piece::Text(piece) => text.push_str(piece),
+            Piece::Placeholder => {
+                if let Some(value) = values.get(placeholders) {
+                    literal(value, &mut text);
+                }
+                placeholders += 1;
+            }
+        }
+    }
+    match placeholders == values.len() {
+        true => Ok(text),
+        false => Err(Mismatch {
+            placeholders,
+            values: values.len(),
+        }),
+    }
+}
+
 /// How many `?` the text has outside literals, quoted names and comments.
 pub(super) fn count(sql: &str) -> usize {
     pieces(sql)

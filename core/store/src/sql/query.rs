@@ -1,15 +1,16 @@
 //! A statement in the form of each driver.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
-use sqlx::mysql::{MySql, MySqlArguments};
+use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlQueryResult};
 use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
 use sqlx::sqlite::{Sqlite, SqliteArguments};
-use sqlx::{AssertSqlSafe, SqlSafeStr as _};
+use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use super::numbered::{Kind, Mismatch, count, numbered, numbered_once};
-use super::{Dialect, Statement, Value};
+use super::numbered::{Kind, Mismatch, count, numbered, numbered_once, spelled};
+use super::{Dialect, Row, Statement, Value};
 
 pub(super) fn sqlite(statement: Statement) -> Query<'static, Sqlite, SqliteArguments> {
     let mut query =
@@ -60,10 +61,12 @@ pub(super) fn postgres(
 
 /// # Errors
 /// As [`postgres`]. The driver would only find out when the server waits for more.
-pub(super) fn mysql(
-    statement: Statement,
-) -> Result<Query<'static, MySql, MySqlArguments>, sqlx::Error> {
+pub(super) fn mysql(statement: Statement) -> Result<MySqlQuery, sqlx::Error> {
     few_enough(&statement, Dialect::MySql)?;
+    if !statement.recurring {
+        let text = spelled(&statement.sql, &statement.values, literal).map_err(unequal)?;
+        return Ok(MySqlQuery::Text(AssertSqlSafe(text).into_sql_str()));
+    }
     let (placeholders, values) = (count(&statement.sql), statement.values.len());
     if placeholders != values {
         return Err(unequal(Mismatch {
@@ -71,8 +74,7 @@ pub(super) fn mysql(
             values,
         }));
     }
-    let mut query =
-        sqlx::query::<MySql>(AssertSqlSafe(statement.sql)).persistent(statement.recurring);
+    let mut query = sqlx::query::<MySql>(AssertSqlSafe(statement.sql)).persistent(true);
     for value in statement.values {
         query = match value {
             Value::Null => query.bind(None::<i64>),
@@ -82,7 +84,80 @@ pub(super) fn mysql(
             Value::Moment(moment) => query.bind(moment.to_string()),
         };
     }
-    Ok(query)
+    Ok(MySqlQuery::Prepared(query))
+}
+
+/// One that comes again is prepared. Another goes over once, with its values in its text: to prepare it, to run it and to have it
+/// forgotten are three messages, the last of which the server does not answer; the driver's socket waits with the next one
+/// until it is acknowledged, and that takes the kernel forty milliseconds.
+pub(super) enum MySqlQuery {
+    Prepared(Query<'static, MySql, MySqlArguments>),
+    Text(SqlStr),
+}
+
+impl MySqlQuery {
+    pub(super) async fn rows(
+        self,
+        connection: &mut MySqlConnection,
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        Ok(match self {
+            Self::Prepared(query) => {
+                let rows = query.fetch_all(connection).await?;
+                rows.into_iter().map(Row::mysql).collect()
+            }
+            Self::Text(text) => {
+                let rows = sqlx::raw_sql(text).fetch_all(connection).await?;
+                rows.into_iter().map(Row::mysql_text).collect()
+            }
+        })
+    }
+
+    pub(super) async fn row(
+        self,
+        connection: &mut MySqlConnection,
+    ) -> Result<Option<Row>, sqlx::Error> {
+        Ok(match self {
+            Self::Prepared(query) => query.fetch_optional(connection).await?.map(Row::mysql),
+            Self::Text(text) => {
+                let row = sqlx::raw_sql(text).fetch_optional(connection).await?;
+                row.map(Row::mysql_text)
+            }
+        })
+    }
+
+    pub(super) async fn execute(
+        self,
+        connection: &mut MySqlConnection,
+    ) -> Result<MySqlQueryResult, sqlx::Error> {
+        match self {
+            Self::Prepared(query) => query.execute(connection).await,
+            Self::Text(text) => sqlx::raw_sql(text).execute(connection).await,
+        }
+    }
+}
+
+/// A value as MariaDB and MySQL read it in any mode of theirs: a text that has more than letters and digits stands there byte
+/// by byte, so that nothing in it can end it.
+fn literal(value: &Value, text: &mut String) {
+    // A String takes everything.
+    let _ = match value {
+        Value::Null => write!(text, "NULL"),
+        // In parentheses: behind a minus another would begin a comment.
+        Value::Int(number) if *number < 0 => write!(text, "({number})"),
+        Value::Int(number) => write!(text, "{number}"),
+        Value::Double(number) => write!(text, "({number:e})"),
+        Value::Text(word) if is_plain(word) => write!(text, "'{word}'"),
+        Value::Text(word) => {
+            text.push_str("_utf8mb4 0x");
+            word.bytes().try_for_each(|byte| write!(text, "{byte:02x}"))
+        }
+        Value::Moment(moment) => write!(text, "'{moment}'"),
+    };
+}
+
+fn is_plain(word: &str) -> bool {
+    word.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte))
 }
 
 fn few_enough(statement: &Statement, dialect: Dialect) -> Result<(), sqlx::Error> {
@@ -144,5 +219,45 @@ fn text(value: Value) -> String {
         Value::Double(number) => number.to_string(),
         Value::Text(text) => text,
         Value::Moment(moment) => moment.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_can_end_the_literal_that_it_stands_in() {
+        for (value, expected) in [
+            (Value::Null, "NULL"),
+            (Value::Int(5), "5"),
+            (Value::Int(-5), "(-5)"),
+            (Value::Int(i64::MIN), "(-9223372036854775808)"),
+            (Value::Double(1.5), "(1.5e0)"),
+            (Value::Double(-2e30), "(-2e30)"),
+            (Value::from("a-B_1.2:3"), "'a-B_1.2:3'"),
+            (Value::from(""), "''"),
+            (Value::from("it's"), "_utf8mb4 0x69742773"),
+            (Value::from("\\"), "_utf8mb4 0x5c"),
+            (Value::from("?"), "_utf8mb4 0x3f"),
+            (Value::from("\u{e4}\0"), "_utf8mb4 0xc3a400"),
+        ] {
+            let mut text = String::new();
+            literal(&value, &mut text);
+            assert_eq!(text, expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn each_placeholder_is_a_value_and_none_else_is() {
+        let values = [Value::Int(1), Value::from("a?b")];
+        let spelled = |sql| spelled(sql, &values, literal);
+        let text = "SELECT '?', ? -- ?\n + ?";
+        assert_eq!(
+            spelled(text).unwrap(),
+            "SELECT '?', 1 -- ?\n + _utf8mb4 0x613f62"
+        );
+        assert!(spelled("SELECT ?").is_err());
+        assert!(spelled("SELECT ?, ?, ?").is_err());
     }
 }

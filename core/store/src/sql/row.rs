@@ -12,6 +12,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::{Moment, SqlError};
 use cell::Cell;
+use mysql::Form;
 
 /// One row of an answer. Columns are counted from 0 in the order of the SELECT.
 pub struct Row {
@@ -22,6 +23,8 @@ enum Inner {
     Sqlite(SqliteRow),
     Postgres(PgRow),
     MySql(MySqlRow),
+    /// Of a statement that went over as text.
+    MySqlText(MySqlRow),
 }
 
 impl From<SqliteRow> for Row {
@@ -40,15 +43,19 @@ impl From<PgRow> for Row {
     }
 }
 
-impl From<MySqlRow> for Row {
-    fn from(row: MySqlRow) -> Self {
+impl Row {
+    pub(super) fn mysql(row: MySqlRow) -> Self {
         Self {
             inner: Inner::MySql(row),
         }
     }
-}
 
-impl Row {
+    pub(super) fn mysql_text(row: MySqlRow) -> Self {
+        Self {
+            inner: Inner::MySqlText(row),
+        }
+    }
+
     /// A whole number, of any width, or a decimal without fraction (what a SUM is on a server).
     ///
     /// # Errors
@@ -149,7 +156,7 @@ impl Row {
                 let text: &str = some(row, column, expected)?;
                 serde_json::from_str(text).map_err(unread)
             }
-            Inner::Postgres(_) | Inner::MySql(_) => {
+            Inner::Postgres(_) | Inner::MySql(_) | Inner::MySqlText(_) => {
                 let cells = (column..self.columns()).map(|column| {
                     self.any(column)
                         .and_then(|cell| cell.json())
@@ -166,7 +173,7 @@ impl Row {
         match &self.inner {
             Inner::Sqlite(row) => row.len(),
             Inner::Postgres(row) => row.len(),
-            Inner::MySql(row) => row.len(),
+            Inner::MySql(row) | Inner::MySqlText(row) => row.len(),
         }
     }
 
@@ -175,7 +182,8 @@ impl Row {
         match &self.inner {
             Inner::Sqlite(_) => Ok(Cell::Other("a value of SQLite".to_owned())),
             Inner::Postgres(row) => postgres::cell(row, column),
-            Inner::MySql(row) => mysql::cell(row, column),
+            Inner::MySql(row) => mysql::cell(row, column, Form::Binary),
+            Inner::MySqlText(row) => mysql::cell(row, column, Form::Text),
         }
     }
 

@@ -260,15 +260,19 @@ impl Transaction {
         rows: Vec<[Value; WIDTH]>,
         tail: &str,
     ) -> Result<u64, SqlError> {
-        let per_statement = (self.dialect().max_variables() / WIDTH).min(MAX_ROWS_PER_INSERT);
+        let most = (self.dialect().max_variables() / WIDTH).min(MAX_ROWS_PER_INSERT);
         let mut affected = 0;
-        let mut rows = rows.into_iter().peekable();
-        while rows.peek().is_some() {
-            let chunk: Vec<[Value; WIDTH]> = rows.by_ref().take(per_statement).collect();
+        let mut rows = rows.into_iter();
+        while rows.len() > 0 {
+            let chunk: Vec<[Value; WIDTH]> = rows.by_ref().take(most).collect();
             let group = format!("({})", placeholders(WIDTH));
             let groups = vec![group.as_str(); chunk.len()].join(",");
-            let statement = Statement::new(format!("{head} {groups} {tail}"))
-                .bind_all(chunk.into_iter().flatten());
+            let sql = format!("{head} {groups} {tail}");
+            let statement = match chunk.len() <= FEW_ROWS {
+                true => Statement::recurring(sql),
+                false => Statement::new(sql),
+            };
+            let statement = statement.bind_all(chunk.into_iter().flatten());
             affected += self.execute(statement).await?.rows_affected;
         }
         Ok(affected)
@@ -292,3 +296,6 @@ impl Transaction {
 
 /// Rows per INSERT. Parsing a text grows faster than linearly past some size in every database.
 const MAX_ROWS_PER_INSERT: usize = 500;
+
+/// So many rows and fewer come often: their INSERTs are prepared once per connection.
+const FEW_ROWS: usize = 8;

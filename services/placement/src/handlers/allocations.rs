@@ -137,14 +137,14 @@ pub(crate) async fn put(State(placement): State<Placement>, call: Call) -> Resul
         consumers: vec![body.wanting(&consumer, call.version, &placement.options)],
     };
     placement
-        .snapshots
-        .write(&replace)
+        .claims
+        .claim(replace)
         .await
         .map_err(|error| match error {
             ReplaceError::NoSuchClass(_) => Fault::bad_request(format!(
                 "Unable to allocate inventory for consumer {consumer}: {error}"
             )),
-            other => claim_fault(other),
+            other => claim_fault(&other),
         })?;
     Ok(Answer::no_content())
 }
@@ -166,13 +166,14 @@ pub(crate) async fn post(State(placement): State<Placement>, call: Call) -> Resu
             ReplaceError::NoSuchClass(_) => {
                 Fault::bad_request(format!("Unable to allocate inventory {error}"))
             }
-            other => claim_fault(other),
+            other => claim_fault(&other),
         })?;
     Ok(Answer::no_content())
 }
 
-fn claim_fault(error: ReplaceError) -> Fault {
+fn claim_fault(error: &ReplaceError) -> Fault {
     match error {
+        ReplaceError::Together(error) => claim_fault(error),
         ReplaceError::ConcurrentUpdate => Fault::conflict(format!(
             "Inventory and/or allocations changed while attempting to allocate: {error}"
         ))
@@ -182,8 +183,9 @@ fn claim_fault(error: ReplaceError) -> Fault {
 }
 
 /// What claims and reshapes tell alike.
-pub(crate) fn replace_fault(error: ReplaceError) -> Fault {
+pub(crate) fn replace_fault(error: &ReplaceError) -> Fault {
     match error {
+        ReplaceError::Together(error) => replace_fault(error),
         ReplaceError::Sql(error) => outrun(error),
         ReplaceError::ConsumerGeneration { .. } | ReplaceError::ProviderGeneration { .. } => {
             Fault::conflict(error.to_string()).with_code(codes::CONCURRENT_UPDATE)
@@ -222,7 +224,7 @@ pub(crate) async fn delete(
         .await
         .map_err(|error| match error {
             ReleaseError::NotFound(_) => Fault::not_found(error.to_string()),
-            ReleaseError::Sql(error) => outrun(error),
+            ReleaseError::Sql(error) => outrun(&error),
         })?;
     Ok(Answer::no_content())
 }

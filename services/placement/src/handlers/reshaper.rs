@@ -59,7 +59,7 @@ pub(crate) async fn reshape(
             ReplaceError::NoSuchClass(_) => {
                 Fault::bad_request(format!("malformed reshaper data: {error}"))
             }
-            other => replace_fault(other),
+            other => replace_fault(&other),
         })?;
     Ok(Answer::no_content())
 }

@@ -91,6 +91,7 @@ touches! {
     traits::SetOfProvider: |this, _output| Touched::provider(&this.uuid);
     aggregates::SetOfProvider: |this, _output| Touched::provider(&this.uuid);
     replace::Replace: |_this, output| Touched::providers(output);
+    replace::Claims: |_this, output| Touched::providers(&output.touched);
     allocations::Release: |_this, output| Touched::providers(output);
     traits::Ensure: |_this, _output| Touched::names();
     traits::Delete: |_this, _output| Touched::names();

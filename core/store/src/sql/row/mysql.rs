@@ -1,4 +1,5 @@
-//! What the types of MariaDB and MySQL are to us, in the binary form in which answers of prepared statements come.
+//! What the types of MariaDB and MySQL are to us, in the binary form in which answers of prepared statements come, and in
+//! the text in which others do.
 
 use sqlx::mysql::MySqlRow;
 use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
@@ -6,7 +7,14 @@ use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
 use super::super::Moment;
 use super::cell::{Cell, widened};
 
-pub(super) fn cell(row: &MySqlRow, column: usize) -> Result<Cell<'_>, String> {
+/// How values come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Binary,
+    Text,
+}
+
+pub(super) fn cell(row: &MySqlRow, column: usize, form: Form) -> Result<Cell<'_>, String> {
     let value = row.try_get_raw(column).map_err(|error| error.to_string())?;
     if value.is_null() {
         return Ok(Cell::Null);
@@ -23,13 +31,23 @@ pub(super) fn cell(row: &MySqlRow, column: usize) -> Result<Cell<'_>, String> {
         .map_or((name, false), |plain| (plain, true));
     Ok(match plain {
         "BOOLEAN" | "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" | "YEAR" => {
-            Cell::Int(whole(bytes, unsigned || plain == "YEAR").ok_or_else(odd)?)
+            Cell::Int(match form {
+                Form::Binary => whole(bytes, unsigned || plain == "YEAR").ok_or_else(odd)?,
+                Form::Text => text()?.parse().map_err(|_| odd())?,
+            })
+        }
+        "FLOAT" | "DOUBLE" if form == Form::Text => {
+            Cell::Double(text()?.parse().map_err(|_| odd())?)
         }
         "FLOAT" => Cell::Double(widened(f32::from_le_bytes(
             bytes.try_into().map_err(|_| odd())?,
         ))),
         "DOUBLE" => Cell::Double(f64::from_le_bytes(bytes.try_into().map_err(|_| odd())?)),
         "DECIMAL" => Cell::Decimal(text()?.to_owned()),
+        "DATETIME" | "TIMESTAMP" if form == Form::Text => {
+            let moment = text()?.parse();
+            Cell::Moment(moment.map_err(|_| "it is no date".to_owned())?)
+        }
         "DATETIME" | "TIMESTAMP" => {
             Cell::Moment(moment(bytes).ok_or_else(|| "it is no date".to_owned())?)
         }

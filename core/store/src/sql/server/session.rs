@@ -91,9 +91,7 @@ impl Session {
             }
             Held::MySql(connection) => {
                 let query = query::mysql(statement).map_err(SqlError::Refused)?;
-                timed(limit, query.fetch_all(&mut **connection))
-                    .await
-                    .map(|rows| rows.into_iter().map(Row::from).collect())
+                timed(limit, query.rows(connection)).await
             }
         };
         self.heeded(rows)
@@ -112,8 +110,7 @@ impl Session {
             }
             Held::MySql(connection) => {
                 let query = query::mysql(statement).map_err(SqlError::Refused)?;
-                let row = timed(limit, query.fetch_optional(&mut **connection)).await;
-                row.map(|row| row.map(Row::from))
+                timed(limit, query.row(connection)).await
             }
         };
         self.heeded(row)
@@ -132,7 +129,7 @@ impl Session {
             }
             Held::MySql(connection) => {
                 let query = query::mysql(statement).map_err(SqlError::Refused)?;
-                let done = timed(limit, query.execute(&mut **connection)).await;
+                let done = timed(limit, query.execute(connection)).await;
                 done.map(|done| Done {
                     rows_affected: done.rows_affected(),
                     last_id: i64::try_from(done.last_insert_id()).unwrap_or(i64::MAX),

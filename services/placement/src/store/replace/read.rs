@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_store::{SqlError, Statement, Transaction};
+use berth_store::{Row, SqlError, Statement, Transaction};
 
 use super::changes::HeldRow;
 use super::{ExpectedGeneration, Replace, ReplaceError, Wanting};
+use crate::inventory::Inventory;
 use crate::ledger::{ClassId, Ledger, ProviderId, Refusal, Slot, Wanted};
 use crate::store::consumers::{self, ConsumerRow};
 use crate::store::{inventories, resource_classes};
@@ -22,69 +23,86 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// All providers that are named, and all that the named consumers hold of.
-    pub(super) fn touched(&self) -> BTreeSet<ProviderId> {
-        let named = self.providers.values().map(|(id, _)| *id);
-        let held = self.held.values().flatten().map(|row| row.slot.0);
-        named.chain(held).collect()
-    }
-}
-
-impl Replace {
-    pub(super) async fn read(&self, tx: &mut Transaction) -> Result<Read, ReplaceError> {
-        let providers = self.read_providers(tx).await?;
-        self.check_providers(&providers)?;
-        let uuids: Vec<String> = self
-            .consumers
-            .iter()
-            .map(|one| one.consumer.clone())
-            .collect();
+    /// Everything that these name, and a ledger with what is there of it.
+    pub(super) async fn of(
+        tx: &mut Transaction,
+        replaces: &[&Replace],
+    ) -> Result<(Self, Ledger), SqlError> {
+        let providers = read_providers(tx, replaces).await?;
+        let consumers = replaces.iter().flat_map(|it| &it.consumers);
+        let uuids: Vec<String> = consumers.map(|one| one.consumer.clone()).collect();
         let consumers = consumers::find(tx, &uuids).await?;
-        self.check_consumers(&consumers)?;
-        for wanting in &self.consumers {
-            for (provider, _) in &wanting.allocations {
-                if !providers.contains_key(provider) {
-                    return Err(ReplaceError::NoSuchProvider(provider.clone()));
-                }
-            }
-        }
-        let classes = self.read_classes(tx).await?;
+        let classes = read_classes(tx, replaces).await?;
         let existing: Vec<String> = consumers.keys().cloned().collect();
         let held = read_held(tx, &existing).await?;
-        let emptied = self.read_emptied(tx, &held).await?;
-        Ok(Read {
+        let emptied = read_emptied(tx, replaces, &held).await?;
+        let touched: Vec<ProviderId> = providers.values().map(|(id, _)| *id).collect();
+        let ledger = Ledger {
+            inventories: read_inventories(tx, &touched).await?,
+            usage: read_usage(tx, &touched).await?,
+            ..Ledger::default()
+        };
+        let read = Self {
             providers,
             classes,
             consumers,
             held,
             emptied,
-        })
+        };
+        Ok((read, ledger))
+    }
+}
+
+impl Replace {
+    /// Enters what it wants into the ledger, where all that it names is there at the generations that it knows. Pure.
+    pub(super) fn enter(&self, read: &Read, ledger: &mut Ledger) -> Result<(), ReplaceError> {
+        self.check_providers(&read.providers)?;
+        self.check_consumers(&read.consumers)?;
+        for wanting in &self.consumers {
+            for (provider, _) in &wanting.allocations {
+                if !read.providers.contains_key(provider) {
+                    return Err(ReplaceError::NoSuchProvider(provider.clone()));
+                }
+            }
+        }
+        if let Some(missing) = self
+            .classes()
+            .find(|name| !read.classes.contains_key(*name))
+        {
+            return Err(ReplaceError::NoSuchClass(missing.clone()));
+        }
+        ledger.released = read.released(&self.consumers);
+        ledger.reshaped.clear();
+        ledger.wanted.clear();
+        for reshaped in &self.providers {
+            let inventories = reshaped
+                .inventories
+                .iter()
+                .map(|(class, inventory)| (read.class(class), *inventory));
+            let provider = read.provider(&reshaped.provider);
+            ledger.reshaped.insert(provider, inventories.collect());
+        }
+        for wanting in &self.consumers {
+            for (provider, resources) in &wanting.allocations {
+                for (class, amount) in resources {
+                    ledger.wanted.push(Wanted {
+                        slot: (read.provider(provider), read.class(class)),
+                        amount: *amount,
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
-    async fn read_providers(
-        &self,
-        tx: &mut Transaction,
-    ) -> Result<BTreeMap<String, (ProviderId, i64)>, SqlError> {
-        let named: BTreeSet<&String> = self
-            .providers
-            .iter()
-            .map(|reshaped| &reshaped.provider)
-            .chain(
-                self.consumers
-                    .iter()
-                    .flat_map(|wanting| wanting.allocations.iter().map(|(uuid, _)| uuid)),
-            )
+    /// The classes it names, in their order.
+    fn classes(&self) -> impl Iterator<Item = &String> {
+        let inventories = self.providers.iter().map(|it| &it.inventories);
+        let all: BTreeSet<&String> = inventories
+            .flat_map(BTreeMap::keys)
+            .chain(self.consumers.iter().flat_map(Wanting::classes))
             .collect();
-        let keys: Vec<String> = named.into_iter().cloned().collect();
-        let head =
-            Statement::new("SELECT uuid, id, generation FROM resource_providers WHERE uuid IN");
-        let rows = tx.rows_in(&head, &keys, "").await?;
-        rows.iter()
-            .map(|row| {
-                let generation = row.opt_int(2)?.unwrap_or_default();
-                Ok((row.text(0)?, (row.int(1)?, generation)))
-            })
-            .collect()
+        all.into_iter()
     }
 
     fn check_providers(
@@ -122,80 +140,6 @@ impl Replace {
         }
         Ok(())
     }
-
-    async fn read_classes(
-        &self,
-        tx: &mut Transaction,
-    ) -> Result<BTreeMap<String, ClassId>, ReplaceError> {
-        let named: BTreeSet<&String> = self
-            .providers
-            .iter()
-            .flat_map(|reshaped| reshaped.inventories.keys())
-            .chain(self.consumers.iter().flat_map(Wanting::classes))
-            .collect();
-        let keys: Vec<String> = named.into_iter().cloned().collect();
-        if !self.providers.is_empty() {
-            resource_classes::keep(tx, &keys).await?;
-        }
-        let known = resource_classes::ids(tx, &keys).await?;
-        match keys.iter().find(|name| !known.contains_key(*name)) {
-            Some(missing) => Err(ReplaceError::NoSuchClass(missing.clone())),
-            None => Ok(known),
-        }
-    }
-
-    /// The generations of the providers of those consumers that give all back.
-    async fn read_emptied(
-        &self,
-        tx: &mut Transaction,
-        held: &BTreeMap<String, Vec<HeldRow>>,
-    ) -> Result<BTreeMap<ProviderId, i64>, SqlError> {
-        let giving_back = self
-            .consumers
-            .iter()
-            .filter(|wanting| wanting.allocations.is_empty())
-            .filter_map(|wanting| held.get(&wanting.consumer));
-        let emptied: BTreeSet<ProviderId> = giving_back.flatten().map(|row| row.slot.0).collect();
-        let emptied: Vec<ProviderId> = emptied.into_iter().collect();
-        let head = Statement::new("SELECT id, generation FROM resource_providers WHERE id IN");
-        let rows = tx.rows_in(&head, &emptied, "").await?;
-        rows.iter()
-            .map(|row| Ok((row.int(0)?, row.opt_int(1)?.unwrap_or_default())))
-            .collect()
-    }
-
-    pub(super) async fn ledger(
-        &self,
-        tx: &mut Transaction,
-        read: &Read,
-    ) -> Result<Ledger, SqlError> {
-        let mut ledger = Ledger {
-            released: read.released(),
-            ..Ledger::default()
-        };
-        for reshaped in &self.providers {
-            let inventories = reshaped
-                .inventories
-                .iter()
-                .map(|(class, inventory)| (read.class(class), *inventory));
-            let provider = read.provider(&reshaped.provider);
-            ledger.reshaped.insert(provider, inventories.collect());
-        }
-        for wanting in &self.consumers {
-            for (provider, resources) in &wanting.allocations {
-                for (class, amount) in resources {
-                    ledger.wanted.push(Wanted {
-                        slot: (read.provider(provider), read.class(class)),
-                        amount: *amount,
-                    });
-                }
-            }
-        }
-        let touched: Vec<ProviderId> = read.providers.values().map(|(id, _)| *id).collect();
-        read_inventories(tx, &touched, &mut ledger).await?;
-        read_usage(tx, &touched, &mut ledger).await?;
-        Ok(ledger)
-    }
 }
 
 impl Read {
@@ -212,10 +156,11 @@ impl Read {
         self.held.get(consumer).map_or(&[], Vec::as_slice)
     }
 
-    /// What the named consumers hold together.
-    fn released(&self) -> BTreeMap<Slot, i64> {
+    /// What these consumers hold together.
+    fn released(&self, consumers: &[Wanting]) -> BTreeMap<Slot, i64> {
         let mut released = BTreeMap::new();
-        for row in self.held.values().flatten() {
+        let held = consumers.iter().map(|it| self.held_by(&it.consumer));
+        for row in held.flatten() {
             let sum: &mut i64 = released.entry(row.slot).or_default();
             *sum = sum.saturating_add(row.used);
         }
@@ -268,6 +213,60 @@ impl Read {
     }
 }
 
+async fn read_providers(
+    tx: &mut Transaction,
+    replaces: &[&Replace],
+) -> Result<BTreeMap<String, (ProviderId, i64)>, SqlError> {
+    let named = replaces.iter().flat_map(|it| {
+        let reshaped = it.providers.iter().map(|reshaped| &reshaped.provider);
+        let wanted = it.consumers.iter().flat_map(|it| &it.allocations);
+        reshaped.chain(wanted.map(|(uuid, _)| uuid))
+    });
+    let named: BTreeSet<&String> = named.collect();
+    let keys: Vec<String> = named.into_iter().cloned().collect();
+    let head = Statement::new("SELECT uuid, id, generation FROM resource_providers WHERE uuid IN");
+    let rows = tx.rows_in(&head, &keys, "").await?;
+    rows.iter()
+        .map(|row| {
+            let generation = row.opt_int(2)?.unwrap_or_default();
+            Ok((row.text(0)?, (row.int(1)?, generation)))
+        })
+        .collect()
+}
+
+/// The ids of the named classes; those of a reshape are kept from going.
+async fn read_classes(
+    tx: &mut Transaction,
+    replaces: &[&Replace],
+) -> Result<BTreeMap<String, ClassId>, SqlError> {
+    let named: BTreeSet<&String> = replaces.iter().flat_map(|it| it.classes()).collect();
+    let keys: Vec<String> = named.into_iter().cloned().collect();
+    if replaces.iter().any(|it| !it.providers.is_empty()) {
+        resource_classes::keep(tx, &keys).await?;
+    }
+    resource_classes::ids(tx, &keys).await
+}
+
+/// The generations of the providers of those consumers that give all back.
+async fn read_emptied(
+    tx: &mut Transaction,
+    replaces: &[&Replace],
+    held: &BTreeMap<String, Vec<HeldRow>>,
+) -> Result<BTreeMap<ProviderId, i64>, SqlError> {
+    let giving_back = replaces
+        .iter()
+        .flat_map(|it| &it.consumers)
+        .filter(|wanting| wanting.allocations.is_empty())
+        .filter_map(|wanting| held.get(&wanting.consumer));
+    let emptied: BTreeSet<ProviderId> = giving_back.flatten().map(|row| row.slot.0).collect();
+    let emptied: Vec<ProviderId> = emptied.into_iter().collect();
+    let head = Statement::new("SELECT id, generation FROM resource_providers WHERE id IN");
+    let rows = tx.rows_in(&head, &emptied, "").await?;
+    rows.iter()
+        .map(|row| Ok((row.int(0)?, row.opt_int(1)?.unwrap_or_default())))
+        .collect()
+}
+
 async fn class_names(tx: &mut Transaction, ids: BTreeSet<ClassId>) -> Result<String, SqlError> {
     let ids: Vec<ClassId> = ids.into_iter().collect();
     let head = Statement::new("SELECT name FROM resource_classes WHERE id IN");
@@ -301,36 +300,31 @@ async fn read_held(
 async fn read_inventories(
     tx: &mut Transaction,
     providers: &[ProviderId],
-    ledger: &mut Ledger,
-) -> Result<(), SqlError> {
+) -> Result<BTreeMap<Slot, Inventory>, SqlError> {
     let sql = format!(
         "SELECT i.resource_provider_id, i.resource_class_id, {} FROM inventories i \
          WHERE i.resource_provider_id IN",
         inventories::columns(tx.dialect())
     );
-    for row in tx
-        .rows_in(&Statement::recurring(sql), providers, "")
-        .await?
-    {
+    let head = Statement::recurring(sql);
+    let rows = tx.rows_in(&head, providers, "").await?;
+    let inventory = |row: &Row| {
         let slot = (row.int(0)?, row.int(1)?);
-        let inventory = inventories::inventory_at(&row, 2)?;
-        ledger.inventories.insert(slot, inventory);
-    }
-    Ok(())
+        Ok((slot, inventories::inventory_at(row, 2)?))
+    };
+    rows.iter().map(inventory).collect()
 }
 
 async fn read_usage(
     tx: &mut Transaction,
     providers: &[ProviderId],
-    ledger: &mut Ledger,
-) -> Result<(), SqlError> {
+) -> Result<BTreeMap<Slot, i64>, SqlError> {
     let head = Statement::new(
         "SELECT resource_provider_id, resource_class_id, SUM(used) FROM allocations \
          WHERE resource_provider_id IN",
     );
     let tail = "GROUP BY resource_provider_id, resource_class_id";
-    for row in tx.rows_in(&head, providers, tail).await? {
-        ledger.usage.insert((row.int(0)?, row.int(1)?), row.int(2)?);
-    }
-    Ok(())
+    let rows = tx.rows_in(&head, providers, tail).await?;
+    let used = |row: &Row| Ok(((row.int(0)?, row.int(1)?), row.int(2)?));
+    rows.iter().map(used).collect()
 }

@@ -1,0 +1,167 @@
+//! PUT /allocations of several callers in one transaction.
+//!
+//! While one transaction is under way, claims that come wait for the next, which takes all of them: sixteen writers cost little
+//! more than one, and those of one process are in nobody's way. A claim that comes alone is done alone, at once. Each is judged
+//! as if it came by itself ([`crate::store::replace::Claims`]), and a caller who goes away has claimed all the same.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use berth_store::SqlError;
+use tokio::sync::oneshot;
+
+use crate::snapshots::Snapshots;
+use crate::store::replace::{self, Replace, ReplaceError};
+
+/// Claims of one transaction at most.
+const TOGETHER: usize = 64;
+
+/// Where claims wait.
+pub(crate) struct Claims {
+    snapshots: Snapshots,
+    queue: Arc<Mutex<Queue>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    is_served: bool,
+}
+
+struct Waiting {
+    claim: Replace,
+    told: oneshot::Sender<Result<(), ReplaceError>>,
+}
+
+impl Claims {
+    pub(crate) fn new(snapshots: &Snapshots) -> Self {
+        Self {
+            snapshots: snapshots.clone(),
+            queue: Arc::default(),
+        }
+    }
+
+    /// Replaces what the claim's consumers hold.
+    ///
+    /// # Errors
+    /// It was refused, or the database failed.
+    pub(crate) async fn claim(&self, claim: Replace) -> Result<(), ReplaceError> {
+        let (told, answer) = oneshot::channel();
+        let was_served = {
+            let mut queue = locked(&self.queue);
+            queue.waiting.push_back(Waiting { claim, told });
+            std::mem::replace(&mut queue.is_served, true)
+        };
+        if !was_served {
+            let duty = Duty {
+                snapshots: self.snapshots.clone(),
+                queue: Arc::clone(&self.queue),
+            };
+            // Not by the caller, who may go away while others wait.
+            tokio::spawn(duty.serve());
+        }
+        answer.await.unwrap_or(Err(SqlError::Closed.into()))
+    }
+}
+
+/// Serves the queue until nobody waits. Dropped before that, it sends away those who do.
+struct Duty {
+    snapshots: Snapshots,
+    queue: Arc<Mutex<Queue>>,
+}
+
+impl Duty {
+    async fn serve(self) {
+        loop {
+            // Who is about to ask comes along.
+            tokio::task::yield_now().await;
+            let group = self.next();
+            if group.is_empty() {
+                return;
+            }
+            self.judge(group).await;
+        }
+    }
+
+    /// Those who are next, in their order. A consumer's second claim is one of a later transaction, and all behind it with it.
+    fn next(&self) -> Vec<Waiting> {
+        let mut queue = locked(&self.queue);
+        let mut consumers = BTreeSet::new();
+        let mut together = 0;
+        for waiting in queue.waiting.iter().take(TOGETHER) {
+            let own = waiting.claim.consumers.iter().map(|it| &it.consumer);
+            if !own.into_iter().all(|it| consumers.insert(it.clone())) {
+                break;
+            }
+            together += 1;
+        }
+        queue.is_served = together > 0;
+        queue.waiting.drain(..together).collect()
+    }
+
+    async fn judge(&self, group: Vec<Waiting>) {
+        let (claims, told): (Vec<_>, Vec<_>) = group
+            .into_iter()
+            .map(|waiting| (waiting.claim, waiting.told))
+            .unzip();
+        let work = replace::Claims { claims };
+        // Who does not wait any more need not be told.
+        match self.snapshots.write(&work).await {
+            Ok(judged) => {
+                for (told, outcome) in told.into_iter().zip(judged.outcomes) {
+                    let _ = told.send(outcome);
+                }
+            }
+            Err(error) if told.len() == 1 => {
+                for told in told {
+                    let _ = told.send(Err(error));
+                    return;
+                }
+            }
+            Err(error) if is_of_all(&error) => {
+                let error = Arc::new(error);
+                for told in told {
+                    let _ = told.send(Err(ReplaceError::Together(Arc::clone(&error))));
+                }
+            }
+            // Something that one of them wants is refused by the database itself.
+            Err(_) => {
+                for (claim, told) in work.claims.into_iter().zip(told) {
+                    let outcome = self.snapshots.write(&claim).await.map(drop);
+                    let _ = told.send(outcome);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Duty {
+    fn drop(&mut self) {
+        let mut queue = locked(&self.queue);
+        if queue.is_served {
+            queue.is_served = false;
+            queue.waiting.clear();
+        }
+    }
+}
+
+/// Whether the error says nothing of any one claim.
+fn is_of_all(error: &ReplaceError) -> bool {
+    match error {
+        ReplaceError::ConcurrentUpdate => true,
+        ReplaceError::Sql(error) => !matches!(
+            error,
+            SqlError::Refused(_)
+                | SqlError::Duplicate(_)
+                | SqlError::Constraint(_)
+                | SqlError::Column { .. }
+                | SqlError::CounterFull { .. }
+        ),
+        _ => false,
+    }
+}
+
+fn locked(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    // The queue is whole whatever panicked.
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}

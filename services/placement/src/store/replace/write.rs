@@ -1,0 +1,214 @@
+//! Writes what was let pass, in batches.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_store::{SqlError, Statement, Transaction, Value};
+
+use super::changes::Changes;
+use super::read::Read;
+use super::{Replace, ReplaceError, Wanting};
+use crate::ledger::{ClassId, Ledger, ProviderId, Wanted};
+use crate::store::consumers::{self, Owner, Registry};
+use crate::store::{inventories, now, raised};
+
+/// What was let pass.
+#[derive(Debug, Default)]
+pub(super) struct Accepted<'a> {
+    consumers: Vec<&'a Wanting>,
+    /// What they are to hold, in the same order.
+    wanted: Vec<Wanted>,
+    /// By how much the generation of each provider is raised: as much as OpenStack's service does it, once for allocations, once
+    /// for an interim and once for the final inventories.
+    steps: BTreeMap<ProviderId, i64>,
+}
+
+impl<'a> Accepted<'a> {
+    /// One more, which the ledger let pass.
+    pub(super) fn add(&mut self, replace: &'a Replace, read: &Read, ledger: &Ledger) {
+        self.consumers.extend(&replace.consumers);
+        self.wanted.extend(&ledger.wanted);
+        for (provider, inventories) in &ledger.reshaped {
+            *self.steps.entry(*provider).or_default() += if inventories.is_empty() { 1 } else { 2 };
+        }
+        let gives_all_back = |wanting: &&Wanting| wanting.allocations.is_empty();
+        let emptied = replace.consumers.iter().filter(gives_all_back);
+        let emptied = emptied.flat_map(|wanting| read.held_by(&wanting.consumer));
+        let wanted = ledger.wanted.iter().map(|wanted| wanted.slot.0);
+        let allocated: BTreeSet<ProviderId> = wanted.chain(emptied.map(|row| row.slot.0)).collect();
+        for provider in allocated {
+            *self.steps.entry(provider).or_default() += 1;
+        }
+    }
+
+    /// The providers whose inventories or allocations can have changed.
+    pub(super) fn touched(&self, read: &Read) -> Vec<ProviderId> {
+        let held = self.consumers.iter().map(|it| read.held_by(&it.consumer));
+        let held = held.flatten().map(|row| row.slot.0);
+        let all: BTreeSet<ProviderId> = held.chain(self.steps.keys().copied()).collect();
+        all.into_iter().collect()
+    }
+
+    /// Writes all of it; inventories are those that the ledger's reshape wants.
+    pub(super) async fn write(
+        &self,
+        tx: &mut Transaction,
+        read: &Read,
+        ledger: &Ledger,
+    ) -> Result<(), ReplaceError> {
+        self.write_consumers(tx, read).await?;
+        self.write_allocations(tx, read).await?;
+        write_inventories(tx, ledger).await?;
+        self.raise_providers(tx, read).await
+    }
+
+    fn staying(&self) -> impl Iterator<Item = &'a Wanting> {
+        let all = self.consumers.iter().copied();
+        all.filter(|wanting| !wanting.allocations.is_empty())
+    }
+
+    async fn write_consumers(&self, tx: &mut Transaction, read: &Read) -> Result<(), ReplaceError> {
+        let names = |pick: fn(&Wanting) -> Option<&String>| {
+            self.staying()
+                .filter_map(pick)
+                .cloned()
+                .collect::<BTreeSet<_>>()
+        };
+        let projects = names(|one| Some(&one.project));
+        let projects = consumers::ensure(tx, Registry::Projects, &projects).await?;
+        let users = names(|one| Some(&one.user));
+        let users = consumers::ensure(tx, Registry::Users, &users).await?;
+        let types = names(|one| one.consumer_type.as_ref());
+        let types = consumers::ensure(tx, Registry::ConsumerTypes, &types).await?;
+        let (mut made, mut changed) = (Vec::new(), Vec::new());
+        for wanting in self.staying() {
+            let row = read.consumers.get(&wanting.consumer);
+            let id = |of: &BTreeMap<String, i64>, name: &String| {
+                of.get(name).copied().ok_or(ReplaceError::ConcurrentUpdate)
+            };
+            let owner = Owner {
+                project: id(&projects, &wanting.project)?,
+                user: id(&users, &wanting.user)?,
+                consumer_type: match &wanting.consumer_type {
+                    Some(name) => Some(id(&types, name)?),
+                    None => row.and_then(|row| row.owner.consumer_type),
+                },
+            };
+            match row {
+                None => made.push((wanting.consumer.as_str(), owner)),
+                Some(row) => changed.push((*row, owner)),
+            }
+        }
+        consumers::insert(tx, &made).await?;
+        if !consumers::update(tx, &changed).await? {
+            return Err(ReplaceError::ConcurrentUpdate);
+        }
+        Ok(())
+    }
+
+    async fn write_allocations(
+        &self,
+        tx: &mut Transaction,
+        read: &Read,
+    ) -> Result<(), ReplaceError> {
+        let changes = self.changes(read);
+        for (provider, ids) in &changes.moved {
+            let head = Statement::new(
+                "UPDATE allocations SET updated_at = ?, resource_provider_id = ? WHERE id IN",
+            );
+            let head = head.bind(now()).bind(*provider);
+            all_of(ids, tx.execute_in(&head, ids).await?)?;
+        }
+        let head = Statement::new("DELETE FROM allocations WHERE id IN");
+        let gone = tx.execute_in(&head, &changes.dropped).await?;
+        all_of(&changes.dropped, gone)?;
+        let created_at = now();
+        let rows = changes.added.iter().map(|(consumer, wanted)| {
+            [
+                created_at.clone(),
+                Value::from(wanted.slot.0),
+                Value::from(*consumer),
+                Value::from(wanted.slot.1),
+                Value::from(wanted.amount),
+            ]
+        });
+        let head = "INSERT INTO allocations \
+                    (created_at, resource_provider_id, consumer_id, resource_class_id, used) VALUES";
+        tx.insert_rows(head, rows.collect(), "").await?;
+        let gone: Vec<i64> = self
+            .consumers
+            .iter()
+            .filter(|wanting| wanting.allocations.is_empty())
+            .filter_map(|wanting| read.consumers.get(&wanting.consumer))
+            .map(|row| row.id)
+            .collect();
+        Ok(consumers::delete(tx, &gone).await?)
+    }
+
+    fn changes(&self, read: &Read) -> Changes<'a> {
+        let mut changes = Changes::default();
+        let mut wanted = self.wanted.as_slice();
+        for wanting in &self.consumers {
+            let (own, rest) = wanted.split_at(wanting.classes().count());
+            changes.add(&wanting.consumer, read.held_by(&wanting.consumer), own);
+            wanted = rest;
+        }
+        changes
+    }
+
+    async fn raise_providers(&self, tx: &mut Transaction, read: &Read) -> Result<(), ReplaceError> {
+        let mut generations = read.emptied.clone();
+        generations.extend(read.providers.values().copied());
+        let mut alike: BTreeMap<(i64, i64), Vec<ProviderId>> = BTreeMap::new();
+        for (provider, step) in &self.steps {
+            let generation = generations.get(provider).copied().unwrap_or_default();
+            alike
+                .entry((generation, *step))
+                .or_default()
+                .push(*provider);
+        }
+        for ((generation, step), ids) in alike {
+            let head = Statement::new(
+                "UPDATE resource_providers SET updated_at = ?, generation = ? \
+                 WHERE generation = ? AND id IN",
+            )
+            .bind(now())
+            .bind(raised(generation, step)?)
+            .bind(generation);
+            all_of(&ids, tx.execute_in(&head, &ids).await?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a statement found all its rows as they were read.
+fn all_of(ids: &[i64], found: u64) -> Result<(), ReplaceError> {
+    if u64::try_from(ids.len()) == Ok(found) {
+        Ok(())
+    } else {
+        Err(ReplaceError::ConcurrentUpdate)
+    }
+}
+
+async fn write_inventories(tx: &mut Transaction, ledger: &Ledger) -> Result<(), SqlError> {
+    let mut added = Vec::new();
+    for (provider, wanted) in &ledger.reshaped {
+        let present = |class: ClassId| ledger.inventories.get(&(*provider, class));
+        let dropped: Vec<ClassId> = ledger
+            .inventories
+            .range((*provider, ClassId::MIN)..=(*provider, ClassId::MAX))
+            .map(|((_, class), _)| *class)
+            .filter(|class| !wanted.contains_key(class))
+            .collect();
+        inventories::delete(tx, *provider, &dropped).await?;
+        for (class, inventory) in wanted {
+            match present(*class) {
+                None => added.push((*provider, *class, *inventory)),
+                Some(same) if same == inventory => {}
+                Some(_) => {
+                    inventories::update(tx, *provider, *class, inventory).await?;
+                }
+            }
+        }
+    }
+    inventories::insert(tx, &added).await
+}

@@ -87,18 +87,11 @@ pub fn place_of(
         writes: Vec::new(),
     };
     let mut states = vec![Give::default()];
-    // At each place, and until the next.
-    let mut most = vec![0];
     let mut last = history.generation;
     let begun = testimony.steps.iter();
     for step in begun.skip_while(|step| step.generation <= history.generation) {
         let used = states.last().map_or(0, Give::used);
-        let fullest = fullest(step, used, history.capacity);
-        let is_of_several = step.generation - last > 1;
-        for step in one_by_one(step, last)? {
-            if let Some(most) = most.last_mut().filter(|_| is_of_several) {
-                *most = fullest.max(*most);
-            }
+        for step in one_by_one(step, last, used, history.capacity)? {
             let now = states.last().cloned().unwrap_or_default();
             let found = asked_for(history, &order, &now, &step);
             let at = found.ok_or_else(|| Wrong::Nobody(step.clone()))?;
@@ -119,7 +112,6 @@ pub fn place_of(
             }
             order.places[at] = Some(order.writes.len());
             order.writes.push(at);
-            most.push(after.used());
             states.push(after);
         }
         last = step.generation;
@@ -137,13 +129,14 @@ pub fn place_of(
             _ => {}
         }
     }
-    place_the_rest(history, &mut order, &states, &most, judged)?;
+    place_the_rest(history, &mut order, &states, judged)?;
     Ok(order)
 }
 
-/// A step of several generations is one transaction of as many claims, each of one consumer. Nobody sees what is between them, so
-/// they are taken as if all that give something back came first.
-fn one_by_one(step: &Step, last: i64) -> Result<Vec<Step>, Wrong> {
+/// A step of several generations is one transaction of as many claims, each of one consumer. Nobody sees what is between them, and
+/// they may have come in any order: they are taken in one that comes by the fullest that the provider can have been, where those
+/// who were refused in that transaction found no room.
+fn one_by_one(step: &Step, last: i64, used: u64, capacity: u64) -> Result<Vec<Step>, Wrong> {
     let claims = usize::try_from(step.generation - last).unwrap_or(0);
     if claims == 1 {
         return Ok(vec![step.clone()]);
@@ -154,10 +147,13 @@ fn one_by_one(step: &Step, last: i64) -> Result<Vec<Step>, Wrong> {
             found: step.generation,
         });
     }
-    let mut changes: Vec<(u32, i64)> = step.changes.iter().map(|(c, n)| (*c, *n)).collect();
-    changes.sort_by_key(|(_, amount)| *amount);
-    let changes = changes.into_iter().map(|change| BTreeMap::from([change]));
-    let mut changes: Vec<BTreeMap<u32, i64>> = changes.collect();
+    let all: BTreeSet<(i64, u32)> = step.changes.iter().map(|(it, by)| (*by, *it)).collect();
+    let first = fullest(&all, capacity.cast_signed() - used.cast_signed());
+    // Of each part, what is given back comes before what is taken.
+    let order = first.iter().chain(all.difference(&first));
+    let mut changes: Vec<_> = order
+        .map(|(amount, consumer)| BTreeMap::from([(*consumer, *amount)]))
+        .collect();
     // Those that hold what they held.
     changes.resize(claims, BTreeMap::new());
     let steps = (last + 1..).zip(changes);
@@ -169,16 +165,20 @@ fn one_by_one(step: &Step, last: i64) -> Result<Vec<Step>, Wrong> {
         .collect())
 }
 
-/// The most that can have been held within a step: its claims may have come in any order.
-fn fullest(step: &Step, used: u64, capacity: u64) -> u64 {
-    let mut sums = BTreeSet::from([used.cast_signed()]);
-    for amount in step.changes.values() {
-        let with = sums.iter().map(|sum| sum + amount);
-        let with: Vec<i64> = with.collect();
-        sums.extend(with);
+/// Those of the changes that together come nearest to this room, and not beyond it.
+fn fullest(changes: &BTreeSet<(i64, u32)>, room: i64) -> BTreeSet<(i64, u32)> {
+    let mut sums: BTreeMap<i64, BTreeSet<(i64, u32)>> = BTreeMap::from([(0, BTreeSet::new())]);
+    for change in changes {
+        for (sum, of) in sums.clone() {
+            sums.entry(sum + change.0).or_insert_with(|| {
+                let mut with = of;
+                with.insert(*change);
+                with
+            });
+        }
     }
-    let fit = sums.range(..=capacity.cast_signed()).next_back();
-    fit.map_or(used, |most| most.cast_unsigned()).max(used)
+    let fit = sums.range(..=room).next_back();
+    fit.map(|(_, of)| of.clone()).unwrap_or_default()
 }
 
 /// The first event that comes to this step and has no place yet.
@@ -234,7 +234,6 @@ fn place_the_rest(
     history: &History,
     order: &mut Order,
     states: &[Give],
-    most: &[u64],
     judged: impl Fn(&Event) -> bool,
 ) -> Result<(), Wrong> {
     let writes: Vec<&Event> = order.writes.iter().map(|at| &history.events[*at]).collect();
@@ -255,9 +254,7 @@ fn place_the_rest(
         let last = later.unwrap_or(writes.len());
         let is_true = |place: &usize| match (&event.call, event.answer()) {
             (Call::Write(wants), Some(Answer::Full)) => {
-                let (state, most) = (&states[*place], most[*place]);
-                let after = state.after(wants).used() + most.saturating_sub(state.used());
-                !state.admits(wants, history.capacity) || after > history.capacity.max(most)
+                !states[*place].admits(wants, history.capacity)
             }
             (Call::Read, Some(Answer::Seen { generation, held })) => {
                 usize::try_from(generation - history.generation) == Ok(*place)
@@ -288,30 +285,23 @@ mod tests {
 
     #[test]
     fn a_step_of_several_generations_is_as_many_claims() {
-        assert_eq!(
-            one_by_one(&step(5, &[(1, 2), (2, -1)]), 2),
-            Ok(vec![step(3, &[(2, -1)]), step(4, &[(1, 2)]), step(5, &[])])
-        );
+        let apart = one_by_one(&step(5, &[(1, 2), (2, -1)]), 2, 3, 4);
+        let expected = [step(3, &[(2, -1)]), step(4, &[(1, 2)]), step(5, &[])];
+        assert_eq!(apart, Ok(expected.into()));
         let of_one = step(3, &[(1, 2), (2, 1)]);
-        assert_eq!(one_by_one(&of_one, 2), Ok(vec![of_one]));
+        assert_eq!(one_by_one(&of_one, 2, 0, 4), Ok(vec![of_one]));
         for (last, found) in [(2, 2), (2, 1), (2, 4)] {
             let claims = step(found, &[(1, 1), (2, 1), (3, 1)]);
-            assert_eq!(
-                one_by_one(&claims, last),
-                Err(Wrong::Generations { last, found })
-            );
+            let wrong = Wrong::Generations { last, found };
+            assert_eq!(one_by_one(&claims, last, 0, 4), Err(wrong));
         }
     }
 
     #[test]
-    fn the_fullest_that_a_step_can_have_been_is_no_more_than_there_is() {
-        for (changes, used, most) in [
-            (&[(1, 2), (2, -2)][..], 2, 4),
-            (&[(1, 3), (2, -2)], 2, 3),
-            (&[(1, -2)], 2, 2),
-            (&[(1, 1), (2, 1), (3, 1)], 2, 4),
-        ] {
-            assert_eq!(fullest(&step(9, changes), used, 4), most, "{changes:?}");
-        }
+    fn claims_of_a_step_come_by_the_fullest_that_it_can_have_been() {
+        let claims = step(5, &[(1, -2), (2, 2), (3, -1)]);
+        let apart = one_by_one(&claims, 2, 3, 4);
+        let expected = [step(3, &[(3, -1)]), step(4, &[(2, 2)]), step(5, &[(1, -2)])];
+        assert_eq!(apart, Ok(expected.into()));
     }
 }

@@ -118,12 +118,7 @@ fn schemathesis(service: &Service, seed: u64, sought: &Sought) -> u64 {
             "--max-examples",
             &examples.to_string(),
         ])
-        .args([
-            "--phases",
-            sought.phases,
-            "--request-timeout",
-            "60",
-        ])
+        .args(["--phases", sought.phases, "--request-timeout", "60"])
         .args([
             "--continue-on-failure",
             "--no-shrink",

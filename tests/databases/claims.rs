@@ -44,7 +44,12 @@ async fn services_with(place: &Place, options: SqlOptions) -> [Service; 2] {
     [one, other].map(|store| router(store, Options::default()))
 }
 
-pub(crate) async fn ask(service: &Service, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
+pub(crate) async fn ask(
+    service: &Service,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> (StatusCode, Value) {
     let body = match body {
         Value::Null => Body::empty(),
         body => Body::from(body.to_string()),

@@ -120,8 +120,14 @@ pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<String>, SqlErro
 
 /// What a caller is told when the database failed. The cause goes to the log, once, here.
 pub(crate) fn fault(error: &ReadError) -> Fault {
-    if let ReadError::Sql(SqlError::Nul(_)) = error {
-        return Fault::bad_request("A text has a NUL character in it, which cannot be kept.");
+    match error {
+        ReadError::Sql(SqlError::Nul(_)) => {
+            return Fault::bad_request("A text has a NUL character in it, which cannot be kept.");
+        }
+        ReadError::Sql(error @ SqlError::Character(_)) => {
+            return Fault::bad_request(format!("The database says that {error}."));
+        }
+        _ => {}
     }
     let message = match error {
         ReadError::Sql(sql) => {

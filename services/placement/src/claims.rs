@@ -155,6 +155,8 @@ fn is_of_all(error: &ReplaceError) -> bool {
                 | SqlError::Duplicate(_)
                 | SqlError::Constraint(_)
                 | SqlError::Column { .. }
+                | SqlError::Nul(_)
+                | SqlError::Character(_)
                 | SqlError::CounterFull { .. }
         ),
         _ => false,

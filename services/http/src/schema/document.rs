@@ -71,7 +71,7 @@ impl ListOf {
 }
 
 impl Text {
-    fn to_json_schema(&self) -> Value {
+    fn to_json_schema(self) -> Value {
         let min = (self.min > 0).then(|| ("minLength", Value::from(self.min)));
         let max = self.max.map(|max| ("maxLength", Value::from(max)));
         let pattern = self

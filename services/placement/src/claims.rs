@@ -30,8 +30,10 @@ struct Queue {
 
 struct Waiting {
     claim: Replace,
-    told: oneshot::Sender<Result<(), ReplaceError>>,
+    told: Told,
 }
+
+type Told = oneshot::Sender<Result<(), ReplaceError>>;
 
 impl Claims {
     pub(crate) fn new(snapshots: &Snapshots) -> Self {
@@ -106,31 +108,33 @@ impl Duty {
             .unzip();
         let work = replace::Claims { claims };
         // Who does not wait any more need not be told.
-        match self.snapshots.write(&work).await {
+        let error = match self.snapshots.write(&work).await {
             Ok(judged) => {
                 for (told, outcome) in told.into_iter().zip(judged.outcomes) {
                     let _ = told.send(outcome);
                 }
+                return;
             }
-            Err(error) if told.len() == 1 => {
-                for told in told {
-                    let _ = told.send(Err(error));
-                    return;
-                }
+            Err(error) => error,
+        };
+        let told = match <[Told; 1]>::try_from(told) {
+            Ok([told]) => {
+                let _ = told.send(Err(error));
+                return;
             }
-            Err(error) if is_of_all(&error) => {
-                let error = Arc::new(error);
-                for told in told {
-                    let _ = told.send(Err(ReplaceError::Together(Arc::clone(&error))));
-                }
+            Err(several) => several,
+        };
+        if is_of_all(&error) {
+            let error = Arc::new(error);
+            for told in told {
+                let _ = told.send(Err(ReplaceError::Together(Arc::clone(&error))));
             }
-            // Something that one of them wants is refused by the database itself.
-            Err(_) => {
-                for (claim, told) in work.claims.into_iter().zip(told) {
-                    let outcome = self.snapshots.write(&claim).await.map(drop);
-                    let _ = told.send(outcome);
-                }
-            }
+            return;
+        }
+        // Something that one of them wants is refused by the database itself.
+        for (claim, told) in work.claims.into_iter().zip(told) {
+            let outcome = self.snapshots.write(&claim).await.map(drop);
+            let _ = told.send(outcome);
         }
     }
 }

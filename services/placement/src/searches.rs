@@ -127,7 +127,7 @@ impl Searches {
             let read = self.read(&question, order, least).await?;
             drop(turn);
             let (reading, wanted) = match read {
-                Read::Trees(reading, wanted) => (reading, wanted),
+                Read::Trees(read) => *read,
                 Read::Nothing(names) => return nothing(&names, &question),
             };
             let asked = Arc::clone(&question);
@@ -153,7 +153,7 @@ impl Searches {
         loop {
             reading.go_on(&mut tx).await.map_err(failed)?;
             if reading.order.len() >= least || reading.roots.are_all_told() {
-                return Ok(Read::Trees(reading, wanted));
+                return Ok(Read::Trees(Box::new((reading, wanted))));
             }
         }
     }
@@ -161,7 +161,7 @@ impl Searches {
 
 /// What was read.
 enum Read {
-    Trees(Reading, Wanted),
+    Trees(Box<(Reading, Wanted)>),
     /// No tree can serve a request for what no provider has.
     Nothing(Names),
 }

@@ -243,8 +243,8 @@ async fn a_copy_whose_last_commit_is_not_answered_is_known_to_be_complete() {
         let store = open(&from).await;
         fill(&store).await;
         let proxy = crate::proxy::Proxy::start(&place).await;
-        let new = SqlStore::open(&proxy.location(&place), &SqlOptions::default());
-        let new = new.await.unwrap();
+        let (location, options) = (proxy.location(&place), SqlOptions::default());
+        let new = SqlStore::open(&location, &options).await.unwrap();
         let mut copy = copy(&store, &new).await.unwrap();
         while copy.table().await.unwrap().is_some() {}
         proxy.cut_at_one_commit();

@@ -29,6 +29,8 @@ on_servers! {
 async fn open(place: &Place, isolation: Isolation) -> SqlStore {
     let options = SqlOptions {
         isolation,
+        // At REPEATABLE READ, which the service does not ask for, those who lose a turn begin anew.
+        attempts: 100,
         ..SqlOptions::default()
     };
     place.open(&options).await

@@ -16,6 +16,62 @@ on_servers! {
     never_one_unit_too_many_at_read_committed
     whoever_is_outrun_to_the_end_is_told_so_and_has_nothing
     a_provider_is_deleted_or_has_a_claim_and_never_both
+    what_gives_all_back_and_what_moves_at_repeatable_read
+    what_gives_all_back_and_what_moves_at_read_committed
+}
+
+async fn what_gives_all_back_and_what_moves_at_repeatable_read(place: Place) {
+    what_gives_all_back_and_what_moves(place, Isolation::RepeatableRead).await;
+}
+
+async fn what_gives_all_back_and_what_moves_at_read_committed(place: Place) {
+    what_gives_all_back_and_what_moves(place, Isolation::ReadCommitted).await;
+}
+
+/// One writer takes all from a consumer while another moves it to a second host and gives it more there: only one of them knows the
+/// consumer's generation, and nothing is held by nobody.
+async fn what_gives_all_back_and_what_moves(place: Place, isolation: Isolation) {
+    let services = services(&place, isolation).await;
+    let [here, there] = [
+        provider(&services[0], 1, 1_000).await,
+        provider(&services[0], 2, 1_000).await,
+    ];
+    let put = async |service: Service, consumer: u32, generation: Value, wants: Value| {
+        let body = json!({"allocations": wants, "project_id": "p", "user_id": "u",
+            "consumer_generation": generation, "consumer_type": "INSTANCE"});
+        let path = format!("/allocations/{}", uuid(2, consumer));
+        ask(&service, Method::PUT, &path, &body).await.0
+    };
+    let holds = |host: &String, units: u32| json!({host: {"resources": {"VCPU": units}}});
+    for trial in 0..40 {
+        let made = put(services[0].clone(), trial, Value::Null, holds(&here, 1)).await;
+        assert_eq!(made, 204);
+        // On even rounds the other moves, on odd ones it keeps what it has and takes more elsewhere.
+        let mut more = holds(&there, 1);
+        if trial % 2 == 1 {
+            more[&here] = holds(&here, 1)[&here].clone();
+        }
+        let (first, second) = tokio::join!(
+            put(services[0].clone(), trial, json!(1), json!({})),
+            put(services[1].clone(), trial, json!(1), more.clone()),
+        );
+        let done = [first, second].map(|status| status == 204);
+        assert_ne!(done[0], done[1], "trial {trial}: {first} {second}");
+        let path = format!("/allocations/{}", uuid(2, trial));
+        let (_, held) = ask(&services[0], Method::GET, &path, &Value::Null).await;
+        let hosts = held["allocations"].as_object().map_or(0, |all| all.len());
+        let expected = if done[0] { 0 } else { 1 + (trial % 2) as usize };
+        assert_eq!(hosts, expected, "trial {trial}: {held}");
+        if done[1] {
+            assert_eq!(
+                put(services[0].clone(), trial, json!(2), json!({})).await,
+                204
+            );
+        }
+    }
+    for host in [&here, &there] {
+        assert_eq!(used(&services[0], host).await, 0, "held by nobody");
+    }
 }
 
 async fn never_one_unit_too_many_at_repeatable_read(place: Place) {

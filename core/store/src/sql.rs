@@ -323,7 +323,7 @@ impl SqlStore {
             match outcome {
                 Err(error)
                     if error.disposition() != Disposition::Fatal
-                        && attempt < self.inner.attempts =>
+                        && attempt < self.inner.attempts.min(work.attempts()) =>
                 {
                     tracing::debug!(attempt, %error, "transaction runs again");
                     tokio::time::sleep(self.pause(attempt)).await;

@@ -35,7 +35,7 @@ const LIFETIME: Duration = Duration::from_secs(600);
 const LONGEST_POST: Duration = Duration::from_secs(25);
 /// For how long a guest's events are one process's, where others send too: longer than a POST and what is written after it. Should
 /// the process end, another takes them then.
-const TAKEN: Duration = Duration::from_secs(30);
+const TAKEN: Duration = Duration::from_secs(60);
 /// How many hosts are told at once.
 const AT_ONCE: usize = 64;
 
@@ -185,17 +185,13 @@ impl OfHost {
         away: &mut bool,
         stopped: &mut watch::Receiver<bool>,
     ) -> Result<(), SentError> {
-        let mut ids: Vec<i64> = events.iter().map(|event| event.id).collect();
         if self.tables.are_shared() {
-            let now = Moment::now();
-            let until = now.after(TAKEN);
             let take = Take {
-                ids: &ids,
-                now,
-                until,
+                events: &events,
+                lasts: TAKEN,
             };
-            ids = self.tables.write(&take).await?;
-            events.retain(|event| ids.contains(&event.id));
+            let taken = self.tables.write(&take).await?;
+            events.retain(|event| taken.contains(&event.id));
             if events.is_empty() {
                 return Ok(());
             }
@@ -207,7 +203,7 @@ impl OfHost {
         };
         match outcome {
             SentOutcome::GivenBack if !self.tables.are_shared() => Ok(()),
-            outcome => self.tables.write(&Sent { ids, outcome }).await,
+            outcome => self.tables.write(&Sent { events, outcome }).await,
         }
     }
 
@@ -234,17 +230,21 @@ impl OfHost {
             status: Some(event.status),
             code: None,
         });
+        let old = Moment::now().before(LIFETIME);
+        let fresh = events.iter().any(|event| event.since > old);
         let told = timeout(LONGEST_POST, receiver.external_events(body.collect())).await;
         let Ok(told) = told else {
             *away = true;
+            if !fresh {
+                tracing::warn!(%instance, host, attempts, "events about accelerator requests are given up: their receiver gives no answer");
+                return SentOutcome::Done;
+            }
             tracing::debug!(%instance, host, attempts, "the receiver of events gives no answer; it is told again later");
             return again;
         };
         let Err(error) = told else {
             return SentOutcome::Done;
         };
-        let old = Moment::now().before(LIFETIME);
-        let fresh = events.iter().any(|event| event.since > old);
         if error.disposition() == Disposition::Fatal || !fresh {
             tracing::warn!(%instance, host, %error, attempts, "events about accelerator requests are given up");
             return SentOutcome::Done;

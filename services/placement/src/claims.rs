@@ -58,6 +58,7 @@ impl Claims {
             let duty = Duty {
                 snapshots: self.snapshots.clone(),
                 queue: Arc::clone(&self.queue),
+                is_on: true,
             };
             // Not by the caller, who may go away while others wait.
             tokio::spawn(duty.serve());
@@ -70,10 +71,12 @@ impl Claims {
 struct Duty {
     snapshots: Snapshots,
     queue: Arc<Mutex<Queue>>,
+    /// Until nobody waits: from then on the queue is another's.
+    is_on: bool,
 }
 
 impl Duty {
-    async fn serve(self) {
+    async fn serve(mut self) {
         loop {
             // Who is about to ask comes along.
             tokio::task::yield_now().await;
@@ -86,7 +89,7 @@ impl Duty {
     }
 
     /// Those who are next, in their order. A consumer's second claim is one of a later transaction, and all behind it with it.
-    fn next(&self) -> Vec<Waiting> {
+    fn next(&mut self) -> Vec<Waiting> {
         let mut queue = locked(&self.queue);
         let mut consumers = BTreeSet::new();
         let mut together = 0;
@@ -98,6 +101,7 @@ impl Duty {
             together += 1;
         }
         queue.is_served = together > 0;
+        self.is_on = queue.is_served;
         queue.waiting.drain(..together).collect()
     }
 
@@ -131,31 +135,34 @@ impl Duty {
             }
             return;
         }
-        // Something that one of them wants is refused by the database itself.
+        // It is one of them that others come before, or that the database refuses: each for itself, and the queue goes on.
         for (claim, told) in work.claims.into_iter().zip(told) {
-            let outcome = self.snapshots.write(&claim).await.map(drop);
-            let _ = told.send(outcome);
+            let snapshots = self.snapshots.clone();
+            tokio::spawn(async move {
+                let _ = told.send(snapshots.write(&claim).await.map(drop));
+            });
         }
     }
 }
 
 impl Drop for Duty {
     fn drop(&mut self) {
-        let mut queue = locked(&self.queue);
-        if queue.is_served {
+        if self.is_on {
+            let mut queue = locked(&self.queue);
             queue.is_served = false;
             queue.waiting.clear();
         }
     }
 }
 
-/// Whether the error says nothing of any one claim.
+/// Whether the error says nothing of any one claim: the database is away, or nobody knows what it did.
 fn is_of_all(error: &ReplaceError) -> bool {
     match error {
-        ReplaceError::ConcurrentUpdate => true,
         ReplaceError::Sql(error) => !matches!(
             error,
             SqlError::Refused(_)
+                | SqlError::Conflict(_)
+                | SqlError::Ended { .. }
                 | SqlError::Duplicate(_)
                 | SqlError::Constraint(_)
                 | SqlError::Column { .. }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use berth_client::PlacementClient;
 use berth_client::placement::{PlacementError, TypedAllocations};
 use berth_model::{ConsumerAllocations, ConsumerUuid, NodeName};
+use berth_wire::placement::ErrorCode;
 use http::StatusCode;
 
 use super::{Outcome, Outcomes};
@@ -69,7 +70,10 @@ impl Healing {
         }
         let all = holding.iter();
         let all = all.map(|((_, consumer), allocations)| (*consumer, allocations.clone()));
-        if placement.post_allocations(&all.collect()).await.is_err() {
+        if let Err(error) = placement.post_allocations(&all.collect()).await {
+            for key in holding.into_keys() {
+                outcomes.insert(key, Outcome::Not(error.to_string()));
+            }
             return false;
         }
         for key in holding.into_keys() {
@@ -99,7 +103,7 @@ async fn put(
 
 /// Whether there is no room for it as the others are now.
 fn does_not_fit(error: &PlacementError) -> bool {
-    error
-        .refusal()
-        .is_some_and(|refusal| refusal.status == StatusCode::CONFLICT)
+    error.refusal().is_some_and(|refusal| {
+        refusal.status == StatusCode::CONFLICT && !refusal.has(&ErrorCode::ConcurrentUpdate)
+    })
 }

@@ -231,7 +231,7 @@ impl From<sqlx::Error> for SqlError {
     fn from(error: sqlx::Error) -> Self {
         match &error {
             sqlx::Error::PoolTimedOut => Self::Busy(error),
-            sqlx::Error::PoolClosed => Self::Closed,
+            sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => Self::Closed,
             sqlx::Error::Database(database) => match database.kind() {
                 ErrorKind::UniqueViolation => Self::Duplicate(error),
                 ErrorKind::ForeignKeyViolation

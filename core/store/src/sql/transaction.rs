@@ -27,6 +27,11 @@ pub trait Work: Sync {
     /// Why it may fail; must say whether another run may help.
     type Error: From<SqlError> + Retryable + std::fmt::Display + Send;
 
+    /// How often it is run at most, where that is less often than the options of the store say.
+    fn attempts(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Does the work. Called again from the start after a retryable error.
     fn run(
         &self,

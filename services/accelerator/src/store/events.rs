@@ -85,33 +85,46 @@ pub(crate) async fn due(tx: &mut Transaction) -> Result<Vec<Pending>, ReadError>
     rows.iter().map(pending).collect()
 }
 
-/// Takes events for one process to send: nobody else finds them due before `until`. Should it end before it says what came of
+impl Pending {
+    /// Binds what tells it from another: SQLite gives the number of one that was forgotten to the next.
+    fn told_by(&self, statement: Statement) -> Statement {
+        statement
+            .bind(self.id)
+            .bind(self.arq.to_string())
+            .bind(self.since)
+    }
+}
+
+/// Takes events for one process to send: nobody else finds them due for so long. Should it end before it says what came of
 /// them, they are due again then.
 pub(crate) struct Take<'a> {
-    pub(crate) ids: &'a [i64],
-    pub(crate) now: Moment,
-    pub(crate) until: Moment,
+    pub(crate) events: &'a [Pending],
+    pub(crate) lasts: Duration,
 }
 
 impl Work for Take<'_> {
-    /// Those that nobody else had, and that are still to be told.
+    /// The numbers of those that nobody else had, and that are still to be told.
     type Output = Vec<i64>;
     type Error = SentError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Vec<i64>, SentError> {
-        let head = Statement::new("SELECT id FROM events WHERE due_at <= ? AND id IN");
-        let rows = tx.rows_in(&head.bind(self.now), self.ids, "").await?;
-        let ids = rows.iter().map(|row| row.int(0));
-        let ids: Vec<i64> = ids.collect::<Result<_, _>>()?;
-        let head = Statement::new("UPDATE events SET due_at = ? WHERE id IN");
-        tx.execute_in(&head.bind(self.until), &ids).await?;
-        Ok(ids)
+        // From when the turn came, for which others may have been waited.
+        let now = Moment::now();
+        let mut taken = Vec::new();
+        for event in self.events {
+            let sql = "UPDATE events SET due_at = ? WHERE due_at <= ? AND id = ? AND arq_uuid = ? AND created_at = ?";
+            let statement = Statement::new(sql).bind(now.after(self.lasts)).bind(now);
+            if tx.execute(event.told_by(statement)).await?.rows_affected > 0 {
+                taken.push(event.id);
+            }
+        }
+        Ok(taken)
     }
 }
 
 /// What came of sending some events.
 pub(crate) struct Sent {
-    pub(crate) ids: Vec<i64>,
+    pub(crate) events: Vec<Pending>,
     pub(crate) outcome: SentOutcome,
 }
 
@@ -143,18 +156,23 @@ impl Work for Sent {
     type Error = SentError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), SentError> {
-        let head = match self.outcome {
-            SentOutcome::Done => Statement::new("DELETE FROM events WHERE id IN"),
-            SentOutcome::Again { attempts, after } => {
-                Statement::new("UPDATE events SET attempts = ?, due_at = ? WHERE id IN")
-                    .bind(i64::from(attempts))
-                    .bind(Moment::now().after(after))
-            }
-            SentOutcome::GivenBack => {
-                Statement::new("UPDATE events SET due_at = ? WHERE id IN").bind(now())
-            }
-        };
-        tx.execute_in(&head, &self.ids).await?;
+        for event in &self.events {
+            let statement = match self.outcome {
+                SentOutcome::Done => Statement::new(
+                    "DELETE FROM events WHERE id = ? AND arq_uuid = ? AND created_at = ?",
+                ),
+                SentOutcome::Again { attempts, after } => Statement::new(
+                    "UPDATE events SET attempts = ?, due_at = ? WHERE id = ? AND arq_uuid = ? AND created_at = ?",
+                )
+                .bind(i64::from(attempts))
+                .bind(Moment::now().after(after)),
+                SentOutcome::GivenBack => Statement::new(
+                    "UPDATE events SET due_at = ? WHERE id = ? AND arq_uuid = ? AND created_at = ?",
+                )
+                .bind(now()),
+            };
+            tx.execute(event.told_by(statement)).await?;
+        }
         Ok(())
     }
 }

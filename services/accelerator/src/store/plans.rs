@@ -176,10 +176,9 @@ async fn story(requests: i64) -> Ledger {
         },
         SentOutcome::Done,
     ] {
-        let due = ledger.read(async |tx| events::due(tx).await).await;
-        let ids: Vec<i64> = due.iter().map(|event| event.id).collect();
-        assert_eq!(ids.len(), 1);
-        ledger.write(&Sent { ids, outcome }).await;
+        let events = ledger.read(async |tx| events::due(tx).await).await;
+        assert_eq!(events.len(), 1);
+        ledger.write(&Sent { events, outcome }).await;
     }
     ledger.patch(arq, BindPatch::Unbind).await;
     for refused in [TAKEN, UNCLEAN] {

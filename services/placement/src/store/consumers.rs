@@ -193,9 +193,21 @@ pub(crate) async fn update(
     Ok(true)
 }
 
-/// Removes consumers that hold nothing any more.
-pub(crate) async fn delete(tx: &mut Transaction, ids: &[i64]) -> Result<(), SqlError> {
-    let head = Statement::new("DELETE FROM consumers WHERE id IN");
-    tx.execute_in(&head, ids).await?;
-    Ok(())
+/// Removes consumers that give all back. False when one of them changed since it was read.
+pub(crate) async fn delete(
+    tx: &mut Transaction,
+    consumers: &[ConsumerRow],
+) -> Result<bool, SqlError> {
+    let mut alike: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    for row in consumers {
+        alike.entry(row.generation).or_default().push(row.id);
+    }
+    for (generation, ids) in alike {
+        let head = Statement::new("DELETE FROM consumers WHERE generation = ? AND id IN");
+        let gone = tx.execute_in(&head.bind(generation), &ids).await?;
+        if gone != u64::try_from(ids.len()).unwrap_or(u64::MAX) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

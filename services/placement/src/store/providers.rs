@@ -112,7 +112,7 @@ pub(crate) async fn hold(tx: &mut Transaction, uuid: &str) -> Result<(), SqlErro
 /// Raises the generation from the one that was read; false when another writer came first.
 pub(crate) async fn bump(tx: &mut Transaction, id: i64, generation: i64) -> Result<bool, SqlError> {
     let sql = "UPDATE resource_providers SET updated_at = ?, generation = ? \
-               WHERE id = ? AND generation = ?";
+               WHERE id = ? AND COALESCE(generation, 0) = ?";
     let statement = Statement::new(sql)
         .bind(now())
         .bind(super::raised(generation, 1)?)

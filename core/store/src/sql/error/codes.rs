@@ -90,8 +90,9 @@ fn by_sqlstate(code: &str) -> fn(sqlx::Error) -> SqlError {
         // Of class 40 all but this one say that the transaction was undone.
         "40003" => SqlError::Lost,
         "55P03" => SqlError::Conflict,
-        "57014" | "25P03" | "25P04" => SqlError::TookTooLong,
-        "57P01" | "57P02" | "57P05" => SqlError::Lost,
+        "57014" | "25P04" => SqlError::TookTooLong,
+        // 25P03 is told to a process that was stopped for a while: its transaction was undone with its session.
+        "25P03" | "57P01" | "57P02" | "57P05" => SqlError::Lost,
         "57P03" => SqlError::Unreachable,
         "3D000" => SqlError::UnknownDatabase,
         "22021" => SqlError::Nul,

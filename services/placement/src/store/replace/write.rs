@@ -8,7 +8,7 @@ use super::changes::Changes;
 use super::read::Read;
 use super::{Replace, ReplaceError, Wanting};
 use crate::ledger::{ClassId, Ledger, ProviderId, Wanted};
-use crate::store::consumers::{self, Owner, Registry};
+use crate::store::consumers::{self, ConsumerRow, Owner, Registry};
 use crate::store::{inventories, now, raised};
 
 /// What was let pass.
@@ -99,7 +99,13 @@ impl<'a> Accepted<'a> {
             }
         }
         consumers::insert(tx, &made).await?;
-        if !consumers::update(tx, &changed).await? {
+        let going = self.consumers.iter();
+        let going = going.filter(|wanting| wanting.allocations.is_empty());
+        let going: Vec<ConsumerRow> = going
+            .filter_map(|wanting| read.consumers.get(&wanting.consumer).copied())
+            .collect();
+        // Before what they hold is touched: nobody else does so from here on.
+        if !consumers::update(tx, &changed).await? || !consumers::delete(tx, &going).await? {
             return Err(ReplaceError::ConcurrentUpdate);
         }
         Ok(())
@@ -134,14 +140,7 @@ impl<'a> Accepted<'a> {
         let head = "INSERT INTO allocations \
                     (created_at, resource_provider_id, consumer_id, resource_class_id, used) VALUES";
         tx.insert_rows(head, rows.collect(), "").await?;
-        let gone: Vec<i64> = self
-            .consumers
-            .iter()
-            .filter(|wanting| wanting.allocations.is_empty())
-            .filter_map(|wanting| read.consumers.get(&wanting.consumer))
-            .map(|row| row.id)
-            .collect();
-        Ok(consumers::delete(tx, &gone).await?)
+        Ok(())
     }
 
     fn changes(&self, read: &Read) -> Changes<'a> {
@@ -169,7 +168,7 @@ impl<'a> Accepted<'a> {
         for ((generation, step), ids) in alike {
             let head = Statement::new(
                 "UPDATE resource_providers SET updated_at = ?, generation = ? \
-                 WHERE generation = ? AND id IN",
+                 WHERE COALESCE(generation, 0) = ? AND id IN",
             )
             .bind(now())
             .bind(raised(generation, step)?)

@@ -30,11 +30,13 @@ fn done(outcome: &Outcome) -> &str {
     &outcome.stdout
 }
 
-/// Puts a database where Placement's is; it must not run.
+/// Puts a database where Placement's is; it must not run. Whoever only reads one that was in WAL mode before (another test's
+/// command may have worked on it) leaves an empty log.
 fn hand_over(from: &Path, to: &Path) {
     for suffix in ["-wal", "-shm", "-journal"] {
         let rest = format!("{}{suffix}", from.display());
-        assert!(!Path::new(&rest).exists(), "{rest} was left behind");
+        let left = fs::metadata(&rest).map_or(0, |file| file.len());
+        assert!(left == 0 || suffix == "-shm", "{rest} was left behind");
         // The name before may have left one.
         let _ = fs::remove_file(format!("{}{suffix}", to.display()));
     }

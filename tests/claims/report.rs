@@ -15,6 +15,7 @@ pub(crate) struct Sums {
     full: u64,
     conflicts: u64,
     unknown: u64,
+    away: u64,
     searched: u64,
     violations: Vec<String>,
 }
@@ -27,6 +28,7 @@ impl Sums {
                 Some(Answer::Done) => &mut self.done,
                 Some(Answer::Full) => &mut self.full,
                 Some(Answer::Conflict) => &mut self.conflicts,
+                Some(Answer::Failed(503)) => &mut self.away,
                 None | Some(Answer::Failed(_)) => &mut self.unknown,
                 Some(Answer::NotThere | Answer::Seen { .. }) => continue,
             };
@@ -45,6 +47,12 @@ impl Sums {
         self.trials > 0 && self.done == 0
     }
 
+    /// Whether more than one answer in a hundred was that the service is away for now, where nothing disturbs it: what it answers then
+    /// is excused by the judges, so they would excuse a service that does nothing else.
+    pub(crate) fn are_away(&self) -> bool {
+        self.away * 100 > self.done + self.full + self.conflicts + self.away
+    }
+
     pub(crate) fn violations(&self) -> &[String] {
         &self.violations
     }
@@ -52,12 +60,13 @@ impl Sums {
     /// The line for the table. Printed past the capturing of passing tests' output.
     pub(crate) fn publish(&self, kind: &str) {
         let line = format!(
-            "{kind}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n",
+            "{kind}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n",
             self.trials,
             self.done,
             self.full,
             self.conflicts,
             self.unknown,
+            self.away,
             self.searched,
             self.violations.len()
         );

@@ -103,6 +103,9 @@ fn never_a_unit_too_many(at: Where, processes: usize, isolation: Isolation) -> V
         if sum.are_idle() {
             violations.push(format!("{kind}: nobody was given anything"));
         }
+        if sum.are_away() {
+            violations.push(format!("{kind}: more than one in a hundred is told 503"));
+        }
     }
     violations
 }

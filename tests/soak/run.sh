@@ -21,6 +21,7 @@
 #   SOAK_SERVICE_KILLS=200 how often `berth placement serve` is killed under load, on SQLite and on PostgreSQL, in batches of 20
 #   SOAK_FUZZ=100000000    how many inputs the fuzzer of Placement makes up, in batches of SOAK_FUZZ_BATCH (5000000) over its five
 #                          targets; what leads somewhere new is kept for the next batch
+#   SOAK_FUZZ_FROM=1       the first batch: each has a seed of its own, and another machine may go on where one was left
 #   SOAK_EXAMPLES=60       how many requests schemathesis makes up for each operation in each of its runs
 #   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU;
 #                          SOAK_ONLY=claims: only the contests and the kills of the built-in Placement; SOAK_ONLY=fuzz: only bad
@@ -53,6 +54,7 @@ SERVICE_KILLS=${SOAK_SERVICE_KILLS:-200}
 SERVICE_KILL_BATCH=20
 FUZZ=${SOAK_FUZZ:-100000000}
 FUZZ_BATCH=${SOAK_FUZZ_BATCH:-5000000}
+FUZZ_FROM=${SOAK_FUZZ_FROM:-1}
 EXAMPLES=${SOAK_EXAMPLES:-60}
 [ "$ONLY" != cycles ] || KILLS=0 PARTS=0 CLAIMS=0 SERVICE_KILLS=0
 [ "$ONLY" != claims ] || KILLS=0 PARTS=0
@@ -66,7 +68,7 @@ STATE=$TARGET/soak${GIVEN:+-trial}
 BATCHES=$STATE/batches.tsv      # date commit run first-seed seeds kills violations seconds cases
 CROSSINGS=$STATE/crossings.tsv  # date commit first-seed crossing kills violations
 LIVES=$STATE/cycles.tsv         # date commit seed seconds cycles ran kills lives violations memory: first median last most
-CONTESTS=$STATE/contests.tsv    # date commit first database processes isolation writers trials done full conflicts unknown searched violations
+CONTESTS=$STATE/contests.tsv    # date commit first database processes isolation writers trials done full conflicts unknown away searched violations
 SPOILT=$STATE/spoilt.tsv        # date commit seed what tried memory: before after violations
 STRUCK=$STATE/struck.tsv        # date commit first database processes kills acknowledged reshapes unknown violations
 
@@ -121,18 +123,18 @@ contests_of_page() {
     printf 'by the generations that the database wrote down, and by a search that is not ours; one in four gives back by DELETE, which\n'
     printf 'raises no generation, and is judged by the search alone: "ordered" counts those that had an order in the end. The real\n'
     printf 'Placement, alone, is looked at by the same judges: its violations are its own.\n'
-    printf '\n| database | processes | isolation | writers | trials | 204 | full | conflict | unknown | ordered | violations |\n'
-    printf '| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n'
+    printf '\n| database | processes | isolation | writers | trials | 204 | full | conflict | unknown | 503 | ordered | violations |\n'
+    printf '| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n'
     awk -F'\t' -v d="$DATE" '$1==d {
         kind = $4 " | " $5 " | " $6 " | " $7
         if (!(kind in trials)) order[++kinds] = kind
         trials[kind] += $8; done[kind] += $9; full[kind] += $10; conflicts[kind] += $11; unknown[kind] += $12
-        ordered[kind] += $13; bad[kind] += $14; commits[$2] = 1
+        away[kind] += $13; ordered[kind] += $14; bad[kind] += $15; commits[$2] = 1
     } END {
         for (n = 1; n <= kinds; n++) {
             kind = order[n]
-            printf "| %s | %d | %d | %d | %d | %d | %d | %d |\n", kind, trials[kind], done[kind], full[kind], conflicts[kind], \
-                unknown[kind], ordered[kind], bad[kind]
+            printf "| %s | %d | %d | %d | %d | %d | %d | %d | %d |\n", kind, trials[kind], done[kind], full[kind], conflicts[kind], \
+                unknown[kind], away[kind], ordered[kind], bad[kind]
         }
         printf "\nAt"
         for (commit in commits) printf " %s", commit
@@ -190,8 +192,11 @@ lines() {
         tail -n 20 "$log"
     fi
     touch "$report"
+    exec 9>"$STATE/lock"
+    flock 9
     awk -F'\t' -v OFS='\t' -v d="$DATE" -v c="$COMMIT" -v s="$seed" '{print d, c, s, $0}' "$report" >>"$book"
     page
+    exec 9>&-
     say "$name from $seed: $((SECONDS - began)) s"
 }
 
@@ -214,17 +219,29 @@ all_claims() {
     done
 }
 
-all_bad_input() {
-    local seed program
-    lines schemathesis "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_SCHEMATHESIS_RUNS=3 BERTH_SCHEMATHESIS_EXAMPLES="$EXAMPLES" \
-        "$STATE/conformance" -q --include-ignored --test-threads=1 whatever_the_document_allows on_a_server_it_is_the_same
-    program=$(tests/fuzz/build.sh)
-    cp --remove-destination "$program" "$STATE/berth-fuzz"
-    for ((seed = 1; (seed - 1) * FUZZ_BATCH < FUZZ; seed++)); do
+# Every so manieth batch of what the fuzzer makes up.
+fuzz() {
+    local lane=$1 lanes=$2 seed
+    for ((seed = FUZZ_FROM + lane; (seed - FUZZ_FROM) * FUZZ_BATCH < FUZZ; seed += lanes)); do
         lines fuzz "$SPOILT" "$seed" BERTH_BAD_INPUT_REPORT env BERTH_FUZZER="$STATE/berth-fuzz" BERTH_FUZZ_SEED="$seed" \
             BERTH_FUZZ_RUNS=$((FUZZ_BATCH / 5)) BERTH_FUZZ_KEEP="$STATE/fuzz-found" \
             "$STATE/conformance" -q nothing_that_is_made_up
     done
+}
+
+all_bad_input() {
+    local lane lanes program
+    lines schemathesis "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_SCHEMATHESIS_RUNS=3 BERTH_SCHEMATHESIS_EXAMPLES="$EXAMPLES" \
+        "$STATE/conformance" -q --include-ignored --test-threads=1 whatever_the_document_allows on_a_server_it_is_the_same
+    say "the fuzzer, built for speed"
+    program=$(CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_TARGET_DIR=$TARGET/soak-build tests/fuzz/build.sh)
+    cp --remove-destination "$program" "$STATE/berth-fuzz"
+    lanes=$(processors | wc -l)
+    for ((lane = 0; lane < lanes; lane++)); do
+        fuzz "$lane" "$lanes" &
+    done
+    wait
+    awk -F'\t' -v d="$DATE" -v c="$COMMIT" '$1==d && $2==c && $8>0 {bad=1} END {exit bad}' "$SPOILT" || FAILED=1
 }
 
 runs_of_page() {

@@ -244,10 +244,16 @@ fn postgres_begin(options: &SqlOptions, access: Access) -> String {
         Access::Read => "SET default_transaction_read_only = on".to_owned(),
     };
     format!(
-        "SET statement_timeout = {limit}; SET lock_timeout = {}; SET jit = off; {more}",
+        "SET statement_timeout = {limit}; SET lock_timeout = {}; SET jit = off; {KEEPALIVES}; {more}",
         options.busy_timeout.as_millis().clamp(1, MOST),
     )
 }
+
+/// A session of a machine that died ends two minutes later, not by the two hours of most systems: it may hold the schema's lock.
+/// Only this session is told, so MariaDB and MySQL, where it is a setting of the whole server, stay as they are. A local socket
+/// needs none, and PostgreSQL takes no notice there.
+const KEEPALIVES: &str = "SET tcp_keepalives_idle = 60; SET tcp_keepalives_interval = 10; \
+     SET tcp_keepalives_count = 6";
 
 /// The most that a setting of PostgreSQL takes.
 const MOST: u128 = i32::MAX as u128;

@@ -1,0 +1,156 @@
+//! The enabled filters, in their order.
+
+use std::num::NonZero;
+use std::thread;
+
+use super::{ALL, Filter, Plan, named};
+use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+/// Fewer hosts than this are not worth a thread.
+const HOSTS_PER_THREAD: usize = 2_048;
+
+/// `enabled_filters` are not all to be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "[filter_scheduler] enabled_filters: there is no filter {name}; there are {}",
+    ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ")
+)]
+pub struct ChainError {
+    /// As it was written.
+    pub name: String,
+}
+
+/// Filters in the order in which they are asked.
+pub struct Chain {
+    filters: Vec<&'static dyn Filter>,
+}
+
+/// What one filter did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passed {
+    /// The filter.
+    pub filter: String,
+    /// Hosts that it was asked about.
+    pub before: usize,
+    /// Hosts that it let pass.
+    pub after: usize,
+}
+
+/// A host that is out.
+#[derive(Debug, Clone)]
+pub struct Rejected {
+    /// The host.
+    pub host: ConsideredHost,
+    /// The filter that was the first to reject it.
+    pub filter: String,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Which instance of a request is placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// The first one, or the only one.
+    First,
+    /// One of the others: filters that look at nothing a claim changes are not asked again.
+    Later,
+}
+
+impl Chain {
+    /// The filters that the options enable.
+    ///
+    /// # Errors
+    /// One of them is not there.
+    pub fn new(options: &Options) -> Result<Self, ChainError> {
+        let names = options.filter_scheduler.enabled_filters.iter();
+        let filters =
+            names.map(|name| named(name).ok_or_else(|| ChainError { name: name.clone() }));
+        Ok(Self {
+            filters: filters.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Asks each filter about the hosts that all before it let pass, until none is left. Takes the hosts that are out from `hosts`,
+    /// which keep their order.
+    pub fn filter(
+        &self,
+        hosts: &mut Vec<ConsideredHost>,
+        request: &RequestSpec,
+        options: &Options,
+        turn: Turn,
+        mut on_rejected: impl FnMut(Rejected),
+    ) -> Vec<Passed> {
+        let mut passed = Vec::new();
+        let is_rebuild = request.hints.is_rebuild();
+        for filter in &self.filters {
+            let runs = filter.runs();
+            if runs.once_per_request && turn == Turn::Later {
+                continue;
+            }
+            let before = hosts.len();
+            let plan = match is_rebuild && !runs.on_rebuild {
+                true => Plan::PassAll,
+                false => filter.plan(request, options),
+            };
+            let reasons = ask(&plan, hosts);
+            if reasons.iter().any(Option::is_some) {
+                let mut reasons = reasons.into_iter();
+                let mut kept = Vec::with_capacity(hosts.len());
+                for host in hosts.drain(..) {
+                    match reasons.next().flatten() {
+                        None => kept.push(host),
+                        Some(reason) => on_rejected(Rejected {
+                            host,
+                            filter: filter.name().to_owned(),
+                            reason,
+                        }),
+                    }
+                }
+                *hosts = kept;
+            }
+            passed.push(Passed {
+                filter: filter.name().to_owned(),
+                before,
+                after: hosts.len(),
+            });
+            if hosts.is_empty() {
+                break;
+            }
+        }
+        passed
+    }
+}
+
+/// Why each host is rejected, by its place; none for one that passes.
+fn ask(plan: &Plan<'_>, hosts: &mut [ConsideredHost]) -> Vec<Option<Reason>> {
+    let check = match plan {
+        Plan::PassAll => return Vec::new(),
+        Plan::RejectAll(reason) => return vec![Some(reason.clone()); hosts.len()],
+        Plan::Each(check) => check.as_ref(),
+    };
+    let one_by_one = |hosts: &mut [ConsideredHost]| -> Vec<Option<Reason>> {
+        hosts
+            .iter_mut()
+            .map(|host| check.check(host).err())
+            .collect()
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = hosts.len().div_ceil(threads).max(HOSTS_PER_THREAD);
+    if share >= hosts.len() {
+        return one_by_one(hosts);
+    }
+    thread::scope(|scope| {
+        let shares: Vec<_> = hosts
+            .chunks_mut(share)
+            .map(|hosts| scope.spawn(|| one_by_one(hosts)))
+            .collect();
+        let ended = shares.into_iter().map(|share| match share.join() {
+            Ok(reasons) => reasons,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ended.flatten().collect()
+    })
+}

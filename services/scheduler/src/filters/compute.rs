@@ -1,0 +1,46 @@
+//! `ComputeFilter`: the host's agent is enabled and alive.
+
+use super::{Filter, Plan, Runs};
+use crate::host_state::{ConsideredHost, Service};
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct ComputeFilter;
+
+impl Filter for ComputeFilter {
+    fn name(&self) -> &'static str {
+        "ComputeFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs {
+            once_per_request: true,
+            on_rebuild: false,
+        }
+    }
+
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Plan<'a> {
+        let allowed = options.service_down_time();
+        Plan::each(move |host: &mut ConsideredHost| is_up(&host.state.service, allowed))
+    }
+}
+
+fn is_up(service: &Service, allowed: f64) -> Result<(), Reason> {
+    if service.disabled {
+        return Err(Reason::ServiceDisabled {
+            disabled_reason: service.disabled_reason.clone(),
+        });
+    }
+    if service.forced_down {
+        return Err(Reason::ServiceForcedDown);
+    }
+    // A clock that is ahead is as good as one that is behind.
+    match service.last_seen_age_s.or(service.created_age_s) {
+        Some(age) if age.abs() <= allowed => Ok(()),
+        age => Err(Reason::ServiceDown {
+            last_seen_age_s: age,
+            service_down_time: allowed,
+        }),
+    }
+}

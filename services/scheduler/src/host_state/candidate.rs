@@ -1,0 +1,13 @@
+//! An allocation candidate of Placement.
+
+use std::collections::BTreeMap;
+
+/// Where the resources of a request would be taken from: `allocation_requests` of GET /allocation_candidates, from microversion
+/// 1.34 on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AllocationCandidate {
+    /// Amounts by provider and resource class.
+    pub allocations: BTreeMap<String, BTreeMap<String, i64>>,
+    /// The providers that each request group (by suffix) is served by.
+    pub mappings: BTreeMap<String, Vec<String>>,
+}

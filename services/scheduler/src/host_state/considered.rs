@@ -1,0 +1,86 @@
+//! A host on its way through the filters.
+
+use std::sync::Arc;
+
+use super::{AllocationCandidate, HostState};
+
+/// A host with the candidates of this request that are on it.
+#[derive(Debug, Clone)]
+pub struct ConsideredHost {
+    /// Shared with every other request until a claim of this one changes it.
+    pub state: Arc<HostState>,
+    /// As Placement answered.
+    pub candidates: Arc<[AllocationCandidate]>,
+    /// Those of them that no filter has refused.
+    pub surviving: Surviving,
+    /// What filters found for the host's agent to check again.
+    pub limits: Limits,
+}
+
+impl ConsideredHost {
+    /// Not looked at yet.
+    #[must_use]
+    pub fn new(state: Arc<HostState>, candidates: Arc<[AllocationCandidate]>) -> Self {
+        Self {
+            state,
+            candidates,
+            surviving: Surviving::All,
+            limits: Limits::default(),
+        }
+    }
+
+    /// The candidates that no filter has refused, with their places in the answer.
+    pub fn surviving(&self) -> impl Iterator<Item = (usize, &AllocationCandidate)> {
+        let these: Box<dyn Iterator<Item = usize>> = match &self.surviving {
+            Surviving::All => Box::new(0..self.candidates.len()),
+            Surviving::These(places) => Box::new(places.iter().copied()),
+        };
+        these.map(|place| (place, &self.candidates[place]))
+    }
+
+    /// Keeps those of the surviving candidates for which this holds; false where none is left.
+    pub fn keep(&mut self, mut holds: impl FnMut(&AllocationCandidate) -> bool) -> bool {
+        let before = self.surviving().count();
+        let kept: Vec<usize> = self
+            .surviving()
+            .filter(|(_, candidate)| holds(candidate))
+            .map(|(place, _)| place)
+            .collect();
+        let is_left = !kept.is_empty();
+        if kept.len() < before {
+            self.surviving = Surviving::These(kept);
+        }
+        is_left
+    }
+}
+
+/// Which candidates of a host are left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Surviving {
+    /// Every one.
+    All,
+    /// By their places.
+    These(Vec<usize>),
+}
+
+/// Upper bounds that go with the request to the host's agent, which checks its claim by them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Limits {
+    /// CPUs.
+    pub vcpu: Option<f64>,
+    /// Memory in MiB.
+    pub memory_mb: Option<f64>,
+    /// Disk in GiB.
+    pub disk_gb: Option<f64>,
+    /// Allocation ratios of CPUs and of memory in each cell, where NUMA cells are asked for.
+    pub numa: Option<NumaLimits>,
+}
+
+/// See [`Limits::numa`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NumaLimits {
+    /// Of CPUs.
+    pub cpu_allocation_ratio: f64,
+    /// Of memory.
+    pub ram_allocation_ratio: f64,
+}

@@ -1,0 +1,30 @@
+//! The filter scheduler: which hosts may take a guest, in which order, and why not the others.
+//!
+//! The way of a request: **host states** (what each host has and runs) with their allocation candidates of Placement go through
+//! the enabled **filters**, each of which lets a host pass or says why not; the **weighers** put those that are left in order; the
+//! first that can be claimed takes the guest, the next ones are its alternates. Filters and weighers are Nova's, by their names and
+//! with their semantics as of Nova 34, where those are right.
+//!
+//! | room | noun |
+//! |---|---|
+//! | `host_state` | a host as its agent reports it: capacity, usage, NUMA cells, PCI pools, aggregates, service |
+//! | `request` | the request spec: flavor, image, hints, group, destination |
+//! | `options` | `[filter_scheduler]`, `[metrics]` and the others, by Nova's names |
+//! | `filters` | a file for each filter; a filter reads the request once, then looks at hosts |
+//! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
+//!
+//! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Callers: `cli`
+//! (`berth scheduler`), `services/conductor`.
+
+pub mod filters;
+pub mod host_state;
+pub mod numbers;
+pub mod options;
+pub mod reason;
+pub mod request;
+
+pub use filters::{Check, Filter, Plan, Runs};
+pub use host_state::{ConsideredHost, HostState};
+pub use options::Options;
+pub use reason::Reason;
+pub use request::RequestSpec;

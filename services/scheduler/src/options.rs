@@ -1,0 +1,269 @@
+//! The scheduler's options, by Nova's names, groups and defaults. Those that Nova has not say so.
+
+use serde::Deserialize;
+
+/// All groups. A group that is not there has its defaults.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default)]
+pub struct Options {
+    /// What stands at the top level: Nova's `[DEFAULT]`.
+    #[serde(rename = "DEFAULT")]
+    pub default: DefaultOptions,
+    /// `[scheduler]`
+    pub scheduler: SchedulerOptions,
+    /// `[filter_scheduler]`
+    pub filter_scheduler: FilterSchedulerOptions,
+    /// `[metrics]`
+    pub metrics: MetricsOptions,
+    /// `[compute]`
+    pub compute: ComputeOptions,
+    /// `[workarounds]`
+    pub workarounds: WorkaroundsOptions,
+}
+
+impl Options {
+    /// Seconds for which a service that says nothing counts as up. One that is no longer than the time between two reports is
+    /// raised to two and a half of those, as Nova does.
+    #[must_use]
+    pub fn service_down_time(&self) -> f64 {
+        let (down, report) = (self.default.service_down_time, self.default.report_interval);
+        match report > 0.0 && down <= report {
+            true => (report * 2.5).trunc(),
+            false => down,
+        }
+    }
+}
+
+/// `[DEFAULT]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct DefaultOptions {
+    /// The zone of hosts that no aggregate gives one.
+    pub default_availability_zone: String,
+    /// Seconds; see [`Options::service_down_time`].
+    pub service_down_time: f64,
+    /// Seconds between two reports of a service.
+    pub report_interval: f64,
+}
+
+impl Default for DefaultOptions {
+    fn default() -> Self {
+        Self {
+            default_availability_zone: "nova".to_owned(),
+            service_down_time: 60.0,
+            report_interval: 10.0,
+        }
+    }
+}
+
+/// `[scheduler]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct SchedulerOptions {
+    /// Hosts on which a build is tried: the selected one and its alternates. 1 at least.
+    pub max_attempts: usize,
+    /// Allocation candidates that Placement is asked for.
+    pub max_placement_results: usize,
+    /// Whether aggregates with `filter_tenant_id` are for those projects only.
+    pub limit_tenants_to_placement_aggregate: bool,
+    /// Whether a project without such an aggregate has no host.
+    pub placement_aggregate_required_for_tenants: bool,
+    /// Whether aggregates with `trait:...=required` are for requests with that trait only.
+    pub enable_isolated_aggregate_filtering: bool,
+    /// Whether image properties become traits.
+    pub image_metadata_prefilter: bool,
+    /// Whether the disk format becomes a trait.
+    pub query_placement_for_image_type_support: bool,
+    /// Whether the aggregates of routed networks are asked for.
+    pub query_placement_for_routed_network_aggregates: bool,
+}
+
+impl Default for SchedulerOptions {
+    fn default() -> Self {
+        Self {
+            max_attempts: 3,
+            max_placement_results: 1000,
+            limit_tenants_to_placement_aggregate: false,
+            placement_aggregate_required_for_tenants: false,
+            enable_isolated_aggregate_filtering: false,
+            image_metadata_prefilter: false,
+            query_placement_for_image_type_support: false,
+            query_placement_for_routed_network_aggregates: false,
+        }
+    }
+}
+
+/// `[filter_scheduler]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct FilterSchedulerOptions {
+    /// Filters that may be enabled; `nova.scheduler.filters.all_filters` are all of them.
+    pub available_filters: Vec<String>,
+    /// Filters that are asked, in this order.
+    pub enabled_filters: Vec<String>,
+    /// Weighers that are asked; `nova.scheduler.weights.all_weighers` are all of them.
+    pub weight_classes: Vec<String>,
+    /// Of so many best hosts one is taken by chance; below 1 counts as 1.
+    pub host_subset_size: i64,
+    /// Whether chance decides between the best hosts of one weight.
+    pub shuffle_best_same_weighed_hosts: bool,
+    /// Not Nova's: how many surviving candidates of a host are tried before the host is given up; 0: all; Nova's is 1.
+    pub candidates_per_host: usize,
+    /// Not Nova's: how raw weights are brought between 0 and 1.
+    pub weight_normalization: Normalization,
+    /// The number of instances at which a host is full.
+    pub max_instances_per_host: i64,
+    /// The number of builds, moves and snapshots at which a host is full.
+    pub max_io_ops_per_host: i64,
+    /// Images for isolated hosts, by id.
+    pub isolated_images: Vec<String>,
+    /// Hosts for isolated images.
+    pub isolated_hosts: Vec<String>,
+    /// Whether isolated hosts take nothing else.
+    pub restrict_isolated_hosts_to_isolated_images: bool,
+    /// Aggregate keys that begin otherwise are no image properties; none: all are.
+    pub aggregate_image_properties_isolation_namespace: Option<String>,
+    /// Between the namespace and the property.
+    pub aggregate_image_properties_isolation_separator: String,
+    /// Of images that name none.
+    pub image_properties_default_architecture: Option<String>,
+    /// Whether flavors' PCI requests are in Placement.
+    pub pci_in_placement: bool,
+    /// Of the memory that is free.
+    pub ram_weight_multiplier: f64,
+    /// Of the CPUs that are free.
+    pub cpu_weight_multiplier: f64,
+    /// Of the disk that is free.
+    pub disk_weight_multiplier: f64,
+    /// Of builds, moves and snapshots.
+    pub io_ops_weight_multiplier: f64,
+    /// Of the number of instances.
+    pub num_instances_weight_multiplier: f64,
+    /// Of the hypervisor's version.
+    pub hypervisor_version_weight_multiplier: f64,
+    /// Of having few PCI devices.
+    pub pci_weight_multiplier: f64,
+    /// Of members of a soft-affinity group.
+    pub soft_affinity_weight_multiplier: f64,
+    /// Of members of a soft-anti-affinity group.
+    pub soft_anti_affinity_weight_multiplier: f64,
+    /// Against builds that failed.
+    pub build_failure_weight_multiplier: f64,
+    /// Of staying in the cell.
+    pub cross_cell_move_weight_multiplier: f64,
+    /// Of instances that were booted with the same image properties.
+    pub image_props_weight_multiplier: f64,
+    /// `property=weight`; where there is one, properties that are not named count nothing.
+    pub image_props_weight_setting: Vec<String>,
+}
+
+impl Default for FilterSchedulerOptions {
+    fn default() -> Self {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Self {
+            available_filters: names(&["nova.scheduler.filters.all_filters"]),
+            enabled_filters: names(&[
+                "AvailabilityZoneFilter",
+                "ComputeFilter",
+                "ComputeCapabilitiesFilter",
+                "ImagePropertiesFilter",
+                "ServerGroupAntiAffinityFilter",
+                "ServerGroupAffinityFilter",
+            ]),
+            weight_classes: names(&["nova.scheduler.weights.all_weighers"]),
+            host_subset_size: 1,
+            shuffle_best_same_weighed_hosts: false,
+            candidates_per_host: 0,
+            weight_normalization: Normalization::default(),
+            max_instances_per_host: 50,
+            max_io_ops_per_host: 8,
+            isolated_images: Vec::new(),
+            isolated_hosts: Vec::new(),
+            restrict_isolated_hosts_to_isolated_images: true,
+            aggregate_image_properties_isolation_namespace: None,
+            aggregate_image_properties_isolation_separator: ".".to_owned(),
+            image_properties_default_architecture: None,
+            pci_in_placement: false,
+            ram_weight_multiplier: 1.0,
+            cpu_weight_multiplier: 1.0,
+            disk_weight_multiplier: 1.0,
+            io_ops_weight_multiplier: -1.0,
+            num_instances_weight_multiplier: 0.0,
+            hypervisor_version_weight_multiplier: 1.0,
+            pci_weight_multiplier: 1.0,
+            soft_affinity_weight_multiplier: 1.0,
+            soft_anti_affinity_weight_multiplier: 1.0,
+            build_failure_weight_multiplier: 1_000_000.0,
+            cross_cell_move_weight_multiplier: 1_000_000.0,
+            image_props_weight_multiplier: 0.0,
+            image_props_weight_setting: Vec::new(),
+        }
+    }
+}
+
+/// How the raw weights of a weigher are brought between 0 and 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Normalization {
+    /// Between the list's least and most, or the weigher's own bound where it has one: as Nova does.
+    #[default]
+    Upstream,
+    /// Between the list's least and most, always; all alike are 0.
+    ListMin,
+    /// Between 0 and what hosts can have at most, whoever else is in the list.
+    Fixed,
+    /// The share of the host's own capacity.
+    Percent,
+}
+
+/// `[metrics]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct MetricsOptions {
+    /// Of all metrics together.
+    pub weight_multiplier: f64,
+    /// `metric=ratio`
+    pub weight_setting: Vec<String>,
+    /// Whether a host without one of the metrics is an error.
+    pub required: bool,
+    /// The weight of such a host where it is none.
+    pub weight_of_unavailable: f64,
+}
+
+impl Default for MetricsOptions {
+    fn default() -> Self {
+        Self {
+            weight_multiplier: 1.0,
+            weight_setting: Vec::new(),
+            required: true,
+            weight_of_unavailable: -10_000.0,
+        }
+    }
+}
+
+/// `[compute]`, as far as it concerns the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ComputeOptions {
+    /// Whether NUMA cells that have guests already are taken first.
+    pub packing_host_numa_cells_allocation_strategy: bool,
+    /// Builds that fail in a row before a host is disabled; 0: they are not counted.
+    pub consecutive_build_service_disable_threshold: i64,
+}
+
+impl Default for ComputeOptions {
+    fn default() -> Self {
+        Self {
+            packing_host_numa_cells_allocation_strategy: false,
+            consecutive_build_service_disable_threshold: 10,
+        }
+    }
+}
+
+/// `[workarounds]`, as far as it concerns the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct WorkaroundsOptions {
+    /// Whether CPUs of one's own are asked for as PCPU only, and not as VCPU where there are none.
+    pub disable_fallback_pcpu_query: bool,
+}

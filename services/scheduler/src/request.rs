@@ -1,0 +1,126 @@
+//! What is asked for: Nova's request spec.
+
+mod hints;
+mod pci;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use hints::Hints;
+pub use pci::{NumaAffinityPolicy, PciRequest, PciRequestOrigin};
+
+/// One request, for one instance or several that are alike.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RequestSpec {
+    /// The instance that is placed next.
+    pub instance_uuid: String,
+    /// What it is given.
+    pub flavor: Flavor,
+    /// What it is booted from; none where it is booted from a volume without one.
+    pub image: Option<Image>,
+    /// What the user says beside it.
+    pub hints: Hints,
+    /// The server group it is in.
+    pub group: Option<ServerGroup>,
+    /// The user's project.
+    pub project_id: Option<String>,
+    /// The zone that the user asked for.
+    pub availability_zone: Option<String>,
+    /// Devices, by alias or of ports.
+    pub pci_requests: Vec<PciRequest>,
+    /// Networks of its ports, which its memory and CPUs should be near to.
+    pub network_metadata: Option<NetworkMetadata>,
+    /// Hosts that an operator excluded.
+    pub ignore_hosts: Vec<String>,
+    /// The only hosts; filters are not asked.
+    pub force_hosts: Vec<String>,
+    /// The only nodes; filters are not asked.
+    pub force_nodes: Vec<String>,
+    /// Where to, for a move.
+    pub requested_destination: Option<Destination>,
+    /// Where a build failed before: host and node.
+    pub tried: Vec<(String, String)>,
+    /// Whether its root disk is a volume.
+    pub is_bfv: bool,
+}
+
+/// What an instance is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flavor {
+    /// What users call it.
+    pub name: String,
+    /// Its id in the API.
+    pub flavorid: String,
+    /// CPUs.
+    pub vcpus: i64,
+    /// Memory in MiB.
+    pub memory_mb: i64,
+    /// Root disk in GiB.
+    pub root_gb: i64,
+    /// Ephemeral disk in GiB.
+    pub ephemeral_gb: i64,
+    /// Swap in MiB.
+    pub swap: i64,
+    /// What an operator demands for it.
+    pub extra_specs: BTreeMap<String, String>,
+}
+
+impl Default for Flavor {
+    fn default() -> Self {
+        Self {
+            name: "m1.small".to_owned(),
+            flavorid: "1".to_owned(),
+            vcpus: 1,
+            memory_mb: 512,
+            root_gb: 1,
+            ephemeral_gb: 0,
+            swap: 0,
+            extra_specs: BTreeMap::new(),
+        }
+    }
+}
+
+/// What an instance is booted from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Image {
+    /// The image service's.
+    pub id: Option<String>,
+    /// `qcow2`, `raw`, ...
+    pub disk_format: Option<String>,
+    /// As the image service has them.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// A server group, as it is when the request is made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerGroup {
+    /// `affinity`, `anti-affinity`, `soft-affinity`, `soft-anti-affinity`.
+    pub policy: String,
+    /// Its instances, by uuid.
+    pub members: BTreeSet<String>,
+    /// The hosts that they are on.
+    pub hosts: BTreeSet<String>,
+    /// Of `anti-affinity`: so many members of it may be on one host; 1 where nothing is said.
+    pub max_server_per_host: Option<i64>,
+}
+
+/// Networks that matter for where in a host an instance is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NetworkMetadata {
+    /// Physical networks of its ports.
+    pub physnets: BTreeSet<String>,
+    /// Whether a port is on a tunnelled network.
+    pub tunneled: bool,
+}
+
+/// Where an instance is to go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Destination {
+    /// The host; none where only the cell is said.
+    pub host: Option<String>,
+    /// The node of it.
+    pub node: Option<String>,
+    /// The cell.
+    pub cell: Option<String>,
+    /// Whether it may leave its cell.
+    pub allow_cross_cell_move: bool,
+}

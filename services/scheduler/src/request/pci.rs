@@ -1,0 +1,42 @@
+//! Devices that are asked for.
+
+use std::collections::BTreeMap;
+
+/// So many devices of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PciRequest {
+    /// How many.
+    pub count: i64,
+    /// A device is of the kind where it has all that one of these says: `vendor_id`, `product_id`, `dev_type`, ...
+    pub spec: Vec<BTreeMap<String, String>>,
+    /// Of the request groups that it becomes in Placement: `REQUEST_ID-N`.
+    pub request_id: Option<String>,
+    /// Who asks.
+    pub origin: PciRequestOrigin,
+    /// How near to the memory and the CPUs.
+    pub numa_policy: NumaAffinityPolicy,
+}
+
+/// Who asks for a device.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum PciRequestOrigin {
+    /// The flavor, by this alias.
+    Flavor(String),
+    /// A port.
+    #[default]
+    Port,
+}
+
+/// `hw:pci_numa_affinity_policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NumaAffinityPolicy {
+    /// In the same cell.
+    Required,
+    /// In the same cell, or where nobody knows the device's cell.
+    #[default]
+    Legacy,
+    /// The same cell first, else any.
+    Preferred,
+    /// At the same socket.
+    Socket,
+}

@@ -11,6 +11,7 @@
 //! | `request` | the request spec: flavor, image, hints, group, destination |
 //! | `options` | `[filter_scheduler]`, `[metrics]` and the others, by Nova's names |
 //! | `filters` | a file for each filter; a filter reads the request once, then looks at hosts |
+//! | `replay` | cases from a file, answered one by one |
 //! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
 //!
 //! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Callers: `cli`
@@ -21,6 +22,7 @@ pub mod host_state;
 pub mod numbers;
 pub mod options;
 pub mod reason;
+pub mod replay;
 pub mod request;
 
 pub use filters::{Check, Filter, Plan, Runs};

@@ -1,0 +1,97 @@
+//! One case.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::field::{Field, FieldError};
+use super::{host, request};
+use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::request::RequestSpec;
+
+/// A case, with what every kind has.
+pub(super) struct Case<'a> {
+    pub(super) id: &'a str,
+    pub(super) options: Options,
+    /// All of it, for what only some kinds have.
+    pub(super) field: Field<'a>,
+}
+
+/// Why a case has no answer.
+pub(super) enum CaseError {
+    /// It is not as it should be: the file is refused.
+    Field(FieldError),
+    /// The request is one that Nova's API would refuse: that is the answer.
+    #[allow(
+        dead_code,
+        reason = "image properties and NUMA cells are read with the request"
+    )]
+    Request(String),
+}
+
+impl From<FieldError> for CaseError {
+    fn from(error: FieldError) -> Self {
+        Self::Field(error)
+    }
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn read(field: &Field<'a>) -> Result<Self, FieldError> {
+        Ok(Self {
+            id: field.needed("id")?.text()?,
+            options: field.or(
+                "config",
+                options(&Map::new(), field)?,
+                |config| match config.value() {
+                    Value::Object(flat) => options(flat, config),
+                    _ => Err(config.should_be("an object")),
+                },
+            )?,
+            field: field.clone(),
+        })
+    }
+
+    /// The hosts, in their order, none of them looked at yet.
+    pub(super) fn hosts(&self) -> Result<Vec<ConsideredHost>, FieldError> {
+        let hosts = self.field.needed("hosts")?.items()?;
+        let considered = hosts.iter().enumerate().map(|(place, field)| {
+            let state = Arc::new(host::read(field, place)?);
+            Ok(ConsideredHost::new(state, host::candidates(field)?.into()))
+        });
+        considered.collect()
+    }
+
+    pub(super) fn request(&self) -> Result<RequestSpec, CaseError> {
+        request::read(&self.field.needed("request")?)
+    }
+}
+
+/// Options from `{"group.option": value}`. Nova has more of them than the scheduler reads; those are left aside, as they are in
+/// nova.conf.
+fn options(flat: &Map<String, Value>, field: &Field<'_>) -> Result<Options, FieldError> {
+    let mut groups = Map::new();
+    for (name, value) in flat {
+        let (group, option) = name
+            .split_once('.')
+            .ok_or_else(|| field.wrong(format!("{name} should be group.option")))?;
+        let group = groups
+            .entry(group)
+            .or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(group) = group {
+            group.insert(option.to_owned(), value.clone());
+        }
+    }
+    let mut options = Options::deserialize(Value::Object(groups))
+        .map_err(|error| field.wrong(format!("{}: {error}", names(flat))))?;
+    if !flat.contains_key("filter_scheduler.candidates_per_host") {
+        options.filter_scheduler.candidates_per_host = 1;
+    }
+    Ok(options)
+}
+
+fn names(flat: &Map<String, Value>) -> String {
+    let names: Vec<&str> = flat.keys().map(String::as_str).collect();
+    names.join(", ")
+}

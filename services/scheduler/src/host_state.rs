@@ -6,6 +6,7 @@
 mod aggregate;
 mod candidate;
 mod considered;
+mod cpus;
 mod numa;
 mod pci;
 mod service;
@@ -18,6 +19,7 @@ use serde_json::Value;
 pub use aggregate::{Aggregate, Aggregates};
 pub use candidate::AllocationCandidate;
 pub use considered::{ConsideredHost, Limits, NumaLimits, Surviving};
+pub use cpus::CpuSet;
 pub use numa::{MemoryPages, NumaCell, NumaTopology};
 pub use pci::{PciPool, PciPools};
 pub use service::Service;

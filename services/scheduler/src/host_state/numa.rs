@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use super::CpuSet;
+
 /// The cells, in the order in which the host tells them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NumaTopology {
-    /// One at least.
+    /// None, and the host is as one that tells of no cells.
     pub cells: Vec<NumaCell>,
 }
 
@@ -15,9 +17,9 @@ pub struct NumaCell {
     /// The host's number for it.
     pub id: i64,
     /// CPUs for guests that share them.
-    pub cpuset: BTreeSet<u32>,
+    pub cpuset: CpuSet,
     /// CPUs for guests with CPUs of their own.
-    pub pcpuset: BTreeSet<u32>,
+    pub pcpuset: CpuSet,
     /// Memory in MiB.
     pub memory: i64,
     /// Memory that guests have, in MiB.
@@ -25,9 +27,9 @@ pub struct NumaCell {
     /// CPUs that guests have.
     pub cpu_usage: i64,
     /// CPUs that are one guest's own.
-    pub pinned_cpus: BTreeSet<u32>,
-    /// CPUs that are threads of one core.
-    pub siblings: Vec<BTreeSet<u32>>,
+    pub pinned_cpus: CpuSet,
+    /// CPUs that are threads of one core; a core without such threads is a set of one.
+    pub siblings: Vec<CpuSet>,
     /// Memory by the size of its pages.
     pub mempages: Vec<MemoryPages>,
     /// The socket; none where the host does not tell.

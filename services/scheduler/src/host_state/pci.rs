@@ -2,9 +2,23 @@
 
 use std::collections::BTreeMap;
 
-/// Pools, in the order in which the host tells them.
+/// Pools, in the order in which devices are taken from them: those with the fewest tags first, as less may be asked of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PciPools(pub Vec<PciPool>);
+pub struct PciPools(Vec<PciPool>);
+
+impl PciPools {
+    /// In the order in which the host tells them, which holds among those with equally many tags.
+    #[must_use]
+    pub fn new(mut pools: Vec<PciPool>) -> Self {
+        pools.sort_by_key(|pool| pool.tags.len());
+        Self(pools)
+    }
+
+    /// All.
+    pub fn iter(&self) -> impl Iterator<Item = &PciPool> {
+        self.0.iter()
+    }
+}
 
 /// Devices that are alike.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

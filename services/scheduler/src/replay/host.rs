@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::field::{Field, FieldError};
 use crate::host_state::{
-    Aggregate, Aggregates, AllocationCandidate, CpuInfo, HostState, Instances, MemoryPages,
+    Aggregate, Aggregates, AllocationCandidate, CpuInfo, CpuSet, HostState, Instances, MemoryPages,
     NumaCell, NumaTopology, PciPool, PciPools, Service,
 };
 
@@ -56,7 +56,7 @@ pub(super) fn read(field: &Field<'_>, place: usize) -> Read<HostState> {
         aggregates: Aggregates::new(field.or("aggregates", Vec::new(), |all| all.list(aggregate))?),
         instances: Instances::new(field.or("instances", BTreeMap::new(), instances)?),
         metrics: field.maybe("metrics", metrics)?,
-        pci: field.maybe("pci_pools", |all| Ok(PciPools(all.list(pool)?)))?,
+        pci: field.maybe("pci_pools", |all| Ok(PciPools::new(all.list(pool)?)))?,
         numa: field.maybe("numa", |numa| {
             let cells = numa.needed("cells")?.list(cell)?;
             Ok(NumaTopology { cells })
@@ -145,7 +145,7 @@ fn pool(field: &Field<'_>) -> Read<PciPool> {
 }
 
 fn cell(field: &Field<'_>) -> Read<NumaCell> {
-    let cpus = |key| field.or(key, BTreeSet::new(), |all| all.list(Field::count));
+    let cpus = |key| field.or(key, CpuSet::default(), |all| all.list(Field::count));
     let int = |key| field.or(key, 0, Field::int);
     Ok(NumaCell {
         id: field.needed("id")?.int()?,

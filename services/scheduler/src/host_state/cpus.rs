@@ -1,0 +1,215 @@
+//! Sets of CPUs.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// A set of CPU numbers, host's or guest's. One bit each, because hosts have hundreds and the scheduler counts them again and
+/// again; a number has 16 bits, so that no input can ask for much memory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct CpuSet {
+    /// The last word is not 0, so that equal sets are equal values.
+    words: Vec<u64>,
+}
+
+impl CpuSet {
+    /// The first so many, from 0 on.
+    #[must_use]
+    pub fn first(count: u16) -> Self {
+        (0..count).collect()
+    }
+
+    /// Puts one in.
+    pub fn insert(&mut self, cpu: u16) {
+        let (word, bit) = place(cpu);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= bit;
+    }
+
+    /// Whether it is in.
+    #[must_use]
+    pub fn contains(&self, cpu: u16) -> bool {
+        let (word, bit) = place(cpu);
+        self.word(word) & bit != 0
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|word| ones(*word)).sum()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// All, from the least on.
+    pub fn iter(&self) -> impl Iterator<Item = u16> {
+        numbers(self.words.iter().copied())
+    }
+
+    /// How many are in this set, but not in the other.
+    #[must_use]
+    pub fn len_without(&self, other: &Self) -> usize {
+        let words = self.words.iter().enumerate();
+        words.map(|(at, word)| ones(word & !other.word(at))).sum()
+    }
+
+    /// How many are in this set and in the other, but not in the third.
+    #[must_use]
+    pub fn len_common_without(&self, other: &Self, third: &Self) -> usize {
+        let words = self.words.iter().enumerate();
+        words
+            .map(|(at, word)| ones(word & other.word(at) & !third.word(at)))
+            .sum()
+    }
+
+    /// Those in this set and in the other, but not in the third, from the least on.
+    pub fn common_without<'a>(
+        &'a self,
+        other: &'a Self,
+        third: &'a Self,
+    ) -> impl Iterator<Item = u16> + 'a {
+        let words = self.words.iter().enumerate();
+        numbers(words.map(|(at, word)| word & other.word(at) & !third.word(at)))
+    }
+
+    /// Those in this set, but not in the other.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        self.iter().filter(|cpu| !other.contains(*cpu)).collect()
+    }
+
+    /// Whether one is in both.
+    #[must_use]
+    pub fn meets(&self, other: &Self) -> bool {
+        self.words
+            .iter()
+            .zip(&other.words)
+            .any(|(one, two)| one & two != 0)
+    }
+
+    /// Whether all are in the other too.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.len_without(other) == 0
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.words.get(at).copied().unwrap_or(0)
+    }
+}
+
+/// The word of a CPU, and its bit there.
+fn place(cpu: u16) -> (usize, u64) {
+    (usize::from(cpu / 64), 1 << (cpu % 64))
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a word has 64 bits at most"
+)]
+const fn ones(word: u64) -> usize {
+    word.count_ones() as usize
+}
+
+/// The numbers of the bits that are set.
+fn numbers(words: impl Iterator<Item = u64>) -> impl Iterator<Item = u16> {
+    (0_u16..)
+        .step_by(64)
+        .zip(words)
+        .flat_map(|(base, mut word)| {
+            std::iter::from_fn(move || {
+                if word == 0 {
+                    return None;
+                }
+                let bit = word.trailing_zeros();
+                word &= word - 1;
+                Some(base | u16::try_from(bit).unwrap_or_default())
+            })
+        })
+}
+
+impl FromIterator<u16> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(cpus: I) -> Self {
+        let mut set = Self::default();
+        set.extend(cpus);
+        set
+    }
+}
+
+impl Extend<u16> for CpuSet {
+    fn extend<I: IntoIterator<Item = u16>>(&mut self, cpus: I) {
+        for cpu in cpus {
+            self.insert(cpu);
+        }
+    }
+}
+
+impl<const N: usize> From<[u16; N]> for CpuSet {
+    fn from(cpus: [u16; N]) -> Self {
+        cpus.into_iter().collect()
+    }
+}
+
+/// A list of numbers.
+impl Serialize for CpuSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+/// As Nova writes them: `0-3,7`.
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cpus = self.iter().peekable();
+        let mut comma = "";
+        while let Some(first) = cpus.next() {
+            let mut last = first;
+            while let Some(next) = cpus.next_if(|next| *next == last + 1) {
+                last = next;
+            }
+            match first == last {
+                true => write!(f, "{comma}{first}")?,
+                false => write!(f, "{comma}{first}-{last}")?,
+            }
+            comma = ",";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_what_was_put_in_and_nothing_else() {
+        let set = CpuSet::from([0, 1, 2, 3, 63, 64, 200]);
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 63, 64, 200]);
+        assert_eq!((set.len(), set.is_empty()), (7, false));
+        assert!(set.contains(200) && !set.contains(201) && !set.contains(u16::MAX));
+        assert_eq!(set.to_string(), "0-3,63-64,200");
+        assert_eq!(CpuSet::first(3), CpuSet::from([2, 1, 0]));
+        assert_eq!(CpuSet::default().to_string(), "");
+    }
+
+    #[test]
+    fn sets_of_other_lengths_are_compared_as_sets() {
+        let (short, long) = (CpuSet::from([1, 2]), CpuSet::from([2, 3, 100]));
+        assert_eq!((short.len_without(&long), long.len_without(&short)), (1, 2));
+        assert_eq!(long.without(&CpuSet::from([100])), CpuSet::from([2, 3]));
+        assert!(short.meets(&long) && !short.is_within(&long));
+        assert!(CpuSet::from([2]).is_within(&short) && CpuSet::default().is_within(&short));
+        let none = CpuSet::default();
+        assert_eq!(long.len_common_without(&short, &none), 1);
+        assert_eq!(
+            long.common_without(&long, &short).collect::<Vec<_>>(),
+            [3, 100]
+        );
+    }
+}

@@ -12,6 +12,7 @@
 //! | `options` | `[filter_scheduler]`, `[metrics]` and the others, by Nova's names |
 //! | `filters` | a file for each filter; a filter reads the request once, then looks at hosts |
 //! | `replay` | cases from a file, answered one by one |
+//! | `weighers` | a file for each weigher; the order of hosts, and each host's score card |
 //! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
 //!
 //! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Callers: `cli`
@@ -24,6 +25,7 @@ pub mod options;
 pub mod reason;
 pub mod replay;
 pub mod request;
+pub mod weighers;
 
 pub use filters::{Check, Filter, Plan, Runs};
 pub use host_state::{ConsideredHost, HostState};

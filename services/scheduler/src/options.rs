@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::numbers;
+
 /// All groups. A group that is not there has its defaults.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default)]
@@ -210,10 +212,25 @@ pub enum Normalization {
     Upstream,
     /// Between the list's least and most, always; all alike are 0.
     ListMin,
-    /// Between 0 and what hosts can have at most, whoever else is in the list.
+    /// In a unit of the weigher's own (1 TiB of memory, 256 CPUs, 10 TiB of disk, as many instances as a host may have), whoever
+    /// else is in the list.
     Fixed,
-    /// The share of the host's own capacity.
+    /// The share of the host's own capacity; as `Fixed` where a weigher's numbers are no share of anything.
     Percent,
+}
+
+/// `name=ratio`, as in `[metrics] weight_setting`. What cannot be read so is left aside, as Nova does.
+#[must_use]
+pub fn weight_settings(texts: &[String]) -> Vec<(&str, f64)> {
+    let read = |text: &'_ String| -> Option<(usize, f64)> {
+        let sign = text.find('=').filter(|at| *at > 0)?;
+        Some((sign, numbers::float(&text[sign + 1..])?))
+    };
+    let settings = texts.iter().filter_map(|text| {
+        let (sign, ratio) = read(text)?;
+        Some((&text[..sign], ratio))
+    });
+    settings.collect()
 }
 
 /// `[metrics]`
@@ -266,4 +283,21 @@ impl Default for ComputeOptions {
 pub struct WorkaroundsOptions {
     /// Whether CPUs of one's own are asked for as PCPU only, and not as VCPU where there are none.
     pub disable_fallback_pcpu_query: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_be_read_are_left_aside() {
+        let texts = [
+            "a=1", "b= -2.5 ", "c=x", "d", "=1", "e:1", "a=3", "f=g=1", " h =1",
+        ];
+        let texts = texts.map(str::to_owned);
+        assert_eq!(
+            weight_settings(&texts),
+            [("a", 1.0), ("b", -2.5), ("a", 3.0), (" h ", 1.0)]
+        );
+    }
 }

@@ -9,6 +9,7 @@ mod field;
 mod filter;
 mod host;
 mod request;
+mod weigher;
 
 use std::io::{self, Read, Write};
 
@@ -49,10 +50,16 @@ pub enum ReplayError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Filter,
+    Normalize,
+    Weigher,
 }
 
 impl Kind {
-    const ALL: [(&'static str, Self); 1] = [("filter", Self::Filter)];
+    const ALL: [(&'static str, Self); 3] = [
+        ("filter", Self::Filter),
+        ("normalize", Self::Normalize),
+        ("weigher", Self::Weigher),
+    ];
 
     fn read(field: &Field<'_>) -> Result<Self, FieldError> {
         let name = field.text()?;
@@ -67,6 +74,8 @@ impl Kind {
     fn answer(self, subject: &Field<'_>, case: &Case<'_>) -> Result<Value, CaseError> {
         match self {
             Self::Filter => filter::answer(subject, case),
+            Self::Normalize => weigher::normalized(case),
+            Self::Weigher => weigher::answer(subject, case),
         }
     }
 }

@@ -1,0 +1,29 @@
+//! `BuildFailureWeigher`: builds that failed in a row count against a host, so its multiplier is negated.
+
+use super::{Multiplier, Weigher, Weighing, number};
+use crate::options::Options;
+use crate::request::RequestSpec;
+
+pub(super) struct BuildFailureWeigher;
+
+impl Weigher for BuildFailureWeigher {
+    fn name(&self) -> &'static str {
+        "BuildFailureWeigher"
+    }
+
+    fn module(&self) -> &'static str {
+        "compute"
+    }
+
+    fn multiplier(&self) -> Multiplier {
+        Multiplier::new("build_failure_weight_multiplier", |options| {
+            options.filter_scheduler.build_failure_weight_multiplier
+        })
+        .against()
+    }
+
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
+        let most = number(options.compute.consecutive_build_service_disable_threshold);
+        Weighing::each(|host| number(host.failed_builds)).unit(most)
+    }
+}

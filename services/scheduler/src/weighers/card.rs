@@ -1,0 +1,27 @@
+//! The score card of a host: why it is where it is in the order.
+
+use serde::Serialize;
+
+/// What the weighers say of one host.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Card {
+    /// The sum of the scores; 0 where there was nothing to compare.
+    pub weight: f64,
+    /// Of each weigher; none for a host that is alone and so was not weighed.
+    pub scores: Vec<Score>,
+}
+
+/// What one weigher says.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Score {
+    /// The weigher.
+    pub weigher: &'static str,
+    /// In its own unit.
+    pub raw: f64,
+    /// On the common scale.
+    pub norm: f64,
+    /// The option, or what the host's aggregates say instead.
+    pub multiplier: f64,
+    /// What it adds to the weight: `norm` times `multiplier`.
+    pub score: f64,
+}

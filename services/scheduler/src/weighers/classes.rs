@@ -1,0 +1,100 @@
+//! `weight_classes`: the weighers that are asked.
+
+use super::{ALL, Multiplier, Weigher};
+use crate::options::Options;
+
+/// Weighers in the order in which their scores are added up.
+#[derive(Clone)]
+pub struct Weighers {
+    pub(super) weighers: Vec<&'static dyn Weigher>,
+    pub(super) multipliers: Vec<Multiplier>,
+}
+
+/// `weight_classes` are not all to be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "[filter_scheduler] weight_classes: there is no weigher {name}; there are {ALL_WEIGHERS} for all of them, and {}",
+    ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ")
+)]
+pub struct WeighersError {
+    /// As it was written.
+    pub name: String,
+}
+
+const MODULES: &str = "nova.scheduler.weights.";
+const ALL_WEIGHERS: &str = "nova.scheduler.weights.all_weighers";
+
+impl Weighers {
+    /// Those that the options name: by the path of Nova's class, or the class alone. One that is named twice counts twice.
+    ///
+    /// # Errors
+    /// One of them is not there.
+    pub fn new(options: &Options) -> Result<Self, WeighersError> {
+        let mut weighers = Vec::new();
+        for name in &options.filter_scheduler.weight_classes {
+            match name.as_str() {
+                ALL_WEIGHERS | "all_weighers" => weighers.extend(ALL),
+                name => weighers.push(named(name)?),
+            }
+        }
+        let multipliers = weighers.iter().map(|one| one.multiplier()).collect();
+        Ok(Self {
+            weighers,
+            multipliers,
+        })
+    }
+
+    /// Their names, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.weighers.iter().map(|one| one.name())
+    }
+}
+
+fn named(name: &str) -> Result<&'static dyn Weigher, WeighersError> {
+    let is_it = |one: &&&'static dyn Weigher| {
+        name == one.name()
+            || name
+                .strip_prefix(MODULES)
+                .and_then(|rest| rest.strip_prefix(one.module())?.strip_prefix('.'))
+                .is_some_and(|class| class == one.name())
+    };
+    let found = ALL.iter().find(is_it).copied();
+    found.ok_or_else(|| WeighersError {
+        name: name.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(names: &[&str]) -> Result<Vec<&'static str>, WeighersError> {
+        let mut options = Options::default();
+        options.filter_scheduler.weight_classes = names.iter().map(|it| (*it).to_owned()).collect();
+        Weighers::new(&options).map(|all| all.names().collect())
+    }
+
+    #[test]
+    fn weighers_are_named_by_class_or_by_novas_path() {
+        assert_eq!(of(&[ALL_WEIGHERS]).expect("all").len(), 13);
+        assert_eq!(of(&["RAMWeigher"]), Ok(vec!["RAMWeigher"]));
+        assert_eq!(
+            of(&[
+                "nova.scheduler.weights.cpu.CPUWeigher",
+                "nova.scheduler.weights.affinity.ServerGroupSoftAffinityWeigher",
+            ]),
+            Ok(vec!["CPUWeigher", "ServerGroupSoftAffinityWeigher"])
+        );
+        assert_eq!(of(&[]), Ok(vec![]));
+        for name in [
+            "nova.scheduler.weights.ram.CPUWeigher",
+            "our.weights.ram.RAMWeigher",
+            "ramweigher",
+            "",
+        ] {
+            let error = of(&["CPUWeigher", name]).expect_err(name).to_string();
+            assert!(error.contains(&format!("no weigher {name};")), "{error}");
+            assert!(error.contains("RAMWeigher"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `DiskWeigher`: free disk.
+
+use super::{Bounds, Multiplier, Weigher, Weighing, free_share, number};
+use crate::options::Options;
+use crate::request::RequestSpec;
+
+pub(super) struct DiskWeigher;
+
+impl Weigher for DiskWeigher {
+    fn name(&self) -> &'static str {
+        "DiskWeigher"
+    }
+
+    fn module(&self) -> &'static str {
+        "disk"
+    }
+
+    fn multiplier(&self) -> Multiplier {
+        Multiplier::new("disk_weight_multiplier", |options| {
+            options.filter_scheduler.disk_weight_multiplier
+        })
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds::from(0.0)
+    }
+
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+        const TEN_TIB: f64 = 10_485_760.0;
+        Weighing::each(|host| number(host.free_disk_mb))
+            .unit(TEN_TIB)
+            .share(|host| {
+                let total = number(host.total_usable_disk_gb) * 1024.0;
+                let used = total - number(host.free_disk_mb);
+                free_share(total * host.disk_allocation_ratio, used)
+            })
+    }
+}

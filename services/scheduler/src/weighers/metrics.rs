@@ -1,0 +1,62 @@
+//! `MetricsWeigher`: a sum of metrics that the host measures, each times its ratio of `[metrics] weight_setting`.
+
+use super::{MetricMissing, Multiplier, Weigher, Weighing};
+use crate::host_state::HostState;
+use crate::options::{MetricsOptions, Options, weight_settings};
+use crate::request::RequestSpec;
+
+pub(super) struct MetricsWeigher;
+
+impl Weigher for MetricsWeigher {
+    fn name(&self) -> &'static str {
+        "MetricsWeigher"
+    }
+
+    fn module(&self) -> &'static str {
+        "metrics"
+    }
+
+    fn multiplier(&self) -> Multiplier {
+        Multiplier::new("metrics_weight_multiplier", |options| {
+            options.metrics.weight_multiplier
+        })
+    }
+
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
+        let metrics = &options.metrics;
+        let terms = weight_settings(&metrics.weight_setting);
+        if terms.is_empty() {
+            return Weighing::same(0.0);
+        }
+        // Most metrics are per cents.
+        let unit = terms.iter().map(|(_, ratio)| ratio.abs() * 100.0).sum();
+        Weighing::each_with_multiplier(move |host, multiplier| {
+            sum(host, multiplier, &terms, metrics)
+        })
+        .unit(unit)
+    }
+}
+
+/// A host without one of the metrics has `weight_of_unavailable`, unless that metric counts nothing on it.
+fn sum(
+    host: &HostState,
+    multiplier: f64,
+    terms: &[(&str, f64)],
+    options: &MetricsOptions,
+) -> Result<f64, MetricMissing> {
+    let mut sum = 0.0;
+    for &(metric, ratio) in terms {
+        let measured = host.metrics.as_ref().and_then(|all| all.get(metric));
+        match measured {
+            Some(value) => sum += value * ratio,
+            None if options.required => {
+                return Err(MetricMissing {
+                    metric: metric.to_owned(),
+                });
+            }
+            None if ratio * multiplier == 0.0 => {}
+            None => return Ok(options.weight_of_unavailable),
+        }
+    }
+    Ok(sum)
+}

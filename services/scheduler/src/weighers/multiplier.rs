@@ -1,0 +1,109 @@
+//! What a weigher's weights count.
+
+use crate::host_state::Aggregates;
+use crate::numbers;
+use crate::options::Options;
+
+/// An option, which the aggregates of a host may override by a key of the same name.
+#[derive(Debug, Clone, Copy)]
+pub struct Multiplier {
+    key: &'static str,
+    configured: fn(&Options) -> f64,
+    sign: f64,
+}
+
+impl Multiplier {
+    /// The key of aggregates, and the option.
+    #[must_use]
+    pub fn new(key: &'static str, configured: fn(&Options) -> f64) -> Self {
+        Self {
+            key,
+            configured,
+            sign: 1.0,
+        }
+    }
+
+    /// Of a weigher whose weights count against a host.
+    #[must_use]
+    pub fn against(self) -> Self {
+        Self { sign: -1.0, ..self }
+    }
+
+    /// Where no aggregate says otherwise.
+    pub(super) fn configured(&self, options: &Options) -> f64 {
+        self.sign * (self.configured)(options)
+    }
+}
+
+/// The multipliers of a host that its aggregates override, by the weigher's place.
+///
+/// The least of the values of all aggregates is taken; one of them that is no number leaves the option's.
+pub(super) fn overridden(multipliers: &[Multiplier], aggregates: &Aggregates) -> Vec<(usize, f64)> {
+    let mut found: Vec<(usize, Option<f64>)> = Vec::new();
+    let values = aggregates.iter().flat_map(|one| &one.metadata);
+    for (key, value) in values.filter(|(key, _)| key.ends_with("_weight_multiplier")) {
+        for (place, one) in multipliers.iter().enumerate() {
+            if one.key != key.as_str() {
+                continue;
+            }
+            let value = numbers::float(value);
+            match found.iter_mut().find(|(of, _)| *of == place) {
+                Some((_, least)) => *least = least.zip(value).map(|(a, b)| a.min(b)),
+                None => found.push((place, value)),
+            }
+        }
+    }
+    let signed = |(place, value): (usize, Option<f64>)| {
+        let one: &Multiplier = multipliers.get(place)?;
+        Some((place, one.sign * value?))
+    };
+    found.into_iter().filter_map(signed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::host_state::Aggregate;
+
+    #[test]
+    fn the_least_of_the_aggregates_values_overrides_unless_one_is_no_number() {
+        let multipliers = [
+            Multiplier::new("ram_weight_multiplier", |_| 7.0),
+            Multiplier::new("build_failure_weight_multiplier", |_| 7.0).against(),
+        ];
+        for (values, expected) in [
+            (&[][..], None),
+            (&["2"], Some(2.0)),
+            (&[" 3 ", "-1.5"], Some(-1.5)),
+            (&["1e3", "inf"], Some(1000.0)),
+            (&["1", "x"], None),
+            (&["x", "1"], None),
+            (&["1", "x", "0"], None),
+            (&[""], None),
+            (&["1,2"], None),
+            (&["nan", "4"], Some(4.0)),
+        ] {
+            for (place, one) in multipliers.iter().enumerate() {
+                let aggregate = |value: &&str| {
+                    let metadata = [(one.key.to_owned(), (*value).to_owned())];
+                    Arc::new(Aggregate {
+                        metadata: metadata.into(),
+                        ..Aggregate::default()
+                    })
+                };
+                let aggregates = Aggregates::new(values.iter().map(aggregate).collect());
+                let expected: Vec<_> = expected
+                    .map(|it| (place, one.sign * it))
+                    .into_iter()
+                    .collect();
+                assert_eq!(
+                    overridden(&multipliers, &aggregates),
+                    expected,
+                    "{values:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `NumInstancesWeigher`: instances on the host; negative multipliers spread them.
+
+use super::{Multiplier, Weigher, Weighing, number};
+use crate::options::Options;
+use crate::request::RequestSpec;
+
+pub(super) struct NumInstancesWeigher;
+
+impl Weigher for NumInstancesWeigher {
+    fn name(&self) -> &'static str {
+        "NumInstancesWeigher"
+    }
+
+    fn module(&self) -> &'static str {
+        "num_instances"
+    }
+
+    fn multiplier(&self) -> Multiplier {
+        Multiplier::new("num_instances_weight_multiplier", |options| {
+            options.filter_scheduler.num_instances_weight_multiplier
+        })
+    }
+
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
+        let most = number(options.filter_scheduler.max_instances_per_host);
+        Weighing::each(|host| number(host.num_instances)).unit(most)
+    }
+}

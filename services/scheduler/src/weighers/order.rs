@@ -1,0 +1,134 @@
+//! The best host first.
+
+use std::cmp::Ordering;
+
+use crate::options::FilterSchedulerOptions;
+
+/// A source of chance that a request brings as a seed: the same seed, the same choice (`SplitMix64`).
+#[derive(Debug, Clone)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// Of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// One of so many, from 0 on; 0 where there is none.
+    pub fn below(&mut self, many: usize) -> usize {
+        let many = u64::try_from(many).unwrap_or(u64::MAX).max(1);
+        // No list is so long that the rest of this division would prefer its beginning.
+        usize::try_from(self.next() % many).unwrap_or(0)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// The places of hosts by their weights, the most first; those of one weight keep their order, and a weight that is no number is
+/// the last. `shuffle_best_same_weighed_hosts` and `host_subset_size` let chance choose the first one.
+#[must_use]
+pub fn order(weights: &[f64], options: &FilterSchedulerOptions, chance: &mut Chance) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..weights.len()).collect();
+    places.sort_by(|a, b| most_first(weights[*a], weights[*b]));
+    let Some(&best) = places.first() else {
+        return places;
+    };
+    if options.shuffle_best_same_weighed_hosts {
+        let is_best = |place: &&usize| most_first(weights[**place], weights[best]).is_eq();
+        let many = places.iter().take_while(is_best).count();
+        for end in (1..many).rev() {
+            places.swap(end, chance.below(end + 1));
+        }
+    }
+    let subset = usize::try_from(options.host_subset_size).unwrap_or(1);
+    if subset > 1 {
+        let chosen = chance.below(subset.min(places.len()));
+        places[..=chosen].rotate_right(1);
+    }
+    places
+}
+
+fn most_first(a: f64, b: f64) -> Ordering {
+    let by_number = || b.partial_cmp(&a).unwrap_or(Ordering::Equal);
+    a.is_nan().cmp(&b.is_nan()).then_with(by_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn options(subset: i64, shuffle: bool) -> FilterSchedulerOptions {
+        FilterSchedulerOptions {
+            host_subset_size: subset,
+            shuffle_best_same_weighed_hosts: shuffle,
+            ..FilterSchedulerOptions::default()
+        }
+    }
+
+    #[test]
+    fn hosts_of_one_weight_keep_their_order_and_no_number_is_last() {
+        for (weights, expected) in [
+            (&[1.0, 3.0, 2.0, 3.0][..], &[1, 3, 2, 0][..]),
+            (&[0.0, -0.0, 0.0], &[0, 1, 2]),
+            (
+                &[f64::NAN, f64::NEG_INFINITY, f64::INFINITY, f64::NAN],
+                &[2, 1, 0, 3],
+            ),
+            (&[], &[]),
+        ] {
+            let got = order(weights, &options(1, false), &mut Chance::new(1));
+            assert_eq!(got, expected, "{weights:?}");
+        }
+    }
+
+    #[test]
+    fn a_subset_size_below_1_is_1() {
+        for subset in [1, 0, -5] {
+            for seed in 0..20 {
+                let got = order(
+                    &[1.0, 2.0, 3.0],
+                    &options(subset, false),
+                    &mut Chance::new(seed),
+                );
+                assert_eq!(got, [2, 1, 0]);
+            }
+        }
+    }
+
+    #[test]
+    fn one_of_the_subset_is_put_first_and_the_others_keep_their_order() {
+        let weights = [4.0, 3.0, 2.0, 1.0];
+        let firsts = |subset| -> BTreeSet<usize> {
+            let of = |seed| order(&weights, &options(subset, false), &mut Chance::new(seed));
+            (0..200)
+                .map(|seed| {
+                    let got = of(seed);
+                    assert_eq!(got, of(seed), "a seed has one order");
+                    let rest: Vec<usize> = (0..4).filter(|place| *place != got[0]).collect();
+                    assert_eq!(got[1..], rest);
+                    got[0]
+                })
+                .collect()
+        };
+        assert_eq!(firsts(3), BTreeSet::from([0, 1, 2]));
+        assert_eq!(firsts(9), BTreeSet::from([0, 1, 2, 3]));
+    }
+
+    #[test]
+    fn only_the_best_of_one_weight_are_shuffled() {
+        let weights = [5.0, 1.0, 5.0, 1.0, 5.0];
+        let orders: BTreeSet<Vec<usize>> = (0..200)
+            .map(|seed| order(&weights, &options(1, true), &mut Chance::new(seed)))
+            .collect();
+        assert_eq!(orders.len(), 6, "every order of the three best");
+        assert!(orders.iter().all(|order| order[3..] == [1, 3]));
+    }
+}

@@ -1,0 +1,37 @@
+//! `PCIWeigher`: hosts with few free PCI devices first, so that the others are kept for those who ask for devices. The request is
+//! not looked at.
+
+use super::{Multiplier, Weigher, Weighing, number};
+use crate::host_state::HostState;
+use crate::options::Options;
+use crate::request::RequestSpec;
+
+pub(super) struct PCIWeigher;
+
+impl Weigher for PCIWeigher {
+    fn name(&self) -> &'static str {
+        "PCIWeigher"
+    }
+
+    fn module(&self) -> &'static str {
+        "pci"
+    }
+
+    fn multiplier(&self) -> Multiplier {
+        Multiplier::new("pci_weight_multiplier", |options| {
+            options.filter_scheduler.pci_weight_multiplier
+        })
+    }
+
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+        Weighing::each(|host| number(MOST - free_devices(host).min(MOST - 1))).unit(number(MOST))
+    }
+}
+
+/// More free devices than this less one count no more.
+const MOST: i64 = 100;
+
+fn free_devices(host: &HostState) -> i64 {
+    let pools = host.pci.iter().flat_map(|pools| &pools.0);
+    pools.fold(0, |sum, pool| sum.saturating_add(pool.count))
+}

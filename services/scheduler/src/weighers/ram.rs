@@ -1,0 +1,38 @@
+//! `RAMWeigher`: free memory.
+
+use super::{Bounds, Multiplier, Weigher, Weighing, free_share, number};
+use crate::options::Options;
+use crate::request::RequestSpec;
+
+pub(super) struct RAMWeigher;
+
+impl Weigher for RAMWeigher {
+    fn name(&self) -> &'static str {
+        "RAMWeigher"
+    }
+
+    fn module(&self) -> &'static str {
+        "ram"
+    }
+
+    fn multiplier(&self) -> Multiplier {
+        Multiplier::new("ram_weight_multiplier", |options| {
+            options.filter_scheduler.ram_weight_multiplier
+        })
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds::from(0.0)
+    }
+
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+        const TIB: f64 = 1_048_576.0;
+        Weighing::each(|host| number(host.free_ram_mb))
+            .unit(TIB)
+            .share(|host| {
+                let total = number(host.total_usable_ram_mb);
+                let used = total - number(host.free_ram_mb);
+                free_share(total * host.ram_allocation_ratio, used)
+            })
+    }
+}

@@ -1,0 +1,1 @@
+//! Weights, by tables and by what must hold for all of them.

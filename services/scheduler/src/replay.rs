@@ -9,6 +9,8 @@ mod field;
 mod filter;
 mod host;
 mod request;
+#[cfg(test)]
+pub(crate) mod testing;
 mod weigher;
 
 use std::io::{self, Read, Write};

@@ -32,6 +32,6 @@ impl Weigher for PCIWeigher {
 const MOST: i64 = 100;
 
 fn free_devices(host: &HostState) -> i64 {
-    let pools = host.pci.iter().flat_map(|pools| &pools.0);
+    let pools = host.pci.iter().flat_map(|pools| pools.iter());
     pools.fold(0, |sum, pool| sum.saturating_add(pool.count))
 }

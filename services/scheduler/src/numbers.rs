@@ -1,4 +1,4 @@
-//! How OpenStack reads numbers out of texts: as Python's `int` and `float` do.
+//! How OpenStack reads numbers out of texts: as Python's `int` and `float` do; and what it takes for true.
 
 /// `float(text)`: blanks around, a sign, digits of any script with `_` between them, a point, an exponent, `inf`, `infinity` and
 /// `nan` in any case. None for what it refuses.
@@ -31,6 +31,15 @@ pub fn int(text: &str) -> Option<i64> {
     let bare = text.strip_prefix(['+', '-']).unwrap_or(&text);
     let is_whole = !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_digit());
     if is_whole { text.parse().ok() } else { None }
+}
+
+/// Whether a text says yes, as `strutils.bool_from_string` reads it: all that it does not know says no.
+#[must_use]
+pub fn is_true(text: &str) -> bool {
+    let text = text.trim_matches(is_blank);
+    ["1", "t", "true", "on", "y", "yes"]
+        .iter()
+        .any(|yes| text.eq_ignore_ascii_case(yes))
 }
 
 /// With digits of every script as ASCII ones, and without the `_` between digits; none where one stands elsewhere.
@@ -100,6 +109,15 @@ mod tests {
             assert_eq!(float(text), expected, "{text:?}");
         }
         assert!(float(" NaN").is_some_and(f64::is_nan));
+        for (text, expected) in [
+            ("True", true),
+            (" yes ", true),
+            ("1", true),
+            ("", false),
+            ("enabled", false),
+        ] {
+            assert_eq!(is_true(text), expected, "{text:?}");
+        }
         for (text, expected) in [
             (" 10 ", Some(10)),
             ("-3", Some(-3)),

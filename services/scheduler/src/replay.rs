@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(
             got[1],
             json!({"id": "b", "result": {
-            "pass": [], "reasons": [], "surviving_candidates": [], "limits": []}})
+            "pass": [], "reasons": [], "surviving_candidates": [], "limits": [], "instance_numa": null}})
         );
     }
 

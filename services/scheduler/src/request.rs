@@ -1,11 +1,16 @@
 //! What is asked for: Nova's request spec.
 
 mod hints;
+mod numa;
 mod pci;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use hints::Hints;
+pub use numa::{
+    CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
+    NumaRequestError, PageSize, pci_numa_affinity_policy,
+};
 pub use pci::{NumaAffinityPolicy, PciRequest, PciRequestOrigin};
 
 /// One request, for one instance or several that are alike.
@@ -27,6 +32,8 @@ pub struct RequestSpec {
     pub availability_zone: Option<String>,
     /// Devices, by alias or of ports.
     pub pci_requests: Vec<PciRequest>,
+    /// The cells that it is to have, derived from flavor and image; none: it has none.
+    pub numa_topology: Option<InstanceNumaTopology>,
     /// Networks of its ports, which its memory and CPUs should be near to.
     pub network_metadata: Option<NetworkMetadata>,
     /// Hosts that an operator excluded.

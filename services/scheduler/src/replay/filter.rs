@@ -33,6 +33,7 @@ pub(super) fn answer(subject: &Field<'_>, case: &Case<'_>) -> Result<Value, Case
             host.surviving().map(|(place, _)| place).collect()
         }),
         "limits": each(&|(host, _)| limits(&host.limits)),
+        "instance_numa": request.numa_topology,
     }))
 }
 

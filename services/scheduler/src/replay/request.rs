@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::case::CaseError;
 use super::field::{Field, FieldError};
 use crate::request::{
-    Destination, Flavor, Hints, Image, NetworkMetadata, NumaAffinityPolicy, PciRequest,
-    PciRequestOrigin, RequestSpec, ServerGroup,
+    Destination, Flavor, Hints, Image, InstanceNumaTopology, NetworkMetadata, NumaAffinityPolicy,
+    PciRequest, PciRequestOrigin, RequestSpec, ServerGroup,
 };
 
 type Read<T> = Result<T, FieldError>;
@@ -22,10 +22,17 @@ pub(super) fn read(field: &Field<'_>) -> Result<RequestSpec, CaseError> {
         Some(image) if image.value().is_null() => None,
         Some(given) => Some(image(&given)?),
     };
+    let flavor = field.or("flavor", Flavor::default(), flavor)?;
+    let numa_topology = match field.or("numa_from_flavor", false, Field::flag)? {
+        false => None,
+        true => InstanceNumaTopology::derive(&flavor, image.as_ref())
+            .map_err(|error| CaseError::Request(error.to_string()))?,
+    };
     Ok(RequestSpec {
         instance_uuid: field.or("instance_uuid", String::new(), Field::string)?,
-        flavor: field.or("flavor", Flavor::default(), flavor)?,
+        flavor,
         image,
+        numa_topology,
         hints: field.or("hints", Hints::default(), hints)?,
         group: field.maybe("group", group)?,
         project_id: project(field)?,

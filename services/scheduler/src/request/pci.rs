@@ -40,3 +40,13 @@ pub enum NumaAffinityPolicy {
     /// At the same socket.
     Socket,
 }
+
+impl NumaAffinityPolicy {
+    /// All, by Nova's names.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("required", Self::Required),
+        ("legacy", Self::Legacy),
+        ("preferred", Self::Preferred),
+        ("socket", Self::Socket),
+    ];
+}

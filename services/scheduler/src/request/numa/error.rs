@@ -1,0 +1,163 @@
+//! Why an instance's NUMA topology cannot be derived.
+
+/// What is wrong with the flavor, or between the flavor and the image: nothing a host could be right for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NumaRequestError {
+    /// A word that means nothing here.
+    #[error("{name}: should be {}, and is {value:?}", words.join(" or "))]
+    Unknown {
+        /// The extra spec or the image property.
+        name: String,
+        /// As it stands.
+        value: String,
+        /// What would be right.
+        words: Vec<&'static str>,
+    },
+    /// No number, no list of CPUs, no size.
+    #[error("{name}: should be {wanted}, and is {value:?}")]
+    Malformed {
+        /// The extra spec or the image property.
+        name: String,
+        /// As it stands.
+        value: String,
+        /// What would be right.
+        wanted: &'static str,
+    },
+    /// The image says what only the flavor may say, or something else than the flavor.
+    #[error(
+        "{property}: the image says {image:?}, and may not where the flavor's {spec} is {}",
+        said(flavor)
+    )]
+    Conflict {
+        /// The extra spec.
+        spec: String,
+        /// Its value; empty where the flavor has none.
+        flavor: String,
+        /// The image property.
+        property: String,
+        /// Its value.
+        image: String,
+    },
+    /// CPUs and memory cannot be parted evenly.
+    #[error(
+        "hw:numa_nodes: {vcpus} CPUs and {memory_mb} MiB cannot be parted evenly into {nodes} cells; say hw:numa_cpus.N and \
+         hw:numa_mem.N"
+    )]
+    Asymmetric {
+        /// Cells.
+        nodes: i64,
+        /// The flavor's.
+        vcpus: i64,
+        /// The flavor's.
+        memory_mb: i64,
+    },
+    /// `hw:numa_cpus.N` and `hw:numa_mem.N` are not said for each cell.
+    #[error(
+        "hw:numa_cpus.N and hw:numa_mem.N: should both be said for each of {nodes} cells, and are for {cpus} and {mem} of them"
+    )]
+    Incomplete {
+        /// Cells.
+        nodes: i64,
+        /// Cells that have CPUs.
+        cpus: usize,
+        /// Cells that have memory.
+        mem: usize,
+    },
+    /// A cell has a CPU that the flavor has not.
+    #[error("{name}: has CPU {cpu}, and the flavor has {vcpus} CPUs, from 0 on")]
+    CpuOutOfRange {
+        /// The extra spec or the image property.
+        name: String,
+        /// The CPU.
+        cpu: u16,
+        /// The flavor's.
+        vcpus: u16,
+    },
+    /// Two cells have one CPU.
+    #[error("{name}: has CPU {cpu}, which another cell has already")]
+    CpuTwice {
+        /// The extra spec or the image property.
+        name: String,
+        /// The CPU.
+        cpu: u16,
+    },
+    /// CPUs are in no cell.
+    #[error("hw:numa_cpus.N: CPUs {cpus} are in no cell")]
+    CpusUnassigned {
+        /// `2-3,5`
+        cpus: String,
+    },
+    /// The cells have not the flavor's memory.
+    #[error("hw:numa_mem.N: are {sum} MiB together, and should be the flavor's {memory_mb} MiB")]
+    MemorySum {
+        /// Of all cells.
+        sum: i64,
+        /// The flavor's.
+        memory_mb: i64,
+    },
+    /// Said without dedicated CPUs.
+    #[error("{name}: needs hw:cpu_policy to be dedicated or mixed")]
+    NeedsDedicatedCpus {
+        /// The extra spec or the image property.
+        name: &'static str,
+    },
+    /// `hw:cpu_dedicated_mask` without `mixed`.
+    #[error("hw:cpu_dedicated_mask: needs hw:cpu_policy to be mixed")]
+    MaskNeedsMixed,
+    /// `mixed` without a mask, or with two.
+    #[error(
+        "hw:cpu_policy: mixed needs either hw:cpu_dedicated_mask or hw:cpu_realtime with hw:cpu_realtime_mask"
+    )]
+    MixedNeedsMask,
+    /// A mask has CPUs that the flavor has not, or leaves none.
+    #[error(
+        "{name}: should leave some of the flavor's {vcpus} CPUs in and some out, and none beyond; it is {value:?}"
+    )]
+    Mask {
+        /// The extra spec or the image property.
+        name: &'static str,
+        /// As it stands.
+        value: String,
+        /// The flavor's.
+        vcpus: u16,
+    },
+    /// `resources:VCPU` or `resources:PCPU` beside a CPU policy.
+    #[error("hw:cpu_policy: cannot be said together with resources:VCPU or resources:PCPU")]
+    PolicyAndResources,
+    /// Both kinds of CPUs by resource class.
+    #[error("resources:VCPU: cannot be said together with resources:PCPU")]
+    VcpuAndPcpu,
+    /// `resources:PCPU` are not as many as the flavor's CPUs.
+    #[error(
+        "resources:PCPU: should be {wanted} (the flavor's CPUs, and one more for isolated emulator threads), and is {pcpus}"
+    )]
+    PcpuCount {
+        /// What would be right.
+        wanted: i64,
+        /// What is asked for.
+        pcpus: i64,
+    },
+    /// A trait and a policy for the same.
+    #[error("trait:HW_CPU_HYPERTHREADING: cannot be said together with hw:cpu_thread_policy")]
+    TraitAndThreadPolicy,
+    /// `hw:locked_memory` without pages.
+    #[error("hw:locked_memory: needs hw:mem_page_size")]
+    LockedMemoryNeedsPageSize,
+    /// A topology can have so many CPUs.
+    #[error(
+        "vcpus: should be from 0 to {} where NUMA cells are asked for, and is {vcpus}",
+        u16::MAX
+    )]
+    Vcpus {
+        /// The flavor's.
+        vcpus: i64,
+    },
+}
+
+/// What a flavor says; it may say nothing.
+fn said(value: &str) -> String {
+    match value.is_empty() {
+        true => "not set".to_owned(),
+        false => format!("{value:?}"),
+    }
+}

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::logging::{LevelFilter, Log};
 use crate::{
     accelerator, agent, completion, config, demo, device, doctor, guest, man, placement, provider,
-    reconcile, reshape, up,
+    reconcile, reshape, scheduler, up,
 };
 
 const EXAMPLES: &str = "\
@@ -99,6 +99,8 @@ pub enum Command {
     Placement(placement::Arguments),
     /// Serve the accelerator API: device profiles, accelerator requests and their binding.
     Accelerator(accelerator::Arguments),
+    /// Ask the filter scheduler: which hosts, in which order, and why not the others.
+    Scheduler(scheduler::Arguments),
     /// Boot, show, switch and delete guests.
     Guest(guest::Arguments),
     /// Show this host's devices for guests; reset them, set them aside, take them back.
@@ -134,6 +136,7 @@ impl Command {
             | Command::Guest(_)
             | Command::Reconcile(_)
             | Command::Reshape(_)
+            | Command::Scheduler(_)
             | Command::Provider(_)
             | Command::Demo(_)
             | Command::Config(_)

@@ -33,6 +33,7 @@ pub mod provider;
 pub mod reconcile;
 mod regular_file;
 pub mod reshape;
+pub mod scheduler;
 pub mod signals;
 pub mod up;
 
@@ -87,6 +88,7 @@ fn dispatch(
         Command::Up(arguments) => up::run(arguments, context, out),
         Command::Agent(arguments) => agent::run(arguments, context, out),
         Command::Accelerator(arguments) => accelerator::run(arguments, context, out),
+        Command::Scheduler(arguments) => scheduler::run(arguments, context, out),
         Command::Placement(arguments) => placement::run(arguments, context, out),
         Command::Guest(arguments) => guest::run(arguments, context, out),
         Command::Device(arguments) => device::run(arguments, context, out),

@@ -4,9 +4,13 @@
 //! (`$free_ram_mb`) name them.
 
 mod aggregate;
+mod attribute;
 mod candidate;
+mod capability;
 mod considered;
+mod cpu_info;
 mod cpus;
+mod instances;
 mod numa;
 mod pci;
 mod service;
@@ -14,12 +18,14 @@ mod service;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde_json::Value;
-
 pub use aggregate::{Aggregate, Aggregates};
+pub use attribute::{Attribute, Found};
 pub use candidate::AllocationCandidate;
+pub use capability::{Capability, CapabilityRef, Dict, Incomparable, List};
 pub use considered::{ConsideredHost, Limits, NumaLimits, Surviving};
+pub use cpu_info::CpuInfo;
 pub use cpus::CpuSet;
+pub use instances::{Instance, Instances};
 pub use numa::{MemoryPages, NumaCell, NumaTopology};
 pub use pci::{PciPool, PciPools};
 pub use service::Service;
@@ -70,7 +76,7 @@ pub struct HostState {
     /// What guests it can run: architecture, hypervisor type, VM mode.
     pub supported_instances: Vec<[String; 3]>,
     /// Free-form, told by the driver.
-    pub stats: BTreeMap<String, Value>,
+    pub stats: BTreeMap<String, Capability>,
     /// Of its agent.
     pub service: Service,
     /// The aggregates it is in.
@@ -83,60 +89,4 @@ pub struct HostState {
     pub pci: Option<PciPools>,
     /// NUMA cells; none where the host tells of none.
     pub numa: Option<NumaTopology>,
-}
-
-/// `cpu_info` as it came, and what it says.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CpuInfo {
-    text: String,
-    value: Option<Value>,
-}
-
-impl CpuInfo {
-    /// Reads it once; a text that is no JSON is kept and has no fields.
-    #[must_use]
-    pub fn new(text: String) -> Self {
-        let value = serde_json::from_str(&text).ok();
-        Self { text, value }
-    }
-
-    /// As it came.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// What it says; none for a text that is no JSON.
-    #[must_use]
-    pub fn value(&self) -> Option<&Value> {
-        self.value.as_ref()
-    }
-}
-
-/// The guests on a host, by uuid.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Instances(BTreeMap<String, BTreeMap<String, String>>);
-
-impl Instances {
-    /// With the image properties that each guest was booted with, by uuid.
-    #[must_use]
-    pub fn new(by_uuid: BTreeMap<String, BTreeMap<String, String>>) -> Self {
-        Self(by_uuid)
-    }
-
-    /// Whether a guest is on the host; uuids are compared letter by letter.
-    #[must_use]
-    pub fn contains(&self, uuid: &str) -> bool {
-        self.0.contains_key(uuid)
-    }
-
-    /// All, with the image properties of each.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &BTreeMap<String, String>)> {
-        self.0.iter().map(|(uuid, image)| (uuid.as_str(), image))
-    }
-
-    /// One more.
-    pub fn insert(&mut self, uuid: String, image: BTreeMap<String, String>) {
-        self.0.insert(uuid, image);
-    }
 }

@@ -10,6 +10,9 @@
 //! | `host_state` | a host as its agent reports it: capacity, usage, NUMA cells, PCI pools, aggregates, service |
 //! | `request` | the request spec: flavor, image, hints, group, destination |
 //! | `options` | `[filter_scheduler]`, `[metrics]` and the others, by Nova's names |
+//! | `extra_specs` | what a flavor demands of a value: `>= 8`, `<in> aes` |
+//! | `query` | what a user asks of a host in JSON: `["<=", 1024, "$free_ram_mb"]` |
+//! | `version`, `network`, `numbers` | version predicates, networks by CIDR, numbers as Python reads them |
 //! | `filters` | a file for each filter; a filter reads the request once, then looks at hosts |
 //! | `replay` | cases from a file, answered one by one |
 //! | `weighers` | a file for each weigher; the order of hosts, and each host's score card |
@@ -18,13 +21,17 @@
 //! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Callers: `cli`
 //! (`berth scheduler`), `services/conductor`.
 
+pub mod extra_specs;
 pub mod filters;
 pub mod host_state;
+pub mod network;
 pub mod numbers;
 pub mod options;
+pub mod query;
 pub mod reason;
 pub mod replay;
 pub mod request;
+pub mod version;
 pub mod weighers;
 
 pub use filters::{Check, Filter, Plan, Runs};

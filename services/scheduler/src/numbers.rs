@@ -1,18 +1,22 @@
-//! How OpenStack reads numbers out of texts: as Python's `int` and `float` do; and what it takes for true.
+//! How OpenStack reads numbers out of texts and writes them: as Python's `int`, `float` and `str` do; and what it takes for true.
+
+use std::borrow::Cow;
 
 /// `float(text)`: blanks around, a sign, digits of any script with `_` between them, a point, an exponent, `inf`, `infinity` and
 /// `nan` in any case. None for what it refuses.
 #[must_use]
 pub fn float(text: &str) -> Option<f64> {
-    let text = digits(text.trim_matches(is_blank))?;
+    let text = digits(strip(text))?;
     let (sign, rest) = match text.strip_prefix(['+', '-']) {
         Some(rest) => (if text.starts_with('-') { -1.0 } else { 1.0 }, rest),
-        None => (1.0, text.as_str()),
+        None => (1.0, text.as_ref()),
     };
-    match rest.to_ascii_lowercase().as_str() {
-        "inf" | "infinity" => return Some(sign * f64::INFINITY),
-        "nan" => return Some(f64::NAN),
-        _ => {}
+    let is = |name: &str| rest.eq_ignore_ascii_case(name);
+    if is("inf") || is("infinity") {
+        return Some(sign * f64::INFINITY);
+    }
+    if is("nan") {
+        return Some(f64::NAN);
     }
     // What Rust reads beside that begins with a letter too.
     let begins = rest.starts_with(|c: char| c.is_ascii_digit() || c == '.');
@@ -27,23 +31,82 @@ pub fn float(text: &str) -> Option<f64> {
 /// `int(text)`: as [`float`], whole numbers alone. None for what it refuses, and beyond 64 bits.
 #[must_use]
 pub fn int(text: &str) -> Option<i64> {
-    let text = digits(text.trim_matches(is_blank))?;
+    whole(text)?.ok()
+}
+
+/// As [`int`], but beyond 64 bits the last number that there is: a limit that high is no limit.
+#[must_use]
+pub fn int_or_nearest(text: &str) -> Option<i64> {
+    Some(whole(text)?.unwrap_or_else(|nearest| nearest))
+}
+
+/// A whole number, or the one that is nearest to it.
+fn whole(text: &str) -> Option<Result<i64, i64>> {
+    let text = digits(strip(text))?;
     let bare = text.strip_prefix(['+', '-']).unwrap_or(&text);
     let is_whole = !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_digit());
-    if is_whole { text.parse().ok() } else { None }
+    let nearest = || match text.starts_with('-') {
+        true => i64::MIN,
+        false => i64::MAX,
+    };
+    is_whole.then(|| text.parse().map_err(|_| nearest()))
+}
+
+/// `float(number)`.
+#[must_use]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "beyond 53 bits Python takes the nearest too"
+)]
+pub fn as_float(number: i64) -> f64 {
+    number as f64
+}
+
+/// `str(number)`: the fewest digits that make the number, with a point or an exponent.
+#[must_use]
+pub fn float_text(number: f64) -> String {
+    if number.is_nan() {
+        return "nan".to_owned();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let text = format!("{number:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..16).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+        }
+        _ => format!("{number:?}"),
+    }
+}
+
+/// `text.strip()`
+#[must_use]
+pub fn strip(text: &str) -> &str {
+    text.trim_matches(is_blank)
+}
+
+/// `text.split()`
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(is_blank).filter(|word| !word.is_empty())
 }
 
 /// Whether a text says yes, as `strutils.bool_from_string` reads it: all that it does not know says no.
 #[must_use]
 pub fn is_true(text: &str) -> bool {
-    let text = text.trim_matches(is_blank);
+    let text = strip(text);
     ["1", "t", "true", "on", "y", "yes"]
         .iter()
         .any(|yes| text.eq_ignore_ascii_case(yes))
 }
 
 /// With digits of every script as ASCII ones, and without the `_` between digits; none where one stands elsewhere.
-fn digits(text: &str) -> Option<String> {
+fn digits(text: &str) -> Option<Cow<'_, str>> {
+    if text.bytes().all(|byte| byte.is_ascii() && byte != b'_') {
+        return Some(Cow::Borrowed(text));
+    }
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
     let mut last_is_digit = false;
@@ -60,7 +123,7 @@ fn digits(text: &str) -> Option<String> {
         last_is_digit = value.is_some();
         out.push(value.unwrap_or(letter));
     }
-    Some(out)
+    Some(Cow::Owned(out))
 }
 
 /// A decimal digit of any script, as an ASCII one: those of Unicode come in rows of ten (category Nd).
@@ -84,6 +147,32 @@ fn is_blank(letter: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_written_as_python_writes_them() {
+        for (number, expected) in [
+            (1.0, "1.0"),
+            (-0.5, "-0.5"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (1.5e-5, "1.5e-05"),
+            (0.0001, "0.0001"),
+            (1.25e100, "1.25e+100"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (f64::NAN, "nan"),
+        ] {
+            assert_eq!(float_text(number), expected);
+        }
+    }
+
+    #[test]
+    fn a_whole_number_beyond_64_bits_is_the_last_one_there_is() {
+        assert_eq!(int("99999999999999999999"), None);
+        assert_eq!(int_or_nearest("99999999999999999999"), Some(i64::MAX));
+        assert_eq!(int_or_nearest("-99999999999999999999"), Some(i64::MIN));
+        assert_eq!(int_or_nearest("9e9"), None);
+    }
 
     #[test]
     fn numbers_are_read_as_python_reads_them() {

@@ -1,12 +1,16 @@
 //! What is asked for: Nova's request spec.
 
+mod attestation;
 mod hints;
+mod image;
 mod numa;
 mod pci;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use attestation::Attestations;
 pub use hints::Hints;
+pub use image::{Image, ImageProperties, ImagePropertyError, architecture};
 pub use numa::{
     CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
     NumaRequestError, PageSize, pci_numa_affinity_policy,
@@ -48,6 +52,8 @@ pub struct RequestSpec {
     pub tried: Vec<(String, String)>,
     /// Whether its root disk is a volume.
     pub is_bfv: bool,
+    /// What was attested of the nodes when the request was made.
+    pub attestations: Attestations,
 }
 
 /// What an instance is given.
@@ -84,17 +90,6 @@ impl Default for Flavor {
             extra_specs: BTreeMap::new(),
         }
     }
-}
-
-/// What an instance is booted from.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Image {
-    /// The image service's.
-    pub id: Option<String>,
-    /// `qcow2`, `raw`, ...
-    pub disk_format: Option<String>,
-    /// As the image service has them.
-    pub properties: BTreeMap<String, String>,
 }
 
 /// A server group, as it is when the request is made.

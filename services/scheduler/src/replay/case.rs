@@ -24,10 +24,6 @@ pub(super) enum CaseError {
     /// It is not as it should be: the file is refused.
     Field(FieldError),
     /// The request is one that Nova's API would refuse: that is the answer.
-    #[allow(
-        dead_code,
-        reason = "image properties and NUMA cells are read with the request"
-    )]
     Request(String),
 }
 

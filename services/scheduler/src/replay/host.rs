@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::field::{Field, FieldError};
 use crate::host_state::{
-    Aggregate, Aggregates, AllocationCandidate, CpuInfo, CpuSet, HostState, Instances, MemoryPages,
-    NumaCell, NumaTopology, PciPool, PciPools, Service,
+    Aggregate, Aggregates, AllocationCandidate, Capability, CpuInfo, CpuSet, HostState, Instance,
+    Instances, MemoryPages, NumaCell, NumaTopology, PciPool, PciPools, Service,
 };
+use crate::request::ImageProperties;
 
 /// Where a host is that does not tell.
 const DOCUMENTATION_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -50,7 +52,9 @@ pub(super) fn read(field: &Field<'_>, place: usize) -> Read<HostState> {
         supported_instances: field
             .or("supported_instances", Vec::new(), |all| all.list(supported))?,
         stats: field.or("stats", BTreeMap::new(), |all| {
-            all.map(|it| Ok(it.value().clone()))
+            all.map(|it| {
+                Capability::deserialize(it.value()).map_err(|error| it.wrong(error.to_string()))
+            })
         })?,
         service: field.or("service", seen_now(), service)?,
         aggregates: Aggregates::new(field.or("aggregates", Vec::new(), |all| all.list(aggregate))?),
@@ -120,10 +124,17 @@ fn aggregate(field: &Field<'_>) -> Read<Arc<Aggregate>> {
 }
 
 /// Either uuids, or image properties by uuid.
-fn instances(field: &Field<'_>) -> Read<BTreeMap<String, BTreeMap<String, String>>> {
+fn instances(field: &Field<'_>) -> Read<BTreeMap<String, Instance>> {
+    let with_image = |image: &Field<'_>| {
+        Ok(Instance {
+            flavorid: None,
+            image: ImageProperties::new(image.map(Field::string)?)
+                .map_err(|error| image.wrong(error.to_string()))?,
+        })
+    };
     match field.value() {
-        Value::Array(_) => field.list(|uuid| Ok((uuid.string()?, BTreeMap::new()))),
-        _ => field.map(|image| image.map(Field::string)),
+        Value::Array(_) => field.list(|uuid| Ok((uuid.string()?, Instance::default()))),
+        _ => field.map(with_image),
     }
 }
 

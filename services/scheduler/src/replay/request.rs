@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::case::CaseError;
 use super::field::{Field, FieldError};
 use crate::request::{
-    Destination, Flavor, Hints, Image, InstanceNumaTopology, NetworkMetadata, NumaAffinityPolicy,
-    PciRequest, PciRequestOrigin, RequestSpec, ServerGroup,
+    Attestations, Destination, Flavor, Hints, Image, ImageProperties, ImagePropertyError,
+    InstanceNumaTopology, NetworkMetadata, NumaAffinityPolicy, PciRequest, PciRequestOrigin,
+    RequestSpec, ServerGroup,
 };
 
 type Read<T> = Result<T, FieldError>;
@@ -47,6 +48,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<RequestSpec, CaseError> {
             retry.or("hosts", Vec::new(), |all| all.list(host_and_node))
         })?,
         is_bfv: field.or("is_bfv", false, Field::flag)?,
+        attestations: Attestations::default(),
     })
 }
 
@@ -73,11 +75,13 @@ fn flavor(field: &Field<'_>) -> Read<Flavor> {
     })
 }
 
-fn image(field: &Field<'_>) -> Read<Image> {
+fn image(field: &Field<'_>) -> Result<Image, CaseError> {
+    let kept = field.or("properties", BTreeMap::new(), |all| all.map(Field::string))?;
+    let refused = |error: ImagePropertyError| CaseError::Request(error.to_string());
     Ok(Image {
         id: field.maybe("id", Field::string)?,
         disk_format: field.maybe("disk_format", Field::string)?,
-        properties: field.or("properties", BTreeMap::new(), |all| all.map(Field::string))?,
+        properties: ImageProperties::new(kept).map_err(refused)?,
     })
 }
 

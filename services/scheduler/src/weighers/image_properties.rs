@@ -49,18 +49,18 @@ fn wanted<'a>(image: &'a Image, settings: &'a [String]) -> Vec<(&'a str, &'a str
             false => set.map_or(0.0, |(_, weight)| *weight),
         }
     };
-    let properties = image.properties.iter();
+    let properties = image.properties.known();
     properties
-        .map(|(name, value)| (name.as_str(), value.as_str(), weight(name)))
+        .map(|(name, value)| (name, value, weight(name)))
         .filter(|(_, _, weight)| *weight != 0.0)
         .collect()
 }
 
 fn sum(host: &HostState, wanted: &[(&str, &str, f64)]) -> f64 {
-    let images = host.instances.iter().map(|(_, image)| image);
+    let images = host.instances.iter().map(|(_, instance)| &instance.image);
     let counted = images.flat_map(|image| {
         wanted.iter().filter_map(|(name, value, weight)| {
-            let is_same = image.get(*name).is_some_and(|its| its == value);
+            let is_same = image.get(name) == Some(*value);
             is_same.then_some(*weight)
         })
     });

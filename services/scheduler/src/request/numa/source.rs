@@ -21,7 +21,7 @@ impl<'a> Source<'a> {
     /// An image property, by its whole name.
     pub(super) fn property(self, name: &str) -> Option<&'a str> {
         let value = self.image.and_then(|image| image.properties.get(name));
-        value.map(String::as_str).filter(|text| !text.is_empty())
+        value.filter(|text| !text.is_empty())
     }
 
     /// Both values of `NAME`.
@@ -59,7 +59,9 @@ impl<'a> Source<'a> {
         self,
         name: &str,
     ) -> Result<Option<Vec<Numbered<'a>>>, NumaRequestError> {
-        let specs: Vec<_> = count_up(&format!("hw:{name}"), |it| self.flavor.extra_specs.get(it));
+        let specs: Vec<_> = count_up(&format!("hw:{name}"), |it| {
+            self.flavor.extra_specs.get(it).map(String::as_str)
+        });
         let image = self.image.map(|image| &image.properties);
         let properties: Vec<_> = count_up(&format!("hw_{name}"), |it| {
             image.and_then(|all| all.get(it))
@@ -85,10 +87,10 @@ impl<'a> Source<'a> {
 /// A name with its number, and what it says.
 pub(super) type Numbered<'a> = (String, &'a str);
 
-fn count_up<'a>(name: &str, get: impl Fn(&str) -> Option<&'a String>) -> Vec<Numbered<'a>> {
+fn count_up<'a>(name: &str, get: impl Fn(&str) -> Option<&'a str>) -> Vec<Numbered<'a>> {
     let names = (0..MAX_CELLS).map(|cell| format!("{name}.{cell}"));
     names
-        .map_while(|name| get(&name).map(|value| (name, value.as_str())))
+        .map_while(|name| get(&name).map(|value| (name, value)))
         .collect()
 }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::*;
-use crate::request::{Flavor, Image, NumaAffinityPolicy};
+use crate::request::{Flavor, Image, ImageProperties, NumaAffinityPolicy};
 
 fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
@@ -22,7 +22,7 @@ fn derive(
         ..Flavor::default()
     };
     let image = Image {
-        properties: texts(properties),
+        properties: ImageProperties::unread(texts(properties)),
         ..Image::default()
     };
     InstanceNumaTopology::derive(&flavor, Some(&image))
@@ -306,7 +306,10 @@ fn devices_are_near_as_flavor_or_image_says() {
             ..Flavor::default()
         };
         let image = Image {
-            properties: texts(&[("hw_pci_numa_affinity_policy", property)]),
+            properties: ImageProperties::unread(texts(&[(
+                "hw_pci_numa_affinity_policy",
+                property,
+            )])),
             ..Image::default()
         };
         pci_numa_affinity_policy(&flavor, Some(&image))

@@ -1,0 +1,368 @@
+//! A user's query about hosts, in JSON: `["and", [">=", "$free_ram_mb", 1024], ["<", "$num_io_ops", 4]]`.
+//!
+//! A query is a list of an operator and its arguments. `= < > <= >=` hold where the first argument compares so with every other
+//! one, `in` where it is one of the others; with fewer than two arguments none of them holds. `and` and `or` are what they say.
+//! `not` makes a list of its arguments turned round: as a whole query it holds where one of them is true, as an argument where there
+//! is any at all, be it false. That is Nova's rule, and a surprise: `["and", ["not", true], true]` holds.
+//!
+//! A text that begins with `$` is an attribute of the host, points lead into it. What a host does not have is left out, as are null
+//! and empty texts. An empty query holds. Where Nova would end the request with an error (a number compared with a text, say), the
+//! host cannot be told.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use crate::host_state::{Attribute, Capability, CapabilityRef, ConsideredHost, Found};
+
+/// A query, read.
+#[derive(Debug, Clone)]
+pub struct Query {
+    text: String,
+    root: Node,
+}
+
+/// What is no query.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// It is no JSON.
+    #[error("it is no JSON: {0}")]
+    NoJson(String),
+    /// It is something else than a list.
+    #[error("it should be a list of an operator and its arguments")]
+    NoList,
+    /// There is no such operator.
+    #[error("there is no operator {0}; there are {all}", all = OPERATORS.map(|(name, _)| name).join(", "))]
+    NoOperator(String),
+}
+
+/// What a host cannot be asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswerable {
+    /// The path goes on behind what has no fields.
+    #[error("${0} leads into what has no fields")]
+    NoFields(String),
+    /// A number and a text, say.
+    #[error("{0} and {1} have no order")]
+    Incomparable(String, String),
+}
+
+#[derive(Debug, Clone)]
+enum Node {
+    /// An empty query.
+    Holds,
+    Operation(Operator, Vec<Argument>),
+}
+
+#[derive(Debug, Clone)]
+enum Argument {
+    Constant(Capability),
+    Variable(Variable),
+    Query(Node),
+}
+
+#[derive(Debug, Clone)]
+struct Variable {
+    /// Without the dollar.
+    name: String,
+    /// None: hosts have no such attribute.
+    attribute: Option<Attribute>,
+    fields: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Operator {
+    Compare(Comparison),
+    In,
+    Not,
+    Or,
+    And,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Comparison {
+    Equal,
+    Less,
+    Greater,
+    LessOrEqual,
+    GreaterOrEqual,
+}
+
+const OPERATORS: [(&str, Operator); 9] = [
+    ("=", Operator::Compare(Comparison::Equal)),
+    ("<", Operator::Compare(Comparison::Less)),
+    (">", Operator::Compare(Comparison::Greater)),
+    ("<=", Operator::Compare(Comparison::LessOrEqual)),
+    (">=", Operator::Compare(Comparison::GreaterOrEqual)),
+    ("in", Operator::In),
+    ("not", Operator::Not),
+    ("or", Operator::Or),
+    ("and", Operator::And),
+];
+
+/// What an argument is on a host.
+enum Term<'a> {
+    Found(Found<'a>),
+    Flag(bool),
+    /// Of `not`.
+    Flags(Vec<bool>),
+}
+
+impl Query {
+    /// Reads a query.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn new(text: &str) -> Result<Self, QueryError> {
+        let read = serde_json::from_str(text);
+        let read: Capability = read.map_err(|error| QueryError::NoJson(error.to_string()))?;
+        Ok(Self {
+            text: text.to_owned(),
+            root: Node::read(&read)?,
+        })
+    }
+
+    /// As the user wrote it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it holds for a host.
+    ///
+    /// # Errors
+    /// The host cannot be asked that.
+    pub fn holds_for(&self, host: &ConsideredHost) -> Result<bool, Unanswerable> {
+        Ok(match self.root.on(host)? {
+            Term::Flags(flags) => flags.contains(&true),
+            other => other.is_truthy(),
+        })
+    }
+
+    /// What its variables are on a host, by name with the dollar; those that the host does not have are `None`.
+    #[must_use]
+    pub fn values_on(&self, host: &ConsideredHost) -> BTreeMap<String, String> {
+        let mut values = BTreeMap::new();
+        self.root.collect_values(host, &mut values);
+        values
+    }
+}
+
+impl Node {
+    fn read(query: &Capability) -> Result<Self, QueryError> {
+        if !query.view().is_truthy() {
+            return Ok(Self::Holds);
+        }
+        let Capability::List(list) = query else {
+            return Err(QueryError::NoList);
+        };
+        let Some((operator, arguments)) = list.items().split_first() else {
+            return Ok(Self::Holds);
+        };
+        let name = operator.view().text();
+        let is_it =
+            |it: &&(&str, Operator)| matches!(operator, Capability::Text(name) if name == it.0);
+        let (_, operator) = OPERATORS
+            .iter()
+            .find(is_it)
+            .ok_or_else(|| QueryError::NoOperator(name.into_owned()))?;
+        let arguments = arguments
+            .iter()
+            .filter_map(|it| Argument::read(it).transpose());
+        Ok(Self::Operation(
+            *operator,
+            arguments.collect::<Result<_, _>>()?,
+        ))
+    }
+
+    fn on<'a>(&'a self, host: &'a ConsideredHost) -> Result<Term<'a>, Unanswerable> {
+        let (operator, arguments) = match self {
+            Self::Holds => return Ok(Term::Flag(true)),
+            Self::Operation(operator, arguments) => (operator, arguments),
+        };
+        let mut terms = arguments.iter().filter_map(|it| it.on(host).transpose());
+        // All arguments are looked at, because one that has no answer leaves the whole without one.
+        Ok(match operator {
+            Operator::Compare(comparison) => Term::Flag(comparison.of(terms)?),
+            Operator::In => {
+                let first = terms.next().transpose()?;
+                let mut found = false;
+                for term in terms {
+                    let term = term?;
+                    found |= first.as_ref().is_some_and(|first| first.equals(&term));
+                }
+                Term::Flag(found)
+            }
+            Operator::Not => {
+                let flags = terms.map(|term| term.map(|it| !it.is_truthy()));
+                Term::Flags(flags.collect::<Result<_, _>>()?)
+            }
+            Operator::Or => Term::Flag(fold(terms, false, |a, b| a | b)?),
+            Operator::And => Term::Flag(fold(terms, true, |a, b| a & b)?),
+        })
+    }
+
+    fn collect_values(&self, host: &ConsideredHost, values: &mut BTreeMap<String, String>) {
+        let Self::Operation(_, arguments) = self else {
+            return;
+        };
+        for argument in arguments {
+            match argument {
+                Argument::Constant(_) => {}
+                Argument::Query(query) => query.collect_values(host, values),
+                Argument::Variable(variable) => {
+                    let found = variable.on(host).ok().flatten();
+                    let text = found.map_or_else(|| "None".to_owned(), |it| text(&it));
+                    values.insert(format!("${}", variable.name), text);
+                }
+            }
+        }
+    }
+}
+
+impl Argument {
+    /// None: it is left out on every host.
+    fn read(argument: &Capability) -> Result<Option<Self>, QueryError> {
+        Ok(match argument {
+            Capability::Null => None,
+            Capability::List(_) => Some(Self::Query(Node::read(argument)?)),
+            Capability::Text(text) if text.is_empty() => None,
+            Capability::Text(text) => Some(match text.strip_prefix('$') {
+                Some(name) => Self::Variable(Variable::read(name)),
+                None => Self::Constant(argument.clone()),
+            }),
+            other => Some(Self::Constant(other.clone())),
+        })
+    }
+
+    fn on<'a>(&'a self, host: &'a ConsideredHost) -> Result<Option<Term<'a>>, Unanswerable> {
+        match self {
+            Self::Constant(it) => Ok(Some(Term::Found(Found::Value(it.view())))),
+            Self::Variable(it) => Ok(it.on(host)?.map(Term::Found)),
+            Self::Query(it) => it.on(host).map(Some),
+        }
+    }
+}
+
+impl Variable {
+    fn read(name: &str) -> Self {
+        let mut parts = name.split('.');
+        Self {
+            name: name.to_owned(),
+            attribute: parts.next().and_then(Attribute::named),
+            fields: parts.map(str::to_owned).collect(),
+        }
+    }
+
+    fn on<'a>(&self, host: &'a ConsideredHost) -> Result<Option<Found<'a>>, Unanswerable> {
+        let Some(attribute) = self.attribute else {
+            return Ok(None);
+        };
+        let mut found = attribute.of(host);
+        for field in &self.fields {
+            if found.is_null() {
+                return Ok(None);
+            }
+            let next = found.get(field);
+            found = next.ok_or_else(|| Unanswerable::NoFields(self.name.clone()))?;
+        }
+        Ok((!found.is_null()).then(|| found.whole()))
+    }
+}
+
+impl Comparison {
+    /// Whether the first compares so with all others, of which there must be one.
+    fn of<'a>(
+        self,
+        mut terms: impl Iterator<Item = Result<Term<'a>, Unanswerable>>,
+    ) -> Result<bool, Unanswerable> {
+        let Some(first) = terms.next().transpose()? else {
+            return Ok(false);
+        };
+        let (mut any, mut all) = (false, true);
+        for term in terms {
+            any = true;
+            all &= self.holds(&first, &term?)?;
+        }
+        Ok(any && all)
+    }
+
+    fn holds(self, first: &Term<'_>, other: &Term<'_>) -> Result<bool, Unanswerable> {
+        if matches!(self, Self::Equal) {
+            return Ok(first.equals(other));
+        }
+        let order = first.order(other)?;
+        Ok(match self {
+            Self::Equal => order.is_some_and(Ordering::is_eq),
+            Self::Less => order.is_some_and(Ordering::is_lt),
+            Self::Greater => order.is_some_and(Ordering::is_gt),
+            Self::LessOrEqual => order.is_some_and(Ordering::is_le),
+            Self::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
+        })
+    }
+}
+
+impl Term<'_> {
+    fn is_truthy(&self) -> bool {
+        match self {
+            Self::Flag(flag) => *flag,
+            Self::Flags(flags) => !flags.is_empty(),
+            Self::Found(found) => match found {
+                Found::Opaque(it) => !it.is_empty,
+                other => other.value().is_none_or(CapabilityRef::is_truthy),
+            },
+        }
+    }
+
+    /// As a value, where it is one.
+    fn value(&self) -> Option<CapabilityRef<'_>> {
+        match self {
+            Self::Flag(flag) => Some(CapabilityRef::Bool(*flag)),
+            Self::Flags(_) => None,
+            Self::Found(found) => found.value(),
+        }
+    }
+
+    fn equals(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Flags(a), Self::Flags(b)) => a == b,
+            (Self::Found(Found::Opaque(a)), Self::Found(Found::Opaque(b))) => a == b,
+            (a, b) => matches!((a.value(), b.value()), (Some(a), Some(b)) if a.equals(b)),
+        }
+    }
+
+    fn order(&self, other: &Self) -> Result<Option<Ordering>, Unanswerable> {
+        let none = || Unanswerable::Incomparable(self.text(), other.text());
+        match (self, other) {
+            (Self::Flags(a), Self::Flags(b)) => Ok(Some(a.cmp(b))),
+            (a, b) => match (a.value(), b.value()) {
+                (Some(a), Some(b)) => a.order(b).map_err(|_| none()),
+                _ => Err(none()),
+            },
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Flag(flag) => CapabilityRef::Bool(*flag).text().into_owned(),
+            Self::Flags(flags) => format!("{flags:?}"),
+            Self::Found(found) => text(found),
+        }
+    }
+}
+
+fn text(found: &Found<'_>) -> String {
+    let value = found.value().map(|value| value.text().into_owned());
+    value.unwrap_or_else(|| "an object".to_owned())
+}
+
+fn fold<'a>(
+    terms: impl Iterator<Item = Result<Term<'a>, Unanswerable>>,
+    start: bool,
+    join: impl Fn(bool, bool) -> bool,
+) -> Result<bool, Unanswerable> {
+    let mut all = start;
+    for term in terms {
+        all = join(all, term?.is_truthy());
+    }
+    Ok(all)
+}

@@ -1,0 +1,279 @@
+//! The image properties that Nova knows, and their old names.
+
+use super::kind::Kind;
+
+/// By name, in order.
+pub(super) const KINDS: &[(&str, Kind)] = &[
+    ("hw_architecture", Kind::Architecture),
+    ("hw_auto_disk_config", Kind::Text),
+    ("hw_boot_menu", Kind::Flag),
+    ("hw_cdrom_bus", Kind::OneOf(DISK_BUSES)),
+    ("hw_cpu_cores", Kind::Int),
+    ("hw_cpu_max_cores", Kind::Int),
+    ("hw_cpu_max_sockets", Kind::Int),
+    ("hw_cpu_max_threads", Kind::Int),
+    (
+        "hw_cpu_policy",
+        Kind::OneOf(&["dedicated", "shared", "mixed"]),
+    ),
+    ("hw_cpu_realtime_mask", Kind::Text),
+    ("hw_cpu_sockets", Kind::Int),
+    (
+        "hw_cpu_thread_policy",
+        Kind::OneOf(&["prefer", "isolate", "require"]),
+    ),
+    ("hw_cpu_threads", Kind::Int),
+    ("hw_device_id", Kind::Int),
+    ("hw_disk_bus", Kind::OneOf(DISK_BUSES)),
+    ("hw_disk_type", Kind::Text),
+    ("hw_emulation_architecture", Kind::Architecture),
+    ("hw_ephemeral_encryption", Kind::Flag),
+    (
+        "hw_ephemeral_encryption_format",
+        Kind::OneOf(&["plain", "luks", "luksv2"]),
+    ),
+    ("hw_ephemeral_encryption_secret_uuid", Kind::Text),
+    ("hw_firmware_stateless", Kind::Flag),
+    ("hw_firmware_type", Kind::OneOf(&["uefi", "bios"])),
+    ("hw_floppy_bus", Kind::OneOf(DISK_BUSES)),
+    ("hw_input_bus", Kind::OneOf(&["usb", "virtio"])),
+    ("hw_ipxe_boot", Kind::Flag),
+    ("hw_locked_memory", Kind::Flag),
+    ("hw_machine_type", Kind::Text),
+    ("hw_maxphysaddr_bits", Kind::Int),
+    (
+        "hw_maxphysaddr_mode",
+        Kind::OneOf(&["passthrough", "emulate"]),
+    ),
+    ("hw_mem_encryption", Kind::Flag),
+    (
+        "hw_mem_encryption_model",
+        Kind::OneOf(&["amd-sev", "amd-sev-es", "amd-sev-snp"]),
+    ),
+    ("hw_mem_page_size", Kind::Text),
+    ("hw_numa_mem", Kind::Text),
+    ("hw_numa_nodes", Kind::Int),
+    (
+        "hw_pci_numa_affinity_policy",
+        Kind::OneOf(&["required", "legacy", "preferred", "socket"]),
+    ),
+    ("hw_pmu", Kind::Flag),
+    ("hw_pointer_model", Kind::OneOf(&["usbtablet"])),
+    ("hw_qemu_guest_agent", Kind::Flag),
+    ("hw_redirected_usb_ports", Kind::Int),
+    ("hw_rescue_bus", Kind::OneOf(DISK_BUSES)),
+    (
+        "hw_rescue_device",
+        Kind::OneOf(&["cdrom", "disk", "floppy", "fs", "lun"]),
+    ),
+    ("hw_rng_model", Kind::OneOf(&["virtio"])),
+    ("hw_scsi_model", Kind::Named(SCSI_MODELS, OLD_SCSI_MODELS)),
+    ("hw_serial_port_count", Kind::Int),
+    (
+        "hw_sound_model",
+        Kind::OneOf(&[
+            "sb16", "es1370", "pcspk", "ac97", "ich6", "ich9", "usb", "virtio",
+        ]),
+    ),
+    ("hw_time_hpet", Kind::Flag),
+    ("hw_tpm_model", Kind::OneOf(&["tpm-tis", "tpm-crb"])),
+    ("hw_tpm_version", Kind::OneOf(&["1.2", "2.0"])),
+    (
+        "hw_usb_model",
+        Kind::OneOf(&["none", "nec-xhci", "qemu-xhci"]),
+    ),
+    (
+        "hw_video_model",
+        Kind::OneOf(&[
+            "cirrus", "qxl", "vga", "vmvga", "xen", "virtio", "gop", "none", "bochs",
+        ]),
+    ),
+    ("hw_video_ram", Kind::Int),
+    ("hw_vif_model", Kind::Named(VIF_MODELS, OLD_VIF_MODELS)),
+    ("hw_vif_multiqueue_enabled", Kind::Flag),
+    (
+        "hw_viommu_model",
+        Kind::OneOf(&["intel", "smmuv3", "virtio", "auto"]),
+    ),
+    ("hw_virtio_packed_ring", Kind::Flag),
+    (
+        "hw_vm_mode",
+        Kind::Named(
+            VM_MODES,
+            &[("pv", "xen"), ("hv", "hvm"), ("baremetal", "hvm")],
+        ),
+    ),
+    (
+        "hw_watchdog_action",
+        Kind::OneOf(&["none", "pause", "poweroff", "reset", "disabled"]),
+    ),
+    ("img_bdm_v2", Kind::Flag),
+    ("img_bittorrent", Kind::Flag),
+    ("img_block_device_mapping", Kind::Records),
+    ("img_cache_in_nova", Kind::Flag),
+    ("img_compression_level", Kind::Int),
+    ("img_config_drive", Kind::OneOf(&["optional", "mandatory"])),
+    ("img_hide_hypervisor_id", Kind::Flag),
+    ("img_hv_requested_version", Kind::Versions),
+    ("img_hv_type", Kind::Named(HYPERVISORS, &[("xapi", "xen")])),
+    ("img_linked_clone", Kind::Flag),
+    ("img_mappings", Kind::Records),
+    ("img_owner_id", Kind::Text),
+    ("img_root_device_name", Kind::Text),
+    ("img_signature", Kind::Text),
+    ("img_signature_certificate_uuid", Kind::Text),
+    (
+        "img_signature_hash_method",
+        Kind::OneOf(&["SHA-224", "SHA-256", "SHA-384", "SHA-512"]),
+    ),
+    (
+        "img_signature_key_type",
+        Kind::OneOf(&[
+            "DSA",
+            "ECC_SECP384R1",
+            "ECC_SECP521R1",
+            "ECC_SECT409K1",
+            "ECC_SECT409R1",
+            "ECC_SECT571K1",
+            "ECC_SECT571R1",
+            "RSA-PSS",
+        ]),
+    ),
+    ("img_use_agent", Kind::Flag),
+    ("img_version", Kind::Int),
+    ("os_admin_user", Kind::Text),
+    ("os_command_line", Kind::Text),
+    ("os_distro", Kind::Text),
+    ("os_require_quiesce", Kind::Flag),
+    (
+        "os_secure_boot",
+        Kind::OneOf(&["required", "disabled", "optional"]),
+    ),
+    ("os_skip_agent_inject_files_at_boot", Kind::Flag),
+    ("os_skip_agent_inject_ssh", Kind::Flag),
+    ("os_type", Kind::Named(&["linux", "windows"], &[])),
+    ("traits_required", Kind::Text),
+];
+
+/// An old name, and the one of today.
+pub(super) const LEGACY: &[(&str, &str)] = &[
+    ("architecture", "hw_architecture"),
+    ("owner_id", "img_owner_id"),
+    ("vmware_disktype", "hw_disk_type"),
+    ("vmware_image_version", "img_version"),
+    ("vmware_ostype", "os_distro"),
+    ("auto_disk_config", "hw_auto_disk_config"),
+    ("ipxe_boot", "hw_ipxe_boot"),
+    ("xenapi_device_id", "hw_device_id"),
+    ("xenapi_image_compression_level", "img_compression_level"),
+    ("vmware_linked_clone", "img_linked_clone"),
+    ("xenapi_use_agent", "img_use_agent"),
+    ("xenapi_skip_agent_inject_ssh", "os_skip_agent_inject_ssh"),
+    (
+        "xenapi_skip_agent_inject_files_at_boot",
+        "os_skip_agent_inject_files_at_boot",
+    ),
+    ("cache_in_nova", "img_cache_in_nova"),
+    ("vm_mode", "hw_vm_mode"),
+    ("bittorrent", "img_bittorrent"),
+    ("mappings", "img_mappings"),
+    ("block_device_mapping", "img_block_device_mapping"),
+    ("bdm_v2", "img_bdm_v2"),
+    ("root_device_name", "img_root_device_name"),
+    ("hypervisor_version_requires", "img_hv_requested_version"),
+    ("hypervisor_type", "img_hv_type"),
+];
+
+/// Of disks.
+const DISK_BUSES: &[&str] = &[
+    "fdc", "ide", "sata", "scsi", "usb", "virtio", "xen", "lxc", "uml",
+];
+
+/// As libvirt and others name them.
+const HYPERVISORS: &[&str] = &[
+    "baremetal",
+    "bhyve",
+    "docker",
+    "fake",
+    "hyperv",
+    "ironic",
+    "kqemu",
+    "kvm",
+    "lxc",
+    "lxd",
+    "openvz",
+    "parallels",
+    "phyp",
+    "qemu",
+    "test",
+    "uml",
+    "vbox",
+    "vz",
+    "vmware",
+    "xen",
+    "zvm",
+    "prsm",
+];
+
+/// What a guest sees of its machine.
+const VM_MODES: &[&str] = &["hvm", "xen", "uml", "exe"];
+
+/// Of SCSI controllers.
+const SCSI_MODELS: &[&str] = &[
+    "buslogic",
+    "ibmvscsi",
+    "lsilogic",
+    "lsisas1068",
+    "lsisas1078",
+    "virtio-scsi",
+    "vmpvscsi",
+];
+
+/// As VMware names them.
+const OLD_SCSI_MODELS: &[(&str, &str)] =
+    &[("lsilogicsas", "lsisas1068"), ("paravirtual", "vmpvscsi")];
+
+/// Of network cards.
+const VIF_MODELS: &[&str] = &[
+    "virtio",
+    "ne2k_pci",
+    "pcnet",
+    "rtl8139",
+    "e1000",
+    "e1000e",
+    "netfront",
+    "spapr-vlan",
+    "lan9118",
+    "sriov",
+    "vmxnet",
+    "vmxnet3",
+    "igb",
+];
+
+/// As VMware names them.
+const OLD_VIF_MODELS: &[(&str, &str)] = &[
+    ("virtuale1000", "e1000"),
+    ("virtuale1000e", "e1000e"),
+    ("virtualpcnet32", "pcnet"),
+    ("virtualsriovethernetcard", "sriov"),
+    ("virtualvmxnet", "vmxnet"),
+    ("virtualvmxnet3", "vmxnet3"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_are_in_order() {
+        assert!(KINDS.is_sorted_by(|(a, _), (b, _)| a < b));
+    }
+
+    #[test]
+    fn an_old_name_is_of_a_property_that_is_known() {
+        for (old, name) in LEGACY {
+            assert!(KINDS.iter().any(|(it, _)| it == name), "{name}");
+            assert!(KINDS.iter().all(|(it, _)| it != old), "{old}");
+        }
+    }
+}

@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
-pub use chain::{Chain, ChainError, Passed, Rejected, Turn};
+pub use chain::{Chain, ChainError, Out, Passed, Rejected, Turn};
 
 /// When a filter is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,12 @@ pub trait Filter: Send + Sync {
 
     /// When it is asked.
     fn runs(&self) -> Runs;
+
+    /// Whether its verdict on a host may change when another instance of the same request is placed on another host, because it
+    /// looks at the request's group. The verdicts of all others change only for the host that was chosen.
+    fn sees_group(&self) -> bool {
+        false
+    }
 
     /// Reads what it needs, once for all hosts.
     fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a Options) -> Plan<'a>;

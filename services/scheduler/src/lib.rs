@@ -16,6 +16,7 @@
 //! | `filters` | a file for each filter; a filter reads the request once, then looks at hosts |
 //! | `replay` | cases from a file, answered one by one |
 //! | `weighers` | a file for each weigher; the order of hosts, and each host's score card |
+//! | `select` | the loop: destination, filters, weighers, claims, alternates |
 //! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
 //!
 //! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Callers: `cli`
@@ -32,6 +33,7 @@ pub mod reason;
 pub mod replay;
 pub mod request;
 pub mod version;
+pub mod select;
 pub mod weighers;
 
 pub use filters::{Check, Filter, Plan, Runs};

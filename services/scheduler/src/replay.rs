@@ -8,7 +8,9 @@ mod case;
 mod field;
 mod filter;
 mod host;
+mod pipeline;
 mod request;
+mod schedule;
 #[cfg(test)]
 pub(crate) mod testing;
 mod weigher;
@@ -53,13 +55,17 @@ pub enum ReplayError {
 enum Kind {
     Filter,
     Normalize,
+    Pipeline,
+    Schedule,
     Weigher,
 }
 
 impl Kind {
-    const ALL: [(&'static str, Self); 3] = [
+    const ALL: [(&'static str, Self); 5] = [
         ("filter", Self::Filter),
         ("normalize", Self::Normalize),
+        ("pipeline", Self::Pipeline),
+        ("schedule", Self::Schedule),
         ("weigher", Self::Weigher),
     ];
 
@@ -77,6 +83,8 @@ impl Kind {
         match self {
             Self::Filter => filter::answer(subject, case),
             Self::Normalize => weigher::normalized(case),
+            Self::Pipeline => pipeline::answer(case),
+            Self::Schedule => schedule::answer(case),
             Self::Weigher => weigher::answer(subject, case),
         }
     }

@@ -91,10 +91,7 @@ impl Chain {
                 continue;
             }
             let before = hosts.len();
-            let plan = match is_rebuild && !runs.on_rebuild {
-                true => Plan::PassAll,
-                false => filter.plan(request, options),
-            };
+            let plan = plan(*filter, is_rebuild, request, options);
             let reasons = ask(&plan, hosts);
             if reasons.iter().any(Option::is_some) {
                 let mut reasons = reasons.into_iter();
@@ -121,6 +118,77 @@ impl Chain {
             }
         }
         passed
+    }
+
+    /// Asks the filters again, for one of the later instances of a request, about hosts that passed for the one before. Since then
+    /// only the host at `changed` took an instance, so only it is looked at, but for filters that look at the group.
+    pub fn filter_again(
+        &self,
+        hosts: &mut [ConsideredHost],
+        changed: usize,
+        request: &RequestSpec,
+        options: &Options,
+    ) -> (Vec<Passed>, Vec<Out>) {
+        let mut passed = Vec::new();
+        let mut out: Vec<Out> = Vec::new();
+        let is_rebuild = request.hints.is_rebuild();
+        let later = self.filters.iter().filter(|it| !it.runs().once_per_request);
+        for filter in later {
+            let before = hosts.len() - out.len();
+            let plan = plan(*filter, is_rebuild, request, options);
+            let (from, asked) = match filter.sees_group() {
+                true => (0, &mut *hosts),
+                false => (
+                    changed,
+                    hosts.get_mut(changed..=changed).unwrap_or_default(),
+                ),
+            };
+            for (place, reason) in (from..).zip(ask(&plan, asked)) {
+                let Some(reason) = reason else { continue };
+                if out.iter().any(|it| it.place == place) {
+                    continue;
+                }
+                let filter = filter.name();
+                out.push(Out {
+                    place,
+                    filter,
+                    reason,
+                });
+            }
+            passed.push(Passed {
+                filter: filter.name().to_owned(),
+                before,
+                after: hosts.len() - out.len(),
+            });
+            if out.len() == hosts.len() {
+                break;
+            }
+        }
+        (passed, out)
+    }
+}
+
+/// A host that is out, by its place in the list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Out {
+    /// Its place.
+    pub place: usize,
+    /// The filter that was the first to reject it.
+    pub filter: &'static str,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What a filter makes of a request. One that does not look at rebuilds lets every host pass where an instance is rebuilt.
+fn plan<'a>(
+    filter: &'static dyn Filter,
+    is_rebuild: bool,
+    request: &'a RequestSpec,
+    options: &'a Options,
+) -> Plan<'a> {
+    match is_rebuild && !filter.runs().on_rebuild {
+        true => Plan::PassAll,
+        false => filter.plan(request, options),
     }
 }
 

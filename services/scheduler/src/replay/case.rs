@@ -10,6 +10,7 @@ use super::{host, request};
 use crate::host_state::ConsideredHost;
 use crate::options::Options;
 use crate::request::RequestSpec;
+use crate::select::Scheduler;
 
 /// A case, with what every kind has.
 pub(super) struct Case<'a> {
@@ -57,6 +58,15 @@ impl<'a> Case<'a> {
             Ok(ConsideredHost::new(state, host::candidates(field)?.into()))
         });
         considered.collect()
+    }
+
+    /// Its filters and weighers.
+    pub(super) fn scheduler(&self) -> Result<Scheduler, FieldError> {
+        let scheduler = Scheduler::new(self.options.clone());
+        scheduler.map_err(|error| FieldError {
+            path: "config".to_owned(),
+            wrong: error.to_string(),
+        })
     }
 
     pub(super) fn request(&self) -> Result<RequestSpec, CaseError> {

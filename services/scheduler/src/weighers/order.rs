@@ -30,14 +30,17 @@ impl Chance {
     }
 }
 
-/// The places of hosts by their weights, the most first; those of one weight keep their order, and a weight that is no number is
-/// the last. `shuffle_best_same_weighed_hosts` and `host_subset_size` let chance choose the first one.
-#[must_use]
-pub fn order(weights: &[f64], options: &FilterSchedulerOptions, chance: &mut Chance) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..weights.len()).collect();
+/// Puts the places of hosts in order by their weights, the most first; those of one weight keep their order, and a weight that is
+/// no number is the last. `shuffle_best_same_weighed_hosts` and `host_subset_size` let chance choose the first one.
+pub fn order(
+    places: &mut [usize],
+    weights: &[f64],
+    options: &FilterSchedulerOptions,
+    chance: &mut Chance,
+) {
     places.sort_by(|a, b| most_first(weights[*a], weights[*b]));
     let Some(&best) = places.first() else {
-        return places;
+        return;
     };
     if options.shuffle_best_same_weighed_hosts {
         let is_best = |place: &&usize| most_first(weights[**place], weights[best]).is_eq();
@@ -51,7 +54,6 @@ pub fn order(weights: &[f64], options: &FilterSchedulerOptions, chance: &mut Cha
         let chosen = chance.below(subset.min(places.len()));
         places[..=chosen].rotate_right(1);
     }
-    places
 }
 
 fn most_first(a: f64, b: f64) -> Ordering {
@@ -73,6 +75,12 @@ mod tests {
         }
     }
 
+    fn ordered(weights: &[f64], options: &FilterSchedulerOptions, seed: u64) -> Vec<usize> {
+        let mut places: Vec<usize> = (0..weights.len()).collect();
+        order(&mut places, weights, options, &mut Chance::new(seed));
+        places
+    }
+
     #[test]
     fn hosts_of_one_weight_keep_their_order_and_no_number_is_last() {
         for (weights, expected) in [
@@ -84,7 +92,7 @@ mod tests {
             ),
             (&[], &[]),
         ] {
-            let got = order(weights, &options(1, false), &mut Chance::new(1));
+            let got = ordered(weights, &options(1, false), 1);
             assert_eq!(got, expected, "{weights:?}");
         }
     }
@@ -93,11 +101,7 @@ mod tests {
     fn a_subset_size_below_1_is_1() {
         for subset in [1, 0, -5] {
             for seed in 0..20 {
-                let got = order(
-                    &[1.0, 2.0, 3.0],
-                    &options(subset, false),
-                    &mut Chance::new(seed),
-                );
+                let got = ordered(&[1.0, 2.0, 3.0], &options(subset, false), seed);
                 assert_eq!(got, [2, 1, 0]);
             }
         }
@@ -107,7 +111,7 @@ mod tests {
     fn one_of_the_subset_is_put_first_and_the_others_keep_their_order() {
         let weights = [4.0, 3.0, 2.0, 1.0];
         let firsts = |subset| -> BTreeSet<usize> {
-            let of = |seed| order(&weights, &options(subset, false), &mut Chance::new(seed));
+            let of = |seed| ordered(&weights, &options(subset, false), seed);
             (0..200)
                 .map(|seed| {
                     let got = of(seed);
@@ -126,7 +130,7 @@ mod tests {
     fn only_the_best_of_one_weight_are_shuffled() {
         let weights = [5.0, 1.0, 5.0, 1.0, 5.0];
         let orders: BTreeSet<Vec<usize>> = (0..200)
-            .map(|seed| order(&weights, &options(1, true), &mut Chance::new(seed)))
+            .map(|seed| ordered(&weights, &options(1, true), seed))
             .collect();
         assert_eq!(orders.len(), 6, "every order of the three best");
         assert!(orders.iter().all(|order| order[3..] == [1, 3]));

@@ -1,0 +1,90 @@
+//! The loop: destination, filters, weighers, claim, the next instance, alternates.
+//!
+//! It decides and does not act: [`Scheduler::select`] answers with a [`Step`]. Where that is [`Step::Claim`], the caller claims
+//! the candidate in Placement, in its own time, and tells how it went; then comes the next step. What a chosen host took is
+//! counted on it, so the next instance of the request sees it. A request that ends without a host for each of its instances names
+//! the instances whose claims the caller must delete.
+
+mod alternates;
+mod ask;
+mod claiming;
+mod consume;
+mod destination;
+mod outcome;
+mod record;
+mod sorted;
+
+use crate::filters::{Chain, ChainError};
+use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::request::RequestSpec;
+use crate::weighers::{Chance, Weighers, WeighersError};
+
+pub use ask::{Alternates, Ask, Claims};
+pub use claiming::{Claim, Claiming, Step};
+pub use consume::consume;
+pub use destination::{Narrowed, narrow};
+pub use outcome::{NoHost, NoValidHost, Selected, Selection};
+pub use record::{Record, Tried, Turnout};
+pub use sorted::SortedHosts;
+
+/// Filters and weighers by their options, ready for any number of requests.
+pub struct Scheduler {
+    options: Options,
+    chain: Chain,
+    weighers: Weighers,
+}
+
+/// Options that nobody can schedule by.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchedulerError {
+    /// See [`ChainError`].
+    #[error(transparent)]
+    Filters(#[from] ChainError),
+    /// See [`WeighersError`].
+    #[error(transparent)]
+    Weighers(#[from] WeighersError),
+}
+
+impl Scheduler {
+    /// By these options.
+    ///
+    /// # Errors
+    /// They name a filter or a weigher that is not there.
+    pub fn new(options: Options) -> Result<Self, SchedulerError> {
+        Ok(Self {
+            chain: Chain::new(&options)?,
+            weighers: Weighers::new(&options)?,
+            options,
+        })
+    }
+
+    /// The options.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The hosts for one instance, the best first, and nothing more: what a dry run shows. `seed` is chance's, see
+    /// [`Ask::seed`].
+    #[must_use]
+    pub fn sort(
+        &self,
+        request: &RequestSpec,
+        hosts: Vec<ConsideredHost>,
+        seed: u64,
+    ) -> (SortedHosts, Turnout) {
+        let mut turnout = Turnout::new(request.instance_uuid.clone());
+        let chance = &mut Chance::new(seed);
+        let sorted = SortedHosts::new(self, request, hosts, chance, &mut turnout);
+        (sorted, turnout)
+    }
+
+    /// Begins with a request: hosts with the candidates that Placement named for it, in the order in which ties are to be broken.
+    pub fn select(&self, ask: Ask, hosts: Vec<ConsideredHost>) -> Step<'_> {
+        claiming::begin(self, ask, hosts)
+    }
+}
+
+#[cfg(test)]
+mod tests;

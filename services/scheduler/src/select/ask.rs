@@ -1,0 +1,36 @@
+//! What is asked of the scheduler.
+
+use crate::request::RequestSpec;
+
+/// A request for one instance, or for several that are alike.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// What each of them is to be; its `instance_uuid` is set for each in turn.
+    pub request: RequestSpec,
+    /// The instances, in their order.
+    pub instance_uuids: Vec<String>,
+    /// Whether there are to be hosts for the case that a build fails.
+    pub alternates: Alternates,
+    /// Whether hosts are claimed.
+    pub claims: Claims,
+    /// Where options leave something to chance, a seed has one outcome.
+    pub seed: u64,
+}
+
+/// Whether a selection has alternates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alternates {
+    /// As many as `[scheduler] max_attempts` allows beside the selected host.
+    Wanted,
+    /// None.
+    None,
+}
+
+/// Whether what is selected is claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claims {
+    /// By one of the host's candidates.
+    Needed,
+    /// The instance has its allocations already: it is rebuilt where it is.
+    Kept,
+}

@@ -1,0 +1,273 @@
+//! The claims of a request, one after another: what is next, and what comes of an answer.
+
+use std::sync::Arc;
+
+use super::Scheduler;
+use super::alternates::selections;
+use super::ask::{Alternates, Ask, Claims};
+use super::consume::consume;
+use super::outcome::{NoHost, NoValidHost, Selected, Selection};
+use super::record::{Record, Tried, Turnout};
+use super::sorted::SortedHosts;
+use crate::host_state::{AllocationCandidate, ConsideredHost, HostState};
+use crate::weighers::Chance;
+
+/// What is next.
+#[must_use]
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// The caller claims and tells how it went.
+    Claim(Claiming<'a>),
+    /// Done.
+    Selected(Selected),
+    /// Done, in vain.
+    NoValidHost(NoValidHost),
+}
+
+/// A claim for the caller to make.
+#[must_use]
+#[derive(Debug)]
+pub struct Claiming<'a> {
+    run: Box<Run<'a>>,
+    /// Of the host: the best is 0.
+    rank: usize,
+    /// Candidates of this host that were refused.
+    refused: usize,
+    host: ConsideredHost,
+    /// The candidate's place among the host's.
+    candidate: usize,
+}
+
+/// What to claim.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim<'a> {
+    /// For this instance.
+    pub instance_uuid: &'a str,
+    /// On this host.
+    pub host: &'a HostState,
+    /// By this candidate.
+    pub candidate: &'a AllocationCandidate,
+}
+
+/// A request on its way.
+pub(super) struct Run<'a> {
+    pub(super) scheduler: &'a Scheduler,
+    pub(super) ask: Ask,
+    pub(super) chance: Chance,
+    pub(super) sorted: SortedHosts,
+    pub(super) chosen: Vec<Chosen>,
+    pub(super) record: Record,
+}
+
+/// A host that was selected.
+pub(super) struct Chosen {
+    pub(super) selection: Selection,
+    /// What it is with this instance on it.
+    pub(super) after: Arc<HostState>,
+}
+
+impl std::fmt::Debug for Run<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut run = f.debug_struct("Run");
+        run.field("ask", &self.ask).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn begin(scheduler: &Scheduler, mut ask: Ask, hosts: Vec<ConsideredHost>) -> Step<'_> {
+    let first = ask.instance_uuids.first().cloned().unwrap_or_default();
+    ask.request.instance_uuid.clone_from(&first);
+    let mut chance = Chance::new(ask.seed);
+    let mut turnout = Turnout::new(first);
+    let sorted = SortedHosts::new(scheduler, &ask.request, hosts, &mut chance, &mut turnout);
+    let run = Run {
+        scheduler,
+        ask,
+        chance,
+        sorted,
+        chosen: Vec::new(),
+        record: Record {
+            turns: vec![turnout],
+            alternates: None,
+        },
+    };
+    Box::new(run).turn()
+}
+
+impl<'a> Run<'a> {
+    /// Hosts are sorted for the next instance, if there is one.
+    fn turn(self: Box<Self>) -> Step<'a> {
+        if self.chosen.len() >= self.ask.instance_uuids.len() {
+            return Step::Selected(self.selected());
+        }
+        if self.sorted.is_empty() {
+            return Step::NoValidHost(self.no_valid_host(NoHost::NoneLeft));
+        }
+        self.next(0, 0)
+    }
+
+    /// The next claim: of a host by its rank, of whose candidates so many were refused.
+    fn next(mut self: Box<Self>, mut rank: usize, mut refused: usize) -> Step<'a> {
+        let options = &self.scheduler.options.filter_scheduler;
+        while let Some(place) = self.sorted.place(rank) {
+            let Some(host) = self.sorted.host(place) else {
+                break;
+            };
+            if self.ask.claims == Claims::Kept {
+                self.choose(place, None);
+                return self.turn_after(place);
+            }
+            let most = match options.candidates_per_host {
+                0 => usize::MAX,
+                most => most,
+            };
+            let candidate = host.surviving().map(|(at, _)| at).take(most).nth(refused);
+            if let Some(candidate) = candidate {
+                let host = host.clone();
+                return Step::Claim(Claiming {
+                    run: self,
+                    rank,
+                    refused,
+                    host,
+                    candidate,
+                });
+            }
+            (rank, refused) = (rank + 1, 0);
+        }
+        Step::NoValidHost(self.no_valid_host(NoHost::NoneClaimed))
+    }
+
+    /// Counts the instance on the host at this place.
+    fn choose(&mut self, place: usize, candidate: Option<usize>) {
+        let Some(host) = self.sorted.host_mut(place) else {
+            return;
+        };
+        let candidate = candidate.and_then(|at| host.candidates.get(at)).cloned();
+        let selection = Selection {
+            host: Arc::clone(&host.state),
+            candidate,
+            limits: host.limits.clone(),
+        };
+        let state = Arc::make_mut(&mut host.state);
+        consume(state, &self.ask.request, selection.candidate.as_ref());
+        let after = Arc::clone(&host.state);
+        if let Some(group) = &mut self.ask.request.group {
+            group.hosts.insert(after.host.clone());
+        }
+        self.chosen.push(Chosen { selection, after });
+    }
+
+    /// The next instance's turn, after the host at this place took one.
+    fn turn_after(mut self: Box<Self>, changed: usize) -> Step<'a> {
+        let next = self.ask.instance_uuids.get(self.chosen.len()).cloned();
+        if let Some(uuid) = next {
+            self.ask.request.instance_uuid.clone_from(&uuid);
+            let turnout = self.sort_again(changed, uuid);
+            self.record.turns.push(turnout);
+        } else if self.ask.instance_uuids.len() > 1 && self.alternates() > 0 {
+            // What the last instance took counts for alternates too.
+            let uuid = self.ask.request.instance_uuid.clone();
+            self.record.alternates = Some(self.sort_again(changed, uuid));
+        }
+        self.turn()
+    }
+
+    fn sort_again(&mut self, changed: usize, uuid: String) -> Turnout {
+        let mut turnout = Turnout::new(uuid);
+        let (request, chance) = (&self.ask.request, &mut self.chance);
+        self.sorted
+            .again(self.scheduler, request, changed, chance, &mut turnout);
+        turnout
+    }
+
+    /// How many hosts each instance is to have beside the selected one.
+    pub(super) fn alternates(&self) -> usize {
+        let attempts = self.scheduler.options.scheduler.max_attempts;
+        match self.ask.alternates {
+            Alternates::Wanted => attempts.saturating_sub(1),
+            Alternates::None => 0,
+        }
+    }
+
+    fn selected(self: Box<Self>) -> Selected {
+        let selections = selections(&self);
+        let mut after: Vec<Arc<HostState>> = Vec::new();
+        for one in self.chosen {
+            let is_it = |it: &&mut Arc<HostState>| is_same(it, &one.after);
+            match after.iter_mut().find(is_it) {
+                Some(before) => *before = one.after,
+                None => after.push(one.after),
+            }
+        }
+        Selected {
+            selections,
+            after,
+            record: self.record,
+        }
+    }
+
+    fn no_valid_host(self: Box<Self>, why: NoHost) -> NoValidHost {
+        let at = self.chosen.len();
+        let claimed = match self.ask.claims {
+            Claims::Needed => self.ask.instance_uuids.into_iter().take(at).collect(),
+            Claims::Kept => Vec::new(),
+        };
+        NoValidHost {
+            why,
+            at,
+            claimed,
+            record: self.record,
+        }
+    }
+}
+
+/// Whether both are one compute node.
+pub(super) fn is_same(one: &HostState, other: &HostState) -> bool {
+    one.host == other.host && one.nodename == other.nodename
+}
+
+impl<'a> Claiming<'a> {
+    /// What to claim.
+    #[must_use]
+    pub fn claim(&self) -> Claim<'_> {
+        Claim {
+            instance_uuid: &self.run.ask.request.instance_uuid,
+            host: &self.host.state,
+            candidate: &self.host.candidates[self.candidate],
+        }
+    }
+
+    /// It is claimed.
+    pub fn granted(mut self) -> Step<'a> {
+        self.note(true);
+        match self.run.sorted.place(self.rank) {
+            Some(place) => {
+                self.run.choose(place, Some(self.candidate));
+                self.run.turn_after(place)
+            }
+            None => self.run.turn(),
+        }
+    }
+
+    /// It cannot be claimed: someone else was there first. The next candidate of the host is tried, or the next host.
+    pub fn refused(mut self) -> Step<'a> {
+        self.note(false);
+        self.run.next(self.rank, self.refused + 1)
+    }
+
+    /// Nothing more is to be tried: someone else writes this instance's allocations, or the caller has no more time.
+    #[must_use]
+    pub fn give_up(mut self) -> NoValidHost {
+        self.note(false);
+        self.run.no_valid_host(NoHost::GivenUp)
+    }
+
+    fn note(&mut self, is_granted: bool) {
+        if let Some(turn) = self.run.record.turns.last_mut() {
+            turn.tried.push(Tried {
+                host: self.host.state.host.clone(),
+                candidate: self.candidate,
+                is_granted,
+            });
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What an instance takes from the host it was placed on.
+
+use std::collections::BTreeMap;
+
+use crate::host_state::{AllocationCandidate, HostState};
+use crate::request::RequestSpec;
+
+/// Counts an instance on a host, as its agent will when the instance is there: memory, disk (swap is not counted, nor is a root
+/// disk that is a volume), CPUs, one instance more, and one that is being built.
+pub fn consume(
+    host: &mut HostState,
+    request: &RequestSpec,
+    candidate: Option<&AllocationCandidate>,
+) {
+    let flavor = &request.flavor;
+    let root_gb = if request.is_bfv { 0 } else { flavor.root_gb };
+    let disk_mb = root_gb
+        .saturating_add(flavor.ephemeral_gb)
+        .saturating_mul(1024);
+    host.free_ram_mb = host.free_ram_mb.saturating_sub(flavor.memory_mb);
+    host.free_disk_mb = host.free_disk_mb.saturating_sub(disk_mb);
+    host.vcpus_used = host.vcpus_used.saturating_add(flavor.vcpus);
+    host.num_instances = host.num_instances.saturating_add(1);
+    host.num_io_ops = host.num_io_ops.saturating_add(1);
+    let image = request.image.as_ref();
+    let properties = image.map_or_else(BTreeMap::new, |image| image.properties.clone());
+    host.instances
+        .insert(request.instance_uuid.clone(), properties);
+    let _ = candidate;
+}

@@ -1,0 +1,211 @@
+//! The hosts that are left for an instance, the best first.
+
+use super::Scheduler;
+use super::destination::{Narrowed, narrow};
+use super::record::{CARDS, Turnout};
+use crate::filters::{Rejected, Turn};
+use crate::host_state::ConsideredHost;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+use crate::weighers::{Chance, Ranking, Unweighable, order};
+
+/// Hosts with their weights and their order. After a claim only what the claim changed is looked at again.
+#[derive(Debug)]
+pub struct SortedHosts {
+    hosts: Vec<ConsideredHost>,
+    ranking: Ranking,
+    /// Places of `hosts`.
+    order: Vec<usize>,
+    is_filtered: bool,
+}
+
+impl SortedHosts {
+    pub(super) fn new(
+        scheduler: &Scheduler,
+        request: &RequestSpec,
+        hosts: Vec<ConsideredHost>,
+        chance: &mut Chance,
+        turnout: &mut Turnout,
+    ) -> Self {
+        turnout.hosts = hosts.len();
+        let Narrowed {
+            mut hosts,
+            is_filtered,
+        } = narrow(hosts, request);
+        turnout.at_destination = hosts.len();
+        let options = &scheduler.options;
+        if is_filtered {
+            let rejected = &mut turnout.rejected;
+            turnout.passed =
+                scheduler
+                    .chain
+                    .filter(&mut hosts, request, options, Turn::First, |one| {
+                        rejected.push(one);
+                    });
+        }
+        let ranking = weigh(scheduler, request, &mut hosts, turnout);
+        let mut sorted = Self {
+            order: (0..hosts.len()).collect(),
+            hosts,
+            ranking,
+            is_filtered,
+        };
+        sorted.sort(scheduler, chance, turnout);
+        sorted
+    }
+
+    /// For the next instance of the same request, after the host at a place took one.
+    pub(super) fn again(
+        &mut self,
+        scheduler: &Scheduler,
+        request: &RequestSpec,
+        changed: usize,
+        chance: &mut Chance,
+        turnout: &mut Turnout,
+    ) {
+        let options = &scheduler.options;
+        turnout.hosts = self.hosts.len();
+        turnout.at_destination = self.hosts.len();
+        let mut out = Vec::new();
+        if self.is_filtered {
+            let hosts = &mut self.hosts;
+            (turnout.passed, out) = scheduler
+                .chain
+                .filter_again(hosts, changed, request, options);
+        }
+        let rejected = out.into_iter().map(|it| (it.place, it.filter, it.reason));
+        let mut rejected: Vec<_> = rejected.collect();
+        if let Some(host) = self.hosts.get(changed) {
+            let again = self
+                .ranking
+                .again(&scheduler.weighers, changed, host, request, options);
+            if let Err(unweighable) = again {
+                rejected.push(rejected_by_weigher(unweighable));
+            }
+        }
+        self.remove(&rejected, turnout);
+        self.sort(scheduler, chance, turnout);
+    }
+
+    /// The hosts, the best first.
+    pub fn best_first(&self) -> impl Iterator<Item = &ConsideredHost> {
+        self.order.iter().filter_map(|place| self.hosts.get(*place))
+    }
+
+    /// The hosts as they came.
+    #[must_use]
+    pub fn as_they_came(&self) -> &[ConsideredHost] {
+        &self.hosts
+    }
+
+    /// The weights, the best first.
+    #[must_use]
+    pub fn weights(&self) -> Vec<f64> {
+        let weights = self.ranking.weights();
+        let in_order = self.order.iter().filter_map(|place| weights.get(*place));
+        in_order.copied().collect()
+    }
+
+    /// Weighers without which another host would be the best.
+    #[must_use]
+    pub fn pivotal(&self) -> Vec<&'static str> {
+        self.ranking.pivotal()
+    }
+
+    /// Whether none is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    /// The place of the host with this rank, 0 the best.
+    pub(super) fn place(&self, rank: usize) -> Option<usize> {
+        self.order.get(rank).copied()
+    }
+
+    pub(super) fn host(&self, place: usize) -> Option<&ConsideredHost> {
+        self.hosts.get(place)
+    }
+
+    pub(super) fn host_mut(&mut self, place: usize) -> Option<&mut ConsideredHost> {
+        self.hosts.get_mut(place)
+    }
+
+    fn sort(&mut self, scheduler: &Scheduler, chance: &mut Chance, turnout: &mut Turnout) {
+        let weights = self.ranking.weights();
+        let options = &scheduler.options.filter_scheduler;
+        order(&mut self.order, &weights, options, chance);
+        let best = self.order.iter().take(CARDS);
+        let card = |place: &usize| {
+            let host = self.hosts.get(*place)?;
+            Some((host.state.host.clone(), self.ranking.card(*place)))
+        };
+        turnout.cards = best.filter_map(card).collect();
+    }
+
+    /// Takes hosts out; the others move up, in their order.
+    fn remove(&mut self, rejected: &[(usize, &'static str, Reason)], turnout: &mut Turnout) {
+        if rejected.is_empty() {
+            return;
+        }
+        let mut is_kept = vec![true; self.hosts.len()];
+        for (place, filter, reason) in rejected {
+            let Some(kept) = is_kept.get_mut(*place).filter(|kept| **kept) else {
+                continue;
+            };
+            *kept = false;
+            turnout.rejected.push(Rejected {
+                host: self.hosts[*place].clone(),
+                filter: (*filter).to_owned(),
+                reason: reason.clone(),
+            });
+        }
+        let mut next = 0;
+        let new_places: Vec<Option<usize>> = is_kept
+            .iter()
+            .map(|kept| {
+                kept.then(|| {
+                    next += 1;
+                    next - 1
+                })
+            })
+            .collect();
+        self.order = self
+            .order
+            .iter()
+            .filter_map(|place| new_places[*place])
+            .collect();
+        self.ranking.retain(|place| is_kept[place]);
+        let mut kept = is_kept.into_iter();
+        self.hosts.retain(|_| kept.next().unwrap_or(false));
+    }
+}
+
+/// Weighs the hosts. Those that cannot be weighed are out, where Nova ends the request.
+fn weigh(
+    scheduler: &Scheduler,
+    request: &RequestSpec,
+    hosts: &mut Vec<ConsideredHost>,
+    turnout: &mut Turnout,
+) -> Ranking {
+    loop {
+        let ranking = Ranking::new(&scheduler.weighers, hosts, request, &scheduler.options);
+        let unweighable = match ranking {
+            Ok(ranking) => return ranking,
+            Err(unweighable) => unweighable,
+        };
+        for one in unweighable.into_iter().rev() {
+            let (place, weigher, reason) = rejected_by_weigher(one);
+            turnout.rejected.push(Rejected {
+                host: hosts.remove(place),
+                filter: weigher.to_owned(),
+                reason,
+            });
+        }
+    }
+}
+
+fn rejected_by_weigher(one: Unweighable) -> (usize, &'static str, Reason) {
+    let missing = [one.why.metric].into();
+    (one.place, one.weigher, Reason::MetricsMissing { missing })
+}

@@ -32,8 +32,8 @@ pub mod query;
 pub mod reason;
 pub mod replay;
 pub mod request;
-pub mod version;
 pub mod select;
+pub mod version;
 pub mod weighers;
 
 pub use filters::{Check, Filter, Plan, Runs};

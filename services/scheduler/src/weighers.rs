@@ -133,12 +133,6 @@ fn free_share(all: f64, used: f64) -> f64 {
     }
 }
 
-/// As a float; exact up to 2^53, and no amount of a host comes near it.
-#[allow(clippy::cast_precision_loss, reason = "amounts are far below 2^53")]
-fn number(amount: i64) -> f64 {
-    amount as f64
-}
-
 /// Every weigher there is, in the order of Nova's modules.
 pub const ALL: &[&dyn Weigher] = &[
     &soft_affinity::ServerGroupSoftAffinityWeigher,

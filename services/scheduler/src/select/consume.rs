@@ -1,9 +1,7 @@
 //! What an instance takes from the host it was placed on.
 
-use std::collections::BTreeMap;
-
-use crate::host_state::{AllocationCandidate, HostState};
-use crate::request::RequestSpec;
+use crate::host_state::{AllocationCandidate, HostState, Instance};
+use crate::request::{ImageProperties, RequestSpec};
 
 /// Counts an instance on a host, as its agent will when the instance is there: memory, disk (swap is not counted, nor is a root
 /// disk that is a volume), CPUs, one instance more, and one that is being built.
@@ -23,8 +21,11 @@ pub fn consume(
     host.num_instances = host.num_instances.saturating_add(1);
     host.num_io_ops = host.num_io_ops.saturating_add(1);
     let image = request.image.as_ref();
-    let properties = image.map_or_else(BTreeMap::new, |image| image.properties.clone());
+    let instance = Instance {
+        flavorid: Some(flavor.flavorid.clone()),
+        image: image.map_or_else(ImageProperties::default, |it| it.properties.clone()),
+    };
     host.instances
-        .insert(request.instance_uuid.clone(), properties);
+        .insert(request.instance_uuid.clone(), instance);
     let _ = candidate;
 }

@@ -1,6 +1,7 @@
 //! `BuildFailureWeigher`: builds that failed in a row count against a host, so its multiplier is negated.
 
-use super::{Multiplier, Weigher, Weighing, number};
+use super::{Multiplier, Weigher, Weighing};
+use crate::numbers::as_float;
 use crate::options::Options;
 use crate::request::RequestSpec;
 
@@ -23,7 +24,7 @@ impl Weigher for BuildFailureWeigher {
     }
 
     fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
-        let most = number(options.compute.consecutive_build_service_disable_threshold);
-        Weighing::each(|host| number(host.failed_builds)).unit(most)
+        let most = as_float(options.compute.consecutive_build_service_disable_threshold);
+        Weighing::each(|host| as_float(host.failed_builds)).unit(most)
     }
 }

@@ -1,7 +1,8 @@
 //! `CPUWeigher`: CPUs that may still be promised.
 
-use super::{Bounds, Multiplier, Weigher, Weighing, free_share, number};
+use super::{Bounds, Multiplier, Weigher, Weighing, free_share};
 use crate::host_state::HostState;
+use crate::numbers::as_float;
 use crate::options::Options;
 use crate::request::RequestSpec;
 
@@ -27,13 +28,13 @@ impl Weigher for CPUWeigher {
     }
 
     fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
-        Weighing::each(|host| promised(host) - number(host.vcpus_used))
+        Weighing::each(|host| promised(host) - as_float(host.vcpus_used))
             .unit(256.0)
-            .share(|host| free_share(promised(host), number(host.vcpus_used)))
+            .share(|host| free_share(promised(host), as_float(host.vcpus_used)))
     }
 }
 
 /// CPUs that may be promised.
 fn promised(host: &HostState) -> f64 {
-    number(host.vcpus_total) * host.cpu_allocation_ratio
+    as_float(host.vcpus_total) * host.cpu_allocation_ratio
 }

@@ -1,6 +1,7 @@
 //! `DiskWeigher`: free disk.
 
-use super::{Bounds, Multiplier, Weigher, Weighing, free_share, number};
+use super::{Bounds, Multiplier, Weigher, Weighing, free_share};
+use crate::numbers::as_float;
 use crate::options::Options;
 use crate::request::RequestSpec;
 
@@ -27,11 +28,11 @@ impl Weigher for DiskWeigher {
 
     fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
         const TEN_TIB: f64 = 10_485_760.0;
-        Weighing::each(|host| number(host.free_disk_mb))
+        Weighing::each(|host| as_float(host.free_disk_mb))
             .unit(TEN_TIB)
             .share(|host| {
-                let total = number(host.total_usable_disk_gb) * 1024.0;
-                let used = total - number(host.free_disk_mb);
+                let total = as_float(host.total_usable_disk_gb) * 1024.0;
+                let used = total - as_float(host.free_disk_mb);
                 free_share(total * host.disk_allocation_ratio, used)
             })
     }

@@ -1,6 +1,7 @@
 //! `HypervisorVersionWeigher`: newer hypervisors first.
 
-use super::{Multiplier, Weigher, Weighing, number};
+use super::{Multiplier, Weigher, Weighing};
+use crate::numbers::as_float;
 use crate::options::Options;
 use crate::request::RequestSpec;
 
@@ -25,6 +26,6 @@ impl Weigher for HypervisorVersionWeigher {
 
     fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
         const TEN: f64 = 10_000_000.0;
-        Weighing::each(|host| number(host.hypervisor_version.unwrap_or(0))).unit(TEN)
+        Weighing::each(|host| as_float(host.hypervisor_version.unwrap_or(0))).unit(TEN)
     }
 }

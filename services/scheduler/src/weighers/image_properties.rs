@@ -1,7 +1,8 @@
 //! `ImagePropertiesWeigher`: hosts whose instances were booted with the same image properties first.
 
-use super::{Multiplier, Weigher, Weighing, number};
+use super::{Multiplier, Weigher, Weighing};
 use crate::host_state::HostState;
+use crate::numbers::as_float;
 use crate::options::{Options, weight_settings};
 use crate::request::{Image, RequestSpec};
 
@@ -34,7 +35,7 @@ impl Weigher for ImagePropertiesWeigher {
             return Weighing::same(0.0);
         }
         let all: f64 = wanted.iter().map(|(_, _, weight)| weight.abs()).sum();
-        let unit = all * number(options.max_instances_per_host);
+        let unit = all * as_float(options.max_instances_per_host);
         Weighing::each(move |host| sum(host, &wanted)).unit(unit)
     }
 }

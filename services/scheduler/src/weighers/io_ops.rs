@@ -1,6 +1,7 @@
 //! `IoOpsWeigher`: builds, moves and snapshots; its multiplier is negative unless an operator wants busy hosts.
 
-use super::{Bounds, Multiplier, Weigher, Weighing, number};
+use super::{Bounds, Multiplier, Weigher, Weighing};
+use crate::numbers::as_float;
 use crate::options::Options;
 use crate::request::RequestSpec;
 
@@ -26,7 +27,7 @@ impl Weigher for IoOpsWeigher {
     }
 
     fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
-        let most = number(options.filter_scheduler.max_io_ops_per_host);
-        Weighing::each(|host| number(host.num_io_ops)).unit(most)
+        let most = as_float(options.filter_scheduler.max_io_ops_per_host);
+        Weighing::each(|host| as_float(host.num_io_ops)).unit(most)
     }
 }

@@ -1,6 +1,7 @@
 //! `NumInstancesWeigher`: instances on the host; negative multipliers spread them.
 
-use super::{Multiplier, Weigher, Weighing, number};
+use super::{Multiplier, Weigher, Weighing};
+use crate::numbers::as_float;
 use crate::options::Options;
 use crate::request::RequestSpec;
 
@@ -22,7 +23,7 @@ impl Weigher for NumInstancesWeigher {
     }
 
     fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
-        let most = number(options.filter_scheduler.max_instances_per_host);
-        Weighing::each(|host| number(host.num_instances)).unit(most)
+        let most = as_float(options.filter_scheduler.max_instances_per_host);
+        Weighing::each(|host| as_float(host.num_instances)).unit(most)
     }
 }

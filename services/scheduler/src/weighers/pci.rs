@@ -1,8 +1,9 @@
 //! `PCIWeigher`: hosts with few free PCI devices first, so that the others are kept for those who ask for devices. The request is
 //! not looked at.
 
-use super::{Multiplier, Weigher, Weighing, number};
+use super::{Multiplier, Weigher, Weighing};
 use crate::host_state::HostState;
+use crate::numbers::as_float;
 use crate::options::Options;
 use crate::request::RequestSpec;
 
@@ -24,7 +25,8 @@ impl Weigher for PCIWeigher {
     }
 
     fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
-        Weighing::each(|host| number(MOST - free_devices(host).min(MOST - 1))).unit(number(MOST))
+        Weighing::each(|host| as_float(MOST - free_devices(host).min(MOST - 1)))
+            .unit(as_float(MOST))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `RAMWeigher`: free memory.
 
-use super::{Bounds, Multiplier, Weigher, Weighing, free_share, number};
+use super::{Bounds, Multiplier, Weigher, Weighing, free_share};
+use crate::numbers::as_float;
 use crate::options::Options;
 use crate::request::RequestSpec;
 
@@ -27,11 +28,11 @@ impl Weigher for RAMWeigher {
 
     fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
         const TIB: f64 = 1_048_576.0;
-        Weighing::each(|host| number(host.free_ram_mb))
+        Weighing::each(|host| as_float(host.free_ram_mb))
             .unit(TIB)
             .share(|host| {
-                let total = number(host.total_usable_ram_mb);
-                let used = total - number(host.free_ram_mb);
+                let total = as_float(host.total_usable_ram_mb);
+                let used = total - as_float(host.free_ram_mb);
                 free_share(total * host.ram_allocation_ratio, used)
             })
     }

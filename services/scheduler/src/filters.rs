@@ -4,9 +4,42 @@
 //! nothing between two of them, so the answer is the same with any number of threads. What it cannot read (a number that is none,
 //! a broken query) rejects the host that it would be compared with, with a reason; it never ends the request.
 
+mod aggregate_core;
+mod aggregate_disk;
+mod aggregate_image_properties_isolation;
+mod aggregate_instance_extra_specs;
+mod aggregate_io_ops;
+mod aggregate_multi_tenancy_isolation;
+mod aggregate_num_instances;
+mod aggregate_ram;
+mod aggregate_type_affinity;
+mod all_hosts;
+mod availability_zone;
 mod chain;
 mod compute;
+mod compute_capabilities;
+mod core;
+mod different_host;
+mod disk;
+mod exact_core;
+mod exact_disk;
+mod exact_ram;
+mod image_properties;
+mod io_ops;
+mod isolated_hosts;
+mod json;
+mod metrics;
 mod num_instances;
+mod ram;
+mod retry;
+mod same_host;
+mod server_group_affinity;
+mod server_group_anti_affinity;
+mod simple_cidr_affinity;
+#[cfg(test)]
+mod testing;
+mod trusted;
+mod type_affinity;
 
 use crate::host_state::ConsideredHost;
 use crate::options::Options;
@@ -22,6 +55,24 @@ pub struct Runs {
     pub once_per_request: bool,
     /// Also where an instance is rebuilt in its place.
     pub on_rebuild: bool,
+}
+
+impl Runs {
+    /// For each instance of a request.
+    pub(crate) const FOR_EACH: Self = Self {
+        once_per_request: false,
+        on_rebuild: false,
+    };
+    /// For the first instance of a request.
+    pub(crate) const ONCE: Self = Self {
+        once_per_request: true,
+        on_rebuild: false,
+    };
+    /// Also where it is rebuilt.
+    pub(crate) const ONCE_AND_ON_REBUILD: Self = Self {
+        once_per_request: true,
+        on_rebuild: true,
+    };
 }
 
 /// One filter, by Nova's name.
@@ -80,11 +131,85 @@ where
 }
 
 /// Every filter there is, by name.
-pub const ALL: &[&dyn Filter] = &[&compute::ComputeFilter, &num_instances::NumInstancesFilter];
+pub const ALL: &[&dyn Filter] = &[
+    &aggregate_core::AggregateCoreFilter,
+    &aggregate_disk::AggregateDiskFilter,
+    &aggregate_image_properties_isolation::AggregateImagePropertiesIsolation,
+    &aggregate_instance_extra_specs::AggregateInstanceExtraSpecsFilter,
+    &aggregate_io_ops::AggregateIoOpsFilter,
+    &aggregate_multi_tenancy_isolation::AggregateMultiTenancyIsolation,
+    &aggregate_num_instances::AggregateNumInstancesFilter,
+    &aggregate_ram::AggregateRamFilter,
+    &aggregate_type_affinity::AggregateTypeAffinityFilter,
+    &all_hosts::AllHostsFilter,
+    &availability_zone::AvailabilityZoneFilter,
+    &compute_capabilities::ComputeCapabilitiesFilter,
+    &compute::ComputeFilter,
+    &core::CoreFilter,
+    &different_host::DifferentHostFilter,
+    &disk::DiskFilter,
+    &exact_core::ExactCoreFilter,
+    &exact_disk::ExactDiskFilter,
+    &exact_ram::ExactRamFilter,
+    &image_properties::ImagePropertiesFilter,
+    &io_ops::IoOpsFilter,
+    &isolated_hosts::IsolatedHostsFilter,
+    &json::JsonFilter,
+    &metrics::MetricsFilter,
+    &num_instances::NumInstancesFilter,
+    &ram::RamFilter,
+    &retry::RetryFilter,
+    &same_host::SameHostFilter,
+    &server_group_affinity::ServerGroupAffinityFilter,
+    &server_group_anti_affinity::ServerGroupAntiAffinityFilter,
+    &simple_cidr_affinity::SimpleCIDRAffinityFilter,
+    &trusted::TrustedFilter,
+    &type_affinity::TypeAffinityFilter,
+];
 
-/// The filter of this name, with or without the module that Nova's configuration files put before it.
+/// The filter of this name, with or without the module of Nova's that configuration files put before it.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static dyn Filter> {
-    let last = name.rsplit('.').next().unwrap_or(name);
-    ALL.iter().copied().find(|filter| filter.name() == last)
+    let class = match name.strip_prefix("nova.scheduler.filters.") {
+        Some(path) => path.rsplit('.').next().unwrap_or(path),
+        None => name,
+    };
+    ALL.iter().copied().find(|filter| filter.name() == class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_has_one_name() {
+        assert!(ALL.is_sorted_by(|a, b| a.name() < b.name()));
+        let name = |name: &str| named(name).map(|it| it.name().to_owned());
+        for (asked, expected) in [
+            ("RamFilter", Some("RamFilter")),
+            (
+                "nova.scheduler.filters.ram_filter.RamFilter",
+                Some("RamFilter"),
+            ),
+            ("nova.scheduler.filters.RamFilter", Some("RamFilter")),
+            ("mine.RamFilter", None),
+            ("ramfilter", None),
+        ] {
+            assert_eq!(name(asked).as_deref(), expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn an_instance_that_is_rebuilt_is_looked_at_by_three() {
+        let asked = ALL.iter().filter(|filter| filter.runs().on_rebuild);
+        let names: Vec<&str> = asked.map(|filter| filter.name()).collect();
+        assert_eq!(
+            names,
+            [
+                "AggregateImagePropertiesIsolation",
+                "ImagePropertiesFilter",
+                "IsolatedHostsFilter"
+            ]
+        );
+    }
 }

@@ -18,6 +18,7 @@ mod service;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+pub(crate) use aggregate::parts;
 pub use aggregate::{Aggregate, Aggregates};
 pub use attribute::{Attribute, Found};
 pub use candidate::AllocationCandidate;

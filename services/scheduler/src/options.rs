@@ -129,6 +129,9 @@ pub struct FilterSchedulerOptions {
     pub aggregate_image_properties_isolation_separator: String,
     /// Of images that name none.
     pub image_properties_default_architecture: Option<String>,
+    /// Not Nova's: whether an image's `hw_maxphysaddr_bits` is compared with what the host's processors have. Nova means to, but the
+    /// request ends there; without it such a host is rejected.
+    pub compare_image_maxphysaddr_bits: bool,
     /// Whether flavors' PCI requests are in Placement.
     pub pci_in_placement: bool,
     /// Of the memory that is free.
@@ -185,6 +188,7 @@ impl Default for FilterSchedulerOptions {
             aggregate_image_properties_isolation_namespace: None,
             aggregate_image_properties_isolation_separator: ".".to_owned(),
             image_properties_default_architecture: None,
+            compare_image_maxphysaddr_bits: true,
             pci_in_placement: false,
             ram_weight_multiplier: 1.0,
             cpu_weight_multiplier: 1.0,

@@ -12,15 +12,39 @@ use crate::request::RequestSpec;
 /// Fewer hosts than this are not worth a thread.
 const HOSTS_PER_THREAD: usize = 2_048;
 
+/// All filters, as an available one.
+const ALL_FILTERS: &str = "nova.scheduler.filters.all_filters";
+
 /// `enabled_filters` are not all to be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "[filter_scheduler] enabled_filters: there is no filter {name}; there are {}",
-    ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ")
-)]
-pub struct ChainError {
-    /// As it was written.
-    pub name: String,
+pub enum ChainError {
+    /// There is no such filter.
+    #[error(
+        "[filter_scheduler] {option}: there is no filter {name}; there are {}",
+        names(ALL)
+    )]
+    Unknown {
+        /// `enabled_filters` or `available_filters`
+        option: &'static str,
+        /// As it was written.
+        name: String,
+    },
+    /// There is, but it may not be enabled.
+    #[error(
+        "[filter_scheduler] enabled_filters: {name} is not among available_filters, which are {available}; \
+         add it there, or `{ALL_FILTERS}` for all"
+    )]
+    Unavailable {
+        /// As it was written.
+        name: String,
+        /// The names of those that may.
+        available: String,
+    },
+}
+
+fn names(filters: &[&dyn Filter]) -> String {
+    let names: Vec<&str> = filters.iter().map(|one| one.name()).collect();
+    names.join(", ")
 }
 
 /// Filters in the order in which they are asked.
@@ -63,11 +87,20 @@ impl Chain {
     /// The filters that the options enable.
     ///
     /// # Errors
-    /// One of them is not there.
+    /// One of them is not there, or not among those that may be enabled.
     pub fn new(options: &Options) -> Result<Self, ChainError> {
-        let names = options.filter_scheduler.enabled_filters.iter();
-        let filters =
-            names.map(|name| named(name).ok_or_else(|| ChainError { name: name.clone() }));
+        let options = &options.filter_scheduler;
+        let available = available(&options.available_filters)?;
+        let filters = options.enabled_filters.iter().map(|name| {
+            let filter = known("enabled_filters", name)?;
+            match available.iter().any(|it| it.name() == filter.name()) {
+                true => Ok(filter),
+                false => Err(ChainError::Unavailable {
+                    name: name.clone(),
+                    available: names(&available),
+                }),
+            }
+        });
         Ok(Self {
             filters: filters.collect::<Result<_, _>>()?,
         })
@@ -190,6 +223,26 @@ fn plan<'a>(
         true => Plan::PassAll,
         false => filter.plan(request, options),
     }
+}
+
+/// The filters that may be enabled.
+fn available(texts: &[String]) -> Result<Vec<&'static dyn Filter>, ChainError> {
+    let mut available = Vec::new();
+    for text in texts {
+        match text == ALL_FILTERS {
+            true => available.extend(ALL),
+            false => available.push(known("available_filters", text)?),
+        }
+    }
+    Ok(available)
+}
+
+fn known(option: &'static str, name: &str) -> Result<&'static dyn Filter, ChainError> {
+    let unknown = || ChainError::Unknown {
+        option,
+        name: name.to_owned(),
+    };
+    named(name).ok_or_else(unknown)
 }
 
 /// Why each host is rejected, by its place; none for one that passes.

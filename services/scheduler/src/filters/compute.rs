@@ -14,10 +14,7 @@ impl Filter for ComputeFilter {
     }
 
     fn runs(&self) -> Runs {
-        Runs {
-            once_per_request: true,
-            on_rebuild: false,
-        }
+        Runs::ONCE
     }
 
     fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Plan<'a> {

@@ -14,10 +14,7 @@ impl Filter for NumInstancesFilter {
     }
 
     fn runs(&self) -> Runs {
-        Runs {
-            once_per_request: false,
-            on_rebuild: false,
-        }
+        Runs::FOR_EACH
     }
 
     fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Plan<'a> {

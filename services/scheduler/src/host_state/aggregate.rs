@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::numbers::{float, int_or_nearest, strip};
+
 /// One aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Aggregate {
@@ -42,13 +44,93 @@ impl Aggregates {
             .filter_map(move |one| one.metadata.get(key).map(String::as_str))
     }
 
+    /// Whether one of them has a key.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.raw(key).next().is_some()
+    }
+
     /// The values of a key, each parted at its commas, without blanks around.
     pub fn split<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.raw(key).flat_map(parts)
+    }
+
+    /// The least of a key's values, which overrides an option. None where no aggregate has the key, or one of the values is no whole
+    /// number: then the option stands.
+    #[must_use]
+    pub fn least_int(&self, key: &str) -> Option<i64> {
+        self.least(key, int_or_nearest, i64::min)
+    }
+
+    /// As [`Aggregates::least_int`], of numbers. One that is none (`nan`) counts where all are.
+    #[must_use]
+    pub fn least_float(&self, key: &str) -> Option<f64> {
+        self.least(key, float, f64::min)
+    }
+
+    fn least<T>(
+        &self,
+        key: &str,
+        read: impl Fn(&str) -> Option<T>,
+        less: impl Fn(T, T) -> T,
+    ) -> Option<T> {
+        let mut least = None;
+        for value in self.iter().filter_map(|one| one.metadata.get(key)) {
+            let value = read(value)?;
+            least = Some(match least {
+                Some(other) => less(other, value),
+                None => value,
+            });
+        }
+        least
     }
 }
 
 /// The parts of a value, without blanks around.
 pub(crate) fn parts(value: &str) -> impl Iterator<Item = &str> {
-    value.split(',').map(str::trim)
+    value.split(',').map(strip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(values: &[&str]) -> Aggregates {
+        let aggregate = |value: &&str| {
+            let metadata = [("key".to_owned(), (*value).to_owned())];
+            Arc::new(Aggregate {
+                metadata: metadata.into(),
+                ..Aggregate::default()
+            })
+        };
+        Aggregates::new(values.iter().map(aggregate).collect())
+    }
+
+    #[test]
+    fn the_least_value_overrides_unless_one_is_none() {
+        for (values, int, float) in [
+            (&[][..], None, None),
+            (&["7"], Some(7), Some(7.0)),
+            (&[" 7 ", "1_0"], Some(7), Some(7.0)),
+            (&["7", "-1"], Some(-1), Some(-1.0)),
+            (&["7", "1.5"], None, Some(1.5)),
+            (&["7", "x"], None, None),
+            (&["7,8"], None, None),
+            (&["99999999999999999999", "8"], Some(8), Some(8.0)),
+            (&["nan", "2"], None, Some(2.0)),
+        ] {
+            let aggregates = with(values);
+            assert_eq!(aggregates.least_int("key"), int, "{values:?}");
+            assert_eq!(aggregates.least_float("key"), float, "{values:?}");
+            assert_eq!(aggregates.least_int("other"), None);
+        }
+        assert!(with(&["nan"]).least_float("key").is_some_and(f64::is_nan));
+    }
+
+    #[test]
+    fn a_value_is_parted_at_its_commas() {
+        let aggregates = with(&["a, b", "c"]);
+        assert_eq!(aggregates.split("key").collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(aggregates.raw("key").collect::<Vec<_>>(), ["a, b", "c"]);
+    }
 }

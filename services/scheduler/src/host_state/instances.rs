@@ -1,6 +1,6 @@
 //! The guests on a host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::request::ImageProperties;
 
@@ -40,6 +40,15 @@ impl Instances {
     #[must_use]
     pub fn contains(&self, uuid: &str) -> bool {
         self.0.contains_key(uuid)
+    }
+
+    /// How many of these are on the host.
+    #[must_use]
+    pub fn count_of(&self, uuids: &BTreeSet<String>) -> usize {
+        match self.0.len() < uuids.len() {
+            true => self.0.keys().filter(|it| uuids.contains(*it)).count(),
+            false => uuids.iter().filter(|it| self.contains(it)).count(),
+        }
     }
 
     /// All, by uuid.

@@ -94,6 +94,9 @@ fn options(flat: &Map<String, Value>, field: &Field<'_>) -> Result<Options, Fiel
     if !flat.contains_key("filter_scheduler.candidates_per_host") {
         options.filter_scheduler.candidates_per_host = 1;
     }
+    if !flat.contains_key("filter_scheduler.compare_image_maxphysaddr_bits") {
+        options.filter_scheduler.compare_image_maxphysaddr_bits = false;
+    }
     Ok(options)
 }
 

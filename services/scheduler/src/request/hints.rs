@@ -34,6 +34,16 @@ impl Hints {
         }
     }
 
+    /// All texts of a hint that says something: none for one that is not given, has no text, or an empty one alone.
+    #[must_use]
+    pub fn said(&self, name: &str) -> Option<&[String]> {
+        match self.all(name) {
+            [] => None,
+            [one] if one.is_empty() => None,
+            some => Some(some),
+        }
+    }
+
     /// Whether an instance is rebuilt where it is: then only filters that look at its new image are asked.
     #[must_use]
     pub fn is_rebuild(&self) -> bool {

@@ -1,0 +1,129 @@
+//! `AggregateInstanceExtraSpecsFilter`: the host's aggregates are as the flavor's extra specs demand.
+//!
+//! Extra specs without a scope count, and those under `aggregate_instance_extra_specs:`. Of several values one that is right is
+//! enough, whichever others cannot be read.
+
+use super::{Filter, Plan, Runs};
+use crate::extra_specs::{Requirement, Unreadable};
+use crate::host_state::{Aggregates, CapabilityRef, ConsideredHost};
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct AggregateInstanceExtraSpecsFilter;
+
+impl Filter for AggregateInstanceExtraSpecsFilter {
+    fn name(&self) -> &'static str {
+        "AggregateInstanceExtraSpecsFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::ONCE
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let specs = request.flavor.extra_specs.iter();
+        let demands: Vec<Demand<'_>> = specs.filter_map(Demand::read).collect();
+        if demands.is_empty() {
+            return Plan::PassAll;
+        }
+        Plan::each(move |host: &mut ConsideredHost| {
+            let aggregates = &host.state.aggregates;
+            demands.iter().try_for_each(|it| it.check(aggregates))
+        })
+    }
+}
+
+/// What one extra spec demands.
+struct Demand<'a> {
+    key: &'a str,
+    requirement: Requirement,
+}
+
+impl<'a> Demand<'a> {
+    fn read((key, text): (&'a String, &'a String)) -> Option<Self> {
+        let key = match key.split_once(':') {
+            None => key,
+            Some(("aggregate_instance_extra_specs", key)) => key,
+            Some(_) => return None,
+        };
+        let requirement = Requirement::new(text);
+        Some(Self { key, requirement })
+    }
+
+    fn check(&self, aggregates: &Aggregates) -> Result<(), Reason> {
+        let mut unreadable: Option<Unreadable> = None;
+        for value in aggregates.split(self.key) {
+            match self.requirement.holds_for(CapabilityRef::Text(value)) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => unreadable = Some(error),
+            }
+        }
+        Err(self.reason(aggregates, unreadable))
+    }
+
+    fn reason(&self, aggregates: &Aggregates, unreadable: Option<Unreadable>) -> Reason {
+        let key = self.key.to_owned();
+        let requirement = self.requirement.text().to_owned();
+        let values = aggregates.split(self.key).map(str::to_owned).collect();
+        match unreadable {
+            _ if !aggregates.has(self.key) => Reason::AggregateKeyMissing { key, requirement },
+            Some(error) => Reason::AggregateUnreadable {
+                key,
+                values,
+                requirement,
+                unreadable: error.to_string(),
+            },
+            None => Reason::AggregateMismatch {
+                key,
+                values,
+                requirement,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filters::testing::verdicts;
+    use crate::options::Options;
+
+    #[test]
+    fn aggregates_are_as_the_flavor_demands() {
+        let aggregates = |values: &[&str]| -> Vec<_> {
+            let one = |value| json!({"metadata": {"k": value, "a:b": "1"}});
+            values.iter().map(one).collect()
+        };
+        let hosts = json!([
+            {"aggregates": aggregates(&["3, 5", "x"])},
+            {"aggregates": aggregates(&["3"])},
+            {"aggregates": aggregates(&["3", "x"])},
+            {"aggregates": aggregates(&[""])},
+            {},
+        ]);
+        let (missing, no) = ("aggregate_key_missing", "aggregate_mismatch");
+        let bad = "aggregate_unreadable";
+        for (specs, expected) in [
+            (json!({"k": ">= 4"}), ["", no, bad, bad, missing]),
+            (
+                json!({"aggregate_instance_extra_specs:k": "5"}),
+                ["", no, no, no, missing],
+            ),
+            (
+                json!({"aggregate_instance_extra_specs:a:b": "1"}),
+                ["", "", "", "", missing],
+            ),
+            (json!({"k": "s!= 3"}), ["", no, "", "", missing]),
+            (json!({"capabilities:k": "5", "hw:k": "5"}), [""; 5]),
+            (json!({}), [""; 5]),
+        ] {
+            let request = json!({"flavor": {"extra_specs": specs}});
+            let name = "AggregateInstanceExtraSpecsFilter";
+            let got = verdicts(name, &Options::default(), &request, &hosts);
+            assert_eq!(got, expected, "{specs}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `AggregateTypeAffinityFilter`: the host's aggregates name the flavor under `instance_type`, or no flavor at all.
+
+use super::{Filter, Plan, Runs};
+use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct AggregateTypeAffinityFilter;
+
+impl Filter for AggregateTypeAffinityFilter {
+    fn name(&self) -> &'static str {
+        "AggregateTypeAffinityFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::ONCE
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let flavor = request.flavor.name.as_str();
+        Plan::each(move |host: &mut ConsideredHost| {
+            let aggregates = &host.state.aggregates;
+            if !aggregates.has(KEY) || aggregates.split(KEY).any(|it| it == flavor) {
+                return Ok(());
+            }
+            Err(Reason::FlavorNotAllowed {
+                flavor: flavor.to_owned(),
+                allowed: aggregates.split(KEY).map(str::to_owned).collect(),
+            })
+        })
+    }
+}
+
+/// Of aggregates.
+const KEY: &str = "instance_type";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filters::testing::verdicts;
+    use crate::options::Options;
+
+    #[test]
+    fn aggregates_may_be_for_some_flavors() {
+        let aggregate = |value: &str| json!({"metadata": {"instance_type": value}});
+        let hosts = json!([
+            {"aggregates": [aggregate("m1.tiny"), aggregate("m1.large, m1.small")]},
+            {"aggregates": [aggregate("m1.tiny")]},
+            {"aggregates": [aggregate("")]},
+            {"aggregates": [{"metadata": {}}]},
+            {},
+        ]);
+        let request = json!({"flavor": {"name": "m1.small"}});
+        let no = "flavor_not_allowed";
+        assert_eq!(
+            verdicts(
+                "AggregateTypeAffinityFilter",
+                &Options::default(),
+                &request,
+                &hosts
+            ),
+            ["", no, no, "", ""]
+        );
+    }
+}

@@ -1,0 +1,21 @@
+//! `AllHostsFilter`: every host passes.
+
+use super::{Filter, Plan, Runs};
+use crate::options::Options;
+use crate::request::RequestSpec;
+
+pub(super) struct AllHostsFilter;
+
+impl Filter for AllHostsFilter {
+    fn name(&self) -> &'static str {
+        "AllHostsFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::ONCE
+    }
+
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        Plan::PassAll
+    }
+}

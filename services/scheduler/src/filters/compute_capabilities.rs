@@ -1,0 +1,224 @@
+//! `ComputeCapabilitiesFilter`: the host's capabilities are as the flavor's extra specs demand.
+//!
+//! `capabilities:A:B` leads from the attribute `A` of the host, or what `stats` has of that name, into `B`. A key without a scope
+//! counts where hosts have such an attribute, or this host such a stat. `hw:maxphysaddr_bits` is the least that
+//! `capabilities:cpu_info:maxphysaddr:bits` may be.
+
+use super::{Filter, Plan, Runs};
+use crate::extra_specs::{Requirement, Unreadable};
+use crate::host_state::{Attribute, Capability, CapabilityRef, ConsideredHost, Found};
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct ComputeCapabilitiesFilter;
+
+impl Filter for ComputeCapabilitiesFilter {
+    fn name(&self) -> &'static str {
+        "ComputeCapabilitiesFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::ONCE
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let mut demands: Vec<Demand> = Vec::new();
+        let bits = request.flavor.extra_specs.get("hw:maxphysaddr_bits");
+        demands.extend(bits.map(|bits| Demand::new(BITS, &format!(">= {bits}"), Counts::Always)));
+        for (key, text) in &request.flavor.extra_specs {
+            match key.split_once(':') {
+                Some(("capabilities", path)) if bits.is_none() || path != BITS => {
+                    demands.push(Demand::new(path, text, Counts::Always));
+                }
+                Some(_) => {}
+                None => demands.push(Demand::new(key, text, Counts::WhereKnown)),
+            }
+        }
+        if demands.is_empty() {
+            return Plan::PassAll;
+        }
+        Plan::each(move |host: &mut ConsideredHost| {
+            demands.iter().try_for_each(|demand| demand.check(host))
+        })
+    }
+}
+
+const BITS: &str = "cpu_info:maxphysaddr:bits";
+
+/// What one extra spec demands.
+struct Demand {
+    path: String,
+    attribute: Option<Attribute>,
+    /// The first part of the path, and where it leads from there.
+    first: String,
+    fields: Vec<String>,
+    requirement: Requirement,
+    counts: Counts,
+}
+
+/// For which hosts a demand counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    Always,
+    /// Where there is an attribute or a stat of the name.
+    WhereKnown,
+}
+
+impl Demand {
+    fn new(path: &str, text: &str, counts: Counts) -> Self {
+        let mut parts = path.split(':');
+        let first = parts.next().unwrap_or_default();
+        Self {
+            path: path.to_owned(),
+            attribute: Attribute::named(first),
+            first: first.to_owned(),
+            fields: parts.map(str::to_owned).collect(),
+            requirement: Requirement::new(text),
+            counts,
+        }
+    }
+
+    fn check(&self, host: &ConsideredHost) -> Result<(), Reason> {
+        let is_known =
+            || self.attribute.is_some() || host.state.stats.contains_key(self.first.as_str());
+        if self.counts == Counts::WhereKnown && !is_known() {
+            return Ok(());
+        }
+        let found = self.find(host).map(Found::whole);
+        let value = found.as_ref().and_then(Found::value);
+        let Some(value) = value.filter(|it| *it != CapabilityRef::Null) else {
+            return Err(Reason::CapabilityMissing {
+                capability: self.path.clone(),
+                requirement: self.requirement.text().to_owned(),
+            });
+        };
+        match self.requirement.holds_for(value) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.reason(value, None)),
+            Err(error) => Err(self.reason(value, Some(error))),
+        }
+    }
+
+    fn find<'a>(&self, host: &'a ConsideredHost) -> Option<Found<'a>> {
+        let attribute = self.attribute.map(|it| it.of(host));
+        let stat = || host.state.stats.get(self.first.as_str());
+        let mut found = match attribute.filter(|it| !it.is_null()) {
+            Some(found) => found,
+            None => Found::Value(stat()?.view()),
+        };
+        for field in &self.fields {
+            found = step(found, field)?;
+        }
+        Some(found)
+    }
+
+    fn reason(&self, value: CapabilityRef<'_>, unreadable: Option<Unreadable>) -> Reason {
+        let capability = self.path.clone();
+        let value = value.text().into_owned();
+        let requirement = self.requirement.text().to_owned();
+        match unreadable {
+            None => Reason::CapabilityMismatch {
+                capability,
+                value,
+                requirement,
+            },
+            Some(error) => Reason::CapabilityUnreadable {
+                capability,
+                value,
+                requirement,
+                unreadable: error.to_string(),
+            },
+        }
+    }
+}
+
+/// Into a field. A text on the way is JSON.
+fn step<'a>(found: Found<'a>, field: &str) -> Option<Found<'a>> {
+    let parsed = |text: &str| serde_json::from_str(text).ok().map(Found::Made);
+    let found = match found {
+        Found::CpuInfo(info) => Found::Value(info.value()?.view()),
+        Found::Value(CapabilityRef::Text(text)) => parsed(text)?,
+        Found::Made(Capability::Text(text)) => parsed(&text)?,
+        Found::Service(_) => return None,
+        other => other,
+    };
+    found.get(field).filter(|it| !it.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filters::testing::verdicts;
+    use crate::options::Options;
+
+    #[test]
+    fn capabilities_are_as_the_flavor_demands() {
+        let cpu_info = json!({"model": "Nehalem", "features": ["aes", "mmx"], "n": null,
+            "maxphysaddr": {"bits": 46}});
+        let hosts = json!([
+            {"free_ram_mb": 2048, "cpu_info": cpu_info.to_string(), "hv_version": 8_000_000,
+             "stats": {"a": {"b": 1.5}, "flag": true, "text": "{\"c\": 2}"}},
+            {"free_ram_mb": 1024, "cpu_info": "no JSON"},
+            {"free_ram_mb": 512, "stats": {"hypervisor_version": "9", "free_ram_mb": "4096"}},
+        ]);
+        let (missing, no) = ("capability_missing", "capability_mismatch");
+        let bad = "capability_unreadable";
+        for (specs, expected) in [
+            (json!({"capabilities:free_ram_mb": ">= 1024"}), ["", "", no]),
+            (json!({"free_ram_mb": "s== 512"}), [no, no, ""]),
+            (
+                json!({"capabilities:cpu_info:features": "<in> aes"}),
+                ["", missing, missing],
+            ),
+            (
+                json!({"capabilities:cpu_info:features": "s== ['aes',"}),
+                [no, missing, missing],
+            ),
+            (json!({"capabilities:cpu_info:n": "None"}), [missing; 3]),
+            (json!({"capabilities:cpu_info:model:x": "1"}), [missing; 3]),
+            (
+                json!({"capabilities:cpu_info": "<in> JSON"}),
+                [no, "", missing],
+            ),
+            (
+                json!({"capabilities:hypervisor_version": ">= 9"}),
+                ["", missing, ""],
+            ),
+            (json!({"hypervisor_version": "9"}), [no, missing, ""]),
+            (json!({"capabilities:a:b": "1.5"}), ["", missing, missing]),
+            (
+                json!({"capabilities:stats:a:b": "1.5"}),
+                ["", missing, missing],
+            ),
+            (
+                json!({"capabilities:text:c": "= 2"}),
+                ["", missing, missing],
+            ),
+            (json!({"capabilities:flag": "True"}), ["", missing, missing]),
+            (json!({"flag": "= 1"}), [bad, "", ""]),
+            (json!({"nosuch": "1"}), ["", "", ""]),
+            (json!({"capabilities:nosuch": "1"}), [missing; 3]),
+            (
+                json!({"capabilities:service:disabled": "False"}),
+                [missing; 3],
+            ),
+            (json!({"hw:maxphysaddr_bits": "46"}), ["", missing, missing]),
+            (
+                json!({"hw:maxphysaddr_bits": "47", "capabilities:cpu_info:maxphysaddr:bits": "46"}),
+                [no, missing, missing],
+            ),
+            (
+                json!({"Capabilities:free_ram_mb": "0", "hw:free_ram_mb": "0"}),
+                ["", "", ""],
+            ),
+            (json!({"capabilities:free_ram_mb": ">= lots"}), [bad; 3]),
+        ] {
+            let request = json!({"flavor": {"extra_specs": specs}});
+            let name = "ComputeCapabilitiesFilter";
+            let got = verdicts(name, &Options::default(), &request, &hosts);
+            assert_eq!(got, expected, "{specs}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `DifferentHostFilter`: the host has none of the instances of the hint `different_host`.
+
+use super::{Filter, Plan, Runs};
+use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct DifferentHostFilter;
+
+impl Filter for DifferentHostFilter {
+    fn name(&self) -> &'static str {
+        "DifferentHostFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::ONCE
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let Some(apart) = request.hints.said("different_host") else {
+            return Plan::PassAll;
+        };
+        Plan::each(move |host: &mut ConsideredHost| {
+            let found = apart.iter().find(|it| host.state.instances.contains(it));
+            found.map_or(Ok(()), |uuid| {
+                Err(Reason::NotDifferentHost {
+                    instance_uuid: uuid.clone(),
+                })
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filters::testing::verdicts;
+    use crate::options::Options;
+
+    #[test]
+    fn instances_may_be_kept_apart() {
+        let hosts = json!([{}, {"instances": ["a"]}, {"instances": ["b", "c"]}]);
+        for (hint, expected) in [
+            (
+                json!(["a", "b"]),
+                ["", "not_different_host", "not_different_host"],
+            ),
+            (json!("c"), ["", "", "not_different_host"]),
+            (json!("a,b"), ["", "", ""]),
+            (json!("A"), ["", "", ""]),
+            (json!([]), ["", "", ""]),
+            (json!(""), ["", "", ""]),
+        ] {
+            let request = json!({"hints": {"different_host": hint}});
+            let got = verdicts("DifferentHostFilter", &Options::default(), &request, &hosts);
+            assert_eq!(got, expected, "{hint}");
+        }
+    }
+}

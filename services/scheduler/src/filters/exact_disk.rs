@@ -1,0 +1,32 @@
+//! `ExactDiskFilter`: exactly as much disk is free as the flavor has.
+
+use super::disk::requested_mb;
+use super::exact_core::exactly;
+use super::{Filter, Plan, Runs};
+use crate::host_state::ConsideredHost;
+use crate::numbers::as_float;
+use crate::options::Options;
+use crate::reason::Resource;
+use crate::request::RequestSpec;
+
+pub(super) struct ExactDiskFilter;
+
+impl Filter for ExactDiskFilter {
+    fn name(&self) -> &'static str {
+        "ExactDiskFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::FOR_EACH
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let requested = requested_mb(&request.flavor);
+        Plan::each(move |host: &mut ConsideredHost| {
+            let free = host.state.free_disk_mb;
+            exactly(Resource::DiskMb, requested, free)?;
+            host.limits.disk_gb = Some(as_float(host.state.total_usable_disk_gb));
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,31 @@
+//! `ExactRamFilter`: exactly as much memory is free as the flavor has.
+
+use super::exact_core::exactly;
+use super::{Filter, Plan, Runs};
+use crate::host_state::ConsideredHost;
+use crate::numbers::as_float;
+use crate::options::Options;
+use crate::reason::Resource;
+use crate::request::RequestSpec;
+
+pub(super) struct ExactRamFilter;
+
+impl Filter for ExactRamFilter {
+    fn name(&self) -> &'static str {
+        "ExactRamFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::FOR_EACH
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let requested = request.flavor.memory_mb;
+        Plan::each(move |host: &mut ConsideredHost| {
+            let free = host.state.free_ram_mb;
+            exactly(Resource::MemoryMb, requested, free)?;
+            host.limits.memory_mb = Some(as_float(host.state.total_usable_ram_mb));
+            Ok(())
+        })
+    }
+}

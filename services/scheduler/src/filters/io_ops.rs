@@ -1,0 +1,35 @@
+//! `IoOpsFilter`: the host has fewer builds, moves and snapshots than `max_io_ops_per_host`.
+
+use super::{Filter, Plan, Runs};
+use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct IoOpsFilter;
+
+impl Filter for IoOpsFilter {
+    fn name(&self) -> &'static str {
+        "IoOpsFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::FOR_EACH
+    }
+
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Plan<'a> {
+        let limit = options.filter_scheduler.max_io_ops_per_host;
+        Plan::each(move |host: &mut ConsideredHost| is_below(host.state.num_io_ops, limit))
+    }
+}
+
+/// The limit itself is too many already.
+pub(super) fn is_below(num_io_ops: i64, limit: i64) -> Result<(), Reason> {
+    if num_io_ops < limit {
+        return Ok(());
+    }
+    Err(Reason::TooManyIoOps {
+        num_io_ops,
+        max_io_ops_per_host: limit,
+    })
+}

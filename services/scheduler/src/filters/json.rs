@@ -1,0 +1,107 @@
+//! `JsonFilter`: the query of the hint `query` holds for the host.
+
+use super::{Filter, Plan, Runs};
+use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::query::Query;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct JsonFilter;
+
+impl Filter for JsonFilter {
+    fn name(&self) -> &'static str {
+        "JsonFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::FOR_EACH
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let text = match request.hints.said("query") {
+            None => return Plan::PassAll,
+            Some([text]) => text,
+            Some(texts) => {
+                return Plan::RejectAll(unreadable(&texts.join(" "), "there should be one query"));
+            }
+        };
+        let query = match Query::new(text) {
+            Ok(query) => query,
+            Err(error) => return Plan::RejectAll(unreadable(text, &error.to_string())),
+        };
+        Plan::each(
+            move |host: &mut ConsideredHost| match query.holds_for(host) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(Reason::QueryNotSatisfied {
+                    query: query.text().to_owned(),
+                    values: query.values_on(host),
+                }),
+                Err(error) => Err(unreadable(query.text(), &error.to_string())),
+            },
+        )
+    }
+}
+
+fn unreadable(query: &str, why: &str) -> Reason {
+    Reason::QueryUnreadable {
+        query: query.to_owned(),
+        unreadable: why.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filters::testing::verdicts;
+    use crate::options::Options;
+
+    #[test]
+    fn a_query_holds_for_a_host_or_not() {
+        let hosts = json!([
+            {"host": "h0", "free_ram_mb": 1024, "stats": {"a": {"b": 1}}},
+            {"host": "h1", "free_ram_mb": 4096, "cpu_info": "{\"a\": 1}"},
+        ]);
+        let (no, bad) = ("query_not_satisfied", "query_unreadable");
+        for (query, expected) in [
+            (json!([">=", "$free_ram_mb", 2048]), [no, ""]),
+            (json!(["<", 1, 2, 3]), ["", ""]),
+            (json!(["<", 1, 2, 1]), [no, no]),
+            (json!(["=", 1]), [no, no]),
+            (json!(["=", true, 1, 1.0]), ["", ""]),
+            (json!(["in", "$host", "h1", "h2"]), [no, ""]),
+            (json!(["not", ["=", "$host", "h1"]]), ["", no]),
+            (json!(["and", ["not", true], true]), ["", ""]),
+            (json!(["not"]), [no, no]),
+            (json!(["and"]), ["", ""]),
+            (json!(["or", [], ["=", 1, 2]]), ["", ""]),
+            (json!(["=", "$stats.a.b", 1]), ["", no]),
+            (json!(["=", "$nosuch", ""]), [no, no]),
+            (json!(["=", "$cpu_info.a", 1]), [no, bad]),
+            (json!(["or", ["<", "$host", 5], true]), [bad, bad]),
+            (json!(["<=", "$limits.vcpu", 8]), [no, no]),
+            (json!(["=", "$service.disabled", 0]), ["", ""]),
+            (json!(["xor", 1]), [bad, bad]),
+            (json!([["=", 1, 1]]), [bad, bad]),
+            (json!(["and", ["xor"]]), [bad, bad]),
+            (json!({"and": 1}), [bad, bad]),
+            (json!(7), [bad, bad]),
+            (json!(0), ["", ""]),
+            (json!([]), ["", ""]),
+        ] {
+            let request = json!({"hints": {"query": query.to_string()}});
+            let got = verdicts("JsonFilter", &Options::default(), &request, &hosts);
+            assert_eq!(got, expected, "{query}");
+        }
+        for (hint, expected) in [
+            (json!("{"), bad),
+            (json!(["[]", "[]"]), bad),
+            (json!(""), ""),
+        ] {
+            let request = json!({"hints": {"query": hint}});
+            let got = verdicts("JsonFilter", &Options::default(), &request, &hosts);
+            assert_eq!(got, [expected; 2], "{hint}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! `MetricsFilter`: the host measures all metrics of `[metrics] weight_setting`.
+
+use super::{Filter, Plan, Runs};
+use crate::host_state::ConsideredHost;
+use crate::options::{Options, weight_settings};
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct MetricsFilter;
+
+impl Filter for MetricsFilter {
+    fn name(&self) -> &'static str {
+        "MetricsFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::FOR_EACH
+    }
+
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Plan<'a> {
+        let wanted = weight_settings(&options.metrics.weight_setting);
+        if wanted.is_empty() {
+            return Plan::PassAll;
+        }
+        Plan::each(move |host: &mut ConsideredHost| {
+            let metrics = host.state.metrics.as_ref();
+            let is_missing = |name: &str| metrics.is_none_or(|all| !all.contains_key(name));
+            if !wanted.iter().any(|(name, _)| is_missing(name)) {
+                return Ok(());
+            }
+            let names = wanted.iter().map(|(name, _)| *name);
+            Err(Reason::MetricsMissing {
+                missing: names
+                    .filter(|it| is_missing(it))
+                    .map(str::to_owned)
+                    .collect(),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filters::testing::{options, verdicts};
+
+    #[test]
+    fn a_host_measures_what_is_weighed() {
+        let metric = |name: &str| json!({"name": name, "value": 1});
+        let hosts = json!([
+            {"metrics": [metric("a"), metric("b")]},
+            {"metrics": [metric("a")]},
+            {"metrics": []},
+            {},
+        ]);
+        let missing = "metrics_missing";
+        for (setting, expected) in [
+            (json!(["a=1", "b=-2.5"]), ["", missing, missing, missing]),
+            (
+                json!(["a=1", "c", "c=x", "=1", "c:1", "a=1=2"]),
+                ["", "", missing, missing],
+            ),
+            (json!(["x"]), [""; 4]),
+        ] {
+            let options = options("metrics", "weight_setting", &setting);
+            let got = verdicts("MetricsFilter", &options, &json!({}), &hosts);
+            assert_eq!(got, expected, "{setting}");
+        }
+    }
+}

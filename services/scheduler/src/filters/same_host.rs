@@ -1,0 +1,55 @@
+//! `SameHostFilter`: the host has one of the instances of the hint `same_host`.
+
+use super::{Filter, Plan, Runs};
+use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct SameHostFilter;
+
+impl Filter for SameHostFilter {
+    fn name(&self) -> &'static str {
+        "SameHostFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::ONCE
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let Some(beside) = request.hints.said("same_host") else {
+            return Plan::PassAll;
+        };
+        Plan::each(move |host: &mut ConsideredHost| {
+            if beside.iter().any(|it| host.state.instances.contains(it)) {
+                return Ok(());
+            }
+            Err(Reason::NotSameHost {
+                same_host: beside.to_vec(),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filters::testing::verdicts;
+    use crate::options::Options;
+
+    #[test]
+    fn instances_may_be_kept_together() {
+        let hosts = json!([{}, {"instances": ["a"]}, {"instances": ["b", "c"]}]);
+        for (hint, expected) in [
+            (json!(["a", "b"]), ["not_same_host", "", ""]),
+            (json!("nobody"), ["not_same_host"; 3]),
+            (json!([]), [""; 3]),
+        ] {
+            let request = json!({"hints": {"same_host": hint}});
+            let got = verdicts("SameHostFilter", &Options::default(), &request, &hosts);
+            assert_eq!(got, expected, "{hint}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `ServerGroupAffinityFilter`: the host is one of those that the affinity group is on already, where it is on any.
+
+use super::{Filter, Plan, Runs};
+use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct ServerGroupAffinityFilter;
+
+impl Filter for ServerGroupAffinityFilter {
+    fn name(&self) -> &'static str {
+        "ServerGroupAffinityFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::FOR_EACH
+    }
+
+    fn sees_group(&self) -> bool {
+        true
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let group = request.group.as_ref();
+        let Some(group) = group.filter(|it| it.policy == "affinity" && !it.hosts.is_empty()) else {
+            return Plan::PassAll;
+        };
+        Plan::each(move |host: &mut ConsideredHost| {
+            if group.hosts.contains(&host.state.host) {
+                return Ok(());
+            }
+            Err(Reason::GroupAffinity {
+                hosts: group.hosts.clone(),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filters::testing::verdicts;
+    use crate::options::Options;
+
+    #[test]
+    fn an_affinity_group_stays_on_its_hosts() {
+        let hosts = json!([{"host": "h0"}, {"host": "H1"}, {"host": "h2"}]);
+        for (policy, on, expected) in [
+            (
+                "affinity",
+                &["h0", "h1"][..],
+                ["", "group_affinity", "group_affinity"],
+            ),
+            ("affinity", &[], [""; 3]),
+            ("soft-affinity", &["h0"], [""; 3]),
+        ] {
+            let request = json!({"group": {"policy": policy, "hosts": on}});
+            let got = verdicts(
+                "ServerGroupAffinityFilter",
+                &Options::default(),
+                &request,
+                &hosts,
+            );
+            assert_eq!(got, expected, "{policy} {on:?}");
+        }
+    }
+}

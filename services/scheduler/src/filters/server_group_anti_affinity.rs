@@ -1,0 +1,81 @@
+//! `ServerGroupAntiAffinityFilter`: the host has fewer members of the anti-affinity group than may be on one.
+
+use super::{Filter, Plan, Runs};
+use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct ServerGroupAntiAffinityFilter;
+
+impl Filter for ServerGroupAntiAffinityFilter {
+    fn name(&self) -> &'static str {
+        "ServerGroupAntiAffinityFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::FOR_EACH
+    }
+
+    fn sees_group(&self) -> bool {
+        true
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let group = request.group.as_ref();
+        let Some(group) = group.filter(|it| it.policy == "anti-affinity") else {
+            return Plan::PassAll;
+        };
+        let limit = group.max_server_per_host.unwrap_or(1);
+        Plan::each(move |host: &mut ConsideredHost| {
+            let instances = &host.state.instances;
+            let members = instances.count_of(&group.members);
+            let is_below = i64::try_from(members).is_ok_and(|members| members < limit);
+            // One that is moved may come to where it is.
+            if is_below || instances.contains(&request.instance_uuid) {
+                return Ok(());
+            }
+            Err(Reason::GroupAntiAffinity {
+                members,
+                max_server_per_host: limit,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filters::testing::verdicts;
+    use crate::options::Options;
+
+    #[test]
+    fn a_host_has_so_many_members_of_an_anti_affinity_group_at_most() {
+        let hosts = json!([
+            {},
+            {"instances": ["a"]},
+            {"instances": ["a", "b", "x"]},
+            {"instances": ["a", "b", "me"]},
+        ]);
+        for (policy, rules, expected) in [
+            (
+                "anti-affinity",
+                json!({}),
+                ["", "group_anti_affinity", "group_anti_affinity", ""],
+            ),
+            (
+                "anti-affinity",
+                json!({"max_server_per_host": 2}),
+                ["", "", "group_anti_affinity", ""],
+            ),
+            ("affinity", json!({}), [""; 4]),
+        ] {
+            let group = json!({"policy": policy, "members": ["a", "b", "me"], "rules": rules});
+            let request = json!({"instance_uuid": "me", "group": group});
+            let name = "ServerGroupAntiAffinityFilter";
+            let got = verdicts(name, &Options::default(), &request, &hosts);
+            assert_eq!(got, expected, "{policy} {rules}");
+        }
+    }
+}

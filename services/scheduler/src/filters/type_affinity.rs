@@ -1,0 +1,76 @@
+//! `TypeAffinityFilter`: the host has guests of the same flavor only, or none.
+
+use super::{Filter, Plan, Runs};
+use crate::host_state::{ConsideredHost, Instance};
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct TypeAffinityFilter;
+
+impl Filter for TypeAffinityFilter {
+    fn name(&self) -> &'static str {
+        "TypeAffinityFilter"
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::FOR_EACH
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let wanted = request.flavor.flavorid.as_str();
+        Plan::each(move |host: &mut ConsideredHost| {
+            let is_other = |guest: &Instance| guest.flavorid.as_deref() != Some(wanted);
+            let guests = || host.state.instances.iter().map(|(_, guest)| guest);
+            if !guests().any(is_other) {
+                return Ok(());
+            }
+            // A guest of which the flavor is not known may be any.
+            let name = |guest: &Instance| guest.flavorid.as_deref().unwrap_or("unknown").to_owned();
+            Err(Reason::OtherFlavors {
+                flavorid: wanted.to_owned(),
+                others: guests().filter(|it| is_other(it)).map(name).collect(),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::replay::testing::{hosts, request};
+
+    #[test]
+    fn a_host_has_guests_of_one_flavor() {
+        let request = request(&json!({"flavor": {"flavorid": "7"}}));
+        let options = Options::default();
+        for (flavors, expected) in [
+            (&[][..], None),
+            (&[Some("7"), Some("7")], None),
+            (&[Some("7"), Some("8")], Some("8")),
+            (&[None], Some("unknown")),
+        ] {
+            let mut host = hosts(&json!([{}])).remove(0);
+            let state = Arc::make_mut(&mut host.state);
+            for (place, flavor) in flavors.iter().enumerate() {
+                let guest = Instance {
+                    flavorid: flavor.map(str::to_owned),
+                    ..Instance::default()
+                };
+                state.instances.insert(place.to_string(), guest);
+            }
+            let Plan::Each(check) = TypeAffinityFilter.plan(&request, &options) else {
+                panic!("each host is looked at");
+            };
+            let reason = expected.map(|other| Reason::OtherFlavors {
+                flavorid: "7".to_owned(),
+                others: [other.to_owned()].into(),
+            });
+            assert_eq!(check.check(&mut host).err(), reason, "{flavors:?}");
+        }
+    }
+}

@@ -17,6 +17,7 @@
 //! | `replay` | cases from a file, answered one by one |
 //! | `weighers` | a file for each weigher; the order of hosts, and each host's score card |
 //! | `select` | the loop: destination, filters, weighers, claims, alternates |
+//! | `placement_query` | pre-filters, and what Placement is asked |
 //! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
 //!
 //! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Callers: `cli`
@@ -28,6 +29,7 @@ pub mod host_state;
 pub mod network;
 pub mod numbers;
 pub mod options;
+pub mod placement_query;
 pub mod query;
 pub mod reason;
 pub mod replay;

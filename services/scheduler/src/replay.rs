@@ -9,6 +9,7 @@ mod field;
 mod filter;
 mod host;
 mod pipeline;
+mod placement_query;
 mod request;
 mod schedule;
 #[cfg(test)]
@@ -56,15 +57,17 @@ enum Kind {
     Filter,
     Normalize,
     Pipeline,
+    PlacementQuery,
     Schedule,
     Weigher,
 }
 
 impl Kind {
-    const ALL: [(&'static str, Self); 5] = [
+    const ALL: [(&'static str, Self); 6] = [
         ("filter", Self::Filter),
         ("normalize", Self::Normalize),
         ("pipeline", Self::Pipeline),
+        ("placement_query", Self::PlacementQuery),
         ("schedule", Self::Schedule),
         ("weigher", Self::Weigher),
     ];
@@ -84,6 +87,7 @@ impl Kind {
             Self::Filter => filter::answer(subject, case),
             Self::Normalize => weigher::normalized(case),
             Self::Pipeline => pipeline::answer(case),
+            Self::PlacementQuery => placement_query::answer(case),
             Self::Schedule => schedule::answer(case),
             Self::Weigher => weigher::answer(subject, case),
         }

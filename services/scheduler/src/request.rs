@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use attestation::Attestations;
 pub use hints::Hints;
 pub use image::{Image, ImageProperties, ImagePropertyError, architecture};
+pub(crate) use numa::Pinning;
 pub use numa::{
     CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
     NumaRequestError, PageSize, pci_numa_affinity_policy,

@@ -7,6 +7,7 @@ mod cpus;
 mod derive;
 mod error;
 mod pages;
+mod pinning;
 mod source;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -16,6 +17,7 @@ use crate::host_state::CpuSet;
 pub use cpus::pci_numa_affinity_policy;
 pub use error::NumaRequestError;
 pub use pages::PageSize;
+pub(crate) use pinning::Pinning;
 
 /// The cells that an instance is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,34 @@
+//! What the caller knows beside the request.
+
+use super::Group;
+use crate::host_state::Aggregate;
+
+/// What there is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cloud<'a> {
+    /// All host aggregates.
+    pub aggregates: &'a [Aggregate],
+    /// All compute nodes: read where a request names its host.
+    pub computes: &'a [Compute],
+    /// Whether each compute service is so new that its providers have `OWNER_NOVA`.
+    pub all_computes_report_owner_trait: bool,
+    /// Groups of ports and of device profiles, by suffix.
+    pub groups: &'a [(String, Group)],
+    /// For each routed network of the request its aggregates, of which a host has to be in one.
+    pub network_aggregates: &'a [Vec<String>],
+    /// Whether a port of the request is managed by a card of its own.
+    pub has_remote_managed_ports: bool,
+}
+
+/// A compute node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Compute {
+    /// The service's host name.
+    pub host: String,
+    /// The hypervisor's name.
+    pub nodename: String,
+    /// Its root provider's.
+    pub uuid: String,
+    /// The cell.
+    pub cell: String,
+}

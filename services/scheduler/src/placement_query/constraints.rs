@@ -1,0 +1,129 @@
+//! What a flavor (`hw:NAME`) and an image (`hw_NAME`) say of the same thing.
+
+use super::PlacementQueryError;
+use crate::numbers;
+use crate::request::{Flavor, Image};
+
+type Constraint<T> = Result<Option<T>, PlacementQueryError>;
+
+/// Both. An empty text is as none.
+#[derive(Clone, Copy)]
+pub(super) struct Constraints<'a> {
+    pub(super) flavor: &'a Flavor,
+    pub(super) image: Option<&'a Image>,
+}
+
+impl<'a> Constraints<'a> {
+    pub(super) fn spec(self, name: &str) -> Option<&'a str> {
+        let value = self.flavor.extra_specs.get(name);
+        value.map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    pub(super) fn property(self, name: &str) -> Option<&'a str> {
+        let value = self.image.and_then(|image| image.properties.get(name));
+        value.filter(|text| !text.is_empty())
+    }
+
+    /// One of these words, in which both agree where both say something.
+    pub(super) fn word(
+        self,
+        prefix: &str,
+        name: &str,
+        words: &[&'static str],
+    ) -> Constraint<&'static str> {
+        let (spec, property) = (format!("{prefix}:{name}"), format!("{prefix}_{name}"));
+        let value = match (self.spec(&spec), self.property(&property)) {
+            (Some(flavor), Some(image)) if flavor != image => {
+                return Err(conflict(spec, flavor, property, image));
+            }
+            (flavor, image) => flavor.or(image),
+        };
+        let Some(value) = value else { return Ok(None) };
+        match words.iter().find(|word| **word == value) {
+            Some(word) => Ok(Some(*word)),
+            None => Err(PlacementQueryError::Unknown {
+                name: spec,
+                value: value.to_owned(),
+                words: words.to_vec(),
+            }),
+        }
+    }
+
+    /// Yes where one says so and the other does not say no.
+    pub(super) fn flag(self, name: &str) -> Result<bool, PlacementQueryError> {
+        let (spec, property) = (format!("hw:{name}"), format!("hw_{name}"));
+        let (flavor, image) = (self.spec(&spec), self.property(&property));
+        match (flavor, image) {
+            (Some(flavor), Some(image)) if numbers::is_true(flavor) != numbers::is_true(image) => {
+                Err(conflict(spec, flavor, property, image))
+            }
+            (flavor, image) => Ok(flavor.or(image).is_some_and(numbers::is_true)),
+        }
+    }
+
+    /// The version and the model of a TPM.
+    pub(super) fn tpm(self) -> Constraint<(&'static str, &'static str)> {
+        let Some(version) = self.word("hw", "tpm_version", &["1.2", "2.0"])? else {
+            return Ok(None);
+        };
+        let model = self.word("hw", "tpm_model", &["tpm-tis", "tpm-crb"])?;
+        match model {
+            Some("tpm-crb") if version != "2.0" => Err(PlacementQueryError::TpmCrbNeedsVersion2),
+            model => Ok(Some((version, model.unwrap_or("tpm-tis")))),
+        }
+    }
+
+    /// The trait of the kind of encryption that the memory is to have.
+    pub(super) fn memory_encryption(self) -> Constraint<&'static str> {
+        const SEV: &str = "amd-sev";
+        const SNP: &str = "amd-sev-snp";
+        if !self.flag("mem_encryption")? {
+            return Ok(None);
+        }
+        let models = [SEV, "amd-sev-es", SNP];
+        let model = self.word("hw", "mem_encryption_model", &models)?;
+        let needs = |property, wanted| {
+            let has = self.property(property).unwrap_or("none").to_owned();
+            Err(PlacementQueryError::MemoryEncryptionNeeds {
+                property,
+                wanted,
+                has,
+            })
+        };
+        if self.property("hw_firmware_type") != Some("uefi") {
+            return needs("hw_firmware_type", "uefi");
+        }
+        let machine = self.property("hw_machine_type");
+        if machine.is_some_and(|machine| !machine.contains("q35")) {
+            return needs("hw_machine_type", "q35");
+        }
+        match model.unwrap_or(SEV) {
+            SEV => Ok(Some("HW_CPU_X86_AMD_SEV")),
+            SNP if !self.has_stateless_firmware() => needs("hw_firmware_stateless", "true"),
+            SNP => Ok(Some("HW_CPU_X86_AMD_SEV_SNP")),
+            _ => Ok(Some("HW_CPU_X86_AMD_SEV_ES")),
+        }
+    }
+
+    /// Firmware that keeps nothing; only UEFI can be so.
+    pub(super) fn has_stateless_firmware(self) -> bool {
+        let is_stateless = self.property("hw_firmware_stateless");
+        is_stateless.is_some_and(numbers::is_true)
+            && self.property("hw_firmware_type") == Some("uefi")
+    }
+
+    /// Labels of persistent memory.
+    pub(super) fn pmem(self) -> impl Iterator<Item = &'a str> {
+        let labels = self.spec("hw:pmem").unwrap_or_default().split(',');
+        labels.map(str::trim).filter(|label| !label.is_empty())
+    }
+}
+
+fn conflict(spec: String, flavor: &str, property: String, image: &str) -> PlacementQueryError {
+    PlacementQueryError::Conflict {
+        spec,
+        flavor: flavor.to_owned(),
+        property,
+        image: image.to_owned(),
+    }
+}

@@ -1,0 +1,88 @@
+//! Why Placement need not be asked.
+
+use crate::request::NumaRequestError;
+
+/// A request that no host can be right for, or that contradicts itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementQueryError {
+    /// `[scheduler] placement_aggregate_required_for_tenants`: the project has none.
+    #[error(
+        "no aggregate has filter_tenant_id for project {}, and each project needs one",
+        project_id.as_deref().unwrap_or("(none)")
+    )]
+    NoTenantAggregate {
+        /// The project.
+        project_id: Option<String>,
+    },
+    /// The request is without an image.
+    #[error(
+        "the request has no image; one that is booted from a volume has the image properties of the volume, be there none"
+    )]
+    NoImage,
+    /// Flavor and image say different things.
+    #[error("the flavor has {spec}={flavor}, and the image has {property}={image}")]
+    Conflict {
+        /// The extra spec.
+        spec: String,
+        /// The flavor's.
+        flavor: String,
+        /// The image property.
+        property: String,
+        /// The image's.
+        image: String,
+    },
+    /// A value that is none of those there are.
+    #[error("{name} should be one of {}, and is {value}", words.join(", "))]
+    Unknown {
+        /// The extra spec, which an image property may have set in its place.
+        name: String,
+        /// As it is.
+        value: String,
+        /// What there is.
+        words: Vec<&'static str>,
+    },
+    /// A TPM that there is not.
+    #[error("hw:tpm_model tpm-crb needs hw:tpm_version 2.0")]
+    TpmCrbNeedsVersion2,
+    /// Encrypted memory needs something of the image that the image has not.
+    #[error("hw:mem_encryption needs an image with {property}={wanted}, and this one has {has}")]
+    MemoryEncryptionNeeds {
+        /// The image property.
+        property: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+        /// What it is.
+        has: String,
+    },
+    /// CPU policies and masks.
+    #[error(transparent)]
+    Cpus(#[from] NumaRequestError),
+    /// A device of several kinds cannot be asked for.
+    #[error(
+        "the PCI alias {alias} has {specs} kinds of devices; with pci_in_placement it may have one"
+    )]
+    PciSpecs {
+        /// The alias.
+        alias: String,
+        /// How many it has.
+        specs: usize,
+    },
+    /// Two groups have one suffix.
+    #[error("two request groups have the suffix {suffix}")]
+    SuffixTwice {
+        /// The suffix.
+        suffix: String,
+    },
+    /// The host that is asked for is not there.
+    #[error(
+        "there is no compute node with host {} and node {}",
+        host.as_deref().unwrap_or("(any)"),
+        node.as_deref().unwrap_or("(any)")
+    )]
+    NoSuchHost {
+        /// The host.
+        host: Option<String>,
+        /// The node.
+        node: Option<String>,
+    },
+}

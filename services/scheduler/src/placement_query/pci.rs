@@ -1,0 +1,63 @@
+//! PCI devices as request groups, `[filter_scheduler] pci_in_placement`: one group for each device, so that each is mapped to its
+//! provider.
+
+use super::standard::{class, name_of_trait};
+use super::{Group, PlacementQueryError};
+use crate::request::{PciRequest, PciRequestOrigin};
+
+/// The groups of what flavors ask for; ports have their own.
+pub(super) fn groups(requests: &[PciRequest]) -> Result<Vec<(String, Group)>, PlacementQueryError> {
+    let mut groups = Vec::new();
+    for request in requests {
+        let PciRequestOrigin::Flavor(alias) = &request.origin else {
+            continue;
+        };
+        let [spec] = request.spec.as_slice() else {
+            return Err(PlacementQueryError::PciSpecs {
+                alias: alias.clone(),
+                specs: request.spec.len(),
+            });
+        };
+        let get = |key: &str| {
+            spec.get(key)
+                .map(String::as_str)
+                .filter(|it| !it.is_empty())
+        };
+        let class = match get("resource_class") {
+            Some(named) => class(named),
+            None => format!(
+                "CUSTOM_PCI_{}_{}",
+                get("vendor_id").unwrap_or_default(),
+                get("product_id").unwrap_or_default()
+            )
+            .to_uppercase(),
+        };
+        let traits = get("traits").map(|traits| traits.split(',').map(name_of_trait));
+        let group = Group {
+            resources: [(class, 1)].into(),
+            required_traits: traits.into_iter().flatten().collect(),
+            ..Group::default()
+        };
+        for number in 0..request.count {
+            let suffix = suffix_of(request, number);
+            groups.push((suffix, group.clone()));
+        }
+    }
+    Ok(groups)
+}
+
+fn suffix_of(request: &PciRequest, number: i64) -> String {
+    let id = request.request_id.as_deref().unwrap_or_default();
+    format!("{id}-{number}")
+}
+
+/// Whether a group is that of a device which a flavor asks for.
+pub(super) fn is_of(suffix: &str, requests: &[PciRequest]) -> bool {
+    let Some((id, _)) = suffix.rsplit_once('-') else {
+        return false;
+    };
+    let mut flavors = requests
+        .iter()
+        .filter(|it| it.origin != PciRequestOrigin::Port);
+    flavors.any(|request| request.request_id.as_deref() == Some(id))
+}

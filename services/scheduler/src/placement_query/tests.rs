@@ -1,0 +1,445 @@
+//! Questions, by tables.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::host_state::Aggregate;
+use crate::replay::testing::request;
+
+fn aggregate(uuid: &str, metadata: &[(&str, &str)]) -> Aggregate {
+    let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    Aggregate {
+        uuid: Some(uuid.to_owned()),
+        name: String::new(),
+        metadata: metadata.iter().map(own).collect::<BTreeMap<_, _>>(),
+    }
+}
+
+fn ask(asked: &Value, options: &Options, cloud: &Cloud<'_>) -> Result<PlacementQuery, String> {
+    placement_query(&request(asked), options, cloud).map_err(|error| error.to_string())
+}
+
+/// Without the encoding, and without what every question has.
+fn plain(query: &str) -> String {
+    let query = query
+        .replace("%3A", ":")
+        .replace("%2C", ",")
+        .replace("%21", "!");
+    let query = query.replace("&root_required=!COMPUTE_STATUS_DISABLED", "");
+    query.replace("limit=1000&", "")
+}
+
+fn spec(extra_specs: &Value) -> Value {
+    json!({"flavor": {"vcpus": 2, "memory_mb": 512, "root_gb": 1, "extra_specs": extra_specs}})
+}
+
+#[test]
+fn a_flavor_becomes_amounts() {
+    let flavor = |flavor: Value| json!({"flavor": flavor});
+    for (asked, expected) in [
+        (
+            flavor(
+                json!({"vcpus": 2, "memory_mb": 512, "root_gb": 1, "ephemeral_gb": 2, "swap": 1025}),
+            ),
+            "resources=DISK_GB:5,MEMORY_MB:512,VCPU:2",
+        ),
+        (
+            json!({"flavor": {"root_gb": 9, "swap": 1}, "is_bfv": true}),
+            "resources=DISK_GB:1,MEMORY_MB:512,VCPU:1",
+        ),
+        (
+            flavor(json!({"root_gb": 0})),
+            "resources=MEMORY_MB:512,VCPU:1",
+        ),
+        (
+            spec(
+                &json!({"resources:VCPU": "0", "resources:CUSTOM_GPU": "3", "resources:BOGUS": "1", "resources:VGPU": "x"}),
+            ),
+            "resources=CUSTOM_GPU:3,DISK_GB:1,MEMORY_MB:512",
+        ),
+        (
+            spec(
+                &json!({"resources1:VCPU": "2", "trait1:CUSTOM_A": "required", "trait1:CUSTOM_B": "forbidden"}),
+            ),
+            "required1=CUSTOM_A,!CUSTOM_B&resources=DISK_GB:1,MEMORY_MB:512&resources1=VCPU:2",
+        ),
+        (
+            spec(
+                &json!({"resources_a:VGPU": "1", "resources_b:VGPU": "1", "group_policy": "isolate"}),
+            ),
+            "group_policy=isolate&resources=DISK_GB:1,MEMORY_MB:512,VCPU:2&resources_a=VGPU:1&resources_b=VGPU:1",
+        ),
+        (
+            spec(&json!({"hw:pmem": "2GB, 4GB,2GB"})),
+            "resources=CUSTOM_PMEM_NAMESPACE_2GB:2,CUSTOM_PMEM_NAMESPACE_4GB:1,DISK_GB:1,MEMORY_MB:512,VCPU:2",
+        ),
+        (
+            spec(&json!({"trait:HW_CPU_X86_VMX": "required", "trait:CUSTOM_X": "maybe"})),
+            "required=HW_CPU_X86_VMX&resources=DISK_GB:1,MEMORY_MB:512,VCPU:2",
+        ),
+    ] {
+        let got = ask(&asked, &Options::default(), &Cloud::default()).expect(expected);
+        assert_eq!(plain(&got.query), expected);
+        assert!(!got.pinning_requested);
+    }
+}
+
+#[test]
+fn the_string_is_encoded_and_in_order() {
+    let got = ask(&json!({}), &Options::default(), &Cloud::default()).expect("a question");
+    assert_eq!(
+        got.query,
+        "limit=1000&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2CVCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED"
+    );
+}
+
+#[test]
+fn dedicated_cpus_are_asked_for_twice() {
+    let mut options = Options::default();
+    for (specs, first, fallback) in [
+        (
+            json!({"hw:cpu_policy": "dedicated"}),
+            "PCPU:2",
+            Some("VCPU:2"),
+        ),
+        (
+            json!({"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}),
+            "PCPU:3",
+            Some("VCPU:2"),
+        ),
+        (
+            json!({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0"}),
+            "PCPU:1,VCPU:1",
+            None,
+        ),
+        (json!({"hw:cpu_policy": "shared"}), "VCPU:2", None),
+    ] {
+        let whole = |cpus: &str| format!("resources=DISK_GB:1,MEMORY_MB:512,{cpus}");
+        let got = ask(&spec(&specs), &options, &Cloud::default()).expect(first);
+        assert_eq!(plain(&got.query), whole(first));
+        let got_fallback = got.fallback_query.as_deref().map(plain);
+        assert_eq!(got_fallback, fallback.map(whole), "{first}");
+        assert_eq!(got.pinning_requested, fallback.is_some());
+    }
+    options.workarounds.disable_fallback_pcpu_query = true;
+    let dedicated = spec(&json!({"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "isolate"}));
+    let got = ask(&dedicated, &options, &Cloud::default()).expect("a question");
+    assert_eq!(got.fallback_query, None);
+    assert!(plain(&got.query).contains("required=!HW_CPU_HYPERTHREADING&"));
+}
+
+#[test]
+fn flavor_and_image_become_traits() {
+    let uefi = |more: Value| {
+        let mut properties = json!({"hw_firmware_type": "uefi"});
+        for (key, value) in more.as_object().expect("an object") {
+            properties[key] = value.clone();
+        }
+        properties
+    };
+    for (specs, image, name, value) in [
+        (
+            json!({"hw:tpm_version": "2.0", "hw:tpm_model": "tpm-crb"}),
+            json!({}),
+            "required",
+            "COMPUTE_SECURITY_TPM_2_0,COMPUTE_SECURITY_TPM_CRB",
+        ),
+        (
+            json!({"hw:tpm_version": "1.2"}),
+            json!({}),
+            "root_required",
+            "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER,!COMPUTE_STATUS_DISABLED",
+        ),
+        (
+            json!({"os:secure_boot": "required"}),
+            json!({}),
+            "required",
+            "COMPUTE_SECURITY_UEFI_SECURE_BOOT",
+        ),
+        (
+            json!({"hw:maxphysaddr_mode": "emulate"}),
+            json!({}),
+            "required",
+            "COMPUTE_ADDRESS_SPACE_EMULATED",
+        ),
+        (
+            json!({"hw:pci_numa_affinity_policy": "socket"}),
+            json!({}),
+            "required",
+            "COMPUTE_SOCKET_PCI_NUMA_AFFINITY",
+        ),
+        (
+            json!({}),
+            uefi(json!({"hw_firmware_stateless": "true"})),
+            "required",
+            "COMPUTE_SECURITY_STATELESS_FIRMWARE",
+        ),
+        (
+            json!({"hw:mem_encryption": "true"}),
+            uefi(json!({})),
+            "required",
+            "HW_CPU_X86_AMD_SEV",
+        ),
+        (
+            json!({"hw:mem_encryption": "1"}),
+            uefi(json!({})),
+            "resources",
+            "DISK_GB:1,MEMORY_MB:512,MEM_ENCRYPTION_CONTEXT:1,VCPU:2",
+        ),
+        (
+            json!({}),
+            json!({"trait:CUSTOM_IMG": "required"}),
+            "required",
+            "CUSTOM_IMG",
+        ),
+        (
+            json!({"accel:device_profile": "dp"}),
+            json!({}),
+            "root_required",
+            "COMPUTE_ACCELERATORS,!COMPUTE_STATUS_DISABLED",
+        ),
+        (
+            json!({"hw:virtio_packed_ring": "yes"}),
+            json!({}),
+            "root_required",
+            "COMPUTE_NET_VIRTIO_PACKED,!COMPUTE_STATUS_DISABLED",
+        ),
+        (
+            json!({"hw:ephemeral_encryption": "true", "hw:ephemeral_encryption_format": "luks"}),
+            json!({}),
+            "root_required",
+            "COMPUTE_EPHEMERAL_ENCRYPTION,COMPUTE_EPHEMERAL_ENCRYPTION_LUKS,!COMPUTE_STATUS_DISABLED",
+        ),
+        (
+            json!({"hw:sound_model": "virtio"}),
+            json!({}),
+            "root_required",
+            "COMPUTE_SOUND_MODEL_VIRTIO,!COMPUTE_STATUS_DISABLED",
+        ),
+    ] {
+        let mut asked = spec(&specs);
+        asked["image"] = json!({"properties": image});
+        let got = ask(&asked, &Options::default(), &Cloud::default()).expect(value);
+        let query = got
+            .query
+            .replace("%3A", ":")
+            .replace("%2C", ",")
+            .replace("%21", "!");
+        let parameter = format!("{name}={value}");
+        assert!(
+            query.split('&').any(|it| it == parameter),
+            "{parameter} {query}"
+        );
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_not_asked() {
+    for (specs, image, sentence) in [
+        (
+            json!({"hw:mem_encryption": "true"}),
+            json!({}),
+            "hw:mem_encryption needs an image with hw_firmware_type=uefi",
+        ),
+        (
+            json!({"hw:mem_encryption": "true"}),
+            json!({"hw_mem_encryption": "false"}),
+            "the flavor has hw:mem_encryption=true, and",
+        ),
+        (
+            json!({"hw:tpm_version": "1.2", "hw:tpm_model": "tpm-crb"}),
+            json!({}),
+            "hw:tpm_model tpm-crb needs",
+        ),
+        (
+            json!({"hw:tpm_version": "3.0"}),
+            json!({}),
+            "hw:tpm_version should be one of 1.2, 2.0, and is 3.0",
+        ),
+        (
+            json!({"os:secure_boot": "required"}),
+            json!({"os_secure_boot": "disabled"}),
+            "the flavor has os:secure_boot=required, and",
+        ),
+        (
+            json!({"hw:sound_model": "gramophone"}),
+            json!({}),
+            "hw:sound_model should be one of ",
+        ),
+    ] {
+        let mut asked = spec(&specs);
+        asked["image"] = json!({"properties": image});
+        let error = ask(&asked, &Options::default(), &Cloud::default()).expect_err(sentence);
+        assert!(error.starts_with(sentence), "{error}");
+    }
+    let error = ask(
+        &json!({"image": null}),
+        &Options::default(),
+        &Cloud::default(),
+    );
+    assert!(
+        error
+            .expect_err("no image")
+            .starts_with("the request has no image")
+    );
+}
+
+#[test]
+fn aggregates_are_asked_for_by_project_zone_and_trait() {
+    let aggregates = [
+        aggregate("z1", &[("availability_zone", "az1")]),
+        aggregate("z2", &[("availability_zone", "az1,az2")]),
+        aggregate("t2", &[("filter_tenant_id_b", "p1")]),
+        aggregate(
+            "t1",
+            &[("filter_tenant_id", "p1"), ("trait:CUSTOM_X", "required")],
+        ),
+        aggregate(
+            "x",
+            &[
+                ("x_filter_tenant_id", "p1"),
+                ("trait:CUSTOM_X", "forbidden"),
+            ],
+        ),
+    ];
+    let cloud = Cloud {
+        aggregates: &aggregates,
+        ..Cloud::default()
+    };
+    let mut options = Options::default();
+    options.scheduler.limit_tenants_to_placement_aggregate = true;
+    options.scheduler.placement_aggregate_required_for_tenants = true;
+    options.scheduler.enable_isolated_aggregate_filtering = true;
+    let resources = "resources=DISK_GB:1,MEMORY_MB:512,VCPU:1";
+    for (asked, expected) in [
+        (json!({}), "member_of=!in:t1&member_of=in:t1,t2&"),
+        (
+            json!({"availability_zone": "az1"}),
+            "member_of=!in:t1&member_of=in:t1,t2&member_of=in:z1&",
+        ),
+        (
+            json!({"availability_zone": "az2"}),
+            "member_of=!in:t1&member_of=in:t1,t2&",
+        ),
+        (
+            json!({"image": {"properties": {"trait:CUSTOM_X": "required"}}}),
+            "member_of=in:t1,t2&required=CUSTOM_X&",
+        ),
+    ] {
+        let got = ask(&asked, &options, &cloud).expect(expected);
+        assert_eq!(plain(&got.query), format!("{expected}{resources}"));
+    }
+    let error = ask(&json!({"project_id": "p9"}), &options, &cloud).expect_err("no aggregate");
+    assert!(error.contains("filter_tenant_id for project p9"), "{error}");
+}
+
+#[test]
+fn one_image_property_without_a_trait_drops_all_of_them() {
+    let mut options = Options::default();
+    options.scheduler.image_metadata_prefilter = true;
+    options.scheduler.query_placement_for_image_type_support = true;
+    for (image, expected) in [
+        (
+            json!({"disk_format": "qcow2", "properties": {"hw_disk_bus": "virtio", "hw_vif_model": "ne2k_pci"}}),
+            "COMPUTE_IMAGE_TYPE_QCOW2,COMPUTE_NET_VIF_MODEL_NE2K_PCI,COMPUTE_STORAGE_BUS_VIRTIO,!COMPUTE_STATUS_DISABLED",
+        ),
+        (
+            json!({"disk_format": "bogus", "properties": {"hw_disk_bus": "virtio", "hw_viommu_model": "intel"}}),
+            "!COMPUTE_STATUS_DISABLED",
+        ),
+    ] {
+        let got = ask(&json!({"image": image}), &options, &Cloud::default()).expect(expected);
+        let query = got.query.replace("%2C", ",").replace("%21", "!");
+        assert!(
+            query.ends_with(&format!("&root_required={expected}")),
+            "{query}"
+        );
+    }
+}
+
+#[test]
+fn a_request_for_one_host_looks_in_its_tree() {
+    let compute = |host: &str, nodename: &str, uuid: &str| Compute {
+        host: host.to_owned(),
+        nodename: nodename.to_owned(),
+        uuid: uuid.to_owned(),
+        cell: "c1".to_owned(),
+    };
+    let computes = [
+        compute("a", "a1", "u1"),
+        compute("a", "a2", "u2"),
+        compute("b", "b", "u3"),
+    ];
+    let cloud = Cloud {
+        computes: &computes,
+        ..Cloud::default()
+    };
+    let tree = |uuid: &str| format!("in_tree={uuid}&limit=1000&");
+    for (asked, begins) in [
+        (json!({"force_hosts": ["b"]}), tree("u3")),
+        (json!({"force_nodes": ["a2"]}), tree("u2")),
+        (json!({"force_hosts": ["a"]}), "resources=".to_owned()),
+        (
+            json!({"requested_destination": {"host": "a", "node": "a1"}}),
+            tree("u1"),
+        ),
+        (
+            json!({"requested_destination": {"cell": "c1"}}),
+            "limit=1000&".to_owned(),
+        ),
+        (json!({"hints": {"group": "g"}}), "resources=".to_owned()),
+        (json!({"hints": {"same_host": []}}), "resources=".to_owned()),
+    ] {
+        let got = ask(&asked, &Options::default(), &cloud).expect(&begins);
+        assert!(got.query.starts_with(&begins), "{begins} {}", got.query);
+    }
+    let error = ask(&json!({"force_hosts": ["c"]}), &Options::default(), &cloud);
+    assert_eq!(
+        error.expect_err("no such host"),
+        "there is no compute node with host c and node (any)"
+    );
+}
+
+#[test]
+fn groups_from_elsewhere_keep_their_suffix() {
+    let port = Group {
+        resources: [("NET_BW_EGR_KILOBIT_PER_SEC".to_owned(), 100)].into(),
+        required_traits: ["CUSTOM_PHYSNET".to_owned()].into(),
+        ..Group::default()
+    };
+    let groups = [("port".to_owned(), port.clone())];
+    let cloud = Cloud {
+        groups: &groups,
+        all_computes_report_owner_trait: true,
+        ..Cloud::default()
+    };
+    let mut options = Options::default();
+    options.filter_scheduler.pci_in_placement = true;
+    let asked = json!({"pci_requests": [
+        {"count": 2, "alias_name": "gpu", "request_id": "r-1",
+         "spec": [{"vendor_id": "10de", "product_id": "1eb8", "traits": "HW_GPU_CUDA_SDK_V10_0,big one"}]},
+        {"count": 1, "alias_name": null, "request_id": "r-2", "spec": [{"vendor_id": "8086"}]},
+    ]});
+    let got = ask(&asked, &options, &cloud).expect("a question");
+    assert_eq!(
+        plain(&got.query),
+        "group_policy=none\
+         &requiredport=CUSTOM_PHYSNET\
+         &requiredr-1-0=CUSTOM_BIG_ONE,HW_GPU_CUDA_SDK_V10_0,OWNER_NOVA\
+         &requiredr-1-1=CUSTOM_BIG_ONE,HW_GPU_CUDA_SDK_V10_0,OWNER_NOVA\
+         &resources=DISK_GB:1,MEMORY_MB:512,VCPU:1\
+         &resourcesport=NET_BW_EGR_KILOBIT_PER_SEC:100\
+         &resourcesr-1-0=CUSTOM_PCI_10DE_1EB8:1\
+         &resourcesr-1-1=CUSTOM_PCI_10DE_1EB8:1\
+         &root_required=OWNER_NOVA,!COMPUTE_STATUS_DISABLED"
+    );
+    let twice = [("port".to_owned(), port.clone()), ("port".to_owned(), port)];
+    let cloud = Cloud {
+        groups: &twice,
+        ..Cloud::default()
+    };
+    let error = ask(&json!({}), &options, &cloud).expect_err("twice");
+    assert_eq!(error, "two request groups have the suffix port");
+}

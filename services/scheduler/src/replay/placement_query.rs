@@ -1,0 +1,48 @@
+//! Kind `placement_query`: what Placement is asked for a request.
+
+use serde_json::{Value, json};
+
+use super::case::{Case, CaseError};
+use super::field::{Field, FieldError};
+use crate::host_state::Aggregate;
+use crate::placement_query::{Cloud, placement_query};
+
+/// `query`, `pinning_requested` and, where it is asked too, `fallback_query`; or `error`.
+pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
+    let aggregates: Vec<Aggregate> = case
+        .field
+        .or("aggregates", Vec::new(), |all| all.list(aggregate))?;
+    let owned = case
+        .field
+        .or("all_computes_report_owner_trait", false, Field::flag)?;
+    let cloud = Cloud {
+        aggregates: &aggregates,
+        all_computes_report_owner_trait: owned,
+        ..Cloud::default()
+    };
+    let request = match case.request() {
+        Err(CaseError::Request(sentence)) => return Ok(json!({ "error": sentence })),
+        request => request?,
+    };
+    Ok(match placement_query(&request, &case.options, &cloud) {
+        Err(error) => json!({ "error": error.to_string() }),
+        Ok(query) => {
+            let mut answer = json!({
+                "query": query.query,
+                "pinning_requested": query.pinning_requested,
+            });
+            if let Some(fallback) = query.fallback_query {
+                answer["fallback_query"] = json!(fallback);
+            }
+            answer
+        }
+    })
+}
+
+fn aggregate(field: &Field<'_>) -> Result<Aggregate, FieldError> {
+    Ok(Aggregate {
+        uuid: Some(field.needed("uuid")?.string()?),
+        name: String::new(),
+        metadata: field.needed("metadata")?.map(Field::string)?,
+    })
+}

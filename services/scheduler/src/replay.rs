@@ -8,6 +8,7 @@ mod case;
 mod field;
 mod filter;
 mod host;
+mod ops;
 mod pipeline;
 mod placement_query;
 mod request;
@@ -56,6 +57,7 @@ pub enum ReplayError {
 enum Kind {
     Filter,
     Normalize,
+    Ops,
     Pipeline,
     PlacementQuery,
     Schedule,
@@ -66,6 +68,7 @@ impl Kind {
     const ALL: [(&'static str, Self); 6] = [
         ("filter", Self::Filter),
         ("normalize", Self::Normalize),
+        ("ops", Self::Ops),
         ("pipeline", Self::Pipeline),
         ("placement_query", Self::PlacementQuery),
         ("schedule", Self::Schedule),
@@ -86,6 +89,7 @@ impl Kind {
         match self {
             Self::Filter => filter::answer(subject, case),
             Self::Normalize => weigher::normalized(case),
+            Self::Ops => ops::answer(case),
             Self::Pipeline => pipeline::answer(case),
             Self::PlacementQuery => placement_query::answer(case),
             Self::Schedule => schedule::answer(case),

@@ -275,3 +275,135 @@ fn ask(plan: &Plan<'_>, hosts: &mut [ConsideredHost]) -> Vec<Option<Reason>> {
         ended.flatten().collect()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::replay::testing;
+
+    fn options(enabled: &[&str], available: &[&str]) -> Options {
+        let own = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
+        let mut options = Options::default();
+        options.filter_scheduler.enabled_filters = own(enabled);
+        options.filter_scheduler.available_filters = own(available);
+        options
+    }
+
+    /// The filter and the host of each rejection, and what each filter did.
+    fn filtered(
+        options: &Options,
+        request: &serde_json::Value,
+        turn: Turn,
+    ) -> (Vec<(String, String)>, Vec<Passed>) {
+        let mut hosts = testing::hosts(&json!([
+            {"host": "a", "num_instances": 99},
+            {"host": "b", "service": {"disabled": true}},
+            {"host": "c"},
+        ]));
+        let request = testing::request(request);
+        let chain = Chain::new(options).expect("all are there");
+        let mut out = Vec::new();
+        let passed = chain.filter(&mut hosts, &request, options, turn, |one| {
+            out.push((one.filter, one.host.state.host.clone()));
+        });
+        (out, passed)
+    }
+
+    fn passed(filter: &str, before: usize, after: usize) -> Passed {
+        Passed {
+            filter: filter.to_owned(),
+            before,
+            after,
+        }
+    }
+
+    #[test]
+    fn a_filter_is_asked_about_hosts_that_passed_before() {
+        let options = options(
+            &["ComputeFilter", "NumInstancesFilter", "AllHostsFilter"],
+            &[ALL_FILTERS],
+        );
+        let pair = |filter: &str, host: &str| (filter.to_owned(), host.to_owned());
+        let (out, did) = filtered(&options, &json!({}), Turn::First);
+        let expected = [pair("ComputeFilter", "b"), pair("NumInstancesFilter", "a")];
+        assert_eq!(out, expected);
+        let expected = [
+            passed("ComputeFilter", 3, 2),
+            passed("NumInstancesFilter", 2, 1),
+            passed("AllHostsFilter", 1, 1),
+        ];
+        assert_eq!(did, expected);
+    }
+
+    #[test]
+    fn a_later_instance_is_not_looked_at_by_what_no_claim_changes() {
+        let options = options(&["ComputeFilter", "NumInstancesFilter"], &[ALL_FILTERS]);
+        let (_, did) = filtered(&options, &json!({}), Turn::Later);
+        assert_eq!(did, [passed("NumInstancesFilter", 3, 2)]);
+    }
+
+    #[test]
+    fn no_filter_is_asked_after_the_last_host_is_out() {
+        let enabled = ["JsonFilter", "AllHostsFilter"];
+        let query = json!({"hints": {"query": "[\"=\", 1, 2]"}});
+        let (out, did) = filtered(&options(&enabled, &[ALL_FILTERS]), &query, Turn::First);
+        assert_eq!((out.len(), did), (3, vec![passed("JsonFilter", 3, 0)]));
+    }
+
+    #[test]
+    fn a_rebuild_is_only_looked_at_for_its_image() {
+        let enabled = [
+            "ComputeFilter",
+            "NumInstancesFilter",
+            "ImagePropertiesFilter",
+        ];
+        let request = json!({"hints": {"_nova_check_type": ["rebuild"]},
+            "image": {"properties": {"architecture": "x86_64"}}});
+        let (_, did) = filtered(&options(&enabled, &[ALL_FILTERS]), &request, Turn::First);
+        let expected = [
+            passed("ComputeFilter", 3, 3),
+            passed("NumInstancesFilter", 3, 3),
+            passed("ImagePropertiesFilter", 3, 0),
+        ];
+        assert_eq!(did, expected);
+    }
+
+    #[test]
+    fn what_is_enabled_must_be_available() {
+        let ram = "nova.scheduler.filters.ram_filter.RamFilter";
+        for (enabled, available, wrong) in [
+            ("RamFilter", ram, None),
+            (ram, "RamFilter", None),
+            (ram, ALL_FILTERS, None),
+            (
+                "DiskFilter",
+                ram,
+                Some(
+                    "enabled_filters: DiskFilter is not among available_filters, which are RamFilter; ",
+                ),
+            ),
+            (
+                "NoFilter",
+                ALL_FILTERS,
+                Some("enabled_filters: there is no filter NoFilter; there are "),
+            ),
+            (
+                "RamFilter",
+                "mine.Filter",
+                Some("available_filters: there is no filter mine.Filter; there are "),
+            ),
+        ] {
+            let error = Chain::new(&options(&[enabled], &[available])).err();
+            let sentence = error.map(|it| it.to_string());
+            assert_eq!(
+                sentence.is_some(),
+                wrong.is_some(),
+                "{enabled}: {sentence:?}"
+            );
+            let wrong = wrong.map_or_else(String::new, |it| format!("[filter_scheduler] {it}"));
+            assert!(sentence.unwrap_or_default().starts_with(&wrong));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! After a claim only what changed is looked at again. That it changes nothing: the same loop, which looks at everything each time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{ask, run};
+use crate::filters::Turn;
+use crate::host_state::ConsideredHost;
+use crate::options::{Normalization, Options};
+use crate::replay::testing::hosts;
+use crate::select::{Ask, Scheduler, consume};
+use crate::weighers::{Chance, Ranking, Weighers, order};
+
+/// What is claimed for each instance, by a loop that looks at every host for every instance.
+fn reference(scheduler: &Scheduler, mut ask: Ask, mut left: Vec<ConsideredHost>) -> Vec<String> {
+    let options = &scheduler.options;
+    let weighers = Weighers::new(options).expect("weighers");
+    let mut chance = Chance::new(ask.seed);
+    let mut chosen = Vec::new();
+    for (at, uuid) in ask.instance_uuids.iter().enumerate() {
+        ask.request.instance_uuid.clone_from(uuid);
+        let turn = if at == 0 { Turn::First } else { Turn::Later };
+        let chain = &scheduler.chain;
+        chain.filter(&mut left, &ask.request, options, turn, |_| {});
+        let ranking = Ranking::new(&weighers, &left, &ask.request, options).expect("weighed");
+        let mut places: Vec<usize> = (0..left.len()).collect();
+        let weights = ranking.weights();
+        order(
+            &mut places,
+            &weights,
+            &options.filter_scheduler,
+            &mut chance,
+        );
+        left = places.iter().map(|place| left[*place].clone()).collect();
+        let Some(best) = left.first_mut() else { break };
+        consume(Arc::make_mut(&mut best.state), &ask.request, None);
+        if let Some(group) = &mut ask.request.group {
+            group.hosts.insert(best.state.host.clone());
+        }
+        chosen.push(format!("{uuid} {} -", best.state.host));
+    }
+    chosen
+}
+
+fn any_host() -> impl Strategy<Value = Value> {
+    let numbers = (0..40_000i64, 0..16i64, 44..52i64, 0..9i64, 0..2i64);
+    let members = prop::collection::btree_set("[xyz]", 0..3);
+    let values = prop_oneof![Just("1"), Just("-1"), Just("47"), Just("x")];
+    (numbers, members, values).prop_map(|((ram, used, instances, io_ops, failed), members, value)| {
+        json!({
+            "free_ram_mb": ram, "total_ram_mb": 65_536, "free_disk_mb": ram * 3, "total_disk_gb": 500,
+            "vcpus_total": 16, "vcpus_used": used, "num_instances": instances, "num_io_ops": io_ops,
+            "failed_builds": failed, "instances": members,
+            "aggregates": [{"metadata": {"ram_weight_multiplier": value, "max_instances_per_host": value}}],
+        })
+    })
+}
+
+fn any_group() -> impl Strategy<Value = Value> {
+    let policies = [
+        "affinity",
+        "anti-affinity",
+        "soft-affinity",
+        "soft-anti-affinity",
+    ];
+    let policy = prop::sample::select(policies.to_vec());
+    let hosts: BTreeSet<&str> = ["h0", "h1"].into();
+    (policy, prop::option::of(1..3i64), any::<bool>()).prop_map(move |(policy, most, is_there)| {
+        json!({
+            "policy": policy, "members": ["x", "y", "i0", "i1", "i2", "i3", "i4"],
+            "hosts": if is_there { hosts.clone() } else { BTreeSet::new() },
+            "rules": {"max_server_per_host": most},
+        })
+    })
+}
+
+proptest! {
+    #[test]
+    fn looking_again_at_what_changed_is_as_good_as_looking_at_all(
+        these in prop::collection::vec(any_host(), 1..7),
+        group in prop::option::of(any_group()),
+        subset in 1..4i64,
+        many in 1..6usize,
+        percent in any::<bool>(),
+    ) {
+        let mut options = Options::default();
+        options.filter_scheduler.host_subset_size = subset;
+        if percent {
+            options.filter_scheduler.weight_normalization = Normalization::Percent;
+        }
+        options.filter_scheduler.enabled_filters = [
+            "ComputeFilter", "RamFilter", "CoreFilter", "NumInstancesFilter", "AggregateNumInstancesFilter",
+            "IoOpsFilter", "JsonFilter", "ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter",
+        ].map(str::to_owned).to_vec();
+        let scheduler = Scheduler::new(options).expect("filters and weighers");
+        let asked = json!({
+            "flavor": {"memory_mb": 4096}, "group": group,
+            "hints": {"query": ["[\"<\", \"$vcpus_used\", 14]"]},
+        });
+        let these = hosts(&json!(these));
+        let expected = reference(&scheduler, ask(&asked, many), these.clone());
+        let (claims, ended) = run(scheduler.select(ask(&asked, many), these), |_| true);
+        prop_assert_eq!(&claims, &expected);
+        prop_assert_eq!(ended.is_ok(), claims.len() == many);
+    }
+}

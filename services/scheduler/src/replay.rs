@@ -65,7 +65,7 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [(&'static str, Self); 6] = [
+    const ALL: &'static [(&'static str, Self)] = &[
         ("filter", Self::Filter),
         ("normalize", Self::Normalize),
         ("ops", Self::Ops),
@@ -78,10 +78,10 @@ impl Kind {
     fn read(field: &Field<'_>) -> Result<Self, FieldError> {
         let name = field.text()?;
         let found = Self::ALL.iter().find(|(it, _)| *it == name);
-        let names = || Self::ALL.map(|(it, _)| it).join(", ");
-        found
-            .map(|(_, kind)| *kind)
-            .ok_or_else(|| field.should_be(format!("one of {}", names())))
+        found.map(|(_, kind)| *kind).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|(it, _)| *it).collect();
+            field.should_be(format!("one of {}", names.join(", ")))
+        })
     }
 
     /// The answer to one case.

@@ -30,6 +30,8 @@ mod isolated_hosts;
 mod json;
 mod metrics;
 mod num_instances;
+mod numa_topology;
+mod pci_passthrough;
 mod ram;
 mod retry;
 mod same_host;
@@ -156,7 +158,9 @@ pub const ALL: &[&dyn Filter] = &[
     &isolated_hosts::IsolatedHostsFilter,
     &json::JsonFilter,
     &metrics::MetricsFilter,
+    &numa_topology::NUMATopologyFilter,
     &num_instances::NumInstancesFilter,
+    &pci_passthrough::PciPassthroughFilter,
     &ram::RamFilter,
     &retry::RetryFilter,
     &same_host::SameHostFilter,

@@ -8,6 +8,7 @@ mod attribute;
 mod candidate;
 mod capability;
 mod considered;
+mod consume;
 mod cpu_info;
 mod cpus;
 mod instances;
@@ -27,7 +28,7 @@ pub use considered::{ConsideredHost, Limits, NumaLimits, Surviving};
 pub use cpu_info::CpuInfo;
 pub use cpus::CpuSet;
 pub use instances::{Instance, Instances};
-pub use numa::{MemoryPages, NumaCell, NumaTopology};
+pub use numa::{CellSet, MemoryPages, NumaCell, NumaTopology};
 pub use pci::{PciPool, PciPools};
 pub use service::Service;
 

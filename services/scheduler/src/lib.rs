@@ -13,6 +13,8 @@
 //! | `extra_specs` | what a flavor demands of a value: `>= 8`, `<in> aes` |
 //! | `query` | what a user asks of a host in JSON: `["<=", 1024, "$free_ram_mb"]` |
 //! | `version`, `network`, `numbers` | version predicates, networks by CIDR, numbers as Python reads them |
+//! | `pci` | which pools of devices serve which requests, and what is left of them |
+//! | `numa` | whether an instance's cells fit on a host's, and what is left of those |
 //! | `filters` | a file for each filter; a filter reads the request once, then looks at hosts |
 //! | `replay` | cases from a file, answered one by one |
 //! | `weighers` | a file for each weigher; the order of hosts, and each host's score card |
@@ -27,14 +29,17 @@ pub mod extra_specs;
 pub mod filters;
 pub mod host_state;
 pub mod network;
+pub mod numa;
 pub mod numbers;
 pub mod options;
+pub mod pci;
 pub mod placement_query;
 pub mod query;
 pub mod reason;
 pub mod replay;
 pub mod request;
 pub mod select;
+mod short;
 pub mod version;
 pub mod weighers;
 

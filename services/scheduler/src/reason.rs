@@ -5,6 +5,9 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
+use crate::numa::NumaReason;
+use crate::pci::PciReason;
+
 /// As JSON an object: `code`, and the values. As a text one sentence about the host.
 #[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "snake_case")]
@@ -314,6 +317,12 @@ pub enum Reason {
         /// Ids; `unknown` for a guest whose flavor the host does not tell.
         others: BTreeSet<String>,
     },
+    /// It has not the devices that are asked for.
+    #[error("{0}")]
+    PciPassthrough(PciReason),
+    /// The cells of the instance do not fit on its own.
+    #[error("{0}")]
+    NumaTopology(NumaReason),
     /// Its attested trust level is another.
     #[error("its trust level is {trust_level}, and the flavor asks for {requested}")]
     NotTrusted {

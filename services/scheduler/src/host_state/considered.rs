@@ -31,26 +31,40 @@ impl ConsideredHost {
 
     /// The candidates that no filter has refused, with their places in the answer.
     pub fn surviving(&self) -> impl Iterator<Item = (usize, &AllocationCandidate)> {
-        let these: Box<dyn Iterator<Item = usize>> = match &self.surviving {
-            Surviving::All => Box::new(0..self.candidates.len()),
-            Surviving::These(places) => Box::new(places.iter().copied()),
+        let (all, these): (_, &[usize]) = match &self.surviving {
+            Surviving::All => (0..self.candidates.len(), &[]),
+            Surviving::These(places) => (0..0, places),
         };
-        these.map(|place| (place, &self.candidates[place]))
+        let places = all.chain(these.iter().copied());
+        places.map(|place| (place, &self.candidates[place]))
     }
 
-    /// Keeps those of the surviving candidates for which this holds; false where none is left.
-    pub fn keep(&mut self, mut holds: impl FnMut(&AllocationCandidate) -> bool) -> bool {
-        let before = self.surviving().count();
-        let kept: Vec<usize> = self
-            .surviving()
-            .filter(|(_, candidate)| holds(candidate))
-            .map(|(place, _)| place)
-            .collect();
-        let is_left = !kept.is_empty();
-        if kept.len() < before {
-            self.surviving = Surviving::These(kept);
+    /// Keeps those of the surviving candidates that fit.
+    ///
+    /// # Errors
+    /// None is left: why the first of them did not fit; none where there was none before.
+    pub fn keep<E>(
+        &mut self,
+        mut fit: impl FnMut(&HostState, &AllocationCandidate) -> Result<(), E>,
+    ) -> Result<(), Option<E>> {
+        let (mut first, mut refused) = (None, Vec::new());
+        let mut are_left = false;
+        for (place, candidate) in self.surviving() {
+            match fit(&self.state, candidate) {
+                Ok(()) => are_left = true,
+                Err(why) => {
+                    first.get_or_insert(why);
+                    refused.push(place);
+                }
+            }
         }
-        is_left
+        if !refused.is_empty() {
+            let mut refused = refused.into_iter().peekable();
+            let places = self.surviving().map(|(place, _)| place);
+            let kept = places.filter(|place| refused.next_if_eq(place).is_none());
+            self.surviving = Surviving::These(kept.collect());
+        }
+        if are_left { Ok(()) } else { Err(first) }
     }
 }
 

@@ -11,6 +11,51 @@ pub struct NumaTopology {
     pub cells: Vec<NumaCell>,
 }
 
+impl NumaTopology {
+    /// Whether cores have several threads.
+    #[must_use]
+    pub fn has_threads(&self) -> bool {
+        let mut cores = self.cells.iter().flat_map(|cell| &cell.siblings);
+        cores.any(|core| core.len() > 1)
+    }
+}
+
+/// Some of a host's cells, by their places in its topology. Places from 128 on are none's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CellSet(u128);
+
+impl CellSet {
+    /// So many cells a set can have.
+    pub const LIMIT: usize = 128;
+
+    /// With one more.
+    #[must_use]
+    pub fn with(self, place: usize) -> Self {
+        Self(self.0 | bit(place))
+    }
+
+    /// Whether it is in.
+    #[must_use]
+    pub fn contains(self, place: usize) -> bool {
+        self.0 & bit(place) != 0
+    }
+
+    /// The cells of a topology that are in, in its order.
+    pub fn of(self, topology: &NumaTopology) -> impl Iterator<Item = &NumaCell> {
+        let cells = topology.cells.iter().enumerate();
+        cells
+            .filter(move |(place, _)| self.contains(*place))
+            .map(|(_, cell)| cell)
+    }
+}
+
+fn bit(place: usize) -> u128 {
+    match place < CellSet::LIMIT {
+        true => 1 << place,
+        false => 0,
+    }
+}
+
 /// One cell.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NumaCell {

@@ -1,22 +1,49 @@
 //! The devices of a host that guests may be given, in pools of like ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pools, in the order in which devices are taken from them: those with the fewest tags first, as less may be asked of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PciPools(Vec<PciPool>);
+pub struct PciPools {
+    pools: Vec<PciPool>,
+    has_split_provider: bool,
+}
 
 impl PciPools {
     /// In the order in which the host tells them, which holds among those with equally many tags.
     #[must_use]
     pub fn new(mut pools: Vec<PciPool>) -> Self {
         pools.sort_by_key(|pool| pool.tags.len());
-        Self(pools)
+        let mut seen = BTreeSet::new();
+        let mut providers = pools.iter().filter_map(PciPool::rp_uuid);
+        let has_split_provider = !providers.all(|provider| seen.insert(provider));
+        Self {
+            pools,
+            has_split_provider,
+        }
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pools.is_empty()
     }
 
     /// All.
     pub fn iter(&self) -> impl Iterator<Item = &PciPool> {
-        self.0.iter()
+        self.pools.iter()
+    }
+
+    /// Whether two pools are of one provider, so that nobody knows from which of them an allocation is.
+    #[must_use]
+    pub fn has_split_provider(&self) -> bool {
+        self.has_split_provider
     }
 }
 
@@ -33,4 +60,18 @@ pub struct PciPool {
     pub count: i64,
     /// `dev_type`, `physical_network`, `remote_managed`, `live_migratable`, `rp_uuid` and what `device_spec` gives them.
     pub tags: BTreeMap<String, String>,
+}
+
+impl PciPool {
+    /// A tag.
+    #[must_use]
+    pub fn tag(&self, name: &str) -> Option<&str> {
+        self.tags.get(name).map(String::as_str)
+    }
+
+    /// The provider in Placement; none where the devices are not in Placement.
+    #[must_use]
+    pub fn rp_uuid(&self) -> Option<&str> {
+        self.tag("rp_uuid")
+    }
 }

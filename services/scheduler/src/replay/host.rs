@@ -60,7 +60,7 @@ pub(super) fn read(field: &Field<'_>, place: usize) -> Read<HostState> {
         aggregates: Aggregates::new(field.or("aggregates", Vec::new(), |all| all.list(aggregate))?),
         instances: Instances::new(field.or("instances", BTreeMap::new(), instances)?),
         metrics: field.maybe("metrics", metrics)?,
-        pci: field.maybe("pci_pools", |all| Ok(PciPools::new(all.list(pool)?)))?,
+        pci: pools(field)?,
         numa: field.maybe("numa", |numa| {
             let cells = numa.needed("cells")?.list(cell)?;
             Ok(NumaTopology { cells })
@@ -143,6 +143,15 @@ fn metrics(field: &Field<'_>) -> Read<BTreeMap<String, f64>> {
         let value = metric.needed("value")?.float()?;
         Ok((metric.needed("name")?.string()?, value))
     })
+}
+
+/// Null is a host that tells of no devices, and not what is the default: one that tells that it has none.
+fn pools(field: &Field<'_>) -> Read<Option<PciPools>> {
+    match field.given("pci_pools")? {
+        None => Ok(Some(PciPools::default())),
+        Some(pools) if pools.value().is_null() => Ok(None),
+        Some(pools) => Ok(Some(PciPools::new(pools.list(pool)?))),
+    }
 }
 
 fn pool(field: &Field<'_>) -> Read<PciPool> {

@@ -148,7 +148,16 @@ impl<'a> Run<'a> {
             limits: host.limits.clone(),
         };
         let state = Arc::make_mut(&mut host.state);
-        consume(state, &self.ask.request, selection.candidate.as_ref());
+        let counted = consume(
+            state,
+            &self.ask.request,
+            selection.candidate.as_ref(),
+            &selection.limits,
+            &self.scheduler.options,
+        );
+        if let (Err(reason), Some(turn)) = (counted, self.record.turns.last_mut()) {
+            turn.not_counted = Some(reason);
+        }
         let after = Arc::clone(&host.state);
         if let Some(group) = &mut self.ask.request.group {
             group.hosts.insert(after.host.clone());

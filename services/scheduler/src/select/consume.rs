@@ -1,15 +1,23 @@
 //! What an instance takes from the host it was placed on.
 
-use crate::host_state::{AllocationCandidate, HostState, Instance};
+use crate::host_state::{AllocationCandidate, HostState, Instance, Limits};
+use crate::options::Options;
+use crate::pci::Mappings;
+use crate::reason::Reason;
 use crate::request::{ImageProperties, RequestSpec};
 
 /// Counts an instance on a host, as its agent will when the instance is there: memory, disk (swap is not counted, nor is a root
-/// disk that is a volume), CPUs, one instance more, and one that is being built.
+/// disk that is a volume), CPUs, one instance more, and one that is being built; its NUMA cells, and devices out of the pools.
+///
+/// # Errors
+/// The cells or the devices that the host has not, where no filter was asked for them: all else is counted.
 pub fn consume(
     host: &mut HostState,
     request: &RequestSpec,
     candidate: Option<&AllocationCandidate>,
-) {
+    limits: &Limits,
+    options: &Options,
+) -> Result<(), Reason> {
     let flavor = &request.flavor;
     let root_gb = if request.is_bfv { 0 } else { flavor.root_gb };
     let disk_mb = root_gb
@@ -27,5 +35,7 @@ pub fn consume(
     };
     host.instances
         .insert(request.instance_uuid.clone(), instance);
-    let _ = candidate;
+    let none = Mappings::new();
+    let mappings = candidate.map_or(&none, |candidate| &candidate.mappings);
+    host.consume_numa_and_pci(request, mappings, limits.numa, options)
 }

@@ -1,6 +1,7 @@
 //! What happened on the way, for whoever asks why.
 
 use crate::filters::{Passed, Rejected};
+use crate::reason::Reason;
 use crate::weighers::Card;
 
 /// So many of the best hosts have their score cards kept.
@@ -32,6 +33,8 @@ pub struct Turnout {
     pub cards: Vec<(String, Card)>,
     /// What was claimed, in its order.
     pub tried: Vec<Tried>,
+    /// NUMA cells or devices that the chosen host has not, where no filter was asked for them; they are not counted on it.
+    pub not_counted: Option<Reason>,
 }
 
 /// A claim.
@@ -56,6 +59,7 @@ impl Turnout {
             rejected: Vec::new(),
             cards: Vec::new(),
             tried: Vec::new(),
+            not_counted: None,
         }
     }
 }

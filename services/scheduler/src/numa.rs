@@ -1,0 +1,150 @@
+//! Whether the cells of an instance fit on the cells of a host, each on one of its own, and what the host is like then.
+//!
+//! A cell fits by its memory, its CPUs and their threads ([`CellReason`] says why not); all cells together must be near the
+//! devices and the networks that the instance asks for. The search goes through the host's cells in Nova's order and takes the
+//! first way that fits; it is complete, and a way that failed is not tried again in another order. Where Nova's own search is
+//! wrong, because it changes the instance's cells while it tries, this one is right. Nothing here is changed but by
+//! [`NumaAsk::take`]. Callers: `NUMATopologyFilter`, and the claim.
+
+mod cell;
+mod network;
+mod order;
+mod pages;
+mod pinning;
+mod reason;
+mod search;
+mod take;
+
+use crate::host_state::{CellSet, NumaLimits, NumaTopology, PciPools};
+use crate::pci::{Mappings, PciAsk};
+use crate::request::{CpuThreadPolicy, EmulatorThreadsPolicy, PageSize, RequestSpec};
+
+pub use order::Packing;
+pub use reason::{CellReason, CellRefusal, NumaReason};
+
+use search::{Search, Way};
+
+/// The cells that a request asks for, read once for all hosts.
+#[derive(Debug, Clone)]
+pub struct NumaAsk<'a> {
+    request: &'a RequestSpec,
+    /// What a cell may need; most instances have cells that are all alike.
+    kinds: Vec<Need>,
+    /// The kind of each cell.
+    cells: Vec<usize>,
+    pci: PciAsk<'a>,
+}
+
+/// What one cell of an instance needs of one cell of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Need {
+    /// In MiB.
+    memory: i64,
+    pagesize: Option<PageSize>,
+    /// CPUs that are shared; none where no CPU of the instance may be.
+    shared: Option<usize>,
+    /// CPUs of its own; none where no CPU of the instance is.
+    pinned: Option<Pinned>,
+}
+
+/// CPUs of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pinned {
+    cpus: usize,
+    threads: CpuThreadPolicy,
+    /// One more for the emulator's threads.
+    emulator: bool,
+}
+
+impl Pinned {
+    fn all(self) -> usize {
+        self.cpus + usize::from(self.emulator)
+    }
+}
+
+/// A host that may take the cells.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer<'h> {
+    /// Its cells.
+    pub numa: &'h NumaTopology,
+    /// Its devices; none, and devices are not looked at.
+    pub pci: Option<&'h PciPools>,
+    /// How much each cell may be overcommitted; none: without bound.
+    pub limits: Option<NumaLimits>,
+    /// Where devices are allocated from.
+    pub mappings: &'h Mappings,
+}
+
+impl<'a> NumaAsk<'a> {
+    /// Reads a request; none where it asks for no cells.
+    #[must_use]
+    pub fn new(request: &'a RequestSpec) -> Option<Self> {
+        let topology = request.numa_topology.as_ref()?;
+        let isolated = Some(EmulatorThreadsPolicy::Isolate);
+        let mut kinds = Vec::new();
+        let need = |(place, cell): (usize, &crate::request::InstanceNumaCell)| {
+            let pinned = Pinned {
+                cpus: cell.pcpuset.len(),
+                threads: topology
+                    .cpu_thread_policy
+                    .unwrap_or(CpuThreadPolicy::Prefer),
+                emulator: place == 0 && topology.emulator_threads_policy == isolated,
+            };
+            let need = Need {
+                memory: cell.memory,
+                pagesize: topology.pagesize,
+                shared: topology.is_shared().then(|| cell.cpuset.len()),
+                pinned: topology.is_pinned().then_some(pinned),
+            };
+            kinds.iter().position(|it| *it == need).unwrap_or_else(|| {
+                kinds.push(need);
+                kinds.len() - 1
+            })
+        };
+        let cells = topology.cells.iter().enumerate().map(need).collect();
+        let pci = PciAsk::new(&request.pci_requests);
+        Some(Self {
+            request,
+            kinds,
+            cells,
+            pci,
+        })
+    }
+
+    /// Whether the answer depends on the allocation candidate.
+    #[must_use]
+    pub fn reads_mappings(&self) -> bool {
+        self.pci.reads_mappings()
+    }
+
+    /// Whether a host can take the cells.
+    ///
+    /// # Errors
+    /// Why not: the cell of the host, and what it lacks.
+    pub fn fit(&self, offer: Offer<'_>) -> Result<(), NumaReason> {
+        let mut search = Search::new(self, offer, None)?;
+        search.run(Way::Any).map(|_| ())
+    }
+
+    /// Whether these cells of the host together are near to all that the instance needs.
+    fn accepts(&self, offer: Offer<'_>, chosen: CellSet) -> Result<(), NumaReason> {
+        if let Some(pools) = offer.pci.filter(|_| !self.pci.is_empty()) {
+            let near = crate::pci::Near::Cells {
+                host: offer.numa,
+                chosen,
+            };
+            let fits = self.pci.fit(pools, offer.mappings, near);
+            fits.map_err(|reason| NumaReason::Pci {
+                cells: chosen.of(offer.numa).map(|cell| cell.id).collect(),
+                reason,
+            })?;
+        }
+        match &self.request.network_metadata {
+            Some(networks) => network::check(networks, offer.numa, chosen),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! A way to put each cell of an instance on another cell of a host.
+//!
+//! Cell by cell, in the order of the host's. What fails below a set of used cells does not depend on which of them took which
+//! cell of the instance, nor on which of several cells that are alike is used: so such a state is tried once. The first failure
+//! is what makes the search look at what is alike; most hosts never come to it.
+
+use std::collections::HashSet;
+
+use super::{CellRefusal, NumaAsk, NumaReason, Offer, cell};
+use crate::host_state::{CellSet, NumaCell};
+use crate::short::Short;
+
+/// Enough for every host of 16 cells, be they all different.
+const STATES: usize = 1 << 16;
+
+/// Reasons that are told where many pairs do not fit.
+const REFUSALS: usize = 16;
+
+/// What the caller wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Whether there is one.
+    Any,
+    /// The first one.
+    First,
+}
+
+/// A search on one host.
+pub(super) struct Search<'s, 'a> {
+    ask: &'s NumaAsk<'a>,
+    offer: Offer<'s>,
+    /// The places of the host's cells as they are tried; none: as they are.
+    order: Option<Vec<usize>>,
+    fits: Short<Fits, 4>,
+    /// Why the first way that was complete would not do.
+    refused: Option<NumaReason>,
+    failed: Option<Failed>,
+    /// The host's cell for each of the instance's, the last one first.
+    way: Vec<usize>,
+}
+
+/// On which cells a kind of cell fits, as far as it was tried.
+#[derive(Debug, Clone, Copy, Default)]
+struct Fits {
+    tried: CellSet,
+    fit: CellSet,
+}
+
+/// States that are known to fail.
+struct Failed {
+    /// For each cell of the host those that are like it, by a number.
+    class_of: Vec<usize>,
+    states: HashSet<Vec<u16>>,
+}
+
+impl Failed {
+    /// How many cells of each class are used.
+    fn state(&self, used: CellSet) -> Vec<u16> {
+        let mut state = vec![0; self.class_of.len()];
+        for (place, class) in self.class_of.iter().enumerate() {
+            state[*class] += u16::from(used.contains(place));
+        }
+        state
+    }
+}
+
+impl<'s, 'a> Search<'s, 'a> {
+    pub(super) fn new(
+        ask: &'s NumaAsk<'a>,
+        offer: Offer<'s>,
+        order: Option<Vec<usize>>,
+    ) -> Result<Self, NumaReason> {
+        let (requested, available) = (ask.cells.len(), offer.numa.cells.len());
+        if available < requested {
+            return Err(NumaReason::TooFewCells {
+                requested,
+                available,
+            });
+        }
+        Ok(Self {
+            ask,
+            offer,
+            order,
+            fits: Short::new(ask.kinds.len()),
+            refused: None,
+            failed: None,
+            way: Vec::new(),
+        })
+    }
+
+    /// The place of the host's cell for each of the instance's, where the caller wants them.
+    pub(super) fn run(&mut self, want: Way) -> Result<Vec<usize>, NumaReason> {
+        match self.place(0, CellSet::default(), want) {
+            true => {
+                let mut way = std::mem::take(&mut self.way);
+                way.reverse();
+                Ok(way)
+            }
+            false => Err(self.reason()),
+        }
+    }
+
+    /// Puts this cell of the instance and all after it on cells that are not used.
+    fn place(&mut self, instance_cell: usize, used: CellSet, want: Way) -> bool {
+        let Some(kind) = self.ask.cells.get(instance_cell).copied() else {
+            return self.is_accepted(used);
+        };
+        for at in 0..self.offer.numa.cells.len().min(CellSet::LIMIT) {
+            let place = self.order.as_ref().map_or(at, |order| order[at]);
+            if used.contains(place) || !self.fits(kind, place) {
+                continue;
+            }
+            let with = used.with(place);
+            if self.has_failed(with) {
+                continue;
+            }
+            if self.place(instance_cell + 1, with, want) {
+                if want == Way::First {
+                    self.way.push(place);
+                }
+                return true;
+            }
+            self.fail(with);
+            if self.is_given_up() {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn is_accepted(&mut self, chosen: CellSet) -> bool {
+        match self.ask.accepts(self.offer, chosen) {
+            Ok(()) => true,
+            Err(reason) => {
+                self.refused.get_or_insert(reason);
+                false
+            }
+        }
+    }
+
+    fn fits(&mut self, kind: usize, place: usize) -> bool {
+        let fits = &mut self.fits[kind];
+        if !fits.tried.contains(place) {
+            fits.tried = fits.tried.with(place);
+            let (need, on) = (&self.ask.kinds[kind], &self.offer.numa.cells[place]);
+            if cell::fit(need, on, self.offer.limits).is_ok() {
+                fits.fit = fits.fit.with(place);
+            }
+        }
+        fits.fit.contains(place)
+    }
+
+    fn has_failed(&self, used: CellSet) -> bool {
+        let failed = self.failed.as_ref();
+        failed.is_some_and(|failed| failed.states.contains(&failed.state(used)))
+    }
+
+    fn fail(&mut self, used: CellSet) {
+        let mut failed = self.failed.take().unwrap_or_else(|| Failed {
+            class_of: self.classes(),
+            states: HashSet::new(),
+        });
+        failed.states.insert(failed.state(used));
+        self.failed = Some(failed);
+    }
+
+    fn is_given_up(&self) -> bool {
+        let failed = self.failed.as_ref();
+        failed.is_some_and(|failed| failed.states.len() >= STATES)
+    }
+
+    /// The first cell that each cell is like: the same kinds fit on both, and both are near the same networks and devices.
+    fn classes(&mut self) -> Vec<usize> {
+        let cells = self.offer.numa.cells.len().min(CellSet::LIMIT);
+        for kind in 0..self.ask.kinds.len() {
+            for place in 0..cells {
+                self.fits(kind, place);
+            }
+        }
+        let first = |place| (0..place).find(|other| self.is_like(*other, place));
+        (0..cells)
+            .map(|place| first(place).unwrap_or(place))
+            .collect()
+    }
+
+    fn is_like(&self, one: usize, two: usize) -> bool {
+        let mut kinds = (0..self.ask.kinds.len()).map(|kind| self.fits[kind].fit);
+        let cells = &self.offer.numa.cells;
+        let (a, b) = (&cells[one], &cells[two]);
+        kinds.all(|fit| fit.contains(one) == fit.contains(two))
+            && a.socket == b.socket
+            && a.physnets == b.physnets
+            && a.tunneled == b.tunneled
+            && !self.has_devices(a)
+            && !self.has_devices(b)
+    }
+
+    /// Whether devices that may be asked for are at a cell: then no other is like it.
+    fn has_devices(&self, cell: &NumaCell) -> bool {
+        let pools = self.offer.pci.iter().flat_map(|pools| pools.iter());
+        let mut there = pools.filter(|pool| pool.numa_node == Some(cell.id));
+        there.any(|pool| self.ask.pci.is_described(pool))
+    }
+
+    /// Why there is no way.
+    fn reason(&mut self) -> NumaReason {
+        if self.is_given_up() {
+            return NumaReason::TooManyWays {
+                cells: self.offer.numa.cells.len(),
+                ways: STATES,
+            };
+        }
+        if let Some(refused) = self.refused.take() {
+            return refused;
+        }
+        let host_cells = self.offer.numa.cells.len();
+        for instance_cell in 0..self.ask.cells.len() {
+            let cells = self.refusals(instance_cell);
+            if cells.len() == host_cells {
+                return NumaReason::CellFitsNowhere {
+                    instance_cell,
+                    cells,
+                };
+            }
+        }
+        let all = (0..self.ask.cells.len()).flat_map(|it| self.refusals(it));
+        NumaReason::CellsContend {
+            cells: all.take(REFUSALS).collect(),
+        }
+    }
+
+    /// Why the cells of the host do not take this cell of the instance.
+    fn refusals(&self, instance_cell: usize) -> Vec<CellRefusal> {
+        let need = &self.ask.kinds[self.ask.cells[instance_cell]];
+        let cells = self.offer.numa.cells.iter();
+        let refuse = |cell: &NumaCell| {
+            let reason = cell::fit(need, cell, self.offer.limits).err()?;
+            Some(CellRefusal {
+                instance_cell,
+                cell: cell.id,
+                reason,
+            })
+        };
+        cells.filter_map(refuse).collect()
+    }
+}

@@ -1,0 +1,64 @@
+//! A host after it has taken the cells of an instance.
+
+use super::order::{self, Packing};
+use super::pages::kib;
+use super::pinning::Pinning;
+use super::search::{Search, Way};
+use super::{Need, NumaAsk, NumaReason, Offer, pages, pinning};
+use crate::host_state::{CellSet, CpuSet, NumaCell, NumaTopology};
+use crate::request::CpuThreadPolicy;
+
+impl NumaAsk<'_> {
+    /// The host's cells with the instance on them, by the first way in Nova's order, and which of them it is on.
+    ///
+    /// # Errors
+    /// As [`NumaAsk::fit`].
+    pub fn take(
+        &self,
+        offer: Offer<'_>,
+        packing: Packing,
+    ) -> Result<(NumaTopology, CellSet), NumaReason> {
+        let order = order::places(self, offer, packing);
+        let way = Search::new(self, offer, Some(order))?.run(Way::First)?;
+        let (mut after, mut chosen) = (offer.numa.clone(), CellSet::default());
+        for (kind, place) in self.cells.iter().zip(way) {
+            put(&self.kinds[*kind], &mut after.cells[place]);
+            chosen = chosen.with(place);
+        }
+        Ok((after, chosen))
+    }
+
+    /// Whether CPUs are dedicated.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.kinds.iter().any(|need| need.pinned.is_some())
+    }
+}
+
+/// Puts a cell on one on which it fits.
+fn put(need: &Need, cell: &mut NumaCell) {
+    let size = pages::choose(need, cell).ok().flatten();
+    let mut pools = cell.mempages.iter_mut();
+    if let Some(pages) = pools.find(|pages| Some(pages.size_kb) == size) {
+        pages.used = pages.used.saturating_add(kib(need.memory) / pages.size_kb);
+    }
+    cell.memory_usage = cell.memory_usage.saturating_add(need.memory);
+    let shared = i64::try_from(need.shared.unwrap_or_default()).unwrap_or(i64::MAX);
+    cell.cpu_usage = cell.cpu_usage.saturating_add(shared);
+    if let Some(pinned) = need.pinned {
+        let pinning = pinning::choose(pinned, cell).unwrap_or_default();
+        let is_isolated = pinned.threads == CpuThreadPolicy::Isolate;
+        pin(pinning, is_isolated, cell);
+    }
+}
+
+/// Marks CPUs as one instance's own; whole cores where nobody else may be on them.
+fn pin(pinning: Pinning, is_isolated: bool, cell: &mut NumaCell) {
+    let mut cpus = pinning.cpus;
+    cpus.extend(pinning.emulator);
+    if is_isolated {
+        let cores = cell.siblings.iter().filter(|core| core.meets(&cpus));
+        let whole: CpuSet = cores.flat_map(CpuSet::iter).collect();
+        cpus.extend(whole.iter().filter(|cpu| cell.pcpuset.contains(*cpu)));
+    }
+    cell.pinned_cpus.extend(cpus.iter());
+}

@@ -1,0 +1,312 @@
+//! Small hosts and instances that nobody thought of, each by its number: the same number is the same case.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::host_state::{
+    CpuSet, MemoryPages, NumaCell, NumaLimits, NumaTopology, PciPool, PciPools,
+};
+use crate::numa::Packing;
+use crate::pci::Mappings;
+use crate::request::{
+    CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
+    NetworkMetadata, NumaAffinityPolicy, PageSize, PciRequest, PciRequestOrigin, RequestSpec,
+};
+
+/// `SplitMix64`.
+pub(super) struct Dice(u64);
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Below `end`.
+    fn below(&mut self, end: u16) -> u16 {
+        u16::try_from(self.next() % u64::from(end)).expect("it is below")
+    }
+
+    /// In one of so many cases.
+    fn once_in(&mut self, cases: u16) -> bool {
+        self.below(cases) == 0
+    }
+
+    fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
+        let end = u16::try_from(all.len()).expect("few");
+        all[usize::from(self.below(end))].clone()
+    }
+}
+
+/// A case.
+pub(super) struct Case {
+    pub(super) numa: NumaTopology,
+    pub(super) pci: Option<PciPools>,
+    pub(super) request: RequestSpec,
+    pub(super) mappings: Mappings,
+    pub(super) limits: Option<NumaLimits>,
+    pub(super) packing: Packing,
+}
+
+pub(super) fn case(number: u64) -> Case {
+    let dice = &mut Dice::new(number);
+    let host_cells = dice.one_of(&[1, 2, 2, 3, 4, 4, 5]);
+    let shape = shape(dice);
+    let cells = (0..host_cells).map(|id| cell(dice, id, &shape)).collect();
+    let topology = instance(dice, host_cells);
+    let ratio = |dice: &mut Dice| dice.one_of(&[0.5, 1.0, 1.5, 4.0, 16.0]);
+    Case {
+        numa: NumaTopology { cells },
+        pci: (!dice.once_in(8)).then(|| pools(dice, host_cells)),
+        request: RequestSpec {
+            numa_topology: Some(topology),
+            pci_requests: pci_requests(dice),
+            network_metadata: dice.once_in(2).then(|| networks(dice)),
+            ..RequestSpec::default()
+        },
+        mappings: match dice.below(2) {
+            0 => Mappings::new(),
+            _ => mappings(dice),
+        },
+        limits: (!dice.once_in(6)).then(|| NumaLimits {
+            cpu_allocation_ratio: ratio(dice),
+            ram_allocation_ratio: ratio(dice),
+        }),
+        packing: dice.one_of(&[Packing::Spread, Packing::Spread, Packing::Pack]),
+    }
+}
+
+/// What the cells of a host have in common.
+struct Shape {
+    cores: u16,
+    threads: u16,
+    are_sets_equal: bool,
+    has_sockets: bool,
+}
+
+fn shape(dice: &mut Dice) -> Shape {
+    Shape {
+        cores: 2 + dice.below(4),
+        threads: dice.one_of(&[1, 2, 2, 4]),
+        are_sets_equal: dice.once_in(2),
+        has_sockets: !dice.once_in(6),
+    }
+}
+
+fn cell(dice: &mut Dice, id: u16, shape: &Shape) -> NumaCell {
+    let Shape { cores, threads, .. } = *shape;
+    let first = id * cores * threads;
+    let all: CpuSet = (first..first + cores * threads).collect();
+    let siblings = (0..cores).map(|core| {
+        let of_core = (0..threads).map(|thread| first + core + thread * cores);
+        of_core.collect()
+    });
+    let is_dedicated: Vec<bool> = all.iter().map(|_| dice.once_in(2)).collect();
+    let part = |wanted: bool| -> CpuSet {
+        let cpus = all.iter().zip(&is_dedicated);
+        let cpus = cpus.filter(|(_, it)| shape.are_sets_equal || **it == wanted);
+        cpus.map(|(cpu, _)| cpu).collect()
+    };
+    let (cpuset, pcpuset) = (part(false), part(true));
+    let use_in = 2 + dice.below(10);
+    let memory = 512 * (1 + i64::from(dice.below(8)));
+    NumaCell {
+        id: id.into(),
+        pinned_cpus: pcpuset.iter().filter(|_| dice.once_in(use_in)).collect(),
+        cpu_usage: dice.below(4).into(),
+        cpuset,
+        pcpuset,
+        memory_usage: 256 * i64::from(dice.one_of(&[0, 0, 1, 2, 4])),
+        mempages: pages(dice, memory),
+        memory,
+        siblings: siblings.collect(),
+        socket: shape.has_sockets.then(|| dice.below(2).into()),
+        physnets: ["net1", "net2"]
+            .into_iter()
+            .filter(|_| dice.once_in(3))
+            .map(str::to_owned)
+            .collect(),
+        tunneled: dice.once_in(3),
+    }
+}
+
+fn pages(dice: &mut Dice, memory: i64) -> Vec<MemoryPages> {
+    let mut sizes = vec![4, 2048, 262_144, 1_048_576];
+    if dice.once_in(3) {
+        sizes.clear();
+    }
+    sizes.retain(|size| *size == 4 || dice.once_in(2));
+    if dice.once_in(4) {
+        sizes.reverse();
+    }
+    let pages = sizes.into_iter().map(|size_kb| {
+        let total = memory * 1024 / size_kb;
+        let eighth = |dice: &mut Dice| total * i64::from(dice.one_of(&[0, 0, 1, 2, 6])) / 8;
+        MemoryPages {
+            size_kb,
+            total,
+            used: eighth(dice),
+            reserved: if dice.once_in(4) { eighth(dice) } else { 0 },
+        }
+    });
+    pages.collect()
+}
+
+fn instance(dice: &mut Dice, host_cells: u16) -> InstanceNumaTopology {
+    let cells = 1 + dice.below(host_cells.min(4));
+    let cells = if dice.once_in(20) { cells + 1 } else { cells };
+    let cpu_policy = dice.one_of(&[
+        None,
+        Some(CpuPolicy::Shared),
+        Some(CpuPolicy::Dedicated),
+        Some(CpuPolicy::Dedicated),
+        Some(CpuPolicy::Mixed),
+    ]);
+    let is_pinned = matches!(cpu_policy, Some(CpuPolicy::Dedicated | CpuPolicy::Mixed));
+    let thread_policies = [
+        None,
+        Some(CpuThreadPolicy::Prefer),
+        Some(CpuThreadPolicy::Isolate),
+        Some(CpuThreadPolicy::Require),
+    ];
+    let emulator_policies = [
+        None,
+        Some(EmulatorThreadsPolicy::Share),
+        Some(EmulatorThreadsPolicy::Isolate),
+    ];
+    let are_alike = dice.once_in(2);
+    let (mut next, mut last) = (0, None);
+    let cells = (0..cells).map(|_| {
+        let like = last.filter(|_| are_alike);
+        let (cpus, memory) = like.unwrap_or_else(|| {
+            let memory = 128 * i64::from(dice.one_of(&[1, 2, 2, 4, 8]));
+            (1 + dice.below(4), memory)
+        });
+        last = Some((cpus, memory));
+        let all: CpuSet = (next..next + cpus).collect();
+        next += cpus;
+        let pcpuset: CpuSet = match cpu_policy {
+            Some(CpuPolicy::Dedicated) => all.clone(),
+            Some(CpuPolicy::Mixed) => all.iter().filter(|_| dice.once_in(2)).collect(),
+            _ => CpuSet::default(),
+        };
+        InstanceNumaCell {
+            cpuset: all.without(&pcpuset),
+            pcpuset,
+            memory,
+        }
+    });
+    InstanceNumaTopology {
+        cells: cells.collect(),
+        cpu_policy,
+        cpu_thread_policy: dice.one_of(&thread_policies).filter(|_| is_pinned),
+        emulator_threads_policy: dice.one_of(&emulator_policies).filter(|_| is_pinned),
+        pagesize: dice.one_of(&[
+            None,
+            None,
+            None,
+            None,
+            None,
+            Some(PageSize::Small),
+            Some(PageSize::Large),
+            Some(PageSize::Any),
+            Some(PageSize::Kib(4)),
+            Some(PageSize::Kib(2048)),
+            Some(PageSize::Kib(262_144)),
+        ]),
+    }
+}
+
+fn networks(dice: &mut Dice) -> NetworkMetadata {
+    let nets = ["net1", "net2", "net3"].into_iter();
+    let physnets: BTreeSet<String> = nets
+        .filter(|_| dice.once_in(2))
+        .map(str::to_owned)
+        .collect();
+    NetworkMetadata {
+        physnets,
+        tunneled: dice.once_in(3),
+    }
+}
+
+fn pools(dice: &mut Dice, host_cells: u16) -> PciPools {
+    // All at one cell, which others are far from, is what policies differ in.
+    let one = dice.once_in(2).then(|| dice.below(host_cells).into());
+    let pools = (0..1 + dice.below(6)).map(|provider| {
+        let mut tags = BTreeMap::new();
+        let mut tag = |key: &str, value: &str| tags.insert(key.to_owned(), value.to_owned());
+        let types = ["type-VF", "type-VF", "type-PCI", "type-PF", "vdpa"];
+        tag("dev_type", dice.one_of(&types));
+        if !dice.once_in(3) {
+            let provider = if dice.once_in(10) { 0 } else { provider };
+            tag("rp_uuid", &format!("p{provider}"));
+        }
+        if dice.once_in(6) {
+            tag("remote_managed", "true");
+        }
+        if dice.once_in(2) {
+            tag("live_migratable", dice.one_of(&["true", "false"]));
+        }
+        if dice.once_in(3) {
+            tag("physical_network", dice.one_of(&["NET1", "net2"]));
+        }
+        PciPool {
+            vendor_id: "8086".to_owned(),
+            product_id: dice.one_of(&["1520", "1520", "1520", "1521"]).to_owned(),
+            numa_node: one.or_else(|| (!dice.once_in(5)).then(|| dice.below(host_cells).into())),
+            count: dice.below(6).into(),
+            tags,
+        }
+    });
+    PciPools::new(pools.collect())
+}
+
+fn pci_requests(dice: &mut Dice) -> Vec<PciRequest> {
+    let count = dice.one_of(&[0, 0, 1, 1, 2]);
+    let requests = (0..count).map(|id| {
+        let mut spec = BTreeMap::new();
+        let mut say = |key: &str, value: &str| spec.insert(key.to_owned(), value.to_owned());
+        say("vendor_id", "8086");
+        for (key, values, cases) in [
+            ("product_id", ["1520", "1520"], 2),
+            ("dev_type", ["type-PF", "vdpa"], 8),
+            ("remote_managed", ["true", "true"], 20),
+            ("live_migratable", ["true", "true"], 12),
+            ("physical_network", ["net1", "NET2"], 12),
+        ] {
+            if dice.once_in(cases) {
+                say(key, dice.one_of(&values));
+            }
+        }
+        let alias = PciRequestOrigin::Flavor("a".to_owned());
+        PciRequest {
+            count: 1 + i64::from(dice.below(3)),
+            spec: vec![spec],
+            request_id: Some(format!("r{id}")),
+            origin: dice.one_of(&[alias, PciRequestOrigin::Port]),
+            numa_policy: match dice.once_in(3) {
+                true => NumaAffinityPolicy::Socket,
+                false => dice.one_of(&NumaAffinityPolicy::ALL.map(|(_, policy)| policy)),
+            },
+        }
+    });
+    requests.collect()
+}
+
+/// Devices of the first request, and at times of the second.
+fn mappings(dice: &mut Dice) -> Mappings {
+    let mut mappings = Mappings::from([(String::new(), vec!["host".to_owned()])]);
+    for id in 0..1 + dice.below(2) {
+        for device in 0..1 + dice.below(3) {
+            let provider = format!("p{}", dice.below(5));
+            mappings.insert(format!("r{id}-{device}"), vec![provider]);
+        }
+    }
+    mappings
+}

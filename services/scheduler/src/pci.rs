@@ -1,0 +1,160 @@
+//! Which pools of a host serve which requests for devices, and what is left of them then.
+//!
+//! A request narrows the pools step by step ([`PciStep`]): to those that its specs describe, to those near enough to the
+//! instance's cells, to those that Placement allocated from, and so on. What is left must have enough devices; they are taken in
+//! the order of the pools, so a later request meets what the earlier ones left. Nothing is taken from the host: the counts are
+//! copied, and only [`PciAsk::take`] writes them back. Callers: `PciPassthroughFilter`, `numa`, and the claim.
+
+mod left;
+mod narrow;
+mod providers;
+mod reason;
+mod spec;
+
+use std::collections::BTreeMap;
+
+use crate::host_state::{CellSet, NumaTopology, PciPool, PciPools};
+use crate::numbers;
+use crate::request::{PciRequest, PciRequestOrigin};
+
+pub use reason::{PciReason, PciStep};
+
+use left::Left;
+use providers::Providers;
+use spec::Spec;
+
+/// The providers of each request group, by its suffix: `mappings` of an allocation candidate.
+pub type Mappings = BTreeMap<String, Vec<String>>;
+
+/// The devices that a request asks for, read once for all hosts.
+#[derive(Debug, Clone)]
+pub struct PciAsk<'a> {
+    requests: Vec<Asked<'a>>,
+}
+
+/// One of the requests.
+#[derive(Debug, Clone)]
+struct Asked<'a> {
+    request: &'a PciRequest,
+    specs: Vec<Spec<'a>>,
+    physical_functions: bool,
+    vdpa: bool,
+    remote_managed: bool,
+    /// What the tag of this name must say; none: anything.
+    live_migratable: Option<&'static str>,
+}
+
+/// Where in the host devices are looked for.
+#[derive(Debug, Clone, Copy)]
+pub enum Near<'a> {
+    /// The instance has no cells.
+    Anywhere,
+    /// The instance's cells are on these.
+    Cells {
+        /// All of the host's.
+        host: &'a NumaTopology,
+        /// Those.
+        chosen: CellSet,
+    },
+}
+
+impl<'a> PciAsk<'a> {
+    /// Reads the requests.
+    #[must_use]
+    pub fn new(requests: &'a [PciRequest]) -> Self {
+        Self {
+            requests: requests.iter().map(Asked::new).collect(),
+        }
+    }
+
+    /// Whether nothing is asked for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Whether the answer depends on the allocation candidate: devices of ports are in none.
+    #[must_use]
+    pub fn reads_mappings(&self) -> bool {
+        let mut requests = self.requests.iter();
+        requests.any(|asked| asked.request.origin != PciRequestOrigin::Port)
+    }
+
+    /// Whether a pool may serve one of the requests: others do not matter.
+    #[must_use]
+    pub fn is_described(&self, pool: &PciPool) -> bool {
+        self.requests.iter().any(|asked| asked.describes(pool))
+    }
+
+    /// Whether the pools serve all requests.
+    ///
+    /// # Errors
+    /// The first request that they do not serve, and why.
+    pub fn fit(
+        &self,
+        pools: &PciPools,
+        mappings: &Mappings,
+        near: Near<'_>,
+    ) -> Result<(), PciReason> {
+        self.left(pools, mappings, near).map(|_| ())
+    }
+
+    /// Takes the devices out of the pools; pools that are empty then are no more.
+    ///
+    /// # Errors
+    /// As [`PciAsk::fit`]; the pools are as they were then.
+    pub fn take(
+        &self,
+        pools: &mut PciPools,
+        mappings: &Mappings,
+        near: Near<'_>,
+    ) -> Result<(), PciReason> {
+        let left = self.left(pools, mappings, near)?.into_pools();
+        *pools = left;
+        Ok(())
+    }
+
+    fn left<'p>(
+        &self,
+        pools: &'p PciPools,
+        mappings: &Mappings,
+        near: Near<'_>,
+    ) -> Result<Left<'p>, PciReason> {
+        let mut left = Left::all(pools);
+        for asked in &self.requests {
+            let providers = Providers::of(asked.request, mappings);
+            let eligible = asked.narrow(&left, near, providers)?;
+            left.take(asked, &eligible, near, providers)?;
+        }
+        Ok(left)
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn new(request: &'a PciRequest) -> Self {
+        let any = |name: &str, says: fn(&str) -> bool| {
+            let mut values = request.spec.iter().filter_map(|one| one.get(name));
+            values.any(|value| says(value))
+        };
+        let all = |word: &'static str| {
+            let mut specs = request.spec.iter();
+            let is_all = specs.all(|one| one.get("live_migratable").is_some_and(|it| it == word));
+            is_all.then_some(word)
+        };
+        Self {
+            request,
+            specs: request.spec.iter().map(Spec::new).collect(),
+            physical_functions: any("dev_type", |it| it == PHYSICAL_FUNCTION),
+            vdpa: any("dev_type", |it| it == VDPA),
+            remote_managed: any("remote_managed", numbers::is_true),
+            live_migratable: all("true").or_else(|| all("false")),
+        }
+    }
+
+    fn describes(&self, pool: &PciPool) -> bool {
+        self.specs.iter().any(|spec| spec.describes(pool))
+    }
+}
+
+const PHYSICAL_FUNCTION: &str = "type-PF";
+const VDPA: &str = "vdpa";

@@ -1,0 +1,162 @@
+//! What is left of a host's pools while requests are looked at.
+
+use super::narrow::{Eligible, Order, is_near_or_unknown};
+use super::providers::Providers;
+use super::{Asked, Near, PciReason};
+use crate::host_state::{PciPool, PciPools};
+use crate::short::{Places, Short};
+
+/// The pools with counts of their own.
+pub(super) struct Left<'p> {
+    pools: &'p PciPools,
+    counts: Short<i64, 16>,
+    /// Pools that were emptied: those are no more, while pools that were empty before are.
+    gone: Places,
+}
+
+impl<'p> Left<'p> {
+    /// Nothing is taken yet.
+    pub(super) fn all(pools: &'p PciPools) -> Self {
+        let mut counts = Short::new(pools.len());
+        for (place, pool) in pools.iter().enumerate() {
+            counts[place] = pool.count;
+        }
+        Self {
+            pools,
+            counts,
+            gone: Places::none(pools.len()),
+        }
+    }
+
+    /// The pools that there are still, with their places.
+    fn iter(&self) -> impl Iterator<Item = (usize, &'p PciPool)> {
+        let pools = self.pools.iter().enumerate();
+        pools.filter(|(place, _)| !self.gone.contains(*place))
+    }
+
+    /// Those of which this holds.
+    pub(super) fn places(&self, holds: impl Fn(usize, &PciPool) -> bool) -> Places {
+        let mut places = Places::none(self.pools.len());
+        for (place, pool) in self.iter() {
+            if holds(place, pool) {
+                places.insert(place);
+            }
+        }
+        places
+    }
+
+    pub(super) fn places_are_none(&self, places: &Places) -> bool {
+        !(0..self.pools.len()).any(|place| places.contains(place))
+    }
+
+    /// The devices of one.
+    pub(super) fn count(&self, place: usize) -> i64 {
+        self.counts[place]
+    }
+
+    /// The devices of several.
+    pub(super) fn sum(&self, places: &Places) -> i64 {
+        (0..self.pools.len())
+            .filter(|place| places.contains(*place))
+            .fold(0, |sum, place| sum.saturating_add(self.counts[place]))
+    }
+
+    /// Takes the devices of a request out of the pools that may serve it.
+    pub(super) fn take(
+        &mut self,
+        asked: &Asked<'_>,
+        eligible: &Eligible,
+        near: Near<'_>,
+        providers: Providers<'_>,
+    ) -> Result<(), PciReason> {
+        if !providers.is_any() {
+            return self.take_allocated(asked, eligible, providers);
+        }
+        let mut wanted = asked.request.count;
+        if eligible.order == Order::NearFirst {
+            self.take_each(&mut wanted, eligible, |pool| is_close(pool, near));
+            self.take_each(&mut wanted, eligible, |pool| !is_close(pool, near));
+        } else {
+            self.take_each(&mut wanted, eligible, |_| true);
+        }
+        Ok(())
+    }
+
+    /// In the order of the pools, until there are enough.
+    fn take_each(
+        &mut self,
+        wanted: &mut i64,
+        eligible: &Eligible,
+        is_one: impl Fn(&PciPool) -> bool,
+    ) {
+        for (place, pool) in self.pools.iter().enumerate() {
+            if *wanted == 0 {
+                return;
+            }
+            if !eligible.places.contains(place) || !is_one(pool) {
+                continue;
+            }
+            if self.counts[place] > *wanted {
+                self.counts[place] -= *wanted;
+                *wanted = 0;
+            } else {
+                *wanted -= self.counts[place];
+                self.gone.insert(place);
+            }
+        }
+    }
+
+    /// From each provider what Placement allocated.
+    fn take_allocated(
+        &mut self,
+        asked: &Asked<'_>,
+        eligible: &Eligible,
+        providers: Providers<'_>,
+    ) -> Result<(), PciReason> {
+        if let Some(rp_uuid) = self.split_provider() {
+            return Err(PciReason::SplitProvider {
+                request: asked.name(),
+                rp_uuid: rp_uuid.to_owned(),
+            });
+        }
+        for (place, pool) in self.pools.iter().enumerate() {
+            if !eligible.places.contains(place) {
+                continue;
+            }
+            self.counts[place] -= pool.rp_uuid().map_or(0, |it| providers.devices_of(it));
+            if self.counts[place] == 0 {
+                self.gone.insert(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// A provider with several pools.
+    fn split_provider(&self) -> Option<&'p str> {
+        if !self.pools.has_split_provider() {
+            return None;
+        }
+        let of = |(place, pool): (usize, &'p PciPool)| pool.rp_uuid().map(|it| (place, it));
+        self.iter().filter_map(of).find_map(|(place, provider)| {
+            let mut others = self.iter().filter_map(of);
+            let other = others.find(|(at, it)| *at != place && *it == provider);
+            other.map(|_| provider)
+        })
+    }
+
+    /// The pools as they would be now.
+    pub(super) fn into_pools(self) -> PciPools {
+        let with_count = |(place, pool): (usize, &PciPool)| PciPool {
+            count: self.counts[place],
+            ..pool.clone()
+        };
+        PciPools::new(self.iter().map(with_count).collect())
+    }
+}
+
+fn is_close(pool: &PciPool, near: Near<'_>) -> bool {
+    match near {
+        Near::Anywhere => true,
+        Near::Cells { host, chosen } => is_near_or_unknown(pool, host, chosen),
+    }
+}

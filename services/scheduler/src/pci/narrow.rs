@@ -1,0 +1,167 @@
+//! From all pools to those that may serve a request.
+
+use super::left::Left;
+use super::providers::Providers;
+use super::{Asked, Near, PHYSICAL_FUNCTION, PciReason, PciStep, VDPA};
+use crate::host_state::{CellSet, NumaTopology, PciPool};
+use crate::numbers;
+use crate::request::{NumaAffinityPolicy, PciRequestOrigin};
+use crate::short::Places;
+
+/// Pools that may serve a request, and in which order.
+pub(super) struct Eligible {
+    pub(super) places: Places,
+    pub(super) order: Order,
+}
+
+/// In which order devices are taken from pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// As they are listed.
+    Listed,
+    /// Those that are near, or that nobody knows where they are, before those that are far.
+    NearFirst,
+}
+
+impl Asked<'_> {
+    /// The pools that are left after each step, if they have enough devices.
+    pub(super) fn narrow(
+        &self,
+        left: &Left<'_>,
+        near: Near<'_>,
+        providers: Providers<'_>,
+    ) -> Result<Eligible, PciReason> {
+        let mut places = left.places(|_, pool| self.describes(pool));
+        self.enough(left, &places, PciStep::Spec)?;
+        let order = match near {
+            Near::Anywhere => Order::Listed,
+            Near::Cells { host, chosen } => self.affine(left, &mut places, host, chosen),
+        };
+        self.enough(left, &places, PciStep::NumaAffinity)?;
+        for step in STEPS {
+            if self.is_asked_for(step, providers) {
+                continue;
+            }
+            places = left.places(|place, pool| {
+                places.contains(place) && self.passes(step, pool, left.count(place), providers)
+            });
+            self.enough(left, &places, step)?;
+        }
+        if left.places_are_none(&places) {
+            return Err(self.too_few(0, PciStep::LiveMigratable));
+        }
+        Ok(Eligible { places, order })
+    }
+
+    /// Whether a step takes no pool away.
+    fn is_asked_for(&self, step: PciStep, providers: Providers<'_>) -> bool {
+        match step {
+            PciStep::PhysicalFunction => self.physical_functions,
+            PciStep::Vdpa => self.vdpa,
+            PciStep::RemoteManaged => self.remote_managed,
+            PciStep::Allocation => providers.is_any(),
+            PciStep::LiveMigratable => self.live_migratable.is_none(),
+            PciStep::Spec | PciStep::NumaAffinity => true,
+        }
+    }
+
+    /// Whether a pool that has so many devices is left after a step.
+    fn passes(&self, step: PciStep, pool: &PciPool, count: i64, providers: Providers<'_>) -> bool {
+        match step {
+            PciStep::PhysicalFunction => pool.tag("dev_type") != Some(PHYSICAL_FUNCTION),
+            PciStep::Vdpa => pool.tag("dev_type") != Some(VDPA),
+            PciStep::RemoteManaged => !pool.tag("remote_managed").is_some_and(numbers::is_true),
+            PciStep::Allocation => pool.rp_uuid().is_some_and(|provider| {
+                let devices = providers.devices_of(provider);
+                devices > 0 && count >= devices
+            }),
+            PciStep::LiveMigratable => pool.tag("live_migratable") == self.live_migratable,
+            PciStep::Spec | PciStep::NumaAffinity => true,
+        }
+    }
+
+    /// Keeps the pools that the policy allows. Of those the nearest, where they have enough: whether the later steps leave
+    /// enough of them is not asked, which is Nova's way.
+    fn affine(
+        &self,
+        left: &Left<'_>,
+        places: &mut Places,
+        host: &NumaTopology,
+        chosen: CellSet,
+    ) -> Order {
+        let policy = self.request.numa_policy;
+        let keep = |is_allowed: &dyn Fn(&PciPool) -> bool| {
+            left.places(|place, pool| places.contains(place) && is_allowed(pool))
+        };
+        let is_enough = |places: &Places| left.sum(places) >= self.request.count;
+        let near = keep(&|pool| is_near(pool, host, chosen));
+        if policy == NumaAffinityPolicy::Required || is_enough(&near) {
+            *places = near;
+            return Order::Listed;
+        }
+        if policy == NumaAffinityPolicy::Socket {
+            *places = keep(&|pool| is_at_socket(pool, host, chosen));
+            return Order::Listed;
+        }
+        let near = keep(&|pool| is_near_or_unknown(pool, host, chosen));
+        if policy == NumaAffinityPolicy::Legacy || is_enough(&near) {
+            *places = near;
+            return Order::Listed;
+        }
+        Order::NearFirst
+    }
+
+    fn enough(&self, left: &Left<'_>, places: &Places, after: PciStep) -> Result<(), PciReason> {
+        let available = left.sum(places);
+        match available >= self.request.count {
+            true => Ok(()),
+            false => Err(self.too_few(available, after)),
+        }
+    }
+
+    fn too_few(&self, available: i64, after: PciStep) -> PciReason {
+        PciReason::TooFew {
+            request: self.name(),
+            requested: self.request.count,
+            available,
+            after,
+        }
+    }
+
+    /// What an operator knows it by.
+    pub(super) fn name(&self) -> String {
+        match (&self.request.origin, &self.request.request_id) {
+            (PciRequestOrigin::Flavor(alias), _) => format!("alias {alias}"),
+            (PciRequestOrigin::Port, Some(id)) => format!("port request {id}"),
+            (PciRequestOrigin::Port, None) => "a port".to_owned(),
+        }
+    }
+}
+
+/// Those after the specs and the cells.
+const STEPS: [PciStep; 5] = [
+    PciStep::PhysicalFunction,
+    PciStep::Vdpa,
+    PciStep::RemoteManaged,
+    PciStep::Allocation,
+    PciStep::LiveMigratable,
+];
+
+fn is_near(pool: &PciPool, host: &NumaTopology, chosen: CellSet) -> bool {
+    let is_there = |node| chosen.of(host).any(|cell| cell.id == node);
+    pool.numa_node.is_some_and(is_there)
+}
+
+pub(super) fn is_near_or_unknown(pool: &PciPool, host: &NumaTopology, chosen: CellSet) -> bool {
+    pool.numa_node.is_none() || is_near(pool, host, chosen)
+}
+
+/// A host that does not tell the socket of each cell has no sockets.
+fn is_at_socket(pool: &PciPool, host: &NumaTopology, chosen: CellSet) -> bool {
+    let is_told = host.cells.iter().all(|cell| cell.socket.is_some());
+    let mut there = host
+        .cells
+        .iter()
+        .filter(|cell| pool.numa_node == Some(cell.id));
+    is_told && there.any(|cell| chosen.of(host).any(|it| it.socket == cell.socket))
+}

@@ -35,11 +35,7 @@ enum Command {
 ///
 /// # Errors
 /// The file cannot be read, or a case of it is none.
-pub fn run(
-    arguments: &Arguments,
-    _: &Context,
-    out: &mut dyn Write,
-) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &Arguments, _: &Context, out: &mut dyn Write) -> Result<ExitCode, Failure> {
     match &arguments.command {
         Command::Replay { cases } => replay::run(cases, out)?,
     }

@@ -16,6 +16,7 @@ mod meter;
 mod nova;
 mod placement;
 mod reshaper;
+mod scheduler;
 mod spawn;
 mod startup;
 mod statements;
@@ -39,7 +40,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// How many guests the measured host has.
 const GUESTS: [u32; 4] = [0, 10, 100, 1000];
 /// The parts of a run, in their order.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "agent",
     "reshaper",
     "candidates",
@@ -47,6 +48,7 @@ const PARTS: [&str; 8] = [
     "growth",
     "bind",
     "spawn",
+    "scheduler",
     "idle",
 ];
 
@@ -95,6 +97,7 @@ fn measure() -> Outcome<PathBuf> {
             "growth" => sections.push(growth::measure()?),
             "bind" => sections.push(bind::measure()?),
             "spawn" => sections.push(spawn::measure()?),
+            "scheduler" => sections.push(scheduler::measure(nova.as_ref())?),
             _ => sections.push(idle::measure(nova.as_ref())?),
         }
     }

@@ -151,17 +151,19 @@ impl NovaPeer {
         let folder = Scratch::new()?;
         let file = folder.join("setup.json");
         fs::write(&file, setup.to_string())?;
-        let script = checkout().join("tests/bench/nova/peer.py");
-        let output = Command::new(&self.python)
-            .arg(script)
-            .arg(what)
-            .arg(&file)
-            .output()?;
+        self.script("peer.py", &[what.to_owned(), file.display().to_string()])
+    }
+
+    /// What a script beside `peer.py` says in its last line.
+    pub(crate) fn script(&self, name: &str, arguments: &[String]) -> Outcome<Value> {
+        let script = checkout().join("tests/bench/nova").join(name);
+        let mut command = Command::new(&self.python);
+        let output = command.arg(script).args(arguments).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         match text.lines().next_back().map(serde_json::from_str) {
             Some(Ok(results)) => Ok(results),
             _ => Err(format!(
-                "nova/peer.py {what} failed:\n{}",
+                "nova/{name} failed:\n{}",
                 String::from_utf8_lossy(&output.stderr)
             )
             .into()),

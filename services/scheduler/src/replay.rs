@@ -21,6 +21,8 @@ use std::io::{self, Read, Write};
 
 use serde_json::{Value, json};
 
+use crate::host_state::ConsideredHost;
+use crate::request::RequestSpec;
 use case::{Case, CaseError};
 use field::{Field, FieldError};
 
@@ -121,6 +123,25 @@ pub fn replay(mut input: impl Read, mut out: impl Write) -> Result<(), ReplayErr
         writeln!(out, "{line}").map_err(ReplayError::Write)?;
     }
     out.flush().map_err(ReplayError::Write)
+}
+
+/// The hosts and the request of a case, for who goes his own way with them: the benchmark.
+///
+/// # Errors
+/// Something in the case is not as it should be.
+pub fn scene(case: &Value) -> Result<(Vec<ConsideredHost>, RequestSpec), ReplayError> {
+    let field = Field::root(case);
+    let read = || {
+        let case = Case::read(&field)?;
+        Ok((case.hosts()?, case.request()?))
+    };
+    read().map_err(|error| match error {
+        CaseError::Field(error) => wrong(0, &field, error),
+        CaseError::Request(wrong) => ReplayError::File(FieldError {
+            path: "request".to_owned(),
+            wrong,
+        }),
+    })
 }
 
 /// The kind, and the cases.

@@ -1,0 +1,149 @@
+//! Filter and weigh: ours beside Nova's, on the same hosts and requests, without Placement and without a database.
+
+mod workload;
+
+use std::fs;
+use std::process::Command;
+
+use berth_tests::scratch::Scratch;
+use serde::Deserialize;
+
+use crate::nova::NovaPeer;
+use crate::table::{Figure, Goal, Row, Section};
+use crate::{Outcome, say};
+
+/// Nova's filters by default.
+const DEFAULT: [&str; 5] = [
+    "ComputeFilter",
+    "ComputeCapabilitiesFilter",
+    "ImagePropertiesFilter",
+    "ServerGroupAntiAffinityFilter",
+    "ServerGroupAffinityFilter",
+];
+/// Beside those all that Nova has.
+const MORE: [&str; 17] = [
+    "AllHostsFilter",
+    "IsolatedHostsFilter",
+    "AggregateMultiTenancyIsolation",
+    "AggregateTypeAffinityFilter",
+    "AggregateInstanceExtraSpecsFilter",
+    "AggregateImagePropertiesIsolation",
+    "NumInstancesFilter",
+    "AggregateNumInstancesFilter",
+    "IoOpsFilter",
+    "AggregateIoOpsFilter",
+    "DifferentHostFilter",
+    "SameHostFilter",
+    "SimpleCIDRAffinityFilter",
+    "JsonFilter",
+    "MetricsFilter",
+    "PciPassthroughFilter",
+    "NUMATopologyFilter",
+];
+
+/// Hosts, and how many instances of one request are placed on them; Nova is asked up to this many hosts.
+const SIZES: [(usize, u32); 3] = [(1_000, 100), (10_000, 100), (100_000, 1)];
+const NOVA_HOSTS: usize = 10_000;
+/// What we may take of what Nova takes, for each host and instance.
+const PART: f64 = 500.0;
+
+/// What either of them says.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Ran {
+    /// Instances that were placed.
+    done: u32,
+    /// Hosts that passed the filters for the first one.
+    passed: usize,
+    /// CPU time of the first one, in ms.
+    first_ms: f64,
+    /// Of each of the others.
+    later_ms: f64,
+}
+
+impl Ran {
+    /// Of a whole request, as measured by those that were placed.
+    fn whole(&self, instances: u32) -> f64 {
+        self.first_ms + f64::from(instances - 1) * self.later_ms
+    }
+}
+
+/// Measures both.
+pub(crate) fn measure(nova: Option<&NovaPeer>) -> Outcome<Section> {
+    let mut rows = Vec::new();
+    for (hosts, instances) in SIZES {
+        say(&format!("the scheduler, {hosts} hosts"));
+        let folder = Scratch::new()?;
+        let file = folder.join("workload.json");
+        fs::write(&file, workload::workload(hosts).to_string())?;
+        let all: Vec<&str> = DEFAULT.into_iter().chain(MORE).collect();
+        for (filters, request) in [(&DEFAULT[..], "plain"), (&all[..], "rich")] {
+            let arguments = [
+                file.display().to_string(),
+                filters.join(","),
+                request.to_owned(),
+                instances.to_string(),
+            ];
+            let ours = berth(&arguments)?;
+            let peer = match nova {
+                Some(nova) if hosts <= NOVA_HOSTS => {
+                    let ran = nova.script("schedule.py", &arguments)?;
+                    Some(serde_json::from_value::<Ran>(ran)?)
+                }
+                _ => None,
+            };
+            if let Some(peer) = peer
+                && peer.passed != ours.passed
+            {
+                let (theirs, ours) = (peer.passed, ours.passed);
+                return Err(
+                    format!("{request}: {theirs} hosts pass Nova's filters, ours {ours}").into(),
+                );
+            }
+            let with = format!("{hosts} hosts, {} filters, {request}", filters.len());
+            rows.extend(compared(&with, instances, peer, ours));
+        }
+    }
+    Ok(Section {
+        title: "Filters and weighers",
+        note: "CPU time between \"the host states are there\" and \"the claim\", of one request for so many instances, all hosts distinct, 13 \
+               weighers. The peer is Nova 34's filter scheduler, which is given a minute for each request; a whole request of its is its first \
+               instance and the mean of the others it came to. Both let the same number of hosts pass, or there is no table.",
+        rows,
+    })
+}
+
+fn compared(with: &str, instances: u32, peer: Option<Ran>, ours: Ran) -> Vec<Row> {
+    let row = |what: &str, of: fn(&Ran) -> f64| Row {
+        what: format!("{with}: {what}"),
+        peer: peer.as_ref().map(|peer| Figure::Ms(of(peer))),
+        ours: Figure::Ms(of(&ours)),
+        goal: peer.map(|_| Goal::PartOfPeer(PART)),
+    };
+    let mut rows = vec![row("first instance", |ran| ran.first_ms)];
+    let whole = |ran: &Ran| Figure::Ms(ran.whole(instances));
+    if instances > 1 {
+        rows.push(row("each other", |ran| ran.later_ms));
+        rows.push(Row {
+            what: format!("{with}: {instances} instances"),
+            peer: peer.as_ref().map(whole),
+            ours: whole(&ours),
+            goal: peer.map(|_| Goal::PartOfPeer(PART)),
+        });
+    }
+    rows
+}
+
+/// Our scheduler, by the program that `run.sh` built of `services/scheduler/examples/workload.rs`.
+fn berth(arguments: &[String]) -> Outcome<Ran> {
+    let program = std::env::var_os("BERTH_WORKLOAD")
+        .ok_or("BERTH_WORKLOAD names no program (run.sh builds it)")?;
+    let output = Command::new(program).args(arguments).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    let ran: Ran = serde_json::from_slice(&output.stdout)?;
+    match ran.done {
+        0 => Err("no instance was placed".into()),
+        _ => Ok(ran),
+    }
+}

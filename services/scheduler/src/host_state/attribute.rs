@@ -199,9 +199,9 @@ const ATTRIBUTES: &[Attribute] = &[
     attribute("stats", |host| Found::Stats(&host.state.stats)),
     attribute("service", |host| Found::Service(&host.state)),
     attribute("limits", |host| Found::Limits(&host.limits)),
-    attribute("metrics", |host| match &host.state.metrics {
-        Some(metrics) => opaque("metrics", metrics.is_empty()),
-        None => NULL,
+    attribute("metrics", |host| {
+        let metrics = host.state.metrics.as_ref();
+        opaque("metrics", metrics.is_none_or(BTreeMap::is_empty))
     }),
     attribute("aggregates", |host| {
         let is_empty = host.state.aggregates.iter().next().is_none();

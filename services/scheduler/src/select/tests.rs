@@ -5,6 +5,7 @@ mod incremental;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::host_state::Limits;
 use crate::reason::Reason;
 use crate::replay::testing::{hosts, request};
 
@@ -135,7 +136,8 @@ fn an_instance_takes_its_resources_from_its_host() {
         "flavor": {"vcpus": 2, "memory_mb": 1000, "root_gb": 3, "ephemeral_gb": 4, "swap": 512},
         "image": {"properties": {"os_distro": "linux"}},
     }));
-    consume(&mut state, &asked, None);
+    let (limits, options) = (Limits::default(), Options::default());
+    assert_eq!(consume(&mut state, &asked, None, &limits, &options), Ok(()));
     let told = (state.free_ram_mb, state.free_disk_mb, state.vcpus_used);
     assert_eq!(told, (4000, 90_000 - 7 * 1024, 3));
     assert_eq!((state.num_instances, state.num_io_ops), (3, 4));
@@ -143,7 +145,10 @@ fn an_instance_takes_its_resources_from_its_host() {
 
     let mut volume = asked;
     volume.is_bfv = true;
-    consume(&mut state, &volume, None);
+    assert_eq!(
+        consume(&mut state, &volume, None, &limits, &options),
+        Ok(())
+    );
     assert_eq!(state.free_disk_mb, 90_000 - (7 + 4) * 1024);
 }
 

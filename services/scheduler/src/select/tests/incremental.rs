@@ -36,7 +36,8 @@ fn reference(scheduler: &Scheduler, mut ask: Ask, mut left: Vec<ConsideredHost>)
         );
         left = places.iter().map(|place| left[*place].clone()).collect();
         let Some(best) = left.first_mut() else { break };
-        consume(Arc::make_mut(&mut best.state), &ask.request, None);
+        let (state, limits) = (Arc::make_mut(&mut best.state), &best.limits);
+        consume(state, &ask.request, None, limits, options).expect("it is all there");
         if let Some(group) = &mut ask.request.group {
             group.hosts.insert(best.state.host.clone());
         }

@@ -4,6 +4,7 @@
 //! case goes the way a request goes, with the loop as Nova's is: one candidate per host is tried, weights are normalised as Nova
 //! does, ties keep the order in which hosts come. Callers: `cli`, the example `replay`.
 
+mod beyond;
 mod case;
 mod field;
 mod filter;
@@ -108,7 +109,8 @@ impl Kind {
 pub fn replay(mut input: impl Read, mut out: impl Write) -> Result<(), ReplayError> {
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(ReplayError::Read)?;
-    let file: Value = serde_json::from_str(&text).map_err(ReplayError::NotJson)?;
+    let file: Value =
+        serde_json::from_str(&beyond::brought_in(&text)).map_err(ReplayError::NotJson)?;
     let file = Field::root(&file);
     let (kind, cases) = head(&file).map_err(ReplayError::File)?;
     let subject = file.needed("subject").map_err(ReplayError::File)?;

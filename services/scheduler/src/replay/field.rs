@@ -101,16 +101,8 @@ impl<'a> Field<'a> {
         self.text().map(str::to_owned)
     }
 
-    /// Beyond 64 bits the last number that there is.
     pub(super) fn int(&self) -> Read<i64> {
-        let nearest = || {
-            let number = self
-                .value
-                .as_f64()
-                .filter(|it| it.abs() >= 2_f64.powi(63))?;
-            Some(if number > 0.0 { i64::MAX } else { i64::MIN })
-        };
-        let int = self.value.as_i64().or_else(nearest);
+        let int = self.value.as_i64();
         int.ok_or_else(|| self.should_be("a whole number"))
     }
 

@@ -1,0 +1,110 @@
+//! Whole numbers beyond 64 bits in a file.
+//!
+//! Nova's numbers have no end; those of hosts and options here have 64 bits. Where a file has a number that is beyond, it and those
+//! in texts (a limit that an aggregate sets, say) are brought to the end of what 64 bits hold. They keep their order, which is all
+//! that filters ask of them; reasons tell the numbers that they became.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// A number beyond 64 bits, and where it stands.
+struct Beyond {
+    from: usize,
+    to: usize,
+    value: i128,
+    is_in_text: bool,
+}
+
+/// The file without numbers beyond 64 bits. One that has them in texts alone stays as it is.
+pub(super) fn brought_in(json: &str) -> Cow<'_, str> {
+    let found = find(json);
+    if found.iter().all(|one| one.is_in_text) {
+        return Cow::Borrowed(json);
+    }
+    let values: BTreeSet<i128> = found.iter().map(|one| one.value).collect();
+    let (mut out, mut at) = (String::with_capacity(json.len()), 0);
+    for one in &found {
+        out.push_str(&json[at..one.from]);
+        out.push_str(&place(one.value, &values).to_string());
+        at = one.to;
+    }
+    out.push_str(&json[at..]);
+    Cow::Owned(out)
+}
+
+/// The last number of 64 bits for the greatest of those above, the one before it for the next; so at the other end.
+fn place(value: i128, all: &BTreeSet<i128>) -> i128 {
+    let farther = match value > 0 {
+        true => all.range(value + 1..).count(),
+        false => all.range(..value).count(),
+    };
+    let farther = i128::try_from(farther).unwrap_or_default();
+    match value > 0 {
+        true => i128::from(i64::MAX) - farther,
+        false => i128::from(i64::MIN) + farther,
+    }
+}
+
+fn find(json: &str) -> Vec<Beyond> {
+    let bytes = json.as_bytes();
+    let mut found = Vec::new();
+    let (mut at, mut is_in_text) = (0, false);
+    while at < bytes.len() {
+        let from = at;
+        match bytes[at] {
+            // What it escapes is no end of a text.
+            b'\\' => at += 1 + usize::from(bytes.get(at + 1).is_some_and(u8::is_ascii)),
+            b'"' => {
+                is_in_text = !is_in_text;
+                at += 1;
+            }
+            byte if is_of_word(byte) => {
+                at += bytes[from..]
+                    .iter()
+                    .take_while(|it| is_of_word(**it))
+                    .count();
+                let value: Option<i128> = json[from..at].parse().ok();
+                let value = value.filter(|value| i64::try_from(*value).is_err());
+                found.extend(value.map(|value| Beyond {
+                    from,
+                    to: at,
+                    value,
+                    is_in_text,
+                }));
+            }
+            _ => at += 1,
+        }
+    }
+    found
+}
+
+/// What a number, a name or a uuid is made of.
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.' | b'_' | 0x80..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_beyond_64_bits_keep_their_order() {
+        let file = r#"[99999999999999999998, {"a": "99999999999999999999, 5"}, 1e30, "é\"8", 7,
+            -99999999999999999999, "99999999999999999999.5", 9223372036854775807]"#;
+        let expected = r#"[9223372036854775806, {"a": "9223372036854775807, 5"}, 1e30, "é\"8", 7,
+            -9223372036854775808, "99999999999999999999.5", 9223372036854775807]"#;
+        assert_eq!(brought_in(file), expected);
+    }
+
+    #[test]
+    fn numbers_in_texts_alone_stay() {
+        for file in [
+            r#"{"a": "99999999999999999999", "b": 5}"#,
+            "99999999999999999999\"\\é",
+            "\"\\",
+        ] {
+            let is_as_it_was = matches!(brought_in(file), Cow::Borrowed(it) if it == file);
+            assert_eq!(is_as_it_was, !file.starts_with('9'), "{file}");
+        }
+    }
+}

@@ -158,3 +158,6 @@ impl<'a> Asked<'a> {
 
 const PHYSICAL_FUNCTION: &str = "type-PF";
 const VDPA: &str = "vdpa";
+
+#[cfg(test)]
+mod tests;

@@ -91,3 +91,95 @@ fn check(ask: &NumaAsk<'_>, host: &mut ConsideredHost) -> Result<(), NumaReason>
     host.limits.numa = Some(limits);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filters::testing::{limits, surviving, verdicts};
+    use crate::host_state::NumaLimits;
+    use crate::options::Options;
+
+    const NAME: &str = "NUMATopologyFilter";
+
+    #[test]
+    fn cells_fit_by_the_ratios_of_the_host_which_its_agent_is_told() {
+        let cells = json!([{"id": 0, "cpuset": [0, 1], "memory": 512, "memory_usage": 512, "siblings": [[0], [1]]}]);
+        let hosts = json!([
+            {"numa": {"cells": cells}, "ram_ratio": 2.0, "cpu_ratio": 4.0},
+            {"numa": {"cells": cells}, "ram_ratio": 1.5},
+            {"numa": {"cells": cells}, "ram_ratio": 2.0, "candidates": []},
+            {"numa": {"cells": []}},
+            {},
+        ]);
+        let asked =
+            json!({"flavor": {"extra_specs": {"hw:numa_nodes": "1"}}, "numa_from_flavor": true});
+        let (options, out) = (Options::default(), "numa_topology");
+        assert_eq!(
+            verdicts(NAME, &options, &asked, &hosts),
+            ["", out, out, out, out]
+        );
+        let numa: Vec<_> = limits(NAME, &options, &asked, &hosts)
+            .iter()
+            .map(|it| it.numa)
+            .collect();
+        let ratios = NumaLimits {
+            cpu_allocation_ratio: 4.0,
+            ram_allocation_ratio: 2.0,
+        };
+        assert_eq!(numa, [Some(ratios), None, None, None, None]);
+        assert_eq!(
+            surviving(NAME, &options, &asked, &hosts),
+            [vec![0], vec![], vec![], vec![0], vec![0]]
+        );
+        assert_eq!(verdicts(NAME, &options, &json!({}), &hosts), [""; 5]);
+    }
+
+    #[test]
+    fn required_threads_need_a_host_with_threads_whoever_wants_them() {
+        let cell = |siblings| {
+            json!({"cells": [
+            {"id": 0, "cpuset": [0, 1], "pcpuset": [2, 3], "memory": 512, "siblings": siblings}]})
+        };
+        let hosts = json!([
+            {"numa": cell(json!([[0, 1], [2, 3]]))},
+            {"numa": cell(json!([[0], [1], [2], [3]]))},
+            {},
+        ]);
+        let (flavor, image) = (
+            json!({"hw:cpu_policy": "dedicated"}),
+            json!({"hw_cpu_thread_policy": "require"}),
+        );
+        for numa_from_flavor in [true, false] {
+            let asked = json!({"flavor": {"extra_specs": flavor}, "image": {"properties": image},
+                "numa_from_flavor": numa_from_flavor});
+            let last = if numa_from_flavor {
+                "numa_topology"
+            } else {
+                ""
+            };
+            let got = verdicts(NAME, &Options::default(), &asked, &hosts);
+            assert_eq!(got, ["", "numa_topology", last]);
+        }
+    }
+
+    #[test]
+    fn a_candidate_is_kept_where_its_devices_are_near() {
+        let cell =
+            |id| json!({"id": id, "cpuset": [id], "memory": 512 * (1 - id), "siblings": [[id]]});
+        let pool = |node, provider: &str| {
+            json!({"vendor_id": "8086", "product_id": "1520", "count": 1,
+            "numa_node": node, "tags": {"rp_uuid": provider}})
+        };
+        let hosts = json!([{
+            "numa": {"cells": [cell(0), cell(1)]}, "pci_pools": [pool(0, "near"), pool(1, "far")],
+            "candidates": [{"mappings": {"r-0": ["far"]}}, {"mappings": {"r-0": ["near"]}}],
+        }]);
+        let asked = json!({
+            "flavor": {"extra_specs": {"hw:numa_nodes": "1"}}, "numa_from_flavor": true,
+            "pci_requests": [{"count": 1, "spec": [{"vendor_id": "8086"}], "request_id": "r", "alias_name": "a"}],
+        });
+        let left = surviving(NAME, &Options::default(), &asked, &hosts);
+        assert_eq!(left, [vec![1]]);
+    }
+}

@@ -52,3 +52,50 @@ fn check(ask: &PciAsk<'_>, host: &mut ConsideredHost) -> Result<(), PciReason> {
     };
     kept.map_err(|reason| reason.unwrap_or(PciReason::NoCandidates))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::filters::testing::{surviving, verdicts};
+    use crate::options::Options;
+
+    #[test]
+    fn a_host_has_the_devices_and_candidates_that_say_where() {
+        let pools = json!([{"vendor_id": "8086", "product_id": "1520", "count": 2, "tags": {"rp_uuid": "p"}}]);
+        let candidate = |provider: &str| json!({"mappings": {"r-0": [provider]}});
+        let hosts = json!([
+            {"pci_pools": pools, "candidates": [candidate("p")]},
+            {"pci_pools": pools, "candidates": [candidate("q"), candidate("p"), candidate("x")]},
+            {"pci_pools": pools, "candidates": [candidate("q")]},
+            {"pci_pools": pools, "candidates": []},
+            {"pci_pools": []},
+            {"pci_pools": null},
+        ]);
+        let (name, options) = ("PciPassthroughFilter", Options::default());
+        let asked = |alias| {
+            json!({"pci_requests": [{
+            "count": 1, "spec": [{"vendor_id": "8086"}], "request_id": "r", "alias_name": alias}]})
+        };
+        let out = "pci_passthrough";
+        let alias = asked(json!("a"));
+        assert_eq!(
+            verdicts(name, &options, &alias, &hosts),
+            ["", "", out, out, out, out]
+        );
+        assert_eq!(
+            surviving(name, &options, &alias, &hosts),
+            [vec![0], vec![1], vec![], vec![], vec![], vec![0]]
+        );
+        let port = asked(json!(null));
+        assert_eq!(
+            verdicts(name, &options, &port, &hosts),
+            ["", "", "", out, out, out]
+        );
+        assert_eq!(
+            surviving(name, &options, &port, &hosts),
+            [vec![0], vec![0, 1, 2], vec![0], vec![], vec![], vec![0]]
+        );
+        assert_eq!(verdicts(name, &options, &json!({}), &hosts), [""; 6]);
+    }
+}

@@ -55,6 +55,18 @@ pub(super) fn limits(
     asked.into_iter().map(|(host, _)| host.limits).collect()
 }
 
+/// The places of each host's candidates that are left.
+pub(super) fn surviving(
+    filter: &str,
+    options: &Options,
+    request: &Value,
+    hosts: &Value,
+) -> Vec<Vec<usize>> {
+    let asked = ask(filter, options, &testing::request(request), hosts);
+    let places = |host: &ConsideredHost| host.surviving().map(|(place, _)| place).collect();
+    asked.iter().map(|(host, _)| places(host)).collect()
+}
+
 fn ask(
     filter: &str,
     options: &Options,

@@ -40,12 +40,19 @@ impl CellSet {
         self.0 & bit(place) != 0
     }
 
+    /// The places, from the first on.
+    pub fn places(self) -> impl Iterator<Item = usize> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let place = left.trailing_zeros();
+            left &= left.wrapping_sub(1);
+            usize::try_from(place).ok().filter(|it| *it < Self::LIMIT)
+        })
+    }
+
     /// The cells of a topology that are in, in its order.
     pub fn of(self, topology: &NumaTopology) -> impl Iterator<Item = &NumaCell> {
-        let cells = topology.cells.iter().enumerate();
-        cells
-            .filter(move |(place, _)| self.contains(*place))
-            .map(|(_, cell)| cell)
+        self.places().filter_map(|place| topology.cells.get(place))
     }
 }
 

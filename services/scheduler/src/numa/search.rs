@@ -48,17 +48,35 @@ struct Fits {
 
 /// States that are known to fail.
 struct Failed {
-    /// For each cell of the host those that are like it, by a number.
-    class_of: Vec<usize>,
-    states: HashSet<Vec<u16>>,
+    /// For each cell of the host the first that is like it.
+    first: Vec<usize>,
+    /// For each cell of the host the next that is like it; itself where there is none.
+    next: Vec<usize>,
+    states: HashSet<CellSet>,
 }
 
 impl Failed {
-    /// How many cells of each class are used.
-    fn state(&self, used: CellSet) -> Vec<u16> {
-        let mut state = vec![0; self.class_of.len()];
-        for (place, class) in self.class_of.iter().enumerate() {
-            state[*class] += u16::from(used.contains(place));
+    fn new(first: Vec<usize>) -> Self {
+        let next = |place: usize| {
+            let mut later = place + 1..first.len();
+            later.find(|it| first[*it] == first[place]).unwrap_or(place)
+        };
+        Self {
+            next: (0..first.len()).map(next).collect(),
+            first,
+            states: HashSet::new(),
+        }
+    }
+
+    /// One set for all that use as many of each that are alike: the first of them.
+    fn state(&self, used: CellSet) -> CellSet {
+        let mut state = CellSet::default();
+        for place in used.places() {
+            let mut at = self.first[place];
+            while state.contains(at) && self.next[at] != at {
+                at = self.next[at];
+            }
+            state = state.with(at);
         }
         state
     }
@@ -156,10 +174,8 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     fn fail(&mut self, used: CellSet) {
-        let mut failed = self.failed.take().unwrap_or_else(|| Failed {
-            class_of: self.classes(),
-            states: HashSet::new(),
-        });
+        let failed = self.failed.take();
+        let mut failed = failed.unwrap_or_else(|| Failed::new(self.classes()));
         failed.states.insert(failed.state(used));
         self.failed = Some(failed);
     }

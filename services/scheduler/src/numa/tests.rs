@@ -1,5 +1,6 @@
 mod oracle;
 mod random;
+mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

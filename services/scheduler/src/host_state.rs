@@ -27,7 +27,7 @@ pub use capability::{Capability, CapabilityRef, Dict, Incomparable, List};
 pub use considered::{ConsideredHost, Limits, NumaLimits, Surviving};
 pub use cpu_info::CpuInfo;
 pub use cpus::CpuSet;
-pub use instances::{Instance, Instances};
+pub use instances::{Instance, Instances, Sought};
 pub use numa::{CellSet, MemoryPages, NumaCell, NumaTopology};
 pub use pci::{PciPool, PciPools};
 pub use service::Service;

@@ -42,8 +42,8 @@ pub enum Unanswerable {
     #[error("${0} leads into what has no fields")]
     NoFields(String),
     /// A number and a text, say.
-    #[error("{0} and {1} have no order")]
-    Incomparable(String, String),
+    #[error("{} and {} have no order", _0[0], _0[1])]
+    Incomparable(Box<[String; 2]>),
 }
 
 #[derive(Debug, Clone)]
@@ -331,7 +331,7 @@ impl Term<'_> {
     }
 
     fn order(&self, other: &Self) -> Result<Option<Ordering>, Unanswerable> {
-        let none = || Unanswerable::Incomparable(self.text(), other.text());
+        let none = || Unanswerable::Incomparable(Box::new([self.text(), other.text()]));
         match (self, other) {
             (Self::Flags(a), Self::Flags(b)) => Ok(Some(a.cmp(b))),
             (a, b) => match (a.value(), b.value()) {

@@ -135,11 +135,14 @@ impl Demand {
 
 /// Into a field. A text on the way is JSON.
 fn step<'a>(found: Found<'a>, field: &str) -> Option<Found<'a>> {
-    let parsed = |text: &str| serde_json::from_str(text).ok().map(Found::Made);
+    let parsed = |text: &str| serde_json::from_str(text).ok().map(Found::made);
     let found = match found {
         Found::CpuInfo(info) => Found::Value(info.value()?.view()),
         Found::Value(CapabilityRef::Text(text)) => parsed(text)?,
-        Found::Made(Capability::Text(text)) => parsed(&text)?,
+        Found::Made(made) => match made.as_ref() {
+            Capability::Text(text) => parsed(text)?,
+            _ => Found::Made(made),
+        },
         Found::Service(_) => return None,
         other => other,
     };

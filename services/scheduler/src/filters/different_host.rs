@@ -1,7 +1,7 @@
 //! `DifferentHostFilter`: the host has none of the instances of the hint `different_host`.
 
 use super::{Filter, Plan, Runs};
-use crate::host_state::ConsideredHost;
+use crate::host_state::{ConsideredHost, Sought};
 use crate::options::Options;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -21,11 +21,12 @@ impl Filter for DifferentHostFilter {
         let Some(apart) = request.hints.said("different_host") else {
             return Plan::PassAll;
         };
+        let apart = Sought::new(apart);
         Plan::each(move |host: &mut ConsideredHost| {
-            let found = apart.iter().find(|it| host.state.instances.contains(it));
+            let found = host.state.instances.these(&apart).next();
             found.map_or(Ok(()), |uuid| {
                 Err(Reason::NotDifferentHost {
-                    instance_uuid: uuid.clone(),
+                    instance_uuid: uuid.to_owned(),
                 })
             })
         })

@@ -1,7 +1,7 @@
 //! `SameHostFilter`: the host has one of the instances of the hint `same_host`.
 
 use super::{Filter, Plan, Runs};
-use crate::host_state::ConsideredHost;
+use crate::host_state::{ConsideredHost, Sought};
 use crate::options::Options;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -21,8 +21,9 @@ impl Filter for SameHostFilter {
         let Some(beside) = request.hints.said("same_host") else {
             return Plan::PassAll;
         };
+        let sought = Sought::new(beside);
         Plan::each(move |host: &mut ConsideredHost| {
-            if beside.iter().any(|it| host.state.instances.contains(it)) {
+            if host.state.instances.these(&sought).next().is_some() {
                 return Ok(());
             }
             Err(Reason::NotSameHost {

@@ -1,7 +1,7 @@
 //! `ServerGroupAntiAffinityFilter`: the host has fewer members of the anti-affinity group than may be on one.
 
 use super::{Filter, Plan, Runs};
-use crate::host_state::ConsideredHost;
+use crate::host_state::{ConsideredHost, Sought};
 use crate::options::Options;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -27,9 +27,10 @@ impl Filter for ServerGroupAntiAffinityFilter {
             return Plan::PassAll;
         };
         let limit = group.max_server_per_host.unwrap_or(1);
+        let sought = Sought::new(&group.members);
         Plan::each(move |host: &mut ConsideredHost| {
             let instances = &host.state.instances;
-            let members = instances.count_of(&group.members);
+            let members = instances.these(&sought).count();
             let is_below = i64::try_from(members).is_ok_and(|members| members < limit);
             // One that is moved may come to where it is.
             if is_below || instances.contains(&request.instance_uuid) {

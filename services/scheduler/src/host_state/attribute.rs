@@ -38,7 +38,7 @@ pub enum Found<'a> {
     /// A value.
     Value(CapabilityRef<'a>),
     /// A value that had to be made.
-    Made(Capability),
+    Made(Box<Capability>),
     /// A text that is JSON.
     CpuInfo(&'a CpuInfo),
     /// `stats`
@@ -64,10 +64,7 @@ impl Found<'_> {
     /// Whether it is null.
     #[must_use]
     pub fn is_null(&self) -> bool {
-        matches!(
-            self,
-            Found::Value(CapabilityRef::Null) | Found::Made(Capability::Null)
-        )
+        matches!(self, Found::Value(CapabilityRef::Null))
     }
 
     /// Whole, as a value; none where it has none.
@@ -83,6 +80,14 @@ impl Found<'_> {
 }
 
 impl<'a> Found<'a> {
+    /// Null is a value.
+    pub(crate) fn made(value: Capability) -> Self {
+        match value {
+            Capability::Null => NULL,
+            other => Found::Made(Box::new(other)),
+        }
+    }
+
     /// What a key of it has. None where it has no keys at all; null where it has no such one.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Found<'a>> {
@@ -92,12 +97,13 @@ impl<'a> Found<'a> {
         match self {
             Found::Value(CapabilityRef::Dict(dict)) => Some(or_null(dict.get(key))),
             Found::Stats(stats) => Some(or_null(stats.get(key))),
-            Found::Made(Capability::Dict(dict)) => Some(Found::Made(
-                dict.get(key).cloned().unwrap_or(Capability::Null),
-            )),
+            Found::Made(made) => match made.as_ref() {
+                Capability::Dict(dict) => Some(dict.get(key).cloned().map_or(NULL, Found::made)),
+                _ => None,
+            },
             Found::Limits(limits) => Some(Found::Value(limit(limits, key))),
             Found::Service(host) => Some(Found::Value(of_service(host, key))),
-            Found::Value(_) | Found::Made(_) | Found::CpuInfo(_) | Found::Opaque(_) => None,
+            Found::Value(_) | Found::CpuInfo(_) | Found::Opaque(_) => None,
         }
     }
 
@@ -105,7 +111,7 @@ impl<'a> Found<'a> {
     #[must_use]
     pub fn whole(self) -> Self {
         let dict =
-            |entries: Vec<(String, Capability)>| Found::Made(Capability::Dict(Dict::new(entries)));
+            |entries: Vec<(String, Capability)>| Found::made(Capability::Dict(Dict::new(entries)));
         match self {
             Found::Stats(stats) => dict(stats.clone().into_iter().collect()),
             Found::Limits(limits) => {
@@ -162,7 +168,7 @@ const ATTRIBUTES: &[Attribute] = &[
     attribute("uuid", |host| text(&host.state.uuid)),
     attribute("cell_uuid", |host| text(&host.state.cell)),
     attribute("host_ip", |host| match host.state.host_ip {
-        Some(ip) => Found::Made(Capability::Text(ip.to_string())),
+        Some(ip) => Found::made(Capability::Text(ip.to_string())),
         None => NULL,
     }),
     attribute("total_usable_ram_mb", |host| {
@@ -206,7 +212,7 @@ const ATTRIBUTES: &[Attribute] = &[
     attribute("aggregates", |host| {
         let is_empty = host.state.aggregates.iter().next().is_none();
         match is_empty {
-            true => Found::Made(Capability::List(List::new(Vec::new()))),
+            true => Found::made(Capability::List(List::new(Vec::new()))),
             false => opaque("aggregates", false),
         }
     }),
@@ -249,5 +255,5 @@ fn supported(host: &HostState) -> Found<'static> {
     let texts = |one: &[String; 3]| one.iter().cloned().map(Capability::Text).collect();
     let list = |one: &[String; 3]| Capability::List(List::new(texts(one)));
     let all = host.supported_instances.iter().map(list).collect();
-    Found::Made(Capability::List(List::new(all)))
+    Found::made(Capability::List(List::new(all)))
 }

@@ -1,12 +1,20 @@
 //! The guests on a host.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::request::ImageProperties;
 
 /// The guests on a host, by uuid.
+///
+/// Filters look for the same few guests on every host, so a host keeps a small number for each guest beside its uuid: most hosts
+/// are done with after a glance at those.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Instances(BTreeMap<String, Instance>);
+pub struct Instances {
+    by_uuid: BTreeMap<String, Instance>,
+    /// Of each uuid, in order.
+    hashes: Vec<u64>,
+}
 
 /// What filters and weighers know of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,49 +25,124 @@ pub struct Instance {
     pub image: ImageProperties,
 }
 
+/// Guests that are looked for on many hosts. Uuids are compared letter by letter.
+#[derive(Debug, Clone)]
+pub struct Sought<'a>(Vec<(u64, &'a str)>);
+
+/// Up to so many numbers are compared one by one.
+const FEW: usize = 8;
+
+impl<'a> Sought<'a> {
+    /// By uuid; one that is named twice counts once.
+    #[must_use]
+    pub fn new(uuids: impl IntoIterator<Item = &'a String>) -> Self {
+        let numbered = uuids.into_iter().map(|uuid| (hash(uuid), uuid.as_str()));
+        let mut sought: Vec<(u64, &str)> = numbered.collect();
+        sought.sort_unstable();
+        sought.dedup();
+        Self(sought)
+    }
+
+    /// Those of this number.
+    fn of_hash(&self, hash: u64) -> &[(u64, &'a str)] {
+        let all = self.0.as_slice();
+        if all.len() <= FEW && all.iter().all(|(it, _)| *it != hash) {
+            return &[];
+        }
+        let from = all.partition_point(|(it, _)| *it < hash);
+        let to = all.partition_point(|(it, _)| *it <= hash);
+        &all[from..to]
+    }
+}
+
 impl Instances {
     /// By uuid.
     #[must_use]
     pub fn new(by_uuid: BTreeMap<String, Instance>) -> Self {
-        Self(by_uuid)
+        let mut hashes: Vec<u64> = by_uuid.keys().map(|uuid| hash(uuid)).collect();
+        hashes.sort_unstable();
+        Self { by_uuid, hashes }
     }
 
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.by_uuid.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_uuid.is_empty()
     }
 
     /// Whether a guest is on the host; uuids are compared letter by letter.
     #[must_use]
     pub fn contains(&self, uuid: &str) -> bool {
-        self.0.contains_key(uuid)
+        self.by_uuid.contains_key(uuid)
     }
 
-    /// How many of these are on the host.
-    #[must_use]
-    pub fn count_of(&self, uuids: &BTreeSet<String>) -> usize {
-        match self.0.len() < uuids.len() {
-            true => self.0.keys().filter(|it| uuids.contains(*it)).count(),
-            false => uuids.iter().filter(|it| self.contains(it)).count(),
-        }
+    /// The sought ones that are on the host.
+    pub fn these<'a>(&'a self, sought: &'a Sought<'_>) -> impl Iterator<Item = &'a str> {
+        // Two uuids of one number would be two of it here, and each is looked for once.
+        let mut last = None;
+        let candidates = self
+            .hashes
+            .iter()
+            .filter(move |it| last.replace(**it) != Some(**it));
+        let found = candidates.flat_map(|it| sought.of_hash(*it));
+        found.filter_map(|(_, uuid)| self.contains(uuid).then_some(*uuid))
     }
 
     /// All, by uuid.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Instance)> {
-        self.0
-            .iter()
-            .map(|(uuid, instance)| (uuid.as_str(), instance))
+        let all = self.by_uuid.iter();
+        all.map(|(uuid, instance)| (uuid.as_str(), instance))
     }
 
     /// One more.
     pub fn insert(&mut self, uuid: String, instance: Instance) {
-        self.0.insert(uuid, instance);
+        let hash = hash(&uuid);
+        if self.by_uuid.insert(uuid, instance).is_none() {
+            let place = self.hashes.partition_point(|it| *it < hash);
+            self.hashes.insert(place, hash);
+        }
+    }
+}
+
+/// The same in every process.
+fn hash(uuid: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    uuid.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn those_that_are_sought_are_found(
+            on_host in prop::collection::btree_set("[a-e]{1,2}", 0..20),
+            sought in prop::collection::vec("[a-e]{1,2}", 0..20),
+        ) {
+            let mut instances = Instances::default();
+            for uuid in on_host.iter().chain(&on_host) {
+                instances.insert(uuid.clone(), Instance::default());
+            }
+            let all = on_host.iter().map(|uuid| (uuid.clone(), Instance::default()));
+            prop_assert_eq!(&instances, &Instances::new(all.collect()));
+            let sought_ones = Sought::new(&sought);
+            let found: Vec<&str> = instances.these(&sought_ones).collect();
+            let as_set: BTreeSet<&str> = found.iter().copied().collect();
+            prop_assert_eq!(as_set.len(), found.len());
+            let expected = sought.iter().filter(|it| on_host.contains(*it));
+            prop_assert_eq!(as_set, expected.map(String::as_str).collect::<BTreeSet<_>>());
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `ServerGroupSoftAffinityWeigher`: hosts with members of the group first, where its policy is `soft-affinity`.
 
 use super::{Multiplier, Weigher, Weighing};
-use crate::host_state::HostState;
+use crate::host_state::{HostState, Sought};
 use crate::options::Options;
 use crate::request::{RequestSpec, ServerGroup};
 
@@ -25,7 +25,8 @@ impl Weigher for ServerGroupSoftAffinityWeigher {
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
         match request.group.as_ref() {
             Some(group) if group.policy == "soft-affinity" => {
-                Weighing::each(|host| members_on(host, group)).unit(group_size(group))
+                let members = Sought::new(&group.members);
+                Weighing::each(move |host| members_on(host, &members)).unit(group_size(group))
             }
             _ => Weighing::same(0.0),
         }
@@ -33,9 +34,8 @@ impl Weigher for ServerGroupSoftAffinityWeigher {
 }
 
 /// How many members of the group are on the host.
-pub(super) fn members_on(host: &HostState, group: &ServerGroup) -> f64 {
-    let members = group.members.iter();
-    let on_host = members.filter(|uuid| host.instances.contains(uuid)).count();
+pub(super) fn members_on(host: &HostState, members: &Sought<'_>) -> f64 {
+    let on_host = host.instances.these(members).count();
     f64::from(u32::try_from(on_host).unwrap_or(u32::MAX))
 }
 

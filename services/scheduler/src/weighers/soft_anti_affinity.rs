@@ -2,6 +2,7 @@
 
 use super::soft_affinity::{group_size, members_on};
 use super::{Multiplier, Weigher, Weighing};
+use crate::host_state::Sought;
 use crate::options::Options;
 use crate::request::RequestSpec;
 
@@ -27,7 +28,8 @@ impl Weigher for ServerGroupSoftAntiAffinityWeigher {
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
         match request.group.as_ref() {
             Some(group) if group.policy == "soft-anti-affinity" => {
-                Weighing::each(|host| 0.0 - members_on(host, group)).unit(group_size(group))
+                let members = Sought::new(&group.members);
+                Weighing::each(move |host| 0.0 - members_on(host, &members)).unit(group_size(group))
             }
             _ => Weighing::same(0.0),
         }

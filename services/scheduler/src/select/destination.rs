@@ -13,15 +13,14 @@ pub struct Narrowed {
     pub is_filtered: bool,
 }
 
-/// Keeps the hosts that the request is for. A destination is compared letter by letter, and so are forced nodes; case does not
-/// matter in hosts that are forced or left out.
+/// Keeps the hosts that the request is for. A destination's host and node are compared letter by letter, and so are forced nodes;
+/// case does not matter in hosts that are forced or left out.
 #[must_use]
 pub fn narrow(mut hosts: Vec<ConsideredHost>, request: &RequestSpec) -> Narrowed {
-    let destination = request.requested_destination.as_ref();
-    if let Some(to) = destination.filter(|to| to.host.is_some()) {
-        let is_node = |its: &str| to.node.as_deref().is_none_or(|node| node == its);
+    if let Some(to) = &request.requested_destination {
+        let is = |wanted: Option<&String>, its: &String| wanted.is_none_or(|wanted| wanted == its);
         hosts.retain(|one| {
-            Some(&one.state.host) == to.host.as_ref() && is_node(&one.state.nodename)
+            is(to.host.as_ref(), &one.state.host) && is(to.node.as_ref(), &one.state.nodename)
         });
     }
     let is_any = |names: &[String], host: &str| {

@@ -92,6 +92,11 @@ fn hosts_are_narrowed_to_what_the_request_is_for() {
         ),
         (json!({"requested_destination": {"host": "A"}}), &[], true),
         (
+            json!({"requested_destination": {"node": "b"}}),
+            &["b"],
+            true,
+        ),
+        (
             json!({"requested_destination": {"cell": "c"}}),
             &["a1", "a2", "b"],
             true,

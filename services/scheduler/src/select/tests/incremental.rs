@@ -47,14 +47,16 @@ fn reference(scheduler: &Scheduler, mut ask: Ask, mut left: Vec<ConsideredHost>)
 }
 
 fn any_host() -> impl Strategy<Value = Value> {
-    let numbers = (0..40_000i64, 0..16i64, 44..52i64, 0..9i64, 0..2i64);
+    let numbers = (8_000..20_000i64, 0..14i64, 40..50i64, 0..7i64, 1..4i64);
     let members = prop::collection::btree_set("[xyz]", 0..3);
-    let values = prop_oneof![Just("1"), Just("-1"), Just("47"), Just("x")];
-    (numbers, members, values).prop_map(|((ram, used, instances, io_ops, failed), members, value)| {
+    let values = prop_oneof![Just("1"), Just("48"), Just("50"), Just("x")];
+    (numbers, members, values).prop_map(|((ram, used, instances, io_ops, few), members, value)| {
         json!({
-            "free_ram_mb": ram, "total_ram_mb": 65_536, "free_disk_mb": ram * 3, "total_disk_gb": 500,
-            "vcpus_total": 16, "vcpus_used": used, "num_instances": instances, "num_io_ops": io_ops,
-            "failed_builds": failed, "instances": members,
+            "free_ram_mb": ram, "total_ram_mb": 65_536, "free_disk_mb": ram, "total_disk_gb": 500,
+            "vcpus_total": 16, "cpu_ratio": 2.0, "vcpus_used": used, "num_instances": instances,
+            "num_io_ops": io_ops, "failed_builds": few % 2, "instances": members,
+            "pci_pools": [{"vendor_id": "8086", "product_id": "1520", "numa_node": 0, "count": few}],
+            "numa": {"cells": [{"id": 0, "cpuset": [0, 1, 2, 3], "memory": 16_384, "memory_usage": ram / 4}]},
             "aggregates": [{"metadata": {"ram_weight_multiplier": value, "max_instances_per_host": value}}],
         })
     })
@@ -85,7 +87,7 @@ proptest! {
         group in prop::option::of(any_group()),
         subset in 1..4i64,
         many in 1..6usize,
-        percent in any::<bool>(),
+        (percent, cells, devices) in any::<(bool, bool, bool)>(),
     ) {
         let mut options = Options::default();
         options.filter_scheduler.host_subset_size = subset;
@@ -94,11 +96,15 @@ proptest! {
         }
         options.filter_scheduler.enabled_filters = [
             "ComputeFilter", "RamFilter", "CoreFilter", "NumInstancesFilter", "AggregateNumInstancesFilter",
-            "IoOpsFilter", "JsonFilter", "ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter",
+            "IoOpsFilter", "JsonFilter", "PciPassthroughFilter", "NUMATopologyFilter",
+            "ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter",
         ].map(str::to_owned).to_vec();
         let scheduler = Scheduler::new(options).expect("filters and weighers");
+        let device = json!({"count": 1, "alias_name": "nic", "spec": [{"vendor_id": "8086"}]});
+        let specs = if cells { json!({"hw:numa_nodes": "1"}) } else { json!({}) };
         let asked = json!({
-            "flavor": {"memory_mb": 4096}, "group": group,
+            "flavor": {"memory_mb": 4096, "extra_specs": specs}, "numa_from_flavor": true, "group": group,
+            "pci_requests": if devices { vec![device] } else { Vec::new() },
             "hints": {"query": ["[\"<\", \"$vcpus_used\", 14]"]},
         });
         let these = hosts(&json!(these));

@@ -1,0 +1,177 @@
+//! What the caller knows beside the request, in questions.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::super::{Cloud, Compute, Group};
+use super::{ask, plain};
+use crate::host_state::Aggregate;
+use crate::options::Options;
+
+fn aggregate(uuid: &str, metadata: &[(&str, &str)]) -> Aggregate {
+    let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    Aggregate {
+        uuid: Some(uuid.to_owned()),
+        name: String::new(),
+        metadata: metadata.iter().map(own).collect::<BTreeMap<_, _>>(),
+    }
+}
+
+#[test]
+fn aggregates_are_asked_for_by_project_zone_and_trait() {
+    let aggregates = [
+        aggregate("z1", &[("availability_zone", "az1")]),
+        aggregate("z2", &[("availability_zone", "az1,az2")]),
+        aggregate("t2", &[("filter_tenant_id_b", "p1")]),
+        aggregate(
+            "t1",
+            &[("filter_tenant_id", "p1"), ("trait:CUSTOM_X", "required")],
+        ),
+        aggregate(
+            "x",
+            &[
+                ("x_filter_tenant_id", "p1"),
+                ("trait:CUSTOM_X", "forbidden"),
+            ],
+        ),
+    ];
+    let cloud = Cloud {
+        aggregates: &aggregates,
+        ..Cloud::default()
+    };
+    let mut options = Options::default();
+    options.scheduler.limit_tenants_to_placement_aggregate = true;
+    options.scheduler.placement_aggregate_required_for_tenants = true;
+    options.scheduler.enable_isolated_aggregate_filtering = true;
+    let resources = "resources=DISK_GB:1,MEMORY_MB:512,VCPU:1";
+    for (asked, expected) in [
+        (json!({}), "member_of=!in:t1&member_of=in:t1,t2&"),
+        (
+            json!({"availability_zone": "az1"}),
+            "member_of=!in:t1&member_of=in:t1,t2&member_of=in:z1&",
+        ),
+        (
+            json!({"availability_zone": "az2"}),
+            "member_of=!in:t1&member_of=in:t1,t2&",
+        ),
+        (
+            json!({"image": {"properties": {"trait:CUSTOM_X": "required"}}}),
+            "member_of=in:t1,t2&required=CUSTOM_X&",
+        ),
+    ] {
+        let got = ask(&asked, &options, &cloud).expect(expected);
+        assert_eq!(plain(&got.query), format!("{expected}{resources}"));
+    }
+    let error = ask(&json!({"project_id": "p9"}), &options, &cloud).expect_err("no aggregate");
+    assert!(error.contains("filter_tenant_id for project p9"), "{error}");
+}
+
+#[test]
+fn one_image_property_without_a_trait_drops_all_of_them() {
+    let mut options = Options::default();
+    options.scheduler.image_metadata_prefilter = true;
+    options.scheduler.query_placement_for_image_type_support = true;
+    for (image, expected) in [
+        (
+            json!({"disk_format": "qcow2", "properties": {"hw_disk_bus": "virtio", "hw_vif_model": "ne2k_pci"}}),
+            "COMPUTE_IMAGE_TYPE_QCOW2,COMPUTE_NET_VIF_MODEL_NE2K_PCI,COMPUTE_STORAGE_BUS_VIRTIO,!COMPUTE_STATUS_DISABLED",
+        ),
+        (
+            json!({"disk_format": "bogus", "properties": {"hw_disk_bus": "virtio", "hw_viommu_model": "intel"}}),
+            "!COMPUTE_STATUS_DISABLED",
+        ),
+    ] {
+        let got = ask(&json!({"image": image}), &options, &Cloud::default()).expect(expected);
+        let query = got.query.replace("%2C", ",").replace("%21", "!");
+        assert!(
+            query.ends_with(&format!("&root_required={expected}")),
+            "{query}"
+        );
+    }
+}
+
+#[test]
+fn a_request_for_one_host_looks_in_its_tree() {
+    let compute = |host: &str, nodename: &str, uuid: &str| Compute {
+        host: host.to_owned(),
+        nodename: nodename.to_owned(),
+        uuid: uuid.to_owned(),
+        cell: "c1".to_owned(),
+    };
+    let computes = [
+        compute("a", "a1", "u1"),
+        compute("a", "a2", "u2"),
+        compute("b", "b", "u3"),
+    ];
+    let cloud = Cloud {
+        computes: &computes,
+        ..Cloud::default()
+    };
+    let tree = |uuid: &str| format!("in_tree={uuid}&limit=1000&");
+    for (asked, begins) in [
+        (json!({"force_hosts": ["b"]}), tree("u3")),
+        (json!({"force_nodes": ["a2"]}), tree("u2")),
+        (json!({"force_hosts": ["a"]}), "resources=".to_owned()),
+        (
+            json!({"requested_destination": {"host": "a", "node": "a1"}}),
+            tree("u1"),
+        ),
+        (
+            json!({"requested_destination": {"cell": "c1"}}),
+            "limit=1000&".to_owned(),
+        ),
+        (json!({"hints": {"group": "g"}}), "resources=".to_owned()),
+        (json!({"hints": {"same_host": []}}), "resources=".to_owned()),
+    ] {
+        let got = ask(&asked, &Options::default(), &cloud).expect(&begins);
+        assert!(got.query.starts_with(&begins), "{begins} {}", got.query);
+    }
+    let error = ask(&json!({"force_hosts": ["c"]}), &Options::default(), &cloud);
+    assert_eq!(
+        error.expect_err("no such host"),
+        "there is no compute node with host c and node (any)"
+    );
+}
+
+#[test]
+fn groups_from_elsewhere_keep_their_suffix() {
+    let port = Group {
+        resources: [("NET_BW_EGR_KILOBIT_PER_SEC".to_owned(), 100)].into(),
+        required_traits: ["CUSTOM_PHYSNET".to_owned()].into(),
+        ..Group::default()
+    };
+    let groups = [("port".to_owned(), port.clone())];
+    let cloud = Cloud {
+        groups: &groups,
+        all_computes_report_owner_trait: true,
+        ..Cloud::default()
+    };
+    let mut options = Options::default();
+    options.filter_scheduler.pci_in_placement = true;
+    let asked = json!({"pci_requests": [
+        {"count": 2, "alias_name": "gpu", "request_id": "r-1",
+         "spec": [{"vendor_id": "10de", "product_id": "1eb8", "traits": "HW_GPU_CUDA_SDK_V10_0,big one"}]},
+        {"count": 1, "alias_name": null, "request_id": "r-2", "spec": [{"vendor_id": "8086"}]},
+    ]});
+    let got = ask(&asked, &options, &cloud).expect("a question");
+    assert_eq!(
+        plain(&got.query),
+        "group_policy=none\
+         &requiredport=CUSTOM_PHYSNET\
+         &requiredr-1-0=CUSTOM_BIG_ONE,HW_GPU_CUDA_SDK_V10_0,OWNER_NOVA\
+         &requiredr-1-1=CUSTOM_BIG_ONE,HW_GPU_CUDA_SDK_V10_0,OWNER_NOVA\
+         &resources=DISK_GB:1,MEMORY_MB:512,VCPU:1\
+         &resourcesport=NET_BW_EGR_KILOBIT_PER_SEC:100\
+         &resourcesr-1-0=CUSTOM_PCI_10DE_1EB8:1\
+         &resourcesr-1-1=CUSTOM_PCI_10DE_1EB8:1\
+         &root_required=OWNER_NOVA,!COMPUTE_STATUS_DISABLED"
+    );
+    let twice = [("port".to_owned(), port.clone()), ("port".to_owned(), port)];
+    let cloud = Cloud {
+        groups: &twice,
+        ..Cloud::default()
+    };
+    let error = ask(&json!({}), &options, &cloud).expect_err("twice");
+    assert_eq!(error, "two request groups have the suffix port");
+}

@@ -135,10 +135,15 @@ fn same_subtrees(query: &Query) -> Result<Vec<BTreeSet<String>>, Fault> {
 
 fn groups(query: &Query, version: Microversion) -> Result<BTreeMap<String, RequestGroup>, Fault> {
     let mut groups: BTreeMap<String, RequestGroup> = BTreeMap::new();
+    let mut read = BTreeSet::new();
     for (key, value) in query.pairs() {
         let Some((part, suffix)) = group_key(key, version) else {
             continue;
         };
+        // All values of these are read at the first of them: again at each would take seconds for a key that comes thousands of times.
+        if matches!(part, Part::Required | Part::MemberOf) && !read.insert(key) {
+            continue;
+        }
         let group = groups.entry(suffix.to_owned()).or_default();
         match part {
             Part::Resources => group.resources = filters::resources(value)?,
@@ -324,4 +329,29 @@ fn quoted(suffixes: &[&String]) -> String {
         .map(|suffix| format!("'{suffix}'"))
         .collect();
     format!("[{}]", quoted.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::microversions::RANGE;
+
+    /// Read again at each of its values a key that comes so often would keep a processor busy for minutes.
+    #[test]
+    fn a_key_that_comes_twenty_thousand_times_is_read_once() {
+        const TIMES: usize = 20_000;
+        let mut text = "resources=VCPU:1".to_owned();
+        for _ in 0..TIMES {
+            text.push_str(
+                "&required=in:CUSTOM_A,CUSTOM_B&member_of=a0000000-0000-4000-8000-000000000001",
+            );
+        }
+        let query = Query::parse(&text).expect("a query string");
+        let query = CandidatesQuery::parse(&query, RANGE.max).expect("a query");
+        let group = query.groups.get("").expect("the group without a suffix");
+        assert_eq!(
+            (group.required.len(), group.member_of.len()),
+            (TIMES, TIMES)
+        );
+    }
 }

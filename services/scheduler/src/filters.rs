@@ -114,6 +114,20 @@ impl<'a> Plan<'a> {
     }
 }
 
+impl Plan<'_> {
+    /// Passes a host, or says why not.
+    ///
+    /// # Errors
+    /// Why the host was rejected.
+    pub fn check(&self, host: &mut ConsideredHost) -> Result<(), Reason> {
+        match self {
+            Self::PassAll => Ok(()),
+            Self::Each(check) => check.check(host),
+            Self::RejectAll(reason) => Err(reason.clone()),
+        }
+    }
+}
+
 /// Looks at one host after another.
 pub trait Check: Send + Sync {
     /// Passes a host, or says why not. It may take candidates of the host away, and note limits for its agent.

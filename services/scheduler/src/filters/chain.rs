@@ -116,39 +116,20 @@ impl Chain {
         turn: Turn,
         mut on_rejected: impl FnMut(Rejected),
     ) -> Vec<Passed> {
-        let mut passed = Vec::new();
         let is_rebuild = request.hints.is_rebuild();
-        for filter in &self.filters {
-            let runs = filter.runs();
-            if runs.once_per_request && turn == Turn::Later {
-                continue;
-            }
-            let before = hosts.len();
-            let plan = plan(*filter, is_rebuild, request, options);
-            let reasons = ask(&plan, hosts);
-            if reasons.iter().any(Option::is_some) {
-                let mut reasons = reasons.into_iter();
-                let mut kept = Vec::with_capacity(hosts.len());
-                for host in hosts.drain(..) {
-                    match reasons.next().flatten() {
-                        None => kept.push(host),
-                        Some(reason) => on_rejected(Rejected {
-                            host,
-                            filter: filter.name().to_owned(),
-                            reason,
-                        }),
-                    }
-                }
-                *hosts = kept;
-            }
-            passed.push(Passed {
-                filter: filter.name().to_owned(),
-                before,
-                after: hosts.len(),
+        let asked = self.filters.iter().copied();
+        let plans: Vec<_> = asked
+            .filter(|it| turn == Turn::First || !it.runs().once_per_request)
+            .map(|it| (it, plan(it, is_rebuild, request, options)))
+            .collect();
+        let rejections = first_rejections(&plans, hosts);
+        let passed = passed(&plans, hosts.len(), &rejections);
+        for (filter, host, reason) in take_out(hosts, rejections) {
+            on_rejected(Rejected {
+                host,
+                filter: plans[filter].0.name().to_owned(),
+                reason,
             });
-            if hosts.is_empty() {
-                break;
-            }
         }
         passed
     }
@@ -176,8 +157,9 @@ impl Chain {
                     hosts.get_mut(changed..=changed).unwrap_or_default(),
                 ),
             };
-            for (place, reason) in (from..).zip(ask(&plan, asked)) {
-                let Some(reason) = reason else { continue };
+            let rejections = in_shares(asked, |host| plan.check(host).err());
+            for (place, reason) in rejections {
+                let place = from + place;
                 if out.iter().any(|it| it.place == place) {
                     continue;
                 }
@@ -245,31 +227,99 @@ fn known(option: &'static str, name: &str) -> Result<&'static dyn Filter, ChainE
     named(name).ok_or_else(unknown)
 }
 
-/// Why each host is rejected, by its place; none for one that passes.
-fn ask(plan: &Plan<'_>, hosts: &mut [ConsideredHost]) -> Vec<Option<Reason>> {
-    let check = match plan {
-        Plan::PassAll => return Vec::new(),
-        Plan::RejectAll(reason) => return vec![Some(reason.clone()); hosts.len()],
-        Plan::Each(check) => check.as_ref(),
-    };
-    let one_by_one = |hosts: &mut [ConsideredHost]| -> Vec<Option<Reason>> {
-        hosts
-            .iter_mut()
-            .map(|host| check.check(host).err())
+/// A host's place in the list, the place of the filter that is the first to reject it, and why.
+type Rejection = (usize, (usize, Reason));
+
+/// One host goes through all filters before the next one does, while what it is made of is at hand: that no filter sees a host
+/// which one before it rejected is all that the order is about.
+fn first_rejections(
+    plans: &[(&'static dyn Filter, Plan<'_>)],
+    hosts: &mut [ConsideredHost],
+) -> Vec<Rejection> {
+    let numbered = plans.iter().map(|(_, plan)| plan).enumerate();
+    let looking: Vec<_> = numbered
+        .filter(|(_, it)| !matches!(it, Plan::PassAll))
+        .collect();
+    in_shares(hosts, |host| {
+        looking.iter().find_map(|(filter, plan)| {
+            let reason = plan.check(host).err()?;
+            Some((*filter, reason))
+        })
+    })
+}
+
+/// What each filter did, up to the one that left no host.
+fn passed(
+    plans: &[(&'static dyn Filter, Plan<'_>)],
+    hosts: usize,
+    rejections: &[Rejection],
+) -> Vec<Passed> {
+    let mut rejected = vec![0; plans.len()];
+    for (_, (filter, _)) in rejections {
+        rejected[*filter] += 1;
+    }
+    let mut passed: Vec<Passed> = Vec::with_capacity(plans.len());
+    for ((filter, _), rejected) in plans.iter().zip(rejected) {
+        let before = passed.last().map_or(hosts, |last| last.after);
+        passed.push(Passed {
+            filter: filter.name().to_owned(),
+            before,
+            after: before - rejected,
+        });
+        if before == rejected {
+            break;
+        }
+    }
+    passed
+}
+
+/// Takes rejected hosts from the list: by filter, and in their order.
+fn take_out(
+    hosts: &mut Vec<ConsideredHost>,
+    rejections: Vec<Rejection>,
+) -> Vec<(usize, ConsideredHost, Reason)> {
+    if rejections.is_empty() {
+        return Vec::new();
+    }
+    let mut out = Vec::with_capacity(rejections.len());
+    let mut kept = Vec::with_capacity(hosts.len() - rejections.len());
+    let mut rejections = rejections.into_iter().peekable();
+    for (place, host) in hosts.drain(..).enumerate() {
+        match rejections.next_if(|(rejected, _)| *rejected == place) {
+            Some((_, (filter, reason))) => out.push((filter, host, reason)),
+            None => kept.push(host),
+        }
+    }
+    *hosts = kept;
+    out.sort_by_key(|(filter, _, _)| *filter);
+    out
+}
+
+/// What is found on hosts, by their places; many hosts are looked at by several threads.
+fn in_shares<T: Send>(
+    hosts: &mut [ConsideredHost],
+    look: impl Fn(&mut ConsideredHost) -> Option<T> + Sync,
+) -> Vec<(usize, T)> {
+    let one_by_one = |from: usize, hosts: &mut [ConsideredHost]| -> Vec<(usize, T)> {
+        let numbered = (from..).zip(hosts);
+        numbered
+            .filter_map(|(place, host)| Some((place, look(host)?)))
             .collect()
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let share = hosts.len().div_ceil(threads).max(HOSTS_PER_THREAD);
     if share >= hosts.len() {
-        return one_by_one(hosts);
+        return one_by_one(0, hosts);
     }
+    let look_at = &one_by_one;
     thread::scope(|scope| {
-        let shares: Vec<_> = hosts
-            .chunks_mut(share)
-            .map(|hosts| scope.spawn(|| one_by_one(hosts)))
+        let shares: Vec<_> = (0..)
+            .step_by(share)
+            .zip(hosts.chunks_mut(share))
+            .map(|(from, hosts)| scope.spawn(move || look_at(from, hosts)))
             .collect();
         let ended = shares.into_iter().map(|share| match share.join() {
-            Ok(reasons) => reasons,
+            Ok(found) => found,
             Err(panic) => std::panic::resume_unwind(panic),
         });
         ended.flatten().collect()
@@ -335,6 +385,35 @@ mod tests {
             passed("AllHostsFilter", 1, 1),
         ];
         assert_eq!(did, expected);
+    }
+
+    #[test]
+    fn many_hosts_are_looked_at_as_one_is() {
+        let many = 2 * HOSTS_PER_THREAD + 1;
+        let host = |number: usize| json!({"num_instances": number % 3, "num_io_ops": number % 5});
+        let hosts: Vec<_> = (0..many).map(host).collect();
+        let mut left = testing::hosts(&json!(hosts));
+        let mut options = options(&["NumInstancesFilter", "IoOpsFilter"], &[ALL_FILTERS]);
+        options.filter_scheduler.max_instances_per_host = 2;
+        options.filter_scheduler.max_io_ops_per_host = 4;
+        let request = testing::request(&json!({}));
+        let chain = Chain::new(&options).expect("both are there");
+        let mut out = Vec::new();
+        chain.filter(&mut left, &request, &options, Turn::First, |one| {
+            out.push((one.filter, one.host.state.host.clone()));
+        });
+        let name = |number: usize| format!("h{number}");
+        let passes = |number: &usize| number % 3 < 2 && number % 5 < 4;
+        let names: Vec<String> = left.iter().map(|it| it.state.host.clone()).collect();
+        let expected: Vec<String> = (0..many).filter(passes).map(name).collect();
+        assert_eq!(names, expected);
+        let by = |filter: &str, of: &dyn Fn(&usize) -> bool| -> Vec<_> {
+            let these = (0..many).filter(|it| of(it));
+            these.map(|it| (filter.to_owned(), name(it))).collect()
+        };
+        let mut expected = by("NumInstancesFilter", &|it| it % 3 == 2);
+        expected.extend(by("IoOpsFilter", &|it| it % 3 < 2 && it % 5 == 4));
+        assert_eq!(out, expected);
     }
 
     #[test]

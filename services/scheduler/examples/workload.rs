@@ -127,6 +127,7 @@ fn read(
         host["aggregates"] = json!([]);
         of_hosts.extend(sets.get(&key).cloned());
     }
+    case["request"]["numa_from_flavor"] = json!(true);
     let (mut hosts, request) = replay::scene(&case)?;
     for (host, aggregates) in hosts.iter_mut().zip(of_hosts) {
         Arc::make_mut(&mut host.state).aggregates = aggregates;

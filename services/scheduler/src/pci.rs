@@ -13,7 +13,7 @@ mod spec;
 
 use std::collections::BTreeMap;
 
-use crate::host_state::{CellSet, NumaTopology, PciPool, PciPools};
+use crate::host_state::{CellSet, NumaTopology, PciPools};
 use crate::numbers;
 use crate::request::{PciRequest, PciRequestOrigin};
 
@@ -41,7 +41,7 @@ struct Asked<'a> {
     vdpa: bool,
     remote_managed: bool,
     /// What the tag of this name must say; none: anything.
-    live_migratable: Option<&'static str>,
+    live_migratable: Option<bool>,
 }
 
 /// Where in the host devices are looked for.
@@ -80,10 +80,11 @@ impl<'a> PciAsk<'a> {
         requests.any(|asked| asked.request.origin != PciRequestOrigin::Port)
     }
 
-    /// Whether a pool may serve one of the requests: others do not matter.
+    /// Whether the pool at a place may serve one of the requests: others do not matter.
     #[must_use]
-    pub fn is_described(&self, pool: &PciPool) -> bool {
-        self.requests.iter().any(|asked| asked.describes(pool))
+    pub(crate) fn is_described(&self, pools: &PciPools, place: usize) -> bool {
+        let mut requests = self.requests.iter();
+        requests.any(|asked| asked.describes(pools, place))
     }
 
     /// Whether the pools serve all requests.
@@ -136,10 +137,9 @@ impl<'a> Asked<'a> {
             let mut values = request.spec.iter().filter_map(|one| one.get(name));
             values.any(|value| says(value))
         };
-        let all = |word: &'static str| {
+        let all = |word: &str| {
             let mut specs = request.spec.iter();
-            let is_all = specs.all(|one| one.get("live_migratable").is_some_and(|it| it == word));
-            is_all.then_some(word)
+            specs.all(|one| one.get("live_migratable").is_some_and(|it| it == word))
         };
         Self {
             request,
@@ -147,12 +147,17 @@ impl<'a> Asked<'a> {
             physical_functions: any("dev_type", |it| it == PHYSICAL_FUNCTION),
             vdpa: any("dev_type", |it| it == VDPA),
             remote_managed: any("remote_managed", numbers::is_true),
-            live_migratable: all("true").or_else(|| all("false")),
+            live_migratable: match () {
+                () if all("true") => Some(true),
+                () if all("false") => Some(false),
+                () => None,
+            },
         }
     }
 
-    fn describes(&self, pool: &PciPool) -> bool {
-        self.specs.iter().any(|spec| spec.describes(pool))
+    fn describes(&self, pools: &PciPools, place: usize) -> bool {
+        let mut specs = self.specs.iter();
+        specs.any(|spec| spec.describes(pools, place))
     }
 }
 

@@ -6,10 +6,22 @@ use serde::{Serialize, Serializer};
 
 /// A set of CPU numbers, host's or guest's. One bit each, because hosts have hundreds and the scheduler counts them again and
 /// again; a number has 16 bits, so that no input can ask for much memory.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct CpuSet {
-    /// The last word is not 0, so that equal sets are equal values.
-    words: Vec<u64>,
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct CpuSet(Words);
+
+/// The bits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Words {
+    /// Of CPUs below 192, which is all that most cells have, in place.
+    Few([u64; 3]),
+    /// Of more; the last word is not 0, so that equal sets are equal values.
+    Many(Vec<u64>),
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self::Few([0; 3])
+    }
 }
 
 impl CpuSet {
@@ -22,10 +34,20 @@ impl CpuSet {
     /// Puts one in.
     pub fn insert(&mut self, cpu: u16) {
         let (word, bit) = place(cpu);
-        if word >= self.words.len() {
-            self.words.resize(word + 1, 0);
+        if let Words::Few(few) = &self.0
+            && word >= few.len()
+        {
+            self.0 = Words::Many(few.to_vec());
         }
-        self.words[word] |= bit;
+        match &mut self.0 {
+            Words::Few(few) => few[word] |= bit,
+            Words::Many(many) => {
+                if word >= many.len() {
+                    many.resize(word + 1, 0);
+                }
+                many[word] |= bit;
+            }
+        }
     }
 
     /// Whether it is in.
@@ -38,31 +60,31 @@ impl CpuSet {
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.words.iter().map(|word| ones(*word)).sum()
+        self.words().iter().map(|word| ones(*word)).sum()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
+        self.words().iter().all(|word| *word == 0)
     }
 
     /// All, from the least on.
     pub fn iter(&self) -> impl Iterator<Item = u16> {
-        numbers(self.words.iter().copied())
+        numbers(self.words().iter().copied())
     }
 
     /// How many are in this set, but not in the other.
     #[must_use]
     pub fn len_without(&self, other: &Self) -> usize {
-        let words = self.words.iter().enumerate();
+        let words = self.words().iter().enumerate();
         words.map(|(at, word)| ones(word & !other.word(at))).sum()
     }
 
     /// How many are in this set and in the other, but not in the third.
     #[must_use]
     pub fn len_common_without(&self, other: &Self, third: &Self) -> usize {
-        let words = self.words.iter().enumerate();
+        let words = self.words().iter().enumerate();
         words
             .map(|(at, word)| ones(word & other.word(at) & !third.word(at)))
             .sum()
@@ -74,7 +96,7 @@ impl CpuSet {
         other: &'a Self,
         third: &'a Self,
     ) -> impl Iterator<Item = u16> + 'a {
-        let words = self.words.iter().enumerate();
+        let words = self.words().iter().enumerate();
         numbers(words.map(|(at, word)| word & other.word(at) & !third.word(at)))
     }
 
@@ -87,10 +109,8 @@ impl CpuSet {
     /// Whether one is in both.
     #[must_use]
     pub fn meets(&self, other: &Self) -> bool {
-        self.words
-            .iter()
-            .zip(&other.words)
-            .any(|(one, two)| one & two != 0)
+        let mut words = self.words().iter().zip(other.words());
+        words.any(|(one, two)| one & two != 0)
     }
 
     /// Whether all are in the other too.
@@ -99,8 +119,15 @@ impl CpuSet {
         self.len_without(other) == 0
     }
 
+    fn words(&self) -> &[u64] {
+        match &self.0 {
+            Words::Few(few) => few,
+            Words::Many(many) => many,
+        }
+    }
+
     fn word(&self, at: usize) -> u64 {
-        self.words.get(at).copied().unwrap_or(0)
+        self.words().get(at).copied().unwrap_or(0)
     }
 }
 

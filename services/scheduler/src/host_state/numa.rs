@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::CpuSet;
+use super::{Cores, CpuSet};
 
 /// The cells, in the order in which the host tells them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -15,8 +15,8 @@ impl NumaTopology {
     /// Whether cores have several threads.
     #[must_use]
     pub fn has_threads(&self) -> bool {
-        let mut cores = self.cells.iter().flat_map(|cell| &cell.siblings);
-        cores.any(|core| core.len() > 1)
+        let mut cells = self.cells.iter();
+        cells.any(|cell| cell.siblings.threads() > Some(1))
     }
 }
 
@@ -80,8 +80,8 @@ pub struct NumaCell {
     pub cpu_usage: i64,
     /// CPUs that are one guest's own.
     pub pinned_cpus: CpuSet,
-    /// CPUs that are threads of one core; a core without such threads is a set of one.
-    pub siblings: Vec<CpuSet>,
+    /// CPUs that are threads of one core.
+    pub siblings: Cores,
     /// Memory by the size of its pages.
     pub mempages: Vec<MemoryPages>,
     /// The socket; none where the host does not tell.

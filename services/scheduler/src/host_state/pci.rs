@@ -1,11 +1,16 @@
 //! The devices of a host that guests may be given, in pools of like ones.
 
+mod summary;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) use summary::{PciDevType, PciId, PciSummary};
 
 /// Pools, in the order in which devices are taken from them: those with the fewest tags first, as less may be asked of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PciPools {
     pools: Vec<PciPool>,
+    summaries: Vec<PciSummary>,
     has_split_provider: bool,
 }
 
@@ -18,6 +23,7 @@ impl PciPools {
         let mut providers = pools.iter().filter_map(PciPool::rp_uuid);
         let has_split_provider = !providers.all(|provider| seen.insert(provider));
         Self {
+            summaries: pools.iter().map(PciSummary::new).collect(),
             pools,
             has_split_provider,
         }
@@ -38,6 +44,16 @@ impl PciPools {
     /// All.
     pub fn iter(&self) -> impl Iterator<Item = &PciPool> {
         self.pools.iter()
+    }
+
+    /// All in short, in the same order.
+    pub(crate) fn summaries(&self) -> &[PciSummary] {
+        &self.summaries
+    }
+
+    /// The one at a place.
+    pub(crate) fn at(&self, place: usize) -> &PciPool {
+        &self.pools[place]
     }
 
     /// Whether two pools are of one provider, so that nobody knows from which of them an allocation is.

@@ -24,7 +24,7 @@ pub(super) fn check(pinned: Pinned, cell: &NumaCell) -> Result<(), CellReason> {
     }
     let threads = threads_per_core(cell)?;
     let available = match pinned.threads {
-        CpuThreadPolicy::Prefer => sum(free_by_core(cell)),
+        CpuThreadPolicy::Prefer => free_of_cores(cell),
         CpuThreadPolicy::Require => together(cell, threads),
         CpuThreadPolicy::Isolate => {
             if threads > 1 && cell.cpuset != cell.pcpuset {
@@ -47,11 +47,11 @@ pub(super) fn check(pinned: Pinned, cell: &NumaCell) -> Result<(), CellReason> {
             available,
         });
     }
-    let left = match pinned.threads {
+    let left = || match pinned.threads {
         CpuThreadPolicy::Isolate => free_by_core(cell).filter(|free| *free > 0).count(),
-        _ => sum(free_by_core(cell)),
+        _ => free_of_cores(cell),
     };
-    match pinned.emulator && (pinned.cpus == 0 || left <= pinned.cpus) {
+    match pinned.emulator && (pinned.cpus == 0 || left() <= pinned.cpus) {
         true => Err(CellReason::EmulatorCpu),
         false => Ok(()),
     }
@@ -59,8 +59,7 @@ pub(super) fn check(pinned: Pinned, cell: &NumaCell) -> Result<(), CellReason> {
 
 /// Of the core with most.
 fn threads_per_core(cell: &NumaCell) -> Result<usize, CellReason> {
-    let threads = cell.siblings.iter().map(CpuSet::len).max();
-    threads.map(|it| it.max(1)).ok_or(CellReason::NoCores)
+    cell.siblings.threads().ok_or(CellReason::NoCores)
 }
 
 /// The free CPUs of each core.
@@ -78,8 +77,10 @@ fn together(cell: &NumaCell, threads: usize) -> usize {
         .unwrap_or_default()
 }
 
-fn sum(counts: impl Iterator<Item = usize>) -> usize {
-    counts.sum()
+/// The free CPUs of all cores.
+fn free_of_cores(cell: &NumaCell) -> usize {
+    let all = cell.siblings.all();
+    all.len_common_without(&cell.pcpuset, &cell.pinned_cpus)
 }
 
 /// Which CPUs a cell takes; none where [`check`] refuses it.

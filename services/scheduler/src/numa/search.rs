@@ -213,9 +213,11 @@ impl<'s, 'a> Search<'s, 'a> {
 
     /// Whether devices that may be asked for are at a cell: then no other is like it.
     fn has_devices(&self, cell: &NumaCell) -> bool {
-        let pools = self.offer.pci.iter().flat_map(|pools| pools.iter());
-        let mut there = pools.filter(|pool| pool.numa_node == Some(cell.id));
-        there.any(|pool| self.ask.pci.is_described(pool))
+        self.offer.pci.is_some_and(|pools| {
+            let all = pools.summaries().iter().enumerate();
+            let mut there = all.filter(|(_, pool)| pool.numa_node == Some(cell.id));
+            there.any(|(place, _)| self.ask.pci.is_described(pools, place))
+        })
     }
 
     /// Why there is no way.

@@ -3,7 +3,7 @@
 use super::narrow::{Eligible, Order, is_near_or_unknown};
 use super::providers::Providers;
 use super::{Asked, Near, PciReason};
-use crate::host_state::{PciPool, PciPools};
+use crate::host_state::{PciPool, PciPools, PciSummary};
 use crate::short::{Places, Short};
 
 /// The pools with counts of their own.
@@ -18,7 +18,7 @@ impl<'p> Left<'p> {
     /// Nothing is taken yet.
     pub(super) fn all(pools: &'p PciPools) -> Self {
         let mut counts = Short::new(pools.len());
-        for (place, pool) in pools.iter().enumerate() {
+        for (place, pool) in pools.summaries().iter().enumerate() {
             counts[place] = pool.count;
         }
         Self {
@@ -28,6 +28,11 @@ impl<'p> Left<'p> {
         }
     }
 
+    /// As the host has them.
+    pub(super) fn pools(&self) -> &'p PciPools {
+        self.pools
+    }
+
     /// The pools that there are still, with their places.
     fn iter(&self) -> impl Iterator<Item = (usize, &'p PciPool)> {
         let pools = self.pools.iter().enumerate();
@@ -35,10 +40,10 @@ impl<'p> Left<'p> {
     }
 
     /// Those of which this holds.
-    pub(super) fn places(&self, holds: impl Fn(usize, &PciPool) -> bool) -> Places {
+    pub(super) fn places(&self, holds: impl Fn(usize, &PciSummary) -> bool) -> Places {
         let mut places = Places::none(self.pools.len());
-        for (place, pool) in self.iter() {
-            if holds(place, pool) {
+        for (place, pool) in self.pools.summaries().iter().enumerate() {
+            if !self.gone.contains(place) && holds(place, pool) {
                 places.insert(place);
             }
         }
@@ -87,9 +92,9 @@ impl<'p> Left<'p> {
         &mut self,
         wanted: &mut i64,
         eligible: &Eligible,
-        is_one: impl Fn(&PciPool) -> bool,
+        is_one: impl Fn(&PciSummary) -> bool,
     ) {
-        for (place, pool) in self.pools.iter().enumerate() {
+        for (place, pool) in self.pools.summaries().iter().enumerate() {
             if *wanted == 0 {
                 return;
             }
@@ -154,7 +159,7 @@ impl<'p> Left<'p> {
     }
 }
 
-fn is_close(pool: &PciPool, near: Near<'_>) -> bool {
+fn is_close(pool: &PciSummary, near: Near<'_>) -> bool {
     match near {
         Near::Anywhere => true,
         Near::Cells { host, chosen } => is_near_or_unknown(pool, host, chosen),

@@ -2,9 +2,8 @@
 
 use super::left::Left;
 use super::providers::Providers;
-use super::{Asked, Near, PHYSICAL_FUNCTION, PciReason, PciStep, VDPA};
-use crate::host_state::{CellSet, NumaTopology, PciPool};
-use crate::numbers;
+use super::{Asked, Near, PciReason, PciStep};
+use crate::host_state::{CellSet, NumaTopology, PciDevType, PciSummary};
 use crate::request::{NumaAffinityPolicy, PciRequestOrigin};
 use crate::short::Places;
 
@@ -31,7 +30,7 @@ impl Asked<'_> {
         near: Near<'_>,
         providers: Providers<'_>,
     ) -> Result<Eligible, PciReason> {
-        let mut places = left.places(|_, pool| self.describes(pool));
+        let mut places = left.places(|place, _| self.describes(left.pools(), place));
         self.enough(left, &places, PciStep::Spec)?;
         let order = match near {
             Near::Anywhere => Order::Listed,
@@ -43,7 +42,7 @@ impl Asked<'_> {
                 continue;
             }
             places = left.places(|place, pool| {
-                places.contains(place) && self.passes(step, pool, left.count(place), providers)
+                places.contains(place) && self.passes(step, pool, left, place, providers)
             });
             self.enough(left, &places, step)?;
         }
@@ -65,17 +64,24 @@ impl Asked<'_> {
         }
     }
 
-    /// Whether a pool that has so many devices is left after a step.
-    fn passes(&self, step: PciStep, pool: &PciPool, count: i64, providers: Providers<'_>) -> bool {
+    /// Whether a pool is left after a step.
+    fn passes(
+        &self,
+        step: PciStep,
+        pool: &PciSummary,
+        left: &Left<'_>,
+        place: usize,
+        providers: Providers<'_>,
+    ) -> bool {
         match step {
-            PciStep::PhysicalFunction => pool.tag("dev_type") != Some(PHYSICAL_FUNCTION),
-            PciStep::Vdpa => pool.tag("dev_type") != Some(VDPA),
-            PciStep::RemoteManaged => !pool.tag("remote_managed").is_some_and(numbers::is_true),
-            PciStep::Allocation => pool.rp_uuid().is_some_and(|provider| {
+            PciStep::PhysicalFunction => pool.dev_type != PciDevType::PhysicalFunction,
+            PciStep::Vdpa => pool.dev_type != PciDevType::Vdpa,
+            PciStep::RemoteManaged => !pool.is_remote_managed,
+            PciStep::Allocation => left.pools().at(place).rp_uuid().is_some_and(|provider| {
                 let devices = providers.devices_of(provider);
-                devices > 0 && count >= devices
+                devices > 0 && left.count(place) >= devices
             }),
-            PciStep::LiveMigratable => pool.tag("live_migratable") == self.live_migratable,
+            PciStep::LiveMigratable => pool.live_migratable == self.live_migratable,
             PciStep::Spec | PciStep::NumaAffinity => true,
         }
     }
@@ -90,7 +96,7 @@ impl Asked<'_> {
         chosen: CellSet,
     ) -> Order {
         let policy = self.request.numa_policy;
-        let keep = |is_allowed: &dyn Fn(&PciPool) -> bool| {
+        let keep = |is_allowed: &dyn Fn(&PciSummary) -> bool| {
             left.places(|place, pool| places.contains(place) && is_allowed(pool))
         };
         let is_enough = |places: &Places| left.sum(places) >= self.request.count;
@@ -147,17 +153,17 @@ const STEPS: [PciStep; 5] = [
     PciStep::LiveMigratable,
 ];
 
-fn is_near(pool: &PciPool, host: &NumaTopology, chosen: CellSet) -> bool {
+fn is_near(pool: &PciSummary, host: &NumaTopology, chosen: CellSet) -> bool {
     let is_there = |node| chosen.of(host).any(|cell| cell.id == node);
     pool.numa_node.is_some_and(is_there)
 }
 
-pub(super) fn is_near_or_unknown(pool: &PciPool, host: &NumaTopology, chosen: CellSet) -> bool {
+pub(super) fn is_near_or_unknown(pool: &PciSummary, host: &NumaTopology, chosen: CellSet) -> bool {
     pool.numa_node.is_none() || is_near(pool, host, chosen)
 }
 
 /// A host that does not tell the socket of each cell has no sockets.
-fn is_at_socket(pool: &PciPool, host: &NumaTopology, chosen: CellSet) -> bool {
+fn is_at_socket(pool: &PciSummary, host: &NumaTopology, chosen: CellSet) -> bool {
     let is_told = host.cells.iter().all(|cell| cell.socket.is_some());
     let mut there = host
         .cells

@@ -2,31 +2,40 @@
 
 use std::collections::BTreeMap;
 
-use crate::host_state::PciPool;
+use crate::host_state::{PciDevType, PciId, PciPools};
 
 /// What is said of a device: all of it must hold. Texts are compared without their case, since operators and ports write them
-/// by hand.
+/// by hand; where ids and types are told by the pool's summary, no text is looked at.
 #[derive(Debug, Clone)]
 pub(super) struct Spec<'a> {
-    vendor_id: Option<&'a str>,
-    product_id: Option<&'a str>,
+    /// Vendor and product.
+    ids: [Option<(PciId, &'a str)>; 2],
+    dev_type: Option<(PciDevType, &'a str)>,
     tags: Vec<(&'a str, &'a str)>,
     /// It says of a number that it is a text.
     is_false: bool,
 }
 
-/// What Placement has looked at already.
-const OF_PLACEMENT: [&str; 3] = ["resource_class", "traits", "rp_uuids"];
+/// What Placement has looked at already, and what is not looked at as a tag.
+const NO_TAGS: [&str; 6] = [
+    "resource_class",
+    "traits",
+    "rp_uuids",
+    "vendor_id",
+    "product_id",
+    "dev_type",
+];
 
 impl<'a> Spec<'a> {
     pub(super) fn new(spec: &'a BTreeMap<String, String>) -> Self {
         let get = |key| spec.get(key).map(String::as_str);
-        let tags = spec.iter().filter(|(key, _)| {
-            !OF_PLACEMENT.contains(&key.as_str()) && *key != "vendor_id" && *key != "product_id"
-        });
+        let id = |key| get(key).map(|text| (PciId::new(text), text));
+        let tags = spec
+            .iter()
+            .filter(|(key, _)| !NO_TAGS.contains(&key.as_str()));
         Self {
-            vendor_id: get("vendor_id"),
-            product_id: get("product_id"),
+            ids: [id("vendor_id"), id("product_id")],
+            dev_type: get("dev_type").map(|word| (dev_type(word), word)),
             tags: tags
                 .map(|(key, value)| (key.as_str(), value.as_str()))
                 .collect(),
@@ -34,16 +43,42 @@ impl<'a> Spec<'a> {
         }
     }
 
-    pub(super) fn describes(&self, pool: &PciPool) -> bool {
-        let is = |said: Option<&str>, it: &str| said.is_none_or(|said| is_same(said, it));
+    /// Whether it describes the pool at this place.
+    pub(super) fn describes(&self, pools: &PciPools, place: usize) -> bool {
+        let (summary, pool) = (&pools.summaries()[place], || pools.at(place));
+        let is_id = |at: usize, told: fn(&PciPools, usize) -> &str| {
+            self.ids[at].is_none_or(|(id, text)| {
+                let is = id.is(summary.ids[at]);
+                is.unwrap_or_else(|| is_same(text, told(pools, place)))
+            })
+        };
+        let is_dev_type = || {
+            self.dev_type.is_none_or(|(word, text)| match word {
+                _ if summary.dev_type == PciDevType::Other => is_tag(pool().tag("dev_type"), text),
+                PciDevType::Other => false,
+                word => word == summary.dev_type,
+            })
+        };
         !self.is_false
-            && is(self.product_id, &pool.product_id)
-            && is(self.vendor_id, &pool.vendor_id)
+            && is_id(1, |pools, place| &pools.at(place).product_id)
+            && is_id(0, |pools, place| &pools.at(place).vendor_id)
+            && is_dev_type()
             && self
                 .tags
                 .iter()
-                .all(|(key, value)| pool.tag(key).is_some_and(|it| is_same(value, it)))
+                .all(|(key, value)| is_tag(pool().tag(key), value))
     }
+}
+
+/// The type that a word is in any case.
+fn dev_type(word: &str) -> PciDevType {
+    let words = ["type-PCI", "type-PF", "type-VF", "vdpa"];
+    let known = words.iter().find(|it| it.eq_ignore_ascii_case(word));
+    known.map_or(PciDevType::Other, |it| PciDevType::new(it))
+}
+
+fn is_tag(tag: Option<&str>, value: &str) -> bool {
+    tag.is_some_and(|tag| is_same(tag, value))
 }
 
 /// Without case, and without new texts.

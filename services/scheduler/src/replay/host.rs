@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::field::{Field, FieldError};
 use crate::host_state::{
-    Aggregate, Aggregates, AllocationCandidate, Capability, CpuInfo, CpuSet, HostState, Instance,
-    Instances, MemoryPages, NumaCell, NumaTopology, PciPool, PciPools, Service,
+    Aggregate, Aggregates, AllocationCandidate, Capability, Cores, CpuInfo, CpuSet, HostState,
+    Instance, Instances, MemoryPages, NumaCell, NumaTopology, PciPool, PciPools, Service,
 };
 use crate::request::ImageProperties;
 
@@ -175,7 +175,7 @@ fn cell(field: &Field<'_>) -> Read<NumaCell> {
         memory_usage: int("memory_usage")?,
         cpu_usage: int("cpu_usage")?,
         pinned_cpus: cpus("pinned_cpus")?,
-        siblings: field.or("siblings", Vec::new(), |all| {
+        siblings: field.or("siblings", Cores::default(), |all| {
             all.list(|core| core.list(Field::count))
         })?,
         mempages: field.or("mempages", Vec::new(), |all| all.list(pages))?,

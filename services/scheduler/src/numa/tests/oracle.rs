@@ -295,7 +295,7 @@ fn pin(
         gone.insert(cpu);
     }
     if is_isolated {
-        for core in &cell.siblings {
+        for core in cell.siblings.iter() {
             if core.iter().any(|cpu| gone.contains(&cpu)) {
                 gone.extend(core.iter().filter(|cpu| cell.pcpuset.contains(*cpu)));
             }

@@ -1,0 +1,91 @@
+//! What nearly every request looks at in a pool, without a text: most pools are told from another by it at once.
+
+use super::PciPool;
+use crate::numbers;
+
+/// A pool in short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PciSummary {
+    /// Vendor and product.
+    pub(crate) ids: [PciId; 2],
+    /// The cell they are at; none where nobody knows.
+    pub(crate) numa_node: Option<i64>,
+    /// How many are free.
+    pub(crate) count: i64,
+    /// The tag `dev_type`.
+    pub(crate) dev_type: PciDevType,
+    /// Whether the tag `remote_managed` says yes.
+    pub(crate) is_remote_managed: bool,
+    /// The tag `live_migratable`, where it is one of two words.
+    pub(crate) live_migratable: Option<bool>,
+}
+
+impl PciSummary {
+    pub(super) fn new(pool: &PciPool) -> Self {
+        Self {
+            ids: [PciId::new(&pool.vendor_id), PciId::new(&pool.product_id)],
+            numa_node: pool.numa_node,
+            count: pool.count,
+            dev_type: pool
+                .tag("dev_type")
+                .map_or(PciDevType::Other, PciDevType::new),
+            is_remote_managed: pool.tag("remote_managed").is_some_and(numbers::is_true),
+            live_migratable: match pool.tag("live_migratable") {
+                Some("true") => Some(true),
+                Some("false") => Some(false),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// A vendor or a product: four hexadecimal digits, in any case. None for a text that is something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PciId(Option<u16>);
+
+impl PciId {
+    pub(crate) fn new(text: &str) -> Self {
+        let is_hex = text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        Self(match is_hex {
+            true => u16::from_str_radix(text, 16).ok(),
+            false => None,
+        })
+    }
+
+    /// Whether two texts are one, if the ids tell.
+    pub(crate) fn is(self, other: Self) -> Option<bool> {
+        match (self.0, other.0) {
+            (Some(one), Some(two)) => Some(one == two),
+            // Digits are never the same as something else.
+            (Some(_), None) | (None, Some(_)) => Some(false),
+            (None, None) => None,
+        }
+    }
+}
+
+/// What a device is, by Nova's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PciDevType {
+    /// `type-PCI`
+    Standard,
+    /// `type-PF`
+    PhysicalFunction,
+    /// `type-VF`
+    VirtualFunction,
+    /// `vdpa`
+    Vdpa,
+    /// Another word, or none.
+    Other,
+}
+
+impl PciDevType {
+    pub(crate) fn new(word: &str) -> Self {
+        match word {
+            "type-PCI" => Self::Standard,
+            "type-PF" => Self::PhysicalFunction,
+            "type-VF" => Self::VirtualFunction,
+            "vdpa" => Self::Vdpa,
+            _ => Self::Other,
+        }
+    }
+}

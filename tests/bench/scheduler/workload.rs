@@ -40,6 +40,7 @@ fn host(dice: &mut Seeded, number: usize) -> Value {
     let mut below = |most: u64| dice.draw() % most;
     let cpus = [64, 96, 128][usize::try_from(below(3)).unwrap_or_default()];
     let memory = 262_144 << below(2);
+    let busy = [0, 0, 0, 1, 2, 7][usize::try_from(below(6)).unwrap_or_default()];
     let cells: Vec<Value> = (0..2)
         .map(|cell| {
             let half = cpus / 2;
@@ -74,7 +75,7 @@ fn host(dice: &mut Seeded, number: usize) -> Value {
         "total_disk_gb": 4000, "free_disk_mb": below(4001) * 1024,
         "vcpus_total": cpus, "vcpus_used": below(cpus * 4),
         "cpu_ratio": 4.0, "ram_ratio": 1.5, "disk_ratio": 1.0,
-        "num_instances": below(50), "num_io_ops": [0, 0, 0, 1, 2, 7][usize::try_from(below(6)).unwrap_or_default()],
+        "num_instances": below(50), "num_io_ops": busy,
         "failed_builds": below(20) / 19, "hv_type": "QEMU", "hv_version": 8_000_000 + below(3) * 1_000_000,
         "cpu_info": cpu_info.to_string(),
         "supported_instances": [["x86_64", "kvm", "hvm"], ["i686", "kvm", "hvm"], ["x86_64", "qemu", "hvm"]],

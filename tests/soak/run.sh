@@ -22,7 +22,7 @@
 #   SOAK_FUZZ=100000000    how many inputs the fuzzer of Placement makes up, in batches of SOAK_FUZZ_BATCH (5000000) over its five
 #                          targets; what leads somewhere new is kept for the next batch
 #   SOAK_FUZZ_FROM=1       the first batch: each has a seed of its own, and another machine may go on where one was left
-#   SOAK_EXAMPLES=60       how many requests schemathesis makes up for each operation in each of its runs
+#   SOAK_EXAMPLES=60       how many requests schemathesis makes up for each operation in each of its runs; 0: it is left out
 #   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU;
 #                          SOAK_ONLY=claims: only the contests and the kills of the built-in Placement; SOAK_ONLY=fuzz: only bad
 #                          input to it
@@ -231,7 +231,7 @@ fuzz() {
 
 all_bad_input() {
     local lane lanes program
-    lines schemathesis "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_SCHEMATHESIS_RUNS=3 BERTH_SCHEMATHESIS_EXAMPLES="$EXAMPLES" \
+    ((EXAMPLES == 0)) || lines schemathesis "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_SCHEMATHESIS_RUNS=3 BERTH_SCHEMATHESIS_EXAMPLES="$EXAMPLES" \
         "$STATE/conformance" -q --include-ignored --test-threads=1 whatever_the_document_allows on_a_server_it_is_the_same
     say "the fuzzer, built for speed"
     program=$(CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_TARGET_DIR=$TARGET/soak-build tests/fuzz/build.sh)

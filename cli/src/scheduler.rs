@@ -18,11 +18,11 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Schedule the cases of a file, each with its own hosts and options, and print a line of JSON for each: what every filter and
-    /// weigher says, and why. Nothing is claimed, and no service is asked.
+    /// Answer the cases of a file, each with its own hosts and options, in a line of JSON each: the verdicts of a filter with its
+    /// reasons, the scores of a weigher, the loop's selections, the query to Placement. Nothing is claimed, and no service is asked.
     #[command(
         after_help = "Examples:\n  berth scheduler replay --cases cases.json\n  \
-                            berth scheduler replay --cases - <cases.json"
+                            berth scheduler replay --cases -"
     )]
     Replay {
         /// The file, JSON of schema sched-golden/1; -: standard input.

@@ -22,8 +22,8 @@
 //! | `placement_query` | pre-filters, and what Placement is asked |
 //! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
 //!
-//! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Callers: `cli`
-//! (`berth scheduler`), `services/conductor`.
+//! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Caller: `cli`
+//! (`berth scheduler`).
 
 pub mod extra_specs;
 pub mod filters;

@@ -2,7 +2,7 @@
 //!
 //! A request first goes through the pre-filters, which turn what only the scheduler knows (the project's aggregates, the zone, the
 //! image) into aggregates and traits; then flavor and image become request groups. The string is Nova's, letter by letter, so a
-//! log of the one can be compared with a log of the other. A rebuild asks nothing. Callers: `services/conductor`, `replay`.
+//! log of the one can be compared with a log of the other. A rebuild asks nothing. Caller: `replay`.
 
 mod cloud;
 mod constraints;

@@ -146,19 +146,17 @@ const fn ones(word: u64) -> usize {
 
 /// The numbers of the bits that are set.
 fn numbers(words: impl Iterator<Item = u64>) -> impl Iterator<Item = u16> {
-    (0_u16..)
-        .step_by(64)
-        .zip(words)
-        .flat_map(|(base, mut word)| {
-            std::iter::from_fn(move || {
-                if word == 0 {
-                    return None;
-                }
-                let bit = word.trailing_zeros();
-                word &= word - 1;
-                Some(base | u16::try_from(bit).unwrap_or_default())
-            })
+    // The words lead: after the last one no number is counted, which would be too large for 16 bits.
+    words.zip(0_u16..).flat_map(|(mut word, at)| {
+        std::iter::from_fn(move || {
+            if word == 0 {
+                return None;
+            }
+            let bit = word.trailing_zeros();
+            word &= word - 1;
+            Some((at * 64) | u16::try_from(bit).unwrap_or_default())
         })
+    })
 }
 
 impl FromIterator<u16> for CpuSet {
@@ -223,6 +221,22 @@ mod tests {
         assert_eq!(set.to_string(), "0-3,63-64,200");
         assert_eq!(CpuSet::first(3), CpuSet::from([2, 1, 0]));
         assert_eq!(CpuSet::default().to_string(), "");
+    }
+
+    #[test]
+    fn the_last_cpu_that_has_a_number_is_one_as_all_others() {
+        let set = CpuSet::from([0, 65471, 65472, 65534, u16::MAX]);
+        assert_eq!(
+            set.iter().collect::<Vec<_>>(),
+            [0, 65471, 65472, 65534, 65535]
+        );
+        assert_eq!(set.to_string(), "0,65471-65472,65534-65535");
+        let last = CpuSet::from([u16::MAX]);
+        assert_eq!(set.without(&last).len(), 4);
+        assert_eq!(last.without(&last), CpuSet::default());
+        let (none, all) = (CpuSet::default(), CpuSet::first(u16::MAX));
+        assert_eq!(all.to_string(), "0-65534");
+        assert!(set.common_without(&last, &none).eq([u16::MAX]));
     }
 
     #[test]

@@ -30,6 +30,10 @@ impl InstanceNumaTopology {
             return Ok(None);
         }
         let vcpus = vcpus(flavor)?;
+        let memory_mb = flavor.memory_mb;
+        if memory_mb < 1 {
+            return Err(NumaRequestError::Memory { memory_mb });
+        }
         let parts = parts(source, nodes.unwrap_or(1), vcpus)?;
         let all = CpuSet::first(vcpus);
         let dedicated = match cpus.policy {
@@ -189,9 +193,11 @@ fn nodes(source: Source<'_>) -> Derived<Option<i64>> {
     }
 }
 
-fn vcpus(flavor: &Flavor) -> Derived<u16> {
+/// A topology has CPUs, and so many at most as have numbers.
+pub(super) fn vcpus(flavor: &Flavor) -> Derived<u16> {
     let vcpus = flavor.vcpus;
-    u16::try_from(vcpus).map_err(|_| NumaRequestError::Vcpus { vcpus })
+    let count = u16::try_from(vcpus).ok().filter(|count| *count > 0);
+    count.ok_or(NumaRequestError::Vcpus { vcpus })
 }
 
 /// CPUs and memory by cell.
@@ -216,7 +222,7 @@ fn parts(source: Source<'_>, nodes: i64, vcpus: u16) -> Derived<Vec<(CpuSet, i64
             return Err(NumaRequestError::CpuTwice { name, cpu });
         }
         left = left.without(&cpus);
-        parts.push((cpus, number(&mem_name, mem, "a number of MiB")?));
+        parts.push((cpus, mib(mem_name, mem)?));
     }
     if !left.is_empty() {
         let cpus = left.to_string();
@@ -235,6 +241,19 @@ fn parts(source: Source<'_>, nodes: i64, vcpus: u16) -> Derived<Vec<(CpuSet, i64
     }
 }
 
+/// The memory of a cell: a cell without any, or with less than that, would make room for the others.
+fn mib(name: String, text: &str) -> Derived<i64> {
+    const WANTED: &str = "a number of MiB from 1 on";
+    match number(&name, text, WANTED)? {
+        mib if mib > 0 => Ok(mib),
+        _ => Err(NumaRequestError::Malformed {
+            name,
+            value: text.to_owned(),
+            wanted: WANTED,
+        }),
+    }
+}
+
 /// As many CPUs and as much memory for each cell.
 fn even(flavor: &Flavor, nodes: i64, vcpus: u16) -> Derived<Vec<(CpuSet, i64)>> {
     let asymmetric = NumaRequestError::Asymmetric {
@@ -242,7 +261,7 @@ fn even(flavor: &Flavor, nodes: i64, vcpus: u16) -> Derived<Vec<(CpuSet, i64)>> 
         vcpus: flavor.vcpus,
         memory_mb: flavor.memory_mb,
     };
-    // No cells without CPUs: a number that goes into the CPUs evenly is no larger than theirs.
+    // No cells without CPUs: there are CPUs, and a number that goes into them evenly is no larger than theirs.
     let parts = u16::try_from(nodes)
         .ok()
         .filter(|parts| vcpus.is_multiple_of(*parts));

@@ -145,12 +145,18 @@ pub enum NumaRequestError {
     LockedMemoryNeedsPageSize,
     /// A topology can have so many CPUs.
     #[error(
-        "vcpus: should be from 0 to {} where NUMA cells are asked for, and is {vcpus}",
+        "vcpus: should be from 1 to {} where NUMA cells are asked for, and is {vcpus}",
         u16::MAX
     )]
     Vcpus {
         /// The flavor's.
         vcpus: i64,
+    },
+    /// Cells have memory.
+    #[error("memory_mb: should be from 1 on where NUMA cells are asked for, and is {memory_mb}")]
+    Memory {
+        /// The flavor's.
+        memory_mb: i64,
     },
 }
 

@@ -37,9 +37,7 @@ impl Pinning {
             None | Some(CpuPolicy::Shared) => return Ok(pinning),
             Some(CpuPolicy::Dedicated) => pinning.dedicated = flavor.vcpus,
             Some(CpuPolicy::Mixed) => {
-                let vcpus = u16::try_from(flavor.vcpus).map_err(|_| NumaRequestError::Vcpus {
-                    vcpus: flavor.vcpus,
-                })?;
+                let vcpus = super::derive::vcpus(flavor)?;
                 let mask = match cpus::dedicated(source, vcpus)? {
                     None => cpus::realtime(source, vcpus, emulator)?,
                     mask => mask,

@@ -284,6 +284,44 @@ fn what_cannot_be_derived_is_refused_by_name() {
 }
 
 #[test]
+fn no_cell_is_without_memory_or_cpus() {
+    for (mem, value) in [
+        (
+            ["-1000", "2024"],
+            "hw_numa_mem.0: should be a number of MiB from 1 on, and is \"-1000\"",
+        ),
+        (
+            ["1024", "0"],
+            "hw_numa_mem.1: should be a number of MiB from 1 on, and is \"0\"",
+        ),
+    ] {
+        let properties = [
+            ("hw_numa_nodes", "2"),
+            ("hw_numa_cpus.0", "0-1"),
+            ("hw_numa_cpus.1", "2-3"),
+            ("hw_numa_mem.0", mem[0]),
+            ("hw_numa_mem.1", mem[1]),
+        ];
+        let refused = derive(&[], &properties).map_err(|error| error.to_string());
+        assert_eq!(refused, Err(value.to_owned()));
+    }
+    for (vcpus, memory_mb, refused) in [
+        (0, 1024, NumaRequestError::Vcpus { vcpus: 0 }),
+        (65_536, 1024, NumaRequestError::Vcpus { vcpus: 65_536 }),
+        (4, 0, NumaRequestError::Memory { memory_mb: 0 }),
+        (4, -1024, NumaRequestError::Memory { memory_mb: -1024 }),
+    ] {
+        let flavor = Flavor {
+            vcpus,
+            memory_mb,
+            extra_specs: texts(&[("hw:numa_nodes", "2")]),
+            ..Flavor::default()
+        };
+        assert_eq!(InstanceNumaTopology::derive(&flavor, None), Err(refused));
+    }
+}
+
+#[test]
 fn a_trait_of_threads_is_a_thread_policy() {
     for (value, policy) in [
         ("required", CpuThreadPolicy::Require),

@@ -8,22 +8,37 @@
 //! A text that begins with `$` is an attribute of the host, points lead into it. What a host does not have is left out, as are null
 //! and empty texts. An empty query holds. Where Nova would end the request with an error (a number compared with a text, say), the
 //! host cannot be told.
+//!
+//! Each host is asked the whole of it, so its size has an end: [`BYTES`] and [`PARTS`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::host_state::{Attribute, Capability, CapabilityRef, ConsideredHost, Found};
+
+/// A query may be so long.
+pub const BYTES: usize = 65_536;
+
+/// A query may be made of so many lists, objects, texts and numbers, at any depth.
+pub const PARTS: usize = 1_024;
 
 /// A query, read.
 #[derive(Debug, Clone)]
 pub struct Query {
-    text: String,
+    text: Arc<str>,
     root: Node,
 }
 
 /// What is no query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
+    /// It is longer than [`BYTES`].
+    #[error("it has {0} bytes, and should have at most {BYTES}")]
+    TooLong(usize),
+    /// It is made of more than [`PARTS`].
+    #[error("it is made of {0} lists, texts and numbers, and should be of at most {PARTS}")]
+    TooManyParts(usize),
     /// It is no JSON.
     #[error("it is no JSON: {0}")]
     NoJson(String),
@@ -113,17 +128,24 @@ impl Query {
     /// # Errors
     /// It is none.
     pub fn new(text: &str) -> Result<Self, QueryError> {
+        if text.len() > BYTES {
+            return Err(QueryError::TooLong(text.len()));
+        }
         let read = serde_json::from_str(text);
         let read: Capability = read.map_err(|error| QueryError::NoJson(error.to_string()))?;
+        let parts = read.view().parts();
+        if parts > PARTS {
+            return Err(QueryError::TooManyParts(parts));
+        }
         Ok(Self {
-            text: text.to_owned(),
+            text: text.into(),
             root: Node::read(&read)?,
         })
     }
 
     /// As the user wrote it.
     #[must_use]
-    pub fn text(&self) -> &str {
+    pub fn text(&self) -> &Arc<str> {
         &self.text
     }
 
@@ -366,3 +388,6 @@ fn fold<'a>(
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests;

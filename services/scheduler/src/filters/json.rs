@@ -34,7 +34,7 @@ impl Filter for JsonFilter {
             move |host: &mut ConsideredHost| match query.holds_for(host) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Reason::QueryNotSatisfied {
-                    query: query.text().to_owned(),
+                    query: query.text().to_string(),
                     values: query.values_on(host),
                 }),
                 Err(error) => Err(unreadable(query.text(), &error.to_string())),

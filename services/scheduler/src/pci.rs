@@ -123,6 +123,7 @@ impl<'a> PciAsk<'a> {
     ) -> Result<Left<'p>, PciReason> {
         let mut left = Left::all(pools);
         for asked in &self.requests {
+            asked.is_for_some()?;
             let providers = Providers::of(asked.request, mappings);
             let eligible = asked.narrow(&left, near, providers)?;
             left.take(asked, &eligible, near, providers)?;
@@ -152,6 +153,17 @@ impl<'a> Asked<'a> {
                 () if all("false") => Some(false),
                 () => None,
             },
+        }
+    }
+
+    /// Less than one device would be given back to the pools.
+    fn is_for_some(&self) -> Result<(), PciReason> {
+        match self.request.count {
+            1.. => Ok(()),
+            requested => Err(PciReason::Count {
+                request: self.name(),
+                requested,
+            }),
         }
     }
 

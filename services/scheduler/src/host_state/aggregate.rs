@@ -16,7 +16,7 @@ pub struct Aggregate {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// The aggregates of one host. Hosts of the same aggregates share one value, and [`Aggregates::is`] tells so at once.
+/// The aggregates of one host. Hosts of the same aggregates share one value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Aggregates(Arc<[Arc<Aggregate>]>);
 
@@ -25,12 +25,6 @@ impl Aggregates {
     #[must_use]
     pub fn new(aggregates: Vec<Arc<Aggregate>>) -> Self {
         Self(aggregates.into())
-    }
-
-    /// Whether both are one value: a verdict by aggregates on the one is a verdict on the other.
-    #[must_use]
-    pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// All.

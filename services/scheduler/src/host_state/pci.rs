@@ -15,9 +15,13 @@ pub struct PciPools {
 }
 
 impl PciPools {
-    /// In the order in which the host tells them, which holds among those with equally many tags.
+    /// In the order in which the host tells them, which holds among those with equally many tags. A pool that tells of fewer than no
+    /// devices has none.
     #[must_use]
     pub fn new(mut pools: Vec<PciPool>) -> Self {
+        for pool in &mut pools {
+            pool.count = pool.count.max(0);
+        }
         pools.sort_by_key(|pool| pool.tags.len());
         let mut seen = BTreeSet::new();
         let mut providers = pools.iter().filter_map(PciPool::rp_uuid);
@@ -72,7 +76,7 @@ pub struct PciPool {
     pub product_id: String,
     /// The cell they are at; none where nobody knows.
     pub numa_node: Option<i64>,
-    /// How many are free.
+    /// How many are free; 0 at least in [`PciPools`].
     pub count: i64,
     /// `dev_type`, `physical_network`, `remote_managed`, `live_migratable`, `rp_uuid` and what `device_spec` gives them.
     pub tags: BTreeMap<String, String>,

@@ -12,6 +12,14 @@ pub enum PciReason {
     /// No allocation candidate is left that could be looked at.
     #[error("it has no allocation candidate left")]
     NoCandidates,
+    /// The request asks for less than one device.
+    #[error("{request} asks for {requested} devices, and should for 1 at least")]
+    Count {
+        /// The alias, or the request's id, or that it is a port's.
+        request: String,
+        /// Devices.
+        requested: i64,
+    },
     /// Not enough devices are left after a step.
     #[error("of the {requested} devices that {request} asks for it has {available}, {after}")]
     TooFew {

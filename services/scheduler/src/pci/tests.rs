@@ -149,6 +149,22 @@ fn devices_are_taken_from_plain_pools_first_and_then_are_gone() {
 }
 
 #[test]
+fn no_count_is_too_large_or_too_small_to_be_counted_with() {
+    let (least, most) = (pool(i64::MIN, &json!({})), pool(i64::MAX, &json!({})));
+    let ask = |count| json!([ask(count, &json!({}))]);
+    let all = json!([least, most, most]);
+    assert_eq!(pools(&all).iter().map(|it| it.count).min(), Some(0));
+    assert_eq!(left(&all, &ask(1), &[]), Ok(vec![i64::MAX - 1, i64::MAX]));
+    assert_eq!(left(&all, &ask(i64::MAX), &[]), Ok(vec![i64::MAX]));
+    assert!(left(&json!([least]), &ask(1), &[]).is_err());
+    for count in [0, -1, i64::MIN] {
+        let refused = left(&all, &ask(count), &[]).map_err(|it| it.0);
+        let sentence = format!("alias a asks for {count} devices, and should for 1 at least");
+        assert_eq!(refused, Err(sentence));
+    }
+}
+
+#[test]
 fn devices_are_of_the_providers_that_they_are_allocated_from() {
     let two = json!([
         pool(3, &json!({"rp_uuid": "p"})),

@@ -67,6 +67,16 @@ pub enum PlacementQueryError {
         /// How many it has.
         specs: usize,
     },
+    /// No number of devices that a host could have.
+    #[error("the PCI alias {alias} asks for {count} devices; should be from 1 to {most}")]
+    PciCount {
+        /// The alias.
+        alias: String,
+        /// How many it asks for.
+        count: i64,
+        /// How many it may.
+        most: i64,
+    },
     /// Two groups have one suffix.
     #[error("two request groups have the suffix {suffix}")]
     SuffixTwice {

@@ -5,6 +5,9 @@ use super::standard::{class, name_of_trait};
 use super::{Group, PlacementQueryError};
 use crate::request::{PciRequest, PciRequestOrigin};
 
+/// Devices of one alias that Placement is asked for: more are in no host, and each is a group of the question.
+const MOST_DEVICES: i64 = 1000;
+
 /// The groups of what flavors ask for; ports have their own.
 pub(super) fn groups(requests: &[PciRequest]) -> Result<Vec<(String, Group)>, PlacementQueryError> {
     let mut groups = Vec::new();
@@ -38,6 +41,13 @@ pub(super) fn groups(requests: &[PciRequest]) -> Result<Vec<(String, Group)>, Pl
             required_traits: traits.into_iter().flatten().collect(),
             ..Group::default()
         };
+        if !(1..=MOST_DEVICES).contains(&request.count) {
+            return Err(PlacementQueryError::PciCount {
+                alias: alias.clone(),
+                count: request.count,
+                most: MOST_DEVICES,
+            });
+        }
         for number in 0..request.count {
             let suffix = suffix_of(request, number);
             groups.push((suffix, group.clone()));

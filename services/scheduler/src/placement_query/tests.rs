@@ -275,3 +275,23 @@ fn what_contradicts_itself_is_not_asked() {
             .starts_with("the request has no image")
     );
 }
+
+#[test]
+fn so_many_devices_of_an_alias_are_asked_for_as_a_host_may_have() {
+    let mut options = Options::default();
+    options.filter_scheduler.pci_in_placement = true;
+    for (count, is_good) in [
+        (1, true),
+        (1000, true),
+        (1001, false),
+        (0, false),
+        (-1, false),
+    ] {
+        let asked = json!({"pci_requests": [{"count": count, "alias_name": "a", "request_id": "r",
+            "spec": [{"vendor_id": "8086", "product_id": "1520"}]}]});
+        let refused = ask(&asked, &options, &Cloud::default()).err();
+        let sentence =
+            format!("the PCI alias a asks for {count} devices; should be from 1 to 1000");
+        assert_eq!(refused, (!is_good).then_some(sentence), "{count}");
+    }
+}

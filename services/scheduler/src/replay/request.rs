@@ -122,13 +122,13 @@ fn pci_request(field: &Field<'_>) -> Read<PciRequest> {
 }
 
 fn numa_policy(field: &Field<'_>) -> Read<NumaAffinityPolicy> {
-    match field.text()? {
-        "required" => Ok(NumaAffinityPolicy::Required),
-        "legacy" => Ok(NumaAffinityPolicy::Legacy),
-        "preferred" => Ok(NumaAffinityPolicy::Preferred),
-        "socket" => Ok(NumaAffinityPolicy::Socket),
-        _ => Err(field.should_be("required, legacy, preferred or socket")),
-    }
+    let text = field.text()?;
+    let policies = NumaAffinityPolicy::ALL;
+    let found = policies.iter().find(|(word, _)| *word == text);
+    found.map(|(_, policy)| *policy).ok_or_else(|| {
+        let words = policies.map(|(word, _)| word);
+        field.should_be(format!("one of {}", words.join(", ")))
+    })
 }
 
 fn network_metadata(field: &Field<'_>) -> Read<NetworkMetadata> {

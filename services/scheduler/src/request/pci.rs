@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// So many devices of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PciRequest {
-    /// How many.
+    /// How many; of less than 1 no host has any.
     pub count: i64,
     /// A device is of the kind where it has all that one of these says: `vendor_id`, `product_id`, `dev_type`, ...
     pub spec: Vec<BTreeMap<String, String>>,

@@ -40,6 +40,7 @@ pub mod replay;
 pub mod request;
 pub mod select;
 mod short;
+mod text;
 pub mod version;
 pub mod weighers;
 

@@ -16,12 +16,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::host_state::{Attribute, Capability, CapabilityRef, ConsideredHost, Found};
+use crate::text::shortened;
 
 /// A query may be so long.
 pub const BYTES: usize = 65_536;
 
 /// A query may be made of so many lists, objects, texts and numbers, at any depth.
 pub const PARTS: usize = 1_024;
+
+/// So many of a query's variables are told of a host.
+pub const VALUES: usize = 16;
 
 /// A query, read.
 #[derive(Debug, Clone)]
@@ -54,8 +58,8 @@ pub enum QueryError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswerable {
     /// The path goes on behind what has no fields.
-    #[error("${0} leads into what has no fields")]
-    NoFields(String),
+    #[error("{0} leads into what has no fields")]
+    NoFields(Arc<str>),
     /// A number and a text, say.
     #[error("{} and {} have no order", _0[0], _0[1])]
     Incomparable(Box<[String; 2]>),
@@ -77,8 +81,8 @@ enum Argument {
 
 #[derive(Debug, Clone)]
 struct Variable {
-    /// Without the dollar.
-    name: String,
+    /// With the dollar.
+    name: Arc<str>,
     /// None: hosts have no such attribute.
     attribute: Option<Attribute>,
     fields: Vec<String>,
@@ -160,9 +164,10 @@ impl Query {
         })
     }
 
-    /// What its variables are on a host, by name with the dollar; those that the host does not have are `None`.
+    /// What its variables are on a host, by name with the dollar; those that the host does not have are `None`. Of more than
+    /// [`VALUES`] the first that were written, and of a long text the beginning.
     #[must_use]
-    pub fn values_on(&self, host: &ConsideredHost) -> BTreeMap<String, String> {
+    pub fn values_on(&self, host: &ConsideredHost) -> BTreeMap<Arc<str>, String> {
         let mut values = BTreeMap::new();
         self.root.collect_values(host, &mut values);
         values
@@ -223,7 +228,7 @@ impl Node {
         })
     }
 
-    fn collect_values(&self, host: &ConsideredHost, values: &mut BTreeMap<String, String>) {
+    fn collect_values(&self, host: &ConsideredHost, values: &mut BTreeMap<Arc<str>, String>) {
         let Self::Operation(_, arguments) = self else {
             return;
         };
@@ -232,9 +237,12 @@ impl Node {
                 Argument::Constant(_) => {}
                 Argument::Query(query) => query.collect_values(host, values),
                 Argument::Variable(variable) => {
+                    if values.len() >= VALUES || values.contains_key(&variable.name) {
+                        continue;
+                    }
                     let found = variable.on(host).ok().flatten();
                     let text = found.map_or_else(|| "None".to_owned(), |it| text(&it));
-                    values.insert(format!("${}", variable.name), text);
+                    values.insert(Arc::clone(&variable.name), text);
                 }
             }
         }
@@ -249,7 +257,7 @@ impl Argument {
             Capability::List(_) => Some(Self::Query(Node::read(argument)?)),
             Capability::Text(text) if text.is_empty() => None,
             Capability::Text(text) => Some(match text.strip_prefix('$') {
-                Some(name) => Self::Variable(Variable::read(name)),
+                Some(path) => Self::Variable(Variable::read(text, path)),
                 None => Self::Constant(argument.clone()),
             }),
             other => Some(Self::Constant(other.clone())),
@@ -266,10 +274,10 @@ impl Argument {
 }
 
 impl Variable {
-    fn read(name: &str) -> Self {
-        let mut parts = name.split('.');
+    fn read(name: &str, path: &str) -> Self {
+        let mut parts = path.split('.');
         Self {
-            name: name.to_owned(),
+            name: name.into(),
             attribute: parts.next().and_then(Attribute::named),
             fields: parts.map(str::to_owned).collect(),
         }
@@ -285,7 +293,7 @@ impl Variable {
                 return Ok(None);
             }
             let next = found.get(field);
-            found = next.ok_or_else(|| Unanswerable::NoFields(self.name.clone()))?;
+            found = next.ok_or_else(|| Unanswerable::NoFields(Arc::clone(&self.name)))?;
         }
         Ok((!found.is_null()).then(|| found.whole()))
     }
@@ -366,14 +374,15 @@ impl Term<'_> {
     fn text(&self) -> String {
         match self {
             Self::Flag(flag) => CapabilityRef::Bool(*flag).text().into_owned(),
-            Self::Flags(flags) => format!("{flags:?}"),
+            Self::Flags(flags) => shortened(&format!("{flags:?}")).into_owned(),
             Self::Found(found) => text(found),
         }
     }
 }
 
 fn text(found: &Found<'_>) -> String {
-    let value = found.value().map(|value| value.text().into_owned());
+    let value = found.value();
+    let value = value.map(|value| shortened(&value.text()).into_owned());
     value.unwrap_or_else(|| "an object".to_owned())
 }
 

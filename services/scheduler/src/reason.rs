@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::numa::NumaReason;
 use crate::pci::PciReason;
+use crate::text::shortened;
 
-/// As JSON an object: `code`, and the values. As a text one sentence about the host.
+/// As JSON an object: `code`, and the values. As a text one sentence about the host, in which what a user wrote at length is short.
+///
+/// Each rejected host has one, so what may be long and is the same for all of them is shared.
 #[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum Reason {
@@ -248,10 +252,11 @@ pub enum Reason {
         max_server_per_host: i64,
     },
     /// The group is on other hosts.
-    #[error("the affinity group is on {}", list(hosts))]
+    #[error("the affinity group is on {}", shortened(&list(&**hosts)))]
     GroupAffinity {
         /// The group's.
-        hosts: BTreeSet<String>,
+        #[serde(serialize_with = "shared")]
+        hosts: Arc<BTreeSet<String>>,
     },
     /// It has an instance that this one shall be apart from.
     #[error("it has the instance {instance_uuid}, from which this one shall be apart")]
@@ -262,11 +267,12 @@ pub enum Reason {
     /// It has none of the instances that this one shall be beside.
     #[error(
         "it has none of the instances {}, beside which this one shall be",
-        list(same_host)
+        shortened(&list(&**same_host))
     )]
     NotSameHost {
         /// All of the hint `same_host`.
-        same_host: Vec<String>,
+        #[serde(serialize_with = "shared")]
+        same_host: Arc<[String]>,
     },
     /// It is in another network.
     #[error("its address {} is not in {network}", host_ip.map_or_else(|| "(unknown)".to_owned(), |ip| ip.to_string()))]
@@ -277,26 +283,42 @@ pub enum Reason {
         network: String,
     },
     /// The hints `build_near_host_ip` and `cidr` are no network.
-    #[error("the hints build_near_host_ip and cidr are no network: {unreadable}")]
+    #[error(
+        "the hints build_near_host_ip and cidr are no network: {}",
+        shortened(unreadable)
+    )]
     NetworkUnreadable {
         /// What is wrong.
-        unreadable: String,
+        #[serde(serialize_with = "shared")]
+        unreadable: Arc<str>,
     },
     /// The query of the hint `query` does not hold for it.
-    #[error("the query {query} does not hold, where {}", values.iter().map(|(name, value)| format!("{name} is {value}")).collect::<Vec<_>>().join(", "))]
+    #[error(
+        "the query {} does not hold, where {}",
+        shortened(query),
+        shortened(&assigned(values))
+    )]
     QueryNotSatisfied {
         /// As the user wrote it.
-        query: String,
-        /// What its variables are on this host.
-        values: BTreeMap<String, String>,
+        #[serde(serialize_with = "shared")]
+        query: Arc<str>,
+        /// What its variables are on this host; of many and of long ones not all.
+        #[serde(serialize_with = "shared_names")]
+        values: BTreeMap<Arc<str>, String>,
     },
     /// The hint `query` cannot be read, or asks of this host what has no answer.
-    #[error("the query {query} cannot be answered: {unreadable}")]
+    #[error(
+        "the query {} cannot be answered: {}",
+        shortened(query),
+        shortened(unreadable)
+    )]
     QueryUnreadable {
         /// As the user wrote it.
-        query: String,
+        #[serde(serialize_with = "shared")]
+        query: Arc<str>,
         /// What is wrong.
-        unreadable: String,
+        #[serde(serialize_with = "shared")]
+        unreadable: Arc<str>,
     },
     /// A build failed there before.
     #[error("the build failed there before: host {host}, node {node}")]
@@ -353,6 +375,24 @@ impl std::fmt::Display for Resource {
             Self::DiskMb => "MiB of disk",
         })
     }
+}
+
+fn shared<T: Serialize + ?Sized, S: Serializer>(it: &Arc<T>, to: S) -> Result<S::Ok, S::Error> {
+    it.as_ref().serialize(to)
+}
+
+fn shared_names<S: Serializer>(
+    values: &BTreeMap<Arc<str>, String>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_map(values.iter().map(|(name, value)| (name.as_ref(), value)))
+}
+
+fn assigned(values: &BTreeMap<Arc<str>, String>) -> String {
+    let texts = values
+        .iter()
+        .map(|(name, value)| format!("{name} is {value}"));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn because(why: Option<&str>) -> String {

@@ -1,11 +1,14 @@
 //! `JsonFilter`: the query of the hint `query` holds for the host.
 
+use std::sync::Arc;
+
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::Options;
 use crate::query::Query;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
+use crate::text::shortened;
 
 pub(super) struct JsonFilter;
 
@@ -23,18 +26,23 @@ impl Filter for JsonFilter {
             None => return Plan::PassAll,
             Some([text]) => text,
             Some(texts) => {
-                return Plan::RejectAll(unreadable(&texts.join(" "), "there should be one query"));
+                return Plan::RejectAll(unreadable(
+                    &texts.join(" ").into(),
+                    "there should be one query",
+                ));
             }
         };
         let query = match Query::new(text) {
             Ok(query) => query,
-            Err(error) => return Plan::RejectAll(unreadable(text, &error.to_string())),
+            Err(error) => {
+                return Plan::RejectAll(unreadable(&text.as_str().into(), &error.to_string()));
+            }
         };
         Plan::each(
             move |host: &mut ConsideredHost| match query.holds_for(host) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Reason::QueryNotSatisfied {
-                    query: query.text().to_string(),
+                    query: Arc::clone(query.text()),
                     values: query.values_on(host),
                 }),
                 Err(error) => Err(unreadable(query.text(), &error.to_string())),
@@ -43,19 +51,26 @@ impl Filter for JsonFilter {
     }
 }
 
-fn unreadable(query: &str, why: &str) -> Reason {
+fn unreadable(query: &Arc<str>, why: &str) -> Reason {
     Reason::QueryUnreadable {
-        query: query.to_owned(),
-        unreadable: why.to_owned(),
+        query: Arc::clone(query),
+        unreadable: shortened(why).into(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
+    use super::JsonFilter;
+    use crate::filters::Filter;
     use crate::filters::testing::verdicts;
     use crate::options::Options;
+    use crate::query::VALUES;
+    use crate::reason::Reason;
+    use crate::replay::testing;
 
     #[test]
     fn a_query_holds_for_a_host_or_not() {
@@ -103,5 +118,27 @@ mod tests {
             let got = verdicts("JsonFilter", &Options::default(), &request, &hosts);
             assert_eq!(got, [expected; 2], "{hint}");
         }
+    }
+
+    #[test]
+    fn rejected_hosts_share_the_text_of_a_query_and_tell_of_few_variables() {
+        let mut query = vec![json!("in"), json!("x".repeat(30_000))];
+        query.extend((0..1000).map(|at| json!(format!("$nosuch{at}"))));
+        let query = json!(query).to_string();
+        let request = testing::request(&json!({"hints": {"query": query}}));
+        let options = Options::default();
+        let plan = JsonFilter.plan(&request, &options);
+        let hosts = testing::hosts(&json!([{}, {}]));
+        let mut why = hosts.into_iter().map(|mut host| {
+            let why = plan.check(&mut host).expect_err("it is no host");
+            assert!(why.to_string().len() < 2000, "{why}");
+            let Reason::QueryNotSatisfied { query, values } = why else {
+                panic!("{why}");
+            };
+            assert_eq!(values.len(), VALUES);
+            query
+        });
+        let (a, b) = (why.next().expect("a host"), why.next().expect("a host"));
+        assert!(Arc::ptr_eq(&a, &b));
     }
 }

@@ -1,5 +1,7 @@
 //! `SameHostFilter`: the host has one of the instances of the hint `same_host`.
 
+use std::sync::Arc;
+
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, Sought};
 use crate::options::Options;
@@ -22,12 +24,13 @@ impl Filter for SameHostFilter {
             return Plan::PassAll;
         };
         let sought = Sought::new(beside);
+        let beside: Arc<[String]> = beside.into();
         Plan::each(move |host: &mut ConsideredHost| {
             if host.state.instances.these(&sought).next().is_some() {
                 return Ok(());
             }
             Err(Reason::NotSameHost {
-                same_host: beside.to_vec(),
+                same_host: Arc::clone(&beside),
             })
         })
     }

@@ -1,5 +1,7 @@
 //! `ServerGroupAffinityFilter`: the host is one of those that the affinity group is on already, where it is on any.
 
+use std::sync::Arc;
+
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::Options;
@@ -26,12 +28,13 @@ impl Filter for ServerGroupAffinityFilter {
         let Some(group) = group.filter(|it| it.policy == "affinity" && !it.hosts.is_empty()) else {
             return Plan::PassAll;
         };
+        let hosts = Arc::new(group.hosts.clone());
         Plan::each(move |host: &mut ConsideredHost| {
-            if group.hosts.contains(&host.state.host) {
+            if hosts.contains(&host.state.host) {
                 return Ok(());
             }
             Err(Reason::GroupAffinity {
-                hosts: group.hosts.clone(),
+                hosts: Arc::clone(&hosts),
             })
         })
     }

@@ -25,7 +25,9 @@ impl Filter for SimpleCIDRAffinityFilter {
         let network = match network(near, request) {
             Ok(network) => network,
             Err(unreadable) => {
-                return Plan::RejectAll(Reason::NetworkUnreadable { unreadable });
+                return Plan::RejectAll(Reason::NetworkUnreadable {
+                    unreadable: unreadable.into(),
+                });
             }
         };
         Plan::each(move |host: &mut ConsideredHost| {

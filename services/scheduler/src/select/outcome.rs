@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::record::Record;
 use crate::host_state::{AllocationCandidate, HostState, Limits};
+use crate::text::shortened;
 
 /// Each instance has a host.
 #[derive(Debug)]
@@ -75,7 +76,10 @@ impl fmt::Display for NoValidHost {
         }
         let mut by_filter: BTreeMap<&str, (usize, String)> = BTreeMap::new();
         for one in &turn.rejected {
-            let first = || (0, format!("{}: {}", one.host.state.host, one.reason));
+            let first = || {
+                let why = one.reason.to_string();
+                (0, format!("{}: {}", one.host.state.host, shortened(&why)))
+            };
             by_filter.entry(&one.filter).or_insert_with(first).0 += 1;
         }
         for (filter, (many, example)) in by_filter {

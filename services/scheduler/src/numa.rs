@@ -1,9 +1,11 @@
 //! Whether the cells of an instance fit on the cells of a host, each on one of its own, and what the host is like then.
 //!
 //! A cell fits by its memory, its CPUs and their threads ([`CellReason`] says why not); all cells together must be near the
-//! devices and the networks that the instance asks for. The search goes through the host's cells in Nova's order and takes the
-//! first way that fits; it is complete, and a way that failed is not tried again in another order. Where Nova's own search is
-//! wrong, because it changes the instance's cells while it tries, this one is right. Nothing here is changed but by
+//! devices and the networks that the instance asks for. The search takes the first way that fits in Nova's order of the host's
+//! cells; whether there is one, which no order changes, is asked in the host's own, which needs no sorting. It is complete on
+//! hosts of up to 16 cells, and on larger ones where not very many cells all differ: after 65,536 states that failed the host is
+//! refused ([`NumaReason::TooManyWays`]). A way that failed is not tried again in another order. Where Nova's own search is wrong,
+//! because it changes the instance's cells while it tries, this one is right. Nothing here is changed but by
 //! [`NumaAsk::take`]. Callers: `NUMATopologyFilter`, and the claim.
 
 mod cell;

@@ -1,8 +1,12 @@
 //! The scheduler's options, by Nova's names, groups and defaults. Those that Nova has not say so.
 
+mod check;
+
 use serde::Deserialize;
 
 use crate::numbers;
+
+pub use check::{Checked, OptionError, OptionWarning};
 
 /// All groups. A group that is not there has its defaults.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -64,7 +68,7 @@ impl Default for DefaultOptions {
 pub struct SchedulerOptions {
     /// Hosts on which a build is tried: the selected one and its alternates. 1 at least.
     pub max_attempts: usize,
-    /// Allocation candidates that Placement is asked for.
+    /// Allocation candidates that Placement is asked for. 1 at least.
     pub max_placement_results: usize,
     /// Whether aggregates with `filter_tenant_id` are for those projects only.
     pub limit_tenants_to_placement_aggregate: bool,
@@ -105,7 +109,7 @@ pub struct FilterSchedulerOptions {
     pub enabled_filters: Vec<String>,
     /// Weighers that are asked; `nova.scheduler.weights.all_weighers` are all of them.
     pub weight_classes: Vec<String>,
-    /// Of so many best hosts one is taken by chance; below 1 counts as 1.
+    /// Of so many best hosts one is taken by chance; below 1 counts as 1, with a warning ([`Options::check`]).
     pub host_subset_size: i64,
     /// Whether chance decides between the best hosts of one weight.
     pub shuffle_best_same_weighed_hosts: bool,
@@ -113,9 +117,9 @@ pub struct FilterSchedulerOptions {
     pub candidates_per_host: usize,
     /// Not Nova's: how raw weights are brought between 0 and 1.
     pub weight_normalization: Normalization,
-    /// The number of instances at which a host is full.
+    /// The number of instances at which a host is full. 1 at least.
     pub max_instances_per_host: i64,
-    /// The number of builds, moves and snapshots at which a host is full.
+    /// The number of builds, moves and snapshots at which a host is full. 0 at least: then each is.
     pub max_io_ops_per_host: i64,
     /// Images for isolated hosts, by id.
     pub isolated_images: Vec<String>,
@@ -146,11 +150,11 @@ pub struct FilterSchedulerOptions {
     pub num_instances_weight_multiplier: f64,
     /// Of the hypervisor's version.
     pub hypervisor_version_weight_multiplier: f64,
-    /// Of having few PCI devices.
+    /// Of having few PCI devices. 0 at least.
     pub pci_weight_multiplier: f64,
-    /// Of members of a soft-affinity group.
+    /// Of members of a soft-affinity group. 0 at least.
     pub soft_affinity_weight_multiplier: f64,
-    /// Of members of a soft-anti-affinity group.
+    /// Of members of a soft-anti-affinity group. 0 at least.
     pub soft_anti_affinity_weight_multiplier: f64,
     /// Against builds that failed.
     pub build_failure_weight_multiplier: f64,
@@ -226,15 +230,15 @@ pub enum Normalization {
 /// `name=ratio`, as in `[metrics] weight_setting`. What cannot be read so is left aside, as Nova does.
 #[must_use]
 pub fn weight_settings(texts: &[String]) -> Vec<(&str, f64)> {
-    let read = |text: &'_ String| -> Option<(usize, f64)> {
-        let sign = text.find('=').filter(|at| *at > 0)?;
-        Some((sign, numbers::float(&text[sign + 1..])?))
-    };
-    let settings = texts.iter().filter_map(|text| {
-        let (sign, ratio) = read(text)?;
-        Some((&text[..sign], ratio))
-    });
-    settings.collect()
+    texts
+        .iter()
+        .filter_map(|text| weight_setting(text))
+        .collect()
+}
+
+fn weight_setting(text: &str) -> Option<(&str, f64)> {
+    let (name, ratio) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+    Some((name, numbers::float(ratio)?))
 }
 
 /// `[metrics]`

@@ -5,6 +5,7 @@ mod hints;
 mod image;
 mod numa;
 mod pci;
+mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +18,7 @@ pub use numa::{
     NumaRequestError, PageSize, pci_numa_affinity_policy,
 };
 pub use pci::{NumaAffinityPolicy, PciRequest, PciRequestOrigin};
+pub(crate) use source::Source;
 
 /// One request, for one instance or several that are alike.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -16,7 +16,7 @@ mod sorted;
 
 use crate::filters::{Chain, ChainError};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::{Checked, OptionError, OptionWarning, Options};
 use crate::request::RequestSpec;
 use crate::weighers::{Chance, Weighers, WeighersError};
 
@@ -31,6 +31,7 @@ pub use sorted::SortedHosts;
 /// Filters and weighers by their options, ready for any number of requests.
 pub struct Scheduler {
     options: Options,
+    warnings: Vec<OptionWarning>,
     chain: Chain,
     weighers: Weighers,
 }
@@ -38,6 +39,9 @@ pub struct Scheduler {
 /// Options that nobody can schedule by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchedulerError {
+    /// Values that are out of bounds, all of them.
+    #[error("{}", sentences(.0))]
+    Options(Vec<OptionError>),
     /// See [`ChainError`].
     #[error(transparent)]
     Filters(#[from] ChainError),
@@ -46,13 +50,23 @@ pub enum SchedulerError {
     Weighers(#[from] WeighersError),
 }
 
+fn sentences(errors: &[OptionError]) -> String {
+    let sentences: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    sentences.join("; ")
+}
+
 impl Scheduler {
     /// By these options.
     ///
     /// # Errors
-    /// They name a filter or a weigher that is not there.
+    /// They name a filter or a weigher that is not there, or a value is out of bounds.
     pub fn new(options: Options) -> Result<Self, SchedulerError> {
+        let Checked { errors, warnings } = options.check();
+        if !errors.is_empty() {
+            return Err(SchedulerError::Options(errors));
+        }
         Ok(Self {
+            warnings,
             chain: Chain::new(&options)?,
             weighers: Weighers::new(&options)?,
             options,
@@ -63,6 +77,12 @@ impl Scheduler {
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// What should be changed in the options, and is done without meanwhile; the caller tells the operator.
+    #[must_use]
+    pub fn warnings(&self) -> &[OptionWarning] {
+        &self.warnings
     }
 
     /// The hosts for one instance, the best first, and nothing more: what a dry run shows. `seed` is chance's, see

@@ -7,7 +7,6 @@ use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, HostState, NumaLimits, NumaTopology};
 use crate::numa::{NumaAsk, NumaReason, Offer};
 use crate::options::Options;
-use crate::pci::Mappings;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -72,21 +71,15 @@ fn check(ask: &NumaAsk<'_>, host: &mut ConsideredHost) -> Result<(), NumaReason>
         cpu_allocation_ratio: host.state.cpu_allocation_ratio,
         ram_allocation_ratio: host.state.ram_allocation_ratio,
     };
-    let fit = |host: &HostState, mappings: &Mappings| {
+    let reads_candidates = ask.reads_mappings() && host.state.pci.is_some();
+    let kept = host.keep_each_or_all(reads_candidates, |host, candidate| {
         ask.fit(Offer {
             numa: cells(host).ok_or(NumaReason::NoTopology)?,
             pci: host.pci.as_ref(),
             limits: Some(limits),
-            mappings,
+            mappings: &candidate.mappings,
         })
-    };
-    let kept = match ask.reads_mappings() && host.state.pci.is_some() {
-        true => host.keep(|host, candidate| fit(host, &candidate.mappings)),
-        false => {
-            let all = fit(&host.state, &Mappings::new());
-            host.keep(|_, _| all.clone())
-        }
-    };
+    });
     kept.map_err(|reason| reason.unwrap_or(NumaReason::NoCandidates))?;
     host.limits.numa = Some(limits);
     Ok(())

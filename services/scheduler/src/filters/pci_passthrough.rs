@@ -4,9 +4,9 @@
 //! not serve are out.
 
 use super::{Filter, Plan, Runs};
-use crate::host_state::{ConsideredHost, HostState};
+use crate::host_state::ConsideredHost;
 use crate::options::Options;
-use crate::pci::{Mappings, Near, PciAsk, PciReason};
+use crate::pci::{Near, PciAsk, PciReason};
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -39,17 +39,10 @@ fn check(ask: &PciAsk<'_>, host: &mut ConsideredHost) -> Result<(), PciReason> {
     if host.state.pci.is_none() {
         return Err(PciReason::NoPools);
     }
-    let fit = |host: &HostState, mappings: &Mappings| match &host.pci {
-        Some(pools) => ask.fit(pools, mappings, Near::Anywhere),
+    let kept = host.keep_each_or_all(ask.reads_mappings(), |host, candidate| match &host.pci {
+        Some(pools) => ask.fit(pools, &candidate.mappings, Near::Anywhere),
         None => Err(PciReason::NoPools),
-    };
-    let kept = match ask.reads_mappings() {
-        true => host.keep(|host, candidate| fit(host, &candidate.mappings)),
-        false => {
-            let all = fit(&host.state, &Mappings::new());
-            host.keep(|_, _| all.clone())
-        }
-    };
+    });
     kept.map_err(|reason| reason.unwrap_or(PciReason::NoCandidates))
 }
 

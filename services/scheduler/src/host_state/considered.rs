@@ -66,6 +66,23 @@ impl ConsideredHost {
         }
         if are_left { Ok(()) } else { Err(first) }
     }
+
+    /// As [`ConsideredHost::keep`]; where the answer does not depend on the candidate (`each` is false), one answer, on a candidate
+    /// that says nothing, is that for all of them.
+    ///
+    /// # Errors
+    /// As [`ConsideredHost::keep`].
+    pub fn keep_each_or_all<E: Clone>(
+        &mut self,
+        each: bool,
+        fit: impl Fn(&HostState, &AllocationCandidate) -> Result<(), E>,
+    ) -> Result<(), Option<E>> {
+        if each {
+            return self.keep(fit);
+        }
+        let all = fit(&self.state, &AllocationCandidate::default());
+        self.keep(|_, _| all.clone())
+    }
 }
 
 /// Which candidates of a host are left.

@@ -9,7 +9,8 @@ use crate::host_state::{CellSet, CpuSet, NumaCell, NumaTopology};
 use crate::request::CpuThreadPolicy;
 
 impl NumaAsk<'_> {
-    /// The host's cells with the instance on them, by the first way in Nova's order, and which of them it is on.
+    /// The host's cells with the instance on them, by the first way in Nova's order, and which of them it is on. Where that order
+    /// has too many ways, by the first one in the host's own: what fits can be taken.
     ///
     /// # Errors
     /// As [`NumaAsk::fit`].
@@ -19,7 +20,11 @@ impl NumaAsk<'_> {
         packing: Packing,
     ) -> Result<(NumaTopology, CellSet), NumaReason> {
         let order = order::places(self, offer, packing);
-        let way = Search::new(self, offer, Some(order))?.run(Way::First)?;
+        let way = match Search::new(self, offer, Some(order))?.run(Way::First) {
+            // In the order in which `fit` found one.
+            Err(NumaReason::TooManyWays { .. }) => Search::new(self, offer, None)?.run(Way::First),
+            way => way,
+        }?;
         let (mut after, mut chosen) = (offer.numa.clone(), CellSet::default());
         for (kind, place) in self.cells.iter().zip(way) {
             put(&self.kinds[*kind], &mut after.cells[place]);

@@ -1,29 +1,12 @@
-//! What a flavor (`hw:NAME`) and an image (`hw_NAME`) say of the same thing.
+//! What flavor and image ask of a host beside cells and CPUs.
 
 use super::PlacementQueryError;
 use crate::numbers;
-use crate::request::{Flavor, Image};
+use crate::request::Source;
 
 type Constraint<T> = Result<Option<T>, PlacementQueryError>;
 
-/// Both. An empty text is as none.
-#[derive(Clone, Copy)]
-pub(super) struct Constraints<'a> {
-    pub(super) flavor: &'a Flavor,
-    pub(super) image: Option<&'a Image>,
-}
-
-impl<'a> Constraints<'a> {
-    pub(super) fn spec(self, name: &str) -> Option<&'a str> {
-        let value = self.flavor.extra_specs.get(name);
-        value.map(String::as_str).filter(|text| !text.is_empty())
-    }
-
-    pub(super) fn property(self, name: &str) -> Option<&'a str> {
-        let value = self.image.and_then(|image| image.properties.get(name));
-        value.filter(|text| !text.is_empty())
-    }
-
+impl<'a> Source<'a> {
     /// One of these words, in which both agree where both say something.
     pub(super) fn word(
         self,

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::constraints::Constraints;
 use super::groups::Group;
 use super::translate::{self, CpuClass};
 use super::{Cloud, PlacementQueryError, pci, standard};
 use crate::options::Options;
-use crate::request::{Image, RequestSpec};
+use crate::request::{Image, RequestSpec, Source};
 
 /// What comes of them.
 #[derive(Debug, Clone, Default)]
@@ -155,7 +154,7 @@ fn image_traits(image: &Image) -> Option<Vec<String>> {
 
 /// What flavor and image ask of a host's hypervisor.
 fn features(root: &mut BTreeSet<String>, request: &RequestSpec) -> Result<(), PlacementQueryError> {
-    let source = Constraints {
+    let source = Source {
         flavor: &request.flavor,
         image: request.image.as_ref(),
     };
@@ -182,7 +181,7 @@ fn features(root: &mut BTreeSet<String>, request: &RequestSpec) -> Result<(), Pl
     }
     if source.tpm()?.is_some() {
         let secrets = ["user", "host", "deployment"];
-        let spec = Constraints {
+        let spec = Source {
             image: None,
             ..source
         };

@@ -1,10 +1,9 @@
 //! Flavor and image as request groups.
 
-use super::constraints::Constraints;
 use super::groups::{Group, Groups};
 use super::{PlacementQueryError, standard};
 use crate::request::{
-    CpuThreadPolicy, NumaAffinityPolicy, Pinning, RequestSpec, pci_numa_affinity_policy,
+    CpuThreadPolicy, NumaAffinityPolicy, Pinning, RequestSpec, Source, pci_numa_affinity_policy,
 };
 
 /// What dedicated CPUs are asked for as.
@@ -108,7 +107,7 @@ fn amounts(groups: &mut Groups, request: &RequestSpec) {
 /// What a host must be able to do.
 fn features(group: &mut Group, request: &RequestSpec) -> Result<(), PlacementQueryError> {
     let (flavor, image) = (&request.flavor, request.image.as_ref());
-    let source = Constraints { flavor, image };
+    let source = Source { flavor, image };
     if let Some(name) = source.memory_encryption()? {
         group.add_resource("MEM_ENCRYPTION_CONTEXT", 1);
         group.require(name);

@@ -390,3 +390,24 @@ fn the_best_ten_have_their_cards_kept() {
     assert_eq!(turnout.cards[0].1.weight, sorted.weights()[0]);
     assert_eq!(sorted.pivotal(), ["RAMWeigher"]);
 }
+
+#[test]
+fn options_out_of_bounds_are_refused_and_doubtful_ones_are_told() {
+    let mut options = Options::default();
+    options.filter_scheduler.host_subset_size = 0;
+    let scheduler = Scheduler::new(options.clone()).expect("filters and weighers");
+    let told: Vec<&str> = scheduler
+        .warnings()
+        .iter()
+        .map(|it| it.wrong.option)
+        .collect();
+    assert_eq!(told, ["host_subset_size"]);
+    options.scheduler.max_attempts = 0;
+    options.filter_scheduler.max_instances_per_host = -3;
+    let refused = Scheduler::new(options)
+        .map(|_| ())
+        .map_err(|it| it.to_string());
+    let sentence = "[scheduler] max_attempts: should be a whole number from 1 on, and is 0; \
+        [filter_scheduler] max_instances_per_host: should be a whole number from 1 on, and is -3";
+    assert_eq!(refused, Err(sentence.to_owned()));
+}

@@ -411,3 +411,33 @@ fn a_search_without_hope_ends() {
         "it has 32 NUMA cells, and none of 65536 ways to use them fits; others were not tried"
     );
 }
+
+#[test]
+fn what_fits_can_be_taken_where_the_sorted_cells_have_too_many_ways() {
+    let cells: Vec<Value> = (0..18)
+        .map(|id| {
+            let usage = if id < 9 { 4 } else { 0 };
+            cell(
+                id,
+                &json!({"physnets": [format!("net{id}")], "cpu_usage": usage}),
+            )
+        })
+        .collect();
+    let nets: Vec<String> = (0..9).map(|id| format!("net{id}")).collect();
+    let asked = testing::request(&json!({
+        "flavor": {"vcpus": 9, "memory_mb": 9, "extra_specs": {"hw:numa_nodes": "9"}},
+        "numa_from_flavor": true, "network_metadata": {"physnets": nets},
+    }));
+    let host = host(&cells, &json!([]));
+    let ask = NumaAsk::new(&asked).expect("it asks for cells");
+    let offer = Offer {
+        numa: host.numa.as_ref().expect("it has cells"),
+        pci: host.pci.as_ref(),
+        limits: None,
+        mappings: &Mappings::new(),
+    };
+    assert_eq!(ask.fit(offer), Ok(()));
+    let (after, _) = ask.take(offer, Packing::Spread).expect("it fits");
+    let used: Vec<i64> = after.cells.iter().map(|it| it.cpu_usage).collect();
+    assert_eq!(used, [[5; 9], [0; 9]].concat());
+}

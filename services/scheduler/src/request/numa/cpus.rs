@@ -1,9 +1,10 @@
 //! Which CPUs are dedicated, and how: policies and masks.
 
-use super::source::{Source, number, one_of};
+use super::source::{number, one_of};
 use super::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError};
 use crate::host_state::CpuSet;
 use crate::numbers;
+use crate::request::source::Source;
 use crate::request::{Flavor, Image, NumaAffinityPolicy};
 
 type Derived<T> = Result<T, NumaRequestError>;

@@ -1,12 +1,13 @@
 //! From a flavor and an image to cells.
 
-use super::source::{Source, number};
+use super::source::number;
 use super::{
     CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
     NumaRequestError, cpus, pages,
 };
 use crate::host_state::CpuSet;
 use crate::numbers;
+use crate::request::source::Source;
 use crate::request::{Flavor, Image};
 
 type Derived<T> = Result<T, NumaRequestError>;

@@ -1,8 +1,8 @@
 //! `hw:mem_page_size` and `hw:locked_memory`.
 
 use super::NumaRequestError;
-use super::source::Source;
 use crate::numbers;
+use crate::request::source::Source;
 
 /// Which pages an instance's memory is to be of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! How many CPUs of an instance are dedicated, without a look at cells: what Placement is asked for.
 
-use super::source::Source;
 use super::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError, cpus};
+use crate::request::source::Source;
 use crate::request::{Flavor, Image};
 
 /// What a flavor and an image say of dedicated CPUs, apart from resource classes and traits.

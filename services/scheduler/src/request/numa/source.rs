@@ -1,35 +1,10 @@
-//! Where a wish stands: in the flavor as `hw:NAME`, in the image as `hw_NAME`.
+//! What flavor and image say of cells and CPUs.
 
 use super::NumaRequestError;
 use crate::numbers;
-use crate::request::{Flavor, Image};
-
-/// Both. An empty text is as none.
-#[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
-    pub(super) flavor: &'a Flavor,
-    pub(super) image: Option<&'a Image>,
-}
+use crate::request::source::Source;
 
 impl<'a> Source<'a> {
-    /// An extra spec, by its whole name.
-    pub(super) fn spec(self, name: &str) -> Option<&'a str> {
-        let value = self.flavor.extra_specs.get(name);
-        value.map(String::as_str).filter(|text| !text.is_empty())
-    }
-
-    /// An image property, by its whole name.
-    pub(super) fn property(self, name: &str) -> Option<&'a str> {
-        let value = self.image.and_then(|image| image.properties.get(name));
-        value.filter(|text| !text.is_empty())
-    }
-
-    /// Both values of `NAME`.
-    pub(super) fn both(self, name: &str) -> (Option<&'a str>, Option<&'a str>) {
-        let property = self.property(&format!("hw_{name}"));
-        (self.spec(&format!("hw:{name}")), property)
-    }
-
     /// Both values of `NAME`, each one of these words.
     pub(super) fn both_of<T: Copy>(
         self,

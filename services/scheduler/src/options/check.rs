@@ -1,0 +1,226 @@
+//! Which values of options are wrong: Nova's lower bounds. Those that an aggregate's metadata override are not looked at, as in Nova.
+//! Caller: `select::Scheduler`.
+
+use std::fmt::Display;
+
+use super::{Options, weight_setting};
+
+/// A value that nobody can schedule by.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("[{group}] {option}: should be {wanted}, and is {value}")]
+pub struct OptionError {
+    /// The group.
+    pub group: &'static str,
+    /// The option.
+    pub option: &'static str,
+    /// As it is.
+    pub value: String,
+    /// What would be right.
+    pub wanted: &'static str,
+}
+
+/// A value that is wrong, and is taken as another one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{wrong}; {instead}")]
+pub struct OptionWarning {
+    /// What is wrong.
+    pub wrong: OptionError,
+    /// What is done with it.
+    pub instead: &'static str,
+}
+
+/// What [`Options::check`] finds; nothing where all is well.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checked {
+    /// Values that must be changed.
+    pub errors: Vec<OptionError>,
+    /// Values that should be changed.
+    pub warnings: Vec<OptionWarning>,
+}
+
+impl Options {
+    /// Looks at each value that has a bound, or that may be unreadable.
+    #[must_use]
+    pub fn check(&self) -> Checked {
+        let errors = self.counts().into_iter().chain(self.multipliers());
+        let subset = self.filter_scheduler.host_subset_size;
+        let of_subset = (subset < 1).then(|| OptionWarning {
+            wrong: wrong(FILTER_SCHEDULER, "host_subset_size", subset, FROM_1),
+            instead: "it counts as 1",
+        });
+        let settings = self.settings();
+        Checked {
+            errors: errors.collect(),
+            warnings: of_subset.into_iter().chain(settings).collect(),
+        }
+    }
+
+    /// Whole numbers below their least.
+    fn counts(&self) -> Vec<OptionError> {
+        let (scheduler, filters) = (&self.scheduler, &self.filter_scheduler);
+        let mut errors = Vec::new();
+        for (option, value) in [
+            ("max_attempts", scheduler.max_attempts),
+            ("max_placement_results", scheduler.max_placement_results),
+        ] {
+            if value < 1 {
+                errors.push(wrong("scheduler", option, value, FROM_1));
+            }
+        }
+        for (option, value, least, wanted) in [
+            (
+                "max_instances_per_host",
+                filters.max_instances_per_host,
+                1,
+                FROM_1,
+            ),
+            (
+                "max_io_ops_per_host",
+                filters.max_io_ops_per_host,
+                0,
+                "a whole number from 0 on",
+            ),
+        ] {
+            if value < least {
+                errors.push(wrong(FILTER_SCHEDULER, option, value, wanted));
+            }
+        }
+        errors
+    }
+
+    /// Multipliers of weighers that have a sign of their own.
+    fn multipliers(&self) -> impl Iterator<Item = OptionError> {
+        let filters = &self.filter_scheduler;
+        let multipliers = [
+            ("pci_weight_multiplier", filters.pci_weight_multiplier),
+            (
+                "soft_affinity_weight_multiplier",
+                filters.soft_affinity_weight_multiplier,
+            ),
+            (
+                "soft_anti_affinity_weight_multiplier",
+                filters.soft_anti_affinity_weight_multiplier,
+            ),
+        ];
+        // What is no number is below 0 as little as above.
+        let bad = multipliers
+            .into_iter()
+            .filter(|(_, value)| value.is_nan() || *value < 0.0);
+        bad.map(|(option, value)| wrong(FILTER_SCHEDULER, option, value, "a number from 0 on"))
+    }
+
+    /// Texts that are no `name=ratio`.
+    fn settings(&self) -> impl Iterator<Item = OptionWarning> {
+        let metrics = self.metrics.weight_setting.iter();
+        let metrics = metrics.map(|text| ("metrics", "weight_setting", text));
+        let properties = self.filter_scheduler.image_props_weight_setting.iter();
+        let properties =
+            properties.map(|text| (FILTER_SCHEDULER, "image_props_weight_setting", text));
+        let bad = metrics
+            .chain(properties)
+            .filter(|(_, _, text)| weight_setting(text).is_none());
+        bad.map(|(group, option, text)| OptionWarning {
+            wrong: wrong(group, option, format!("{text:?}"), "name=ratio"),
+            instead: "it is left aside",
+        })
+    }
+}
+
+const FILTER_SCHEDULER: &str = "filter_scheduler";
+const FROM_1: &str = "a whole number from 1 on";
+
+fn wrong(
+    group: &'static str,
+    option: &'static str,
+    value: impl Display,
+    wanted: &'static str,
+) -> OptionError {
+    OptionError {
+        group,
+        option,
+        value: value.to_string(),
+        wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_out_of_bounds_is_named_with_what_would_be_right() {
+        let checked = |group: &str, option: &str, value: serde_json::Value| -> Vec<String> {
+            let options = Options::deserialize(json!({group: {option: value}})).expect("options");
+            let Checked { errors, warnings } = options.check();
+            let errors = errors.iter().map(ToString::to_string);
+            errors
+                .chain(warnings.iter().map(ToString::to_string))
+                .collect()
+        };
+        let fs = "filter_scheduler";
+        for (group, option, bad, good, wanted) in [
+            ("scheduler", "max_attempts", json!(0), json!(1), FROM_1),
+            (
+                "scheduler",
+                "max_placement_results",
+                json!(0),
+                json!(1),
+                FROM_1,
+            ),
+            (fs, "max_instances_per_host", json!(0), json!(1), FROM_1),
+            (
+                fs,
+                "max_io_ops_per_host",
+                json!(-1),
+                json!(0),
+                "a whole number from 0 on",
+            ),
+            (
+                fs,
+                "pci_weight_multiplier",
+                json!(-0.5),
+                json!(0),
+                "a number from 0 on",
+            ),
+            (
+                fs,
+                "soft_affinity_weight_multiplier",
+                json!(-1.5),
+                json!(0),
+                "a number from 0 on",
+            ),
+            (
+                fs,
+                "soft_anti_affinity_weight_multiplier",
+                json!(-1.5),
+                json!(0),
+                "a number from 0 on",
+            ),
+        ] {
+            assert_eq!(checked(group, option, good), [""; 0], "{option}");
+            let sentence = format!("[{group}] {option}: should be {wanted}, and is {bad}");
+            assert_eq!(checked(group, option, bad), [sentence]);
+        }
+        assert_eq!(
+            checked(fs, "host_subset_size", json!(0)),
+            [
+                "[filter_scheduler] host_subset_size: should be a whole number from 1 on, and is 0; it counts as 1"
+            ]
+        );
+        assert_eq!(
+            checked("metrics", "weight_setting", json!(["a=1", "b=x"])),
+            ["[metrics] weight_setting: should be name=ratio, and is \"b=x\"; it is left aside"]
+        );
+        assert_eq!(
+            checked(fs, "image_props_weight_setting", json!(["a", "b=1"])),
+            [
+                "[filter_scheduler] image_props_weight_setting: should be name=ratio, and is \"a\"; it is left aside"
+            ]
+        );
+        assert_eq!(checked(fs, "ram_weight_multiplier", json!(-1.0)), [""; 0]);
+        assert_eq!(Options::default().check(), Checked::default());
+    }
+}

@@ -1,16 +1,16 @@
 //! The enabled filters, in their order.
 
-use std::num::NonZero;
-use std::thread;
+mod shares;
+
+use std::mem;
+
+use shares::in_shares;
 
 use super::{ALL, Filter, Plan, named};
 use crate::host_state::ConsideredHost;
 use crate::options::Options;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
-
-/// Fewer hosts than this are not worth a thread.
-const HOSTS_PER_THREAD: usize = 2_048;
 
 /// All filters, as an available one.
 const ALL_FILTERS: &str = "nova.scheduler.filters.all_filters";
@@ -145,6 +145,7 @@ impl Chain {
     ) -> (Vec<Passed>, Vec<Out>) {
         let mut passed = Vec::new();
         let mut out: Vec<Out> = Vec::new();
+        let mut is_out = vec![false; hosts.len()];
         let is_rebuild = request.hints.is_rebuild();
         let later = self.filters.iter().filter(|it| !it.runs().once_per_request);
         for filter in later {
@@ -160,7 +161,7 @@ impl Chain {
             let rejections = in_shares(asked, |host| plan.check(host).err());
             for (place, reason) in rejections {
                 let place = from + place;
-                if out.iter().any(|it| it.place == place) {
+                if mem::replace(&mut is_out[place], true) {
                     continue;
                 }
                 let filter = filter.name();
@@ -293,37 +294,6 @@ fn take_out(
     *hosts = kept;
     out.sort_by_key(|(filter, _, _)| *filter);
     out
-}
-
-/// What is found on hosts, by their places; many hosts are looked at by several threads.
-fn in_shares<T: Send>(
-    hosts: &mut [ConsideredHost],
-    look: impl Fn(&mut ConsideredHost) -> Option<T> + Sync,
-) -> Vec<(usize, T)> {
-    let one_by_one = |from: usize, hosts: &mut [ConsideredHost]| -> Vec<(usize, T)> {
-        let numbered = (from..).zip(hosts);
-        numbered
-            .filter_map(|(place, host)| Some((place, look(host)?)))
-            .collect()
-    };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let share = hosts.len().div_ceil(threads).max(HOSTS_PER_THREAD);
-    if share >= hosts.len() {
-        return one_by_one(0, hosts);
-    }
-    let look_at = &one_by_one;
-    thread::scope(|scope| {
-        let shares: Vec<_> = (0..)
-            .step_by(share)
-            .zip(hosts.chunks_mut(share))
-            .map(|(from, hosts)| scope.spawn(move || look_at(from, hosts)))
-            .collect();
-        let ended = shares.into_iter().map(|share| match share.join() {
-            Ok(found) => found,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        ended.flatten().collect()
-    })
 }
 
 #[cfg(test)]

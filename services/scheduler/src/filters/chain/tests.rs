@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::shares::HOSTS_PER_THREAD;
 use super::*;
 use crate::replay::testing;
 
@@ -154,4 +155,21 @@ fn what_is_enabled_must_be_available() {
         let wrong = wrong.map_or_else(String::new, |it| format!("[filter_scheduler] {it}"));
         assert!(sentence.unwrap_or_default().starts_with(&wrong));
     }
+}
+
+#[test]
+fn a_later_instance_may_find_a_hundred_thousand_hosts_out() {
+    let filters = ["ServerGroupAffinityFilter", "NumInstancesFilter"];
+    let options = options(&filters, &[ALL_FILTERS]);
+    let chain = Chain::new(&options).expect("both are there");
+    let group = json!({"group": {"policy": "affinity", "hosts": ["in"]}});
+    let request = testing::request(&group);
+    let two = testing::hosts(&json!([{"host": "in"}, {"host": "out", "num_instances": 99}]));
+    let mut hosts = vec![two[1].clone(); 100_001];
+    hosts[50_000] = two[0].clone();
+    let (did, out) = chain.filter_again(&mut hosts, 7, &request, &options);
+    let expected = [passed(filters[0], 100_001, 1), passed(filters[1], 1, 1)];
+    assert_eq!(did, expected);
+    let places = out.iter().map(|it| it.place);
+    assert!(places.eq((0..100_001).filter(|place| *place != 50_000)));
 }

@@ -5,7 +5,7 @@
 //! that filters ask of them; reasons tell the numbers that they became.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A number beyond 64 bits, and where it stands.
 struct Beyond {
@@ -21,28 +21,26 @@ pub(super) fn brought_in(json: &str) -> Cow<'_, str> {
     if found.iter().all(|one| one.is_in_text) {
         return Cow::Borrowed(json);
     }
-    let values: BTreeSet<i128> = found.iter().map(|one| one.value).collect();
+    let places = places(found.iter().map(|one| one.value).collect());
     let (mut out, mut at) = (String::with_capacity(json.len()), 0);
     for one in &found {
         out.push_str(&json[at..one.from]);
-        out.push_str(&place(one.value, &values).to_string());
+        if let Some(place) = places.get(&one.value) {
+            out.push_str(&place.to_string());
+        }
         at = one.to;
     }
     out.push_str(&json[at..]);
     Cow::Owned(out)
 }
 
-/// The last number of 64 bits for the greatest of those above, the one before it for the next; so at the other end.
-fn place(value: i128, all: &BTreeSet<i128>) -> i128 {
-    let farther = match value > 0 {
-        true => all.range(value + 1..).count(),
-        false => all.range(..value).count(),
-    };
-    let farther = i128::try_from(farther).unwrap_or_default();
-    match value > 0 {
-        true => i128::from(i64::MAX) - farther,
-        false => i128::from(i64::MIN) + farther,
-    }
+/// For each its place: the last number of 64 bits for the greatest of those above, the one before it for the next; so at the other
+/// end.
+fn places(values: BTreeSet<i128>) -> BTreeMap<i128, i128> {
+    let above = values.iter().rev().copied().take_while(|it| *it > 0);
+    let below = values.iter().copied().take_while(|it| *it < 0);
+    let above = above.zip((0..=i128::from(i64::MAX)).rev());
+    above.chain(below.zip(i128::from(i64::MIN)..)).collect()
 }
 
 fn find(json: &str) -> Vec<Beyond> {
@@ -106,5 +104,16 @@ mod tests {
             let is_as_it_was = matches!(brought_in(file), Cow::Borrowed(it) if it == file);
             assert_eq!(is_as_it_was, !file.starts_with('9'), "{file}");
         }
+    }
+
+    #[test]
+    fn a_file_may_have_a_hundred_thousand_numbers_up_to_the_last_of_128_bits() {
+        let numbers = (0..100_000).map(|at| i128::MAX - at);
+        let file: Vec<String> = numbers.map(|it| it.to_string()).collect();
+        let expected = (0..100_000).map(|at| i64::MAX - at);
+        let expected: Vec<String> = expected.map(|it| it.to_string()).collect();
+        assert_eq!(brought_in(&file.join(" ")), expected.join(" "));
+        let least = i128::MIN.to_string();
+        assert_eq!(brought_in(&least), i64::MIN.to_string());
     }
 }

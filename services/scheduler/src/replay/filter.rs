@@ -1,5 +1,6 @@
 //! Kind `filter`: one filter's verdict on each host.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use super::case::{Case, CaseError};
 use super::field::Field;
 use crate::filters::{Chain, Turn};
-use crate::host_state::{ConsideredHost, Limits};
+use crate::host_state::{ConsideredHost, HostState, Limits};
 use crate::reason::Reason;
 
 /// `pass`, `reasons`, `surviving_candidates` and `limits`, by host.
@@ -41,11 +42,11 @@ type Verdict = (ConsideredHost, Option<Reason>);
 
 /// In the order in which the hosts were asked about.
 fn in_order(asked: &[ConsideredHost], mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
-    let place = |(host, _): &Verdict| {
-        let is_it = |one: &ConsideredHost| Arc::ptr_eq(&one.state, &host.state);
-        asked.iter().position(is_it)
-    };
-    verdicts.sort_by_key(place);
+    let numbered = asked.iter().enumerate().rev();
+    let places: HashMap<*const HostState, usize> = numbered
+        .map(|(place, host)| (Arc::as_ptr(&host.state), place))
+        .collect();
+    verdicts.sort_by_key(|(host, _)| places.get(&Arc::as_ptr(&host.state)));
     verdicts
 }
 
@@ -72,5 +73,25 @@ pub(super) fn limits(limits: &Limits) -> Value {
     match object.is_empty() {
         true => Value::Null,
         false => Value::Object(object),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::testing;
+
+    #[test]
+    fn verdicts_on_thirty_thousand_hosts_are_put_in_order() {
+        let asked = testing::hosts(&Value::Array(vec![json!({}); 30_000]));
+        let verdicts = asked.iter().rev().map(|host| (host.clone(), None));
+        let ordered = in_order(&asked, verdicts.collect());
+        let pairs = ordered.iter().zip(&asked);
+        assert!(
+            pairs
+                .clone()
+                .all(|((a, _), b)| Arc::ptr_eq(&a.state, &b.state))
+        );
+        assert_eq!(pairs.count(), 30_000);
     }
 }

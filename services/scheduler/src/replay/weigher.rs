@@ -24,9 +24,8 @@ pub(super) fn answer(subject: &Field<'_>, case: &Case<'_>) -> Result<Value, Case
             return Ok(json!({ "error": sentences.join("; ") }));
         }
     };
-    let scores: Vec<Score> = (0..hosts.len())
-        .filter_map(|place| ranking.card(place).scores.pop())
-        .collect();
+    let cards = ranking.cards(0..hosts.len()).into_iter();
+    let scores: Vec<Score> = cards.filter_map(|mut card| card.scores.pop()).collect();
     if scores.is_empty() {
         let weights = numbers(&ranking.weights());
         return Ok(json!({ "weighed": false, "score": weights }));

@@ -135,12 +135,9 @@ impl SortedHosts {
         let weights = self.ranking.weights();
         let options = &scheduler.options.filter_scheduler;
         order(&mut self.order, &weights, options, chance);
-        let best = self.order.iter().take(CARDS);
-        let card = |place: &usize| {
-            let host = self.hosts.get(*place)?;
-            Some((host.state.host.clone(), self.ranking.card(*place)))
-        };
-        turnout.cards = best.filter_map(card).collect();
+        let best = || self.order.iter().copied().take(CARDS);
+        let names = best().map(|place| self.hosts[place].state.host.clone());
+        turnout.cards = names.zip(self.ranking.cards(best())).collect();
     }
 
     /// Takes hosts out; the others move up, in their order.
@@ -194,14 +191,21 @@ fn weigh(
             Ok(ranking) => return ranking,
             Err(unweighable) => unweighable,
         };
-        for one in unweighable.into_iter().rev() {
-            let (place, weigher, reason) = rejected_by_weigher(one);
+        let mut unweighable = unweighable.into_iter().peekable();
+        let mut kept = Vec::with_capacity(hosts.len());
+        for (place, host) in hosts.drain(..).enumerate() {
+            let Some(one) = unweighable.next_if(|one| one.place == place) else {
+                kept.push(host);
+                continue;
+            };
+            let (_, weigher, reason) = rejected_by_weigher(one);
             turnout.rejected.push(Rejected {
-                host: hosts.remove(place),
+                host,
                 filter: weigher.to_owned(),
                 reason,
             });
         }
+        *hosts = kept;
     }
 }
 

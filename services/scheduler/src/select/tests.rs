@@ -1,6 +1,7 @@
 //! The loop: what is claimed, what comes of it, and that its short cuts are none.
 
 mod incremental;
+mod many;
 
 use serde_json::{Value, json};
 

@@ -165,27 +165,21 @@ impl Ranking {
         weights
     }
 
-    /// The score card of a host.
+    /// The score cards of the hosts at these places, in their order.
     #[must_use]
-    pub fn card(&self, place: usize) -> Card {
+    pub fn cards(&self, places: impl IntoIterator<Item = usize>) -> Vec<Card> {
         let columns = self.columns.iter().filter(|_| self.is_weighed());
-        let scores: Vec<Score> = columns
-            .filter_map(|column| {
-                let norm = column.scale().at(*column.on_scale().get(place)?);
-                let multiplier = *column.multiplier.get(place)?;
-                Some(Score {
-                    weigher: column.weigher,
-                    raw: *column.raw.get(place)?,
-                    norm,
-                    multiplier,
-                    score: norm * multiplier,
-                })
-            })
-            .collect();
-        Card {
-            weight: scores.iter().fold(0.0, |sum, one| sum + one.score),
-            scores,
-        }
+        let scaled: Vec<_> = columns.map(|column| (column, column.scale())).collect();
+        let card = |place| {
+            let scores = scaled.iter();
+            let scores = scores.filter_map(|(column, scale)| column.score(*scale, place));
+            let scores: Vec<Score> = scores.collect();
+            Card {
+                weight: scores.iter().fold(0.0, |sum, one| sum + one.score),
+                scores,
+            }
+        };
+        places.into_iter().map(card).collect()
     }
 
     /// Weighers without which another host would be the best.
@@ -220,6 +214,19 @@ impl Column {
             true => Scale::new(&self.raw, self.bounds),
             false => Scale::Line(0.0, 1.0),
         }
+    }
+
+    /// Of the host at a place, on the column's scale.
+    fn score(&self, scale: Scale, place: usize) -> Option<Score> {
+        let norm = scale.at(*self.on_scale().get(place)?);
+        let multiplier = *self.multiplier.get(place)?;
+        Some(Score {
+            weigher: self.weigher,
+            raw: *self.raw.get(place)?,
+            norm,
+            multiplier,
+            score: norm * multiplier,
+        })
     }
 
     /// What the scale is laid on.

@@ -23,8 +23,8 @@ fn rank(options: &Options, these: &[ConsideredHost], asked: &RequestSpec) -> Ran
 }
 
 fn column(ranking: &Ranking, of: fn(&Score) -> f64) -> Vec<f64> {
-    let cards = (0..ranking.hosts).map(|place| ranking.card(place));
-    cards.map(|card| of(&card.scores[0])).collect()
+    let cards = ranking.cards(0..ranking.hosts);
+    cards.iter().map(|card| of(&card.scores[0])).collect()
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_host_that_is_alone_is_not_weighed_where_the_list_is_the_scale() {
             &request(&json!({})),
         );
         assert_eq!(ranking.weights(), [expected], "{normalization:?}");
-        assert_eq!(ranking.card(0).scores.is_empty(), expected == 0.0);
+        assert_eq!(ranking.cards([0])[0].scores.is_empty(), expected == 0.0);
     }
 }
 
@@ -326,7 +326,21 @@ proptest! {
     fn a_card_adds_up_to_the_weight(these in prop::collection::vec(any_host(), 2..8), scale in any_scale()) {
         let ranking = rank(&all(scale), &hosts(&json!(these)), &request(&json!({})));
         for (place, weight) in ranking.weights().into_iter().enumerate() {
-            prop_assert_eq!(ranking.card(place).weight, weight);
+            prop_assert_eq!(ranking.cards([place])[0].weight, weight);
         }
     }
+}
+
+#[test]
+fn the_cards_of_thirty_thousand_hosts_are_told_at_once() {
+    let two = hosts(&json!([{"free_ram_mb": 1}, {"free_ram_mb": 3}]));
+    let mut many = vec![two[0].clone(); 30_000];
+    many[7] = two[1].clone();
+    let options = options("RAMWeigher", Normalization::ListMin);
+    let ranking = rank(&options, &many, &request(&json!({})));
+    let weights = ranking.cards((0..30_000).rev()).into_iter();
+    let mut expected = ranking.weights();
+    expected.reverse();
+    assert!(weights.map(|card| card.weight).eq(expected));
+    assert_eq!(ranking.cards([7])[0].weight, 1.0);
 }

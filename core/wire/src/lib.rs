@@ -11,6 +11,7 @@ mod body;
 pub mod compute;
 pub mod conductor;
 pub mod guest;
+pub mod host_state;
 pub mod keystone;
 pub mod placement;
 

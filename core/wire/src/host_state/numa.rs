@@ -1,0 +1,59 @@
+//! A node's NUMA cells, as Nova's `NUMACell` has them.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+/// One cell.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NumaCellBody {
+    /// The host's number for it.
+    pub id: i64,
+    /// CPUs for guests that share them.
+    pub cpuset: BTreeSet<u32>,
+    /// CPUs for guests with CPUs of their own.
+    pub pcpuset: BTreeSet<u32>,
+    /// Memory in MiB.
+    pub memory: i64,
+    /// CPUs that guests have.
+    #[serde(default)]
+    pub cpu_usage: i64,
+    /// Memory that guests have, in MiB.
+    #[serde(default)]
+    pub memory_usage: i64,
+    /// CPUs that are one guest's own.
+    #[serde(default)]
+    pub pinned_cpus: BTreeSet<u32>,
+    /// CPUs that are threads of one core, a set for each core.
+    #[serde(default)]
+    pub siblings: Vec<BTreeSet<u32>>,
+    /// Memory by the size of its pages.
+    #[serde(default)]
+    pub mempages: Vec<MemoryPagesBody>,
+    /// The socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<i64>,
+    /// Physical networks whose cards are at this cell.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub physnets: BTreeSet<String>,
+    /// Whether tunnelled networks leave from this cell.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tunneled: bool,
+}
+
+/// The pages of one size.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryPagesBody {
+    /// Of one page, in KiB.
+    pub size_kb: i64,
+    /// How many there are.
+    pub total: i64,
+    /// How many guests have.
+    #[serde(default)]
+    pub used: i64,
+    /// How many are no guest's to have.
+    #[serde(default)]
+    pub reserved: i64,
+}

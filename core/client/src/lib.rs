@@ -8,6 +8,7 @@
 //! | [`AcceleratorClient`] | the accelerator service's calls, Cyborg's or Berth's own, in model types |
 //! | [`ComputeClient`] | external events, told to Nova or an agent |
 //! | [`GuestClient`], [`ConductorClient`] | the agent's guests, and those the conductor was asked for |
+//! | [`HostsClient`] | what hosts' agents tell the scheduler of their hosts |
 //! | [`ImageClient`] | the image service: what an image is, its bytes |
 //! | [`Downloads`] | what is too large to be held, piece by piece |
 //! | [`IdentityClient`] | Keystone, asked whose a token is |
@@ -23,6 +24,7 @@ pub mod compute;
 mod dice;
 mod foreign;
 pub mod guest;
+pub mod hosts;
 pub mod identity;
 pub mod image;
 pub mod keystone;
@@ -38,6 +40,7 @@ pub use call::{CallError, Repeat, RequestLine, Route};
 pub use compute::{ComputeClient, EventsError};
 pub use dice::Dice;
 pub use guest::{ConductorClient, GuestApiError, GuestClient};
+pub use hosts::{HostsClient, HostsError};
 pub use identity::{IdentityClient, ValidateError};
 pub use image::{ImageClient, ImageError, ImageRecord};
 pub use keystone::{Auth, AuthError, AuthOptions, AuthType, Clock, OptionsError, Secret};

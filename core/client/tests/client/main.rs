@@ -10,6 +10,7 @@ mod answers;
 mod auth;
 mod calls;
 mod errors;
+mod hosts;
 mod image;
 mod network;
 mod reshape;

@@ -1,0 +1,92 @@
+//! From an answer to a value or an error.
+
+use berth_wire::placement::ErrorDocument;
+use berth_wire::{BodyError, decode};
+use http::StatusCode;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{HostsError, HostsRefusal};
+use crate::adapter::Answer;
+use crate::foreign;
+
+/// Longest refusal text that is repeated, in characters.
+const MESSAGE: usize = 500;
+
+/// `{"error": {"code": ..., "message": ...}}`, whatever the code is.
+#[derive(Deserialize)]
+struct Coded {
+    error: Message,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    message: String,
+}
+
+/// The value of an answer of 2xx.
+pub(super) fn parsed<T: DeserializeOwned>(
+    answer: Answer,
+    expected: &'static str,
+) -> Result<T, HostsError> {
+    let answer = done(answer)?;
+    decode(&answer.body).map_err(|reason| malformed(answer, expected, reason))
+}
+
+/// The answer; none for the service's own 404. A 404 of something else says nothing about what the service has.
+pub(super) fn found(answer: Answer) -> Result<Option<Answer>, HostsError> {
+    let is_own = said(&answer.body).is_some();
+    if answer.status == StatusCode::NOT_FOUND && is_own {
+        return Ok(None);
+    }
+    done(answer).map(Some)
+}
+
+fn done(answer: Answer) -> Result<Answer, HostsError> {
+    if answer.status.is_success() {
+        Ok(answer)
+    } else {
+        Err(refused(answer))
+    }
+}
+
+fn malformed(answer: Answer, expected: &'static str, reason: BodyError) -> HostsError {
+    HostsError::Malformed {
+        request: Box::new(answer.request),
+        status: answer.status,
+        request_id: answer.request_id,
+        expected,
+        reason,
+    }
+}
+
+fn refused(answer: Answer) -> HostsError {
+    let message = said(&answer.body).unwrap_or_else(|| foreign::other_message(&answer.body));
+    let refusal = Box::new(HostsRefusal {
+        request: answer.request,
+        status: answer.status,
+        message: foreign::one_line(&message, MESSAGE),
+        request_id: answer.request_id,
+    });
+    match refusal.status {
+        StatusCode::UNAUTHORIZED => HostsError::Unauthorized(refusal),
+        StatusCode::FORBIDDEN => HostsError::Forbidden(refusal),
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => HostsError::NoRoute(refusal),
+        StatusCode::CONFLICT => HostsError::Conflict(refusal),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+            HostsError::Unavailable(refusal)
+        }
+        status if status.is_server_error() => HostsError::Unavailable(refusal),
+        _ => HostsError::Refused(refusal),
+    }
+}
+
+/// The sentence of the service's own error document; none where the body is none.
+fn said(body: &[u8]) -> Option<String> {
+    let document = decode::<ErrorDocument>(body).ok();
+    let first = document.and_then(|document| {
+        let first = document.errors.first()?;
+        Some(first.message().to_owned())
+    });
+    first.or_else(|| Some(decode::<Coded>(body).ok()?.error.message))
+}

@@ -6,6 +6,7 @@
 
 mod numa;
 mod pci;
+mod shown;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,7 @@ use uuid::Uuid;
 
 pub use numa::{MemoryPagesBody, NumaCellBody};
 pub use pci::PciPoolBody;
+pub use shown::{HostNodeShown, HostServiceBody, HostShown, HostsShown};
 
 /// The body of PUT …/state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

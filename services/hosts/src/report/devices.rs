@@ -1,0 +1,48 @@
+//! The pools of devices of a report.
+
+use berth_wire::BodyError;
+use berth_wire::host_state::PciPoolBody;
+
+use super::bounds::{between, count, few, name, short};
+
+/// A node has so many pools at most.
+const POOLS: usize = 4_096;
+/// A pool has so many tags at most.
+const TAGS: usize = 64;
+/// The largest number of a NUMA cell.
+pub(super) const LAST_CELL: i64 = 65_535;
+
+/// # Errors
+/// A field is not what it may be.
+pub(super) fn check(pools: &[PciPoolBody]) -> Result<(), BodyError> {
+    few("pci_device_pools", pools.len(), POOLS)?;
+    for (place, pool) in pools.iter().enumerate() {
+        one(pool).map_err(|error| error.under(format!("pci_device_pools[{place}]")))?;
+    }
+    Ok(())
+}
+
+fn one(pool: &PciPoolBody) -> Result<(), BodyError> {
+    four_digits("vendor_id", &pool.vendor_id)?;
+    four_digits("product_id", &pool.product_id)?;
+    if let Some(cell) = pool.numa_node {
+        between("numa_node", cell, 0, LAST_CELL)?;
+    }
+    count("count", pool.count)?;
+    few("tags", pool.tags.len(), TAGS)?;
+    for (key, value) in &pool.tags {
+        name("tags", key)?;
+        short(&format!("tags.{key}"), value)?;
+    }
+    Ok(())
+}
+
+fn four_digits(field: &str, it: &str) -> Result<(), BodyError> {
+    match it.len() == 4 && it.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => Ok(()),
+        false => {
+            let reason = format!("it is {it:?}, and should be four hexadecimal digits");
+            Err(BodyError::field(field, reason))
+        }
+    }
+}

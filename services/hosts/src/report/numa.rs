@@ -1,0 +1,78 @@
+//! The NUMA cells of a report.
+
+use std::collections::BTreeSet;
+
+use berth_scheduler::host_state::CellSet;
+use berth_wire::BodyError;
+use berth_wire::host_state::{MemoryPagesBody, NumaCellBody};
+
+use super::bounds::{amount, between, count, few, name};
+use super::devices::LAST_CELL;
+
+/// A cell has so many sizes of pages at most.
+const PAGE_SIZES: usize = 32;
+/// A cell has so many physical networks at most.
+const NETWORKS: usize = 1_024;
+
+/// # Errors
+/// A field is not what it may be, or two cells have one number.
+pub(super) fn check(cells: &[NumaCellBody]) -> Result<(), BodyError> {
+    few("numa_topology", cells.len(), CellSet::LIMIT)?;
+    let mut ids = BTreeSet::new();
+    for (place, cell) in cells.iter().enumerate() {
+        let place = format!("numa_topology[{place}]");
+        one(cell).map_err(|error| error.under(&place))?;
+        if !ids.insert(cell.id) {
+            let reason = format!("it is {}, as that of another cell", cell.id);
+            return Err(BodyError::field(format!("{place}.id"), reason));
+        }
+    }
+    Ok(())
+}
+
+fn one(cell: &NumaCellBody) -> Result<(), BodyError> {
+    between("id", cell.id, 0, LAST_CELL)?;
+    cpus("cpuset", &cell.cpuset)?;
+    cpus("pcpuset", &cell.pcpuset)?;
+    cpus("pinned_cpus", &cell.pinned_cpus)?;
+    for (place, core) in cell.siblings.iter().enumerate() {
+        cpus(&format!("siblings[{place}]"), core)?;
+    }
+    amount("memory", cell.memory)?;
+    amount("memory_usage", cell.memory_usage)?;
+    count("cpu_usage", cell.cpu_usage)?;
+    if let Some(socket) = cell.socket {
+        between("socket", socket, 0, LAST_CELL)?;
+    }
+    few("mempages", cell.mempages.len(), PAGE_SIZES)?;
+    let mut sizes = BTreeSet::new();
+    for (place, pages) in cell.mempages.iter().enumerate() {
+        let place = format!("mempages[{place}]");
+        of_size(pages).map_err(|error| error.under(&place))?;
+        if !sizes.insert(pages.size_kb) {
+            let reason = "there are pages of this size already";
+            return Err(BodyError::field(format!("{place}.size_kb"), reason));
+        }
+    }
+    few("physnets", cell.physnets.len(), NETWORKS)?;
+    cell.physnets
+        .iter()
+        .try_for_each(|network| name("physnets", network))
+}
+
+fn of_size(pages: &MemoryPagesBody) -> Result<(), BodyError> {
+    between("size_kb", pages.size_kb, 1, 1 << 30)?;
+    amount("total", pages.total)?;
+    amount("used", pages.used)?;
+    amount("reserved", pages.reserved)
+}
+
+fn cpus(field: &str, cpus: &BTreeSet<u32>) -> Result<(), BodyError> {
+    match cpus.last() {
+        Some(last) if u16::try_from(*last).is_err() => {
+            let reason = format!("there is no CPU {last}: {} is the last", u16::MAX);
+            Err(BodyError::field(field, reason))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,10 @@
+//! The compute hosts over the in-process router and by their functions: states first, then noun by noun.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod host_states;
+mod kills;
+mod place;
+mod schema;
+mod service;
+mod states;

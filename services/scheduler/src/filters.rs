@@ -48,6 +48,7 @@ use crate::options::Options;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
+pub(crate) use chain::in_shares;
 pub use chain::{Chain, ChainError, Out, Passed, Rejected, Turn};
 
 /// When a filter is asked.

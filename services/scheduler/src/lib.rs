@@ -19,12 +19,14 @@
 //! | `replay` | cases from a file, answered one by one |
 //! | `weighers` | a file for each weigher; the order of hosts, and each host's score card |
 //! | `select` | the loop: destination, filters, weighers, claims, alternates |
+//! | `explain` | why a request has its hosts, or none, as it is kept and read; what stands in the way |
 //! | `placement_query` | pre-filters, and what Placement is asked |
 //! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
 //!
 //! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Caller: `cli`
 //! (`berth scheduler`).
 
+pub mod explain;
 pub mod extra_specs;
 pub mod filters;
 pub mod host_state;

@@ -12,6 +12,7 @@ mod consume;
 mod destination;
 mod outcome;
 mod record;
+mod rejections;
 mod sorted;
 
 use crate::filters::{Chain, ChainError};
@@ -24,8 +25,10 @@ pub use ask::{Alternates, Ask, Claims};
 pub use claiming::{Claim, Claiming, Step};
 pub use consume::consume;
 pub use destination::{Narrowed, narrow};
-pub use outcome::{NoHost, NoValidHost, Selected, Selection};
-pub use record::{Record, Tried, Turnout};
+pub use outcome::{NoHost, NoValidHost, Selected, Selection, Unplaced};
+use record::Detail;
+pub use record::{Asked, Record, Tried, Turnout};
+pub use rejections::{NAMED, RejectedHost, RejectedHosts, Rejections};
 pub use sorted::SortedHosts;
 
 /// Filters and weighers by their options, ready for any number of requests.
@@ -79,6 +82,11 @@ impl Scheduler {
         &self.options
     }
 
+    /// The enabled filters.
+    pub(crate) fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
     /// What should be changed in the options, and is done without meanwhile; the caller tells the operator.
     #[must_use]
     pub fn warnings(&self) -> &[OptionWarning] {
@@ -94,10 +102,16 @@ impl Scheduler {
         hosts: Vec<ConsideredHost>,
         seed: u64,
     ) -> (SortedHosts, Turnout) {
-        let mut turnout = Turnout::new(request.instance_uuid.clone());
+        let mut turnout = Turnout::new(request.instance_uuid.clone(), Detail::Cards);
         let chance = &mut Chance::new(seed);
         let sorted = SortedHosts::new(self, request, hosts, chance, &mut turnout);
         (sorted, turnout)
+    }
+
+    /// What is asked for, in short: as a record of it begins.
+    #[must_use]
+    pub fn asked(&self, ask: &Ask) -> Asked {
+        claiming::asked(self, ask)
     }
 
     /// Begins with a request: hosts with the candidates that Placement named for it, in the order in which ties are to be broken.

@@ -4,7 +4,7 @@ mod shares;
 
 use std::mem;
 
-use shares::in_shares;
+pub(crate) use shares::in_shares;
 
 use super::{ALL, Filter, Plan, named};
 use crate::host_state::ConsideredHost;
@@ -56,7 +56,7 @@ pub struct Chain {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passed {
     /// The filter.
-    pub filter: String,
+    pub filter: &'static str,
     /// Hosts that it was asked about.
     pub before: usize,
     /// Hosts that it let pass.
@@ -69,7 +69,7 @@ pub struct Rejected {
     /// The host.
     pub host: ConsideredHost,
     /// The filter that was the first to reject it.
-    pub filter: String,
+    pub filter: &'static str,
     /// Why.
     pub reason: Reason,
 }
@@ -106,6 +106,23 @@ impl Chain {
         })
     }
 
+    /// What each filter makes of a request, those that are named twice once; for who asks them out of their turn.
+    pub(crate) fn plans<'a>(
+        &self,
+        request: &'a RequestSpec,
+        options: &'a Options,
+    ) -> Vec<(&'static str, Plan<'a>)> {
+        let is_rebuild = request.hints.is_rebuild();
+        let mut plans: Vec<(&'static str, Plan<'a>)> = Vec::new();
+        for filter in &self.filters {
+            if plans.iter().all(|(name, _)| *name != filter.name()) {
+                let plan = plan(*filter, is_rebuild, request, options);
+                plans.push((filter.name(), plan));
+            }
+        }
+        plans
+    }
+
     /// Asks each filter about the hosts that all before it let pass, until none is left. Takes the hosts that are out from `hosts`,
     /// which keep their order.
     pub fn filter(
@@ -127,7 +144,7 @@ impl Chain {
         for (filter, host, reason) in take_out(hosts, rejections) {
             on_rejected(Rejected {
                 host,
-                filter: plans[filter].0.name().to_owned(),
+                filter: plans[filter].0.name(),
                 reason,
             });
         }
@@ -172,7 +189,7 @@ impl Chain {
                 });
             }
             passed.push(Passed {
-                filter: filter.name().to_owned(),
+                filter: filter.name(),
                 before,
                 after: hosts.len() - out.len(),
             });
@@ -263,7 +280,7 @@ fn passed(
     for ((filter, _), rejected) in plans.iter().zip(rejected) {
         let before = passed.last().map_or(hosts, |last| last.after);
         passed.push(Passed {
-            filter: filter.name().to_owned(),
+            filter: filter.name(),
             before,
             after: before - rejected,
         });

@@ -6,8 +6,8 @@ use super::Scheduler;
 use super::alternates::selections;
 use super::ask::{Alternates, Ask, Claims};
 use super::consume::consume;
-use super::outcome::{NoHost, NoValidHost, Selected, Selection};
-use super::record::{Record, Tried, Turnout};
+use super::outcome::{NoHost, NoValidHost, Selected, Selection, Unplaced};
+use super::record::{Asked, Detail, Record, Tried, Turnout};
 use super::sorted::SortedHosts;
 use crate::host_state::{AllocationCandidate, ConsideredHost, HostState};
 use crate::weighers::Chance;
@@ -77,20 +77,36 @@ pub(super) fn begin(scheduler: &Scheduler, mut ask: Ask, hosts: Vec<ConsideredHo
     let first = ask.instance_uuids.first().cloned().unwrap_or_default();
     ask.request.instance_uuid.clone_from(&first);
     let mut chance = Chance::new(ask.seed);
-    let mut turnout = Turnout::new(first);
+    let mut turnout = Turnout::new(first, Detail::of(0));
     let sorted = SortedHosts::new(scheduler, &ask.request, hosts, &mut chance, &mut turnout);
     let run = Run {
-        scheduler,
-        ask,
         chance,
         sorted,
         chosen: Vec::new(),
         record: Record {
+            asked: asked(scheduler, &ask),
             turns: vec![turnout],
             alternates: None,
         },
+        scheduler,
+        ask,
     };
     Box::new(run).turn()
+}
+
+pub(super) fn asked(scheduler: &Scheduler, ask: &Ask) -> Asked {
+    let (flavor, options) = (&ask.request.flavor, &scheduler.options.filter_scheduler);
+    Asked {
+        flavor: flavor.name.clone(),
+        vcpus: flavor.vcpus,
+        memory_mb: flavor.memory_mb,
+        disk_gb: flavor.root_gb.saturating_add(flavor.ephemeral_gb),
+        project_id: ask.request.project_id.clone(),
+        availability_zone: ask.request.availability_zone.clone(),
+        instances: ask.instance_uuids.len(),
+        seed: ask.seed,
+        by_chance: options.host_subset_size > 1 || options.shuffle_best_same_weighed_hosts,
+    }
 }
 
 impl<'a> Run<'a> {
@@ -170,18 +186,19 @@ impl<'a> Run<'a> {
         let next = self.ask.instance_uuids.get(self.chosen.len()).cloned();
         if let Some(uuid) = next {
             self.ask.request.instance_uuid.clone_from(&uuid);
-            let turnout = self.sort_again(changed, uuid);
+            let detail = Detail::of(self.chosen.len());
+            let turnout = self.sort_again(changed, uuid, detail);
             self.record.turns.push(turnout);
         } else if self.ask.instance_uuids.len() > 1 && self.alternates() > 0 {
             // What the last instance took counts for alternates too.
             let uuid = self.ask.request.instance_uuid.clone();
-            self.record.alternates = Some(self.sort_again(changed, uuid));
+            self.record.alternates = Some(self.sort_again(changed, uuid, Detail::Counts));
         }
         self.turn()
     }
 
-    fn sort_again(&mut self, changed: usize, uuid: String) -> Turnout {
-        let mut turnout = Turnout::new(uuid);
+    fn sort_again(&mut self, changed: usize, uuid: String, detail: Detail) -> Turnout {
+        let mut turnout = Turnout::new(uuid, detail);
         let (request, chance) = (&self.ask.request, &mut self.chance);
         self.sorted
             .again(self.scheduler, request, changed, chance, &mut turnout);
@@ -220,7 +237,14 @@ impl<'a> Run<'a> {
             Claims::Needed => self.ask.instance_uuids.into_iter().take(at).collect(),
             Claims::Kept => Vec::new(),
         };
+        let (hosts, is_filtered) = self.sorted.into_all();
+        let unplaced = Unplaced {
+            request: self.ask.request,
+            hosts,
+            is_filtered,
+        };
         NoValidHost {
+            unplaced: Box::new(unplaced),
             why,
             at,
             claimed,
@@ -272,8 +296,8 @@ impl<'a> Claiming<'a> {
 
     fn note(&mut self, is_granted: bool) {
         if let Some(turn) = self.run.record.turns.last_mut() {
-            turn.tried.push(Tried {
-                host: self.host.state.host.clone(),
+            turn.note(Tried {
+                host: Arc::clone(&self.host.state),
                 candidate: self.candidate,
                 is_granted,
             });

@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::record::Record;
-use crate::host_state::{AllocationCandidate, HostState, Limits};
+use crate::host_state::{AllocationCandidate, ConsideredHost, HostState, Limits};
+use crate::request::RequestSpec;
 use crate::text::shortened;
 
 /// Each instance has a host.
@@ -41,6 +42,19 @@ pub struct NoValidHost {
     pub claimed: Vec<String>,
     /// The way.
     pub record: Record,
+    /// What a diagnosis looks at.
+    pub unplaced: Box<Unplaced>,
+}
+
+/// A request as it was when there was no host for it.
+#[derive(Debug)]
+pub struct Unplaced {
+    /// For the instance that has none; its group has the hosts of those that were placed.
+    pub request: RequestSpec,
+    /// All hosts at its destination, with what the instances before it took.
+    pub hosts: Vec<ConsideredHost>,
+    /// Whether filters were asked about them.
+    pub is_filtered: bool,
 }
 
 /// Why there is no host for an instance.
@@ -65,7 +79,7 @@ impl fmt::Display for NoValidHost {
         match self.why {
             NoHost::GivenUp => return write!(f, ": a claim could not be decided"),
             NoHost::NoneClaimed => {
-                let many = turn.tried.len();
+                let many = turn.claims();
                 return write!(f, ": none of {many} claims was granted by Placement");
             }
             NoHost::NoneLeft if hosts == 0 => return write!(f, ": there is no host to look at"),
@@ -75,12 +89,13 @@ impl fmt::Display for NoValidHost {
             write!(f, ", {} are not what the request is for", hosts - left)?;
         }
         let mut by_filter: BTreeMap<&str, (usize, String)> = BTreeMap::new();
-        for one in &turn.rejected {
-            let first = || {
-                let why = one.reason.to_string();
-                (0, format!("{}: {}", one.host.state.host, shortened(&why)))
-            };
-            by_filter.entry(&one.filter).or_insert_with(first).0 += 1;
+        for kind in turn.rejected.kinds() {
+            let (many, example) = by_filter.entry(kind.filter).or_default();
+            *many += kind.hosts;
+            if let (true, Some(first)) = (example.is_empty(), kind.named.first()) {
+                let why = first.reason.to_string();
+                *example = format!("{}: {}", first.host.host, shortened(&why));
+            }
         }
         for (filter, (many, example)) in by_filter {
             write!(f, ", {filter} rejected {many} ({example})")?;

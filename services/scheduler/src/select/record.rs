@@ -1,19 +1,57 @@
-//! What happened on the way, for whoever asks why.
+//! What happened on the way, for whoever asks why. It is made while hosts are sorted and claimed, so it holds what is at hand and
+//! writes no text; `explain` makes of it what is kept.
 
-use crate::filters::{Passed, Rejected};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::rejections::Rejections;
+use crate::filters::Passed;
+use crate::host_state::HostState;
 use crate::reason::Reason;
 use crate::weighers::Card;
 
 /// So many of the best hosts have their score cards kept.
 pub(super) const CARDS: usize = 10;
 
+/// Of so many instances of a request the score cards are kept.
+pub(super) const INSTANCES: usize = 10;
+
+/// So many claims of an instance are kept; those that come after are counted.
+pub(super) const CLAIMS: usize = 20;
+
 /// The way of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
+    /// What was asked for.
+    pub asked: Asked,
     /// Each instance's, in their order, as far as it came.
     pub turns: Vec<Turnout>,
     /// Of the search for alternates, where hosts were looked at once more.
     pub alternates: Option<Turnout>,
+}
+
+/// What was asked for, in short.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Asked {
+    /// The flavor's name.
+    pub flavor: String,
+    /// CPUs.
+    pub vcpus: i64,
+    /// Memory in MiB.
+    pub memory_mb: i64,
+    /// Root and ephemeral disk in GiB.
+    pub disk_gb: i64,
+    /// The user's project.
+    pub project_id: Option<String>,
+    /// The zone that the user asked for.
+    pub availability_zone: Option<String>,
+    /// Instances.
+    pub instances: usize,
+    /// Chance's, see [`Ask::seed`](super::Ask::seed).
+    pub seed: u64,
+    /// Whether options leave something to chance.
+    pub by_chance: bool,
 }
 
 /// How hosts fared for one instance.
@@ -28,20 +66,37 @@ pub struct Turnout {
     /// What each filter that was asked let pass.
     pub passed: Vec<Passed>,
     /// Those that are out. One that is out for an instance is out for all that come after it.
-    pub rejected: Vec<Rejected>,
-    /// The best hosts and their score cards, the best first; ten at most.
-    pub cards: Vec<(String, Card)>,
-    /// What was claimed, in its order.
+    pub rejected: Rejections,
+    /// Hosts that are left.
+    pub left: usize,
+    /// The best hosts and their score cards, the best first; ten at most, and none for the eleventh instance of a request and those
+    /// that come after it.
+    pub cards: Vec<(Arc<HostState>, Card)>,
+    /// Weighers without which another host would be the best, and that host; kept where score cards are.
+    pub pivotal: Vec<(&'static str, Arc<HostState>)>,
+    /// What was claimed, in its order; the first twenty, and the one that was granted.
     pub tried: Vec<Tried>,
+    /// Claims that were refused beyond those that are kept.
+    pub more_tried: usize,
     /// NUMA cells or devices that the chosen host has not, where no filter was asked for them; they are not counted on it.
     pub not_counted: Option<Reason>,
+    detail: Detail,
+}
+
+/// How much is kept of a turnout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// Score cards and pivotal weighers too.
+    Cards,
+    /// All but those.
+    Counts,
 }
 
 /// A claim.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Tried {
     /// The host.
-    pub host: String,
+    pub host: Arc<HostState>,
     /// The candidate, by its place among the host's.
     pub candidate: usize,
     /// Whether it was granted.
@@ -50,16 +105,47 @@ pub struct Tried {
 
 impl Turnout {
     /// Of an instance that no host was looked at for yet.
-    pub(super) fn new(instance_uuid: String) -> Self {
+    pub(super) fn new(instance_uuid: String, detail: Detail) -> Self {
         Self {
             instance_uuid,
             hosts: 0,
             at_destination: 0,
             passed: Vec::new(),
-            rejected: Vec::new(),
+            rejected: Rejections::default(),
+            left: 0,
             cards: Vec::new(),
+            pivotal: Vec::new(),
             tried: Vec::new(),
+            more_tried: 0,
             not_counted: None,
+            detail,
+        }
+    }
+
+    pub(super) fn detail(&self) -> Detail {
+        self.detail
+    }
+
+    /// Claims that were made.
+    #[must_use]
+    pub fn claims(&self) -> usize {
+        self.tried.len() + self.more_tried
+    }
+
+    pub(super) fn note(&mut self, claim: Tried) {
+        match claim.is_granted || self.tried.len() < CLAIMS {
+            true => self.tried.push(claim),
+            false => self.more_tried += 1,
+        }
+    }
+}
+
+impl Detail {
+    /// Of the instance at this place.
+    pub(super) fn of(place: usize) -> Self {
+        match place < INSTANCES {
+            true => Self::Cards,
+            false => Self::Counts,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The hosts that are left for an instance, the best first.
 
+use std::sync::Arc;
+
 use super::Scheduler;
 use super::destination::{Narrowed, narrow};
-use super::record::{CARDS, Turnout};
-use crate::filters::{Rejected, Turn};
+use super::record::{CARDS, Detail, Turnout};
+use crate::filters::Turn;
 use crate::host_state::ConsideredHost;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -16,6 +18,8 @@ pub struct SortedHosts {
     ranking: Ranking,
     /// Places of `hosts`.
     order: Vec<usize>,
+    /// Those that are out.
+    out: Vec<ConsideredHost>,
     is_filtered: bool,
 }
 
@@ -34,20 +38,23 @@ impl SortedHosts {
         } = narrow(hosts, request);
         turnout.at_destination = hosts.len();
         let options = &scheduler.options;
+        let mut out = Vec::new();
         if is_filtered {
             let rejected = &mut turnout.rejected;
             turnout.passed =
                 scheduler
                     .chain
                     .filter(&mut hosts, request, options, Turn::First, |one| {
-                        rejected.push(one);
+                        rejected.count(one.filter, &one.host.state, one.reason);
+                        out.push(one.host);
                     });
         }
-        let ranking = weigh(scheduler, request, &mut hosts, turnout);
+        let ranking = weigh(scheduler, request, &mut hosts, &mut out, turnout);
         let mut sorted = Self {
             order: (0..hosts.len()).collect(),
             hosts,
             ranking,
+            out,
             is_filtered,
         };
         sorted.sort(scheduler, chance, turnout);
@@ -73,17 +80,17 @@ impl SortedHosts {
                 .chain
                 .filter_again(hosts, changed, request, options);
         }
-        let rejected = out.into_iter().map(|it| (it.place, it.filter, it.reason));
+        let rejected = out.into_iter().map(|it| (it.place, (it.filter, it.reason)));
         let mut rejected: Vec<_> = rejected.collect();
         if let Some(host) = self.hosts.get(changed) {
             let again = self
                 .ranking
                 .again(&scheduler.weighers, changed, host, request, options);
             if let Err(unweighable) = again {
-                rejected.push(rejected_by_weigher(unweighable));
+                rejected.push((unweighable.place, rejected_by_weigher(unweighable)));
             }
         }
-        self.remove(&rejected, turnout);
+        self.remove(rejected, turnout);
         self.sort(scheduler, chance, turnout);
     }
 
@@ -104,12 +111,6 @@ impl SortedHosts {
         let weights = self.ranking.weights();
         let in_order = self.order.iter().filter_map(|place| weights.get(*place));
         in_order.copied().collect()
-    }
-
-    /// Weighers without which another host would be the best.
-    #[must_use]
-    pub fn pivotal(&self) -> Vec<&'static str> {
-        self.ranking.pivotal()
     }
 
     /// Whether none is left.
@@ -135,27 +136,32 @@ impl SortedHosts {
         let weights = self.ranking.weights();
         let options = &scheduler.options.filter_scheduler;
         order(&mut self.order, &weights, options, chance);
+        turnout.left = self.order.len();
+        if turnout.detail() == Detail::Counts {
+            return;
+        }
+        let state = |place: usize| Some(Arc::clone(&self.hosts.get(place)?.state));
         let best = || self.order.iter().copied().take(CARDS);
-        let names = best().map(|place| self.hosts[place].state.host.clone());
-        turnout.cards = names.zip(self.ranking.cards(best())).collect();
+        let cards = self.ranking.cards(best()).into_iter();
+        turnout.cards = best().filter_map(state).zip(cards).collect();
+        let pivotal = self.ranking.pivotal().into_iter();
+        let pivotal = pivotal.filter_map(|(weigher, place)| Some((weigher, state(place)?)));
+        turnout.pivotal = pivotal.collect();
     }
 
     /// Takes hosts out; the others move up, in their order.
-    fn remove(&mut self, rejected: &[(usize, &'static str, Reason)], turnout: &mut Turnout) {
+    fn remove(&mut self, rejected: Vec<(usize, Verdict)>, turnout: &mut Turnout) {
         if rejected.is_empty() {
             return;
         }
         let mut is_kept = vec![true; self.hosts.len()];
-        for (place, filter, reason) in rejected {
-            let Some(kept) = is_kept.get_mut(*place).filter(|kept| **kept) else {
+        for (place, (filter, reason)) in rejected {
+            let Some(kept) = is_kept.get_mut(place).filter(|kept| **kept) else {
                 continue;
             };
             *kept = false;
-            turnout.rejected.push(Rejected {
-                host: self.hosts[*place].clone(),
-                filter: (*filter).to_owned(),
-                reason: reason.clone(),
-            });
+            let state = &self.hosts[place].state;
+            turnout.rejected.count(filter, state, reason);
         }
         let mut next = 0;
         let new_places: Vec<Option<usize>> = is_kept
@@ -174,15 +180,27 @@ impl SortedHosts {
             .collect();
         self.ranking.retain(|place| is_kept[place]);
         let mut kept = is_kept.into_iter();
-        self.hosts.retain(|_| kept.next().unwrap_or(false));
+        let is_out = |_: &mut ConsideredHost| kept.next() == Some(false);
+        self.out.extend(self.hosts.extract_if(.., is_out));
+    }
+
+    /// All hosts at the request's destination, with what it took of them, and whether filters were asked.
+    pub(super) fn into_all(self) -> (Vec<ConsideredHost>, bool) {
+        let mut all = self.hosts;
+        all.extend(self.out);
+        (all, self.is_filtered)
     }
 }
+
+/// The filter or the weigher by which a host is out, and why.
+type Verdict = (&'static str, Reason);
 
 /// Weighs the hosts. Those that cannot be weighed are out, where Nova ends the request.
 fn weigh(
     scheduler: &Scheduler,
     request: &RequestSpec,
     hosts: &mut Vec<ConsideredHost>,
+    out: &mut Vec<ConsideredHost>,
     turnout: &mut Turnout,
 ) -> Ranking {
     loop {
@@ -198,18 +216,15 @@ fn weigh(
                 kept.push(host);
                 continue;
             };
-            let (_, weigher, reason) = rejected_by_weigher(one);
-            turnout.rejected.push(Rejected {
-                host,
-                filter: weigher.to_owned(),
-                reason,
-            });
+            let (weigher, reason) = rejected_by_weigher(one);
+            turnout.rejected.count(weigher, &host.state, reason);
+            out.push(host);
         }
         *hosts = kept;
     }
 }
 
-fn rejected_by_weigher(one: Unweighable) -> (usize, &'static str, Reason) {
+fn rejected_by_weigher(one: Unweighable) -> Verdict {
     let missing = [one.why.metric].into();
-    (one.place, one.weigher, Reason::MetricsMissing { missing })
+    (one.weigher, Reason::MetricsMissing { missing })
 }

@@ -235,9 +235,9 @@ fn what_an_instance_takes_the_next_one_sees() {
         .collect();
     assert_eq!(after, [("a", 1800, 50), ("b", 1300, 2)]);
     let rejected = &ended.record.turns[3].rejected;
-    assert_eq!(rejected.len(), 1);
+    assert_eq!(rejected.hosts(), 1);
     assert!(matches!(
-        rejected[0].reason,
+        rejected.kinds()[0].named[0].reason,
         Reason::TooManyInstances {
             num_instances: 50,
             ..
@@ -357,8 +357,8 @@ fn a_host_that_cannot_be_weighed_is_out() {
     assert_eq!(order, ["h3", "h1"]);
     let mut out: Vec<_> = turnout
         .rejected
-        .iter()
-        .map(|one| (one.host.state.host.as_str(), one.filter.as_str()))
+        .named()
+        .map(|(filter, one)| (one.host.host.as_str(), filter))
         .collect();
     out.sort_unstable();
     assert_eq!(out, [("h0", "MetricsWeigher"), ("h2", "MetricsWeigher")]);
@@ -387,9 +387,33 @@ fn the_best_ten_have_their_cards_kept() {
     these.reverse();
     let (sorted, turnout) = scheduler.sort(&request(&json!({})), these, 0);
     assert_eq!(turnout.cards.len(), 10);
-    assert_eq!(turnout.cards[0].0, "h0");
+    assert_eq!(turnout.cards[0].0.host, "h0");
     assert_eq!(turnout.cards[0].1.weight, sorted.weights()[0]);
-    assert_eq!(sorted.pivotal(), ["RAMWeigher"]);
+    // Without it all are alike, and h11 came first.
+    let pivotal = turnout
+        .pivotal
+        .iter()
+        .map(|(name, host)| (*name, host.host.as_str()));
+    assert_eq!(pivotal.collect::<Vec<_>>(), [("RAMWeigher", "h11")]);
+}
+
+#[test]
+fn of_many_instances_and_many_claims_a_bounded_part_is_kept() {
+    let scheduler = scheduler(|_| {});
+    let mut refusals = 30;
+    let (_, ended) = run(
+        scheduler.select(ask(&json!({}), 12), hosts(&falling(40, 1))),
+        |_| {
+            refusals -= 1;
+            refusals < 0
+        },
+    );
+    let turns = ended.expect("each has a host").record.turns;
+    let first = &turns[0];
+    assert_eq!((first.tried.len(), first.more_tried), (21, 10));
+    assert!(first.tried[20].is_granted);
+    let cards: Vec<usize> = turns.iter().map(|turn| turn.cards.len()).collect();
+    assert_eq!(cards, [10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 0, 0]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The weights of a list of hosts, kept in a column for each weigher, so that one host that changes is weighed alone.
 
+mod pivotal;
+
 use super::card::{Card, Score};
 use super::multiplier::overridden;
 use super::normalize::Scale;
@@ -143,18 +145,15 @@ impl Ranking {
     /// The weight of each host. A host that is alone is compared with none, and has 0 where the list is the scale.
     #[must_use]
     pub fn weights(&self) -> Vec<f64> {
-        self.weights_without(None)
+        self.weights_of(self.columns.iter())
     }
 
-    fn weights_without(&self, weigher: Option<usize>) -> Vec<f64> {
+    fn weights_of<'a>(&self, columns: impl Iterator<Item = &'a Column>) -> Vec<f64> {
         let mut weights = vec![0.0; self.hosts];
         if !self.is_weighed() {
             return weights;
         }
-        for (at, column) in self.columns.iter().enumerate() {
-            if weigher == Some(at) {
-                continue;
-            }
+        for column in columns {
             let scale = column.scale();
             let norms = column.on_scale().iter().map(|value| scale.at(*value));
             let scores = norms.zip(&column.multiplier).map(|(norm, its)| norm * its);
@@ -180,15 +179,6 @@ impl Ranking {
             }
         };
         places.into_iter().map(card).collect()
-    }
-
-    /// Weighers without which another host would be the best.
-    #[must_use]
-    pub fn pivotal(&self) -> Vec<&'static str> {
-        let best = best(&self.weights());
-        let is_pivotal = |at: &usize| self::best(&self.weights_without(Some(*at))) != best;
-        let pivotal = (0..self.columns.len()).filter(is_pivotal);
-        pivotal.map(|at| self.columns[at].weigher).collect()
     }
 
     /// A host that is alone is not weighed where the list is the scale.

@@ -11,7 +11,7 @@ use crate::host_state::ConsideredHost;
 pub(super) const HOSTS_PER_THREAD: usize = 2_048;
 
 /// What is found on hosts, by their places.
-pub(super) fn in_shares<T: Send>(
+pub(crate) fn in_shares<T: Send>(
     hosts: &mut [ConsideredHost],
     look: impl Fn(&mut ConsideredHost) -> Option<T> + Sync,
 ) -> Vec<(usize, T)> {

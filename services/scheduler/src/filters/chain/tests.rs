@@ -17,7 +17,7 @@ fn filtered(
     options: &Options,
     request: &serde_json::Value,
     turn: Turn,
-) -> (Vec<(String, String)>, Vec<Passed>) {
+) -> (Vec<(&'static str, String)>, Vec<Passed>) {
     let mut hosts = testing::hosts(&json!([
         {"host": "a", "num_instances": 99},
         {"host": "b", "service": {"disabled": true}},
@@ -32,9 +32,9 @@ fn filtered(
     (out, passed)
 }
 
-fn passed(filter: &str, before: usize, after: usize) -> Passed {
+fn passed(filter: &'static str, before: usize, after: usize) -> Passed {
     Passed {
-        filter: filter.to_owned(),
+        filter,
         before,
         after,
     }
@@ -46,7 +46,7 @@ fn a_filter_is_asked_about_hosts_that_passed_before() {
         &["ComputeFilter", "NumInstancesFilter", "AllHostsFilter"],
         &[ALL_FILTERS],
     );
-    let pair = |filter: &str, host: &str| (filter.to_owned(), host.to_owned());
+    let pair = |filter: &'static str, host: &str| (filter, host.to_owned());
     let (out, did) = filtered(&options, &json!({}), Turn::First);
     let expected = [pair("ComputeFilter", "b"), pair("NumInstancesFilter", "a")];
     assert_eq!(out, expected);
@@ -78,9 +78,9 @@ fn many_hosts_are_looked_at_as_one_is() {
     let names: Vec<String> = left.iter().map(|it| it.state.host.clone()).collect();
     let expected: Vec<String> = (0..many).filter(passes).map(name).collect();
     assert_eq!(names, expected);
-    let by = |filter: &str, of: &dyn Fn(&usize) -> bool| -> Vec<_> {
+    let by = |filter: &'static str, of: &dyn Fn(&usize) -> bool| -> Vec<_> {
         let these = (0..many).filter(|it| of(it));
-        these.map(|it| (filter.to_owned(), name(it))).collect()
+        these.map(|it| (filter, name(it))).collect()
     };
     let mut expected = by("NumInstancesFilter", &|it| it % 3 == 2);
     expected.extend(by("IoOpsFilter", &|it| it % 3 < 2 && it % 5 == 4));

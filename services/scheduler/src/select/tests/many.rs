@@ -17,6 +17,7 @@ fn of_a_hundred_thousand_hosts_half_may_be_out_because_none_can_weigh_them() {
     assert_eq!(claims, ["i0 in -"]);
     let record = selected.expect("a host").record;
     let rejected = &record.turns[0].rejected;
-    assert!(rejected.iter().all(|one| one.host.state.host == "out"));
-    assert_eq!(rejected.len(), 50_000);
+    assert!(rejected.named().all(|(_, one)| one.host.host == "out"));
+    assert_eq!(rejected.hosts(), 50_000);
+    assert_eq!(rejected.named().count(), NAMED);
 }

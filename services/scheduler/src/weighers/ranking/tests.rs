@@ -255,7 +255,18 @@ fn a_weigher_is_pivotal_where_another_host_would_be_the_best_without_it() {
         {"free_ram_mb": 50, "vcpus_total": 3},
     ]));
     let ranking = rank(&all(Normalization::Upstream), &these, &request(&json!({})));
-    assert_eq!(ranking.pivotal(), ["BuildFailureWeigher"]);
+    assert_eq!(ranking.pivotal(), [("BuildFailureWeigher", 0)]);
+    let alone = rank(
+        &all(Normalization::Upstream),
+        &these[..1],
+        &request(&json!({})),
+    );
+    assert_eq!(alone.pivotal(), []);
+    let beyond = json!([{"cpu_weight_multiplier": "inf"}, {"cpu_weight_multiplier": "1"}]);
+    let host = |ram: i64, metadata: &Value| json!({"free_ram_mb": ram, "vcpus_total": 3, "aggregates": [{"metadata": metadata}]});
+    let these = hosts(&json!([host(1, &beyond[0]), host(9, &beyond[1])]));
+    let ranking = rank(&all(Normalization::Upstream), &these, &request(&json!({})));
+    assert_eq!(ranking.pivotal(), [("CPUWeigher", 1)]);
 }
 
 fn any_host() -> impl Strategy<Value = Value> {

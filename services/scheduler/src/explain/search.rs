@@ -1,0 +1,209 @@
+//! How hosts fared for one instance, as it is kept.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Told, number};
+use crate::host_state::HostState;
+use crate::select::{RejectedHosts, Turnout};
+use crate::weighers::Card;
+
+/// So many kinds of rejections are told: filters times reasons.
+const KINDS: usize = 64;
+
+/// How hosts fared for one instance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Search {
+    /// The instance.
+    pub instance_uuid: String,
+    /// Hosts that there were: all with a candidate for the first instance, those that are left for a later one.
+    pub hosts: usize,
+    /// Those of them that the request's destination left.
+    pub at_destination: usize,
+    /// What each filter that was asked let pass, in their order; none where a host is forced.
+    pub filters: Vec<FilterPassed>,
+    /// Hosts that are out, by filter and reason.
+    pub rejected: Vec<RejectedBy>,
+    /// Hosts that are left.
+    pub left: usize,
+    /// The best of them, the best first; ten at most.
+    pub best: Vec<Scored>,
+    /// Weighers that decide.
+    pub pivotal: Vec<Pivotal>,
+    /// What was claimed.
+    pub claims: Claims,
+    /// Why NUMA cells or devices are not counted on the chosen host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_counted: Option<Told>,
+}
+
+/// What one filter did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterPassed {
+    /// The filter.
+    pub filter: String,
+    /// Hosts that it was asked about.
+    pub before: usize,
+    /// Hosts that it let pass.
+    pub after: usize,
+}
+
+/// Hosts that one filter rejected for one kind of reason.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RejectedBy {
+    /// The filter that was the first to reject them, or the weigher that cannot weigh them.
+    pub filter: String,
+    /// The reason's.
+    pub code: String,
+    /// How many.
+    pub hosts: usize,
+    /// The first of them; five at most.
+    pub named: Vec<RejectedName>,
+}
+
+/// A host that is out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RejectedName {
+    /// The host.
+    pub host: String,
+    /// Its node.
+    pub node: String,
+    /// Why.
+    pub reason: Told,
+}
+
+/// A host and its score card.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Scored {
+    /// The host.
+    pub host: String,
+    /// Its node.
+    pub node: String,
+    /// The sum of the scores.
+    #[serde(with = "number")]
+    pub weight: f64,
+    /// Of each weigher; none for a host that is alone and so was not weighed.
+    pub scores: Vec<WeigherScore>,
+}
+
+/// What one weigher says of a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WeigherScore {
+    /// The weigher.
+    pub weigher: String,
+    /// In its own unit.
+    #[serde(with = "number")]
+    pub raw: f64,
+    /// On the common scale.
+    #[serde(with = "number")]
+    pub norm: f64,
+    /// The option, or what the host's aggregates say instead.
+    #[serde(with = "number")]
+    pub multiplier: f64,
+    /// What it adds to the weight: `norm` times `multiplier`.
+    #[serde(with = "number")]
+    pub score: f64,
+}
+
+/// A weigher without which another host would be the best.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pivotal {
+    /// The weigher.
+    pub weigher: String,
+    /// The host that would be.
+    pub host: String,
+}
+
+/// What was claimed for one instance.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Claims {
+    /// In their order: the first twenty, and the one that was granted.
+    pub tried: Vec<Claim>,
+    /// Others, which were refused.
+    pub more: usize,
+}
+
+/// One claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The host.
+    pub host: String,
+    /// The candidate, by its place among the host's.
+    pub candidate: usize,
+    /// Whether Placement granted it.
+    pub granted: bool,
+}
+
+impl Search {
+    pub(super) fn of(turn: &Turnout) -> Self {
+        let filters = turn.passed.iter().map(|one| FilterPassed {
+            filter: one.filter.to_owned(),
+            before: one.before,
+            after: one.after,
+        });
+        let tried = turn.tried.iter().map(|one| Claim {
+            host: one.host.host.clone(),
+            candidate: one.candidate,
+            granted: one.is_granted,
+        });
+        let kinds = turn.rejected.kinds().iter().take(KINDS);
+        let pivotal = turn.pivotal.iter().map(|(weigher, host)| Pivotal {
+            weigher: (*weigher).to_owned(),
+            host: host.host.clone(),
+        });
+        Self {
+            instance_uuid: turn.instance_uuid.clone(),
+            hosts: turn.hosts,
+            at_destination: turn.at_destination,
+            filters: filters.collect(),
+            rejected: kinds.map(RejectedBy::of).collect(),
+            left: turn.left,
+            best: turn
+                .cards
+                .iter()
+                .map(|(host, card)| Scored::of(host, card))
+                .collect(),
+            pivotal: pivotal.collect(),
+            claims: Claims {
+                tried: tried.collect(),
+                more: turn.more_tried,
+            },
+            not_counted: turn.not_counted.as_ref().map(Told::of),
+        }
+    }
+}
+
+impl RejectedBy {
+    fn of(kind: &RejectedHosts) -> Self {
+        let named = kind.named.iter().map(|one| RejectedName {
+            host: one.host.host.clone(),
+            node: one.host.nodename.clone(),
+            reason: Told::of(&one.reason),
+        });
+        let named: Vec<RejectedName> = named.collect();
+        let code = named.first().map(|first| first.reason.code.clone());
+        Self {
+            filter: kind.filter.to_owned(),
+            code: code.unwrap_or_default(),
+            hosts: kind.hosts,
+            named,
+        }
+    }
+}
+
+impl Scored {
+    fn of(host: &HostState, card: &Card) -> Self {
+        let scores = card.scores.iter().map(|one| WeigherScore {
+            weigher: one.weigher.to_owned(),
+            raw: one.raw,
+            norm: one.norm,
+            multiplier: one.multiplier,
+            score: one.score,
+        });
+        Self {
+            host: host.host.clone(),
+            node: host.nodename.clone(),
+            weight: card.weight,
+            scores: scores.collect(),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What is kept of a request: by tables, and what must hold for all.
+
+mod relaxations;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::options::Options;
+use crate::replay::testing::{hosts, request};
+use crate::select::{Alternates, Ask, Claims as Claimed, Scheduler, Step};
+
+fn scheduler(filters: &[&str], weighers: &[&str]) -> Scheduler {
+    let own = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
+    let mut options = Options::default();
+    options.filter_scheduler.enabled_filters = own(filters);
+    options.filter_scheduler.weight_classes = own(weighers);
+    Scheduler::new(options).expect("filters and weighers")
+}
+
+/// The whole way: every claim is granted that is not of a host that refuses.
+fn explained(
+    scheduler: &Scheduler,
+    asked: &Value,
+    these: &Value,
+    many: usize,
+    refusing: &str,
+) -> Explanation {
+    let ask = Ask {
+        request: request(asked),
+        instance_uuids: (0..many).map(|at| format!("i{at}")).collect(),
+        alternates: Alternates::Wanted,
+        claims: Claimed::Needed,
+        seed: 7,
+    };
+    let mut step = scheduler.select(ask, hosts(these));
+    loop {
+        step = match step {
+            Step::Claim(claiming) if claiming.claim().host.host == refusing => claiming.refused(),
+            Step::Claim(claiming) => claiming.granted(),
+            Step::Selected(selected) => return Explanation::of_selected(&selected),
+            Step::NoValidHost(none) => {
+                let diagnosis = scheduler.diagnose(&none);
+                return Explanation::of_no_valid_host(&none, diagnosis);
+            }
+        }
+    }
+}
+
+fn round_trip(explanation: &Explanation) -> Explanation {
+    let json = serde_json::to_string(explanation).expect("it goes into JSON");
+    serde_json::from_str(&json).expect("it comes back")
+}
+
+const FILTERS: &[&str] = &["ComputeFilter", "ComputeCapabilitiesFilter", "RamFilter"];
+
+#[test]
+fn a_selected_host_is_told_with_its_card_and_what_decided() {
+    let these = json!([
+        {"host": "h1", "cell": "cell1", "total_ram_mb": 4096, "free_ram_mb": 4096, "failed_builds": 2},
+        {"host": "h2", "cell": "cell1", "total_ram_mb": 4096, "free_ram_mb": 2048},
+        {"host": "h3", "cell": "cell1", "total_ram_mb": 4096, "free_ram_mb": 1024},
+        {"host": "h4", "service": {"disabled": true, "disabled_reason": "memory is replaced"}},
+        {"host": "h5", "total_ram_mb": 256, "free_ram_mb": 256},
+    ]);
+    let scheduler = scheduler(FILTERS, &["RAMWeigher", "BuildFailureWeigher"]);
+    let got = explained(&scheduler, &json!({}), &these, 1, "h2");
+    let expected = "\
+h3 was selected in cell1, with the alternates h2, h1.
+Asked for: m1.small (1 CPUs, 512 MiB, 1 GiB) by the project p1
+
+Hosts: 5
+
+  FILTER                          IN      OUT
+  ComputeFilter                    5        4
+  ComputeCapabilitiesFilter        4        4
+  RamFilter                        4        3
+
+Rejected:
+  ComputeFilter: 1 host, service_disabled
+    h4: its service is disabled: memory is replaced
+  RamFilter: 1 host, total_too_small
+    h5: it has 256 MiB of memory in all, and 512 are asked for
+
+The best of 3 hosts that are left:
+   1. h2  0.500
+        RAMWeigher                       2048 -> 0.500 x        1 = 0.500
+   2. h3  0.250
+        RAMWeigher                       1024 -> 0.250 x        1 = 0.250
+   3. h1  -999999
+        RAMWeigher                       4096 ->     1 x        1 = 1
+        BuildFailureWeigher                 2 ->     1 x -1000000 = -1000000
+
+BuildFailureWeigher decides: without it h1 would be the best.
+
+Claims:
+  h2 by its candidate 0: refused
+  h3 by its candidate 0: granted";
+    assert_eq!(got.to_string(), expected);
+    assert_eq!(round_trip(&got), got);
+}
+
+#[test]
+fn where_no_host_is_left_the_smallest_ways_out_are_told() {
+    let host = |name: &str, ram: i64, model: &str| {
+        json!({"host": name, "total_ram_mb": 4096, "free_ram_mb": ram,
+            "cpu_info": json!({"model": model}).to_string()})
+    };
+    let these = json!([
+        host("h1", 128, "Haswell"),
+        host("h2", 512, "Haswell"),
+        host("h3", 4096, "Nehalem"),
+        {"host": "h4", "service": {"forced_down": true}},
+    ]);
+    let asked = json!({"flavor": {"memory_mb": 1024,
+        "extra_specs": {"capabilities:cpu_info:model": "Haswell"}}});
+    let scheduler = scheduler(FILTERS, &[]);
+    let got = explained(&scheduler, &asked, &these, 1, "");
+    let text = got.to_string();
+    let expected = "\
+What stands in the way (every filter, asked about each of 4 hosts):
+  ComputeFilter             rejects       1, and 0 alone
+  ComputeCapabilitiesFilter rejects       2, and 1 alone
+  RamFilter                 rejects       3, and 2 alone
+Without RamFilter 2 hosts would do. Nearest: h2
+  RamFilter: it has 512 MiB of memory free, and 1024 are asked for
+Without ComputeCapabilitiesFilter 1 host would do. Nearest: h3
+  ComputeCapabilitiesFilter: its capability cpu_info:model is `Nehalem`, and should be `Haswell`";
+    assert!(text.ends_with(expected), "{text}");
+    assert!(text.starts_with("No valid host was found: every host was rejected.\n"));
+    assert_eq!(round_trip(&got), got);
+}
+
+#[test]
+fn what_is_kept_has_a_bound_whatever_there_is() {
+    let one = json!({"total_ram_mb": 4096, "free_ram_mb": 4096,
+        "aggregates": [{"metadata": {"cpu_weight_multiplier": "inf", "ram_weight_multiplier": "nan"}}]});
+    let full = json!({"total_ram_mb": 4096, "free_ram_mb": 16});
+    let scheduler = scheduler(FILTERS, &["nova.scheduler.weights.all_weighers"]);
+    let size = |each: &Value, many: usize, instances: usize| {
+        let these = Value::Array(vec![each.clone(); many]);
+        let asked = json!({"hints": {"query": "x".repeat(50_000)}});
+        let got = explained(&scheduler, &asked, &these, instances, "");
+        let kept = serde_json::to_string(&round_trip(&got)).expect("JSON");
+        assert_eq!(kept, serde_json::to_string(&got).expect("JSON"));
+        assert!(got.to_string().len() < 100_000);
+        kept.len()
+    };
+    assert!(size(&full, 30_000, 1) < 10_000);
+    assert!(size(&one, 300, 150) < 300_000);
+}
+
+#[test]
+fn each_way_of_having_no_host_has_its_name() {
+    let scheduler = scheduler(&["ComputeFilter"], &["MetricsWeigher"]);
+    for (asked, these, why) in [
+        (json!({}), json!([]), WhyNone::NoHosts),
+        (
+            json!({"force_hosts": ["x"]}),
+            json!([{}]),
+            WhyNone::NoneAtDestination,
+        ),
+        (
+            json!({}),
+            json!([{"service": {"disabled": true}}]),
+            WhyNone::AllRejected,
+        ),
+        (json!({}), json!([{"host": "no"}]), WhyNone::NoneClaimed),
+    ] {
+        let got = explained(&scheduler, &asked, &these, 1, "no");
+        let is = match &got.outcome {
+            Outcome::NoValidHost { why, .. } => Some(*why),
+            Outcome::Selected { .. } => None,
+        };
+        assert_eq!(is, Some(why));
+        assert_eq!(got.diagnosis.is_some(), why == WhyNone::AllRejected);
+        assert!(got.to_string().contains(&why.to_string()));
+    }
+    let stage = PlacementStage::empty(
+        "resources=VCPU:9",
+        ["VCPU 9".to_owned()],
+        "no host has 9 VCPU",
+    );
+    let got = Explanation::of_no_candidates(Asked::default(), stage);
+    let text = got.to_string();
+    assert!(
+        text.starts_with("No valid host was found: Placement has no candidate."),
+        "{text}"
+    );
+    assert!(text.ends_with(
+        "for resources=VCPU:9\n  no host has 9 VCPU\n  there would be some without VCPU 9"
+    ));
+    assert_eq!(round_trip(&got), got);
+}
+
+#[test]
+fn hosts_that_pass_and_cannot_be_weighed_are_told() {
+    let mut options = Options::default();
+    options.metrics.weight_setting = vec!["cpu.percent=1".to_owned()];
+    let scheduler = Scheduler::new(options).expect("filters and weighers");
+    let got = explained(&scheduler, &json!({}), &json!([{}, {}]), 1, "");
+    let diagnosis = got.diagnosis.as_ref().expect("a diagnosis");
+    assert_eq!((diagnosis.passing, diagnosis.relaxations.len()), (2, 0));
+    assert!(
+        got.to_string()
+            .contains("  MetricsWeigher: 2 hosts, metrics_missing\n")
+    );
+    assert!(
+        got.to_string()
+            .contains("2 hosts pass all filters, and cannot be weighed")
+    );
+}

@@ -1,0 +1,319 @@
+//! An explanation for people.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::{
+    Claims, Diagnosis, Explanation, Nearest, Outcome, PlacementStage, RejectedBy, Relaxation,
+    Scored, Search, WhyNone,
+};
+
+/// So many letters a column of names has at least.
+const NAME: usize = 24;
+
+/// From the outcome to its causes; ends without a new line.
+impl Display for Explanation {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.outcome(f)?;
+        self.asked(f)?;
+        if let Some(placement) = &self.placement {
+            write!(f, "\n\n{placement}")?;
+        }
+        for search in &self.searches {
+            if self.asked.instances > 1 {
+                write!(f, "\n\nInstance {}", search.instance_uuid)?;
+            }
+            write!(f, "\n\n{search}")?;
+        }
+        if self.more_searches > 0 {
+            write!(f, "\n\nand {} more instances", self.more_searches)?;
+        }
+        if let Some(diagnosis) = &self.diagnosis {
+            write!(f, "\n\n{diagnosis}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Explanation {
+    fn outcome(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            Outcome::Selected { instances, more } => {
+                for (at, one) in instances.iter().enumerate() {
+                    let line = if at > 0 { "\n" } else { "" };
+                    write!(f, "{line}{} was selected", one.host)?;
+                    if !one.cell.is_empty() {
+                        write!(f, " in {}", one.cell)?;
+                    }
+                    if self.asked.instances > 1 {
+                        write!(f, " for {}", one.instance_uuid)?;
+                    }
+                    match one.alternates.as_slice() {
+                        [] => write!(f, ", without alternates")?,
+                        some => write!(f, ", with the alternates {}", some.join(", "))?,
+                    }
+                }
+                match more {
+                    0 => write!(f, "."),
+                    more => write!(f, "\nand so for {more} more instances."),
+                }
+            }
+            Outcome::NoValidHost { why, instance, .. } => {
+                write!(f, "No valid host was found")?;
+                if self.asked.instances > 1 {
+                    write!(
+                        f,
+                        " for instance {} of {}",
+                        instance + 1,
+                        self.asked.instances
+                    )?;
+                }
+                write!(f, ": {why}.")
+            }
+        }
+    }
+
+    fn asked(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let asked = &self.asked;
+        let (flavor, cpus) = (&asked.flavor, asked.vcpus);
+        let (memory, disk) = (asked.memory_mb, asked.disk_gb);
+        write!(
+            f,
+            "\nAsked for: {flavor} ({cpus} CPUs, {memory} MiB, {disk} GiB)"
+        )?;
+        if let Some(zone) = &asked.availability_zone {
+            write!(f, " in the zone {zone}")?;
+        }
+        if let Some(project) = &asked.project_id {
+            write!(f, " by the project {project}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for WhyNone {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoCandidates => "Placement has no candidate",
+            Self::NoHosts => "there is no host to look at",
+            Self::NoneAtDestination => "no host is what the request is for",
+            Self::AllRejected => "every host was rejected",
+            Self::NoneClaimed => "Placement granted no claim",
+            Self::GivenUp => "a claim could not be decided",
+        })
+    }
+}
+
+impl Display for PlacementStage {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "Placement: {} candidates", self.candidates)?;
+        if !self.query.is_empty() {
+            write!(f, " for {}", self.query)?;
+        }
+        if let Some(why) = &self.why {
+            write!(f, "\n  {why}")?;
+        }
+        for cause in &self.causes {
+            write!(f, "\n  there would be some without {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Search {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "Hosts: {}", self.hosts)?;
+        if self.at_destination < self.hosts {
+            let not = self.hosts - self.at_destination;
+            write!(f, ", {not} of which are not what the request is for")?;
+        }
+        if !self.filters.is_empty() {
+            let width = widest(self.filters.iter().map(|one| one.filter.as_str()));
+            write!(f, "\n\n  {:width$}  {:>7}  {:>7}", "FILTER", "IN", "OUT")?;
+            for one in &self.filters {
+                write!(
+                    f,
+                    "\n  {:width$}  {:>7}  {:>7}",
+                    one.filter, one.before, one.after
+                )?;
+            }
+        }
+        if !self.rejected.is_empty() {
+            write!(f, "\n\nRejected:")?;
+        }
+        for rejected in &self.rejected {
+            write!(f, "\n{rejected}")?;
+        }
+        self.order(f)?;
+        write!(f, "{}", self.claims)?;
+        match &self.not_counted {
+            None => Ok(()),
+            Some(told) => write!(f, "\n\nNot counted on the host: {}", told.text),
+        }
+    }
+}
+
+impl Search {
+    fn order(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.best.is_empty() {
+            return Ok(());
+        }
+        write!(f, "\n\nThe best of {} hosts that are left:", self.left)?;
+        for (at, one) in self.best.iter().enumerate() {
+            write!(f, "\n  {:>2}. {one}", at + 1)?;
+        }
+        for one in &self.pivotal {
+            write!(
+                f,
+                "\n\n{} decides: without it {} would be the best.",
+                one.weigher, one.host
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for RejectedBy {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let hosts = if self.hosts == 1 { "host" } else { "hosts" };
+        write!(
+            f,
+            "  {}: {} {hosts}, {}",
+            self.filter, self.hosts, self.code
+        )?;
+        for one in &self.named {
+            write!(f, "\n    {}: {}", one.host, one.reason.text)?;
+        }
+        match self.hosts - self.named.len().min(self.hosts) {
+            0 => Ok(()),
+            more => write!(f, "\n    and {more} more"),
+        }
+    }
+}
+
+impl Display for Scored {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}  {}", self.host, plain(self.weight))?;
+        if self.scores.is_empty() {
+            return write!(f, " (alone, so it was not weighed)");
+        }
+        for one in self.scores.iter().filter(|one| one.score != 0.0) {
+            let (raw, norm) = (plain(one.raw), plain(one.norm));
+            let (times, score) = (plain(one.multiplier), plain(one.score));
+            write!(
+                f,
+                "\n        {:NAME$} {raw:>12} -> {norm:>5} x {times:>8} = {score}",
+                one.weigher
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Claims {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.tried.is_empty() {
+            return Ok(());
+        }
+        write!(f, "\n\nClaims:")?;
+        for one in &self.tried {
+            let done = if one.granted { "granted" } else { "refused" };
+            write!(
+                f,
+                "\n  {} by its candidate {}: {done}",
+                one.host, one.candidate
+            )?;
+        }
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more, which were refused"),
+        }
+    }
+}
+
+impl Display for Diagnosis {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "What stands in the way (every filter, asked about each of {} hosts):",
+            self.hosts
+        )?;
+        let width = widest(self.filters.iter().map(|one| one.filter.as_str()));
+        for one in &self.filters {
+            write!(
+                f,
+                "\n  {:width$} rejects {:>7}, and {} alone",
+                one.filter, one.rejects, one.alone
+            )?;
+        }
+        if self.passing > 0 {
+            write!(
+                f,
+                "\n  {} hosts pass all filters, and cannot be weighed",
+                self.passing
+            )?;
+        }
+        for one in &self.relaxations {
+            write!(f, "\n{one}")?;
+        }
+        if self.more_relaxations > 0 {
+            write!(
+                f,
+                "\nand {} more sets of as many filters",
+                self.more_relaxations
+            )?;
+        }
+        match &self.nearest {
+            None => Ok(()),
+            Some(nearest) => write!(
+                f,
+                "\nNo three filters stand in the way alone. Nearest: {nearest}"
+            ),
+        }
+    }
+}
+
+impl Display for Relaxation {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let names = listed(&self.without);
+        let hosts = if self.hosts == 1 { "host" } else { "hosts" };
+        write!(
+            f,
+            "Without {names} {} {hosts} would do. Nearest: {}",
+            self.hosts, self.nearest
+        )
+    }
+}
+
+impl Display for Nearest {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.host)?;
+        for one in &self.verdicts {
+            let why = one.reason.as_ref().map(|told| told.text.as_str());
+            let why = why.unwrap_or("it leaves no candidate that the others let pass");
+            write!(f, "\n  {}: {why}", one.filter)?;
+        }
+        Ok(())
+    }
+}
+
+/// Letters of a column for these names.
+fn widest<'a>(names: impl Iterator<Item = &'a str>) -> usize {
+    names.map(str::len).fold(NAME, usize::max)
+}
+
+/// `A`, `A and B`, `A, B and C`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [all @ .., last] => format!("{} and {last}", all.join(", ")),
+    }
+}
+
+/// A whole number without a point, others with three digits behind it.
+fn plain(number: f64) -> String {
+    match number.fract() == 0.0 && number.abs() < 1e15 {
+        true => format!("{number:.0}"),
+        false => format!("{number:.3}"),
+    }
+}

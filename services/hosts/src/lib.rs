@@ -9,6 +9,7 @@
 //! | `states` | the states that a scheduling request needs, fresh, and read only where they have changed |
 //! | `compute_hosts` | hosts as services: heard of, disabled, said to be dead, removed |
 //! | `aggregates` | host aggregates and availability zones |
+//! | `server_groups` | which guests are to be together or apart, and where each was put |
 //! | `scheduling_records` | records of where guests were put, and why |
 //! | `store` | the tables |
 //! | `router`, `policies`, `handlers` | the internal routes for agents and operators |
@@ -29,6 +30,7 @@ mod policies;
 mod report;
 mod router;
 mod scheduling_records;
+mod server_groups;
 mod states;
 mod store;
 
@@ -38,5 +40,6 @@ pub use hosts::{Hosts, HostsOptions};
 pub use policies::default_policy;
 pub use router::{Options, router};
 pub use scheduling_records::RecordBounds;
+pub use server_groups::{GroupPolicy, KeptServerGroup, NewServerGroup, ServerGroupError};
 pub use store::TableError;
 pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};

@@ -54,7 +54,7 @@ CREATE INDEX IF NOT EXISTS server_groups_project_id ON server_groups (project_id
 CREATE TABLE IF NOT EXISTS server_group_members (
     instance_uuid VARCHAR(36) NOT NULL PRIMARY KEY,
     group_id INTEGER NOT NULL,
-    host VARCHAR(255),
+    host VARCHAR(255) NOT NULL,
     FOREIGN KEY (group_id) REFERENCES server_groups (id)
 );
 CREATE INDEX IF NOT EXISTS server_group_members_group_id ON server_group_members (group_id);

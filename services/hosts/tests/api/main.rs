@@ -6,5 +6,6 @@ mod host_states;
 mod kills;
 mod place;
 mod schema;
+mod server_groups;
 mod service;
 mod states;

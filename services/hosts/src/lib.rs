@@ -34,12 +34,13 @@ mod server_groups;
 mod states;
 mod store;
 
+pub use aggregates::{AVAILABILITY_ZONE, AggregateError, AggregateUpdate, HostAggregate};
 pub use compute_hosts::{ComputeHost, ComputeNode, HostError, ServiceStatus, ServiceUpdate};
 pub use host_states::HostStateError;
 pub use hosts::{Hosts, HostsOptions};
 pub use policies::default_policy;
 pub use router::{Options, router};
-pub use scheduling_records::RecordBounds;
+pub use scheduling_records::{RecordBounds, RecordError, SchedulingRecord, SchedulingRecordHead};
 pub use server_groups::{GroupPolicy, KeptServerGroup, NewServerGroup, ServerGroupError};
 pub use store::TableError;
 pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};

@@ -5,10 +5,12 @@ pub(crate) mod schema;
 use std::str::FromStr;
 
 use berth_http::Fault;
-use berth_store::{Disposition, Moment, Retryable, SqlError, SqlStore, Transaction, Work};
+use berth_store::{
+    Disposition, Moment, Retryable, SqlError, SqlStore, Statement, Transaction, Work,
+};
 
-/// What each writer of aggregates changes first: who comes after it waits for its end. It also counts the changes, for those who
-/// remember what they read.
+/// What each writer of aggregates changes first: who comes after it waits for its end, or begins anew. It also counts the changes,
+/// for those who remember what they read.
 const AGGREGATES_TURN: &str = "UPDATE compute_hosts_schema SET aggregates = aggregates + 1";
 
 /// The tables. Clones are the same.
@@ -34,7 +36,20 @@ impl Tables {
     /// Runs `work` as one transaction, with nobody else beside it who changes aggregates: that a host is in one zone at most
     /// stands in rows that no single change touches all of.
     pub(crate) async fn write_aggregates<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
-        self.0.write_in_turn(AGGREGATES_TURN, work).await
+        self.0.write(&InTurn(work)).await
+    }
+}
+
+/// Changes the row first that all change who change aggregates.
+struct InTurn<'a, W>(&'a W);
+
+impl<W: Work> Work for InTurn<'_, W> {
+    type Output = W::Output;
+    type Error = W::Error;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<W::Output, W::Error> {
+        tx.execute(Statement::new(AGGREGATES_TURN)).await?;
+        self.0.run(tx).await
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use berth_scheduler::host_state::{Aggregate, Aggregates};
-use berth_store::{Statement, Transaction};
+use berth_store::Transaction;
 
-use crate::store::{TableError, foreign};
+use super::{HostAggregate, rows};
+use crate::store::TableError;
 
 /// All aggregates as of one count of their changes.
 #[derive(Debug, Default)]
@@ -18,21 +19,22 @@ pub(crate) struct HostAggregates {
 impl HostAggregates {
     /// Reads them all, as of this count of changes, which the same transaction has read.
     pub(crate) async fn read(tx: &mut Transaction, changes: i64) -> Result<Self, TableError> {
+        Ok(Self::new(rows::all(tx).await?, changes))
+    }
+
+    fn new(all: Vec<HostAggregate>, changes: i64) -> Self {
         let mut by_id = HashMap::new();
-        let sql = "SELECT id, uuid, name, metadata FROM host_aggregates";
-        for row in tx.rows(Statement::new(sql)).await? {
-            let aggregate = Aggregate {
-                uuid: Some(row.text(1)?),
-                name: row.text(2)?,
-                metadata: metadata(&row.text(3)?)?,
-            };
-            by_id.insert(row.int(0)?, Arc::new(aggregate));
-        }
-        let sql =
-            "SELECT host, aggregate_id FROM host_aggregate_members ORDER BY host, aggregate_id";
         let mut members: BTreeMap<String, Vec<i64>> = BTreeMap::new();
-        for row in tx.rows(Statement::new(sql)).await? {
-            members.entry(row.text(0)?).or_default().push(row.int(1)?);
+        for aggregate in all {
+            for host in aggregate.hosts {
+                members.entry(host).or_default().push(aggregate.id);
+            }
+            let read = Aggregate {
+                uuid: Some(aggregate.uuid.to_string()),
+                name: aggregate.name,
+                metadata: aggregate.metadata,
+            };
+            by_id.insert(aggregate.id, Arc::new(read));
         }
         // Hosts of the same aggregates share one value.
         let mut shared: HashMap<Vec<i64>, Aggregates> = HashMap::new();
@@ -48,10 +50,10 @@ impl HostAggregates {
             shared.insert(ids, aggregates.clone());
             (host, aggregates)
         });
-        Ok(Self {
+        Self {
             changes,
             by_host: by_host.collect(),
-        })
+        }
     }
 
     /// The count of changes that they are of.
@@ -63,9 +65,4 @@ impl HostAggregates {
     pub(crate) fn of_host(&self, host: &str) -> Aggregates {
         self.by_host.get(host).cloned().unwrap_or_default()
     }
-}
-
-/// The keys and values of a row.
-pub(crate) fn metadata(text: &str) -> Result<BTreeMap<String, String>, TableError> {
-    serde_json::from_str(text).map_err(|_| foreign(text, "host_aggregates", "metadata"))
 }

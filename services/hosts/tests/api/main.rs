@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod aggregates;
 mod host_states;
 mod kills;
 mod place;
+mod scheduling_records;
 mod schema;
 mod server_groups;
 mod service;

@@ -1,0 +1,142 @@
+//! Which zones hosts are in, and what a change of aggregates does to that: pure.
+
+use std::collections::BTreeSet;
+
+use super::{AggregateError, HostAggregate};
+
+/// A host that goes from one zone to another.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ZoneChange {
+    pub(super) host: String,
+    pub(super) from: String,
+    pub(super) to: String,
+}
+
+impl ZoneChange {
+    /// It may not, with guests on it.
+    pub(super) fn refused(self, guests: i64) -> AggregateError {
+        AggregateError::HasGuests {
+            host: self.host,
+            from: self.from,
+            to: self.to,
+            guests,
+        }
+    }
+}
+
+/// The zones that aggregates put a host in, by the numbers of these.
+pub(super) fn of_host<'a>(
+    all: &'a [HostAggregate],
+    host: &'a str,
+) -> impl Iterator<Item = &'a str> {
+    let its = all
+        .iter()
+        .filter(move |aggregate| aggregate.hosts.contains(host));
+    its.filter_map(HostAggregate::availability_zone)
+}
+
+/// The hosts that are in another zone after a change than before it.
+///
+/// # Errors
+/// [`AggregateError::TwoZones`] where a host would come into a second one.
+pub(super) fn moves(
+    before: &[HostAggregate],
+    after: &[HostAggregate],
+    default: &str,
+) -> Result<Vec<ZoneChange>, AggregateError> {
+    let all = before.iter().chain(after);
+    let hosts: BTreeSet<&String> = all.flat_map(|aggregate| &aggregate.hosts).collect();
+    let mut moves = Vec::new();
+    for host in hosts {
+        let from = of_host(before, host).next().unwrap_or(default);
+        let to: BTreeSet<&str> = of_host(after, host).collect();
+        let mut to = to.into_iter();
+        let one = to.next().unwrap_or(default);
+        if let Some(other) = to.next() {
+            return Err(AggregateError::TwoZones {
+                host: host.clone(),
+                one: one.to_owned(),
+                other: other.to_owned(),
+            });
+        }
+        if from != one {
+            moves.push(ZoneChange {
+                host: host.clone(),
+                from: from.to_owned(),
+                to: one.to_owned(),
+            });
+        }
+    }
+    Ok(moves)
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_store::Moment;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::aggregates::AVAILABILITY_ZONE;
+
+    fn aggregate(zone: Option<&str>, hosts: &[&str]) -> HostAggregate {
+        let zone = zone.map(|zone| (AVAILABILITY_ZONE.to_owned(), zone.to_owned()));
+        HostAggregate {
+            id: 1,
+            uuid: Uuid::nil(),
+            name: "a".to_owned(),
+            metadata: zone.into_iter().collect(),
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            created_at: Moment::now(),
+            updated_at: None,
+        }
+    }
+
+    /// `a:nova>az1`, or `a:az1+az2` where there would be two.
+    fn told(before: &[HostAggregate], after: &[HostAggregate]) -> String {
+        match moves(before, after, "nova") {
+            Ok(moves) => {
+                let told = moves
+                    .iter()
+                    .map(|it| format!("{}:{}>{}", it.host, it.from, it.to));
+                told.collect::<Vec<_>>().join(" ")
+            }
+            Err(AggregateError::TwoZones { host, one, other }) => format!("{host}:{one}+{other}"),
+            Err(other) => other.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_host_is_in_one_zone_and_goes_from_one_to_another() {
+        let none = || aggregate(None, &["a", "b"]);
+        let az = |zone, hosts: &[&str]| aggregate(Some(zone), hosts);
+        for (before, after, expected) in [
+            (vec![], vec![none()], ""),
+            (vec![none()], vec![none(), az("az1", &["a"])], "a:nova>az1"),
+            (
+                vec![az("az1", &["a", "b"])],
+                vec![az("az2", &["a", "b"])],
+                "a:az1>az2 b:az1>az2",
+            ),
+            (vec![az("az1", &["a"])], vec![az("az1", &[])], "a:az1>nova"),
+            (vec![az("az1", &["a"])], vec![none()], "a:az1>nova"),
+            (vec![none()], vec![az("nova", &["a", "b"])], ""),
+            (
+                vec![az("az1", &["a"])],
+                vec![az("az1", &["a"]), az("az1", &["a"])],
+                "",
+            ),
+            (
+                vec![az("az1", &["a"])],
+                vec![az("az1", &["a"]), az("az2", &["a"])],
+                "a:az1+az2",
+            ),
+            (
+                vec![az("az1", &["a"])],
+                vec![az("az1", &["a"]), az("az2", &["b"])],
+                "b:nova>az2",
+            ),
+        ] {
+            assert_eq!(told(&before, &after), expected);
+        }
+    }
+}

@@ -61,10 +61,11 @@ pub use accelerators::Accelerators;
 pub use binding_wait::{BindRefused, BindingWait};
 pub use bound_devices::{BoundDevice, BoundDevices, MdevParent};
 pub use build::{BuildError, BuildOptions, Building};
+pub(crate) use build::{held, taken};
 pub use compute_api::{EventSources, compute_api};
 pub use external_events::{BindEvent, ExternalEvents};
 pub use files::{AllowedFile, AllowedSpec, FileRefused, GuestFiles};
-pub use guests::{Guests, GuestsError, GuestsParts, Held, HeldGuests, JourneyEnd};
+pub use guests::{GuestChanges, Guests, GuestsError, GuestsParts, Held, HeldGuests, JourneyEnd};
 pub use host_resources::HostResources;
 pub use journal::{
     Accepted, Claimed, Course, Form, GuestJournal, GuestRecord, JournalError, Life, SpawnStep,

@@ -11,6 +11,7 @@ pub mod device;
 pub mod disabled;
 pub mod guest;
 pub mod health;
+pub mod host_state;
 pub mod metrics;
 pub mod node_identity;
 pub mod notify;

@@ -3,6 +3,7 @@
 //!
 //! No UUID of a consumer, guest or request is ever a label, so the number of series does not grow with them.
 
+mod host_state;
 mod plan_state;
 mod process;
 mod reshape_result;
@@ -23,11 +24,12 @@ use metrics_exporter_prometheus::{
 
 use crate::guest::reconcile::FindingKind;
 use crate::health::{Message, Severity};
+pub use host_state::{HostStateRequest, HostStateResult};
 pub use plan_state::PlanState;
 use reshape_result::ReshapeResult;
 use rows::{
     BUILD_INFO, DEVICES_UNFIT, FINDINGS, GENERATION_CONFLICTS, GUESTS_HELD, HEALTH_MESSAGES,
-    HELD_UNITS, PLACEMENT_REQUESTS, PLAN_STATE, RESHAPES, TICK_DURATION,
+    HELD_UNITS, HOST_STATES, PLACEMENT_REQUESTS, PLAN_STATE, RESHAPES, TICK_DURATION,
 };
 pub use rows::{Kind, METRICS, MetricRow, metrics_page};
 
@@ -98,6 +100,11 @@ impl Metrics {
         metrics.unfit_devices([]);
         metrics.findings([]);
         metrics.health(&[]);
+        for request in HostStateRequest::ALL {
+            for result in HostStateResult::ALL {
+                metrics.host_states(request, result).increment(0);
+            }
+        }
         for result in ReshapeResult::ALL {
             metrics.reshapes(result).increment(0);
         }
@@ -135,6 +142,21 @@ impl Metrics {
         self.0
             .recorder
             .register_counter(&key(RESHAPES, vec![label]), &METADATA)
+    }
+
+    fn host_states(&self, request: HostStateRequest, result: HostStateResult) -> Counter {
+        let labels = vec![
+            Label::from_static_parts("request", request.as_str()),
+            Label::from_static_parts("result", result.as_str()),
+        ];
+        self.0
+            .recorder
+            .register_counter(&key(HOST_STATES, labels), &METADATA)
+    }
+
+    /// The scheduler was told something of this host.
+    pub fn told_host(&self, request: HostStateRequest, result: HostStateResult) {
+        self.host_states(request, result).increment(1);
     }
 
     /// A reshape would not have been lawful and was not sent. Those that were sent are counted by their answers.

@@ -28,6 +28,12 @@ mod trees;
 #[cfg(test)]
 mod tests;
 
+/// Hosts for tests of other rooms.
+#[cfg(test)]
+pub(crate) mod samples {
+    pub(crate) use super::tests::driver::host;
+}
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -54,12 +60,14 @@ pub(crate) use error::sentence;
 
 use crate::admin::{self, AdminOptions, SocketLock};
 use crate::guest::HeldGuests;
+use crate::host_state::{Around, HostStateService, Telling};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::options::TrackerOptions;
 use crate::startup::ReviewedPlans;
 use crate::triggers::Interval;
 use event_loop::EventLoop;
+use guests::Keeping;
 
 /// The options that SIGHUP may change.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,6 +138,8 @@ pub struct Agent<D> {
     pub guests: Option<GuestService>,
     /// What is known of the devices beside what the driver sees; none: nothing is laid over a view.
     pub devices: Option<DeviceService>,
+    /// The scheduler that is told of this host; none: nobody is.
+    pub host_state: Option<HostStateService>,
     /// Journals of services that run beside in this process, each with its name and why it cannot be used; none: it can.
     pub beside: Vec<(&'static str, watch::Receiver<Option<String>>)>,
     /// Where the nodes' trees are shown to whoever needs them in this process.
@@ -160,6 +170,7 @@ impl<D> Agent<D> {
             admin: None,
             guests: None,
             devices: None,
+            host_state: None,
             beside: Vec::new(),
             trees: KnownTrees::default(),
             lock: None,
@@ -189,6 +200,8 @@ struct Sources {
     holding: Option<watch::Receiver<HeldGuests>>,
     /// Journals, each with why it cannot be used.
     journals: SelectAll<BoxStream<'static, (&'static str, Option<String>)>>,
+    /// Why the scheduler is not told of this host, whenever that changes. Never ends.
+    untold: BoxStream<'static, Option<String>>,
     /// What is laid over the next view is another one. Never ends.
     device_changes: HostEvents,
 }
@@ -223,6 +236,16 @@ fn words(
         Some(((name, word), (told, false)))
     })
     .boxed()
+}
+
+/// Why the scheduler is not told of this host, whenever that changes.
+fn untold_of(told: watch::Receiver<Option<String>>) -> BoxStream<'static, Option<String>> {
+    let changes = stream::unfold(told, async |mut told| {
+        told.changed().await.ok()?;
+        let word = told.borrow_and_update().clone();
+        Some((word, told))
+    });
+    changes.chain(stream::pending()).boxed()
 }
 
 /// How many requests of the admin API may wait for the loop.
@@ -261,6 +284,9 @@ pub async fn run<D: VirtDriver>(
     let events = guests::heard_by(guests.as_ref(), events);
     let metrics = agent.metrics.clone();
     let grace = agent.live.graceful_shutdown_timeout;
+    // A run that ends after its tick tells the scheduler nothing.
+    let agent_host_state = agent.host_state.clone().filter(|_| serves);
+    let driver = Arc::clone(&agent.driver);
     let (event_loop, state) = EventLoop::new(agent);
     let routes = [
         guests.as_ref().map(|service| service.guests.routes()),
@@ -279,6 +305,17 @@ pub async fn run<D: VirtDriver>(
     let holding = guests.as_ref().map(|service| service.guests.holding());
     let keeping = guests.map(|service| service.begin(event_loop.started()));
     let telling = devices.filter(|_| serves).map(DeviceService::begin);
+    let (untold, told_of) = watch::channel(None);
+    let host_state = agent_host_state.map(|service| {
+        let around = Around {
+            driver,
+            states: state.clone(),
+            asked: asked.clone(),
+            metrics: metrics.clone(),
+            untold,
+        };
+        Keeping::of(Telling::new(around, service))
+    });
     let serving = door.map(|door| door.serve(state, metrics, asked, routes));
     // The passes are tasks of their own, but on this thread: an agent waits far more than it computes.
     let sources = Sources {
@@ -287,6 +324,7 @@ pub async fn run<D: VirtDriver>(
         requests,
         holding,
         journals,
+        untold: untold_of(told_of),
         device_changes,
     };
     let ended = LocalSet::new()
@@ -295,7 +333,7 @@ pub async fn run<D: VirtDriver>(
     if let Some(serving) = serving {
         serving.stop().await;
     }
-    for keeping in [telling, keeping].into_iter().flatten() {
+    for keeping in [host_state, telling, keeping].into_iter().flatten() {
         keeping.stop(grace).await;
     }
     ended

@@ -9,6 +9,7 @@
 //! | `placement` | the way to Placement, a real one or this process's |
 //! | `agents` | the way to agents |
 //! | `guests` | this host's guests and devices |
+//! | `scheduler` | the way to whoever keeps hosts' states for the scheduler |
 //! | [`tls_door`] | the agent's API over TLS |
 
 mod agents;
@@ -18,6 +19,7 @@ mod guests;
 mod libvirt;
 mod placement;
 mod reporting;
+mod scheduler;
 pub mod tls_door;
 
 use std::time::Duration;
@@ -31,6 +33,7 @@ pub use placement::{
 };
 pub(crate) use reporting::provider_configs;
 pub use reporting::tracker_options;
+pub use scheduler::hosts_over_network;
 
 /// How long `--once` and offline commands wait for a service that is away, unless told otherwise.
 pub const DEADLINE: Duration = Duration::from_secs(60);

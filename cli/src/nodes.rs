@@ -97,7 +97,7 @@ impl Host {
         }
         Ok(Self {
             view,
-            service: disabled::service(disabled.as_ref()),
+            service: disabled.service(),
             nodes,
         })
     }

@@ -164,6 +164,7 @@ async fn host(
         run,
         placement,
         &guests,
+        None,
         beside,
         // The receiver is this very function's.
         |ready| drop(tell.send(ready)),

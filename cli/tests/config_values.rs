@@ -278,8 +278,8 @@ fn every_option_of_the_table_has_a_field_and_every_field_a_row() {
         .filter(|each| !each.is_set())
         .map(|each| &each.name)
         .collect();
-    let left_out =
-        ["placement", "cyborg", "glance"].map(|section| format!("{section}.system_scope"));
+    let left_out = ["placement", "cyborg", "conductor", "glance"]
+        .map(|section| format!("{section}.system_scope"));
     assert_eq!(unset, left_out.iter().collect::<Vec<_>>());
     assert_eq!(loaded.effective.len(), OPTIONS.len());
 }

@@ -56,6 +56,7 @@ impl Host {
             pci: berth_virt::PciInPlacement::default(),
             customs: Vec::new(),
             traits: BTreeSet::new(),
+            capabilities: berth_virt::NodeCapabilities::default(),
             guests: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             model: ResourceModel::default(),

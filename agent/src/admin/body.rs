@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::disabled::Disabled;
+use crate::disabled::{Disabled, DisabledInCloud};
 use crate::health::{Message, Severity};
 use crate::service::{AgentState, LastPass, NodeState, PassResult, Phase, TickOutcome, Touched};
 
@@ -113,6 +113,9 @@ pub struct StateBody {
     pub driver: String,
     /// Why, since when and by whom the host takes no guests; null: it takes guests.
     pub disabled: Option<Disabled>,
+    /// Why and since when the cloud's operators want no new guests here; null: they are welcome.
+    #[serde(default)]
+    pub disabled_in_cloud: Option<DisabledInCloud>,
     /// Why the hypervisor cannot be observed; null: it can.
     pub unobserved: Option<String>,
     /// The nodes.
@@ -305,6 +308,7 @@ impl StateBody {
             summary: state.sentence(now),
             driver: state.driver.to_owned(),
             disabled: state.disabled.clone(),
+            disabled_in_cloud: state.disabled_in_cloud.clone(),
             unobserved: state.unobserved.clone(),
             nodes: state
                 .nodes

@@ -78,6 +78,7 @@ impl World {
             pci: PciInPlacement::default(),
             customs: Vec::new(),
             traits: BTreeSet::new(),
+            capabilities: berth_virt::NodeCapabilities::default(),
             guests: guests.into_iter().collect(),
             unreadable: BTreeMap::new(),
             model: ResourceModel {

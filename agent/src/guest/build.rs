@@ -41,7 +41,7 @@ use crate::device::{DeviceConditions, Named as _};
 use asked::Asked;
 pub(super) use asked::{image_of, kernel_of};
 pub use error::{BuildError, BuildFault};
-pub use picked::{BuildDigest, Picked};
+pub use picked::{BuildDigest, Described, Picked};
 
 /// Placement's tree of a node, as the agent last knew it; none before the node was reported.
 pub type TreeOf = Arc<dyn Fn(&NodeName) -> Option<Arc<ProviderTree>> + Send + Sync>;
@@ -162,9 +162,9 @@ fn named(uuid: ConsumerUuid) -> Result<(), BuildError> {
 }
 
 /// What guests of the journal hold of the host.
-pub(super) fn held(records: &[GuestRecord]) -> Held {
+pub(crate) fn held<'a>(records: impl IntoIterator<Item = &'a GuestRecord>) -> Held {
     let mut held = Held::default();
-    for record in records.iter().filter(|record| record.may_hold()) {
+    for record in records.into_iter().filter(|record| record.may_hold()) {
         held.add(
             &record.request.spec().topology,
             &record.request.reserved_cpus(),
@@ -175,9 +175,12 @@ pub(super) fn held(records: &[GuestRecord]) -> Held {
 
 /// The names of devices that guests have: those of the journal, whose devices may not be bound yet, and those on the
 /// hypervisor, whoever made them.
-fn taken(records: &[GuestRecord], seen: &NodeView) -> BTreeSet<String> {
+pub(crate) fn taken<'a>(
+    records: impl IntoIterator<Item = &'a GuestRecord>,
+    seen: &NodeView,
+) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for record in records.iter().filter(|record| record.may_hold()) {
+    for record in records.into_iter().filter(|record| record.may_hold()) {
         let own = record.request.spec().devices.as_slice().iter();
         names.extend(own.map(|attached| attached.device.name()));
         let bound = record.devices.iter().flat_map(|devices| devices.iter());
@@ -211,7 +214,7 @@ fn placed(
     let mut spec = asked.spec;
     spec.topology = place.topology;
     spec.devices = GuestDevices::new(picks.attached)?;
-    let picked = Picked::new(Some(digest), place.reserved, picks.made);
+    let picked = Picked::new(Some(digest), place.reserved, picks.made).describing(asked.described);
     let request = GuestRequest::new(asked.node, asked.arqs, spec)?;
     Ok(request.with_disks(asked.disks)?.with_picked(picked))
 }

@@ -1,5 +1,6 @@
 //! All guests of this agent: what is asked of them, one journey per guest at a time, and going on after a restart.
 
+mod changes;
 mod journey;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use super::resources::{GuestResources, ResourceError};
 use super::way::Way;
 use super::{Accelerators, ExternalEvents, GuestRequest};
 
+pub use changes::GuestChanges;
 pub(super) use journey::told;
 pub use journey::{Held, HeldGuests, JourneyEnd};
 
@@ -109,6 +111,7 @@ pub(super) struct Inner<D, R> {
     held: watch::Sender<HeldGuests>,
     /// How many journeys have ended.
     ends: watch::Sender<u64>,
+    changes: watch::Sender<GuestChanges>,
     pub(super) usable: Usable,
     /// Something of guests changed on the hypervisor.
     pub(super) stirred: Notify,
@@ -160,6 +163,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             journeys: Journeys::default(),
             held: watch::Sender::default(),
             ends: watch::Sender::new(0),
+            changes: watch::Sender::default(),
             usable: Usable::new("guests.db"),
             stirred: Notify::new(),
             images: ImagesComing::default(),
@@ -219,6 +223,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             Accepted::Other => return Err(GuestsError::Other { uuid }),
             Accepted::Ending => return Err(GuestsError::Ending { uuid }),
         }
+        self.note_change();
         self.set_out(uuid);
         Ok(accepted)
     }
@@ -235,6 +240,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         self.inner.usable.wrote(turned)?;
         // A spawn under way looks at its course again.
         self.inner.journeys.cut_short(&uuid);
+        self.note_change();
         self.set_out(uuid);
         Ok(())
     }

@@ -119,6 +119,16 @@ pub static GUESTS_HELD: Warnable = Warnable {
     time_to_visible: Duration::ZERO,
 };
 
+/// The scheduler does not know how this host is.
+pub static SCHEDULER_NOT_TOLD: Warnable = Warnable {
+    code: "scheduler-not-told",
+    severity: Severity::Error,
+    title: "The scheduler does not know this host's state",
+    text: "{error}. Guests here run on, and no new ones come once the scheduler takes the host for down; the agent keeps trying",
+    depends_on: &[],
+    time_to_visible: RESTART,
+};
+
 /// Devices that nobody gets as they are.
 pub static DEVICES_UNFIT: Warnable = Warnable {
     code: "devices-unfit",
@@ -202,6 +212,7 @@ pub static WARNABLES: &[&Warnable] = &[
     &HELD_UNITS,
     &UNREADABLE_GUESTS,
     &GUESTS_HELD,
+    &SCHEDULER_NOT_TOLD,
     &DEVICES_UNFIT,
     &STATE_FILES,
     &CONFIG_RELOAD_FAILED,

@@ -37,6 +37,7 @@ pub(super) const HELD_UNITS: &str = "berth_held_units";
 pub(super) const GUESTS_HELD: &str = "berth_guests_held";
 pub(super) const FINDINGS: &str = "berth_reconcile_findings";
 pub(super) const DEVICES_UNFIT: &str = "berth_devices_unfit";
+pub(super) const HOST_STATES: &str = "berth_host_state_requests_total";
 pub(super) const HEALTH_MESSAGES: &str = "berth_health_messages";
 pub(super) const BUILD_INFO: &str = "berth_build_info";
 
@@ -95,6 +96,12 @@ pub const METRICS: &[MetricRow] = &[
         kind: Kind::Gauge,
         labels: &["reason"],
         help: "Devices that are offered and nobody gets as they are, by reason; quarantined and disabled are an operator's word, the others were found.",
+    },
+    MetricRow {
+        name: HOST_STATES,
+        kind: Kind::Counter,
+        labels: &["request", "result"],
+        help: "What the scheduler was told of this host: state (all of it, when it changed) or seen (that the agent lives), by result: taken, unknown (it knows another state and is told all of it), failed.",
     },
     MetricRow {
         name: HEALTH_MESSAGES,

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::backoff::Backoff;
 use crate::device::Look;
-use crate::disabled::{self, Disabled, DisabledError};
+use crate::disabled::{Disabled, DisabledError, DisabledInCloud, Words};
 use crate::guest::HeldGuests;
 use crate::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS};
 use crate::metrics::Metrics;
@@ -50,7 +50,10 @@ pub(super) struct EventLoop<D> {
     phase: Phase,
     once: Option<Once>,
     health: Health,
-    disabled: Option<Disabled>,
+    disabled: Words,
+    /// Whether the scheduler is told of this host, and says whether it is disabled in the cloud.
+    tells: bool,
+    view: Option<Arc<HostView>>,
     keeping: Option<Keeping>,
     /// Subjects that the log said to make no progress.
     overdue: BTreeSet<String>,
@@ -81,11 +84,15 @@ enum Done<D> {
     },
     Passed(Box<Returned<D>>),
     Reloaded(Result<LiveOptions, String>),
-    Recalled(Result<Option<Disabled>, DisabledError>),
+    Recalled(Result<Words, DisabledError>),
     Kept {
         disabled: Option<Disabled>,
         kept: Result<(), DisabledError>,
         reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
+    },
+    KeptOfCloud {
+        disabled: Option<DisabledInCloud>,
+        kept: Result<(), DisabledError>,
     },
 }
 
@@ -173,7 +180,7 @@ impl<D: VirtDriver> EventLoop<D> {
         let fuzzy = agent.live.periodic_fuzzy_delay.mul_f64(dice.fraction());
         let triggers = Triggers::new(interval, fuzzy, now);
         let terms = Terms {
-            service: disabled::service(None),
+            service: Words::default().service(),
             options: Arc::new(agent.live.tracker.clone()),
             reviewed: agent.reviewed.map(Arc::new),
         };
@@ -207,7 +214,9 @@ impl<D: VirtDriver> EventLoop<D> {
             phase: Phase::Starting,
             once,
             health: Health::default(),
-            disabled: None,
+            disabled: Words::default(),
+            tells: agent.host_state.is_some(),
+            view: None,
             keeping: None,
             overdue: BTreeSet::new(),
             waiting: Waiting::default(),
@@ -270,6 +279,9 @@ impl<D: VirtDriver> EventLoop<D> {
                 Some(request) = sources.requests.recv(), if free => self.request(request),
                 held = Sources::held(&mut sources.holding) => self.held_guests(&held),
                 Some((name, word)) = sources.journals.next() => self.journal(name, word),
+                Some(untold) = sources.untold.next() => {
+                    findings::of_scheduler(&mut self.health, untold, Instant::now());
+                }
                 Some(event) = sources.device_changes.next(), if free => self.event(Some(event)),
             }
         }
@@ -439,6 +451,10 @@ impl<D: VirtDriver> EventLoop<D> {
                 self.kept(disabled, kept, reply);
                 Ok(())
             }
+            Ok(Done::KeptOfCloud { disabled, kept }) => {
+                self.kept_of_cloud(disabled, kept);
+                Ok(())
+            }
             Err(error) if error.is_panic() => {
                 let panic = error.into_panic();
                 let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -474,6 +490,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 self.triggers.note(Trigger::Request, Instant::now());
             }
             Request::SetDisabled { disabled, reply } => self.begin_keep(disabled, reply),
+            Request::SetDisabledInCloud { reason } => self.begin_keep_of_cloud(reason.as_deref()),
         }
     }
 
@@ -503,7 +520,9 @@ impl<D: VirtDriver> EventLoop<D> {
         AgentState {
             phase: self.phase,
             driver: self.driver,
-            disabled: self.disabled.clone(),
+            disabled: self.disabled.here.clone(),
+            disabled_in_cloud: self.disabled.in_cloud.clone(),
+            view: self.view.clone(),
             nodes: self
                 .nodes
                 .states()

@@ -10,8 +10,8 @@ use super::state::NodeState;
 use crate::guest::HeldGuests;
 use crate::health::{
     DEVICES_UNFIT, GUESTS_HELD, HELD_UNITS, Health, IDENTITY, NODE_GONE, NOT_IN_SYNC,
-    PLACEMENT_AWAY, PLACEMENT_REFUSES, RESHAPE_FAILED, RESHAPE_NEEDED, STATE_FILES,
-    UNREADABLE_GUESTS, Warnable,
+    PLACEMENT_AWAY, PLACEMENT_REFUSES, RESHAPE_FAILED, RESHAPE_NEEDED, SCHEDULER_NOT_TOLD,
+    STATE_FILES, UNREADABLE_GUESTS, Warnable,
 };
 
 /// Findings that are about the agent's peers, whichever node met them.
@@ -163,6 +163,14 @@ pub(super) fn of_journal(
     match unusable {
         Some(error) => health.set(STATE_FILES.found().of(name).with("error", error), now),
         None => health.clear(&STATE_FILES, name),
+    }
+}
+
+/// Sets and clears what follows from a scheduler that is not told of this host. (Whoever tells it tells the log.)
+pub(super) fn of_scheduler(health: &mut Health, untold: Option<String>, now: Instant) {
+    match untold {
+        Some(error) => health.set(SCHEDULER_NOT_TOLD.found().with("error", error), now),
+        None => health.clear(&SCHEDULER_NOT_TOLD, ""),
     }
 }
 

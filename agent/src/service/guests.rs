@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::device::DeviceConditions;
 use crate::guest::{GuestResources, Guests, HeldGuests, api};
+use crate::host_state::Telling;
 use crate::metrics::Metrics;
 
 /// How long guests wait for the nodes' first passes. A reshape is to find the guests that it read of; but a host that was booted
@@ -106,6 +107,21 @@ impl DeviceService {
 pub(super) struct Keeping {
     task: JoinHandle<()>,
     end: CancellationToken,
+}
+
+impl Keeping {
+    /// Begins to tell the scheduler; what it is told may be told again, so that it may be cut off anywhere.
+    pub(super) fn of<D: VirtDriver>(telling: Telling<D>) -> Self {
+        let end = CancellationToken::new();
+        let shutdown = end.clone();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = telling.run() => {}
+            }
+        });
+        Self { task, end }
+    }
 }
 
 impl GuestService {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use berth_model::{Held, NodeName, ProviderTree, ProviderUuid, TreeDiff};
+use berth_virt::HostView;
 use tokio::time::Instant;
 
 use super::error::Trouble;
-use crate::disabled::Disabled;
+use crate::disabled::{Disabled, DisabledInCloud};
 use crate::health::{Health, Severity};
 use crate::metrics::PlanState;
 
@@ -44,6 +45,10 @@ pub struct AgentState {
     pub driver: &'static str,
     /// Whether an operator disabled the host.
     pub disabled: Option<Disabled>,
+    /// Whether the cloud's operators disabled the host.
+    pub disabled_in_cloud: Option<DisabledInCloud>,
+    /// The host as it was seen last, with what is known of its devices beside; none before the first look.
+    pub view: Option<Arc<HostView>>,
     /// The nodes that the hypervisor shows.
     pub nodes: BTreeMap<NodeName, NodeState>,
     /// Why the last observation failed, if it did.
@@ -173,6 +178,16 @@ impl NodeState {
         }
     }
 
+    /// One that is reported, with this tree.
+    #[cfg(test)]
+    pub(crate) fn reported(tree: ProviderTree) -> Self {
+        Self {
+            phase: Phase::Running,
+            tree: Some(Arc::new(tree)),
+            ..Self::new()
+        }
+    }
+
     /// Why its last pass failed, if it did.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
@@ -190,6 +205,8 @@ impl AgentState {
             phase: Phase::Starting,
             driver,
             disabled: None,
+            disabled_in_cloud: None,
+            view: None,
             nodes: BTreeMap::new(),
             unobserved: None,
             consumers: None,
@@ -205,12 +222,16 @@ impl AgentState {
             .disabled
             .as_ref()
             .map_or_else(String::new, |d| format!("; disabled: {}", d.reason));
+        let in_cloud = self.disabled_in_cloud.as_ref();
+        let in_cloud = in_cloud.map_or_else(String::new, |it| {
+            format!("; disabled in the cloud: {}", it.reason)
+        });
         let what = match self.phase {
             Phase::Starting => format!("starting: {}", self.starting(now)),
             Phase::Running => self.running(now),
             Phase::Stopping => "stopping: passes under way are finished".to_owned(),
         };
-        format!("{what}{disabled}")
+        format!("{what}{disabled}{in_cloud}")
     }
 
     fn starting(&self, now: Instant) -> String {

@@ -2,7 +2,7 @@
 
 mod admin;
 mod bench;
-mod driver;
+pub(crate) mod driver;
 mod nodes;
 mod placement;
 mod progress;

@@ -8,15 +8,15 @@ use berth_agent::notify::Notifier;
 use berth_agent::options::Rename;
 use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
 use berth_agent::triggers::Interval;
-use berth_client::PlacementClient;
+use berth_client::{HostsClient, PlacementClient};
 use berth_store::state_dir::StateDir;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Risk, RunArguments};
 use crate::compose::{
-    DEADLINE, Driver, HostGuests, accelerators_over_network, placement_over_network, tls_door,
-    tracker_options,
+    DEADLINE, Driver, HostGuests, accelerators_over_network, hosts_over_network,
+    placement_over_network, tls_door, tracker_options,
 };
 use crate::config::{Config, Loaded, Public, Sources, UpdateInterval, after_reload};
 use crate::failure::{ErrorCode, Failure, sentence};
@@ -33,6 +33,7 @@ pub(super) async fn alone_on_this_host(
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
     let placement = placement_over_network(&loaded.config, Some(Arc::new(metrics.clone())))?;
     let accelerators = accelerators_over_network(&loaded.config)?;
+    let hosts = hosts_over_network(&loaded.config)?;
     let shutdown = CancellationToken::new();
     let stop = shutdown.clone();
     let waiting = tokio::spawn(async move {
@@ -51,7 +52,7 @@ pub(super) async fn alone_on_this_host(
             metrics,
             shutdown,
         };
-        let ended = host.serve(run, placement, &guests, None, drop).await;
+        let ended = host.serve(run, placement, &guests, hosts, None, drop).await;
         guests.close().await;
         ended
     };
@@ -106,7 +107,8 @@ impl OwnHost {
         })
     }
 
-    /// Runs the agent against a Placement until `shutdown`. `beside` are the journals of this process's other services, each
+    /// Runs the agent against a Placement until `shutdown`. `hosts` is where the scheduler is told of this host; none: nobody is
+    /// told. `beside` are the journals of this process's other services, each
     /// with what tells why it cannot be used; `ready` is given what tells when the agent's first inventory landed.
     ///
     /// # Errors
@@ -116,6 +118,7 @@ impl OwnHost {
         run: Run<'_>,
         placement: PlacementClient,
         guests: &HostGuests,
+        hosts: Option<HostsClient>,
         beside: impl IntoIterator<Item = (&'static str, watch::Receiver<Option<String>>)>,
         ready: impl FnOnce(watch::Receiver<bool>),
     ) -> Result<(), Failure> {
@@ -152,6 +155,8 @@ impl OwnHost {
         };
         agent.devices = Some(guests.devices());
         agent.trees = guests.trees();
+        let host_state = hosts.map(|client| guests.host_state(config, client));
+        agent.host_state = host_state.transpose()?;
         agent.beside = beside.into_iter().collect();
         agent.guests = (!arguments.once).then(|| guests.guests());
         let events = match arguments.once {

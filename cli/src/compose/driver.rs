@@ -8,9 +8,9 @@ use berth_fake::FakeDriver;
 use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvents, HostView, NoLink,
-    ObserveError, PciInPlacement, PowerAction, Powered, PreparedDevice, ProviderTreeError,
-    Redefined, Spawned, Trees, VirtDriver, WantedDevice,
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostCpuStats, HostEvents,
+    HostView, NoLink, ObserveError, PciInPlacement, PowerAction, Powered, PreparedDevice,
+    ProviderTreeError, Redefined, Spawned, Trees, VirtDriver, WantedDevice,
 };
 
 #[cfg(feature = "libvirt")]
@@ -94,6 +94,15 @@ impl VirtDriver for Driver {
             Driver::Exec(driver) => driver.observe().await,
             #[cfg(feature = "libvirt")]
             Driver::Libvirt(driver) => driver.observe().await,
+        }
+    }
+
+    async fn host_cpu_stats(&self) -> Result<Option<HostCpuStats>, ObserveError> {
+        match self {
+            Driver::Fake(driver) => driver.host_cpu_stats().await,
+            Driver::Exec(driver) => driver.host_cpu_stats().await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.host_cpu_stats().await,
         }
     }
 

@@ -15,10 +15,11 @@ use berth_agent::guest::{
     Accelerators, EventSources, ExternalEvents, GuestFiles, GuestJournal, Guests, GuestsParts,
     HostResources, JournalError, SqlJournal, api, compute_api,
 };
+use berth_agent::host_state::HostStateService;
 use berth_agent::service::{DeviceService, ExitReason, GuestService, KnownTrees};
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, ComputeClient, Dice, Downloads, GuestClient,
-    HttpService, ImageClient, PlacementClient, TransportOptions,
+    HostsClient, HttpService, ImageClient, PlacementClient, TransportOptions,
 };
 use berth_hook::{Hook, LeftBehind, end_left_behind};
 use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
@@ -28,6 +29,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::scheduler::host_state_options;
 use super::{Driver, EMBEDDED_TOKEN};
 use crate::config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolicy, Secret};
 use crate::failure::{ErrorCode, Failure};
@@ -202,6 +204,23 @@ impl HostGuests {
             devices: Arc::new(self.devices.clone()),
             ends: Some(self.guests.ends()),
         }
+    }
+
+    /// The scheduler as the agent's service tells it of this host.
+    ///
+    /// # Errors
+    /// `host` is no name of a node.
+    pub fn host_state(
+        &self,
+        config: &Config,
+        client: HostsClient,
+    ) -> Result<HostStateService, Failure> {
+        Ok(HostStateService {
+            client,
+            journal: Arc::new(self.journal.clone()),
+            changes: self.guests.changes(),
+            options: host_state_options(config)?,
+        })
     }
 
     /// Where the agent shows its nodes' trees, by which guests' devices are picked.

@@ -16,6 +16,8 @@ pub enum Kind {
     Secret,
     /// A host name as Nova's `host`: letters, digits, `.`, `-`, `_`, at most 255.
     HostName,
+    /// An IP address.
+    IpAddress,
     /// An absolute path.
     Path,
     /// A URL with one of these schemes.
@@ -85,6 +87,7 @@ impl Kind {
         match self {
             Kind::Text => "write a text in quotes".into(),
             Kind::Secret => "write the secret in quotes, on one line".into(),
+            Kind::IpAddress => "write an address such as \"192.0.2.17\" or \"2001:db8::17\"".into(),
             Kind::HostName => "write letters, digits, '.', '-' and '_', at most 255".into(),
             Kind::Path => "write a path that begins with /".into(),
             Kind::Paths => "write paths such as [\"/srv/images\"]".into(),
@@ -143,6 +146,7 @@ impl Kind {
             Kind::Text => "text".into(),
             Kind::Secret => "secret text".into(),
             Kind::HostName => "host name".into(),
+            Kind::IpAddress => "IP address".into(),
             Kind::Path | Kind::SocketPath => "absolute path".into(),
             Kind::Url(schemes) => format!("URL ({})", schemes.join(", ")),
             Kind::LibvirtUri => "local libvirt URI".into(),

@@ -6,7 +6,7 @@
 mod services;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,11 +33,15 @@ pub use services::{
 pub struct Config {
     pub compute_driver: ComputeDriver,
     pub host: Option<String>,
+    pub my_ip: Option<IpAddr>,
     pub state_path: PathBuf,
     instances_path: Option<PathBuf>,
     pub update_resources_interval: UpdateInterval,
     #[serde(deserialize_with = "seconds")]
     pub periodic_fuzzy_delay: Duration,
+    #[serde(deserialize_with = "seconds")]
+    pub report_interval: Duration,
+    pub compute_monitors: Vec<String>,
     pub reserved_host_memory_mb: u32,
     pub reserved_host_cpus: u32,
     pub reserved_host_disk_mb: u64,
@@ -66,6 +70,8 @@ pub struct Config {
     pub placement: AuthOptions,
     #[serde(deserialize_with = "super::login::auth_options")]
     pub cyborg: AuthOptions,
+    #[serde(deserialize_with = "super::login::auth_options")]
+    pub conductor: AuthOptions,
     #[serde(deserialize_with = "super::login::auth_options")]
     pub glance: AuthOptions,
     pub image_cache: ImageCache,

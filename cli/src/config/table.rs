@@ -45,6 +45,11 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "The accelerator service as a client sees it: Cyborg or Berth's own. `berth up` serves one, which needs no entry here.",
     ),
     (
+        "conductor",
+        "The service that keeps hosts' states for the scheduler, as a client sees it: Berth's own, beside its conductor. Without an \
+         entry `berth agent` tells nobody; `berth up` has one, which needs no entry here.",
+    ),
+    (
         "glance",
         "The image service as a client sees it; images at a path or an HTTP URL need none.",
     ),
@@ -125,6 +130,7 @@ const PARTS: (usize, &[&[OptionRow]]) = {
         guests::ROWS,
         &client::rows("placement", "placement", "\"http://127.0.0.1:8778\""),
         &client::rows("cyborg", "accelerator", "\"http://127.0.0.1:6666\""),
+        &client::rows("conductor", "conductor", "\"http://127.0.0.1:8780\""),
         &client::rows("glance", "image", "\"http://127.0.0.1:9292\""),
     ];
     let (mut count, mut part) = (0, 0);
@@ -157,6 +163,8 @@ const OWN: &[OptionRow] = &[
     row("", "host", Kind::HostName, Default::Derived("the host name of the machine"),
         "Name of this compute node. It is the name of the root resource provider too, so changing it on a host with \
          guests is refused at start.").example("\"node-17\""),
+    row("", "my_ip", Kind::IpAddress, Default::Derived("the address that the default route leaves by, else `127.0.0.1`"),
+        "The address by which the scheduler knows this host: Nova's option of this name.").example("\"192.0.2.17\""),
     row("", "state_path", Kind::Path, Default::Text("/var/lib/berth"),
         "Directory of what must survive a restart: `compute_id`, the SQLite file of the built-in services."),
     row("", "instances_path", Kind::Path, Default::Derived("`instances` below `state_path`"),
@@ -167,6 +175,12 @@ const OWN: &[OptionRow] = &[
     row("", "periodic_fuzzy_delay", Kind::Integer(0, 3600), Default::Integer(60),
         "The first periodic pass waits up to this many seconds, at random, so that a fleet started at once does not \
          call Placement at once."),
+    row("", "report_interval", Kind::Integer(1, 3600), Default::Integer(10),
+        "Seconds between two signs of life to the scheduler (`[conductor]`), which takes a host for down that gives none for \
+         longer than its `service_down_time`. A change of the host's state is told at once."),
+    row("", "compute_monitors", Kind::Choices(&["cpu.virt_driver"]), Default::List(&[]),
+        "What is measured once a minute and told the scheduler as metrics, for `MetricsFilter` and `MetricsWeigher`: \
+         `cpu.virt_driver` is what the driver says the host's CPUs did (`cpu.user.percent` and so on, by Nova's names)."),
     row("", "reserved_host_memory_mb", Kind::Integer(0, PLACEMENT_MAX), Default::Integer(512),
         "Memory kept for the host, in MiB: `reserved` of the MEMORY_MB inventory.").live(),
     row("", "reserved_host_cpus", Kind::Integer(0, PLACEMENT_MAX), Default::Integer(0),

@@ -253,7 +253,7 @@ proptest! {
         let section = row.section.replace("TYPE", "nvidia-35");
         let head = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
         for line in problems(&format!("{head}{} = {value}", row.key), &[]) {
-            prop_assert!(line == "accepted" || line.contains("not TOML") || line.contains(row.key) || ["placement", "cyborg", "glance"].contains(&row.section), "{}", line);
+            prop_assert!(line == "accepted" || line.contains("not TOML") || line.contains(row.key) || ["placement", "cyborg", "conductor", "glance"].contains(&row.section), "{}", line);
             prop_assert!(!line.contains("bug"), "{}", line);
         }
     }

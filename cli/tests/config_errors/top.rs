@@ -8,9 +8,9 @@ pub(super) const CASES: &[Case] = super::cases! {
     "colour = \"green\"" => ["berth.toml:1:1: colour: unknown option; see the options at the top level in the reference [BERTH-E0102]"];
     "cpu_shared_set = \"0-3\"" => ["berth.toml:1:1: cpu_shared_set: unknown option; it belongs in [compute] [BERTH-E0102]"];
     "[compue]\ncpu_shared_set = \"0\"" => ["berth.toml:1:2: compue: unknown section; did you mean [compute]? [BERTH-E0102]"];
-    "[gardening]\nhoe = 1" => ["berth.toml:1:2: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, glance, image_cache, placement_service, cors, accelerator_service, conductor_service, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
+    "[gardening]\nhoe = 1" => ["berth.toml:1:2: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, conductor, glance, image_cache, placement_service, cors, accelerator_service, conductor_service, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
     "[[compute]]\ncpu_shared_set = \"0\"" => ["berth.toml:1:3: compute: this is a section, not an option; write [compute] and the options below [BERTH-E0104]"];
-    "[[gardening]]\nhoe = 1" => ["berth.toml:1:3: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, glance, image_cache, placement_service, cors, accelerator_service, conductor_service, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
+    "[[gardening]]\nhoe = 1" => ["berth.toml:1:3: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, conductor, glance, image_cache, placement_service, cors, accelerator_service, conductor_service, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
     "compute = 5" => ["berth.toml:1:1: compute: this is a section, not an option; write [compute] and the options below [BERTH-E0104]"];
     "[host]\nname = \"a\"" => ["berth.toml:1:1: host: a text is wanted, not a table; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0104]"];
     "[DEFAULT]\nhost = \"a\"" => ["berth.toml:1:2: DEFAULT: berth does not have this section; the options of [DEFAULT] stand at the top level, before the first section [BERTH-E0102]"];
@@ -24,6 +24,10 @@ pub(super) const CASES: &[Case] = super::cases! {
     "host = \"\"" => ["berth.toml:1:8: host: an empty text is no value; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0105]"];
     "host = \"a b\"" => ["berth.toml:1:8: host: \"a b\" is no host name; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0105]"];
     "host = 2026-01-01" => ["berth.toml:1:8: host: no option takes a date or time; write a text in quotes [BERTH-E0104]"];
+    "my_ip = \"gpu-01\"" => ["berth.toml:1:9: my_ip: \"gpu-01\" is no IP address; write an address such as \"192.0.2.17\" or \"2001:db8::17\" [BERTH-E0105]"];
+    "report_interval = 0" => ["berth.toml:1:19: report_interval: 0 is out of range; write a whole number from 1 to 3600 [BERTH-E0105]"];
+    "compute_monitors = [\"cpu\"]" => ["berth.toml:1:21: compute_monitors: \"cpu\" is not one of the words accepted; write a list of: cpu.virt_driver [BERTH-E0105]"];
+    "[conductor]\nendpoint_override = \"http://h:8780\"" => ["berth.toml:2:21: conductor.endpoint_override: set, but auth_type is not; write auth_type = \"none\" in [conductor] [BERTH-E0107]"];
     "state_path = \"var/lib\"" => ["berth.toml:1:14: state_path: \"var/lib\" is not absolute; write a path that begins with / [BERTH-E0105]"];
     "state_path = \"/var\\u0000/lib\"" => ["berth.toml:1:14: state_path: the text has control characters; write a path that begins with / [BERTH-E0105]"];
     "compute_driver = \"libvrit\"" => ["berth.toml:1:18: compute_driver: \"libvrit\" is not one of the words accepted; did you mean \"libvirt\"? write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];

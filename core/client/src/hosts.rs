@@ -86,7 +86,8 @@ impl HostsClient {
         let answer = self
             .ask(call(Method::PUT, SEEN, path, Some(encode(seen))))
             .await?;
-        if answer.status == StatusCode::CONFLICT {
+        // 404: the host is not known at all. Where nothing takes states at all, telling it whole will say so.
+        if [StatusCode::CONFLICT, StatusCode::NOT_FOUND].contains(&answer.status) {
             return Ok(Seen::Unknown);
         }
         reading::parsed(answer, "what is wanted of a host").map(Seen::Known)

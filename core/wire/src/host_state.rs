@@ -56,7 +56,7 @@ pub struct NodeStateBody {
     pub host_ip: Option<std::net::IpAddr>,
     /// Host CPUs.
     pub vcpus: i64,
-    /// CPUs that guests have.
+    /// CPUs that guests have, and what is reserved for the host.
     pub vcpus_used: i64,
     /// Memory in MiB.
     pub memory_mb: i64,
@@ -108,7 +108,7 @@ pub struct NodeStateBody {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeInstanceBody {
-    /// The id of its flavor in the API.
+    /// The id of its flavor in the API; its name, where flavors have no id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flavorid: Option<String>,
     /// Properties of its image.

@@ -3,9 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::ConsumerUuid;
-use berth_virt::{GuestView, HostView, NodeView, OfferedMdevs, PhysicalGpu};
+use berth_virt::{
+    GuestView, HostView, NodeCapabilities, NodeView, OfferedMdevs, PhysicalGpu, Processor,
+    SupportedInstance,
+};
 
 use crate::machine::{Faults, Gpu, Guest, Machine, Migration, MigrationSight, Node};
+
+/// A fake machine's architecture.
+const ARCH: &str = "x86_64";
 
 impl Machine {
     /// What goes wrong with the devices of all nodes.
@@ -21,8 +27,34 @@ impl Machine {
         let nodes = self.nodes.iter();
         HostView {
             hypervisor: self.hypervisor.clone(),
-            nodes: nodes.map(|node| (node.name.clone(), node.view())).collect(),
+            nodes: nodes
+                .map(|node| {
+                    let capabilities = capabilities(&self.hypervisor.kind);
+                    let view = NodeView {
+                        capabilities,
+                        ..node.view()
+                    };
+                    (node.name.clone(), view)
+                })
+                .collect(),
         }
+    }
+}
+
+/// What a machine that runs no code says of itself: guests of one kind, which is its hypervisor's.
+fn capabilities(hypervisor: &str) -> NodeCapabilities {
+    NodeCapabilities {
+        processor: Some(Processor {
+            arch: ARCH.to_owned(),
+            model: Some("fake".to_owned()),
+            ..Processor::default()
+        }),
+        supported_instances: vec![SupportedInstance {
+            arch: ARCH.to_owned(),
+            hv_type: hypervisor.to_lowercase(),
+            vm_mode: "hvm".to_owned(),
+        }],
+        ..NodeCapabilities::default()
     }
 }
 
@@ -42,6 +74,7 @@ impl Node {
             pci: self.pci,
             customs: self.customs.clone(),
             traits: self.traits.iter().cloned().collect(),
+            capabilities: NodeCapabilities::default(),
             guests: self.guests.iter().map(Guest::view).collect(),
             unreadable: BTreeMap::new(),
             model: self.model,

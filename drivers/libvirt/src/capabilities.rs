@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_virt::{CpuSet, NumaCell};
+use berth_virt::{CpuSet, NumaCell, Processor, ProcessorTopology};
 use roxmltree::Node;
 
 use crate::options::VirtType;
@@ -15,6 +15,8 @@ pub(crate) struct Capabilities {
     pub(crate) arch: String,
     /// The `<cpu>` element as it stands, to be expanded by libvirt; none where the driver shows none.
     pub(crate) cpu: Option<String>,
+    /// What it says of the processor; its features are those of `cpu_features`. None where the driver shows none.
+    pub(crate) processor: Option<Processor>,
     /// Features named in it, beyond those its model implies.
     pub(crate) cpu_features: BTreeSet<String>,
     /// NUMA cells; none where the driver shows none.
@@ -30,6 +32,8 @@ pub(crate) struct Capabilities {
 pub(crate) struct GuestKind {
     /// For example `aarch64`.
     pub(crate) arch: String,
+    /// What the guest's kernel runs on: `hvm`, `exe`.
+    pub(crate) os_type: String,
     /// Domain types, for example `qemu` and `kvm`.
     pub(crate) domain_types: BTreeSet<String>,
 }
@@ -49,6 +53,7 @@ impl Capabilities {
                 .unwrap_or_default()
                 .to_owned(),
             cpu: cpu.map(|cpu| text[cpu.range()].to_owned()),
+            processor: cpu.map(|cpu| processor(cpu, cells)),
             cpu_features: cpu.map(features).unwrap_or_default(),
             cells: match cells {
                 Some(cells) => xml::children(cells, "cell")
@@ -67,6 +72,31 @@ impl Capabilities {
     pub(crate) fn runs(&self, virt_type: VirtType) -> bool {
         let mut own = self.guests.iter().filter(|kind| kind.arch == self.arch);
         own.any(|kind| kind.domain_types.contains(virt_type.as_str()))
+    }
+}
+
+/// What a host's `<cpu>` element says of its processor, but for the features. Its topology is of one cell.
+fn processor(cpu: Node<'_, '_>, cells: Option<Node<'_, '_>>) -> Processor {
+    let text = |name| xml::text(cpu, &[name]).map(str::to_owned);
+    let topology = xml::find(cpu, &["topology"]).and_then(|topology| {
+        let number = |name| topology.attribute(name)?.parse().ok();
+        let cells = cells.map_or(0, |cells| xml::children(cells, "cell").count());
+        Some(ProcessorTopology {
+            cells: u32::try_from(cells.max(1)).ok()?,
+            sockets: number("sockets")?,
+            cores: number("cores")?,
+            threads: number("threads")?,
+        })
+    });
+    let width = xml::find(cpu, &["maxphysaddr"]);
+    let width = width.and_then(|width| width.attribute("bits")?.parse().ok());
+    Processor {
+        arch: text("arch").unwrap_or_default(),
+        model: text("model"),
+        vendor: text("vendor"),
+        features: BTreeSet::new(),
+        topology,
+        physical_address_bits: width,
     }
 }
 
@@ -153,6 +183,9 @@ fn guest_kind(guest: Node<'_, '_>) -> Option<GuestKind> {
     let arch = xml::find(guest, &["arch"])?;
     Some(GuestKind {
         arch: arch.attribute("name")?.to_owned(),
+        os_type: xml::text(guest, &["os_type"])
+            .unwrap_or_default()
+            .to_owned(),
         domain_types: arch
             .descendants()
             .filter(|node| node.tag_name().name() == "domain")
@@ -171,6 +204,7 @@ mod tests {
     const TWO_CELLS: &str = "<capabilities>
       <host>
         <cpu><arch>x86_64</arch><model>EPYC</model><vendor>AMD</vendor>
+          <topology sockets='1' dies='1' cores='1' threads='2'/><maxphysaddr mode='emulate' bits='48'/>
           <feature name='svm'/><feature policy='disable' name='mpx'/><pages unit='KiB' size='4'/></cpu>
         <topology><cells num='2'>
           <cell id='0'><memory unit='KiB'>16777216</memory>
@@ -188,6 +222,15 @@ mod tests {
         let read = Capabilities::read(TWO_CELLS).unwrap();
         assert_eq!(read.arch, "x86_64");
         assert_eq!(read.cpu_features, ["svm".to_owned()].into());
+        let processor = read.processor.clone().unwrap();
+        assert_eq!(processor.model.as_deref(), Some("EPYC"));
+        assert_eq!(processor.vendor.as_deref(), Some("AMD"));
+        assert_eq!(processor.physical_address_bits, Some(48));
+        let topology = processor.topology.unwrap();
+        assert_eq!((topology.cells, topology.sockets), (2, 1));
+        assert_eq!((topology.cores, topology.threads), (1, 2));
+        let kinds: Vec<_> = read.guests.iter().map(|kind| &*kind.os_type).collect();
+        assert_eq!(kinds, ["hvm", "hvm"]);
         assert!(read.hyperthreading);
         assert!(read.runs(VirtType::Kvm) && read.runs(VirtType::Qemu));
         let emulating = Capabilities::read(&TWO_CELLS.replace("<domain type='kvm'/>", "")).unwrap();

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress};
-use berth_sysfs::{AttributeWrites, LastLook, Sysfs};
+use berth_sysfs::{AttributeWrites, LastLook, Procfs, Sysfs};
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostDevice, HostEvents, HostView,
-    NoLink, ObserveError, PowerAction, Powered, PreparedDevice, Redefined, Spawned, VirtDriver,
-    WantedDevice,
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostCpuStats, HostDevice,
+    HostEvents, HostView, NoLink, ObserveError, PowerAction, Powered, PreparedDevice, Redefined,
+    Spawned, VirtDriver, WantedDevice,
 };
 
 use crate::connection::{Connection, Session};
@@ -272,6 +272,19 @@ impl VirtDriver for LibvirtDriver {
         self.connection
             .call("observing the host", move |session| {
                 observe::observe(session, &options, &last)
+            })
+            .await?
+    }
+
+    async fn host_cpu_stats(&self) -> Result<Option<HostCpuStats>, ObserveError> {
+        if self.sysfs().is_none() {
+            // Another host is observed: what this one's CPUs do says nothing of it.
+            return Ok(None);
+        }
+        let procfs = Procfs::at(&self.options.device_life.procfs);
+        self.connection
+            .call("reading the CPUs' times", move |_| {
+                procfs.cpu_stats().map_err(observe::unreadable)
             })
             .await?
     }

@@ -24,7 +24,8 @@ use crate::domain_capabilities::DomainCapabilities;
 use crate::guest::Guest;
 use crate::node_device::{Mdev, MdevParent};
 use crate::options::{DiskPlacement, LibvirtOptions, VirtType};
-use error::{malformed, unreadable};
+use error::malformed;
+pub(crate) use error::unreadable;
 use mediated::mediated_devices;
 
 /// What cannot change while a connection lives: it is costly to ask, and another answer needs another libvirtd.

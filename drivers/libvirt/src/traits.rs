@@ -169,6 +169,7 @@ mod tests {
             guests: EMULATED
                 .iter()
                 .map(|arch| GuestKind {
+                    os_type: "hvm".to_owned(),
                     arch: (*arch).to_owned(),
                     domain_types: BTreeSet::new(),
                 })

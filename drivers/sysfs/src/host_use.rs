@@ -84,6 +84,11 @@ impl Procfs {
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
+
+    /// A file of it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
 }
 
 impl Sysfs {

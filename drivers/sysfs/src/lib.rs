@@ -12,6 +12,7 @@ mod allow_list;
 mod attribute;
 mod config_space;
 mod cpu;
+mod cpu_stats;
 mod device_reset;
 mod device_return;
 mod device_spec;

@@ -16,6 +16,7 @@ mod trees;
 pub use devices::check_devices;
 pub use guests::check_guests;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -23,7 +24,7 @@ use std::task::Poll;
 
 use berth_model::{Disposition, NodeName};
 
-use crate::{HostView, NodeView, VirtDriver};
+use crate::{HostCpuStats, HostView, NodeView, VirtDriver};
 
 /// What a driver promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +39,10 @@ pub enum Promise {
     HasAName,
     /// No CPU is both shared and dedicated.
     PartsItsCpus,
+    /// What it is and can run is told in whole words, each once.
+    NamesWhatItRuns,
+    /// What its CPUs did, where it tells, does not become less.
+    MeasuresItsCpus,
     /// A guest's mediated device is of a GPU that is seen, or of none that is known.
     ExplainsItsMdevs,
     /// No mediated device and no function is in two guests.
@@ -142,6 +147,7 @@ pub async fn check(driver: &impl VirtDriver) -> Vec<Violation> {
     }
     for (node, seen) in &view.nodes {
         violations.extend(cpus(node, seen));
+        violations.extend(capabilities(node, seen));
         violations.extend(devices(node, seen));
         violations.extend(offered::check(driver, &view, node));
         violations.extend(trees::check(driver, &view, node));
@@ -149,6 +155,7 @@ pub async fn check(driver: &impl VirtDriver) -> Vec<Violation> {
         violations.extend(reshapes::check(driver, &view, node));
     }
     violations.extend(trees::check_unknown_node(driver, &view));
+    violations.extend(cpu_stats(driver).await);
     violations
 }
 
@@ -223,9 +230,58 @@ fn cpus(node: &NodeName, seen: &NodeView) -> Option<Violation> {
     })
 }
 
+fn capabilities(node: &NodeName, seen: &NodeView) -> Vec<Violation> {
+    let capabilities = &seen.capabilities;
+    let mut wrong = Vec::new();
+    let mut told = BTreeSet::new();
+    for instance in &capabilities.supported_instances {
+        let words = [&instance.arch, &instance.hv_type, &instance.vm_mode];
+        if words.iter().any(|word| word.is_empty()) {
+            wrong.push(format!(
+                "guests of the kind {instance:?} have a kind without a word"
+            ));
+        }
+        if !told.insert(instance) {
+            wrong.push(format!("guests of the kind {instance} are told twice"));
+        }
+    }
+    let processor = capabilities.processor.as_ref();
+    if let Some(topology) = processor.and_then(|processor| processor.topology) {
+        let counts = [
+            topology.cells,
+            topology.sockets,
+            topology.cores,
+            topology.threads,
+        ];
+        if counts.contains(&0) {
+            wrong.push(format!("its processor has none of something: {topology:?}"));
+        }
+    }
+    wrong
+        .into_iter()
+        .map(|detail| broken(Promise::NamesWhatItRuns, Some(node), detail))
+        .collect()
+}
+
+async fn cpu_stats(driver: &impl VirtDriver) -> Option<Violation> {
+    let detail = match (driver.host_cpu_stats().await, driver.host_cpu_stats().await) {
+        (Ok(None), Ok(None)) => return None,
+        (Ok(Some(first)), Ok(Some(second))) => {
+            let times = |stats: HostCpuStats| [stats.kernel, stats.user];
+            let fell = times(first).into_iter().zip(times(second));
+            if fell.clone().all(|(first, second)| first <= second) {
+                return None;
+            }
+            format!("its CPUs had done {first:?}, and then {second:?}")
+        }
+        (first, second) => format!("once it told {first:?}, and then {second:?}"),
+    };
+    Some(broken(Promise::MeasuresItsCpus, None, detail))
+}
+
 fn devices(node: &NodeName, seen: &NodeView) -> Vec<Violation> {
     let mut violations = Vec::new();
-    let mut given = std::collections::BTreeSet::new();
+    let mut given = BTreeSet::new();
     for (uuid, guest) in &seen.guests {
         for mdev in &guest.mdevs {
             if let Some(parent) = mdev.parent

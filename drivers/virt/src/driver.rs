@@ -9,9 +9,9 @@ use futures_core::Stream;
 
 use crate::guest_spec::{GuestInterfaces, GuestSpec};
 use crate::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostView, NoLink, ObserveError,
-    PowerAction, Powered, PreparedDevice, ProviderTreeError, Redefined, Spawned, Trees,
-    WantedDevice,
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostCpuStats, HostView, NoLink,
+    ObserveError, PowerAction, Powered, PreparedDevice, ProviderTreeError, Redefined, Spawned,
+    Trees, WantedDevice,
 };
 
 /// Something changed on the host; the agent answers with a tick. What exactly is for the next `observe` to see.
@@ -36,6 +36,17 @@ pub trait VirtDriver: Send + Sync + 'static {
 
     /// Everything the driver can see, in one value. Changes nothing.
     fn observe(&self) -> impl Future<Output = Result<HostView, ObserveError>> + Send;
+
+    /// What the host's CPUs have done since it was booted (Nova's `cpu.virt_driver` monitor); none where the driver does not
+    /// measure it.
+    ///
+    /// # Errors
+    /// [`ObserveError`]; nothing else of the host is in doubt for it.
+    fn host_cpu_stats(
+        &self,
+    ) -> impl Future<Output = Result<Option<HostCpuStats>, ObserveError>> + Send {
+        ready(Ok(None))
+    }
 
     /// A stream of "something changed".
     fn watch(&self) -> HostEvents;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use uuid::Uuid;
 
-use crate::{CpuSet, OfferedDevice, ResourceModel};
+use crate::{CpuSet, NodeCapabilities, OfferedDevice, ResourceModel};
 
 /// What one `observe` saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct NodeView {
     pub customs: Vec<CustomResource>,
     /// Qualities of the node: `HW_*` of its processor, `COMPUTE_*` of what the hypervisor can do.
     pub traits: BTreeSet<Trait>,
+    /// What it is and can run, in words that schedulers ask for.
+    pub capabilities: NodeCapabilities,
     /// Its guests, running or not, by the consumer UUID that Placement knows them by (the instance's UUID).
     pub guests: BTreeMap<ConsumerUuid, GuestView>,
     /// Guests that are there and cannot be read, by the same UUID. What they hold stays where it is.

@@ -16,6 +16,7 @@ pub mod guest_spec;
 mod homes;
 mod host_device;
 mod host_view;
+mod node_capabilities;
 mod observe_error;
 mod prepared;
 mod provider_tree;
@@ -42,6 +43,9 @@ pub use host_view::{
     CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView, Hypervisor,
     NodeView, NumaCell, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerState, UnreadableGuest,
     VirtualFunctions,
+};
+pub use node_capabilities::{
+    HostCpuStats, NodeCapabilities, Processor, ProcessorTopology, SupportedInstance,
 };
 pub use observe_error::ObserveError;
 pub use prepared::{PreparedDevice, Preparer};

@@ -108,6 +108,7 @@ fn view() -> HostView {
         pci: PciInPlacement::default(),
         customs: Vec::new(),
         traits: BTreeSet::new(),
+        capabilities: berth_virt::NodeCapabilities::default(),
         guests: BTreeMap::new(),
         unreadable: BTreeMap::new(),
         model: ResourceModel::default(),

@@ -10,7 +10,7 @@ use berth_model::{ArqUuid, ConsumerUuid, NodeName, ProviderUuid, ResourceClass};
 use berth_virt::guest_spec::{GuestSpec, GuestTopology};
 use berth_wire::guest::{GuestBuild, LimitsBody};
 
-use super::{BuildError, BuildOptions};
+use super::{BuildError, BuildOptions, Described};
 use crate::guest::disks::DiskPlan;
 use crate::guest::fit::{FlavorPlacement, Limits};
 
@@ -22,6 +22,11 @@ const MOST_EXTRA_SPECS: usize = 256;
 const LONGEST_EXTRA_SPEC: usize = 255;
 /// The most providers of a guest's allocations.
 const MOST_PROVIDERS: usize = 1024;
+
+/// The most properties of an image that are kept with a guest.
+const MOST_PROPERTIES: usize = 128;
+/// The longest value of one, in bytes.
+const LONGEST_PROPERTY: usize = 255;
 
 /// What was asked for.
 pub(super) struct Asked {
@@ -39,6 +44,8 @@ pub(super) struct Asked {
     /// The guest, its place and devices left open.
     pub(super) spec: GuestSpec,
     pub(super) disks: DiskPlan,
+    /// What schedulers will ask of it.
+    pub(super) described: Described,
 }
 
 impl Asked {
@@ -69,7 +76,25 @@ impl Asked {
             aliased: resources::aliased(&flavor.extra_specs)?,
             spec,
             disks,
+            described: described(build),
         })
+    }
+}
+
+/// What is told of the guest together with all others of the host: one image's odd properties must not make that unacceptable, so
+/// those that no image service would have are left out.
+fn described(build: &GuestBuild) -> Described {
+    let images = build.image.iter();
+    let properties = images.flat_map(|image| &image.properties);
+    let usual = properties.filter(|(key, value)| {
+        (1..=255).contains(&key.len())
+            && !key.chars().any(char::is_control)
+            && value.len() <= LONGEST_PROPERTY
+    });
+    let usual = usual.map(|(key, value)| (key.clone(), value.clone()));
+    Described {
+        flavor: Some(build.flavor.name.clone()),
+        image_properties: usual.take(MOST_PROPERTIES).collect(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the agent picked for a guest, as it is journaled with the request.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use berth_virt::{CpuSet, WantedDevice};
@@ -38,10 +39,29 @@ pub struct Picked {
     reserved_cpus: CpuSet,
     /// The flavor's mediated devices, with what they are made of.
     mdevs: Vec<WantedDevice>,
+    /// Not there in rows of releases that told no scheduler.
+    #[serde(default, skip_serializing_if = "Described::is_none")]
+    described: Described,
+}
+
+/// What schedulers ask of a guest beside what it has.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Described {
+    /// Its flavor's name; none where its spec came whole.
+    pub flavor: Option<String>,
+    /// Properties of its image.
+    pub image_properties: BTreeMap<String, String>,
+}
+
+impl Described {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Picked {
-    pub(super) fn new(
+    pub(crate) fn new(
         build: Option<BuildDigest>,
         reserved_cpus: CpuSet,
         mdevs: Vec<WantedDevice>,
@@ -50,7 +70,20 @@ impl Picked {
             build,
             reserved_cpus,
             mdevs,
+            described: Described::default(),
         }
+    }
+
+    /// The same with what schedulers ask of the guest.
+    #[must_use]
+    pub(crate) fn describing(self, described: Described) -> Self {
+        Self { described, ..self }
+    }
+
+    /// What schedulers ask of the guest.
+    #[must_use]
+    pub fn described(&self) -> &Described {
+        &self.described
     }
 
     /// Whether nothing was.

@@ -119,6 +119,15 @@ async fn a_build_becomes_a_running_guest_with_cpus_disks_and_interfaces_of_its_o
         derived.mac
     );
     assert_eq!(given.mac.to_string(), "52:54:00:00:00:01");
+    let described = guests
+        .show(uuid(1))
+        .await
+        .unwrap()
+        .request
+        .picked()
+        .described()
+        .clone();
+    assert_eq!(described.flavor.as_deref(), Some("f"));
     let journaled = serde_json::to_string(&guests.show(uuid(1)).await.unwrap().request).unwrap();
     assert!(
         !journaled.contains("I2Nsb3Vk") && !journaled.contains("web"),
@@ -215,6 +224,27 @@ async fn what_a_guest_held_is_free_again_when_it_is_gone_or_has_failed() {
     bench.take_guests();
     guests.build(&pinned(3, 4)).await.unwrap();
     assert!(matches!(guests.journey(uuid(3)).await, JourneyEnd::Settled));
+}
+
+#[tokio::test]
+async fn builds_that_fail_in_a_row_are_counted_until_one_does_not() {
+    let bench = Bench::new(1, 8, "");
+    let guests = bench.guests().await;
+    let failed = || guests.changes().borrow().failed_builds;
+    let before = guests.changes().borrow().count;
+    bench.refuse_guests();
+    for number in 1..3 {
+        guests.build(&pinned(number, 1)).await.unwrap();
+        // Whoever looks again at one that failed sees no further failure.
+        guests.journey(uuid(number)).await;
+        guests.journey(uuid(number)).await;
+        assert_eq!(failed(), number);
+    }
+    bench.take_guests();
+    guests.build(&pinned(3, 1)).await.unwrap();
+    assert!(matches!(guests.journey(uuid(3)).await, JourneyEnd::Settled));
+    assert_eq!(failed(), 0);
+    assert!(guests.changes().borrow().count >= before + 6);
 }
 
 #[tokio::test]
@@ -554,7 +584,12 @@ fn a_record_with_what_was_picked_reads_back() {
         }),
     };
     let digest = BuildDigest::of(&build(1, json!({})));
+    let described = Described {
+        flavor: Some("m1.small".to_owned()),
+        image_properties: [("os_distro".to_owned(), "debian".to_owned())].into(),
+    };
     let picked = Picked::new(Some(digest), "4-7".parse().unwrap(), vec![wanted]);
+    let picked = picked.describing(described);
     let request = crate::guest::samples::request(1, &[]).with_picked(picked);
     let text = serde_json::to_string(&request).unwrap();
     assert_eq!(

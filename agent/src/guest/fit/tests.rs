@@ -40,6 +40,7 @@ fn host(cells: Vec<NumaCell>, shared: &str, dedicated: &str) -> NodeView {
         pci: berth_virt::PciInPlacement::default(),
         customs: Vec::new(),
         traits: BTreeSet::new(),
+        capabilities: berth_virt::NodeCapabilities::default(),
         guests: BTreeMap::new(),
         unreadable: BTreeMap::new(),
         model: ResourceModel::default(),

@@ -119,6 +119,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             _ => held.remove(&uuid).is_some(),
         });
         self.inner.ends.send_modify(|ends| *ends += 1);
+        self.note_change();
     }
 
     /// The guests that stand still, and why: what an operator must know, and what is tried again at the next comparison.
@@ -160,7 +161,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                         Err(error) => Err(error.into()),
                     };
                     match spawned {
-                        Ok(_) => {}
+                        Ok(_) if ran => {}
+                        Ok(_) => self.build_succeeded(),
                         Err(SpawnError::Cancelled) if self.inner.journeys.is_stopping() => {
                             return Ok(JourneyEnd::Interrupted);
                         }
@@ -170,6 +172,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                         Err(error) => {
                             let reason = bounded(error.to_string());
                             way.journal.turn(uuid, &Course::Undo { reason }).await?;
+                            self.build_failed();
                         }
                     }
                 }

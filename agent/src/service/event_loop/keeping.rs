@@ -3,13 +3,14 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use berth_virt::VirtDriver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Done, EventLoop, Keeping, UnderWay};
-use crate::disabled::{self, Disabled, DisabledError};
+use crate::disabled::{self, Disabled, DisabledError, DisabledInCloud, Words};
 use crate::health::STATE_FILES;
 use crate::service::error::{ServiceError, sentence};
 use crate::service::pulse::MARGIN;
@@ -35,17 +36,34 @@ impl<D: VirtDriver> EventLoop<D> {
 
     pub(super) fn begin_recall(&mut self) {
         let files = Arc::clone(&self.surroundings.files);
-        self.keep(async move { Done::Recalled(disabled::read(files.as_ref()).await) });
+        let tells = self.tells;
+        self.keep(async move {
+            let read = disabled::read(files.as_ref()).await;
+            // Nobody would ever say anything else.
+            let is_forgotten = |words: &Words| !tells && words.in_cloud.is_some();
+            let read = match read {
+                Ok(words) if is_forgotten(&words) => {
+                    let removed = disabled::write_of_cloud(files.as_ref(), None).await;
+                    let here = words.here;
+                    removed.map(|()| Words {
+                        here,
+                        in_cloud: None,
+                    })
+                }
+                read => read,
+            };
+            Done::Recalled(read)
+        });
     }
 
     /// It is known whether this host is disabled: the first look may begin.
     pub(super) fn recalled(
         &mut self,
-        read: Result<Option<Disabled>, DisabledError>,
+        read: Result<Words, DisabledError>,
     ) -> Result<(), ServiceError> {
         self.keeping = None;
         self.disabled = read?;
-        self.terms.service = disabled::service(self.disabled.as_ref());
+        self.terms.service = self.disabled.service();
         self.triggers.note(Trigger::Start, Instant::now());
         Ok(())
     }
@@ -87,11 +105,55 @@ impl<D: VirtDriver> EventLoop<D> {
             disabled = disabled.is_some(),
             "an operator changed whether this host takes guests"
         );
-        self.terms.service = disabled::service(disabled.as_ref());
-        self.disabled = disabled;
+        self.disabled.here = disabled;
+        self.terms.service = self.disabled.service();
         // A look under way may have begun before.
         self.waiting
             .for_disabled(self.observation.sequence + 1, reply);
+        self.triggers.note(Trigger::Request, now);
+    }
+
+    pub(super) fn begin_keep_of_cloud(&mut self, reason: Option<&str>) {
+        let is_so = match (&self.disabled.in_cloud, reason) {
+            (None, None) => true,
+            (Some(known), Some(reason)) => known.is_of(reason),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        // It may be said again before the first time is through.
+        if is_so {
+            return;
+        }
+        let disabled = reason.map(|reason| DisabledInCloud::new(reason, SystemTime::now()));
+        let files = Arc::clone(&self.surroundings.files);
+        self.keep(async move {
+            let kept = disabled::write_of_cloud(files.as_ref(), disabled.as_ref()).await;
+            Done::KeptOfCloud { disabled, kept }
+        });
+    }
+
+    /// The cloud's word is on the disk, or could not be written: then it is said again.
+    pub(super) fn kept_of_cloud(
+        &mut self,
+        disabled: Option<DisabledInCloud>,
+        kept: Result<(), DisabledError>,
+    ) {
+        let now = Instant::now();
+        self.keeping = None;
+        if let Err(error) = kept {
+            let error = sentence(&error);
+            self.health
+                .set(STATE_FILES.found().with("error", error), now);
+            return;
+        }
+        self.health.clear(&STATE_FILES, "");
+        let reason = disabled.as_ref().map(|it| it.reason.as_str());
+        tracing::info!(
+            disabled = reason.is_some(),
+            reason = reason.unwrap_or_default(),
+            "an operator of the cloud changed whether this host takes guests"
+        );
+        self.disabled.in_cloud = disabled;
+        self.terms.service = self.disabled.service();
         self.triggers.note(Trigger::Request, now);
     }
 }

@@ -81,8 +81,10 @@ impl<D: VirtDriver> EventLoop<D> {
             self.nodes.doubt(service.devices.take_missing());
         }
         let breaks_backoff = running.is_some_and(|running| running.breaks_backoff);
+        let view = Arc::new(view);
+        self.view = Some(Arc::clone(&view));
         let seen = Seen {
-            view: Arc::new(view),
+            view,
             sequence,
             breaks_backoff,
         };

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_client::AdapterOptions;
+use berth_client::{AdapterOptions, Auth, HostsClient, HttpService, TransportOptions};
 use berth_store::state_dir::StateDir;
 use berth_virt::{HostView, VirtDriver};
 use futures_util::{StreamExt, stream};
@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 use super::driver::{ScriptedDriver, host};
 use super::placement::FakePlacement;
 use crate::disabled::{Disabled, DisabledError};
+use crate::guest::{GuestChanges, SqlJournal};
+use crate::host_state::{HostStateOptions, HostStateService};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::service::event_loop::EventLoop;
@@ -69,6 +71,19 @@ impl Bench {
         agent
     }
 
+    /// A scheduler that is told of the host by nobody here.
+    pub(super) async fn host_state(&self) -> HostStateService {
+        let auth = Auth::none("http://scheduler").unwrap();
+        let http = HttpService::network(&TransportOptions::default()).unwrap();
+        let journal = SqlJournal::open(self.folder.path()).await.unwrap();
+        HostStateService {
+            client: HostsClient::new(http, auth, &AdapterOptions::default()),
+            journal: Arc::new(journal),
+            changes: tokio::sync::watch::channel(GuestChanges::default()).1,
+            options: HostStateOptions::default(),
+        }
+    }
+
     fn files(&self) -> StateDir {
         StateDir::open(&self.folder.path().join("state")).unwrap()
     }
@@ -99,6 +114,7 @@ impl Bench {
             requests,
             holding: None,
             journals: stream::SelectAll::new(),
+            untold: stream::pending().boxed(),
             device_changes: stream::pending().boxed(),
         };
         let mut running = Running {
@@ -270,6 +286,21 @@ impl Running {
             .await
             .unwrap();
         outcome.await.expect("the pass is answered")
+    }
+
+    /// What the scheduler says, and the pass that reports it.
+    pub(super) async fn set_disabled_in_cloud(&self, reason: Option<&str>) {
+        let reason = reason.map(str::to_owned);
+        let asked = Request::SetDisabledInCloud {
+            reason: reason.clone(),
+        };
+        self.requests.send(asked).await.unwrap();
+        self.until("the cloud's word", |state| {
+            let known = state.disabled_in_cloud.as_ref();
+            known.map(|it| it.reason.as_str()) == reason.as_deref()
+        })
+        .await;
+        self.tick().await;
     }
 
     pub(super) async fn hang_up(&self) {

@@ -130,7 +130,7 @@ impl VirtDriver for ScriptedDriver {
 }
 
 /// A host with these nodes, each with eight CPUs and a GPU with four virtual ones on the root.
-pub(super) fn host(nodes: &[&str]) -> HostView {
+pub(crate) fn host(nodes: &[&str]) -> HostView {
     let hypervisor = Hypervisor {
         kind: "scripted".into(),
         version: "1".into(),
@@ -171,6 +171,7 @@ pub(super) fn node() -> NodeView {
         pci: berth_virt::PciInPlacement::default(),
         customs: Vec::new(),
         traits: BTreeSet::new(),
+        capabilities: berth_virt::NodeCapabilities::default(),
         guests: BTreeMap::new(),
         unreadable: BTreeMap::new(),
         model: ResourceModel {

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::bench::{Bench, stage, usual, without_timer};
-use super::driver::{LOOK, Sight, host};
+use super::driver::{LOOK, ScriptedDriver, Sight, host};
 use super::placement::Weather;
 use crate::device::{DeviceConditions, Look, MissingProviders};
 use crate::metrics::PlanState;
@@ -409,4 +409,56 @@ async fn disabling_is_reported_at_once_and_survives_a_restart() {
         .await;
     ended.unwrap();
     assert!(!bench.state_file("disabled.json").exists());
+}
+
+#[tokio::test]
+async fn what_the_cloud_says_disables_the_host_beside_its_own_operator_and_survives_a_restart() {
+    const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
+    let bench = Bench::with(host(&["a"]));
+    // A journal is opened by another thread, for which a clock that runs ahead does not wait.
+    let told = bench.host_state().await;
+    tokio::time::pause();
+    let tells = |mut agent: Agent<ScriptedDriver>| {
+        agent.host_state = Some(told.clone());
+        agent
+    };
+    let (ended, ()) = bench
+        .run(tells(bench.agent()), async |running| {
+            running.started().await;
+            running.set_disabled_in_cloud(Some("moved")).await;
+            assert!(bench.placement.has_trait("a", DISABLED));
+            let sentence = running.state().sentence(Instant::now());
+            assert!(
+                sentence.ends_with("; disabled in the cloud: moved"),
+                "{sentence}"
+            );
+            // One of the two is not enough to take it back.
+            running.set_disabled(Some("new GPU")).await;
+            running.set_disabled(None).await;
+            assert!(bench.placement.has_trait("a", DISABLED));
+        })
+        .await;
+    ended.unwrap();
+    let (ended, ()) = bench
+        .run(tells(bench.agent()), async |running| {
+            running.started().await;
+            let known = running.state().disabled_in_cloud.clone().unwrap();
+            assert_eq!(known.reason, "moved");
+            assert!(bench.placement.has_trait("a", DISABLED));
+            running.set_disabled_in_cloud(None).await;
+            assert!(!bench.placement.has_trait("a", DISABLED));
+            running.set_disabled_in_cloud(Some("moved again")).await;
+        })
+        .await;
+    ended.unwrap();
+    // An agent that nobody tells any more must not keep the last word for ever.
+    let (ended, ()) = bench
+        .run(bench.agent(), async |running| {
+            running.started().await;
+            assert_eq!(running.state().disabled_in_cloud, None);
+            assert!(!bench.placement.has_trait("a", DISABLED));
+        })
+        .await;
+    ended.unwrap();
+    assert!(!bench.state_file("disabled-in-cloud.json").exists());
 }

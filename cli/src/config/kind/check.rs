@@ -180,6 +180,9 @@ impl Kind {
         }
         match self {
             Kind::HostName if !is_host_name(text) => refuse(format!("{text:?} is no host name")),
+            Kind::IpAddress if text.parse::<std::net::IpAddr>().is_err() => {
+                refuse(format!("{text:?} is no IP address"))
+            }
             Kind::SocketPath if text.len() > LONGEST_SOCKET_PATH => {
                 refuse(format!("{} bytes are too many for a socket", text.len()))
             }

@@ -12,6 +12,7 @@ impl Judge<'_> {
         for (section, options) in [
             ("placement", &config.placement),
             ("cyborg", &config.cyborg),
+            ("conductor", &config.conductor),
             ("glance", &config.glance),
         ] {
             self.login(section, options);

@@ -193,6 +193,7 @@ impl NodeFacts {
             pci: options.pci,
             customs: self.customs.into_iter().map(Into::into).collect(),
             traits: self.traits.into_iter().map(|one| one.0).collect(),
+            capabilities: berth_virt::NodeCapabilities::default(),
             guests: self.guests.into_iter().map(Into::into).collect(),
             unreadable: self.unreadable.into_iter().map(Into::into).collect(),
             model: options.model,

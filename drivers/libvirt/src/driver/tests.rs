@@ -112,6 +112,22 @@ async fn a_host_is_seen_with_its_cpus_cells_memory_and_disk() {
 }
 
 #[tokio::test]
+async fn what_a_host_is_and_can_run_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(&directory);
+    let seen = observed(options.clone()).await;
+    let capabilities = &seen.capabilities;
+    // libvirt's test driver has guests of its own kind.
+    let kinds = capabilities.supported_instances.iter();
+    let kinds: Vec<_> = kinds.map(ToString::to_string).collect();
+    assert_eq!(kinds, ["i686 test hvm"]);
+    assert!(capabilities.physical_functions.is_empty());
+    // Its host is nowhere.
+    let driver = LibvirtDriver::new(options);
+    assert_eq!(driver.host_cpu_stats().await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn each_gpu_offers_what_exists_and_what_can_still_be_made() {
     let directory = tempfile::tempdir().unwrap();
     let seen = observed(options(&directory)).await;

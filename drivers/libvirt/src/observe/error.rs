@@ -17,7 +17,7 @@ pub(super) fn malformed(error: XmlError) -> ObserveError {
     }
 }
 
-pub(super) fn unreadable(error: SysfsError) -> ObserveError {
+pub(crate) fn unreadable(error: SysfsError) -> ObserveError {
     match error {
         SysfsError::Unreadable { path, source } => ObserveError::Unreadable {
             path: path.display().to_string(),

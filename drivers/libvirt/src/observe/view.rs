@@ -1,15 +1,17 @@
 //! From facts to the view. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress};
-use berth_sysfs::DeviceRefusal;
+use berth_sysfs::{DeviceRefusal, SeenFunction, Sriov};
 use berth_virt::{
-    CpuSet, Cpus, GuestMdev, GuestView, HostView, Hypervisor, NodeView, NumaCell, ObserveError,
+    CpuSet, Cpus, GuestMdev, GuestView, HostView, Hypervisor, NodeCapabilities, NodeView, NumaCell,
+    ObserveError, Processor, SupportedInstance,
 };
 use uuid::Uuid;
 
 use super::{Facts, devices};
+use crate::capabilities::Capabilities;
 use crate::gpus::physical_gpus;
 use crate::guest::Guest;
 use crate::options::LibvirtOptions;
@@ -87,6 +89,11 @@ fn node_view(
             &facts.steady.features,
             &facts.steady.domain,
         ),
+        capabilities: capabilities(
+            &facts.capabilities,
+            &facts.steady.features,
+            &facts.functions,
+        ),
         guests: guests.collect(),
         unreadable: unreadable.collect(),
         model: options.model,
@@ -94,6 +101,38 @@ fn node_view(
         cells,
     };
     Ok((seen, offered.refused))
+}
+
+/// What the node is and can run, by Nova's words for what libvirt says.
+fn capabilities(
+    said: &Capabilities,
+    features: &BTreeSet<String>,
+    functions: &[SeenFunction],
+) -> NodeCapabilities {
+    let processor = said.processor.clone();
+    let mut supported = Vec::new();
+    for kind in &said.guests {
+        for hv_type in &kind.domain_types {
+            let instance = SupportedInstance {
+                arch: kind.arch.clone(),
+                hv_type: hv_type.clone(),
+                vm_mode: kind.os_type.clone(),
+            };
+            if !supported.contains(&instance) {
+                supported.push(instance);
+            }
+        }
+    }
+    let physical = functions.iter().map(|seen| &seen.function);
+    let physical = physical.filter(|function| matches!(function.sriov, Sriov::Physical { .. }));
+    NodeCapabilities {
+        processor: processor.map(|processor| Processor {
+            features: features.clone(),
+            ..processor
+        }),
+        supported_instances: supported,
+        physical_functions: physical.map(|function| function.address).collect(),
+    }
 }
 
 /// The online CPUs: what the device tree says, else all that the cells have, else as many as are active, from 0 on.

@@ -5,12 +5,13 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use berth_model::{Allocation, Allocations, Desired, Homes, NodeName, ProviderTree, Trait};
 use berth_virt::conformance::{Promise, Violation, check, check_recovery, check_watch};
 use berth_virt::{
-    HostEvent, HostEvents, HostView, ObserveError, ProviderTreeError, Trees, VirtDriver, homes,
-    provider_tree,
+    HostCpuStats, HostEvent, HostEvents, HostView, ObserveError, ProviderTreeError,
+    SupportedInstance, Trees, VirtDriver, homes, provider_tree,
 };
 
 use crate::view::{card, cell, consumer, gpu, guest, host, mdevs, name, node, two_cells};
@@ -31,6 +32,10 @@ impl Planted {
         match bug {
             Some(Promise::HasNodes) => view.nodes.clear(),
             Some(Promise::PartsItsCpus) => seen.cpus.dedicated = Some("0-7".parse().unwrap()),
+            Some(Promise::NamesWhatItRuns) => {
+                let twice = seen.capabilities.supported_instances[0].clone();
+                seen.capabilities.supported_instances.push(twice);
+            }
             Some(Promise::ExplainsItsMdevs) => first.mdevs = mdevs(&[9]),
             Some(Promise::GivesADeviceOnce) => first.mdevs = mdevs(&[1, 1]),
             _ => {}
@@ -64,6 +69,11 @@ fn machine() -> berth_virt::NodeView {
     first.mdevs = mdevs(&[1, 2]);
     first.functions = BTreeSet::from(["03:10.0".parse().unwrap()]);
     node.guests = BTreeMap::from([(consumer(1), first), (consumer(2), guest(1, 256))]);
+    node.capabilities.supported_instances = vec![SupportedInstance {
+        arch: "x86_64".to_owned(),
+        hv_type: "planted".to_owned(),
+        vm_mode: "hvm".to_owned(),
+    }];
     node
 }
 
@@ -99,6 +109,18 @@ impl VirtDriver for Planted {
             view.hypervisor.version = call.to_string();
         }
         Ok(view)
+    }
+
+    async fn host_cpu_stats(&self) -> Result<Option<HostCpuStats>, ObserveError> {
+        let call = self.call();
+        let seconds = match self.has(Promise::MeasuresItsCpus) {
+            true => 1_000_000 - call,
+            false => call,
+        };
+        Ok(Some(HostCpuStats {
+            user: Duration::from_secs(seconds),
+            ..HostCpuStats::default()
+        }))
     }
 
     fn watch(&self) -> HostEvents {
@@ -201,6 +223,8 @@ fn each_planted_bug_is_caught() {
         Promise::HasNodes,
         Promise::HasAName,
         Promise::PartsItsCpus,
+        Promise::NamesWhatItRuns,
+        Promise::MeasuresItsCpus,
         Promise::ExplainsItsMdevs,
         Promise::GivesADeviceOnce,
         Promise::IsPure,

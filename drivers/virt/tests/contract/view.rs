@@ -71,6 +71,7 @@ pub(crate) fn node() -> NodeView {
         pci: berth_virt::PciInPlacement::default(),
         customs: Vec::new(),
         traits: BTreeSet::new(),
+        capabilities: berth_virt::NodeCapabilities::default(),
         guests: BTreeMap::new(),
         unreadable: BTreeMap::new(),
         model: OLD,

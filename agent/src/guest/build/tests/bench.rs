@@ -120,6 +120,7 @@ impl Bench {
             pci: PciInPlacement::default(),
             customs: Vec::new(),
             traits: BTreeSet::new(),
+            capabilities: berth_virt::NodeCapabilities::default(),
             guests: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             model: ResourceModel::default(),

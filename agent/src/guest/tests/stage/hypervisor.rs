@@ -216,6 +216,7 @@ impl VirtDriver for Hypervisor {
             pci: PciInPlacement::default(),
             customs: Vec::new(),
             traits: BTreeSet::new(),
+            capabilities: berth_virt::NodeCapabilities::default(),
             guests: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             model: ResourceModel::default(),

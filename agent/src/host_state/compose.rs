@@ -1,0 +1,143 @@
+//! From what is known of a node to what the scheduler is told of it. Pure.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use berth_model::{NodeName, ProviderTree, ResourceClass};
+use berth_virt::{Hypervisor, NodeView};
+use berth_wire::host_state::{NodeInstanceBody, NodeStateBody};
+use uuid::Uuid;
+
+use super::usage::NodeUse;
+use super::{cpu_info, numa, pci};
+use crate::guest::{Course, GuestRecord, SpawnStep, StepState, Turn};
+
+/// What a node's state is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeFacts<'a> {
+    /// Its name.
+    pub node: &'a NodeName,
+    /// The hypervisor that shows it.
+    pub hypervisor: &'a Hypervisor,
+    /// The node as it was seen last, with what is known of its devices beside.
+    pub seen: &'a NodeView,
+    /// Its tree as Placement has it: ratios, and what is reserved.
+    pub tree: &'a ProviderTree,
+    /// The guests of the journal, those of other nodes too.
+    pub records: &'a [GuestRecord],
+    /// `my_ip`.
+    pub host_ip: Option<IpAddr>,
+    /// Builds that failed since the last one that did not.
+    pub failed_builds: u32,
+    /// What `compute_monitors` measured, by name; none where none is enabled.
+    pub metrics: Option<&'a BTreeMap<String, f64>>,
+}
+
+impl<'a> NodeFacts<'a> {
+    /// The guests of the journal that have, or will have, something of this node.
+    pub(super) fn own_records(&self) -> impl Iterator<Item = &'a GuestRecord> + Clone {
+        let node = self.node;
+        let records = self.records.iter();
+        records.filter(move |record| record.request.node() == node && record.may_hold())
+    }
+}
+
+/// The node's state as it is told.
+#[must_use]
+pub fn node_state(facts: &NodeFacts<'_>) -> NodeStateBody {
+    let used = NodeUse::of(facts);
+    let processor = facts.seen.capabilities.processor.as_ref();
+    let supported = facts.seen.capabilities.supported_instances.iter();
+    let supported = supported.map(|kind| {
+        [
+            kind.arch.clone(),
+            kind.hv_type.clone(),
+            kind.vm_mode.clone(),
+        ]
+    });
+    let ratio = |class| ratio(facts.tree, &class);
+    NodeStateBody {
+        uuid: *facts.tree.root().uuid().as_uuid(),
+        hypervisor_hostname: facts.node.to_string(),
+        hypervisor_type: facts.hypervisor.kind.clone(),
+        hypervisor_version: version(&facts.hypervisor.version),
+        host_ip: facts.host_ip,
+        vcpus: whole(used.vcpus.total),
+        vcpus_used: whole(used.vcpus.used),
+        memory_mb: whole(used.memory_mib.total),
+        memory_mb_used: whole(used.memory_mib.used),
+        local_gb: whole(used.disk_gib.total),
+        local_gb_used: whole(used.disk_gib.used),
+        disk_available_least: None,
+        cpu_allocation_ratio: ratio(ResourceClass::VCPU),
+        ram_allocation_ratio: ratio(ResourceClass::MEMORY_MB),
+        disk_allocation_ratio: ratio(ResourceClass::DISK_GB),
+        cpu_info: processor.map(cpu_info::text),
+        supported_instances: supported.collect(),
+        instances: instances(facts),
+        num_io_ops: whole(facts.own_records().filter(|it| is_io_heavy(it)).count() as u64),
+        failed_builds: i64::from(facts.failed_builds),
+        stats: BTreeMap::new(),
+        metrics: facts.metrics.cloned(),
+        pci_device_pools: pci::pools(facts),
+        numa_topology: numa::cells(facts),
+    }
+}
+
+/// The guests on the node: the journal's, and those that the hypervisor has, of which nothing is known but that they are there.
+fn instances(facts: &NodeFacts<'_>) -> BTreeMap<Uuid, NodeInstanceBody> {
+    let on_host = facts.seen.guests.keys().chain(facts.seen.unreadable.keys());
+    let on_host = on_host.map(|uuid| (*uuid.as_uuid(), NodeInstanceBody::default()));
+    let own = facts.own_records().map(|record| {
+        let described = record.request.picked().described();
+        let body = NodeInstanceBody {
+            // Flavors have no id here beside their name.
+            flavorid: described.flavor.clone(),
+            image_properties: described.image_properties.clone(),
+        };
+        (*record.request.uuid().as_uuid(), body)
+    });
+    // What the journal says comes last, and holds.
+    on_host.chain(own).collect()
+}
+
+/// Whether something is done for the guest that keeps disks busy: it is built, rebuilt or rescued.
+fn is_io_heavy(record: &GuestRecord) -> bool {
+    let is_built = record.course == Course::Spawn
+        && record.ran_in().is_empty()
+        && record.state(SpawnStep::Start) != Some(StepState::Done);
+    let turning = record.life.turning.as_ref();
+    is_built || turning.is_some_and(|it| matches!(it.turn, Turn::Rebuild | Turn::Rescue))
+}
+
+/// The allocation ratio of a class, on whichever of the node's own providers has it, the root first; 1 where none does.
+fn ratio(tree: &ProviderTree, class: &ResourceClass) -> f64 {
+    let own = tree.own().into_iter();
+    let mut inventories = own.filter_map(|provider| provider.inventories.get(class));
+    let inventory = inventories.find(|inventory| !inventory.is_held());
+    inventory.map_or(1.0, |inventory| inventory.allocation_ratio.as_f64())
+}
+
+/// A version as a number of Nova's: `7.2.13` is 7002013; none for what has another form.
+fn version(text: &str) -> Option<i64> {
+    let mut parts = text.trim().split('.').map(|part| part.parse::<i64>().ok());
+    let [major, minor, micro] = [
+        parts.next()?,
+        parts.next().unwrap_or(Some(0)),
+        parts.next().unwrap_or(Some(0)),
+    ];
+    let (major, minor, micro) = (major?, minor?, micro?);
+    let is_one = (0..1_000_000).contains(&major)
+        && (0..1000).contains(&minor)
+        && (0..1000).contains(&micro)
+        && parts.next().is_none();
+    is_one.then_some(major * 1_000_000 + minor * 1000 + micro)
+}
+
+/// A number that no host has so much of that it would not fit.
+pub(super) fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! A node's devices for pass-through that are free, in pools of devices that are alike, as Nova's `PciDevicePool`. Pure.
+//!
+//! They are those that flavors ask for (`[pci] device_spec`); what the accelerator service gives out is not here, nor what is
+//! parted into mediated devices.
+
+use std::collections::BTreeMap;
+
+use berth_model::{PciAddress, Trait};
+use berth_virt::{DeviceOwner, OfferedDevice, OfferedHandle, PciInPlacement};
+use berth_wire::host_state::PciPoolBody;
+
+use super::compose::NodeFacts;
+use crate::guest::taken;
+
+/// What a device has that may stay with its guest when that moves while it runs.
+const LIVE_MIGRATABLE: Trait = Trait::known("HW_PCI_LIVE_MIGRATABLE");
+
+/// By what devices are alike.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pool {
+    vendor_id: u16,
+    product_id: u16,
+    numa_node: Option<u32>,
+    tags: BTreeMap<String, String>,
+}
+
+/// The pools in which a device is free; none where the host offers no device to flavors at all.
+pub(super) fn pools(facts: &NodeFacts<'_>) -> Option<Vec<PciPoolBody>> {
+    let offered = facts.seen.devices.iter();
+    let offered = offered.filter(|device| device.owner == DeviceOwner::Compute);
+    let mut offered = offered.peekable();
+    offered.peek()?;
+    let taken = taken(facts.own_records(), facts.seen);
+    let mut pools: BTreeMap<Pool, i64> = BTreeMap::new();
+    for device in offered.filter(|device| device.condition.reason().is_none()) {
+        for handle in &device.handles {
+            let OfferedHandle::Function(address) = handle else {
+                continue;
+            };
+            if !device.set_aside.contains(handle) && !taken.contains(&address.to_string()) {
+                *pools.entry(pool(facts, device, *address)).or_default() += 1;
+            }
+        }
+    }
+    let pools = pools.into_iter().map(|(pool, count)| PciPoolBody {
+        vendor_id: format!("{:04x}", pool.vendor_id),
+        product_id: format!("{:04x}", pool.product_id),
+        numa_node: pool.numa_node.map(i64::from),
+        count,
+        tags: pool.tags,
+    });
+    Some(pools.collect())
+}
+
+fn pool(facts: &NodeFacts<'_>, device: &OfferedDevice, address: PciAddress) -> Pool {
+    let mut tags = BTreeMap::from([("dev_type".to_owned(), dev_type(facts, device, address))]);
+    if let Some(network) = &device.physical_network {
+        tags.insert("physical_network".to_owned(), network.clone());
+    }
+    if device.traits.contains(&LIVE_MIGRATABLE) {
+        tags.insert("live_migratable".to_owned(), "true".to_owned());
+    }
+    if facts.seen.pci == PciInPlacement::Reported
+        && let Some(provider) = facts.tree.by_name(&device.provider_name(facts.node))
+    {
+        tags.insert("rp_uuid".to_owned(), provider.uuid().to_string());
+    }
+    Pool {
+        vendor_id: device.vendor_id,
+        product_id: device.product_id,
+        numa_node: device.numa_node,
+        tags,
+    }
+}
+
+/// Nova's word for what a function is to its card.
+fn dev_type(facts: &NodeFacts<'_>, device: &OfferedDevice, address: PciAddress) -> String {
+    let physical = &facts.seen.capabilities.physical_functions;
+    let word = match address == device.address {
+        false => "type-VF",
+        true if physical.contains(&address) => "type-PF",
+        true => "type-PCI",
+    };
+    word.to_owned()
+}

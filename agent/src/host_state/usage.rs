@@ -1,0 +1,93 @@
+//! What guests have of a node's CPUs, memory and disk, as Nova counts it: what is reserved for the host counts as used, and a
+//! guest counts with what its flavor says from the moment on at which it is asked for. Pure.
+
+use std::collections::BTreeSet;
+
+use berth_model::{ConsumerUuid, ProviderTree, ResourceClass};
+use berth_virt::Disk;
+
+use super::compose::NodeFacts;
+use crate::guest::GuestRecord;
+
+/// How much there is of something, and how much of that is in use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Use {
+    pub(super) total: u64,
+    pub(super) used: u64,
+}
+
+/// What there is of a node, and what is in use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct NodeUse {
+    pub(super) vcpus: Use,
+    pub(super) memory_mib: Use,
+    pub(super) disk_gib: Use,
+}
+
+impl NodeUse {
+    pub(super) fn of(facts: &NodeFacts<'_>) -> Self {
+        let (seen, tree) = (facts.seen, facts.tree);
+        let cpus = seen.cpus.shared_online().len() + seen.cpus.dedicated_online().len();
+        let total = |total, class| Use {
+            total,
+            used: reserved(tree, &class),
+        };
+        let mut all = Self {
+            vcpus: total(cpus as u64, ResourceClass::VCPU),
+            memory_mib: total(seen.memory_mib, ResourceClass::MEMORY_MB),
+            disk_gib: total(disk(facts), ResourceClass::DISK_GB),
+        };
+        let mut known: BTreeSet<ConsumerUuid> = BTreeSet::new();
+        for record in facts.own_records() {
+            let spec = record.request.spec();
+            all.add(
+                u64::from(spec.topology.vcpus()),
+                spec.topology.memory_mib(),
+                disks(record),
+            );
+            known.insert(record.request.uuid());
+        }
+        // Guests that somebody else made; nobody says what was promised to their disks.
+        for (uuid, guest) in &seen.guests {
+            if !known.contains(uuid) {
+                all.add(guest.vcpus, guest.memory_mib, 0);
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, vcpus: u64, memory_mib: u64, disk_gib: u64) {
+        let uses = [&mut self.vcpus, &mut self.memory_mib, &mut self.disk_gib];
+        for (of, more) in uses.into_iter().zip([vcpus, memory_mib, disk_gib]) {
+            of.used = of.used.saturating_add(more);
+        }
+    }
+}
+
+/// What the host keeps for itself of a class, on all of the node's own providers.
+fn reserved(tree: &ProviderTree, class: &ResourceClass) -> u64 {
+    let own = tree.own().into_iter();
+    let inventories = own.filter_map(|provider| provider.inventories.get(class));
+    let lasting = inventories.filter(|inventory| !inventory.is_held());
+    lasting.map(|inventory| u64::from(inventory.reserved)).sum()
+}
+
+/// The node's own disk; where it is on shared storage, what the sharing providers have.
+fn disk(facts: &NodeFacts<'_>) -> u64 {
+    match facts.seen.disk {
+        Disk::Local { gib } => gib,
+        Disk::None => 0,
+        Disk::Shared => {
+            let sharing = facts.tree.sharing().into_iter();
+            let shared = sharing.filter_map(|it| it.inventories.get(&ResourceClass::DISK_GB));
+            shared.map(|inventory| u64::from(inventory.total)).sum()
+        }
+    }
+}
+
+/// What was promised to a guest's disks, in GiB.
+fn disks(record: &GuestRecord) -> u64 {
+    let plan = record.request.disks();
+    let ephemeral: u64 = plan.ephemeral_gib().iter().sum();
+    plan.root_gib().saturating_add(ephemeral)
+}

@@ -120,7 +120,7 @@ async fn what_a_host_is_and_can_run_is_told() {
     // libvirt's test driver has guests of its own kind.
     let kinds = capabilities.supported_instances.iter();
     let kinds: Vec<_> = kinds.map(ToString::to_string).collect();
-    assert_eq!(kinds, ["i686 test hvm"]);
+    assert_eq!(kinds, ["i686 test hvm", "i686 test xen"]);
     assert!(capabilities.physical_functions.is_empty());
     // Its host is nowhere.
     let driver = LibvirtDriver::new(options);

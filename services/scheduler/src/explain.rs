@@ -15,6 +15,7 @@ mod search;
 mod stage;
 mod text;
 mod told;
+mod verdicts;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,7 @@ pub use search::{
 };
 pub use stage::PlacementStage;
 pub use told::Told;
+pub use verdicts::{HostVerdict, HostVerdicts};
 
 /// Of so many instances of a request the search is told; of the others only where they were placed. The one that was not placed is
 /// always told.

@@ -20,6 +20,7 @@
 //! | `weighers` | a file for each weigher; the order of hosts, and each host's score card |
 //! | `select` | the loop: destination, filters, weighers, claims, alternates |
 //! | `explain` | why a request has its hosts, or none, as it is kept and read; what stands in the way |
+//! | `lint` | what is wrong with flavors, aggregates, device profiles, images and options, before a request meets it |
 //! | `placement_query` | pre-filters, and what Placement is asked |
 //! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
 //!
@@ -30,6 +31,8 @@ pub mod explain;
 pub mod extra_specs;
 pub mod filters;
 pub mod host_state;
+pub mod lint;
+mod nearest;
 pub mod network;
 pub mod numa;
 pub mod numbers;

@@ -2,14 +2,15 @@
 
 mod check;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::numbers;
 
 pub use check::{Checked, OptionError, OptionWarning};
 
 /// All groups. A group that is not there has its defaults.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Options {
     /// What stands at the top level: Nova's `[DEFAULT]`.
@@ -28,6 +29,22 @@ pub struct Options {
 }
 
 impl Options {
+    /// Every option with its default, by `group.name`.
+    #[must_use]
+    pub fn by_name() -> Vec<(String, Value)> {
+        let mut all = Vec::new();
+        let Ok(Value::Object(groups)) = serde_json::to_value(Self::default()) else {
+            return all;
+        };
+        for (group, options) in groups {
+            if let Value::Object(options) = options {
+                let named = options.into_iter();
+                all.extend(named.map(|(name, default)| (format!("{group}.{name}"), default)));
+            }
+        }
+        all
+    }
+
     /// Seconds for which a service that says nothing counts as up. One that is no longer than the time between two reports is
     /// raised to two and a half of those, as Nova does.
     #[must_use]
@@ -41,7 +58,7 @@ impl Options {
 }
 
 /// `[DEFAULT]`
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct DefaultOptions {
     /// The zone of hosts that no aggregate gives one.
@@ -63,7 +80,7 @@ impl Default for DefaultOptions {
 }
 
 /// `[scheduler]`
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct SchedulerOptions {
     /// Hosts on which a build is tried: the selected one and its alternates. 1 at least.
@@ -100,7 +117,7 @@ impl Default for SchedulerOptions {
 }
 
 /// `[filter_scheduler]`
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct FilterSchedulerOptions {
     /// Filters that may be enabled; `nova.scheduler.filters.all_filters` are all of them.
@@ -212,7 +229,7 @@ impl Default for FilterSchedulerOptions {
 }
 
 /// How the raw weights of a weigher are brought between 0 and 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Normalization {
     /// Between the list's least and most, or the weigher's own bound where it has one: as Nova does.
@@ -242,7 +259,7 @@ fn weight_setting(text: &str) -> Option<(&str, f64)> {
 }
 
 /// `[metrics]`
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct MetricsOptions {
     /// Of all metrics together.
@@ -267,7 +284,7 @@ impl Default for MetricsOptions {
 }
 
 /// `[compute]`, as far as it concerns the scheduler.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct ComputeOptions {
     /// Whether NUMA cells that have guests already are taken first.
@@ -286,7 +303,7 @@ impl Default for ComputeOptions {
 }
 
 /// `[workarounds]`, as far as it concerns the scheduler.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct WorkaroundsOptions {
     /// Whether CPUs of one's own are asked for as PCPU only, and not as VCPU where there are none.

@@ -6,6 +6,7 @@
 
 mod beyond;
 mod case;
+mod dry_run;
 mod field;
 mod filter;
 mod host;
@@ -17,6 +18,7 @@ mod schedule;
 #[cfg(test)]
 pub(crate) mod testing;
 mod weigher;
+mod what_if;
 
 use std::io::{self, Read, Write};
 
@@ -26,6 +28,9 @@ use crate::host_state::ConsideredHost;
 use crate::request::RequestSpec;
 use case::{Case, CaseError};
 use field::{Field, FieldError};
+
+pub use dry_run::{DryRun, DryRunError};
+pub use what_if::{WhatIf, WhatIfError};
 
 /// The schema of the files that are read here.
 pub const SCHEMA: &str = "sched-golden/1";

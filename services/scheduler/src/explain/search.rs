@@ -25,7 +25,7 @@ pub struct Search {
     pub rejected: Vec<RejectedBy>,
     /// Hosts that are left.
     pub left: usize,
-    /// The best of them, the best first; ten at most.
+    /// The best of them, the best first; ten at most, and none from the fourth instance on.
     pub best: Vec<Scored>,
     /// Weighers that decide.
     pub pivotal: Vec<Pivotal>,

@@ -19,6 +19,11 @@ impl Attribute {
         found.copied()
     }
 
+    /// The names of all.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        ATTRIBUTES.iter().map(|one| one.name)
+    }
+
     /// What a host has.
     #[must_use]
     pub fn of(self, host: &ConsideredHost) -> Found<'_> {

@@ -12,8 +12,7 @@ use crate::select::{Alternates, Ask, Claims, Selected, Step};
 /// `selections`, `cells`, `claims` and `after`; or `no_valid_host` with its `reason`, `claims` and `deleted_allocations`.
 pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
     let field = case.field.needed("request")?;
-    let fails: BTreeSet<(String, String)> =
-        field.or("claim_fails", BTreeSet::new(), |all| all.list(fail))?;
+    let fails = fails(&field)?;
     let alternates = match field.or("return_alternates", false, Field::flag)? {
         true => Alternates::Wanted,
         false => Alternates::None,
@@ -51,6 +50,13 @@ pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
             }
         }
     }
+}
+
+/// Claims that Placement refuses: instance and host.
+pub(super) type Fails = BTreeSet<(String, String)>;
+
+pub(super) fn fails(request: &Field<'_>) -> Result<Fails, FieldError> {
+    request.or("claim_fails", Fails::new(), |all| all.list(fail))
 }
 
 /// An instance and a host.

@@ -78,6 +78,12 @@ impl ImageProperties {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// The names that Nova knows, today's and old ones.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        let old = LEGACY.iter().map(|(old, _)| *old);
+        KINDS.iter().map(|(name, _)| *name).chain(old)
+    }
+
     /// Those that Nova knows, by name.
     pub fn known(&self) -> impl Iterator<Item = (&str, &str)> {
         self.iter().filter(|(name, _)| kind_of(name).is_some())

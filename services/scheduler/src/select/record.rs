@@ -14,8 +14,8 @@ use crate::weighers::Card;
 /// So many of the best hosts have their score cards kept.
 pub(super) const CARDS: usize = 10;
 
-/// Of so many instances of a request the score cards are kept.
-pub(super) const INSTANCES: usize = 10;
+/// Of so many instances of a request the score cards are kept: making them takes longer than sorting the hosts again does.
+pub(super) const INSTANCES: usize = 3;
 
 /// So many claims of an instance are kept; those that come after are counted.
 pub(super) const CLAIMS: usize = 20;
@@ -69,7 +69,7 @@ pub struct Turnout {
     pub rejected: Rejections,
     /// Hosts that are left.
     pub left: usize,
-    /// The best hosts and their score cards, the best first; ten at most, and none for the eleventh instance of a request and those
+    /// The best hosts and their score cards, the best first; ten at most, and none for the fourth instance of a request and those
     /// that come after it.
     pub cards: Vec<(Arc<HostState>, Card)>,
     /// Weighers without which another host would be the best, and that host; kept where score cards are.

@@ -413,7 +413,7 @@ fn of_many_instances_and_many_claims_a_bounded_part_is_kept() {
     assert_eq!((first.tried.len(), first.more_tried), (21, 10));
     assert!(first.tried[20].is_granted);
     let cards: Vec<usize> = turns.iter().map(|turn| turn.cards.len()).collect();
-    assert_eq!(cards, [10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 0, 0]);
+    assert_eq!(cards, [10, 10, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]

@@ -29,8 +29,14 @@ impl Multiplier {
         Self { sign: -1.0, ..self }
     }
 
+    /// The key by which aggregates override it.
+    #[must_use]
+    pub fn key(&self) -> &'static str {
+        self.key
+    }
+
     /// Where no aggregate says otherwise.
-    pub(super) fn configured(&self, options: &Options) -> f64 {
+    pub(crate) fn configured(&self, options: &Options) -> f64 {
         self.sign * (self.configured)(options)
     }
 }

@@ -1,0 +1,161 @@
+//! What every filter says of one host.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::{Deserialize, Serialize};
+
+use super::Told;
+use crate::filters::Plan;
+use crate::host_state::ConsideredHost;
+use crate::request::RequestSpec;
+use crate::select::{Scheduler, narrow};
+
+/// What every enabled filter says of one host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostVerdicts {
+    /// The host.
+    pub host: String,
+    /// Its node.
+    pub node: String,
+    /// Whether the request is for it: its destination, hosts that are forced, hosts to leave out.
+    pub at_destination: bool,
+    /// Whether filters count: they do not on a host that is forced.
+    pub is_filtered: bool,
+    /// In their order.
+    pub filters: Vec<HostVerdict>,
+    /// Allocation candidates on it.
+    pub candidates: usize,
+    /// Those of them that no filter takes away, by their places.
+    pub surviving_candidates: Vec<usize>,
+}
+
+/// What one filter says of a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostVerdict {
+    /// The filter.
+    pub filter: String,
+    /// Whether the request asks for something that the filter looks at.
+    pub looks: bool,
+    /// Why it rejects the host; none where it lets it pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejects: Option<Told>,
+}
+
+impl HostVerdicts {
+    /// Whether the host may take the instance.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        let rejects = self.filters.iter().any(|one| one.rejects.is_some());
+        self.at_destination && !(self.is_filtered && rejects)
+    }
+}
+
+impl Scheduler {
+    /// What every enabled filter says of a host, those too that would not be asked because one before them rejects it: they are asked
+    /// as if that one were not there.
+    #[must_use]
+    pub fn verdicts(&self, request: &RequestSpec, host: &ConsideredHost) -> HostVerdicts {
+        let narrowed = narrow(vec![host.clone()], request);
+        let mut looked_at = ConsideredHost::new(host.state.clone(), host.candidates.clone());
+        let plans = self.chain().plans(request, self.options()).into_iter();
+        let filters = plans.map(|(filter, plan)| {
+            let before = looked_at.surviving.clone();
+            let rejects = plan.check(&mut looked_at).err();
+            if rejects.is_some() {
+                looked_at.surviving = before;
+            }
+            HostVerdict {
+                filter: filter.to_owned(),
+                looks: !matches!(plan, Plan::PassAll),
+                rejects: rejects.as_ref().map(Told::of),
+            }
+        });
+        HostVerdicts {
+            host: host.state.host.clone(),
+            node: host.state.nodename.clone(),
+            at_destination: !narrowed.hosts.is_empty(),
+            is_filtered: narrowed.is_filtered,
+            filters: filters.collect(),
+            candidates: host.candidates.len(),
+            surviving_candidates: looked_at.surviving().map(|(place, _)| place).collect(),
+        }
+    }
+}
+
+/// A line for each filter; ends without a new line.
+impl Display for HostVerdicts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let says = if self.passes() { "passes" } else { "is out" };
+        write!(f, "{} {says}.", self.host)?;
+        if !self.at_destination {
+            write!(f, " It is not what the request is for.")?;
+        } else if !self.is_filtered {
+            write!(f, " It is forced, so no filter is asked.")?;
+        }
+        let width = self.filters.iter().map(|one| one.filter.len()).max();
+        let width = width.unwrap_or(0);
+        for one in &self.filters {
+            let says = match (&one.rejects, one.looks) {
+                (Some(told), _) => told.text.as_str(),
+                (None, true) => "passes",
+                (None, false) => "passes: the request asks for nothing that it looks at",
+            };
+            write!(f, "\n  {:width$}  {says}", one.filter)?;
+        }
+        let (all, left) = (self.candidates, self.surviving_candidates.len());
+        write!(
+            f,
+            "\nAllocation candidates: {all}, of which filters leave {left}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::options::Options;
+    use crate::replay::testing::{hosts, request};
+    use crate::select::Scheduler;
+
+    #[test]
+    fn a_host_is_told_by_every_filter() {
+        let mut options = Options::default();
+        options.filter_scheduler.enabled_filters =
+            ["ComputeFilter", "RamFilter", "JsonFilter", "CoreFilter"]
+                .map(str::to_owned)
+                .into();
+        let scheduler = Scheduler::new(options).expect("filters");
+        let host = json!([{"host": "h1", "service": {"disabled": true}, "vcpus_total": 4,
+            "candidates": [{}, {}]}]);
+        let host = hosts(&host).remove(0);
+        let told = |asked| scheduler.verdicts(&request(&asked), &host);
+        let got = told(json!({}));
+        let expected = "\
+h1 is out.
+  ComputeFilter  its service is disabled
+  RamFilter      it has 0 MiB of memory in all, and 512 are asked for
+  JsonFilter     passes: the request asks for nothing that it looks at
+  CoreFilter     passes
+Allocation candidates: 2, of which filters leave 2";
+        assert_eq!(got.to_string(), expected);
+        let json = serde_json::to_string(&got).expect("JSON");
+        assert_eq!(serde_json::from_str(&json).ok(), Some(got));
+        for (asked, passes, sentence) in [
+            (
+                json!({"ignore_hosts": ["h1"]}),
+                false,
+                "h1 is out. It is not what the request is for.",
+            ),
+            (
+                json!({"force_hosts": ["h1"]}),
+                true,
+                "h1 passes. It is forced, so no filter is asked.",
+            ),
+        ] {
+            let got = told(asked);
+            assert_eq!(got.passes(), passes);
+            assert!(got.to_string().starts_with(sentence), "{got}");
+        }
+    }
+}

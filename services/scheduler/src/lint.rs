@@ -1,0 +1,212 @@
+//! What is wrong with flavors, aggregates, device profiles, images and options, found before a request meets it.
+//!
+//! Most of it Nova takes without a word: an extra spec with a letter too many is nobody's, `>=8` without a blank is a text that no
+//! number is, a multiplier that is no number is not read. Each finding says where, what, and what would be right. Caller: `cli`
+//! (`berth scheduler lint`).
+
+mod aggregates;
+mod catalogue;
+mod extra_specs;
+mod images;
+mod known;
+mod options;
+mod profiles;
+mod requirement;
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::{Deserialize, Serialize};
+
+pub use catalogue::{
+    AggregateEntry, Catalogue, CatalogueError, DeviceProfileEntry, FlavorEntry, ImageEntry,
+};
+
+/// Something that is wrong, or may be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Which kind it is.
+    pub code: Code,
+    /// Where it is.
+    pub place: Place,
+    /// What is wrong, in a sentence without its subject's place.
+    pub text: String,
+    /// What would be right; none where nobody but the writer knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mend: Option<String>,
+}
+
+/// How bad a finding is, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// It does not do what it says: no guest can be placed by it, or nobody reads it.
+    Error,
+    /// It is probably not what was meant.
+    Warning,
+    /// It has no effect, and does no harm.
+    Note,
+}
+
+/// Which kind a finding is: a closed vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// No extra spec, key, property, option, filter or weigher has this name.
+    UnknownName,
+    /// An operator and its operand without a blank between them.
+    GluedOperator,
+    /// `>` or `<`, which are no operators.
+    NoSuchOperator,
+    /// An operator that nothing, or not what it compares, stands behind.
+    BadOperand,
+    /// Words that nobody reads.
+    IdleWords,
+    /// A value that is none of those that there are.
+    BadValue,
+    /// A key without a scope, which two filters read.
+    Unscoped,
+    /// A demand that nothing in the file meets.
+    NeverMet,
+    /// A name that is known, and that nothing which is enabled reads.
+    Unread,
+    /// A number of an aggregate that is none, so that no aggregate of the host overrides the option.
+    VoidOverride,
+    /// Several units of a device of which each provider has one.
+    OneUnitDevices,
+    /// Something that is enabled and does nothing.
+    Idle,
+    /// Something that is enabled and rejects every host.
+    RejectsAll,
+    /// The same thing twice.
+    Twice,
+}
+
+/// Where a finding is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// Of what.
+    pub kind: Kind,
+    /// Its name; of an option its group.
+    pub name: String,
+    /// The key, property or option; none where it is about the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// What a finding may be about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A flavor.
+    Flavor,
+    /// A host aggregate.
+    Aggregate,
+    /// A device profile.
+    DeviceProfile,
+    /// An image.
+    Image,
+    /// An option of the scheduler.
+    Option,
+}
+
+/// Everything that is wrong: by what it is about, in the order of the file.
+#[must_use]
+pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
+    let (options, mut findings) = options::lint(&catalogue.options);
+    let enabled = options::Enabled::of(&options);
+    let mut all = Vec::new();
+    for flavor in &catalogue.flavors {
+        extra_specs::lint(flavor, catalogue, &enabled, &mut all);
+    }
+    for aggregate in &catalogue.aggregates {
+        aggregates::lint(aggregate, catalogue, &enabled, &mut all);
+    }
+    for profile in &catalogue.device_profiles {
+        profiles::lint(profile, &mut all);
+    }
+    for image in &catalogue.images {
+        images::lint(image, &mut all);
+    }
+    all.append(&mut findings);
+    all
+}
+
+impl Place {
+    fn new(kind: Kind, name: &str, key: &str) -> Self {
+        Self {
+            kind,
+            name: name.to_owned(),
+            key: Some(key.to_owned()),
+        }
+    }
+
+    fn finds(&self, severity: Severity, code: Code, text: impl Into<String>) -> Finding {
+        Finding {
+            severity,
+            code,
+            place: self.clone(),
+            text: text.into(),
+            mend: None,
+        }
+    }
+}
+
+impl Finding {
+    fn mend(self, mend: impl Into<String>) -> Self {
+        Self {
+            mend: Some(mend.into()),
+            ..self
+        }
+    }
+
+    /// With a name that may be meant.
+    fn near(self, name: Option<&str>) -> Self {
+        match name {
+            Some(name) => self.mend(name),
+            None => self,
+        }
+    }
+}
+
+/// `error: flavor m1.large, hw:cpu_polcy: no extra spec has this name; right would be: hw:cpu_policy`
+impl Display for Finding {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.severity, self.place, self.text)?;
+        match &self.mend {
+            None => Ok(()),
+            Some(mend) => write!(f, "; right would be: {mend}"),
+        }
+    }
+}
+
+impl Display for Severity {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        })
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Flavor => write!(f, "flavor {}", self.name)?,
+            Kind::Aggregate => write!(f, "aggregate {}", self.name)?,
+            Kind::DeviceProfile => write!(f, "device profile {}", self.name)?,
+            Kind::Image => write!(f, "image {}", self.name)?,
+            Kind::Option => write!(f, "option [{}]", self.name)?,
+        }
+        match (&self.key, self.kind) {
+            (None, _) => Ok(()),
+            (Some(key), Kind::Option) => write!(f, " {key}"),
+            (Some(key), _) => write!(f, ", {key}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

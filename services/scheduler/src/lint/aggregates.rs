@@ -1,0 +1,158 @@
+//! An aggregate's metadata.
+
+use super::extra_specs::demanded;
+use super::options::Enabled;
+use super::{AggregateEntry, Catalogue, Code, Finding, Kind, Place, Severity};
+use crate::nearest::nearest;
+use crate::numbers::{float, int};
+use crate::request::ImageProperties;
+use crate::weighers;
+
+/// Keys that filters read, the filters, and what their values are.
+const KEYS: [(&str, &[&str], Values); 8] = [
+    ("availability_zone", &[], Values::Zone),
+    (
+        "cpu_allocation_ratio",
+        &["AggregateCoreFilter"],
+        Values::Number,
+    ),
+    (
+        "disk_allocation_ratio",
+        &["AggregateDiskFilter"],
+        Values::Number,
+    ),
+    (
+        "ram_allocation_ratio",
+        &["AggregateRamFilter"],
+        Values::Number,
+    ),
+    (
+        "filter_tenant_id",
+        &["AggregateMultiTenancyIsolation"],
+        Values::Any,
+    ),
+    (
+        "instance_type",
+        &["AggregateTypeAffinityFilter"],
+        Values::Any,
+    ),
+    (
+        "max_instances_per_host",
+        &["AggregateNumInstancesFilter"],
+        Values::Whole,
+    ),
+    (
+        "max_io_ops_per_host",
+        &["AggregateIoOpsFilter"],
+        Values::Whole,
+    ),
+];
+
+const OF_IMAGES: &str = "AggregateImagePropertiesIsolation";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Values {
+    Any,
+    Number,
+    Whole,
+    Zone,
+}
+
+pub(super) fn lint(
+    aggregate: &AggregateEntry,
+    catalogue: &Catalogue,
+    enabled: &Enabled,
+    findings: &mut Vec<Finding>,
+) {
+    for (key, value) in &aggregate.metadata {
+        let place = Place::new(Kind::Aggregate, &aggregate.name, key);
+        let known = KEYS.iter().find(|(name, ..)| name == key);
+        let multiplier = weighers::ALL
+            .iter()
+            .find(|one| one.multiplier().key() == key);
+        let is_tenant = key.starts_with("filter_tenant_id");
+        if let Some((_, filters, values)) = known.or_else(|| {
+            KEYS.iter()
+                .find(|it| it.0 == "filter_tenant_id")
+                .filter(|_| is_tenant)
+        }) {
+            findings.extend(void(&place, value, *values));
+            let is_read = filters.is_empty()
+                || filters.iter().any(|filter| enabled.has_filter(filter))
+                || is_tenant && enabled.limits_tenants;
+            findings.extend(unread(&place, is_read, &filters.join(" or ")));
+        } else if let Some(weigher) = multiplier {
+            findings.extend(void(&place, value, Values::Number));
+            findings.extend(unread(
+                &place,
+                enabled.has_weigher(weigher.name()),
+                weigher.name(),
+            ));
+        } else if !is_somebodys(key, catalogue, enabled) {
+            findings.push(unknown(&place, key));
+        }
+    }
+}
+
+/// Whether an image or a flavor may ask for it.
+fn is_somebodys(key: &str, catalogue: &Catalogue, enabled: &Enabled) -> bool {
+    let of_image = |name: &str| ImageProperties::names().any(|it| it == name);
+    let property = match &enabled.image_namespace {
+        Some(prefix) => key.strip_prefix(prefix.as_str()),
+        None => Some(key),
+    };
+    let is_property = enabled.has_filter(OF_IMAGES) && property.is_some_and(of_image);
+    let is_trait = key.starts_with("trait:");
+    is_property || is_trait || demanded(catalogue).any(|it| it == key)
+}
+
+fn unknown(place: &Place, key: &str) -> Finding {
+    let multipliers = weighers::ALL.iter().map(|one| one.multiplier().key());
+    let names = KEYS.iter().map(|(name, ..)| *name).chain(multipliers);
+    if let Some(near) = nearest(key, names) {
+        let text = "nobody reads a key of this name";
+        return place
+            .finds(Severity::Error, Code::UnknownName, text)
+            .mend(near);
+    }
+    let property = ImageProperties::names().find(|it| *it == key);
+    let text = match property {
+        Some(_) => {
+            format!("{OF_IMAGES}, which would read it, is not enabled, and no flavor asks for it")
+        }
+        None => "no filter or weigher reads it, and no flavor of the file asks for it".to_owned(),
+    };
+    place.finds(Severity::Note, Code::Unread, text)
+}
+
+fn unread(place: &Place, is_read: bool, by: &str) -> Option<Finding> {
+    let text = || format!("{by}, which would read it, is not enabled");
+    (!is_read).then(|| place.finds(Severity::Warning, Code::Unread, text()))
+}
+
+/// A value that keeps every aggregate of a host from overriding the option.
+fn void(place: &Place, value: &str, values: Values) -> Option<Finding> {
+    let wanted = match values {
+        Values::Any => return None,
+        Values::Zone if value.contains(',') => {
+            let text = "a zone is one name: Placement's aggregates are compared with all of it";
+            return Some(place.finds(Severity::Warning, Code::BadValue, text));
+        }
+        Values::Zone => return None,
+        Values::Number => float(value).is_none().then_some("a number"),
+        Values::Whole => int(value).is_none().then_some("a whole number"),
+    };
+    if let Some(wanted) = wanted {
+        let text =
+            format!("`{value}` is no number, so on its hosts no aggregate overrides the option");
+        return Some(
+            place
+                .finds(Severity::Error, Code::VoidOverride, text)
+                .mend(wanted),
+        );
+    }
+    let is_finite = float(value).is_none_or(f64::is_finite);
+    let text =
+        || format!("`{value}` is read as a number, and no weight can be told from another by it");
+    (!is_finite).then(|| place.finds(Severity::Warning, Code::BadValue, text()))
+}

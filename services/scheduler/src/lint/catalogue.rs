@@ -1,0 +1,226 @@
+//! What is looked at: a document with `flavors`, `aggregates`, `device_profiles`, `images` and `options`.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use crate::nearest::nearest;
+
+/// Flavors and what they meet. What the file has not is not judged by.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Catalogue {
+    /// Flavors.
+    pub flavors: Vec<FlavorEntry>,
+    /// Host aggregates; none where the file has no such list, and so nobody can say what no aggregate has.
+    pub aggregates: Vec<AggregateEntry>,
+    /// Whether the file has a list of aggregates.
+    pub knows_aggregates: bool,
+    /// Device profiles of the accelerator service.
+    pub device_profiles: Vec<DeviceProfileEntry>,
+    /// Images.
+    pub images: Vec<ImageEntry>,
+    /// The scheduler's options, by group and name.
+    pub options: BTreeMap<(String, String), Value>,
+}
+
+/// A flavor.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct FlavorEntry {
+    /// Its name.
+    #[serde(alias = "Name")]
+    pub name: String,
+    /// CPUs, where the file has them.
+    #[serde(alias = "VCPUs")]
+    pub vcpus: Option<i64>,
+    /// Memory in MiB, where the file has it.
+    #[serde(alias = "ram", alias = "RAM")]
+    pub memory_mb: Option<i64>,
+    /// Extra specs; `properties` as `openstack flavor show` prints them.
+    #[serde(
+        default,
+        alias = "properties",
+        alias = "Properties",
+        deserialize_with = "texts"
+    )]
+    pub extra_specs: BTreeMap<String, String>,
+}
+
+/// A host aggregate.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct AggregateEntry {
+    /// Its name.
+    #[serde(alias = "Name")]
+    pub name: String,
+    /// Metadata; `properties` as `openstack aggregate show` prints them.
+    #[serde(
+        default,
+        alias = "properties",
+        alias = "Properties",
+        deserialize_with = "texts"
+    )]
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A device profile.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct DeviceProfileEntry {
+    /// Its name.
+    pub name: String,
+    /// Its groups.
+    #[serde(default)]
+    pub groups: Vec<Group>,
+}
+
+/// One group of a profile.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Group {
+    /// Its keys and values.
+    #[serde(deserialize_with = "texts")]
+    pub entries: BTreeMap<String, String>,
+}
+
+/// An image.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ImageEntry {
+    /// Its name.
+    #[serde(alias = "Name")]
+    pub name: String,
+    /// Its properties.
+    #[serde(default, deserialize_with = "texts")]
+    pub properties: BTreeMap<String, String>,
+}
+
+/// A document that cannot be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogueError {
+    /// It is no object.
+    #[error("it should be an object with {}", LISTS.join(", "))]
+    NoObject,
+    /// It has a list that nobody knows.
+    #[error("there is no list {name}; there are {}{}", LISTS.join(", "), meant(*near))]
+    UnknownList {
+        /// As it is named.
+        name: String,
+        /// Which may be meant.
+        near: Option<&'static str>,
+    },
+    /// Something in it is not as it should be.
+    #[error("{path}: {wrong}")]
+    Field {
+        /// `flavors[2]`
+        path: String,
+        /// What is wrong.
+        wrong: String,
+    },
+}
+
+fn meant(near: Option<&str>) -> String {
+    near.map_or_else(String::new, |near| format!("; is {near} meant?"))
+}
+
+const LISTS: [&str; 5] = [
+    "flavors",
+    "aggregates",
+    "device_profiles",
+    "images",
+    "options",
+];
+
+impl Catalogue {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// The first thing that is not as it should be.
+    pub fn read(document: &Value) -> Result<Self, CatalogueError> {
+        let Value::Object(lists) = document else {
+            return Err(CatalogueError::NoObject);
+        };
+        let mut all = Self::default();
+        for (name, list) in lists {
+            match name.as_str() {
+                "flavors" => all.flavors = entries(name, list)?,
+                "aggregates" => {
+                    all.aggregates = entries(name, list)?;
+                    all.knows_aggregates = true;
+                }
+                "device_profiles" => all.device_profiles = entries(name, list)?,
+                "images" => all.images = entries(name, list)?,
+                "options" => all.options = options(list)?,
+                other => {
+                    return Err(CatalogueError::UnknownList {
+                        near: nearest(other, LISTS),
+                        name: other.to_owned(),
+                    });
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn entries<T: DeserializeOwned>(name: &str, list: &Value) -> Result<Vec<T>, CatalogueError> {
+    let wrong = |path: String, wrong: String| CatalogueError::Field { path, wrong };
+    let Value::Array(list) = list else {
+        return Err(wrong(name.to_owned(), "should be a list".to_owned()));
+    };
+    let entries = list.iter().enumerate().map(|(place, entry)| {
+        let read = T::deserialize(entry);
+        read.map_err(|error| wrong(format!("{name}[{place}]"), error.to_string()))
+    });
+    entries.collect()
+}
+
+/// `{group: {name: value}}` or `{"group.name": value}`.
+fn options(groups: &Value) -> Result<BTreeMap<(String, String), Value>, CatalogueError> {
+    let wrong = |path: &str, wrong: &str| CatalogueError::Field {
+        path: path.to_owned(),
+        wrong: wrong.to_owned(),
+    };
+    let Value::Object(groups) = groups else {
+        return Err(wrong("options", "should be an object of groups"));
+    };
+    let mut all = BTreeMap::new();
+    for (group, options) in groups {
+        match (options, group.split_once('.')) {
+            (Value::Object(options), _) => {
+                let named = options.iter();
+                all.extend(
+                    named.map(|(name, value)| ((group.clone(), name.clone()), value.clone())),
+                );
+            }
+            (value, Some((group, name))) => {
+                all.insert((group.to_owned(), name.to_owned()), value.clone());
+            }
+            _ => {
+                let path = format!("options.{group}");
+                return Err(wrong(
+                    &path,
+                    "should be a group of options, or `group.option`",
+                ));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Texts by name; numbers and truth values as texts.
+fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let values = Map::<String, Value>::deserialize(from)?;
+    let text = |(name, value): (String, Value)| {
+        let text = match value {
+            Value::String(text) => text,
+            Value::Bool(true) => "True".to_owned(),
+            Value::Bool(false) => "False".to_owned(),
+            Value::Number(number) => number.to_string(),
+            Value::Null | Value::Array(_) | Value::Object(_) => {
+                let wrong = format!("{name}: should be a text");
+                return Err(serde::de::Error::custom(wrong));
+            }
+        };
+        Ok((name, text))
+    };
+    values.into_iter().map(text).collect()
+}

@@ -1,0 +1,271 @@
+//! A flavor's extra specs.
+
+use std::collections::BTreeMap;
+
+use berth_model::{ResourceClass, Trait};
+
+use super::known::{SCOPED, SCOPES, UNSCOPED, Values};
+use super::options::Enabled;
+use super::{Catalogue, Code, Finding, FlavorEntry, Kind, Place, Severity, requirement};
+use crate::host_state::Attribute;
+use crate::nearest::nearest;
+use crate::request::{Flavor, InstanceNumaTopology};
+
+const OF_AGGREGATES: &str = "AggregateInstanceExtraSpecsFilter";
+const OF_CAPABILITIES: &str = "ComputeCapabilitiesFilter";
+
+pub(super) fn lint(
+    flavor: &FlavorEntry,
+    catalogue: &Catalogue,
+    enabled: &Enabled,
+    findings: &mut Vec<Finding>,
+) {
+    let before = findings.len();
+    for (key, value) in &flavor.extra_specs {
+        let place = Place::new(Kind::Flavor, &flavor.name, key);
+        let spec = Spec {
+            place: &place,
+            key,
+            value,
+            catalogue,
+            enabled,
+        };
+        match key.split_once(':') {
+            None => spec.unscoped(findings),
+            Some(("capabilities", path)) => spec.capability(path, findings),
+            Some(("aggregate_instance_extra_specs", key)) => spec.of_aggregates(key, findings),
+            Some((scope, name)) => spec.scoped(scope, name, findings),
+        }
+    }
+    let is_sound = findings[before..]
+        .iter()
+        .all(|it| it.severity != Severity::Error);
+    if is_sound {
+        findings.extend(numa(flavor));
+    }
+}
+
+/// What its cells cannot be, for a flavor that says how large it is.
+fn numa(flavor: &FlavorEntry) -> Option<Finding> {
+    let asked = Flavor {
+        name: flavor.name.clone(),
+        vcpus: flavor.vcpus?,
+        memory_mb: flavor.memory_mb?,
+        extra_specs: flavor.extra_specs.clone(),
+        ..Flavor::default()
+    };
+    let error = InstanceNumaTopology::derive(&asked, None).err()?;
+    let place = Place {
+        kind: Kind::Flavor,
+        name: flavor.name.clone(),
+        key: None,
+    };
+    let text = format!("each request by it is refused: {error}");
+    Some(place.finds(Severity::Error, Code::BadValue, text))
+}
+
+/// One extra spec, and what it meets.
+struct Spec<'a> {
+    place: &'a Place,
+    key: &'a str,
+    value: &'a str,
+    catalogue: &'a Catalogue,
+    enabled: &'a Enabled,
+}
+
+impl Spec<'_> {
+    fn find(&self, severity: Severity, code: Code, text: impl Into<String>) -> Finding {
+        self.place.finds(severity, code, text)
+    }
+
+    /// Capabilities and aggregates both read it.
+    fn unscoped(&self, findings: &mut Vec<Finding>) {
+        let known = UNSCOPED.iter().find(|(name, _)| *name == self.key);
+        if let Some((_, values)) = known {
+            findings.extend(self.wrong_value(*values));
+        } else {
+            requirement::lint(self.place, self.value, findings);
+        }
+        if self.enabled.has_filter(OF_AGGREGATES) {
+            if known.is_none() {
+                let mend = format!("aggregate_instance_extra_specs:{}", self.key);
+                let also = match Attribute::named(self.key) {
+                    Some(_) => "reads it, and so does ComputeCapabilitiesFilter",
+                    None => {
+                        "reads it, as ComputeCapabilitiesFilter does where a host has a stat of the name"
+                    }
+                };
+                let text = format!("it has no scope: {OF_AGGREGATES} {also}");
+                findings.push(
+                    self.find(Severity::Warning, Code::Unscoped, text)
+                        .mend(mend),
+                );
+            }
+            findings.extend(self.never_met(self.key));
+        } else if known.is_none() {
+            let text = match self.enabled.has_filter(OF_CAPABILITIES) {
+                true if Attribute::named(self.key).is_some() => return,
+                true => format!(
+                    "it has no scope, and hosts have no such attribute: only {OF_CAPABILITIES} reads it, of hosts with a stat of the name"
+                ),
+                false => format!(
+                    "it has no scope, and neither {OF_CAPABILITIES} nor {OF_AGGREGATES} is enabled, which would read it"
+                ),
+            };
+            let scoped = SCOPED.iter().map(|(name, _)| *name);
+            let unscoped = UNSCOPED.iter().map(|(name, _)| *name);
+            let near = nearest(self.key, unscoped.chain(Attribute::names()));
+            let tail = |name: &&str| name.split_once(':').map(|(_, tail)| tail) == Some(self.key);
+            let near = near.or_else(|| {
+                let mut scoped = scoped;
+                scoped.find(tail)
+            });
+            findings.push(
+                self.find(Severity::Warning, Code::Unscoped, text)
+                    .near(near),
+            );
+        }
+    }
+
+    fn capability(&self, path: &str, findings: &mut Vec<Finding>) {
+        requirement::lint(self.place, self.value, findings);
+        let first = path.split(':').next().unwrap_or_default();
+        if Attribute::named(first).is_none() {
+            let text = format!(
+                "hosts have no attribute {first}: each host is rejected that has no stat of the name"
+            );
+            let near = nearest(first, Attribute::names());
+            let near = near.map(|near| format!("capabilities:{near}{}", &path[first.len()..]));
+            let found = self.find(Severity::Warning, Code::UnknownName, text);
+            findings.push(found.near(near.as_deref()));
+        }
+        findings.extend(self.unread_by(OF_CAPABILITIES));
+    }
+
+    fn of_aggregates(&self, key: &str, findings: &mut Vec<Finding>) {
+        requirement::lint(self.place, self.value, findings);
+        match self.enabled.has_filter(OF_AGGREGATES) {
+            true => findings.extend(self.never_met(key)),
+            false => findings.extend(self.unread_by(OF_AGGREGATES)),
+        }
+    }
+
+    /// No aggregate has the key, so every host is rejected.
+    fn never_met(&self, key: &str) -> Option<Finding> {
+        let aggregates = &self.catalogue.aggregates;
+        if !self.catalogue.knows_aggregates
+            || aggregates.iter().any(|it| it.metadata.contains_key(key))
+        {
+            return None;
+        }
+        let text = format!("no aggregate has {key}, so {OF_AGGREGATES} rejects every host");
+        let keys = aggregates.iter().flat_map(|it| it.metadata.keys());
+        let near = nearest(key, keys.map(String::as_str));
+        Some(self.find(Severity::Error, Code::NeverMet, text).near(near))
+    }
+
+    fn unread_by(&self, filter: &str) -> Option<Finding> {
+        let is_read = self.enabled.has_filter(filter);
+        let text = || format!("{filter}, which would read it, is not enabled");
+        (!is_read).then(|| self.find(Severity::Warning, Code::Unread, text()))
+    }
+
+    fn wrong_value(&self, values: Values) -> Option<Finding> {
+        let wanted = values.wrong(self.value)?;
+        let text = format!("the value is `{}`", self.value);
+        Some(
+            self.find(Severity::Error, Code::BadValue, text)
+                .mend(wanted),
+        )
+    }
+
+    fn scoped(&self, scope: &str, name: &str, findings: &mut Vec<Finding>) {
+        for (of_placement, read) in [
+            (
+                "resources",
+                Self::resource as fn(&Self, &str) -> Option<Finding>,
+            ),
+            ("trait", Self::wanted_trait),
+        ] {
+            if is_group(scope, of_placement) {
+                findings.extend(read(self, name));
+                return;
+            }
+        }
+        let known = SCOPED.iter().find(|(it, _)| *it == self.key);
+        let of_cells = ["hw:numa_cpus.", "hw:numa_mem."];
+        let is_of_cell = of_cells.iter().any(|it| self.key.starts_with(it));
+        match known {
+            Some((_, values)) => findings.extend(self.wrong_value(*values)),
+            None if is_of_cell || scope == "vmware" => {}
+            None => findings.push(self.unknown(scope)),
+        }
+        if self.key == "trust:trusted_host" {
+            findings.extend(self.unread_by("TrustedFilter"));
+        }
+    }
+
+    fn unknown(&self, scope: &str) -> Finding {
+        let near = nearest(self.key, SCOPED.iter().map(|(name, _)| *name));
+        let is_scope = SCOPES.contains(&scope);
+        let near_scope = nearest(scope, SCOPES).filter(|_| !is_scope);
+        let near_scope = near_scope.map(|near| format!("{near}{}", &self.key[scope.len()..]));
+        let near = near.map(str::to_owned).or(near_scope);
+        let text = "no extra spec has this name, so nobody reads it";
+        match near {
+            Some(near) => self
+                .find(Severity::Error, Code::UnknownName, text)
+                .mend(near),
+            None if is_scope => self.find(Severity::Warning, Code::UnknownName, text),
+            None => self.find(
+                Severity::Note,
+                Code::UnknownName,
+                "no filter reads this scope",
+            ),
+        }
+    }
+
+    fn resource(&self, class: &str) -> Option<Finding> {
+        if let Err(error) = ResourceClass::new(class) {
+            let text = format!("the resource class is none: {error}");
+            let near = nearest(class, ResourceClass::STANDARD);
+            let near = near.map(|near| self.key.replace(class, near));
+            let found = self.find(Severity::Error, Code::UnknownName, text);
+            return Some(found.near(near.as_deref()));
+        }
+        self.wrong_value(Values::From(0))
+    }
+
+    fn wanted_trait(&self, name: &str) -> Option<Finding> {
+        if let Err(error) = Trait::new(name) {
+            let text = format!("the trait is none: {error}");
+            return Some(self.find(Severity::Error, Code::UnknownName, text));
+        }
+        self.wrong_value(Values::OneOf(&["required", "forbidden"]))
+    }
+}
+
+/// `resources`, or that with the name of a group behind it: a number, or `_` and letters.
+fn is_group(scope: &str, of: &str) -> bool {
+    scope.strip_prefix(of).is_some_and(|suffix| {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        suffix.len() <= 64
+            && suffix.bytes().all(is_letter)
+            && suffix
+                .bytes()
+                .next()
+                .is_none_or(|first| first == b'_' || first.is_ascii_digit())
+    })
+}
+
+/// The keys of aggregates that a flavor demands something of.
+pub(super) fn demanded(catalogue: &Catalogue) -> impl Iterator<Item = &str> {
+    let specs = catalogue.flavors.iter().map(|flavor| &flavor.extra_specs);
+    specs
+        .flat_map(BTreeMap::keys)
+        .filter_map(|key| match key.split_once(':') {
+            None => Some(key.as_str()),
+            Some(("aggregate_instance_extra_specs", key)) => Some(key),
+            Some(_) => None,
+        })
+}

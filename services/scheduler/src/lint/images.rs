@@ -1,0 +1,42 @@
+//! An image's properties.
+
+use super::{Code, Finding, ImageEntry, Kind, Place, Severity};
+use crate::nearest::nearest;
+use crate::request::ImageProperties;
+
+/// How properties begin that Nova reads.
+const PREFIXES: [&str; 4] = ["hw_", "img_", "os_", "trait"];
+
+pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<Finding>) {
+    for (name, value) in &image.properties {
+        let place = Place::new(Kind::Image, &image.name, name);
+        let one = [(name.clone(), value.clone())].into();
+        if let Err(error) = ImageProperties::new(one) {
+            let text = format!("each request with it is refused: the value is `{value}`");
+            let found = place.finds(Severity::Error, Code::BadValue, text);
+            findings.push(found.mend(error.should_be));
+        }
+        let is_known = ImageProperties::names().any(|it| it == name)
+            || name == "vmware_adaptertype"
+            || name.starts_with("trait:")
+            || name.starts_with("hw_numa_cpus.")
+            || name.starts_with("hw_numa_mem.");
+        if is_known {
+            continue;
+        }
+        let near = nearest(name, ImageProperties::names());
+        let is_ours = PREFIXES.iter().any(|it| name.starts_with(it));
+        let text = "no property has this name, so no filter reads it";
+        match near {
+            Some(near) => {
+                let found = place.finds(Severity::Error, Code::UnknownName, text);
+                findings.push(found.mend(near));
+            }
+            None if is_ours => {
+                findings.push(place.finds(Severity::Warning, Code::UnknownName, text));
+            }
+            // Users have properties of their own.
+            None => {}
+        }
+    }
+}

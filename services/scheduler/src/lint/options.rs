@@ -1,0 +1,269 @@
+//! The scheduler's options.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Code, Finding, Kind, Place, Severity};
+use crate::filters::{self, Chain};
+use crate::nearest::nearest;
+use crate::options::{Checked, OptionError, Options};
+use crate::weighers::{self, Weighers};
+
+/// What the options enable, for who judges by it.
+pub(super) struct Enabled {
+    filters: BTreeSet<&'static str>,
+    weighers: BTreeSet<&'static str>,
+    /// Whether `filter_tenant_id` is read before filters are.
+    pub(super) limits_tenants: bool,
+    /// What keys of aggregates begin with that are image properties.
+    pub(super) image_namespace: Option<String>,
+}
+
+impl Enabled {
+    pub(super) fn of(options: &Options) -> Self {
+        let fs = &options.filter_scheduler;
+        let named = fs
+            .enabled_filters
+            .iter()
+            .filter_map(|it| filters::named(it));
+        let namespace = fs.aggregate_image_properties_isolation_namespace.as_ref();
+        let separator = &fs.aggregate_image_properties_isolation_separator;
+        Self {
+            filters: named.map(|it| it.name()).collect(),
+            weighers: Weighers::new(options)
+                .map_or_else(|_| BTreeSet::new(), |all| all.names().collect()),
+            limits_tenants: options.scheduler.limit_tenants_to_placement_aggregate,
+            image_namespace: namespace
+                .filter(|it| !it.is_empty())
+                .map(|it| format!("{it}{separator}")),
+        }
+    }
+
+    pub(super) fn has_filter(&self, name: &str) -> bool {
+        self.filters.contains(name)
+    }
+
+    pub(super) fn has_weigher(&self, name: &str) -> bool {
+        self.weighers.contains(name)
+    }
+}
+
+type Given = BTreeMap<(String, String), Value>;
+
+/// The options that can be read, the others by their defaults; and what is wrong.
+pub(super) fn lint(given: &Given) -> (Options, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let mut groups: Map<String, Value> = Map::new();
+    let known = Options::by_name();
+    for ((group, name), value) in given {
+        let place = Place::new(Kind::Option, group, name);
+        let full = format!("{group}.{name}");
+        if !known.iter().any(|(it, _)| *it == full) {
+            findings.extend(unknown(&place, &full, &known));
+            continue;
+        }
+        let alone = json!({group: {name: value}});
+        match Options::deserialize(alone) {
+            Ok(_) => {
+                let options = groups.entry(group.as_str()).or_insert_with(|| json!({}));
+                if let Value::Object(options) = options {
+                    options.insert(name.clone(), value.clone());
+                }
+            }
+            Err(error) => {
+                findings.push(place.finds(Severity::Error, Code::BadValue, error.to_string()))
+            }
+        }
+    }
+    // Each was read alone.
+    let options = Options::deserialize(Value::Object(groups)).unwrap_or_default();
+    let Checked { errors, warnings } = options.check();
+    findings.extend(errors.iter().map(|it| bad_value(it, Severity::Error)));
+    let warned = warnings.iter().map(|it| {
+        let found = bad_value(&it.wrong, Severity::Warning);
+        Finding {
+            text: format!("{}; {}", found.text, it.instead),
+            ..found
+        }
+    });
+    findings.extend(warned);
+    chain(&options, &mut findings);
+    idle_filters(&options, &mut findings);
+    idle_weighers(&options, given, &mut findings);
+    (options, findings)
+}
+
+/// Nova has options that the scheduler does not read; one that is nearly one of the scheduler's is not meant to be such.
+fn unknown(place: &Place, full: &str, known: &[(String, Value)]) -> Option<Finding> {
+    let near = nearest(full, known.iter().map(|(name, _)| name.as_str()))?;
+    let text = "no option has this name, so nobody reads it";
+    Some(
+        place
+            .finds(Severity::Error, Code::UnknownName, text)
+            .mend(near),
+    )
+}
+
+fn bad_value(error: &OptionError, severity: Severity) -> Finding {
+    let place = Place::new(Kind::Option, error.group, error.option);
+    let text = format!("the value is {}", error.value);
+    place
+        .finds(severity, Code::BadValue, text)
+        .mend(error.wanted)
+}
+
+const GROUP: &str = "filter_scheduler";
+
+/// Filters and weighers that are not there, not available, or there twice.
+fn chain(options: &Options, findings: &mut Vec<Finding>) {
+    let fs = &options.filter_scheduler;
+    for (option, names) in [
+        ("enabled_filters", &fs.enabled_filters),
+        ("available_filters", &fs.available_filters),
+    ] {
+        let place = Place::new(Kind::Option, GROUP, option);
+        let mut seen = BTreeSet::new();
+        for name in names
+            .iter()
+            .filter(|it| *it != "nova.scheduler.filters.all_filters")
+        {
+            let Some(filter) = filters::named(name) else {
+                let near = nearest(name, filters::ALL.iter().map(|it| it.name()));
+                let found = place.finds(
+                    Severity::Error,
+                    Code::UnknownName,
+                    format!("there is no filter {name}"),
+                );
+                findings.push(found.near(near));
+                continue;
+            };
+            if !seen.insert(filter.name()) {
+                let text = format!("{name} is named twice, and asked twice");
+                findings.push(place.finds(Severity::Warning, Code::Twice, text));
+            }
+        }
+    }
+    let are_known = findings.iter().all(|it| it.code != Code::UnknownName);
+    if let (true, Err(error)) = (are_known, Chain::new(options)) {
+        let place = Place::new(Kind::Option, GROUP, "enabled_filters");
+        findings.push(place.finds(Severity::Error, Code::BadValue, error.to_string()));
+    }
+    for name in &fs.weight_classes {
+        let mut alone = options.clone();
+        alone.filter_scheduler.weight_classes = vec![name.clone()];
+        if Weighers::new(&alone).is_err() {
+            let place = Place::new(Kind::Option, GROUP, "weight_classes");
+            let near = nearest(name, weighers::ALL.iter().map(|it| it.name()));
+            let found = place.finds(
+                Severity::Error,
+                Code::UnknownName,
+                format!("there is no weigher {name}"),
+            );
+            findings.push(found.near(near));
+        }
+    }
+}
+
+/// Filters that another option leaves nothing to do, or everything.
+fn idle_filters(options: &Options, findings: &mut Vec<Finding>) {
+    let fs = &options.filter_scheduler;
+    let enabled = Enabled::of(options);
+    let place = Place::new(Kind::Option, GROUP, "enabled_filters");
+    let mut idle = |filter: &str, is_idle: bool, why: &str| {
+        if enabled.has_filter(filter) && is_idle {
+            let text = format!("{filter} does nothing: {why}");
+            findings.push(place.finds(Severity::Warning, Code::Idle, text));
+        }
+    };
+    idle(
+        "IsolatedHostsFilter",
+        fs.isolated_hosts.is_empty() && fs.isolated_images.is_empty(),
+        "isolated_hosts and isolated_images are empty",
+    );
+    idle(
+        "MetricsFilter",
+        options.metrics.weight_setting.is_empty(),
+        "[metrics] weight_setting is empty",
+    );
+    idle(
+        "AllHostsFilter",
+        enabled.filters.len() > 1,
+        "every host passes it",
+    );
+    for (plain, of_aggregates) in [
+        ("NumInstancesFilter", "AggregateNumInstancesFilter"),
+        ("IoOpsFilter", "AggregateIoOpsFilter"),
+        ("CoreFilter", "AggregateCoreFilter"),
+        ("RamFilter", "AggregateRamFilter"),
+        ("DiskFilter", "AggregateDiskFilter"),
+    ] {
+        if enabled.has_filter(plain) && enabled.has_filter(of_aggregates) {
+            let text = format!(
+                "{plain} rejects what {of_aggregates} lets pass where an aggregate allows more"
+            );
+            findings.push(
+                place
+                    .finds(Severity::Warning, Code::Twice, text)
+                    .mend(format!("{of_aggregates} alone")),
+            );
+        }
+    }
+    let of_io_ops = ["IoOpsFilter", "AggregateIoOpsFilter"];
+    if fs.max_io_ops_per_host == 0 && of_io_ops.iter().any(|it| enabled.has_filter(it)) {
+        let place = Place::new(Kind::Option, GROUP, "max_io_ops_per_host");
+        let text = "0 rejects every host, be there no build on it";
+        findings.push(
+            place
+                .finds(Severity::Error, Code::RejectsAll, text)
+                .mend("1 at least"),
+        );
+    }
+}
+
+/// Weighers that add nothing to any weight.
+fn idle_weighers(options: &Options, given: &Given, findings: &mut Vec<Finding>) {
+    let enabled = Enabled::of(options);
+    let is_given =
+        |group: &str, name: &str| given.contains_key(&(group.to_owned(), name.to_owned()));
+    let names = &options.filter_scheduler.weight_classes;
+    for weigher in weighers::ALL
+        .iter()
+        .filter(|it| enabled.has_weigher(it.name()))
+    {
+        let multiplier = weigher.multiplier();
+        let is_named = names.iter().any(|it| it.ends_with(weigher.name()));
+        // By default all are enabled, and some have 0.
+        let is_meant = is_named
+            || is_given(GROUP, multiplier.key())
+            || is_given("metrics", "weight_multiplier") && weigher.name() == "MetricsWeigher";
+        if multiplier.configured(options) == 0.0 && is_meant {
+            let text = format!("{} adds nothing: its multiplier is 0", weigher.name());
+            let place = Place::new(Kind::Option, GROUP, multiplier.key());
+            findings.push(place.finds(Severity::Note, Code::Idle, text));
+        }
+    }
+    let fs = &options.filter_scheduler;
+    let mut idle = |group: &str, option: &str, is_idle: bool, text: &str, mend: &str| {
+        if is_idle {
+            let place = Place::new(Kind::Option, group, option);
+            findings.push(place.finds(Severity::Warning, Code::Idle, text).mend(mend));
+        }
+    };
+    idle(
+        GROUP,
+        "image_props_weight_setting",
+        !fs.image_props_weight_setting.is_empty() && fs.image_props_weight_multiplier == 0.0,
+        "it counts nothing while image_props_weight_multiplier is 0",
+        "image_props_weight_multiplier above 0",
+    );
+    let is_counted = options.compute.consecutive_build_service_disable_threshold != 0;
+    idle(
+        "compute",
+        "consecutive_build_service_disable_threshold",
+        !is_counted && is_given(GROUP, "build_failure_weight_multiplier"),
+        "with 0 no failed build is counted, so BuildFailureWeigher adds nothing",
+        "1 at least",
+    );
+}

@@ -1,0 +1,400 @@
+//! One case, scheduled as Berth would, and what would be if something of it were otherwise: `berth scheduler explain`.
+//!
+//! A case says which claims fail; every other one is granted. Options that it does not set have Berth's defaults, and not Nova's.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::case::{Case, CaseError};
+use super::field::{Field, FieldError};
+use super::schedule::{Fails, fails};
+use super::what_if::{WhatIf, WhatIfError};
+use super::{Kind, ReplayError, beyond, head};
+use crate::explain::{Explanation, HostVerdicts};
+use crate::host_state::ConsideredHost;
+use crate::select::{Alternates, Ask, Claims, Scheduler, Step};
+
+/// A case that cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum DryRunError {
+    /// It is not as it should be.
+    #[error(transparent)]
+    Case(#[from] ReplayError),
+    /// The file has several cases.
+    #[error("the file has the cases {}; which one is meant?", .there.join(", "))]
+    WhichCase {
+        /// Their ids.
+        there: Vec<String>,
+    },
+    /// The file has no such case.
+    #[error("the file has no case {id}; it has {}", listed(there))]
+    NoCase {
+        /// As it was asked for.
+        id: String,
+        /// The ids that there are.
+        there: Vec<String>,
+    },
+    /// Nova's API would refuse the request.
+    #[error("the request would be refused: {0}")]
+    Refused(String),
+    /// What is to be otherwise cannot be.
+    #[error(transparent)]
+    WhatIf(#[from] WhatIfError),
+    /// The case has no such host.
+    #[error("there is no host {host}; there are {}", listed(there))]
+    NoHost {
+        /// As it was asked for.
+        host: String,
+        /// Those that there are; the first twenty.
+        there: Vec<String>,
+    },
+}
+
+fn listed(names: &[String]) -> String {
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(", "),
+    }
+}
+
+/// One case, ready to be scheduled.
+pub struct DryRun {
+    scheduler: Scheduler,
+    ask: Ask,
+    hosts: Vec<ConsideredHost>,
+    fails: Fails,
+}
+
+impl DryRun {
+    /// Reads a case: a file of them as `replay` reads it, of kind `pipeline` or `schedule`, or a case alone. `id` names the case where
+    /// there are several.
+    ///
+    /// # Errors
+    /// Something is not as it should be, or there is no such case.
+    pub fn read(text: &str, id: Option<&str>, what_if: &WhatIf) -> Result<Self, DryRunError> {
+        let text = beyond::brought_in(text);
+        let value: Value = serde_json::from_str(&text).map_err(ReplayError::NotJson)?;
+        let mut case = one_case(value, id)?;
+        what_if.change(&mut case)?;
+        let field = Field::root(&case);
+        Self::of(&field, what_if).map_err(|error| match error {
+            Wrong::Case(CaseError::Field(error)) => super::wrong(0, &field, error).into(),
+            Wrong::Case(CaseError::Request(sentence)) => DryRunError::Refused(sentence),
+            Wrong::WhatIf(error) => error.into(),
+        })
+    }
+
+    fn of(field: &Field<'_>, what_if: &WhatIf) -> Result<Self, Wrong> {
+        let mut case = Case::read(field)?;
+        what_if.leave_out_filters(&mut case.options)?;
+        let (request, hosts) = (case.request()?, case.hosts()?);
+        let asked = field.needed("request")?;
+        let one = vec![request.instance_uuid.clone()];
+        let ask = Ask {
+            instance_uuids: asked.or("instance_uuids", one, |all| all.list(Field::string))?,
+            alternates: match asked.or("return_alternates", true, Field::flag)? {
+                true => Alternates::Wanted,
+                false => Alternates::None,
+            },
+            claims: match request.hints.is_rebuild() {
+                true => Claims::Kept,
+                false => Claims::Needed,
+            },
+            seed: 0,
+            request,
+        };
+        Ok(Self {
+            scheduler: case.scheduler()?,
+            ask,
+            hosts,
+            fails: fails(&asked)?,
+        })
+    }
+
+    /// Schedules it.
+    #[must_use]
+    pub fn explain(self) -> Explanation {
+        let mut step = self.scheduler.select(self.ask, self.hosts);
+        loop {
+            step = match step {
+                Step::Claim(claiming) => {
+                    let claim = claiming.claim();
+                    let key = (claim.instance_uuid.to_owned(), claim.host.host.clone());
+                    match self.fails.contains(&key) {
+                        true => claiming.refused(),
+                        false => claiming.granted(),
+                    }
+                }
+                Step::Selected(selected) => return Explanation::of_selected(&selected),
+                Step::NoValidHost(none) => {
+                    let diagnosis = self.scheduler.diagnose(&none);
+                    return Explanation::of_no_valid_host(&none, diagnosis);
+                }
+            }
+        }
+    }
+
+    /// What every filter says of one host, for the first instance.
+    ///
+    /// # Errors
+    /// There is no such host.
+    pub fn verdicts(&self, host: &str) -> Result<HostVerdicts, DryRunError> {
+        let mut request = self.ask.request.clone();
+        if let Some(first) = self.ask.instance_uuids.first() {
+            request.instance_uuid.clone_from(first);
+        }
+        let is_it = |it: &&ConsideredHost| it.state.host == host || it.state.nodename == host;
+        let found = self.hosts.iter().find(is_it);
+        let there = || self.hosts.iter().take(20).map(|it| it.state.host.clone());
+        let found = found.ok_or_else(|| DryRunError::NoHost {
+            host: host.to_owned(),
+            there: there().collect(),
+        })?;
+        Ok(self.scheduler.verdicts(&request, found))
+    }
+}
+
+enum Wrong {
+    Case(CaseError),
+    WhatIf(WhatIfError),
+}
+
+impl From<FieldError> for Wrong {
+    fn from(error: FieldError) -> Self {
+        Self::Case(error.into())
+    }
+}
+
+impl From<CaseError> for Wrong {
+    fn from(error: CaseError) -> Self {
+        Self::Case(error)
+    }
+}
+
+impl From<WhatIfError> for Wrong {
+    fn from(error: WhatIfError) -> Self {
+        Self::WhatIf(error)
+    }
+}
+
+/// The case that is meant, with Berth's defaults.
+fn one_case(file: Value, id: Option<&str>) -> Result<Value, DryRunError> {
+    let mut case = match file.get("schema") {
+        None => file,
+        Some(_) => of_file(&file, id)?,
+    };
+    if let Value::Object(fields) = &mut case {
+        fields.entry("id").or_insert_with(|| json!("request"));
+        let config = fields.entry("config");
+        if let Value::Object(config) = config.or_insert_with(|| Value::Object(Map::new())) {
+            let options = "filter_scheduler.";
+            for (option, ours) in [
+                ("candidates_per_host", json!(0)),
+                ("compare_image_maxphysaddr_bits", json!(true)),
+            ] {
+                config.entry(format!("{options}{option}")).or_insert(ours);
+            }
+        }
+    }
+    Ok(case)
+}
+
+fn of_file(file: &Value, id: Option<&str>) -> Result<Value, DryRunError> {
+    let root = Field::root(file);
+    let (kind, cases) = head(&root).map_err(ReplayError::File)?;
+    if !matches!(kind, Kind::Pipeline | Kind::Schedule) {
+        let kind = root.needed("kind").map_err(ReplayError::File)?;
+        let wrong = kind.should_be("pipeline or schedule");
+        return Err(ReplayError::File(wrong).into());
+    }
+    let named = |case: &Field<'_>| {
+        case.value()
+            .get("id")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let ids = || -> BTreeSet<String> { cases.iter().filter_map(named).collect() };
+    let there = || ids().into_iter().take(20).collect();
+    match (id, cases.as_slice()) {
+        (None, [one]) => Ok(one.value().clone()),
+        (None, _) => Err(DryRunError::WhichCase { there: there() }),
+        (Some(id), all) => {
+            let found = all.iter().find(|case| named(case).as_deref() == Some(id));
+            let none = || DryRunError::NoCase {
+                id: id.to_owned(),
+                there: there(),
+            };
+            Ok(found.ok_or_else(none)?.value().clone())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::Outcome;
+
+    fn case() -> Value {
+        json!({
+            "config": {"filter_scheduler.enabled_filters": ["ComputeFilter", "RamFilter"],
+                "filter_scheduler.weight_classes": ["RAMWeigher"]},
+            "hosts": [
+                {"host": "small", "total_ram_mb": 1024, "free_ram_mb": 600},
+                {"host": "large", "total_ram_mb": 8192, "free_ram_mb": 4096},
+                {"host": "down", "total_ram_mb": 8192, "free_ram_mb": 8192, "service": {"forced_down": true}},
+            ],
+            "request": {"flavor": {"memory_mb": 512}},
+        })
+    }
+
+    /// The selected host; empty where there is none.
+    fn selected(case: &Value, what_if: &WhatIf) -> Result<String, String> {
+        let run = DryRun::read(&case.to_string(), None, what_if);
+        match run.map_err(|error| error.to_string())?.explain().outcome {
+            Outcome::Selected { instances, .. } => Ok(instances[0].host.clone()),
+            Outcome::NoValidHost { .. } => Ok(String::new()),
+        }
+    }
+
+    fn pair(name: &str, value: &str) -> Vec<(String, String)> {
+        vec![(name.to_owned(), value.to_owned())]
+    }
+
+    #[test]
+    fn what_would_be_if_something_were_otherwise() {
+        let one = |it: &str| vec![it.to_owned()];
+        for (what_if, expected) in [
+            (WhatIf::default(), "large"),
+            (
+                WhatIf {
+                    without_filters: one("ComputeFilter"),
+                    ..WhatIf::default()
+                },
+                "down",
+            ),
+            (
+                WhatIf {
+                    ignore_hosts: one("LARGE"),
+                    ..WhatIf::default()
+                },
+                "small",
+            ),
+            (
+                WhatIf {
+                    options: pair("filter_scheduler.ram_weight_multiplier", "-1"),
+                    ..WhatIf::default()
+                },
+                "small",
+            ),
+            (
+                WhatIf {
+                    options: pair("filter_scheduler.enabled_filters", "AllHostsFilter"),
+                    ..WhatIf::default()
+                },
+                "down",
+            ),
+            (
+                WhatIf {
+                    options: pair("filter_scheduler.enabled_filters", "RamFilter, JsonFilter"),
+                    hints: pair("query", "[\"<\", \"$free_ram_mb\", 1000]"),
+                    ..WhatIf::default()
+                },
+                "small",
+            ),
+            (
+                WhatIf {
+                    options: pair(
+                        "filter_scheduler.enabled_filters",
+                        "[\"ComputeCapabilitiesFilter\"]",
+                    ),
+                    extra_specs: pair("capabilities:free_ram_mb", "<= 100"),
+                    ..WhatIf::default()
+                },
+                "",
+            ),
+        ] {
+            assert_eq!(
+                selected(&case(), &what_if).as_deref(),
+                Ok(expected),
+                "{what_if:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_what_can() {
+        let wrong = |what_if: WhatIf| selected(&case(), &what_if).expect_err("refused");
+        let without = WhatIf {
+            without_filters: vec!["RmFilter".to_owned()],
+            ..WhatIf::default()
+        };
+        assert_eq!(
+            wrong(without),
+            "RmFilter is not among the enabled filters, which are ComputeFilter, RamFilter; is RamFilter meant?"
+        );
+        let option = |name: &str, value: &str| {
+            wrong(WhatIf {
+                options: pair(name, value),
+                ..WhatIf::default()
+            })
+        };
+        assert_eq!(
+            option("filter_scheduler.ram_weigth_multiplier", "2"),
+            "there is no option filter_scheduler.ram_weigth_multiplier; is filter_scheduler.ram_weight_multiplier meant?"
+        );
+        assert_eq!(option("x", "2"), "there is no option x");
+        assert!(
+            option("filter_scheduler.ram_weight_multiplier", "two")
+                .contains("should be a number, and is \"two\"")
+        );
+        assert!(
+            option("filter_scheduler.max_instances_per_host", "0")
+                .contains("should be a whole number from 1 on")
+        );
+    }
+
+    #[test]
+    fn of_a_file_one_case_is_meant() {
+        let mut second = case();
+        second["id"] = json!("b");
+        let mut first = case();
+        first["id"] = json!("a");
+        let file = |kind: &str, cases: &[&Value]| {
+            json!({"schema": "sched-golden/1", "kind": kind, "subject": "x", "cases": cases})
+                .to_string()
+        };
+        let read = |text: &str, id| {
+            let run = DryRun::read(text, id, &WhatIf::default());
+            run.map(|_| ()).map_err(|error| error.to_string())
+        };
+        let two = file("schedule", &[&first, &second]);
+        assert_eq!(read(&two, Some("b")), Ok(()));
+        assert_eq!(read(&file("pipeline", &[&first]), None), Ok(()));
+        assert_eq!(
+            read(&two, None),
+            Err("the file has the cases a, b; which one is meant?".to_owned())
+        );
+        assert_eq!(
+            read(&two, Some("c")),
+            Err("the file has no case c; it has a, b".to_owned())
+        );
+        let ops = read(&file("ops", &[&first]), None).expect_err("no hosts");
+        assert!(
+            ops.starts_with("kind: should be pipeline or schedule"),
+            "{ops}"
+        );
+        assert!(read("{", None).is_err());
+        assert!(read("{}", None).is_err());
+        assert!(read("[]", None).is_err());
+    }
+
+    #[test]
+    fn one_host_is_told_in_full() {
+        let run = DryRun::read(&case().to_string(), None, &WhatIf::default()).expect("a case");
+        assert!(run.verdicts("large").is_ok_and(|it| it.passes()));
+        assert!(run.verdicts("down").is_ok_and(|it| !it.passes()));
+        let none = run.verdicts("x").expect_err("no such host").to_string();
+        assert_eq!(none, "there is no host x; there are small, large, down");
+    }
+}

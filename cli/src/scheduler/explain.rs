@@ -1,0 +1,128 @@
+//! `berth scheduler explain`: one request, scheduled without a claim, and why.
+
+use std::fs;
+use std::io::{self, Read as _, Write};
+use std::path::{Path, PathBuf};
+
+use berth_scheduler::explain::Outcome;
+use berth_scheduler::replay::{DryRun, DryRunError, WhatIf};
+use serde_json::json;
+
+use super::format::DocumentFormat;
+use crate::exit::ExitCode;
+use crate::failure::{ErrorCode, Failure};
+use crate::listing::API;
+use crate::regular_file::refusal;
+
+/// What is to be explained.
+#[derive(Debug, clap::Args)]
+pub(super) struct Explain {
+    /// The file, JSON; -: standard input.
+    request: PathBuf,
+    /// The case that is meant, where the file has several.
+    #[arg(long, value_name = "ID")]
+    case: Option<String>,
+    /// Only this host: what every filter says of it.
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// What if this filter were not enabled? May be repeated.
+    #[arg(long, value_name = "NAME", help_heading = "What if")]
+    without_filter: Vec<String>,
+    /// What if this option had this value? A list is `a, b` or JSON. May be repeated.
+    #[arg(long, value_name = "SECTION.NAME=VALUE", value_parser = pair, help_heading = "What if")]
+    option: Vec<(String, String)>,
+    /// What if the flavor had this extra spec? May be repeated.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair, help_heading = "What if")]
+    flavor_extra_spec: Vec<(String, String)>,
+    /// What if the user gave this hint? May be repeated; one that is named several times has several values.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, help_heading = "What if")]
+    hint: Vec<(String, String)>,
+    /// What if this host were left out? May be repeated.
+    #[arg(long, value_name = "NAME", help_heading = "What if")]
+    ignore_host: Vec<String>,
+    /// How to print.
+    #[arg(short = 'f', long = "format", value_enum, default_value_t = DocumentFormat::Text, help_heading = "Output")]
+    format: DocumentFormat,
+}
+
+/// `KEY=VALUE`
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("should be KEY=VALUE".to_owned()),
+    }
+}
+
+/// Explains.
+///
+/// # Errors
+/// The file cannot be read, is no request, or what is to be otherwise cannot be.
+pub(super) fn run(asked: &Explain, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+    let text = read(&asked.request)?;
+    let what_if = WhatIf {
+        without_filters: asked.without_filter.clone(),
+        options: asked.option.clone(),
+        extra_specs: asked.flavor_extra_spec.clone(),
+        hints: asked.hint.clone(),
+        ignore_hosts: asked.ignore_host.clone(),
+    };
+    let refused = |error: DryRunError| failure(&asked.request, &error);
+    let run = DryRun::read(&text, asked.case.as_deref(), &what_if).map_err(refused)?;
+    let is_placed = match &asked.host {
+        Some(host) => {
+            let verdicts = run.verdicts(host).map_err(refused)?;
+            match asked.format {
+                DocumentFormat::Text => writeln!(out, "{verdicts}")?,
+                other => other.print(&json!({"api": API, "host": verdicts}), out)?,
+            }
+            verdicts.passes()
+        }
+        None => {
+            let explanation = run.explain();
+            match asked.format {
+                DocumentFormat::Text => writeln!(out, "{explanation}")?,
+                other => other.print(&json!({"api": API, "explanation": explanation}), out)?,
+            }
+            matches!(explanation.outcome, Outcome::Selected { .. })
+        }
+    };
+    Ok(match is_placed {
+        true => ExitCode::Done,
+        false => ExitCode::Refused,
+    })
+}
+
+/// A file's text, or that of standard input.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn read(path: &Path) -> Result<String, Failure> {
+    let content = match path == Path::new("-") {
+        true => {
+            let mut text = String::new();
+            io::stdin().lock().read_to_string(&mut text).map(|_| text)
+        }
+        false => fs::metadata(path).and_then(|metadata| match metadata.is_file() {
+            true => fs::read_to_string(path),
+            false => Err(refusal(&metadata)),
+        }),
+    };
+    content.map_err(|error| {
+        let what = format!("{} cannot be read", path.display());
+        Failure::caused(ErrorCode::File, what, &error)
+    })
+}
+
+fn failure(path: &Path, error: &DryRunError) -> Failure {
+    let what = format!("{} cannot be scheduled", path.display());
+    match error {
+        DryRunError::NoHost { .. } | DryRunError::NoCase { .. } | DryRunError::Refused(_) => {
+            Failure::caused(ErrorCode::Refused, what, error)
+        }
+        DryRunError::WhichCase { .. } => {
+            Failure::caused(ErrorCode::Usage, what, error).mend("name one of them by --case ID")
+        }
+        DryRunError::WhatIf(_) => Failure::caused(ErrorCode::Usage, what, error),
+        DryRunError::Case(_) => Failure::caused(ErrorCode::BadValue, what, error),
+    }
+}

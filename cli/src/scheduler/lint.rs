@@ -1,0 +1,100 @@
+//! `berth scheduler lint`: what is wrong with flavors, aggregates, device profiles, images and options of a file.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use berth_scheduler::lint::{Catalogue, Severity, lint};
+use serde_json::{Value, json};
+
+use super::explain::read;
+use crate::exit::ExitCode;
+use crate::failure::{ErrorCode, Failure};
+use crate::listing::{Format, Listing};
+
+/// What is looked at.
+#[derive(Debug, clap::Args)]
+pub(super) struct Lint {
+    /// The file, JSON or TOML; -: standard input.
+    file: PathBuf,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Looks, and tells each finding in a line.
+///
+/// # Errors
+/// The file cannot be read, or is not of flavors, aggregates, device profiles, images and options.
+pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+    let text = read(&asked.file)?;
+    let document = document(&asked.file, &text)?;
+    let catalogue = Catalogue::read(&document).map_err(|error| {
+        let what = format!("{} cannot be looked at", asked.file.display());
+        Failure::caused(ErrorCode::BadValue, what, &error)
+            .mend("docs/guide/howto/why-no-host.md shows such a file")
+    })?;
+    let findings = lint(&catalogue);
+    if asked.format.is_for_people() {
+        for finding in &findings {
+            writeln!(out, "{finding}")?;
+        }
+        if findings.is_empty() {
+            writeln!(out, "nothing is wrong")?;
+        }
+    } else {
+        let mut listing =
+            Listing::new(&["severity", "code", "kind", "name", "key", "text", "mend"]);
+        for one in &findings {
+            listing.push([
+                json!(one.severity),
+                json!(one.code),
+                json!(one.place.kind),
+                json!(one.place.name),
+                json!(one.place.key),
+                json!(one.text),
+                json!(one.mend),
+            ]);
+        }
+        listing.print(&asked.format, out)?;
+    }
+    let is_wrong = findings.iter().any(|one| one.severity == Severity::Error);
+    Ok(match is_wrong {
+        true => ExitCode::Refused,
+        false => ExitCode::Done,
+    })
+}
+
+/// JSON begins with a brace, which no TOML does.
+fn document(path: &Path, text: &str) -> Result<Value, Failure> {
+    let what = |kind: &str| format!("{} is no {kind}", path.display());
+    match text.trim_start().starts_with(['{', '[']) && !is_toml(path) {
+        true => serde_json::from_str(text)
+            .map_err(|error| Failure::caused(ErrorCode::Syntax, what("JSON"), &error)),
+        false => toml::from_str(text)
+            .map_err(|error| Failure::caused(ErrorCode::Syntax, what("TOML"), &error)),
+    }
+}
+
+/// A file of TOML may begin with a bracket.
+fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "toml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_json_or_toml() {
+        let read = |path: &str, text: &str| {
+            let read = document(Path::new(path), text);
+            read.map_err(|failure| failure.code())
+        };
+        let flavors = json!({"flavors": [{"name": "f", "extra_specs": {"hw:numa_nodes": 2}}]});
+        let toml = "[[flavors]]\nname = \"f\"\nextra_specs.\"hw:numa_nodes\" = 2\n";
+        assert_eq!(read("-", &flavors.to_string()), Ok(flavors.clone()));
+        assert_eq!(read("f.toml", toml), Ok(flavors.clone()));
+        assert_eq!(read("-", &format!("# ours\n{toml}")), Ok(flavors));
+        assert_eq!(read("-", "{"), Err(ErrorCode::Syntax));
+        assert_eq!(read("f.toml", "flavors = "), Err(ErrorCode::Syntax));
+    }
+}

@@ -38,6 +38,11 @@ mod accelerator_on_mariadb;
 mod accelerator_on_postgres;
 mod claims;
 mod conflicts;
+mod hosts;
+#[path = "hosts_api.rs"]
+mod hosts_on_mariadb;
+#[path = "hosts_api.rs"]
+mod hosts_on_postgres;
 mod lists;
 mod outages;
 mod place;

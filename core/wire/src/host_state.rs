@@ -53,7 +53,7 @@ pub struct NodeStateBody {
     pub hypervisor_version: Option<i64>,
     /// Where other hosts reach it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host_ip: Option<std::net::IpAddr>,
+    pub host_ip: Option<core::net::IpAddr>,
     /// Host CPUs.
     pub vcpus: i64,
     /// CPUs that guests have, and what is reserved for the host.

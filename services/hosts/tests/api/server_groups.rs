@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::service::{Service, guest, node, told_with};
 
-async fn make(hosts: &Hosts, policy: GroupPolicy, most: Option<u32>) -> KeptServerGroup {
+pub(crate) async fn make(hosts: &Hosts, policy: GroupPolicy, most: Option<u32>) -> KeptServerGroup {
     let group = NewServerGroup {
         project_id: "p".to_owned(),
         user_id: "u".to_owned(),
@@ -43,7 +43,12 @@ fn choose(group: &KeptServerGroup, instance: Uuid, hosts: usize) -> Option<Strin
 }
 
 /// Reads, chooses and puts, until it comes through; none where there is no host.
-async fn create(hosts: Hosts, group: Uuid, instance: Uuid, count: usize) -> Option<String> {
+pub(crate) async fn create(
+    hosts: Hosts,
+    group: Uuid,
+    instance: Uuid,
+    count: usize,
+) -> Option<String> {
     loop {
         let read = hosts.group(group).await.unwrap();
         let host = choose(&read, instance, count)?;

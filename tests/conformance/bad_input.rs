@@ -292,6 +292,12 @@ fn nothing_that_is_made_up_breaks_what_reads_it() {
 }
 
 #[test]
+fn no_request_that_is_made_up_breaks_the_scheduler() {
+    let runs = number("BERTH_FUZZ_RUNS", 100_000);
+    fuzz(&fuzzer(), "requests", "request", runs);
+}
+
+#[test]
 fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
     // More than a process may open by itself on many machines.
     let mut more = Command::new("prlimit");

@@ -1,11 +1,12 @@
 //! What must hold of the built-in Placement whatever others send: nothing panics, a refusal says why, what is admitted fits, what
-//! was read and written again is the same.
+//! was read and written again is the same. And of the scheduler: a request is refused, or a host is rejected, with a sentence.
 //!
 //! Caller: the fuzzer (`main.rs`), over inputs that it finds; its corpus is in `corpus/`, a folder for each target. An input
 //! begins with a byte for the microversion (and one for the list or the method where there are several); the rest is text.
 
 mod policies;
 mod queries;
+mod requests;
 mod writes;
 
 use berth_http::{Fault, Microversion};
@@ -24,16 +25,19 @@ pub enum Target {
     Reshapes,
     /// Files of policy.
     Policies,
+    /// Requests to the scheduler.
+    Requests,
 }
 
 impl Target {
     /// All.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Candidates,
         Self::Lists,
         Self::Allocations,
         Self::Reshapes,
         Self::Policies,
+        Self::Requests,
     ];
 
     /// Its name, and that of its corpus.
@@ -45,6 +49,7 @@ impl Target {
             Self::Allocations => "allocations",
             Self::Reshapes => "reshapes",
             Self::Policies => "policies",
+            Self::Requests => "requests",
         }
     }
 
@@ -65,6 +70,7 @@ impl Target {
             Self::Allocations => writes::allocations(data),
             Self::Reshapes => writes::reshape(data),
             Self::Policies => policies::file(data),
+            Self::Requests => requests::request(data),
         }
     }
 }

@@ -8,7 +8,7 @@ use berth_agent::guest::api;
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService};
 use berth_conductor::journal::SqlJournal;
 use berth_conductor::{
-    AsAnswered, BootRequest, Conductor, ConductorOptions, ConductorParts, EveryNode, JourneyEnd,
+    BootRequest, Conductor, ConductorOptions, ConductorParts, Destinations, EveryNode, JourneyEnd,
 };
 use berth_model::ConsumerUuid;
 use berth_tests::boot::{asked, impatient};
@@ -59,7 +59,7 @@ pub(crate) async fn conductor_with(
         accelerators,
         agents: Arc::new(EveryNode(agent)),
     };
-    Conductor::open_with(parts, Arc::new(AsAnswered), options)
+    Conductor::open_with(parts, Destinations::AsAnswered, options)
 }
 
 /// A request for a small guest with this device profile on the node of the tests.

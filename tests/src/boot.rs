@@ -17,7 +17,7 @@ use berth_client::{
 };
 use berth_conductor::journal::SqlJournal;
 use berth_conductor::{
-    AsAnswered, BootRequest, Conductor, ConductorOptions, ConductorParts, EveryNode,
+    BootRequest, Conductor, ConductorOptions, ConductorParts, Destinations, EveryNode,
 };
 use berth_model::{
     ConsumerUuid, Inventory, Provider, ProviderName, ProviderUuid, ResourceClass, Trait,
@@ -250,7 +250,7 @@ impl BootStage {
             accelerators: accelerators(&self.service, Some(&crossings)),
             agents: Arc::new(EveryNode(GuestClient::new(agent, auth, &once()))),
         };
-        Conductor::open_with(parts, Arc::new(AsAnswered), options)
+        Conductor::open_with(parts, Destinations::AsAnswered, options)
     }
 
     /// Nobody knows in Placement any more what the guest holds.

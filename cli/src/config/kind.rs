@@ -32,6 +32,8 @@ pub enum Kind {
     Integer(i64, i64),
     /// A decimal number over 0, at most this.
     Ratio(f64),
+    /// A decimal number in this range.
+    Number(f64, f64),
     /// A decimal number of seconds in this range.
     Seconds(f64, f64),
     /// One of these words.
@@ -48,6 +50,8 @@ pub enum Kind {
     PciAddresses,
     /// A list of names: letters, digits, `_`, `-`, `.`, `:`.
     Names,
+    /// A list of texts.
+    Texts,
     /// A list of absolute paths.
     Paths,
     /// Nova's `device_spec`: a list of tables, or of JSON texts.
@@ -109,6 +113,7 @@ impl Kind {
             }
             Kind::Integer(low, high) => format!("write a whole number from {low} to {high}"),
             Kind::Ratio(high) => format!("write a number over 0, at most {high}"),
+            Kind::Number(low, high) => format!("write a number from {low} to {high}"),
             Kind::Seconds(low, high) => format!("write a number of seconds from {low} to {high}"),
             Kind::Choice(words) => format!("write one of {}", words.join(", ")),
             Kind::Driver(words) => {
@@ -121,6 +126,7 @@ impl Kind {
             }
             Kind::PciAddresses => "write addresses such as [\"0000:84:00.0\"]".into(),
             Kind::Agents => "write agents such as [\"compute2=https://192.0.2.11:9178\"]".into(),
+            Kind::Texts => "write texts such as [\"one\", \"other\"]".into(),
             Kind::Names => "write names such as [\"Haswell-noTSX\"]".into(),
             Kind::DeviceSpec => {
                 "write tables such as [{ address = \"0000:81:00.0\" }] or [{ vendor_id = \"10de\", product_id = \"1eb8\" }]"
@@ -157,6 +163,8 @@ impl Kind {
             Kind::Integer(low, high) if high == i64::MAX => format!("whole number, {low} or more"),
             Kind::Integer(low, high) => format!("whole number, {low} to {high}"),
             Kind::Ratio(high) => format!("number over 0, at most {high}"),
+            Kind::Number(low, _) if low < 0.0 => "number".into(),
+            Kind::Number(low, _) => format!("number, {low} or more"),
             Kind::Seconds(low, high) => format!("seconds, {low} to {high}"),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Driver(words) => format!("one of {}, or `exec:` and a path", words.join(", ")),
@@ -165,6 +173,7 @@ impl Kind {
             Kind::MdevTypes => "list of mediated device types".into(),
             Kind::PciAddresses => "list of PCI addresses".into(),
             Kind::Names => "list of names".into(),
+            Kind::Texts => "list of texts".into(),
             Kind::Agents => "list of NODE=https://HOST:PORT".into(),
             Kind::Paths => "list of absolute paths".into(),
             Kind::DeviceSpec => "list of tables, or of JSON texts".into(),
@@ -193,7 +202,7 @@ impl Kind {
                 _ => as_text(),
             },
             Kind::Integer(..) => trimmed.parse().map_or_else(|_| as_text(), ValueKind::I64),
-            Kind::Ratio(_) | Kind::Seconds(..) => {
+            Kind::Ratio(_) | Kind::Number(..) | Kind::Seconds(..) => {
                 trimmed.parse().map_or_else(|_| as_text(), ValueKind::Float)
             }
             // One text may hold a whole list, commas and all.
@@ -205,6 +214,7 @@ impl Kind {
             | Kind::MdevTypes
             | Kind::PciAddresses
             | Kind::Names
+            | Kind::Texts
             | Kind::Paths
             | Kind::Origins
             | Kind::Agents => {

@@ -12,6 +12,10 @@ use std::time::Duration;
 
 use berth_client::AuthOptions;
 use berth_model::PciAddress;
+use berth_scheduler::options::{
+    ComputeOptions, DefaultOptions, FilterSchedulerOptions, MetricsOptions, Options,
+    SchedulerOptions, WorkaroundsOptions,
+};
 use berth_virt::{CpuSet, NumaModel, PcpuModel, ResourceModel, VgpuModel};
 use serde::Deserialize;
 use serde::de::Error as _;
@@ -79,6 +83,13 @@ pub struct Config {
     pub cors: Cors,
     pub accelerator_service: AcceleratorService,
     pub conductor_service: ConductorService,
+    default_availability_zone: String,
+    #[serde(deserialize_with = "seconds")]
+    pub service_down_time: Duration,
+    scheduler: SchedulerOptions,
+    filter_scheduler: FilterSchedulerOptions,
+    metrics: MetricsOptions,
+    workarounds: WorkaroundsOptions,
     pub agent_client: AgentClient,
     pub keystone_authtoken: KeystoneAuthtoken,
     pub agent: Agent,
@@ -118,6 +129,43 @@ impl Config {
             .clone()
             .unwrap_or_else(|| {
                 let file = self.state_path.join("accelerator.sqlite");
+                Secret::from(format!("sqlite:{}", file.display()))
+            })
+    }
+}
+
+impl Config {
+    /// What the scheduler goes by.
+    #[must_use]
+    pub fn scheduler_options(&self) -> Options {
+        let compute = &self.compute;
+        Options {
+            default: DefaultOptions {
+                default_availability_zone: self.default_availability_zone.clone(),
+                service_down_time: self.service_down_time.as_secs_f64(),
+                ..DefaultOptions::default()
+            },
+            scheduler: self.scheduler.clone(),
+            filter_scheduler: self.filter_scheduler.clone(),
+            metrics: self.metrics.clone(),
+            compute: ComputeOptions {
+                packing_host_numa_cells_allocation_strategy: compute
+                    .packing_host_numa_cells_allocation_strategy,
+                consecutive_build_service_disable_threshold: compute
+                    .consecutive_build_service_disable_threshold,
+            },
+            workarounds: self.workarounds.clone(),
+        }
+    }
+
+    /// The database of what the scheduler knows of hosts: `[conductor_service] connection`, else a file below `state_path`.
+    #[must_use]
+    pub fn hosts_database(&self) -> Secret {
+        self.conductor_service
+            .connection
+            .clone()
+            .unwrap_or_else(|| {
+                let file = self.state_path.join("hosts.sqlite");
                 Secret::from(format!("sqlite:{}", file.display()))
             })
     }
@@ -194,6 +242,8 @@ pub struct Compute {
     pub sharing_providers_max_uuids_per_request: usize,
     pub owner_nova: bool,
     pub provider_config_location: PathBuf,
+    packing_host_numa_cells_allocation_strategy: bool,
+    consecutive_build_service_disable_threshold: i64,
 }
 
 impl Compute {

@@ -4,6 +4,7 @@
 
 mod client;
 mod guests;
+mod scheduler;
 
 use super::kind::Kind;
 use super::option::{Default, Effect, OptionRow};
@@ -71,6 +72,22 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ),
     ("conductor_service", "The conductor built in (`berth up`)."),
     (
+        "scheduler",
+        "How the scheduler built in asks Placement, and how often a guest is tried.",
+    ),
+    (
+        "filter_scheduler",
+        "Filters and weighers of the scheduler built in.",
+    ),
+    (
+        "metrics",
+        "What hosts measure of themselves, as a weight.",
+    ),
+    (
+        "workarounds",
+        "What is done otherwise than it should be.",
+    ),
+    (
         "agent_client",
         "How agents of other hosts are asked: by the conductor (`[conductor_service] agents`), and by commands with `--agent`.",
     ),
@@ -128,6 +145,7 @@ const PARTS: (usize, &[&[OptionRow]]) = {
     let parts: &[&[OptionRow]] = &[
         OWN,
         guests::ROWS,
+        scheduler::ROWS,
         &client::rows("placement", "placement", "\"http://127.0.0.1:8778\""),
         &client::rows("cyborg", "accelerator", "\"http://127.0.0.1:6666\""),
         &client::rows("conductor", "conductor", "\"http://127.0.0.1:8780\""),
@@ -389,9 +407,6 @@ pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("image_cache", "precache_concurrency"),
     ("libvirt", "pmem_namespaces"),
     ("identity_service", ""),
-    ("filter_scheduler", ""),
-    ("scheduler", ""),
-    ("metrics", ""),
 ];
 
 /// Names that OpenStack gave up or that stand elsewhere here, with what to write.

@@ -13,7 +13,7 @@ use berth_accelerator::{
 use berth_agent::admin::{AdminError, SocketBeside};
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::{JournalError, SqlJournal};
-use berth_conductor::{AsAnswered, Conductor, ConductorOptions, ConductorParts};
+use berth_conductor::{Conductor, ConductorOptions, ConductorParts, Destinations};
 use berth_store::{OpenError, SqlStore};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -130,7 +130,7 @@ impl Services {
             patience: config.conductor_service.retry_timeout,
             ..ConductorOptions::default()
         };
-        let conductor = Conductor::open_with(parts, Arc::new(AsAnswered), options);
+        let conductor = Conductor::open_with(parts, Destinations::AsAnswered, options);
         let receivers = match Receivers::new(config)? {
             Some(receivers) => receivers,
             None => Receivers::Agents(AgentReceivers::new(config, guests.receiver()?)?),

@@ -3,6 +3,8 @@
 //! Callers: the conductor's router (answers), its client (`berth guest create`, `delete`). Bodies that ask refuse keys they do
 //! not know; bodies that answer take more keys than they know.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -45,6 +47,12 @@ pub struct CreateGuest {
     /// The node it must be on; none: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// The availability zone it is to be in; none: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability_zone: Option<String>,
+    /// What else the scheduler is told: `group`, `same_host`, `different_host`, `query` and others, each with its texts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scheduler_hints: BTreeMap<String, Vec<String>>,
     /// What its config drive says; none: it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_drive: Option<ConfigDriveBody>,

@@ -21,7 +21,7 @@ pub use journeys::JourneyEnd;
 use crate::journal::{Accepted, BootJournal, BootRecord, Course, JournalError};
 use crate::strays::Strays;
 use crate::way::Way;
-use crate::{Agents, AsAnswered, BootRequest, Scheduler};
+use crate::{Agents, BootRequest, Destinations};
 
 /// What a conductor works through.
 pub struct ConductorParts {
@@ -123,14 +123,14 @@ impl Conductor {
     /// [`Conductor::resume`] or a request.
     #[must_use]
     pub fn open(parts: ConductorParts) -> Self {
-        Self::open_with(parts, Arc::new(AsAnswered), ConductorOptions::default())
+        Self::open_with(parts, Destinations::AsAnswered, ConductorOptions::default())
     }
 
-    /// The same with another order of candidates, and other options.
+    /// The same with a scheduler, and other options.
     #[must_use]
     pub fn open_with(
         parts: ConductorParts,
-        scheduler: Arc<dyn Scheduler>,
+        destinations: Destinations,
         options: ConductorOptions,
     ) -> Self {
         let inner = Inner {
@@ -139,7 +139,7 @@ impl Conductor {
                 placement: parts.placement,
                 accelerators: parts.accelerators,
                 agents: parts.agents,
-                scheduler,
+                destinations,
                 options,
                 images: Mutex::default(),
             },

@@ -1,7 +1,9 @@
 //! Why there is no candidate: the same question with one demand less at a time. What has candidates then fails by that demand.
 
 use berth_client::{PlacementClient, PlacementError};
-use berth_model::{CandidatesQuery, Demand, RequestGroups};
+use berth_model::{CandidatesQuery, Demand};
+
+use crate::BootError;
 
 /// The most questions that are asked.
 const MOST_QUESTIONS: usize = 40;
@@ -12,10 +14,10 @@ const MOST_CAUSES: usize = 5;
 /// A sentence.
 pub(crate) async fn why_none(
     placement: &PlacementClient,
-    groups: &RequestGroups,
+    asked: &CandidatesQuery,
 ) -> Result<String, PlacementError> {
     let mut causes: Vec<Demand> = Vec::new();
-    let asked = CandidatesQuery::from(groups).limited(Some(1));
+    let asked = asked.clone().limited(Some(1));
     for relaxed in asked.relaxations().into_iter().take(MOST_QUESTIONS) {
         // Without its only resource a whole group is not asked for: where one of its traits is the cause, that says no more.
         if is_said(&causes, &relaxed.without) {
@@ -49,8 +51,16 @@ pub(crate) async fn why_none(
     })
 }
 
+/// Why Placement answered so: that no host can be right is an answer too.
+pub(crate) fn told_by_placement(error: PlacementError) -> BootError {
+    match reported_by_nobody(&error) {
+        Some(why) => BootError::NoValidHost(why),
+        None => error.into(),
+    }
+}
+
 /// What no host can have, because Placement does not even know its name: it refuses the whole question then.
-pub(crate) fn reported_by_nobody(error: &PlacementError) -> Option<String> {
+fn reported_by_nobody(error: &PlacementError) -> Option<String> {
     let PlacementError::Refused(refusal) = error else {
         return None;
     };

@@ -11,7 +11,7 @@
 //! | `request` | what is asked for, checked |
 //! | `journal` | what each guest is meant to be, and how far it is |
 //! | `boot`, `undo` | the steps, and the way back |
-//! | `scheduler` | which candidate first: a trait, where the scheduler's filters and weighers come in |
+//! | `destinations` | who says which host comes first: filters and weighers, or Placement's own order |
 //! | `diagnosis` | why there is no candidate, by asking again with one demand less |
 //! | `agents` | the way to a node's agent |
 //! | `conductor` | all guests: one journey per guest at a time |
@@ -22,11 +22,11 @@
 mod agents;
 mod boot;
 mod conductor;
+mod destinations;
 mod diagnosis;
 pub mod journal;
 mod request;
 mod router;
-mod scheduler;
 mod strays;
 mod undo;
 mod way;
@@ -35,7 +35,7 @@ pub use agents::{Agents, EveryNode};
 pub use berth_http::{serve_tcp, serve_unix};
 pub use boot::BootError;
 pub use conductor::{Conductor, ConductorError, ConductorOptions, ConductorParts, JourneyEnd};
+pub use destinations::{Destinations, FilterScheduler, RequestSpecError};
 pub use request::{BootRequest, BootRequestError};
 pub use router::{ROUTES, router};
-pub use scheduler::{AsAnswered, HostCandidates, Scheduler};
 pub use undo::UndoError;

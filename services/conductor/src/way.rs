@@ -9,14 +9,14 @@ use berth_wire::guest::ImageComing;
 
 use crate::conductor::ConductorOptions;
 use crate::journal::{BootJournal, BootStep, JournalError, StepDetail, StepRecord, StepState};
-use crate::{Agents, Scheduler};
+use crate::{Agents, Destinations};
 
 pub(crate) struct Way {
     pub(crate) journal: Arc<dyn BootJournal>,
     pub(crate) placement: PlacementClient,
     pub(crate) accelerators: AcceleratorClient,
     pub(crate) agents: Arc<dyn Agents>,
-    pub(crate) scheduler: Arc<dyn Scheduler>,
+    pub(crate) destinations: Destinations,
     pub(crate) options: ConductorOptions,
     /// The images that guests wait for, as their agents last told.
     pub(crate) images: Mutex<BTreeMap<ConsumerUuid, ImageComing>>,

@@ -4,6 +4,8 @@
 //! An input is lines, each a letter and a text: `h same_host=u1` is a hint, `e hw:cpu_policy=dedicated` an extra spec. Four hosts
 //! are looked at by every filter and every weigher.
 
+use std::sync::Arc;
+
 use berth_scheduler::host_state::{Aggregate, ConsideredHost};
 use berth_scheduler::placement_query::{Cloud, placement_query};
 use berth_scheduler::select::{Alternates, Ask, Claims, Scheduler, Selected, Step};
@@ -146,11 +148,11 @@ fn ask_placement(request: &RequestSpec, asked: &Asked) {
     let texts = asked.metadata.iter();
     let metadata =
         texts.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
-    let aggregates = [Aggregate {
+    let aggregates = [Arc::new(Aggregate {
         uuid: Some(AGGREGATE.to_owned()),
         name: "one".to_owned(),
         metadata: metadata.collect(),
-    }];
+    })];
     let cloud = Cloud {
         aggregates: &aggregates,
         ..Cloud::default()

@@ -22,7 +22,7 @@ use berth_agent::report_client::ReportClient;
 use berth_agent::service::KeptGuests as _;
 use berth_agent::{startup, tick};
 use berth_client::{AdapterOptions, Auth, GuestClient, HttpService, TransportError};
-use berth_conductor::{AsAnswered, Conductor, ConductorOptions, ConductorParts, EveryNode};
+use berth_conductor::{Conductor, ConductorOptions, ConductorParts, Destinations, EveryNode};
 use berth_model::{NodeName, ProviderTree};
 use berth_store::{Statement, Transaction, Work};
 use berth_virt::VirtDriver as _;
@@ -344,7 +344,7 @@ impl GuestCloud {
             pause: PAUSE,
             ..ConductorOptions::default()
         };
-        Conductor::open_with(parts, Arc::new(AsAnswered), options)
+        Conductor::open_with(parts, Destinations::AsAnswered, options)
     }
 }
 

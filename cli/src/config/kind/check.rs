@@ -41,13 +41,14 @@ impl Kind {
             Kind::Flag => self.check_flag(value),
             Kind::Integer(low, high) => self.check_integer(value, low, high),
             Kind::Ratio(high) => self.check_decimal(value, |number| number > 0.0 && number <= high),
-            Kind::Seconds(low, high) => {
+            Kind::Number(low, high) | Kind::Seconds(low, high) => {
                 self.check_decimal(value, |number| number >= low && number <= high)
             }
             Kind::Choices(_)
             | Kind::MdevTypes
             | Kind::PciAddresses
             | Kind::Names
+            | Kind::Texts
             | Kind::Paths
             | Kind::Origins
             | Kind::Agents => self.check_list(value),

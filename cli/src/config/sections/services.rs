@@ -160,6 +160,7 @@ pub enum AuthStrategy {
     reason = "each field is the option of its name, documented in the table"
 )]
 pub struct ConductorService {
+    pub(super) connection: Option<Secret>,
     pub listen: Option<SocketAddr>,
     #[serde(deserialize_with = "seconds")]
     pub retry_timeout: Duration,

@@ -75,6 +75,9 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("image_cache", "remove_unused_original_minimum_age_seconds", Kind::Integer(0, 52 * WEEK), Default::Integer(86_400),
         "Seconds for which a base image is kept that no guest uses."),
 
+    row("conductor_service", "connection", Kind::Database, Default::Derived("`sqlite:` and `hosts.sqlite` below `state_path`"),
+        "The database of what the scheduler knows of compute hosts: their states, services, host aggregates and server groups. Conductors of \
+         one cloud share it.").example("\"sqlite:/var/lib/berth/hosts.sqlite\""),
     row("conductor_service", "listen", Kind::LoopbackListen, Default::Unset,
         "A loopback address for the API beside the socket `conductor.sock` in the folder of `[agent] admin_socket`: whoever reaches \
          it is believed, every user of this host. Unset: the socket alone, for root and `[agent] admin_group`.")

@@ -2,8 +2,10 @@
 
 use berth_client::placement::ClaimError;
 use berth_client::{AcceleratorError, GuestApiError, PlacementError};
+use berth_hosts::TableError;
 use berth_model::{Disposition, NodeName, RequestGroupsError};
 
+use crate::destinations::RequestSpecError;
 use crate::journal::JournalError;
 
 /// A boot that did not come to its end.
@@ -41,6 +43,15 @@ pub enum BootError {
     /// Nothing satisfies what is asked for.
     #[error("No valid host was found: {0}")]
     NoValidHost(String),
+    /// Hosts were not heard of yet, since the conductor has only just begun to listen.
+    #[error("No valid host was found yet: {0}")]
+    HostsSilent(String),
+    /// The scheduler cannot be asked for it.
+    #[error(transparent)]
+    Request(#[from] RequestSpecError),
+    /// What is known of the hosts cannot be read.
+    #[error("the hosts' states cannot be read: {0}")]
+    Hosts(#[from] TableError),
     /// Others were quicker.
     #[error("No valid host was found: each of {0} candidates was taken by somebody else meanwhile")]
     AllTaken(usize),
@@ -78,9 +89,12 @@ impl BootError {
             Self::Claim(ClaimError::Placement(error)) => again(error.disposition()),
             Self::Accelerator(error) => again(error.disposition()),
             Self::Agent(error) => error.disposition(),
-            Self::Journal(_) | Self::Cancelled | Self::RequestsUnknown(_) | Self::NotReady(_) => {
-                Disposition::Retry
-            }
+            Self::Journal(_)
+            | Self::Cancelled
+            | Self::RequestsUnknown(_)
+            | Self::HostsSilent(_)
+            | Self::NotReady(_) => Disposition::Retry,
+            Self::Hosts(error) => again(error.disposition()),
             Self::AllTaken(_)
             | Self::Claim(ClaimError::Taken(_))
             | Self::NoAgent(_)
@@ -92,6 +106,7 @@ impl BootError {
             | Self::NoProfile(_)
             | Self::Groups(_)
             | Self::NoValidHost(_)
+            | Self::Request(_)
             | Self::NotAccepted(_) => Disposition::Fatal,
         }
     }

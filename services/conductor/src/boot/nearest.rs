@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use berth_client::placement::Candidate;
+use berth_model::NodeName;
 use berth_wire::guest::{PlaceBody, PlacesAsked};
 
 use super::Requested;
-use crate::scheduler::HostCandidates;
 use crate::way::Way;
 
 /// How many candidates an agent compares at once; those after them keep their places.
@@ -21,11 +21,15 @@ const CELLS: &str = "hw:";
 
 impl Requested {
     /// The host's candidates, those with the fewest far devices first, and last those that its agent would refuse.
-    pub(super) async fn nearest_first(&self, way: &Way, host: HostCandidates) -> Vec<Candidate> {
-        let (node, mut candidates) = (host.node, host.candidates);
+    pub(super) async fn nearest_first(
+        &self,
+        way: &Way,
+        node: &NodeName,
+        mut candidates: Vec<Candidate>,
+    ) -> Vec<Candidate> {
         let flavor = &self.record.request.body().flavor;
         let has_cells = flavor.extra_specs.keys().any(|key| key.starts_with(CELLS));
-        let Some(agent) = way.agents.agent(&node) else {
+        let Some(agent) = way.agents.agent(node) else {
             return candidates;
         };
         if candidates.len() < 2 || !has_cells {
@@ -33,7 +37,7 @@ impl Requested {
         }
         let rest = candidates.split_off(candidates.len().min(MOST));
         let asked = PlacesAsked {
-            build: self.record.request.build_on(&node),
+            build: self.record.request.build_on(node),
             allocations: candidates.iter().map(allocations).collect(),
         };
         match agent.places(&asked).await {

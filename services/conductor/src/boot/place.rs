@@ -1,19 +1,21 @@
 //! From a request to a claim: profile, groups, candidates, order, claim.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod as_answered;
+mod filtered;
 
-use berth_client::placement::{Candidate, Candidates, ClaimError, Claimed};
-use berth_model::{NodeName, ProviderUuid, RequestGroups};
+use std::collections::BTreeSet;
+
+use berth_client::placement::{ClaimError, Claimed};
+use berth_model::{DeviceProfileGroups, NodeName, ProviderUuid};
 use tokio_util::sync::CancellationToken;
 
-use super::{BootError, Placed, Requested, called_off};
-use crate::diagnosis;
+use super::{BootError, Placed, Requested};
+use crate::destinations::Destinations;
 use crate::journal::{BootStep, Chosen, StepDetail, StepState};
-use crate::scheduler::HostCandidates;
 use crate::way::Way;
 
-/// The most hosts whose names are asked for. Without a scheduler that compares them, one is as good as the next.
-const MOST_HOSTS: usize = 64;
+/// Why there is nothing left to try.
+const NO_OTHER: &str = "there is no other host or device with what is asked for";
 
 impl Requested {
     pub(super) async fn place(
@@ -34,48 +36,10 @@ impl Requested {
         if way.placement.allocations(consumer).await?.is_some() {
             return Err(ClaimError::HoldsOther { consumer }.into());
         }
-        let groups = self.groups(way).await?;
-        let found = match way.placement.allocation_candidates(&groups).await {
-            Ok(found) => found,
-            Err(error) => {
-                return Err(match diagnosis::reported_by_nobody(&error) {
-                    Some(why) => BootError::NoValidHost(why),
-                    None => error.into(),
-                });
-            }
-        };
-        let mut hosts = self.hosts(way, &found, &self.avoided(false)).await?;
-        if hosts.is_empty() {
-            // What was not ready may be by now, and is waited for otherwise.
-            hosts = self.hosts(way, &found, &self.avoided(true)).await?;
+        match &way.destinations {
+            Destinations::AsAnswered => self.place_as_answered(way, cancel).await,
+            Destinations::Filtered(scheduler) => self.place_filtered(scheduler, way, cancel).await,
         }
-        let mut taken = 0;
-        for host in way.scheduler.order(&self.record.request, hosts) {
-            let (provider, node) = (host.host, host.node.clone());
-            for candidate in self.nearest_first(way, host).await {
-                called_off(cancel)?;
-                let chosen = Chosen {
-                    host: provider,
-                    node: node.clone(),
-                    candidate,
-                };
-                match self.claim(way, &chosen).await {
-                    Ok(claimed) => return Ok(self.placed(chosen, claimed)),
-                    Err(BootError::Claim(ClaimError::Taken(_))) => taken += 1,
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        if taken > 0 {
-            self.nothing_claimed(way).await?;
-            return Err(BootError::AllTaken(taken));
-        }
-        if self.avoided(false).is_empty() {
-            let why = diagnosis::why_none(&way.placement, &groups).await?;
-            return Err(BootError::NoValidHost(why));
-        }
-        let why = "there is no other host or device with what is asked for".to_owned();
-        Err(BootError::NoValidHost(why))
     }
 
     fn placed(self, chosen: Chosen, claimed: Claimed) -> Placed {
@@ -86,22 +50,26 @@ impl Requested {
         }
     }
 
-    /// What Placement is asked.
-    async fn groups(&self, way: &Way) -> Result<RequestGroups, BootError> {
-        let request = &self.record.request;
-        let mut groups = request.groups().clone();
-        if let Some(name) = request.profile() {
-            let profile = way.accelerators.device_profile_groups(name).await?;
-            let profile = profile.ok_or_else(|| BootError::NoProfile(name.to_string()))?;
-            groups = groups.with_device_profile(&profile)?;
-        }
-        groups.check()?;
-        let Some(node) = request.node() else {
-            return Ok(groups);
+    /// The device profile's groups; none where the guest has no profile.
+    async fn profile(&self, way: &Way) -> Result<Option<DeviceProfileGroups>, BootError> {
+        let Some(name) = self.record.request.profile() else {
+            return Ok(None);
         };
-        let known = way.placement.provider_by_name(node.root_name()).await?;
-        match known {
-            Some(root) => Ok(groups.in_tree_of(root.uuid())),
+        let profile = way.accelerators.device_profile_groups(name).await?;
+        let profile = profile.ok_or_else(|| BootError::NoProfile(name.to_string()))?;
+        Ok(Some(profile))
+    }
+
+    /// The node that the guest must be on, and its provider; none where it may be on any.
+    async fn node_provider(
+        &self,
+        way: &Way,
+    ) -> Result<Option<(&NodeName, ProviderUuid)>, BootError> {
+        let Some(node) = self.record.request.node() else {
+            return Ok(None);
+        };
+        match way.placement.provider_by_name(node.root_name()).await? {
+            Some(root) => Ok(Some((node, root.uuid()))),
             None => Err(BootError::NoValidHost(format!(
                 "Placement knows no host {node}"
             ))),
@@ -115,50 +83,6 @@ impl Requested {
             .filter(|failed| !(lasting && failed.passes))
             .flat_map(|failed| failed.avoid.iter().copied().map(ProviderUuid::from))
             .collect()
-    }
-
-    /// The candidates by host, without those that were tried in vain and those whose agent nobody knows.
-    async fn hosts(
-        &self,
-        way: &Way,
-        found: &Candidates,
-        avoided: &BTreeSet<ProviderUuid>,
-    ) -> Result<Vec<HostCandidates>, BootError> {
-        let tried = |host: &ProviderUuid, candidate: &Candidate| {
-            let mut providers = candidate.resources().keys();
-            avoided.contains(host) || providers.any(|(provider, _)| avoided.contains(provider))
-        };
-        let mut order = Vec::new();
-        let mut by_host: BTreeMap<ProviderUuid, Vec<Candidate>> = BTreeMap::new();
-        for candidate in &found.candidates {
-            let Some(host) = found.host(candidate) else {
-                continue;
-            };
-            if tried(&host, candidate) {
-                continue;
-            }
-            let candidates = by_host.entry(host).or_insert_with(|| {
-                order.push(host);
-                Vec::new()
-            });
-            candidates.push(candidate.clone());
-        }
-        let mut hosts = Vec::new();
-        for host in order.into_iter().take(MOST_HOSTS) {
-            // One that went away meanwhile, or whose name is no node's, is no host of ours.
-            let provider = way.placement.provider(host).await?;
-            let name = provider.and_then(|it| NodeName::new(it.name.as_str()).ok());
-            let Some(node) = name.filter(|node| way.agents.agent(node).is_some()) else {
-                continue;
-            };
-            let candidates = by_host.remove(&host).unwrap_or_default();
-            hosts.push(HostCandidates {
-                host,
-                node,
-                candidates,
-            });
-        }
-        Ok(hosts)
     }
 
     async fn claim(&self, way: &Way, chosen: &Chosen) -> Result<Claimed, BootError> {

@@ -179,6 +179,7 @@ impl Conductor {
         });
         let failed = FailedAttempt {
             node: chosen.map(|chosen| chosen.node.to_string()),
+            cell: chosen.and_then(|chosen| chosen.cell.clone()),
             passes: error.passes(),
             reason: match disposition {
                 Disposition::Retry => {

@@ -94,6 +94,8 @@ pub struct Chosen {
     pub host: ProviderUuid,
     /// Its node.
     pub node: NodeName,
+    /// Its cell; none where no scheduler told.
+    pub cell: Option<String>,
     /// The candidate.
     pub candidate: Candidate,
 }
@@ -170,6 +172,9 @@ pub enum Course {
 pub struct FailedAttempt {
     /// Where; none where there was no candidate.
     pub node: Option<String>,
+    /// The cell of that; none where no scheduler told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
     /// Why.
     pub reason: String,
     /// Candidates with one of these providers are not tried again.
@@ -253,6 +258,8 @@ enum DetailText {
     Claim {
         host: Uuid,
         node: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cell: Option<String>,
         request: AllocationRequest,
     },
     Requests(BTreeMap<Uuid, u32>),
@@ -266,6 +273,7 @@ impl StepDetail {
             Self::Claim(chosen) => DetailText::Claim {
                 host: *chosen.host.as_uuid(),
                 node: chosen.node.to_string(),
+                cell: chosen.cell.clone(),
                 request: chosen.candidate.to_body(),
             },
             Self::Requests(requests) => {
@@ -285,10 +293,12 @@ impl StepDetail {
             DetailText::Claim {
                 host,
                 node,
+                cell,
                 request,
             } => Ok(Self::Claim(Box::new(Chosen {
                 host: host.into(),
                 node: NodeName::new(&node).map_err(|e| told(&e))?,
+                cell,
                 candidate: Candidate::of_body(&request).map_err(|e| told(&e))?,
             }))),
             DetailText::Requests(plain) => {

@@ -1,5 +1,7 @@
 //! What the caller knows beside the request.
 
+use std::sync::Arc;
+
 use super::Group;
 use crate::host_state::Aggregate;
 
@@ -7,7 +9,7 @@ use crate::host_state::Aggregate;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cloud<'a> {
     /// All host aggregates.
-    pub aggregates: &'a [Aggregate],
+    pub aggregates: &'a [Arc<Aggregate>],
     /// All compute nodes: read where a request names its host.
     pub computes: &'a [Compute],
     /// Whether each compute service is so new that its providers have `OWNER_NOVA`.

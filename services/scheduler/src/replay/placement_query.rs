@@ -1,5 +1,7 @@
 //! Kind `placement_query`: what Placement is asked for a request.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::case::{Case, CaseError};
@@ -9,7 +11,7 @@ use crate::placement_query::{Cloud, placement_query};
 
 /// `query`, `pinning_requested` and, where it is asked too, `fallback_query`; or `error`.
 pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
-    let aggregates: Vec<Aggregate> = case
+    let aggregates: Vec<Arc<Aggregate>> = case
         .field
         .or("aggregates", Vec::new(), |all| all.list(aggregate))?;
     let owned = case
@@ -39,10 +41,10 @@ pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
     })
 }
 
-fn aggregate(field: &Field<'_>) -> Result<Aggregate, FieldError> {
-    Ok(Aggregate {
+fn aggregate(field: &Field<'_>) -> Result<Arc<Aggregate>, FieldError> {
+    Ok(Arc::new(Aggregate {
         uuid: Some(field.needed("uuid")?.string()?),
         name: String::new(),
         metadata: field.needed("metadata")?.map(Field::string)?,
-    })
+    }))
 }

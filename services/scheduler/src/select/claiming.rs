@@ -9,7 +9,7 @@ use super::consume::consume;
 use super::outcome::{NoHost, NoValidHost, Selected, Selection, Unplaced};
 use super::record::{Asked, Detail, Record, Tried, Turnout};
 use super::sorted::SortedHosts;
-use crate::host_state::{AllocationCandidate, ConsideredHost, HostState};
+use crate::host_state::{AllocationCandidate, ConsideredHost, HostState, Surviving};
 use crate::weighers::Chance;
 
 /// What is next.
@@ -47,6 +47,8 @@ pub struct Claim<'a> {
     pub host: &'a HostState,
     /// By this candidate.
     pub candidate: &'a AllocationCandidate,
+    /// Its place among the host's, as they were given.
+    pub place: usize,
 }
 
 /// A request on its way.
@@ -266,7 +268,33 @@ impl<'a> Claiming<'a> {
             instance_uuid: &self.run.ask.request.instance_uuid,
             host: &self.host.state,
             candidate: &self.host.candidates[self.candidate],
+            place: self.candidate,
         }
+    }
+
+    /// Whether it is the first one of its host: its candidates may be put into another order.
+    #[must_use]
+    pub fn is_first_of_host(&self) -> bool {
+        self.refused == 0
+    }
+
+    /// Tries the host's candidates in this order, by their places among those that were given; those that are not named follow, and
+    /// those that filters refused are not tried at all. Nothing changes once one of them was claimed in vain.
+    pub fn in_order(mut self, places: &[usize]) -> Self {
+        let surviving: Vec<usize> = self.host.surviving().map(|(place, _)| place).collect();
+        let named = places.iter().filter(|place| surviving.contains(place));
+        let others = surviving.iter().filter(|place| !places.contains(place));
+        let order: Vec<usize> = named.chain(others).copied().collect();
+        let (true, Some(first)) = (self.is_first_of_host(), order.first().copied()) else {
+            return self;
+        };
+        self.candidate = first;
+        self.host.surviving = Surviving::These(order);
+        let place = self.run.sorted.place(self.rank);
+        if let Some(host) = place.and_then(|place| self.run.sorted.host_mut(place)) {
+            host.surviving.clone_from(&self.host.surviving);
+        }
+        self
     }
 
     /// It is claimed.

@@ -1,6 +1,7 @@
 //! What the caller knows beside the request, in questions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -9,13 +10,13 @@ use super::{ask, plain};
 use crate::host_state::Aggregate;
 use crate::options::Options;
 
-fn aggregate(uuid: &str, metadata: &[(&str, &str)]) -> Aggregate {
+fn aggregate(uuid: &str, metadata: &[(&str, &str)]) -> Arc<Aggregate> {
     let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-    Aggregate {
+    Arc::new(Aggregate {
         uuid: Some(uuid.to_owned()),
         name: String::new(),
         metadata: metadata.iter().map(own).collect::<BTreeMap<_, _>>(),
-    }
+    })
 }
 
 #[test]

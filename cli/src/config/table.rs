@@ -79,14 +79,8 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "filter_scheduler",
         "Filters and weighers of the scheduler built in.",
     ),
-    (
-        "metrics",
-        "What hosts measure of themselves, as a weight.",
-    ),
-    (
-        "workarounds",
-        "What is done otherwise than it should be.",
-    ),
+    ("metrics", "What hosts measure of themselves, as a weight."),
+    ("workarounds", "What is done otherwise than it should be."),
     (
         "agent_client",
         "How agents of other hosts are asked: by the conductor (`[conductor_service] agents`), and by commands with `--agent`.",

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use berth_scheduler::HostState;
+use berth_scheduler::host_state::Aggregate;
 use berth_store::{Statement, Transaction};
 use berth_wire::decode;
 use uuid::Uuid;
@@ -64,6 +65,16 @@ impl Hosts {
     /// The database fails.
     pub async fn nodes(&self) -> Result<Vec<Uuid>, TableError> {
         read::uuids(&mut self.tables.read().await?).await
+    }
+
+    /// All host aggregates, as the question to Placement reads them.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn placement_aggregates(&self) -> Result<Vec<Arc<Aggregate>>, TableError> {
+        let mut tx = self.tables.read().await?;
+        let all = self.aggregates_of(&mut tx).await?;
+        Ok(all.all().to_vec())
     }
 
     /// The aggregates of all hosts, read where they were changed since.

@@ -202,8 +202,8 @@ fn select(
             .passed
             .last()
             .map_or(turn.at_destination, |last| last.after);
-        assert!(left <= hosts.len() && turn.rejected.len() <= hosts.len());
-        for one in &turn.rejected {
+        assert!(left <= hosts.len() && turn.rejected.hosts() <= hosts.len());
+        for (_, one) in turn.rejected.named() {
             is_sentence(&one.reason.to_string());
         }
     }

@@ -104,9 +104,8 @@ fn seen(candidate: &Candidate) -> AllocationCandidate {
         (provider.to_string(), amounts.collect())
     });
     let mappings = body.mappings.into_iter().flatten();
-    let mappings = mappings.map(|(group, providers)| {
-        (group, providers.iter().map(ToString::to_string).collect())
-    });
+    let mappings = mappings
+        .map(|(group, providers)| (group, providers.iter().map(ToString::to_string).collect()));
     AllocationCandidate {
         allocations: allocations.collect(),
         mappings: mappings.collect(),

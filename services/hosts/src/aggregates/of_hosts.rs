@@ -13,6 +13,7 @@ use crate::store::TableError;
 #[derive(Debug, Default)]
 pub(crate) struct HostAggregates {
     changes: i64,
+    all: Vec<Arc<Aggregate>>,
     by_host: HashMap<String, Aggregates>,
 }
 
@@ -23,7 +24,7 @@ impl HostAggregates {
     }
 
     fn new(all: Vec<HostAggregate>, changes: i64) -> Self {
-        let mut by_id = HashMap::new();
+        let mut by_id = BTreeMap::new();
         let mut members: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         for aggregate in all {
             for host in aggregate.hosts {
@@ -53,12 +54,18 @@ impl HostAggregates {
         Self {
             changes,
             by_host: by_host.collect(),
+            all: by_id.values().map(Arc::clone).collect(),
         }
     }
 
     /// The count of changes that they are of.
     pub(crate) fn changes(&self) -> i64 {
         self.changes
+    }
+
+    /// All, in the order of their numbers.
+    pub(crate) fn all(&self) -> &[Arc<Aggregate>] {
+        &self.all
     }
 
     /// Those of a host, in the order of their numbers.

@@ -79,8 +79,14 @@ impl Requested {
         way: &Way,
         found: &Candidates,
         lasting: bool,
-    ) -> Result<Vec<(ProviderUuid, NodeName, Vec<berth_client::placement::Candidate>)>, BootError>
-    {
+    ) -> Result<
+        Vec<(
+            ProviderUuid,
+            NodeName,
+            Vec<berth_client::placement::Candidate>,
+        )>,
+        BootError,
+    > {
         let guest = *self.record.request.uuid().as_uuid();
         let considered = Considered::new(found, &self.avoided(lasting), guest);
         let mut hosts = Vec::new();

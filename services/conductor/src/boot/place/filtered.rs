@@ -3,9 +3,7 @@
 use berth_client::placement::{Candidates, ClaimError, Claimed};
 use berth_model::{CandidatesQuery, RequestGroups};
 use berth_scheduler::placement_query::{Cloud, Compute, Group, placement_query};
-use berth_scheduler::select::{
-    Alternates, Ask, Claiming, Claims, NoValidHost, Selected, Step,
-};
+use berth_scheduler::select::{Alternates, Ask, Claiming, Claims, NoValidHost, Selected, Step};
 use berth_scheduler::{HostState, Reason, RequestSpec};
 use tokio_util::sync::CancellationToken;
 
@@ -240,7 +238,10 @@ fn groups(of: &RequestGroups) -> Vec<(String, Group)> {
     let groups = of.suffixed().map(|(suffix, group)| {
         let amounts = group.resources.iter();
         let amounts = amounts.map(|(class, amount)| {
-            (class.to_string(), i64::try_from(*amount).unwrap_or(i64::MAX))
+            (
+                class.to_string(),
+                i64::try_from(*amount).unwrap_or(i64::MAX),
+            )
         });
         let group = Group {
             resources: amounts.collect(),
@@ -256,9 +257,12 @@ fn groups(of: &RequestGroups) -> Vec<(String, Group)> {
 /// No host. Where one was rejected because it is silent, and the conductor has only just begun to hear of hosts, one may be there
 /// in a moment.
 fn none(scheduler: &FilterScheduler, why: &NoValidHost) -> BootError {
-    let rejected = why.record.turns.iter().flat_map(|turn| &turn.rejected);
-    let is_silent = |reason: &Reason| matches!(reason, Reason::ServiceDown { .. });
-    match rejected.into_iter().any(|one| is_silent(&one.reason)) {
+    let mut named = why
+        .record
+        .turns
+        .iter()
+        .flat_map(|turn| turn.rejected.named());
+    match named.any(|(_, one)| matches!(one.reason, Reason::ServiceDown { .. })) {
         true => none_yet(scheduler, sentence(why)),
         false => BootError::NoValidHost(sentence(why)),
     }

@@ -163,6 +163,27 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
     Ok(store)
 }
 
+/// Opens the database of what the scheduler knows of hosts; one that is empty is brought to its schema.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_hosts(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
+    let (location, named) = located(url)?;
+    make_folder(&location, state_path)?;
+    let store = SqlStore::open(&location, &accelerator_options())
+        .await
+        .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    berth_hosts::prepare(&store).await.map_err(|error| {
+        let code = match &error {
+            berth_hosts::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
+            _ => ErrorCode::State,
+        };
+        let what = format!("{named} is not the scheduler's as it should be");
+        Failure::caused(code, what, &error)
+    })?;
+    Ok(store)
+}
+
 /// Its writers take turns on a server. So nobody has to run again for another at READ COMMITTED, and a process that is gone with
 /// its machine must not keep its turn for long.
 fn accelerator_options() -> SqlOptions {

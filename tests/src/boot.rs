@@ -295,12 +295,12 @@ pub fn impatient() -> ConductorOptions {
     }
 }
 
-fn once() -> AdapterOptions {
+pub(crate) fn once() -> AdapterOptions {
     // The default repeats nothing.
     AdapterOptions::default()
 }
 
-fn accelerators(service: &Router, crossings: Option<&Crossings>) -> AcceleratorClient {
+pub(crate) fn accelerators(service: &Router, crossings: Option<&Crossings>) -> AcceleratorClient {
     let http = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
     let http = match crossings {
         Some(crossings) => crossings.before("accelerator", http),

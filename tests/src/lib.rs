@@ -12,6 +12,7 @@ pub mod contest;
 pub mod exchange;
 pub mod fault;
 pub mod fault_proxy;
+pub mod fleet;
 pub mod guest_cloud;
 pub mod host;
 pub mod node;

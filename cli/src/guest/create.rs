@@ -1,5 +1,6 @@
 //! `berth guest create`.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,6 +88,12 @@ pub(super) struct CreateArguments {
     /// The node it must be on.
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
+    /// The availability zone it is to be in.
+    #[arg(long, value_name = "ZONE")]
+    availability_zone: Option<String>,
+    /// A hint for the scheduler; repeat for several, and for several values of one: same_host=UUID, group=UUID.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    hint: Vec<(String, String)>,
     /// Its UUID: the same command with it again makes no second guest.
     #[arg(long, value_name = "UUID")]
     uuid: Option<Uuid>,
@@ -130,6 +137,11 @@ impl CreateArguments {
             return Err(Failure::new(ErrorCode::Usage, what));
         };
         let extra_specs = pairs("--property", &self.property)?;
+        let mut scheduler_hints: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (hint, value) in &self.hint {
+            let values = scheduler_hints.entry(hint.clone()).or_default();
+            values.push(value.clone());
+        }
         let image = self.image.as_deref();
         let mut image = image.map(|it| image_of(it, &self.of_image)).transpose()?;
         if let Some(image) = &mut image {
@@ -164,6 +176,8 @@ impl CreateArguments {
                 .collect(),
             device_profile: self.device_profile.clone(),
             node: self.node.clone(),
+            availability_zone: self.availability_zone.clone(),
+            scheduler_hints,
             config_drive: self.config_drive()?,
             power: if self.off {
                 GuestPower::ShutOff

@@ -12,7 +12,7 @@ use http::{Method, Request, Response, StatusCode};
 use serde_json::json;
 use tower::service_fn;
 
-use super::{NODE, body_of};
+use super::body_of;
 
 /// How the agent is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct BootAgent {
 }
 
 impl BootAgent {
-    pub(super) fn new(placement: PlacementClient, accelerators: AcceleratorClient) -> Self {
+    pub(crate) fn new(placement: PlacementClient, accelerators: AcceleratorClient) -> Self {
         Self {
             world: Arc::default(),
             placement,
@@ -103,7 +103,7 @@ impl BootAgent {
         self.world().broken.clone()
     }
 
-    pub(super) fn http(&self) -> HttpService {
+    pub(crate) fn http(&self) -> HttpService {
         let agent = self.clone();
         HttpService::new(service_fn(move |request: Request<Bytes>| {
             let agent = agent.clone();
@@ -182,7 +182,8 @@ impl BootAgent {
         let told = self.accelerators.arqs_of_instance(uuid).await;
         let bound = told.unwrap_or_default().into_iter().filter_map(|told| {
             let state = told.arq.ok()?.state;
-            let ours = matches!(&state, ArqState::Bound(binding, _) if binding.hostname == NODE);
+            let ours =
+                matches!(&state, ArqState::Bound(binding, _) if binding.hostname == build.node);
             ours.then_some(*told.uuid.as_uuid())
         });
         let bound: BTreeSet<_> = bound.collect();

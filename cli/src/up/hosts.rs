@@ -1,0 +1,61 @@
+//! What the scheduler of `berth up` knows of hosts: a database of its own, told by agents and read for each guest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_client::HostsClient;
+use berth_conductor::{Destinations, FilterScheduler};
+use berth_hosts::{Hosts, HostsOptions, Options, router};
+use berth_scheduler::select::Scheduler;
+use berth_store::SqlStore;
+
+use crate::compose::hosts_in_process;
+use crate::config::Config;
+use crate::database;
+use crate::failure::{ErrorCode, Failure};
+
+/// The hosts, open.
+pub(super) struct OpenHosts {
+    store: SqlStore,
+    hosts: Hosts,
+    scheduler: Scheduler,
+    /// Where this process's agent tells its host's state.
+    pub(super) client: HostsClient,
+}
+
+impl OpenHosts {
+    /// Opens the database.
+    ///
+    /// # Errors
+    /// Another process has it, or nobody can schedule by the configuration.
+    pub(super) async fn open(config: &Config) -> Result<Self, Failure> {
+        let options = config.scheduler_options();
+        let kept = HostsOptions {
+            default_availability_zone: options.default.default_availability_zone.clone(),
+            service_down_time: Duration::try_from_secs_f64(options.service_down_time())
+                .unwrap_or_default(),
+            ..HostsOptions::default()
+        };
+        let scheduler = Scheduler::new(options)
+            .map_err(|error| Failure::new(ErrorCode::BadValue, error.to_string()))?;
+        for warning in scheduler.warnings() {
+            tracing::warn!(%warning, "an option of the scheduler");
+        }
+        let store = database::open_hosts(&config.hosts_database(), &config.state_path).await?;
+        let hosts = Hosts::new(store.clone(), kept);
+        // Who asks in this process is this process.
+        let client = hosts_in_process(router(hosts.clone(), Options::default()))?;
+        Ok(Self {
+            store,
+            hosts,
+            scheduler,
+            client,
+        })
+    }
+
+    /// Who says where guests go, and the database, to be closed last.
+    pub(super) fn into_destinations(self) -> (Destinations, SqlStore) {
+        let scheduler = FilterScheduler::new(self.scheduler, self.hosts);
+        (Destinations::Filtered(Arc::new(scheduler)), self.store)
+    }
+}

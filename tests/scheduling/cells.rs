@@ -1,0 +1,52 @@
+//! Two cells: where the build on one host fails, the guest runs on another one of the same cell.
+
+use berth_conductor::JourneyEnd;
+use berth_scheduler::Options;
+use berth_tests::boot::{Mood, asked, guest};
+use berth_tests::cloud::Cloud;
+use berth_tests::fleet::{Fleet, hosts};
+use serde_json::json;
+
+#[tokio::test]
+async fn an_alternate_is_in_the_cell_of_the_host_that_failed() {
+    // Two hosts here and ten there: by chance alone the next one would hardly ever be here.
+    let mut fleet = hosts(2, "cell2", 8);
+    fleet.extend(hosts(10, "cell1", 4));
+    let fleet = Fleet::over(Cloud::in_process().await, &fleet).await;
+    let conductor = fleet.conductor(Options::default()).await;
+    for number in 0..4 {
+        fleet.agent.is(Mood::CannotBuildOne);
+        let request = asked(&json!({
+            "uuid": guest(number).to_string(),
+            "name": "vm",
+            "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
+        }));
+        conductor.create(&request).await.unwrap();
+        let end = conductor.journey(request.uuid()).await;
+        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        let record = conductor.show(request.uuid()).await.unwrap();
+        let failed = &record.failures[0];
+        let chosen = record.chosen(record.attempt).unwrap();
+        // The largest hosts are the best.
+        assert_eq!(failed.cell.as_deref(), Some("cell2"));
+        assert_eq!(chosen.cell, failed.cell);
+        assert_ne!(Some(chosen.node.to_string()), failed.node);
+    }
+    // A cell whose hosts have all failed is at its end, whatever the other one has.
+    fleet.agent.is(Mood::CannotBuild);
+    let request = asked(&json!({
+        "uuid": guest(9).to_string(),
+        "name": "vm",
+        "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
+    }));
+    conductor.create(&request).await.unwrap();
+    let JourneyEnd::Failed { reason } = conductor.journey(request.uuid()).await else {
+        panic!("no host can build it");
+    };
+    assert!(reason.contains("attempt 2 on cell2-"), "{reason}");
+    assert!(!reason.contains("cell1-"), "{reason}");
+    assert!(
+        reason.ends_with("there is no other host or device with what is asked for"),
+        "{reason}"
+    );
+}

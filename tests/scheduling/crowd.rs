@@ -1,0 +1,74 @@
+//! Sixty-four schedulers at once.
+
+use berth_conductor::{Conductor, JourneyEnd};
+use berth_scheduler::Options;
+use berth_tests::boot::{asked, guest};
+use berth_tests::cloud::Cloud;
+use berth_tests::fleet::{Fleet, FleetHost, hosts};
+use berth_tests::peer::{PlacementSettings, RealPlacement};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+/// Conductors, each with a scheduler of its own.
+const SCHEDULERS: usize = 64;
+/// CPUs of a host.
+const VCPUS: u64 = 4;
+
+/// Boots the n-th guest of one CPU by one of the conductors.
+async fn boot(conductors: &[Conductor], number: u32) -> JourneyEnd {
+    let request = asked(&json!({
+        "uuid": guest(number).to_string(),
+        "name": format!("vm{number}"),
+        "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
+    }));
+    let conductor = &conductors[number as usize % SCHEDULERS];
+    conductor
+        .create(&request)
+        .await
+        .expect("a journal in memory");
+    conductor.journey(request.uuid()).await
+}
+
+async fn fill(cloud: Cloud) {
+    let hosts: Vec<FleetHost> = hosts(100, "cell1", VCPUS);
+    let fleet = Fleet::over(cloud, &hosts).await;
+    let mut conductors = Vec::new();
+    for _ in 0..SCHEDULERS {
+        conductors.push(fleet.conductor(Options::default()).await);
+    }
+    let units = 100 * u32::try_from(VCPUS).expect("a few");
+    let mut boots = JoinSet::new();
+    for number in 0..units {
+        let conductors = conductors.clone();
+        boots.spawn(async move { boot(&conductors, number).await });
+    }
+    for end in boots.join_all().await {
+        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    }
+    for host in &hosts {
+        assert_eq!(fleet.claimed(host).await, VCPUS, "{}", host.name);
+    }
+    let built = fleet.built();
+    assert!(built.values().all(|guests| *guests == 4), "{built:?}");
+    assert_eq!(built.len(), 100);
+    assert_eq!(fleet.agent.broken(), [""; 0]);
+    // There is not one unit more.
+    let JourneyEnd::Failed { reason } = boot(&conductors, units).await else {
+        panic!("there is no room for another");
+    };
+    assert!(
+        reason.starts_with("No valid host was found: no host has"),
+        "{reason}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixty_four_schedulers_fill_a_hundred_hosts_to_the_last_unit() {
+    fill(Cloud::in_process().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_openstacks_placement_they_do_too() {
+    let placement = RealPlacement::lease(PlacementSettings::default()).expect("Placement starts");
+    fill(Cloud::at(&placement.url())).await;
+}

@@ -1,0 +1,4 @@
+//! Guests are placed on many hosts by the conductor and the filter scheduler: with the built-in Placement, and with OpenStack's.
+
+mod cells;
+mod crowd;

@@ -1,0 +1,192 @@
+//! Many compute hosts in one Placement, each of which told its state; conductors that choose among them by filters and weighers;
+//! and one agent for all of them, which builds guests in memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use berth_client::{Auth, GuestClient};
+use berth_conductor::journal::SqlJournal;
+use berth_conductor::{
+    Conductor, ConductorOptions, ConductorParts, Destinations, EveryNode, FilterScheduler,
+};
+use berth_hosts::{Hosts, HostsOptions};
+use berth_model::{Inventory, Provider, ProviderName, ProviderUuid, ResourceClass};
+use berth_scheduler::Options;
+use berth_scheduler::select::Scheduler;
+use berth_store::SqlStore;
+use berth_wire::host_state::{HostStateBody, NodeStateBody, ServiceBody};
+use uuid::Uuid;
+
+use crate::boot::{BootAgent, accelerators, impatient, once};
+use crate::cloud::Cloud;
+
+/// A host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetHost {
+    /// Its name.
+    pub name: String,
+    /// Its cell.
+    pub cell: &'static str,
+    /// Its CPUs, each for one guest.
+    pub vcpus: u64,
+}
+
+impl FleetHost {
+    /// Its root provider.
+    #[must_use]
+    pub fn root(&self) -> ProviderUuid {
+        Uuid::new_v5(&Uuid::NAMESPACE_DNS, self.name.as_bytes()).into()
+    }
+}
+
+/// So many hosts of one cell with so many CPUs.
+#[must_use]
+pub fn hosts(many: usize, cell: &'static str, vcpus: u64) -> Vec<FleetHost> {
+    let host = |at| FleetHost {
+        name: format!("{cell}-{at:03}"),
+        cell,
+        vcpus,
+    };
+    (0..many).map(host).collect()
+}
+
+/// All of it.
+pub struct Fleet {
+    cloud: Cloud,
+    accelerators: Router,
+    /// What is known of the hosts.
+    pub hosts: Hosts,
+    /// The agent of all of them.
+    pub agent: BootAgent,
+}
+
+impl Fleet {
+    /// These hosts in this Placement, which has no provider of their names yet.
+    ///
+    /// # Panics
+    /// A service does not take what it is told.
+    pub async fn over(cloud: Cloud, fleet: &[FleetHost]) -> Self {
+        let store = SqlStore::in_memory().await.expect("memory");
+        berth_accelerator::prepare(&store).await.expect("empty");
+        let service = berth_accelerator::router(store, berth_accelerator::Options::default());
+        let store = SqlStore::in_memory().await.expect("memory");
+        berth_hosts::prepare(&store).await.expect("empty");
+        for host in fleet {
+            report(&cloud, host).await;
+            let options = HostsOptions {
+                cell: host.cell.to_owned(),
+                ..HostsOptions::default()
+            };
+            let told = Hosts::new(store.clone(), options)
+                .tell(&host.name, state(host))
+                .await;
+            told.expect("a state");
+        }
+        Self {
+            agent: BootAgent::new(cloud.placement(), accelerators(&service, None)),
+            hosts: Hosts::new(store, HostsOptions::default()),
+            accelerators: service,
+            cloud,
+        }
+    }
+
+    /// A conductor with a journal of its own.
+    ///
+    /// # Panics
+    /// The options are wrong.
+    pub async fn conductor(&self, options: Options) -> Conductor {
+        let journal = SqlJournal::in_memory().await.expect("memory");
+        let auth = Auth::none("http://agent").expect("an endpoint");
+        let agent = GuestClient::new(self.agent.http(), auth, &once());
+        let parts = ConductorParts {
+            journal: Arc::new(journal),
+            placement: self.cloud.placement(),
+            accelerators: accelerators(&self.accelerators, None),
+            agents: Arc::new(EveryNode(agent)),
+        };
+        let scheduler = Scheduler::new(options).expect("filters and weighers");
+        let scheduler = FilterScheduler::new(scheduler, self.hosts.clone());
+        let options = ConductorOptions {
+            max_attempts: 5,
+            ..impatient()
+        };
+        Conductor::open_with(parts, Destinations::Filtered(Arc::new(scheduler)), options)
+    }
+
+    /// Guests that the agent builds, by node.
+    #[must_use]
+    pub fn built(&self) -> BTreeMap<String, usize> {
+        let mut built = BTreeMap::new();
+        for guest in self.agent.guests().into_values() {
+            *built.entry(guest.node).or_default() += 1;
+        }
+        built
+    }
+
+    /// CPUs that are claimed of a host.
+    ///
+    /// # Panics
+    /// Placement does not say.
+    pub async fn claimed(&self, host: &FleetHost) -> u64 {
+        let usages = self.cloud.placement().usages(host.root()).await;
+        let usages = usages.expect("usages");
+        let usage = usages.value.get(&ResourceClass::VCPU);
+        usage.copied().unwrap_or_default()
+    }
+}
+
+/// What the agent of a host would report to Placement.
+async fn report(cloud: &Cloud, host: &FleetHost) {
+    let placement = cloud.placement();
+    let name = ProviderName::new(&host.name).expect("a name");
+    let made = placement
+        .create_provider(&Provider::root(host.root(), name))
+        .await;
+    let generation = made.expect("a provider").generation.expect("a generation");
+    let of = |amount| Inventory::of(amount).expect("an amount");
+    let inventories = [
+        (ResourceClass::VCPU, of(host.vcpus)),
+        (ResourceClass::MEMORY_MB, of(1024 * host.vcpus)),
+        (ResourceClass::DISK_GB, of(10 * host.vcpus)),
+    ];
+    let put = placement
+        .put_inventories(host.root(), generation, &inventories.into())
+        .await;
+    put.expect("inventories");
+}
+
+/// What it would tell the scheduler.
+fn state(host: &FleetHost) -> HostStateBody {
+    let number = |amount: u64| i64::try_from(amount).expect("a small amount");
+    let node = NodeStateBody {
+        uuid: *host.root().as_uuid(),
+        hypervisor_hostname: host.name.clone(),
+        hypervisor_type: "QEMU".to_owned(),
+        hypervisor_version: Some(8_000_000),
+        host_ip: None,
+        vcpus: number(host.vcpus),
+        vcpus_used: 0,
+        memory_mb: number(1024 * host.vcpus),
+        memory_mb_used: 0,
+        local_gb: number(10 * host.vcpus),
+        local_gb_used: 0,
+        disk_available_least: None,
+        cpu_allocation_ratio: 1.0,
+        ram_allocation_ratio: 1.0,
+        disk_allocation_ratio: 1.0,
+        cpu_info: None,
+        supported_instances: Vec::new(),
+        instances: BTreeMap::new(),
+        num_io_ops: 0,
+        failed_builds: 0,
+        stats: BTreeMap::new(),
+        metrics: None,
+        pci_device_pools: None,
+        numa_topology: None,
+    };
+    HostStateBody {
+        service: ServiceBody::default(),
+        nodes: vec![node],
+    }
+}

@@ -25,6 +25,16 @@ pub enum Destinations {
     Filtered(Arc<FilterScheduler>),
 }
 
+impl Destinations {
+    /// What is known of hosts and server groups, where that is looked at.
+    pub(crate) fn hosts(&self) -> Option<&Hosts> {
+        match self {
+            Self::AsAnswered => None,
+            Self::Filtered(scheduler) => Some(&scheduler.hosts),
+        }
+    }
+}
+
 /// Filters and weighers over what agents told of their hosts.
 pub struct FilterScheduler {
     pub(crate) scheduler: Scheduler,

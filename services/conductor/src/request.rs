@@ -14,7 +14,7 @@ use berth_wire::guest::{ConfigDriveBody, GuestBuild};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use checks::{groups, names, numbers, profile, texts};
+use checks::{groups, hints, names, numbers, profile, texts};
 
 /// Whose guests are, where nobody says it.
 const DEFAULT_ACCOUNT: &str = "berth";
@@ -75,6 +75,7 @@ pub struct BootRequest {
     config_drive_digest: Option<Uuid>,
     profile: Option<DeviceProfileName>,
     node: Option<NodeName>,
+    server_group: Option<Uuid>,
     groups: RequestGroups,
 }
 
@@ -113,6 +114,7 @@ impl BootRequest {
         let profile = profile(&mut body)?;
         let node = body.node.as_deref().map(NodeName::new).transpose();
         let node = node.map_err(|error| BootRequestError::Node(error.to_string()))?;
+        let server_group = hints(&body)?;
         let groups = groups(&body)?;
         if profile.is_none() {
             groups.check()?;
@@ -124,6 +126,7 @@ impl BootRequest {
             config_drive_digest,
             profile,
             node,
+            server_group,
             groups,
         })
     }
@@ -150,6 +153,12 @@ impl BootRequest {
     #[must_use]
     pub fn node(&self) -> Option<&NodeName> {
         self.node.as_ref()
+    }
+
+    /// The server group it is in.
+    #[must_use]
+    pub fn server_group(&self) -> Option<Uuid> {
+        self.server_group
     }
 
     /// What Placement is asked, but for the device profile's groups.

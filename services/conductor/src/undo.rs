@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use berth_client::placement::{Claimed, Deleted};
 use berth_client::{AcceleratorError, GuestApiError, PlacementError};
+use berth_hosts::ServerGroupError;
 use berth_model::{ArqState, ConsumerUuid, NodeName};
 use tokio::time::{Instant, sleep};
 
@@ -34,6 +35,9 @@ pub enum UndoError {
         /// What the agent says.
         reason: String,
     },
+    /// Its server group cannot be written.
+    #[error(transparent)]
+    Group(#[from] ServerGroupError),
     /// Nobody knows the node's agent.
     #[error("no agent of node {0} is known, and only it can say that the guest is gone")]
     NoAgent(NodeName),
@@ -63,7 +67,17 @@ pub(crate) async fn undo(way: &Way, record: &BootRecord) -> Result<(), UndoError
         }
         way.note(place, step, StepState::Undone, detail()).await?;
     }
-    Ok(())
+    leave_group(way, record).await
+}
+
+/// Takes the guest out of its server group: it was put in before its claim, so no step says whether it is.
+async fn leave_group(way: &Way, record: &BootRecord) -> Result<(), UndoError> {
+    let (Some(group), Some(hosts)) = (record.request.server_group(), way.destinations.hosts())
+    else {
+        return Ok(());
+    };
+    let guest = *record.request.uuid().as_uuid();
+    Ok(hosts.unplace(group, guest).await?)
 }
 
 /// Has the guest deleted at its agent, and waits until it is gone there.

@@ -2,7 +2,7 @@
 
 use berth_client::placement::ClaimError;
 use berth_client::{AcceleratorError, GuestApiError, PlacementError};
-use berth_hosts::TableError;
+use berth_hosts::{ServerGroupError, TableError};
 use berth_model::{Disposition, NodeName, RequestGroupsError};
 
 use crate::destinations::RequestSpecError;
@@ -52,6 +52,12 @@ pub enum BootError {
     /// What is known of the hosts cannot be read.
     #[error("the hosts' states cannot be read: {0}")]
     Hosts(#[from] TableError),
+    /// Its server group cannot be read or written.
+    #[error(transparent)]
+    Group(#[from] ServerGroupError),
+    /// Others of its server group were placed all the time.
+    #[error("others of its server group were quicker {0} times")]
+    GroupBusy(usize),
     /// Others were quicker.
     #[error("No valid host was found: each of {0} candidates was taken by somebody else meanwhile")]
     AllTaken(usize),
@@ -93,8 +99,10 @@ impl BootError {
             | Self::Cancelled
             | Self::RequestsUnknown(_)
             | Self::HostsSilent(_)
+            | Self::GroupBusy(_)
             | Self::NotReady(_) => Disposition::Retry,
             Self::Hosts(error) => again(error.disposition()),
+            Self::Group(error) => again(error.disposition()),
             Self::AllTaken(_)
             | Self::Claim(ClaimError::Taken(_))
             | Self::NoAgent(_)

@@ -5,11 +5,18 @@ use std::collections::BTreeMap;
 use berth_model::{DeviceProfileName, Flavor, RequestGroups};
 use berth_wire::conductor::CreateGuest;
 use berth_wire::guest::ImageLocation;
+use uuid::Uuid;
 
 use super::{BootRequestError, DEFAULT_ACCOUNT};
 
 /// The extra spec that names a flavor's device profile.
 const PROFILE_SPEC: &str = "accel:device_profile";
+
+/// The most hints, and the most texts of one.
+const MOST_HINTS: usize = 64;
+
+/// The longest text of a hint, in bytes.
+const LONGEST_HINT: usize = 4096;
 
 /// The most extra specs of a flavor.
 const MOST_SPECS: usize = 256;
@@ -55,6 +62,52 @@ pub(super) fn names(body: &CreateGuest) -> Result<(), BootRequestError> {
              without, or one of the image service",
         ),
         _ => Ok(()),
+    }
+}
+
+/// What the scheduler is told beside the flavor.
+pub(super) fn hints(body: &CreateGuest) -> Result<Option<Uuid>, BootRequestError> {
+    let wrong = |field, expected| Err(BootRequestError::Text { field, expected });
+    let zone = body.availability_zone.as_ref();
+    if zone.is_some_and(|zone| !is_line(zone, 255)) {
+        return wrong(
+            "availability_zone",
+            "1 to 255 bytes of printable characters are allowed, with no blanks at the ends",
+        );
+    }
+    let hints = &body.scheduler_hints;
+    if hints.len() > MOST_HINTS || hints.values().any(|texts| texts.len() > MOST_HINTS) {
+        return wrong(
+            "scheduler_hints",
+            "at most 64 are allowed, each with at most 64 texts",
+        );
+    }
+    // What begins so is the conductor's own word to the scheduler.
+    if hints
+        .keys()
+        .any(|key| !is_line(key, 255) || key.starts_with("_nova_"))
+    {
+        return wrong(
+            "scheduler_hints",
+            "a name has 1 to 255 bytes of printable characters, and does not begin with _nova_",
+        );
+    }
+    if hints
+        .values()
+        .flatten()
+        .any(|text| text.len() > LONGEST_HINT)
+    {
+        return wrong("scheduler_hints", "a text has at most 4096 bytes");
+    }
+    let Some(group) = hints.get("group") else {
+        return Ok(None);
+    };
+    match group.as_slice() {
+        [uuid] if let Ok(uuid) = uuid.parse() => Ok(Some(uuid)),
+        _ => wrong(
+            "scheduler_hints.group",
+            "the UUID of one server group is expected",
+        ),
     }
 }
 

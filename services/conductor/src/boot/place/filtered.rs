@@ -1,11 +1,13 @@
 //! A claim by filters and weighers: Placement's candidates on hosts whose agents told their state.
 
 use berth_client::placement::{Candidates, ClaimError, Claimed};
+use berth_hosts::{Hosts, KeptServerGroup, ServerGroupError};
 use berth_model::{CandidatesQuery, RequestGroups};
 use berth_scheduler::placement_query::{Cloud, Compute, Group, placement_query};
 use berth_scheduler::select::{Alternates, Ask, Claiming, Claims, NoValidHost, Selected, Step};
 use berth_scheduler::{HostState, Reason, RequestSpec};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::{NO_OTHER, Requested};
 use crate::boot::{BootError, Placed, called_off};
@@ -13,6 +15,9 @@ use crate::destinations::{Considered, FilterScheduler, Known, request_spec, thro
 use crate::diagnosis;
 use crate::journal::Chosen;
 use crate::way::Way;
+
+/// So often a guest of a server group is placed anew because others of the group were quicker; each time one of them was placed.
+const MOST_ROUNDS: usize = 1000;
 
 /// What is asked for one guest, of the scheduler and of Placement.
 struct Asked {
@@ -29,7 +34,35 @@ impl Requested {
         way: &Way,
         cancel: &CancellationToken,
     ) -> Result<Placed, BootError> {
-        let asked = self.asked(scheduler, way).await?;
+        for _ in 0..MOST_ROUNDS {
+            let group = self.group(scheduler).await?;
+            if let Some((chosen, claimed)) = self.round(scheduler, way, cancel, group).await? {
+                return Ok(self.placed(chosen, claimed));
+            }
+        }
+        Err(BootError::GroupBusy(MOST_ROUNDS))
+    }
+
+    /// The server group that the guest is in, as it is now.
+    async fn group(
+        &self,
+        scheduler: &FilterScheduler,
+    ) -> Result<Option<KeptServerGroup>, BootError> {
+        match self.record.request.server_group() {
+            None => Ok(None),
+            Some(group) => Ok(Some(scheduler.hosts.group(group).await?)),
+        }
+    }
+
+    /// One search and one claim by it; none where the group was changed meanwhile.
+    async fn round(
+        &self,
+        scheduler: &FilterScheduler,
+        way: &Way,
+        cancel: &CancellationToken,
+        group: Option<KeptServerGroup>,
+    ) -> Result<Option<(Chosen, Claimed)>, BootError> {
+        let asked = self.asked(scheduler, way, group.as_ref()).await?;
         let found = found(way, &asked).await?;
         let guest = *self.record.request.uuid().as_uuid();
         let mut considered = Considered::new(&found, &self.avoided(false), guest);
@@ -40,7 +73,10 @@ impl Requested {
         if considered.is_empty() {
             return Err(self.none_in_placement(way, &asked).await?);
         }
-        let known = self.known(scheduler, way, &considered, &asked).await?;
+        let group = group.as_ref();
+        let known = self
+            .known(scheduler, way, &considered, &asked, group)
+            .await?;
         let step = scheduler.scheduler.select(
             Ask {
                 instance_uuids: vec![asked.request.instance_uuid.clone()],
@@ -52,15 +88,27 @@ impl Requested {
             },
             known.iter().map(|it| it.considered.clone()).collect(),
         );
-        let (chosen, claimed) = self
-            .claimed(scheduler, way, cancel, step, &Choices { considered, known })
-            .await?;
-        Ok(self.placed(chosen, claimed))
+        let choices = Choices { considered, known };
+        let mut place = group.map(|group| GroupPlace {
+            hosts: &scheduler.hosts,
+            group: group.uuid,
+            generation: group.generation,
+            guest,
+        });
+        self.claimed(scheduler, way, cancel, step, &choices, place.as_mut())
+            .await
     }
 
     /// The question, of the guest and of what its device profile says.
-    async fn asked(&self, scheduler: &FilterScheduler, way: &Way) -> Result<Asked, BootError> {
-        let request = request_spec(&self.record, None)?;
+    async fn asked(
+        &self,
+        scheduler: &FilterScheduler,
+        way: &Way,
+        group: Option<&KeptServerGroup>,
+    ) -> Result<Asked, BootError> {
+        let guest = *self.record.request.uuid().as_uuid();
+        let group = group.map(|group| group.for_instance(guest));
+        let request = request_spec(&self.record, group)?;
         let groups = match self.profile(way).await? {
             Some(profile) => groups(&RequestGroups::default().with_device_profile(&profile)?),
             None => Vec::new(),
@@ -98,9 +146,13 @@ impl Requested {
         way: &Way,
         considered: &Considered,
         asked: &Asked,
+        group: Option<&KeptServerGroup>,
     ) -> Result<Vec<Known>, BootError> {
         let roots: Vec<_> = considered.hosts().map(|host| *host.as_uuid()).collect();
-        let states = scheduler.hosts.states(&roots).await?;
+        let mut states = scheduler.hosts.states(&roots).await?;
+        if let Some(group) = group {
+            group.occupy(*self.record.request.uuid().as_uuid(), &mut states);
+        }
         let mut known = considered.with_states(states);
         let silent = roots.len() - known.len();
         let to = asked.request.requested_destination.as_ref();
@@ -121,7 +173,7 @@ impl Requested {
         }
     }
 
-    /// Claims one after another, until one is granted.
+    /// Claims one after another, until one is granted; none where the group was changed meanwhile.
     async fn claimed(
         &self,
         scheduler: &FilterScheduler,
@@ -129,7 +181,8 @@ impl Requested {
         cancel: &CancellationToken,
         mut step: Step<'_>,
         choices: &Choices,
-    ) -> Result<(Chosen, Claimed), BootError> {
+        mut place: Option<&mut GroupPlace<'_>>,
+    ) -> Result<Option<(Chosen, Claimed)>, BootError> {
         let mut granted = None;
         let mut taken = 0;
         loop {
@@ -138,6 +191,11 @@ impl Requested {
                     called_off(cancel)?;
                     let claiming = self.nearest(way, claiming, choices).await;
                     let chosen = choices.chosen(&claiming)?;
+                    if let Some(place) = &mut place
+                        && !place.put_on(&claiming.claim().host.host).await?
+                    {
+                        return Ok(None);
+                    }
                     match self.claim(way, &chosen).await {
                         Ok(claimed) => {
                             granted = Some((chosen, claimed));
@@ -158,7 +216,10 @@ impl Requested {
                 Step::NoValidHost(why) => return Err(none(scheduler, &why)),
             };
         }
-        granted.ok_or_else(|| BootError::NoValidHost(NO_OTHER.to_owned()))
+        match granted {
+            Some(granted) => Ok(Some(granted)),
+            None => Err(BootError::NoValidHost(NO_OTHER.to_owned())),
+        }
     }
 
     /// Before the first claim on a host: its candidates, those with near devices first.
@@ -186,6 +247,35 @@ impl Requested {
         }
         let why = diagnosis::why_none(&way.placement, &asked.query).await?;
         Ok(BootError::NoValidHost(why))
+    }
+}
+
+/// The guest's place in its server group: written before its claim, so that of any number of guests at once each is placed by a
+/// group that has all who came before it.
+struct GroupPlace<'a> {
+    hosts: &'a Hosts,
+    group: Uuid,
+    generation: i64,
+    guest: Uuid,
+}
+
+impl GroupPlace<'_> {
+    /// Whether it could be: not where somebody changed the group since it was read.
+    async fn put_on(&mut self, host: &str) -> Result<bool, BootError> {
+        let Self {
+            hosts,
+            group,
+            generation,
+            guest,
+        } = self;
+        match hosts.place(*group, *generation, *guest, host).await {
+            Ok(next) => {
+                *generation = next;
+                Ok(true)
+            }
+            Err(ServerGroupError::Changed { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

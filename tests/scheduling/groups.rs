@@ -1,0 +1,130 @@
+//! Guests of one server group, all asked for at once.
+
+use std::collections::BTreeSet;
+
+use berth_conductor::JourneyEnd;
+use berth_hosts::{GroupPolicy, NewServerGroup};
+use berth_scheduler::Options;
+use berth_tests::boot::{asked, guest};
+use berth_tests::cloud::Cloud;
+use berth_tests::fleet::{Fleet, hosts};
+use berth_tests::peer::{PlacementSettings, RealPlacement};
+use serde_json::json;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+/// So many guests, each by a conductor of its own.
+const GUESTS: u32 = 16;
+
+async fn group(fleet: &Fleet, policy: GroupPolicy) -> Uuid {
+    let group = fleet.hosts.create_group(NewServerGroup {
+        project_id: "berth".to_owned(),
+        user_id: "berth".to_owned(),
+        name: "apart".to_owned(),
+        policy,
+        max_server_per_host: None,
+    });
+    group.await.expect("a group").uuid
+}
+
+/// The nodes of those that run, and why the others do not.
+async fn create(fleet: &Fleet, group: Uuid) -> (Vec<String>, Vec<String>) {
+    let mut boots = JoinSet::new();
+    for number in 0..GUESTS {
+        let conductor = fleet.conductor(Options::default()).await;
+        let request = asked(&json!({
+            "uuid": guest(number).to_string(),
+            "name": format!("vm{number}"),
+            "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
+            "scheduler_hints": {"group": [group.to_string()]},
+        }));
+        boots.spawn(async move {
+            conductor
+                .create(&request)
+                .await
+                .expect("a journal in memory");
+            let end = conductor.journey(request.uuid()).await;
+            let record = conductor.show(request.uuid()).await.expect("it is known");
+            let chosen = record.chosen(record.attempt);
+            (end, chosen.map(|it| it.node.to_string()))
+        });
+    }
+    let (mut nodes, mut reasons) = (Vec::new(), Vec::new());
+    for (end, node) in boots.join_all().await {
+        match end {
+            JourneyEnd::Active => nodes.extend(node),
+            JourneyEnd::Failed { reason } => reasons.push(reason),
+            end => panic!("{end:?}"),
+        }
+    }
+    (nodes, reasons)
+}
+
+async fn sixteen_on(cloud: Cloud, many: usize) -> (usize, Vec<String>) {
+    // Room for all of them on each.
+    let fleet = Fleet::over(cloud, &hosts(many, "cell1", 16)).await;
+    let group = group(&fleet, GroupPolicy::AntiAffinity).await;
+    let (nodes, reasons) = create(&fleet, group).await;
+    let apart: BTreeSet<&String> = nodes.iter().collect();
+    assert_eq!(apart.len(), nodes.len(), "{nodes:?}");
+    let kept = fleet.hosts.group(group).await.expect("a group").members;
+    let kept: BTreeSet<&String> = kept.values().collect();
+    assert_eq!(kept, apart, "the group has who runs, and nobody else");
+    (nodes.len(), reasons)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixteen_that_are_to_be_apart_all_land_apart_on_sixteen_hosts() {
+    let (running, reasons) = sixteen_on(Cloud::in_process().await, 16).await;
+    assert_eq!((running, reasons.len()), (16, 0), "{reasons:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_fifteen_hosts_exactly_one_is_told_why_not() {
+    let (running, reasons) = sixteen_on(Cloud::in_process().await, 15).await;
+    assert_eq!((running, reasons.len()), (15, 1), "{reasons:?}");
+    let sentence =
+        "No valid host was found: of 15 hosts, ServerGroupAntiAffinityFilter rejected 15 (";
+    assert!(reasons[0].starts_with(sentence), "{reasons:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_openstacks_placement_it_is_the_same() {
+    let placement = RealPlacement::lease(PlacementSettings::default()).expect("Placement starts");
+    let (running, reasons) = sixteen_on(Cloud::at(&placement.url()), 15).await;
+    assert_eq!((running, reasons.len()), (15, 1), "{reasons:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_that_are_to_be_together_all_land_on_one_host() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(8, "cell1", 16)).await;
+    let group = group(&fleet, GroupPolicy::Affinity).await;
+    let (nodes, reasons) = create(&fleet, group).await;
+    let together: BTreeSet<&String> = nodes.iter().collect();
+    assert_eq!((nodes.len(), together.len()), (16, 1), "{reasons:?}");
+}
+
+#[tokio::test]
+async fn who_is_deleted_leaves_the_group() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
+    let group = group(&fleet, GroupPolicy::AntiAffinity).await;
+    let conductor = fleet.conductor(Options::default()).await;
+    for number in 0..6 {
+        let request = asked(&json!({
+            "uuid": guest(number).to_string(),
+            "name": "vm",
+            "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
+            "scheduler_hints": {"group": [group.to_string()]},
+        }));
+        conductor.create(&request).await.unwrap();
+        let end = conductor.journey(request.uuid()).await;
+        assert!(matches!(end, JourneyEnd::Active), "{number}: {end:?}");
+        if number > 0 {
+            conductor.delete(guest(number - 1)).await.unwrap();
+            let end = conductor.journey(guest(number - 1)).await;
+            assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+        }
+    }
+    let members = fleet.hosts.group(group).await.unwrap().members;
+    assert_eq!(members.len(), 1);
+}

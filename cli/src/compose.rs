@@ -26,7 +26,9 @@ use std::time::Duration;
 
 pub use agents::{AgentAt, AgentReceivers, KnownAgents};
 pub use driver::Driver;
-pub use guests::{HostGuests, accelerators_in_process, accelerators_over_network};
+pub use guests::{
+    HostGuests, accelerators_in_process, accelerators_over_network, hosts_in_process,
+};
 pub use placement::{
     ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, EMBEDDED_TOKEN, ENDPOINT_FILE,
     conductor_socket, placement_for_commands, placement_in_process, placement_over_network,

@@ -2,6 +2,7 @@
 //! a socket for operators, and the agent beside them, in one process.
 
 mod folder;
+mod hosts;
 mod services;
 
 use std::io::{self, Write};
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use folder::FolderLock;
+use hosts::OpenHosts;
 use services::{Accelerator, Services};
 
 use crate::agent::{OwnHost, Run, RunArguments};
@@ -138,14 +140,20 @@ async fn host(
         true => None,
         false => Some(Accelerator::open(config).await?),
     };
+    let hosts = match arguments.run.once {
+        true => None,
+        false => Some(OpenHosts::open(config).await?),
+    };
     let client = accelerator.as_ref().map(|service| service.client.clone());
+    let told = hosts.as_ref().map(|hosts| hosts.client.clone());
     let guests = HostGuests::open(config, &own.driver, client, placement.clone()).await?;
-    let services = match accelerator {
+    let services = match accelerator.zip(hosts) {
         None => None,
-        Some(accelerator) => {
+        Some((accelerator, hosts)) => {
             writeln!(out, "Accelerator at http://{}/v2", accelerator.address)?;
             let asked = placement.clone();
-            let begun = Services::begin(config, accelerator, asked, &guests, shutdown).await?;
+            let begun =
+                Services::begin(config, accelerator, hosts, asked, &guests, shutdown).await?;
             writeln!(out, "Conductor at {}", begun.conductor)?;
             Some(begun)
         }
@@ -164,7 +172,7 @@ async fn host(
         run,
         placement,
         &guests,
-        None,
+        told,
         beside,
         // The receiver is this very function's.
         |ready| drop(tell.send(ready)),

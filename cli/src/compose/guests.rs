@@ -82,6 +82,15 @@ pub fn accelerators_in_process(router: axum::Router) -> Result<AcceleratorClient
     ))
 }
 
+/// The keeper of hosts' states in this process.
+///
+/// # Errors
+/// Never in practice.
+pub fn hosts_in_process(router: axum::Router) -> Result<HostsClient, Failure> {
+    let (http, auth) = in_process(router, "http://hosts")?;
+    Ok(HostsClient::new(http, auth, &AdapterOptions::default()))
+}
+
 /// The guests of this host and what is known of its devices, with the journal of both.
 pub struct HostGuests {
     journal: SqlJournal,

@@ -143,7 +143,7 @@ impl Config {
             default: DefaultOptions {
                 default_availability_zone: self.default_availability_zone.clone(),
                 service_down_time: self.service_down_time.as_secs_f64(),
-                ..DefaultOptions::default()
+                report_interval: self.report_interval.as_secs_f64(),
             },
             scheduler: self.scheduler.clone(),
             filter_scheduler: self.filter_scheduler.clone(),
@@ -156,6 +156,12 @@ impl Config {
             },
             workarounds: self.workarounds.clone(),
         }
+    }
+
+    /// `[scheduler] max_attempts`.
+    #[must_use]
+    pub fn scheduler_attempts(&self) -> u32 {
+        u32::try_from(self.scheduler.max_attempts).unwrap_or(u32::MAX)
     }
 
     /// The database of what the scheduler knows of hosts: `[conductor_service] connection`, else a file below `state_path`.

@@ -13,13 +13,14 @@ use berth_accelerator::{
 use berth_agent::admin::{AdminError, SocketBeside};
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::{JournalError, SqlJournal};
-use berth_conductor::{Conductor, ConductorOptions, ConductorParts, Destinations};
+use berth_conductor::{Conductor, ConductorOptions, ConductorParts};
 use berth_store::{OpenError, SqlStore};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::hosts::OpenHosts;
 use super::write;
 use crate::accelerator::{self, LOOK, Receivers};
 use crate::compose::{
@@ -80,6 +81,7 @@ impl Accelerator {
 /// The services beside Placement while they are served.
 pub(super) struct Services {
     accelerators: SqlStore,
+    hosts: SqlStore,
     boots: SqlJournal,
     tasks: JoinSet<()>,
     endpoints: Vec<PathBuf>,
@@ -98,6 +100,7 @@ impl Services {
     pub(super) async fn begin(
         config: &Config,
         accelerator: Accelerator,
+        hosts: OpenHosts,
         placement: PlacementClient,
         guests: &HostGuests,
         stop: &CancellationToken,
@@ -128,9 +131,11 @@ impl Services {
         };
         let options = ConductorOptions {
             patience: config.conductor_service.retry_timeout,
+            max_attempts: config.scheduler_attempts(),
             ..ConductorOptions::default()
         };
-        let conductor = Conductor::open_with(parts, Destinations::AsAnswered, options);
+        let (destinations, kept) = hosts.into_destinations();
+        let conductor = Conductor::open_with(parts, destinations, options);
         let receivers = match Receivers::new(config)? {
             Some(receivers) => receivers,
             None => Receivers::Agents(AgentReceivers::new(config, guests.receiver()?)?),
@@ -166,6 +171,7 @@ impl Services {
         tasks.spawn(async move { conductor.keep(end).await });
         Ok(Self {
             accelerators: store,
+            hosts: kept,
             boots,
             tasks,
             endpoints,
@@ -182,6 +188,7 @@ impl Services {
             let _ = std::fs::remove_file(file);
         }
         self.boots.close().await;
+        self.hosts.close().await;
         self.accelerators.close().await;
     }
 }

@@ -113,6 +113,24 @@ pub struct BootStepShown {
     pub state: String,
 }
 
+/// GET /v1/guests/{uuid}/scheduling: why the guest went where it went, each time it was looked for a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SchedulingShown {
+    /// [`API`].
+    pub api: String,
+    /// The decisions that are still kept, the oldest first.
+    pub decisions: Vec<DecisionShown>,
+}
+
+/// One decision of the scheduler.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DecisionShown {
+    /// When, as `2026-11-23T07:56:44Z`.
+    pub created_at: String,
+    /// What was kept of it: `berth_scheduler`'s `Explanation`.
+    pub explanation: serde_json::Value,
+}
+
 /// Any refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_journeys::Journeys;
+use berth_hosts::RecordError;
 use berth_model::ConsumerUuid;
 use berth_store::Usable;
+use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -93,6 +95,9 @@ pub enum ConductorError {
     /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// What is kept of the scheduler's decisions cannot be read.
+    #[error("what is kept of the scheduler's decisions cannot be read: {0}")]
+    Scheduling(#[from] RecordError),
 }
 
 /// A guest that stands still.
@@ -194,6 +199,28 @@ impl Conductor {
     /// The journal cannot be read.
     pub async fn list(&self) -> Result<Vec<BootRecord>, ConductorError> {
         Ok(self.inner.way.journal.guests().await?)
+    }
+
+    /// Why a guest went where it went: the decisions that are still kept, the oldest first. None where no filters were asked, or
+    /// nobody ever asked for this guest.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn scheduling(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> Result<Vec<DecisionShown>, ConductorError> {
+        let Some(hosts) = self.inner.way.destinations.hosts() else {
+            return Ok(Vec::new());
+        };
+        let records = hosts.records_of(&uuid.to_string()).await?;
+        let shown = records.into_iter().filter_map(|one| {
+            Some(DecisionShown {
+                created_at: one.created_at.to_string(),
+                explanation: berth_wire::decode(one.record.as_bytes()).ok()?,
+            })
+        });
+        Ok(shown.collect())
     }
 
     /// One guest.

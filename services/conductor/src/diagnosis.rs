@@ -16,6 +16,14 @@ pub(crate) async fn why_none(
     placement: &PlacementClient,
     asked: &CandidatesQuery,
 ) -> Result<String, PlacementError> {
+    Ok(sentence(&causes(placement, asked).await?))
+}
+
+/// The demands without any one of which there would be a candidate, at most [`MOST_CAUSES`].
+pub(crate) async fn causes(
+    placement: &PlacementClient,
+    asked: &CandidatesQuery,
+) -> Result<Vec<Demand>, PlacementError> {
     let mut causes: Vec<Demand> = Vec::new();
     let asked = asked.clone().limited(Some(1));
     for relaxed in asked.relaxations().into_iter().take(MOST_QUESTIONS) {
@@ -36,7 +44,12 @@ pub(crate) async fn why_none(
             break;
         }
     }
-    Ok(match causes.as_slice() {
+    Ok(causes)
+}
+
+/// What the causes come to.
+pub(crate) fn sentence(causes: &[Demand]) -> String {
+    match causes {
         [] => "no host has what is asked for, nor all but one thing of it (berth provider tree shows what this one has)"
             .to_owned(),
         [cause] => format!("no host has {cause} to give beside the rest"),
@@ -48,7 +61,7 @@ pub(crate) async fn why_none(
                 .collect::<Vec<_>>()
                 .join(", ")
         ),
-    })
+    }
 }
 
 /// Why Placement answered so: that no host can be right is an answer too.

@@ -11,6 +11,7 @@ use axum::{Json, Router};
 use berth_model::ConsumerUuid;
 use berth_wire::conductor::{
     API, BootStepShown, CreateGuest, GuestShown, GuestsShown, Refused, RefusedDetail,
+    SchedulingShown,
 };
 use uuid::Uuid;
 
@@ -38,6 +39,11 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
         "One guest, each step of each attempt, and why it failed or stands still.",
     ),
     (
+        "GET",
+        "/v1/guests/{uuid}/scheduling",
+        "Why the guest went where it went: each decision of the scheduler that is still kept, also of a guest that is gone.",
+    ),
+    (
         "DELETE",
         "/v1/guests/{uuid}",
         "202: it will be gone, its accelerator requests and its allocation too.",
@@ -49,6 +55,7 @@ pub fn router(conductor: Conductor) -> Router {
     Router::new()
         .route("/v1/guests", get(list).post(create))
         .route("/v1/guests/{uuid}", get(show).delete(delete))
+        .route("/v1/guests/{uuid}/scheduling", get(scheduling))
         .fallback(async || {
             let message = "there is no such path; /v1/guests is one".to_owned();
             refusal(StatusCode::NOT_FOUND, "no_such_path", message)
@@ -83,6 +90,21 @@ async fn show(State(conductor): State<Conductor>, Path(uuid): Path<String>) -> R
     match known(&uuid) {
         Ok(uuid) => told(&conductor, uuid, StatusCode::OK).await,
         Err(refusal) => *refusal,
+    }
+}
+
+async fn scheduling(State(conductor): State<Conductor>, Path(uuid): Path<String>) -> Response {
+    let uuid = match known(&uuid) {
+        Ok(uuid) => uuid,
+        Err(refusal) => return *refusal,
+    };
+    match conductor.scheduling(uuid).await {
+        Ok(decisions) => Json(SchedulingShown {
+            api: API.to_owned(),
+            decisions,
+        })
+        .into_response(),
+        Err(error) => refused(&error),
     }
 }
 
@@ -210,6 +232,7 @@ fn refused(error: &ConductorError) -> Response {
         ConductorError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
         ConductorError::Other { .. } => (StatusCode::CONFLICT, "other"),
         ConductorError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
+        ConductorError::Scheduling(_) => (StatusCode::SERVICE_UNAVAILABLE, "scheduling"),
         ConductorError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
     };
     refusal(status, code, error.to_string())

@@ -1,7 +1,9 @@
 //! The conductor's guests.
 
 use berth_model::ConsumerUuid;
-use berth_wire::conductor::{CreateGuest, GuestShown, GuestsShown};
+use berth_wire::conductor::{
+    CreateGuest, DecisionShown, GuestShown, GuestsShown, SchedulingShown,
+};
 use berth_wire::encode;
 use http::Method;
 
@@ -13,6 +15,7 @@ use crate::{Adapter, AdapterOptions, Auth, HttpService};
 
 const ALL: &str = "/v1/guests";
 const ONE: &str = "/v1/guests/{uuid}";
+const SCHEDULING: &str = "/v1/guests/{uuid}/scheduling";
 
 /// The guests that a conductor was asked for. Clones share connections.
 #[derive(Clone)]
@@ -56,6 +59,20 @@ impl ConductorClient {
         let call = call(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
         let answer = found(self.adapter.call(call).await?)?;
         answer.map(parsed).transpose()
+    }
+
+    /// GET /v1/guests/{uuid}/scheduling: why the guest went where it went; nothing where no decision is kept.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list.
+    pub async fn scheduling(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> Result<Vec<DecisionShown>, GuestApiError> {
+        let path = format!("{ALL}/{uuid}/scheduling");
+        let call = call(Method::GET, SCHEDULING, path, None);
+        let shown: SchedulingShown = parsed(self.adapter.call(call).await?)?;
+        Ok(shown.decisions)
     }
 
     /// DELETE /v1/guests/{uuid}: guest, accelerator requests and allocation will be gone. They are when

@@ -1,0 +1,96 @@
+//! The hosts to choose from, as Placement and as the filters have them.
+
+use berth_hosts::KeptServerGroup;
+use berth_scheduler::HostState;
+use berth_scheduler::select::Claiming;
+
+use super::none_yet;
+use super::question::Asked;
+use crate::boot::place::NO_OTHER;
+use crate::boot::{BootError, Requested};
+use crate::destinations::{Considered, FilterScheduler, Known};
+use crate::journal::Chosen;
+use crate::way::Way;
+
+/// The hosts.
+pub(super) struct Choices {
+    pub(super) considered: Considered,
+    pub(super) known: Vec<Known>,
+}
+
+impl Choices {
+    pub(super) fn known(&self, state: &HostState) -> Option<&Known> {
+        let mut known = self.known.iter();
+        known.find(|it| it.considered.state.uuid == state.uuid)
+    }
+
+    pub(super) fn chosen(&self, claiming: &Claiming<'_>) -> Result<Chosen, BootError> {
+        let claim = claiming.claim();
+        let known = self.known(claim.host);
+        let candidate = known.and_then(|it| self.considered.of(it.host).get(claim.place));
+        match (known, candidate) {
+            (Some(known), Some(candidate)) => Ok(Chosen {
+                host: known.host,
+                node: known.node.clone(),
+                cell: Some(claim.host.cell.clone()),
+                candidate: candidate.clone(),
+            }),
+            _ => Err(BootError::NoValidHost(NO_OTHER.to_owned())),
+        }
+    }
+}
+
+impl Requested {
+    /// The hosts whose state is known, which are in the cell of the attempts before, and whose agent can be reached.
+    pub(super) async fn known(
+        &self,
+        scheduler: &FilterScheduler,
+        way: &Way,
+        considered: &Considered,
+        asked: &Asked,
+        group: Option<&KeptServerGroup>,
+    ) -> Result<Vec<Known>, BootError> {
+        let roots: Vec<_> = considered.hosts().map(|host| *host.as_uuid()).collect();
+        let mut states = scheduler.hosts.states(&roots).await?;
+        if let Some(group) = group {
+            group.occupy(*self.record.request.uuid().as_uuid(), &mut states);
+        }
+        let mut known = considered.with_states(states);
+        let silent = roots.len() - known.len();
+        let to = asked.request.requested_destination.as_ref();
+        if let Some(cell) = to.and_then(|to| to.cell.as_ref()) {
+            known.retain(|it| it.considered.state.cell == *cell);
+        }
+        known.retain(|it| way.agents.agent(&it.node).is_some());
+        match known.is_empty() {
+            false => Ok(known),
+            true if silent == 0 => Err(BootError::NoValidHost(NO_OTHER.to_owned())),
+            true => {
+                let why = format!(
+                    "of {} hosts with room, the agents of {silent} never told their state",
+                    roots.len()
+                );
+                Err(none_yet(scheduler, why))
+            }
+        }
+    }
+
+    /// Before the first claim on a host: its candidates, those with near devices first.
+    pub(super) async fn nearest<'a>(
+        &self,
+        way: &Way,
+        claiming: Claiming<'a>,
+        choices: &Choices,
+    ) -> Claiming<'a> {
+        let host = claiming.claim().host;
+        let Some(known) = choices.known(host).filter(|_| claiming.is_first_of_host()) else {
+            return claiming;
+        };
+        let given = choices.considered.of(known.host);
+        let near = self.nearest_first(way, &known.node, given.to_vec()).await;
+        let places = near.iter();
+        let places = places.filter_map(|it| given.iter().position(|other| other == it));
+        let places: Vec<usize> = places.collect();
+        claiming.in_order(&places)
+    }
+}

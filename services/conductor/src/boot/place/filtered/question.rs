@@ -1,0 +1,110 @@
+//! What is asked for one guest, of the scheduler and of Placement, and what Placement answers.
+
+use berth_client::placement::Candidates;
+use berth_hosts::KeptServerGroup;
+use berth_model::{CandidatesQuery, RequestGroups};
+use berth_scheduler::RequestSpec;
+use berth_scheduler::explain::PlacementStage;
+use berth_scheduler::placement_query::{Cloud, Compute, Group, placement_query};
+
+use crate::boot::{BootError, Requested};
+use crate::destinations::{FilterScheduler, request_spec};
+use crate::diagnosis;
+use crate::way::Way;
+
+/// The question.
+pub(super) struct Asked {
+    pub(super) request: RequestSpec,
+    pub(super) query: CandidatesQuery,
+    /// Where nothing answers the first one: dedicated CPUs as shared ones, of hosts that do not tell them apart.
+    fallback: Option<CandidatesQuery>,
+    /// The first one, as it is asked.
+    pub(super) text: String,
+}
+
+impl Requested {
+    /// The question, of the guest and of what its device profile says.
+    pub(super) async fn asked(
+        &self,
+        scheduler: &FilterScheduler,
+        way: &Way,
+        group: Option<&KeptServerGroup>,
+    ) -> Result<Asked, BootError> {
+        let guest = *self.record.request.uuid().as_uuid();
+        let group = group.map(|group| group.for_instance(guest));
+        let request = request_spec(&self.record, group)?;
+        let groups = match self.profile(way).await? {
+            Some(profile) => groups(&RequestGroups::default().with_device_profile(&profile)?),
+            None => Vec::new(),
+        };
+        let target = self.node_provider(way).await?;
+        let computes = target.map(|(node, provider)| Compute {
+            nodename: node.to_string(),
+            uuid: provider.to_string(),
+            ..Compute::default()
+        });
+        let aggregates = scheduler.hosts.placement_aggregates().await?;
+        let cloud = Cloud {
+            aggregates: &aggregates,
+            computes: computes.as_slice(),
+            groups: &groups,
+            ..Cloud::default()
+        };
+        let options = scheduler.scheduler.options();
+        let query = placement_query(&request, options, &cloud)
+            .map_err(|error| BootError::NoValidHost(error.to_string()))?;
+        let read = |text: &str| {
+            CandidatesQuery::read(text).map_err(|error| BootError::NoValidHost(error.to_string()))
+        };
+        Ok(Asked {
+            request,
+            query: read(&query.query)?,
+            fallback: query.fallback_query.as_deref().map(read).transpose()?,
+            text: query.query,
+        })
+    }
+}
+
+impl Asked {
+    /// What Placement said, for who asks why.
+    pub(super) fn answered(&self, found: &Candidates) -> PlacementStage {
+        PlacementStage::found(&self.text, found.candidates.len())
+    }
+
+    /// The candidates of the question, and those of its fallback behind them.
+    pub(super) async fn candidates(&self, way: &Way) -> Result<Candidates, BootError> {
+        let ask = async |query| {
+            let found = way.placement.candidates_of(query).await;
+            found.map_err(diagnosis::told_by_placement)
+        };
+        let mut found = ask(&self.query).await?;
+        if let Some(fallback) = &self.fallback {
+            let more = ask(fallback).await?;
+            found.candidates.extend(more.candidates);
+            found.providers.extend(more.providers);
+        }
+        Ok(found)
+    }
+}
+
+/// Groups as the scheduler asks for them.
+fn groups(of: &RequestGroups) -> Vec<(String, Group)> {
+    let text = |one: &dyn ToString| one.to_string();
+    let groups = of.suffixed().map(|(suffix, group)| {
+        let amounts = group.resources.iter();
+        let amounts = amounts.map(|(class, amount)| {
+            (
+                class.to_string(),
+                i64::try_from(*amount).unwrap_or(i64::MAX),
+            )
+        });
+        let group = Group {
+            resources: amounts.collect(),
+            required_traits: group.required.iter().map(|it| text(it)).collect(),
+            forbidden_traits: group.forbidden.iter().map(|it| text(it)).collect(),
+            ..Group::default()
+        };
+        (suffix.to_string(), group)
+    });
+    groups.collect()
+}

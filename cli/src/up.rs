@@ -145,7 +145,7 @@ async fn host(
         false => Some(OpenHosts::open(config).await?),
     };
     let client = accelerator.as_ref().map(|service| service.client.clone());
-    let told = hosts.as_ref().map(|hosts| hosts.client.clone());
+    let scheduler = hosts.as_ref().map(|hosts| hosts.client.clone());
     let guests = HostGuests::open(config, &own.driver, client, placement.clone()).await?;
     let services = match accelerator.zip(hosts) {
         None => None,
@@ -172,7 +172,7 @@ async fn host(
         run,
         placement,
         &guests,
-        told,
+        scheduler,
         beside,
         // The receiver is this very function's.
         |ready| drop(tell.send(ready)),

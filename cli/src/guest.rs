@@ -2,6 +2,7 @@
 
 mod act;
 mod create;
+mod decisions;
 mod image;
 mod life;
 mod show;
@@ -16,6 +17,7 @@ use crate::failure::Failure;
 use crate::listing::Format;
 
 use create::CreateArguments;
+pub(crate) use decisions::decisions_of;
 use life::{RebuildArguments, RescueArguments};
 use ways::Ways;
 

@@ -36,9 +36,10 @@ enum Command {
     /// that are out with the values that were compared, the scores of the best, the weighers that decide. Where no host is left, the
     /// smallest sets of filters without which there would be one.
     ///
-    /// REQUEST is a case as `berth scheduler replay` reads it (of kind pipeline or schedule), in a file of them or alone: the hosts, the
+    /// --request says what was decided for a guest that `berth guest create` asked for. REQUEST is a case as `berth scheduler replay` reads it (of kind pipeline or schedule), in a file of them or alone: the hosts, the
     /// request, the options. What if something of it were otherwise, options say. Ends with 1 where there is no host.
     #[command(after_help = "Examples:\n  berth scheduler explain request.json\n  \
+                            berth scheduler explain --request vm1\n  \
                             berth scheduler explain request.json --host compute-7\n  \
                             berth scheduler explain request.json --without-filter RamFilter\n  \
                             berth scheduler explain request.json --option filter_scheduler.ram_weight_multiplier=-1 -f json\n  \
@@ -60,10 +61,19 @@ enum Command {
 ///
 /// # Errors
 /// The file cannot be read, or a case of it is none.
-pub fn run(arguments: &Arguments, _: &Context, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+pub fn run(
+    arguments: &Arguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
     match &arguments.command {
         Command::Replay { cases } => replay::run(cases, out)?,
-        Command::Explain(asked) => return explain::run(asked, out),
+        Command::Explain(asked) => {
+            return match &asked.decision {
+                Some(guest) => explain::decided(guest, asked, context, out),
+                None => explain::run(asked, out),
+            };
+        }
         Command::Lint(asked) => return lint::run(asked, out),
     }
     Ok(ExitCode::Done)

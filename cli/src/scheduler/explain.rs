@@ -4,13 +4,16 @@ use std::fs;
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use berth_scheduler::explain::Outcome;
+use berth_scheduler::explain::{Explanation, Outcome};
 use berth_scheduler::replay::{DryRun, DryRunError, WhatIf};
+use berth_wire::conductor::DecisionShown;
 use serde_json::json;
 
 use super::format::DocumentFormat;
+use crate::context::Context;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
+use crate::guest::decisions_of;
 use crate::listing::API;
 use crate::regular_file::refusal;
 
@@ -18,7 +21,19 @@ use crate::regular_file::refusal;
 #[derive(Debug, clap::Args)]
 pub(super) struct Explain {
     /// The file, JSON; -: standard input.
-    request: PathBuf,
+    #[arg(
+        value_name = "REQUEST",
+        required_unless_present = "decision",
+        conflicts_with = "decision"
+    )]
+    file: Option<PathBuf>,
+    /// Explain what was decided for this guest instead, by its UUID or name: each decision that is still kept.
+    #[arg(
+        long = "request",
+        value_name = "GUEST",
+        conflicts_with_all = ["case", "host", "without_filter", "option", "flavor_extra_spec", "hint", "ignore_host"]
+    )]
+    pub(super) decision: Option<String>,
     /// The case that is meant, where the file has several.
     #[arg(long, value_name = "ID")]
     case: Option<String>,
@@ -58,7 +73,8 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// # Errors
 /// The file cannot be read, is no request, or what is to be otherwise cannot be.
 pub(super) fn run(asked: &Explain, out: &mut dyn Write) -> Result<ExitCode, Failure> {
-    let text = read(&asked.request)?;
+    let file = asked.file.as_deref().unwrap_or(Path::new("-"));
+    let text = read(file)?;
     let what_if = WhatIf {
         without_filters: asked.without_filter.clone(),
         options: asked.option.clone(),
@@ -66,7 +82,7 @@ pub(super) fn run(asked: &Explain, out: &mut dyn Write) -> Result<ExitCode, Fail
         hints: asked.hint.clone(),
         ignore_hosts: asked.ignore_host.clone(),
     };
-    let refused = |error: DryRunError| failure(&asked.request, &error);
+    let refused = |error: DryRunError| failure(file, &error);
     let run = DryRun::read(&text, asked.case.as_deref(), &what_if).map_err(refused)?;
     let is_placed = match &asked.host {
         Some(host) => {
@@ -87,6 +103,39 @@ pub(super) fn run(asked: &Explain, out: &mut dyn Write) -> Result<ExitCode, Fail
         }
     };
     Ok(match is_placed {
+        true => ExitCode::Done,
+        false => ExitCode::Refused,
+    })
+}
+
+/// Explains what was decided for a guest.
+///
+/// # Errors
+/// The conductor does not answer, or keeps no decision for it.
+pub(super) fn decided(
+    guest: &str,
+    asked: &Explain,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    let decisions = context.block_on(decisions_of(guest, &loaded.config))??;
+    let read = |one: &DecisionShown| serde_json::from_value(one.explanation.clone());
+    let explanations: Result<Vec<Explanation>, _> = decisions.iter().map(read).collect();
+    let explanations = explanations.map_err(|error| {
+        let what = "the conductor's records cannot be read: it is of another release";
+        Failure::caused(ErrorCode::OtherRelease, what, &error)
+    })?;
+    match asked.format {
+        DocumentFormat::Text => {
+            for (decision, explanation) in decisions.iter().zip(&explanations) {
+                writeln!(out, "{}\n{explanation}", decision.created_at)?;
+            }
+        }
+        other => other.print(&json!({"api": API, "decisions": decisions}), out)?,
+    }
+    let is_placed = |one: &Explanation| matches!(one.outcome, Outcome::Selected { .. });
+    Ok(match explanations.last().is_some_and(is_placed) {
         true => ExitCode::Done,
         false => ExitCode::Refused,
     })

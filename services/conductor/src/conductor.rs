@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use berth_client::{AcceleratorClient, PlacementClient};
-use berth_journeys::Journeys;
 use berth_hosts::RecordError;
+use berth_journeys::Journeys;
 use berth_model::ConsumerUuid;
 use berth_store::Usable;
 use berth_wire::conductor::DecisionShown;

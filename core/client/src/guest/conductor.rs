@@ -1,9 +1,7 @@
 //! The conductor's guests.
 
 use berth_model::ConsumerUuid;
-use berth_wire::conductor::{
-    CreateGuest, DecisionShown, GuestShown, GuestsShown, SchedulingShown,
-};
+use berth_wire::conductor::{CreateGuest, DecisionShown, GuestShown, GuestsShown, SchedulingShown};
 use berth_wire::encode;
 use http::Method;
 

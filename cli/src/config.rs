@@ -39,9 +39,9 @@ pub use running::{RunningError, running_config};
 pub use secret::{MASK, Secret};
 pub use sections::{
     AcceleratorService, Accelerators, Agent, AgentClient, AllocationCandidatesFrom, AuthStrategy,
-    CacheMode, Compute, ComputeDriver, ConductorService, Config, ConfigDriveLayout, Cors, CpuMode,
-    Devices, Fake, HOST_PART, ImageCache, Libvirt, MdevType, Model, Pci, PlacementService,
-    ScrubPolicy, UpdateInterval, VirtType,
+    CacheMode, Compute, ComputeDriver, ComputeService, ConductorService, Config, ConfigDriveLayout,
+    Cors, CpuMode, Devices, Fake, HOST_PART, ImageCache, Libvirt, MdevType, Model, Pci,
+    PlacementService, ScrubPolicy, UpdateInterval, VirtType,
 };
 pub use sources::{DIRECTORY, FILE, Sources};
 pub use view::{Change, Effective, Public, after_reload, changes};

@@ -26,6 +26,12 @@ pub(crate) const ACCELERATOR: BuiltIn = BuiltIn {
     section: "accelerator_service",
 };
 
+/// The scheduler, where agents of other hosts tell it their state.
+pub(crate) const SCHEDULER: BuiltIn = BuiltIn {
+    called: "the scheduler",
+    section: "compute_service",
+};
+
 impl BuiltIn {
     /// Opens the address to listen on; where callers are believed, nothing but loopback is taken.
     ///

@@ -151,6 +151,12 @@ async fn host(
         None => None,
         Some((accelerator, hosts)) => {
             writeln!(out, "Accelerator at http://{}/v2", accelerator.address)?;
+            if let Some(address) = hosts.address() {
+                writeln!(
+                    out,
+                    "Scheduler at http://{address}, for agents of other hosts"
+                )?;
+            }
             let asked = placement.clone();
             let begun =
                 Services::begin(config, accelerator, hosts, asked, &guests, shutdown).await?;

@@ -23,8 +23,8 @@ use serde::de::Error as _;
 use super::authtoken::KeystoneAuthtoken;
 use super::secret::Secret;
 pub use services::{
-    AcceleratorService, AgentClient, AllocationCandidatesFrom, AuthStrategy, ConductorService,
-    Cors, HOST_PART, PlacementService,
+    AcceleratorService, AgentClient, AllocationCandidatesFrom, AuthStrategy, ComputeService,
+    ConductorService, Cors, HOST_PART, PlacementService,
 };
 
 /// The whole configuration.
@@ -83,6 +83,7 @@ pub struct Config {
     pub cors: Cors,
     pub accelerator_service: AcceleratorService,
     pub conductor_service: ConductorService,
+    pub compute_service: ComputeService,
     default_availability_zone: String,
     #[serde(deserialize_with = "seconds")]
     pub service_down_time: Duration,

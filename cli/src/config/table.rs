@@ -72,6 +72,10 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ),
     ("conductor_service", "The conductor built in (`berth up`)."),
     (
+        "compute_service",
+        "What the scheduler built in takes from agents of other hosts (`berth up`).",
+    ),
+    (
         "scheduler",
         "How the scheduler built in asks Placement, and how often a guest is tried.",
     ),

@@ -1,24 +1,32 @@
 //! What the scheduler of `berth up` knows of hosts: a database of its own, told by agents and read for each guest.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use berth_client::HostsClient;
 use berth_conductor::{Destinations, FilterScheduler};
 use berth_hosts::{Hosts, HostsOptions, Options, router};
+use berth_http::{NoAuth2, ValidateToken};
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
+use tokio::net::TcpListener;
 
 use crate::compose::hosts_in_process;
-use crate::config::Config;
+use crate::config::{AuthStrategy, Config};
 use crate::database;
 use crate::failure::{ErrorCode, Failure};
+use crate::keystone_tokens::KeystoneTokens;
+use crate::listen::SCHEDULER;
 
 /// The hosts, open.
 pub(super) struct OpenHosts {
     store: SqlStore,
     hosts: Hosts,
     scheduler: Scheduler,
+    /// For agents of other hosts, where they may tell.
+    door: Option<(TcpListener, Router)>,
     /// Where this process's agent tells its host's state.
     pub(super) client: HostsClient,
 }
@@ -43,14 +51,34 @@ impl OpenHosts {
         }
         let store = database::open_hosts(&config.hosts_database(), &config.state_path).await?;
         let hosts = Hosts::new(store.clone(), kept);
+        let service = &config.compute_service;
+        let door = match service.listen {
+            None => None,
+            Some(address) => {
+                let listener = SCHEDULER.listen_on(address, service.auth_strategy).await?;
+                Some((listener, router(hosts.clone(), options_for_others(config)?)))
+            }
+        };
         // Who asks in this process is this process.
         let client = hosts_in_process(router(hosts.clone(), Options::default()))?;
         Ok(Self {
             store,
             hosts,
             scheduler,
+            door,
             client,
         })
+    }
+
+    /// Where agents of other hosts tell their state, for people; none where they may not.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        let (listener, _) = self.door.as_ref()?;
+        listener.local_addr().ok()
+    }
+
+    /// The door for agents of other hosts, to be served.
+    pub(super) fn take_door(&mut self) -> Option<(TcpListener, Router)> {
+        self.door.take()
     }
 
     /// Who says where guests go, and the database, to be closed last.
@@ -58,4 +86,16 @@ impl OpenHosts {
         let scheduler = FilterScheduler::new(self.scheduler, self.hosts);
         (Destinations::Filtered(Arc::new(scheduler)), self.store)
     }
+}
+
+/// Others show a token.
+fn options_for_others(config: &Config) -> Result<Options, Failure> {
+    let tokens: Arc<dyn ValidateToken> = match config.compute_service.auth_strategy {
+        AuthStrategy::Noauth2 => Arc::new(NoAuth2::default()),
+        AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
+    };
+    Ok(Options {
+        tokens,
+        ..Options::default()
+    })
 }

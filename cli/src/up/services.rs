@@ -100,7 +100,7 @@ impl Services {
     pub(super) async fn begin(
         config: &Config,
         accelerator: Accelerator,
-        hosts: OpenHosts,
+        mut hosts: OpenHosts,
         placement: PlacementClient,
         guests: &HostGuests,
         stop: &CancellationToken,
@@ -134,6 +134,7 @@ impl Services {
             max_attempts: config.scheduler_attempts(),
             ..ConductorOptions::default()
         };
+        let hosts_door = hosts.take_door();
         let (destinations, kept) = hosts.into_destinations();
         let conductor = Conductor::open_with(parts, destinations, options);
         let receivers = match Receivers::new(config)? {
@@ -161,6 +162,9 @@ impl Services {
         tasks.spawn(delete_unbound_requests(store.clone(), grace, stopped()));
         tasks.spawn(deliver_events(store.clone(), receivers, bell, stopped()));
         tasks.spawn(watch_providers(store.clone(), placement, LOOK, stopped()));
+        if let Some((listener, api)) = hosts_door {
+            tasks.spawn(berth_conductor::serve_tcp(listener, api, stopped()));
+        }
         let api = berth_conductor::router(conductor.clone());
         if let Some(port) = port {
             tasks.spawn(berth_conductor::serve_tcp(port, api.clone(), stopped()));

@@ -49,22 +49,31 @@ impl Judge<'_> {
     }
 
     fn believed_callers(&mut self) {
-        let (listen, strategy) = (
-            "accelerator_service.listen",
-            "accelerator_service.auth_strategy",
+        let (accelerators, hosts) = (
+            &self.config.accelerator_service,
+            &self.config.compute_service,
         );
-        if self.is_broken(&[listen, strategy]) {
-            return;
-        }
-        let service = &self.config.accelerator_service;
-        let address = service.listen;
-        if service.auth_strategy == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
-            self.refuse(
-                listen,
-                format!("{address} is not on the loopback interface, and callers are believed (noauth2)"),
-                "write 127.0.0.1 or [::1], or auth_strategy = \"keystone\" in [accelerator_service]",
-                ErrorCode::BadValue,
-            );
+        for (section, listen, strategy) in [
+            (
+                "accelerator_service",
+                Some(accelerators.listen),
+                accelerators.auth_strategy,
+            ),
+            ("compute_service", hosts.listen, hosts.auth_strategy),
+        ] {
+            let key = format!("{section}.listen");
+            if self.is_broken(&[&key, &format!("{section}.auth_strategy")]) {
+                continue;
+            }
+            let believed = listen.filter(|it| !it.ip().is_loopback());
+            if let (Some(address), AuthStrategy::Noauth2) = (believed, strategy) {
+                self.refuse(
+                    &key,
+                    format!("{address} is not on the loopback interface, and callers are believed (noauth2)"),
+                    format!("write 127.0.0.1 or [::1], or auth_strategy = \"keystone\" in [{section}]"),
+                    ErrorCode::BadValue,
+                );
+            }
         }
     }
 }

@@ -167,6 +167,18 @@ pub struct ConductorService {
     pub agents: Vec<String>,
 }
 
+/// `[compute_service]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct ComputeService {
+    pub listen: Option<SocketAddr>,
+    pub auth_strategy: AuthStrategy,
+}
+
 /// `[agent_client]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -111,6 +111,13 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("metrics", "weight_of_unavailable", Kind::Number(-MOST, MOST), Default::Float(-10_000.0),
         "The weight of such a host where it is not."),
 
+    row("compute_service", "listen", Kind::Listen, Default::Unset,
+        "Address and port where agents of other hosts tell the scheduler of `berth up` their host's state (`[conductor] \
+         endpoint_override` there). Unset: this host's agent alone tells it.").example("\"192.0.2.10:8774\""),
+    row("compute_service", "auth_strategy", Kind::Choice(&["noauth2", "keystone"]), Default::Text("noauth2"),
+        "Who believes tokens: `noauth2` takes the token's own word and listens on loopback only, `keystone` asks by \
+         `[keystone_authtoken]`; an agent's account needs the role `service`."),
+
     row("workarounds", "disable_fallback_pcpu_query", Kind::Flag, Default::Flag(false),
         "Whether dedicated CPUs are asked for as PCPU only, and not as VCPU of hosts that tell no PCPU."),
 ];

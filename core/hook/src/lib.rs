@@ -1,12 +1,15 @@
-//! An operator's program that is asked about one device and answers by its exit: whether the device is clean, programmed, well.
+//! An operator's program that is asked about one device and answers by its exit: whether the device is clean, programmed, well; or
+//! that is given a document and answers with another one ([`Hook::answer`]).
 //!
-//! It gets a bare environment with what it is asked, `/` as its directory and nothing to read; what it says on its standard
-//! error is its reason. It runs in a process group of its own, and all of that is killed at its deadline and when nobody wants
+//! It gets a bare environment with what it is asked, `/` as its directory, and nothing to read but the document; what it says on its
+//! standard error is its reason. It runs in a process group of its own, and all of that is killed at its deadline and when nobody wants
 //! its answer any more: a program that hangs holds up only who asked, and one that the kernel does not let go not even that. One
 //! whose asker was killed is ended by the next ([`end_left_behind`]).
 //!
-//! Callers: a driver that cleans devices between two guests, the agent that has them programmed and checked.
+//! Callers: a driver that cleans devices between two guests, the agent that has them programmed and checked, the conductor that asks
+//! the scheduler's plugins.
 
+mod answer;
 mod owner;
 
 use std::ffi::OsStr;
@@ -19,6 +22,7 @@ use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, Command};
 
+pub use answer::Asked;
 pub use owner::{LeftBehind, end_left_behind};
 
 use owner::{OWNER, Owner};
@@ -83,6 +87,16 @@ pub enum HookError {
         deadline: Duration,
         /// What it had said.
         said: Said,
+    },
+    /// It wrote more than it may, and was ended with all that it had started.
+    #[error("the {called} {} wrote more than {most} bytes and was ended", program.display())]
+    TooLong {
+        /// What it is called.
+        called: &'static str,
+        /// Its path.
+        program: PathBuf,
+        /// The most that it may write.
+        most: usize,
     },
     /// Its end was not seen.
     #[error("the {called} {} was lost: {source}", program.display())]
@@ -197,32 +211,12 @@ impl Hook {
         &self,
         about: impl IntoIterator<Item = (&'static str, V)>,
     ) -> Result<(), HookError> {
-        let (called, program) = (self.called, self.program.clone());
-        let mut command = Command::new(&program);
+        let mut command = self.command();
         command
-            .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .env("LC_ALL", "C.UTF-8")
             .envs(about)
-            .envs(Owner::this().map(|this| (OWNER, this.to_string())))
-            .current_dir("/")
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(source) => {
-                return Err(HookError::NotStarted {
-                    called,
-                    program,
-                    source,
-                });
-            }
-        };
-        let id = child.id().and_then(|id| i32::try_from(id).ok());
-        let mut group = Group(id.map(Pid::from_raw));
+            .stdout(Stdio::null());
+        let (mut child, mut group) = self.start(command)?;
         let mut ear = Ear::default();
         let stderr = child.stderr.take();
         let ending = async {
@@ -236,30 +230,69 @@ impl Hook {
             // Its number may be another's from now on.
             group.0 = None;
         }
-        let said = ear.said();
         match ended {
-            Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Ok(status)) => Err(HookError::No {
+            Ok(ended) => self.said_yes(ended, &ear),
+            Err(_) => {
+                drop(group);
+                reaped(child).await;
+                Err(self.late(&ear))
+            }
+        }
+    }
+
+    /// With its environment and its place, but for what it reads and writes.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("LC_ALL", "C.UTF-8")
+            .envs(Owner::this().map(|this| (OWNER, this.to_string())))
+            .current_dir("/")
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        command
+    }
+
+    fn start(&self, mut command: Command) -> Result<(Child, Group), HookError> {
+        match command.spawn() {
+            Ok(child) => {
+                let id = child.id().and_then(|id| i32::try_from(id).ok());
+                Ok((child, Group(id.map(Pid::from_raw))))
+            }
+            Err(source) => Err(HookError::NotStarted {
+                called: self.called,
+                program: self.program.clone(),
+                source,
+            }),
+        }
+    }
+
+    fn said_yes(&self, ended: std::io::Result<ExitStatus>, ear: &Ear) -> Result<(), HookError> {
+        let (called, program) = (self.called, self.program.clone());
+        match ended {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(HookError::No {
                 called,
                 program,
                 status,
-                said,
+                said: ear.said(),
             }),
-            Ok(Err(source)) => Err(HookError::Lost {
+            Err(source) => Err(HookError::Lost {
                 called,
                 program,
                 source,
             }),
-            Err(_) => {
-                drop(group);
-                reaped(child).await;
-                Err(HookError::Late {
-                    called,
-                    program,
-                    deadline: self.deadline,
-                    said,
-                })
-            }
+        }
+    }
+
+    fn late(&self, ear: &Ear) -> HookError {
+        HookError::Late {
+            called: self.called,
+            program: self.program.clone(),
+            deadline: self.deadline,
+            said: ear.said(),
         }
     }
 }

@@ -22,6 +22,7 @@
 //! | `explain` | why a request has its hosts, or none, as it is kept and read; what stands in the way |
 //! | `lint` | what is wrong with flavors, aggregates, device profiles, images and options, before a request meets it |
 //! | `placement_query` | pre-filters, and what Placement is asked |
+//! | `own`, `plugin` | filters and weighers that are not built in: of Rust, and of programs that the caller asks before |
 //! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
 //!
 //! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Caller: `cli`
@@ -37,8 +38,10 @@ pub mod network;
 pub mod numa;
 pub mod numbers;
 pub mod options;
+pub mod own;
 pub mod pci;
 pub mod placement_query;
+pub mod plugin;
 pub mod query;
 pub mod reason;
 pub mod replay;

@@ -114,7 +114,7 @@ pub enum Kind {
 /// Everything that is wrong: by what it is about, in the order of the file.
 #[must_use]
 pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
-    let (options, mut findings) = options::lint(&catalogue.options);
+    let (options, mut findings) = options::lint(&catalogue.options, &catalogue.plugins);
     let enabled = options::Enabled::of(&options);
     let mut all = Vec::new();
     for flavor in &catalogue.flavors {

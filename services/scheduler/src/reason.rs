@@ -345,6 +345,28 @@ pub enum Reason {
     /// The cells of the instance do not fit on its own.
     #[error("{0}")]
     NumaTopology(NumaReason),
+    /// A filter that is not built in rejects it.
+    #[error("{plugin} rejects it: {text}")]
+    Plugin {
+        /// The plugin.
+        #[serde(serialize_with = "shared")]
+        plugin: Arc<str>,
+        /// Which kind of reason it is, by the plugin's own words; none where it does not say.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        plugin_code: Option<String>,
+        /// Why, in the plugin's words.
+        text: String,
+    },
+    /// A plugin that must be heard did not answer.
+    #[error("{plugin} was not heard, and on_failure is reject: {failure}")]
+    PluginFailed {
+        /// The plugin.
+        #[serde(serialize_with = "shared")]
+        plugin: Arc<str>,
+        /// What became of it.
+        #[serde(serialize_with = "shared")]
+        failure: Arc<str>,
+    },
     /// Its attested trust level is another.
     #[error("its trust level is {trust_level}, and the flavor asks for {requested}")]
     NotTrusted {
@@ -353,6 +375,18 @@ pub enum Reason {
         /// `trust:trusted_host`
         requested: String,
     },
+}
+
+impl Reason {
+    /// Of a filter that is not built in: why it rejects a host, in its own words. Of a longer text the beginning is kept.
+    #[must_use]
+    pub fn plugin(plugin: &str, code: Option<&str>, text: &str) -> Self {
+        Self::Plugin {
+            plugin: plugin.into(),
+            plugin_code: code.map(|code| shortened(code).into_owned()),
+            text: shortened(text).into_owned(),
+        }
+    }
 }
 
 /// What there is so much of.

@@ -9,6 +9,8 @@ mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::plugin::PluginAnswers;
+
 pub use attestation::Attestations;
 pub use hints::Hints;
 pub use image::{Image, ImageProperties, ImagePropertyError, architecture};
@@ -57,6 +59,8 @@ pub struct RequestSpec {
     pub is_bfv: bool,
     /// What was attested of the nodes when the request was made.
     pub attestations: Attestations,
+    /// What plugins said of the hosts when the request was made.
+    pub plugin_answers: PluginAnswers,
 }
 
 /// What an instance is given.

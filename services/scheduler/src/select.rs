@@ -18,6 +18,7 @@ mod sorted;
 use crate::filters::{Chain, ChainError};
 use crate::host_state::ConsideredHost;
 use crate::options::{Checked, OptionError, OptionWarning, Options};
+use crate::own::Own;
 use crate::request::RequestSpec;
 use crate::weighers::{Chance, Weighers, WeighersError};
 
@@ -64,14 +65,22 @@ impl Scheduler {
     /// # Errors
     /// They name a filter or a weigher that is not there, or a value is out of bounds.
     pub fn new(options: Options) -> Result<Self, SchedulerError> {
+        Self::with_own(options, &Own::new())
+    }
+
+    /// By these options, which may also name filters and weighers that are not built in.
+    ///
+    /// # Errors
+    /// As [`Scheduler::new`].
+    pub fn with_own(options: Options, own: &Own) -> Result<Self, SchedulerError> {
         let Checked { errors, warnings } = options.check();
         if !errors.is_empty() {
             return Err(SchedulerError::Options(errors));
         }
         Ok(Self {
             warnings,
-            chain: Chain::new(&options)?,
-            weighers: Weighers::new(&options)?,
+            chain: Chain::with_own(&options, own)?,
+            weighers: Weighers::with_own(&options, own)?,
             options,
         })
     }
@@ -80,6 +89,16 @@ impl Scheduler {
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// The names of the enabled filters, in their order.
+    pub fn filters(&self) -> impl Iterator<Item = &'static str> {
+        self.chain.names()
+    }
+
+    /// The names of the weighers, in their order.
+    pub fn weighers(&self) -> impl Iterator<Item = &'static str> {
+        self.weighers.names()
     }
 
     /// The enabled filters.

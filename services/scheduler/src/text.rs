@@ -13,6 +13,14 @@ pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether it is one of the words by which OpenStack tells yes and no.
+pub(crate) fn is_flag(text: &str) -> bool {
+    let flags = [
+        "true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n",
+    ];
+    flags.contains(&text.trim().to_lowercase().as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

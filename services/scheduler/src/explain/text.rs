@@ -86,6 +86,9 @@ impl Explanation {
         if let Some(project) = &asked.project_id {
             write!(f, " by the project {project}")?;
         }
+        for failed in &asked.failed_plugins {
+            write!(f, "\n{failed}")?;
+        }
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ pub(crate) use shares::in_shares;
 use super::{ALL, Filter, Plan, named};
 use crate::host_state::ConsideredHost;
 use crate::options::Options;
+use crate::own::Own;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -20,14 +21,17 @@ const ALL_FILTERS: &str = "nova.scheduler.filters.all_filters";
 pub enum ChainError {
     /// There is no such filter.
     #[error(
-        "[filter_scheduler] {option}: there is no filter {name}; there are {}",
-        names(ALL)
+        "[filter_scheduler] {option}: there is no filter {name}; there are {}{}",
+        names(ALL),
+        own.iter().map(|one| format!(", {one}")).collect::<String>()
     )]
     Unknown {
         /// `enabled_filters` or `available_filters`
         option: &'static str,
         /// As it was written.
         name: String,
+        /// Those that are not built in.
+        own: Vec<&'static str>,
     },
     /// There is, but it may not be enabled.
     #[error(
@@ -89,10 +93,18 @@ impl Chain {
     /// # Errors
     /// One of them is not there, or not among those that may be enabled.
     pub fn new(options: &Options) -> Result<Self, ChainError> {
+        Self::with_own(options, &Own::new())
+    }
+
+    /// As [`Chain::new`], where options may also name filters that are not built in.
+    ///
+    /// # Errors
+    /// As [`Chain::new`].
+    pub fn with_own(options: &Options, own: &Own) -> Result<Self, ChainError> {
         let options = &options.filter_scheduler;
-        let available = available(&options.available_filters)?;
+        let available = available(&options.available_filters, own)?;
         let filters = options.enabled_filters.iter().map(|name| {
-            let filter = known("enabled_filters", name)?;
+            let filter = known("enabled_filters", name, own)?;
             match available.iter().any(|it| it.name() == filter.name()) {
                 true => Ok(filter),
                 false => Err(ChainError::Unavailable {
@@ -104,6 +116,11 @@ impl Chain {
         Ok(Self {
             filters: filters.collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Their names, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.filters.iter().map(|one| one.name())
     }
 
     /// What each filter makes of a request, those that are named twice once; for who asks them out of their turn.
@@ -225,24 +242,26 @@ fn plan<'a>(
     }
 }
 
-/// The filters that may be enabled.
-fn available(texts: &[String]) -> Result<Vec<&'static dyn Filter>, ChainError> {
-    let mut available = Vec::new();
+/// The filters that may be enabled: those that the option names, and all that are not built in.
+fn available(texts: &[String], own: &Own) -> Result<Vec<&'static dyn Filter>, ChainError> {
+    let mut available = own.filters.clone();
     for text in texts {
         match text == ALL_FILTERS {
             true => available.extend(ALL),
-            false => available.push(known("available_filters", text)?),
+            false => available.push(known("available_filters", text, own)?),
         }
     }
     Ok(available)
 }
 
-fn known(option: &'static str, name: &str) -> Result<&'static dyn Filter, ChainError> {
+fn known(option: &'static str, name: &str, own: &Own) -> Result<&'static dyn Filter, ChainError> {
     let unknown = || ChainError::Unknown {
         option,
         name: name.to_owned(),
+        own: own.filters.iter().map(|one| one.name()).collect(),
     };
-    named(name).ok_or_else(unknown)
+    let known = named(name).or_else(|| own.filter(name));
+    known.ok_or_else(unknown)
 }
 
 /// A host's place in the list, the place of the filter that is the first to reject it, and why.

@@ -88,10 +88,19 @@ pub(super) fn lint(
                 enabled.has_weigher(weigher.name()),
                 weigher.name(),
             ));
+        } else if is_of_plugin(key, catalogue) {
+            findings.extend(void(&place, value, Values::Number));
         } else if !is_somebodys(key, catalogue, enabled) {
             findings.push(unknown(&place, key));
         }
     }
+}
+
+/// Whether it overrides a plugin's multiplier.
+fn is_of_plugin(key: &str, catalogue: &Catalogue) -> bool {
+    let name = key.strip_suffix("_weight_multiplier");
+    let mut weighers = catalogue.plugins.iter().filter(|it| it.kind.is_weigher());
+    name.is_some_and(|name| weighers.any(|it| it.name == name))
 }
 
 /// Whether an image or a flavor may ask for it.

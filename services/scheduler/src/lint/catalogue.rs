@@ -1,4 +1,5 @@
-//! What is looked at: a document with `flavors`, `aggregates`, `device_profiles`, `images` and `options`.
+//! What is looked at: a document with `flavors`, `aggregates`, `device_profiles`, `images`, `options` and
+//! `plugins`.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::nearest::nearest;
+use crate::plugin::PluginManifest;
 
 /// Flavors and what they meet. What the file has not is not judged by.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,6 +25,8 @@ pub struct Catalogue {
     pub images: Vec<ImageEntry>,
     /// The scheduler's options, by group and name.
     pub options: BTreeMap<(String, String), Value>,
+    /// What the scheduler's plugins say of themselves.
+    pub plugins: Vec<PluginManifest>,
 }
 
 /// A flavor.
@@ -121,12 +125,13 @@ fn meant(near: Option<&str>) -> String {
     near.map_or_else(String::new, |near| format!("; is {near} meant?"))
 }
 
-const LISTS: [&str; 5] = [
+const LISTS: [&str; 6] = [
     "flavors",
     "aggregates",
     "device_profiles",
     "images",
     "options",
+    "plugins",
 ];
 
 impl Catalogue {
@@ -149,6 +154,7 @@ impl Catalogue {
                 "device_profiles" => all.device_profiles = entries(name, list)?,
                 "images" => all.images = entries(name, list)?,
                 "options" => all.options = options(list)?,
+                "plugins" => all.plugins = plugins(list)?,
                 other => {
                     return Err(CatalogueError::UnknownList {
                         near: nearest(other, LISTS),
@@ -171,6 +177,19 @@ fn entries<T: DeserializeOwned>(name: &str, list: &Value) -> Result<Vec<T>, Cata
         read.map_err(|error| wrong(format!("{name}[{place}]"), error.to_string()))
     });
     entries.collect()
+}
+
+/// Manifests, as `PROGRAM --manifest` prints them.
+fn plugins(list: &Value) -> Result<Vec<PluginManifest>, CatalogueError> {
+    let manifests = entries::<Value>("plugins", list)?.into_iter().enumerate();
+    let manifests = manifests.map(|(place, manifest)| {
+        let read = PluginManifest::read(manifest.to_string().as_bytes());
+        read.map_err(|error| CatalogueError::Field {
+            path: format!("plugins[{place}]"),
+            wrong: error.to_string(),
+        })
+    });
+    manifests.collect()
 }
 
 /// `{group: {name: value}}` or `{"group.name": value}`.

@@ -9,6 +9,7 @@ use super::options::Enabled;
 use super::{Catalogue, Code, Finding, FlavorEntry, Kind, Place, Severity, requirement};
 use crate::host_state::Attribute;
 use crate::nearest::nearest;
+use crate::plugin::ExtraSpec;
 use crate::request::{Flavor, InstanceNumaTopology};
 
 const OF_AGGREGATES: &str = "AggregateInstanceExtraSpecsFilter";
@@ -30,6 +31,9 @@ pub(super) fn lint(
             catalogue,
             enabled,
         };
+        if spec.of_plugins(findings) {
+            continue;
+        }
         match key.split_once(':') {
             None => spec.unscoped(findings),
             Some(("capabilities", path)) => spec.capability(path, findings),
@@ -76,6 +80,26 @@ struct Spec<'a> {
 impl Spec<'_> {
     fn find(&self, severity: Severity, code: Code, text: impl Into<String>) -> Finding {
         self.place.finds(severity, code, text)
+    }
+
+    /// Whether plugins read it: those that name it in their manifests.
+    fn of_plugins(&self, findings: &mut Vec<Finding>) -> bool {
+        let plugins = self.catalogue.plugins.iter();
+        let is_it = |spec: &ExtraSpec| spec.name == self.key;
+        let mut readers = plugins
+            .filter(|it| it.extra_specs.iter().any(is_it))
+            .peekable();
+        let is_read = readers.peek().is_some();
+        let alone = BTreeMap::from([(self.key.to_owned(), self.value.to_owned())]);
+        for wrong in readers.flat_map(|plugin| plugin.check(&alone)) {
+            let text = format!(
+                "the value is `{}`, and the plugin {} reads it",
+                wrong.value, wrong.plugin
+            );
+            let found = self.find(Severity::Error, Code::BadValue, text);
+            findings.push(found.mend(wrong.wanted));
+        }
+        is_read
     }
 
     /// Capabilities and aggregates both read it.
@@ -206,7 +230,12 @@ impl Spec<'_> {
     }
 
     fn unknown(&self, scope: &str) -> Finding {
-        let near = nearest(self.key, SCOPED.iter().map(|(name, _)| *name));
+        let of_plugins = self.catalogue.plugins.iter().flat_map(|it| &it.extra_specs);
+        let of_plugins = of_plugins.map(|spec| spec.name.as_str());
+        let near = nearest(
+            self.key,
+            SCOPED.iter().map(|(name, _)| *name).chain(of_plugins),
+        );
         let is_scope = SCOPES.contains(&scope);
         let near_scope = nearest(scope, SCOPES).filter(|_| !is_scope);
         let near_scope = near_scope.map(|near| format!("{near}{}", &self.key[scope.len()..]));

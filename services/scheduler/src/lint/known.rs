@@ -1,6 +1,7 @@
 //! The extra specs that Nova knows, with what their values may be (its documentation of them, 2025.2).
 
 use crate::numbers::int;
+use crate::text::is_flag;
 
 /// What a value may be.
 #[derive(Debug, Clone, Copy)]
@@ -19,13 +20,7 @@ impl Values {
             Self::Any => None,
             Self::From(least) => (int(value).is_none_or(|it| it < least))
                 .then(|| format!("a whole number from {least} on")),
-            Self::Flag => {
-                let flags = [
-                    "true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n",
-                ];
-                let is_flag = flags.contains(&value.trim().to_lowercase().as_str());
-                (!is_flag).then(|| "true or false".to_owned())
-            }
+            Self::Flag => (!is_flag(value)).then(|| "true or false".to_owned()),
             Self::OneOf(words) => {
                 (!words.contains(&value)).then(|| format!("one of {}", words.join(", ")))
             }

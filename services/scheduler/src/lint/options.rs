@@ -9,6 +9,7 @@ use super::{Code, Finding, Kind, Place, Severity};
 use crate::filters::{self, Chain};
 use crate::nearest::nearest;
 use crate::options::{Checked, OptionError, Options};
+use crate::plugin::PluginManifest;
 use crate::weighers::{self, Weighers};
 
 /// What the options enable, for who judges by it.
@@ -52,8 +53,8 @@ impl Enabled {
 
 type Given = BTreeMap<(String, String), Value>;
 
-/// The options that can be read, the others by their defaults; and what is wrong.
-pub(super) fn lint(given: &Given) -> (Options, Vec<Finding>) {
+/// The options that can be read, the others by their defaults, and of filters and weighers the built-in ones; and what is wrong.
+pub(super) fn lint(given: &Given, plugins: &[PluginManifest]) -> (Options, Vec<Finding>) {
     let mut findings = Vec::new();
     let mut groups: Map<String, Value> = Map::new();
     let known = Options::by_name();
@@ -78,7 +79,8 @@ pub(super) fn lint(given: &Given) -> (Options, Vec<Finding>) {
         }
     }
     // Each was read alone.
-    let options = Options::deserialize(Value::Object(groups)).unwrap_or_default();
+    let mut options = Options::deserialize(Value::Object(groups)).unwrap_or_default();
+    leave_out(plugins, &mut options);
     let Checked { errors, warnings } = options.check();
     findings.extend(errors.iter().map(|it| bad_value(it, Severity::Error)));
     let warned = warnings.iter().map(|it| {
@@ -93,6 +95,19 @@ pub(super) fn lint(given: &Given) -> (Options, Vec<Finding>) {
     idle_filters(&options, &mut findings);
     idle_weighers(&options, given, &mut findings);
     (options, findings)
+}
+
+/// What plugins are is not known beyond their names.
+fn leave_out(plugins: &[PluginManifest], options: &mut Options) {
+    let fs = &mut options.filter_scheduler;
+    for plugin in plugins {
+        if plugin.kind.is_filter() {
+            fs.enabled_filters.retain(|name| *name != plugin.name);
+        }
+        if plugin.kind.is_weigher() {
+            fs.weight_classes.retain(|name| *name != plugin.name);
+        }
+    }
 }
 
 /// Nova has options that the scheduler does not read; one that is nearly one of the scheduler's is not meant to be such.

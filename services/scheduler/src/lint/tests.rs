@@ -432,15 +432,70 @@ fn a_flavor_whose_cells_cannot_be_is_told() {
 }
 
 #[test]
+fn what_plugins_say_of_themselves_is_gone_by() {
+    let manifest = json!({
+        "schema": crate::plugin::SCHEMA, "name": "rack", "kind": "both",
+        "extra_specs": [{"name": "rack:power_w", "type": "integer"}, {"name": "tier", "type": "string", "enum": ["a", "b"]}],
+    });
+    for (flavor, aggregate, enabled, expected) in [
+        (
+            json!({"rack:power_w": 300, "tier": "a"}),
+            json!({"rack_weight_multiplier": "2"}),
+            "rack",
+            "",
+        ),
+        (
+            json!({"rack:power_w": "much"}),
+            json!({}),
+            "rack",
+            "error: flavor f, rack:power_w: the value is `much`, and the plugin rack reads it; right would be: a whole number",
+        ),
+        (
+            json!({"tier": "c"}),
+            json!({}),
+            "rack",
+            "error: flavor f, tier: the value is `c`, and the plugin rack reads it; right would be: one of a, b",
+        ),
+        (
+            json!({"rack:pwoer_w": "300"}),
+            json!({}),
+            "rack",
+            "error: flavor f, rack:pwoer_w: no extra spec has this name, so nobody reads it; right would be: rack:power_w",
+        ),
+        (
+            json!({}),
+            json!({"rack_weight_multiplier": "x"}),
+            "rack",
+            "error: aggregate g, rack_weight_multiplier: `x` is no number, so on its hosts no aggregate overrides the option; \
+             right would be: a number",
+        ),
+        (
+            json!({}),
+            json!({}),
+            "racks",
+            "error: option [filter_scheduler] enabled_filters: there is no filter racks",
+        ),
+    ] {
+        let got = found(&json!({
+            "flavors": [{"name": "f", "extra_specs": flavor}],
+            "aggregates": [{"name": "g", "metadata": aggregate}],
+            "options": {"filter_scheduler": {"enabled_filters": [enabled], "weight_classes": ["rack"]}},
+            "plugins": [manifest],
+        }));
+        assert_eq!(got.join("\n"), expected);
+    }
+}
+
+#[test]
 fn a_document_that_is_none_is_refused_by_its_place() {
     for (document, expected) in [
         (
             json!([]),
-            "it should be an object with flavors, aggregates, device_profiles, images, options",
+            "it should be an object with flavors, aggregates, device_profiles, images, options, plugins",
         ),
         (
             json!({"flavor": []}),
-            "there is no list flavor; there are flavors, aggregates, device_profiles, images, options; is flavors meant?",
+            "there is no list flavor; there are flavors, aggregates, device_profiles, images, options, plugins; is flavors meant?",
         ),
         (json!({"flavors": {}}), "flavors: should be a list"),
         (
@@ -454,6 +509,10 @@ fn a_document_that_is_none_is_refused_by_its_place() {
         (
             json!({"options": {"x": 1}}),
             "options.x: should be a group of options, or `group.option`",
+        ),
+        (
+            json!({"plugins": [{"schema": "x", "name": "rack", "kind": "both"}]}),
+            "plugins[0]: its manifest should have the schema berth-scheduler-plugin/1, and has x",
         ),
     ] {
         let error = Catalogue::read(&document)

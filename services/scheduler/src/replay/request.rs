@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::case::CaseError;
 use super::field::{Field, FieldError};
+use crate::plugin::PluginAnswers;
 use crate::request::{
     Attestations, Destination, Flavor, Hints, Image, ImageProperties, ImagePropertyError,
     InstanceNumaTopology, NetworkMetadata, NumaAffinityPolicy, PciRequest, PciRequestOrigin,
@@ -49,6 +50,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<RequestSpec, CaseError> {
         })?,
         is_bfv: field.or("is_bfv", false, Field::flag)?,
         attestations: Attestations::default(),
+        plugin_answers: PluginAnswers::default(),
     })
 }
 

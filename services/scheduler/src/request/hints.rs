@@ -13,6 +13,13 @@ impl Hints {
         Self(hints)
     }
 
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.0
+            .iter()
+            .map(|(name, texts)| (name.as_str(), texts.as_slice()))
+    }
+
     /// Whether the user gave it, be it empty.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {

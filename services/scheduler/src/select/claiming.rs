@@ -108,6 +108,7 @@ pub(super) fn asked(scheduler: &Scheduler, ask: &Ask) -> Asked {
         instances: ask.instance_uuids.len(),
         seed: ask.seed,
         by_chance: options.host_subset_size > 1 || options.shuffle_best_same_weighed_hosts,
+        failed_plugins: ask.request.plugin_answers.failed(),
     }
 }
 

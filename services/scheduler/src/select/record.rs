@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::rejections::Rejections;
 use crate::filters::Passed;
 use crate::host_state::HostState;
+use crate::plugin::FailedPlugin;
 use crate::reason::Reason;
 use crate::weighers::Card;
 
@@ -52,6 +53,9 @@ pub struct Asked {
     pub seed: u64,
     /// Whether options leave something to chance.
     pub by_chance: bool,
+    /// Plugins that were asked and did not answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_plugins: Vec<FailedPlugin>,
 }
 
 /// How hosts fared for one instance.

@@ -2,6 +2,7 @@
 
 use super::{ALL, Multiplier, Weigher};
 use crate::options::Options;
+use crate::own::Own;
 
 /// Weighers in the order in which their scores are added up.
 #[derive(Clone)]
@@ -13,12 +14,14 @@ pub struct Weighers {
 /// `weight_classes` are not all to be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "[filter_scheduler] weight_classes: there is no weigher {name}; there are {ALL_WEIGHERS} for all of them, and {}",
-    ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ")
+    "[filter_scheduler] weight_classes: there is no weigher {name}; there are {ALL_WEIGHERS} for all that are built in, and {}",
+    ALL.iter().map(|one| one.name()).chain(own.iter().copied()).collect::<Vec<_>>().join(", ")
 )]
 pub struct WeighersError {
     /// As it was written.
     pub name: String,
+    /// Those that are not built in.
+    pub own: Vec<&'static str>,
 }
 
 const MODULES: &str = "nova.scheduler.weights.";
@@ -30,11 +33,19 @@ impl Weighers {
     /// # Errors
     /// One of them is not there.
     pub fn new(options: &Options) -> Result<Self, WeighersError> {
+        Self::with_own(options, &Own::new())
+    }
+
+    /// As [`Weighers::new`], where options may also name weighers that are not built in.
+    ///
+    /// # Errors
+    /// As [`Weighers::new`].
+    pub fn with_own(options: &Options, own: &Own) -> Result<Self, WeighersError> {
         let mut weighers = Vec::new();
         for name in &options.filter_scheduler.weight_classes {
             match name.as_str() {
                 ALL_WEIGHERS | "all_weighers" => weighers.extend(ALL),
-                name => weighers.push(named(name)?),
+                name => weighers.push(named(name, own)?),
             }
         }
         let multipliers = weighers.iter().map(|one| one.multiplier()).collect();
@@ -50,7 +61,7 @@ impl Weighers {
     }
 }
 
-fn named(name: &str) -> Result<&'static dyn Weigher, WeighersError> {
+fn named(name: &str, own: &Own) -> Result<&'static dyn Weigher, WeighersError> {
     let is_it = |one: &&&'static dyn Weigher| {
         name == one.name()
             || name
@@ -59,9 +70,12 @@ fn named(name: &str) -> Result<&'static dyn Weigher, WeighersError> {
                 .is_some_and(|class| class == one.name())
     };
     let found = ALL.iter().find(is_it).copied();
-    found.ok_or_else(|| WeighersError {
-        name: name.to_owned(),
-    })
+    found
+        .or_else(|| own.weigher(name))
+        .ok_or_else(|| WeighersError {
+            name: name.to_owned(),
+            own: own.weighers.iter().map(|one| one.name()).collect(),
+        })
 }
 
 #[cfg(test)]

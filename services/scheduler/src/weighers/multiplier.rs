@@ -8,8 +8,17 @@ use crate::options::Options;
 #[derive(Debug, Clone, Copy)]
 pub struct Multiplier {
     key: &'static str,
-    configured: fn(&Options) -> f64,
+    configured: Configured,
     sign: f64,
+}
+
+/// What holds where no aggregate says otherwise.
+#[derive(Debug, Clone, Copy)]
+enum Configured {
+    /// An option.
+    Option(fn(&Options) -> f64),
+    /// What its maker says.
+    Fixed(f64),
 }
 
 impl Multiplier {
@@ -18,7 +27,17 @@ impl Multiplier {
     pub fn new(key: &'static str, configured: fn(&Options) -> f64) -> Self {
         Self {
             key,
-            configured,
+            configured: Configured::Option(configured),
+            sign: 1.0,
+        }
+    }
+
+    /// The key of aggregates, and what holds where none of them has it: of a weigher that has no option among [`Options`].
+    #[must_use]
+    pub fn fixed(key: &'static str, multiplier: f64) -> Self {
+        Self {
+            key,
+            configured: Configured::Fixed(multiplier),
             sign: 1.0,
         }
     }
@@ -37,7 +56,11 @@ impl Multiplier {
 
     /// Where no aggregate says otherwise.
     pub(crate) fn configured(&self, options: &Options) -> f64 {
-        self.sign * (self.configured)(options)
+        let configured = match self.configured {
+            Configured::Option(option) => option(options),
+            Configured::Fixed(multiplier) => multiplier,
+        };
+        self.sign * configured
     }
 }
 

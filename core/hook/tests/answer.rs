@@ -1,0 +1,96 @@
+//! What a program makes of a document, and what becomes of one that makes nothing of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use berth_hook::{Asked, Hook, HookError};
+
+const MOST: usize = 100_000;
+
+/// What a script answers to a document within a time.
+async fn answered(script: &str, document: &[u8], deadline: Duration) -> Result<Vec<u8>, HookError> {
+    let folder = tempfile::tempdir().unwrap();
+    let [text, program] = ["text", "hook"].map(|name| folder.path().join(name));
+    std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // A file that somebody has open for writing cannot be started; nobody has had this name open.
+    std::fs::rename(&text, &program).unwrap();
+    let hook = Hook {
+        called: "plugin",
+        program,
+        deadline,
+    };
+    let asked = Asked {
+        arguments: &["--one", "two"],
+        document,
+        most: MOST,
+    };
+    hook.answer(asked).await
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn it_reads_the_document_and_its_answer_is_what_it_writes() {
+    let large = vec![b'x'; 99_000];
+    for (script, document, expected) in [
+        ("cat", &b"hello"[..], &b"hello"[..]),
+        ("cat", &large, &large),
+        ("printf '%s' \"$1 $2\"", b"", b"--one two"),
+        ("printf deaf", &large, b"deaf"),
+        ("printf deaf; exec <&-; sleep 0.1", &large, b"deaf"),
+        ("echo noise >&2; printf yes", b"", b"yes"),
+        ("exit 0", b"", b""),
+    ] {
+        let got = answered(script, document, LONG).await.unwrap();
+        assert!(got == expected, "{script}: {} bytes", got.len());
+    }
+}
+
+#[tokio::test]
+async fn one_that_ends_otherwise_than_with_0_has_not_answered() {
+    let error = answered("echo yes; echo 'no power' >&2; exit 3", b"", LONG)
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason(), "no power");
+    let error = answered("kill -9 $$", b"", LONG).await.unwrap_err();
+    assert!(error.to_string().contains("signal: 9"), "{error}");
+}
+
+#[tokio::test]
+async fn one_that_writes_without_end_is_ended() {
+    for script in ["yes", "yes & wait", "yes & yes"] {
+        let error = answered(script, b"", LONG).await.unwrap_err();
+        assert!(
+            matches!(error, HookError::TooLong { most: MOST, .. }),
+            "{error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .ends_with("wrote more than 100000 bytes and was ended")
+        );
+    }
+}
+
+fn is_there(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[tokio::test]
+async fn one_that_hangs_is_ended_with_all_that_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    let script = format!("sleep 1000 & echo $! > {}; wait", started.display());
+    let error = answered(&script, b"", Duration::from_secs(2))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, HookError::Late { .. }), "{error}");
+    let pid = std::fs::read_to_string(&started).unwrap();
+    while is_there(pid.trim()) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,108 @@
+//! Filters and weighers that are not built in.
+//!
+//! They implement the same traits as the built-in ones, are enabled by name in the same options, and stand in the same records and
+//! explanations. A filter lets pass or rejects; why, it says with [`Reason::Plugin`](crate::Reason::Plugin) or any other reason.
+//!
+//! ```
+//! use berth_scheduler::own::Own;
+//! use berth_scheduler::select::Scheduler;
+//! use berth_scheduler::weighers::{Multiplier, Weigher, Weighing};
+//! use berth_scheduler::{ConsideredHost, Filter, Options, Plan, Reason, RequestSpec, Runs};
+//!
+//! /// Rejects hosts whose name ends otherwise than the flavor's extra spec `site:suffix` says.
+//! struct SuffixFilter;
+//!
+//! impl Filter for SuffixFilter {
+//!     fn name(&self) -> &str {
+//!         "SuffixFilter"
+//!     }
+//!
+//!     fn runs(&self) -> Runs {
+//!         Runs { once_per_request: true, on_rebuild: false }
+//!     }
+//!
+//!     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+//!         let Some(suffix) = request.flavor.extra_specs.get("site:suffix") else {
+//!             return Plan::PassAll;
+//!         };
+//!         Plan::each(move |host: &mut ConsideredHost| match host.state.host.ends_with(suffix.as_str()) {
+//!             true => Ok(()),
+//!             false => Err(Reason::plugin(self.name(), Some("wrong_suffix"), "its name ends otherwise")),
+//!         })
+//!     }
+//! }
+//!
+//! /// Prefers hosts with short names.
+//! struct ShortNameWeigher;
+//!
+//! impl Weigher for ShortNameWeigher {
+//!     fn name(&self) -> &'static str {
+//!         "ShortNameWeigher"
+//!     }
+//!
+//!     fn module(&self) -> &'static str {
+//!         "short_name"
+//!     }
+//!
+//!     fn multiplier(&self) -> Multiplier {
+//!         Multiplier::fixed("short_name_weight_multiplier", 2.0)
+//!     }
+//!
+//!     fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+//!         Weighing::each(|host| -f64::from(u16::try_from(host.host.len()).unwrap_or(u16::MAX)))
+//!     }
+//! }
+//!
+//! let mut options = Options::default();
+//! options.filter_scheduler.enabled_filters = vec!["ComputeFilter".into(), "SuffixFilter".into()];
+//! options.filter_scheduler.weight_classes = vec!["RAMWeigher".into(), "ShortNameWeigher".into()];
+//! let own = Own::new().with_filter(&SuffixFilter).with_weigher(&ShortNameWeigher);
+//! let scheduler = Scheduler::with_own(options, &own)?;
+//! assert_eq!(scheduler.filters().collect::<Vec<_>>(), ["ComputeFilter", "SuffixFilter"]);
+//! # Ok::<(), berth_scheduler::select::SchedulerError>(())
+//! ```
+
+use crate::filters::Filter;
+use crate::weighers::Weigher;
+
+/// Filters and weighers that options may name beside the built-in ones.
+///
+/// They live as long as the program: a `static`, or for one that is made at the start of what a file says, `Box::leak`. So records
+/// of requests can name them without a copy of the name.
+#[derive(Clone, Default)]
+pub struct Own {
+    pub(crate) filters: Vec<&'static dyn Filter>,
+    pub(crate) weighers: Vec<&'static dyn Weigher>,
+}
+
+impl Own {
+    /// None.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// And this filter. It need not stand in `available_filters`; that of a built-in one's name is never asked.
+    #[must_use]
+    pub fn with_filter(mut self, filter: &'static dyn Filter) -> Self {
+        self.filters.push(filter);
+        self
+    }
+
+    /// And this weigher. `all_weighers` does not mean it; that of a built-in one's name is never asked.
+    #[must_use]
+    pub fn with_weigher(mut self, weigher: &'static dyn Weigher) -> Self {
+        self.weighers.push(weigher);
+        self
+    }
+
+    pub(crate) fn filter(&self, name: &str) -> Option<&'static dyn Filter> {
+        let mut filters = self.filters.iter().copied();
+        filters.find(|it| it.name() == name)
+    }
+
+    pub(crate) fn weigher(&self, name: &str) -> Option<&'static dyn Weigher> {
+        let mut weighers = self.weighers.iter().copied();
+        weighers.find(|it| it.name() == name)
+    }
+}

@@ -1,0 +1,174 @@
+//! What a plugin answers, read and bounded.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{PluginKind, SCHEMA};
+use crate::text::shortened;
+
+/// The farthest from 0 that a raw weight may be: sums and differences of such are still numbers.
+const MOST_WEIGHT: f64 = 1e15;
+
+/// What a plugin said of each host that it was asked about.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PluginAnswer(BTreeMap<String, HostAnswer>);
+
+/// What it said of one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostAnswer {
+    /// Whether its filter lets it pass; one that is no filter lets all pass.
+    pub verdict: Verdict,
+    /// In a unit of its own; 0 where it does not weigh.
+    pub weight: f64,
+}
+
+/// Whether a host passes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does.
+    Pass,
+    /// It does not.
+    Reject {
+        /// Which kind of reason it is, by the plugin's own words.
+        code: Option<String>,
+        /// Why, in a sentence.
+        text: String,
+    },
+}
+
+/// An answer that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    /// It cannot be read.
+    #[error("its answer cannot be read: {0}")]
+    Unreadable(String),
+    /// It calls itself otherwise.
+    #[error("its answer should have the schema {SCHEMA}, and has {0}")]
+    Schema(String),
+    /// Hosts are not in it.
+    #[error("its answer says nothing of the host {first}, nor of {more} others")]
+    HostsMissing {
+        /// The first of them.
+        first: String,
+        /// So many beside it.
+        more: usize,
+    },
+    /// It speaks of a host that it was not asked about.
+    #[error("its answer speaks of the host {0}, which it was not asked about")]
+    UnknownHost(String),
+    /// A filter that does not say whether a host passes.
+    #[error("its answer has no verdict on the host {0}: it should be pass or reject")]
+    NoVerdict(String),
+    /// A host is rejected without a reason.
+    #[error("its answer rejects the host {0} without a reason")]
+    NoReason(String),
+    /// A weigher that does not say what a host that passes weighs.
+    #[error("its answer has no weight of the host {0}")]
+    NoWeight(String),
+    /// A weight that nothing can be compared with.
+    #[error("its answer weighs the host {0} beyond -1e15 to 1e15")]
+    WeightTooLarge(String),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    schema: String,
+    hosts: BTreeMap<String, Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    verdict: Option<Word>,
+    code: Option<String>,
+    reason: Option<String>,
+    weight: Option<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    Pass,
+    Reject,
+}
+
+impl PluginAnswer {
+    /// Reads what a plugin wrote that was asked about the hosts of these UUIDs. Reasons are kept by their beginning.
+    ///
+    /// # Errors
+    /// It is no answer, or not to this question.
+    pub fn read<'a>(
+        text: &[u8],
+        kind: PluginKind,
+        hosts: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, AnswerError> {
+        let document: Document = serde_json::from_slice(text)
+            .map_err(|error| AnswerError::Unreadable(shortened(&error.to_string()).into_owned()))?;
+        if document.schema != SCHEMA {
+            return Err(AnswerError::Schema(
+                shortened(&document.schema).into_owned(),
+            ));
+        }
+        let mut entries = document.hosts;
+        let mut answered = BTreeMap::new();
+        let mut missing = Vec::new();
+        for host in hosts {
+            match entries.remove(host) {
+                Some(entry) => {
+                    answered.insert(host.to_owned(), entry.read(host, kind)?);
+                }
+                None if answered.contains_key(host) => {}
+                None => missing.push(host),
+            }
+        }
+        if let [first, others @ ..] = missing.as_slice() {
+            return Err(AnswerError::HostsMissing {
+                first: (*first).to_owned(),
+                more: others.len(),
+            });
+        }
+        match entries.keys().next() {
+            Some(unknown) => Err(AnswerError::UnknownHost(shortened(unknown).into_owned())),
+            None => Ok(Self(answered)),
+        }
+    }
+
+    /// What it said of the host of this UUID; none: it was not asked about it.
+    #[must_use]
+    pub fn of(&self, host: &str) -> Option<&HostAnswer> {
+        self.0.get(host)
+    }
+}
+
+impl Entry {
+    fn read(self, host: &str, kind: PluginKind) -> Result<HostAnswer, AnswerError> {
+        let verdict = match self.verdict {
+            _ if !kind.is_filter() => Verdict::Pass,
+            None => return Err(AnswerError::NoVerdict(host.to_owned())),
+            Some(Word::Pass) => Verdict::Pass,
+            Some(Word::Reject) => {
+                let text = self.reason.filter(|text| !text.trim().is_empty());
+                let text = text.ok_or_else(|| AnswerError::NoReason(host.to_owned()))?;
+                Verdict::Reject {
+                    code: self.code.as_deref().map(line),
+                    text: line(&text),
+                }
+            }
+        };
+        let weight = match self.weight {
+            _ if !kind.is_weigher() || verdict != Verdict::Pass => 0.0,
+            None => return Err(AnswerError::NoWeight(host.to_owned())),
+            Some(weight) if weight.abs() <= MOST_WEIGHT => weight,
+            Some(_) => return Err(AnswerError::WeightTooLarge(host.to_owned())),
+        };
+        Ok(HostAnswer { verdict, weight })
+    }
+}
+
+/// On one line, and no longer than is read.
+fn line(text: &str) -> String {
+    let text = shortened(text).replace(char::is_control, " ");
+    text.trim().to_owned()
+}

@@ -1,0 +1,71 @@
+//! The filter of a plugin: what it said of each host when the request was made.
+
+use std::sync::Arc;
+
+use super::{OnFailure, Plugin, PluginOutcome, Verdict};
+use crate::filters::{Filter, Plan, Runs};
+use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+pub(super) struct PluginFilter {
+    name: Arc<str>,
+    on_failure: OnFailure,
+}
+
+impl PluginFilter {
+    pub(super) fn new(plugin: &Plugin) -> Self {
+        Self {
+            name: plugin.name.as_str().into(),
+            on_failure: plugin.on_failure,
+        }
+    }
+
+    fn unheard(&self, failure: &Arc<str>) -> Reason {
+        Reason::PluginFailed {
+            plugin: Arc::clone(&self.name),
+            failure: Arc::clone(failure),
+        }
+    }
+}
+
+impl Filter for PluginFilter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::ONCE
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+        let not_asked = || Arc::from("it was not asked");
+        let (failure, on_failure) = match request.plugin_answers.of(&self.name) {
+            Some(PluginOutcome::Answered(answer)) => {
+                let unknown: Arc<str> = "it was not asked about this host".into();
+                return Plan::each(move |host: &mut ConsideredHost| {
+                    match (answer.of(&host.state.uuid), self.on_failure) {
+                        (Some(said), _) => match &said.verdict {
+                            Verdict::Pass => Ok(()),
+                            Verdict::Reject { code, text } => {
+                                Err(Reason::plugin(&self.name, code.as_deref(), text))
+                            }
+                        },
+                        (None, OnFailure::Pass) => Ok(()),
+                        (None, OnFailure::Reject) => Err(self.unheard(&unknown)),
+                    }
+                });
+            }
+            Some(PluginOutcome::Failed {
+                failure,
+                on_failure,
+            }) => (Arc::clone(failure), *on_failure),
+            None => (not_asked(), self.on_failure),
+        };
+        match on_failure {
+            OnFailure::Pass => Plan::PassAll,
+            OnFailure::Reject => Plan::RejectAll(self.unheard(&failure)),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a plugin is asked: the request and its hosts, in short.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::SCHEMA;
+use crate::host_state::{Aggregate, ConsideredHost, HostState};
+use crate::request::RequestSpec;
+
+/// The document that a plugin reads from its standard input.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Question<'a> {
+    schema: &'static str,
+    request: Request<'a>,
+    hosts: Vec<Host<'a>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Request<'a> {
+    instance_uuid: &'a str,
+    project_id: Option<&'a str>,
+    availability_zone: Option<&'a str>,
+    flavor: Flavor<'a>,
+    image: Option<Image<'a>>,
+    hints: BTreeMap<&'a str, &'a [String]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Flavor<'a> {
+    name: &'a str,
+    vcpus: i64,
+    memory_mb: i64,
+    root_gb: i64,
+    ephemeral_gb: i64,
+    swap_mb: i64,
+    extra_specs: &'a BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Image<'a> {
+    id: Option<&'a str>,
+    properties: BTreeMap<&'a str, &'a str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Host<'a> {
+    uuid: &'a str,
+    host: &'a str,
+    node: &'a str,
+    cell: &'a str,
+    vcpus_total: i64,
+    vcpus_used: i64,
+    memory_mb_total: i64,
+    memory_mb_free: i64,
+    disk_gb_total: i64,
+    disk_mb_free: i64,
+    num_instances: i64,
+    num_io_ops: i64,
+    hypervisor_type: &'a str,
+    aggregates: Vec<OfAggregate<'a>>,
+    metrics: Option<&'a BTreeMap<String, f64>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct OfAggregate<'a> {
+    name: &'a str,
+    uuid: Option<&'a str>,
+    metadata: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Question<'a> {
+    /// About these hosts, in their order.
+    #[must_use]
+    pub fn new(request: &'a RequestSpec, hosts: &'a [ConsideredHost]) -> Self {
+        Self {
+            schema: SCHEMA,
+            request: Request::of(request),
+            hosts: hosts.iter().map(|it| Host::of(&it.state)).collect(),
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    fn of(request: &'a RequestSpec) -> Self {
+        let flavor = &request.flavor;
+        let image = request.image.as_ref().map(|image| Image {
+            id: image.id.as_deref(),
+            properties: image.properties.iter().collect(),
+        });
+        Self {
+            instance_uuid: &request.instance_uuid,
+            project_id: request.project_id.as_deref(),
+            availability_zone: request.availability_zone.as_deref(),
+            flavor: Flavor {
+                name: &flavor.name,
+                vcpus: flavor.vcpus,
+                memory_mb: flavor.memory_mb,
+                root_gb: flavor.root_gb,
+                ephemeral_gb: flavor.ephemeral_gb,
+                swap_mb: flavor.swap,
+                extra_specs: &flavor.extra_specs,
+            },
+            image,
+            hints: request.hints.iter().collect(),
+        }
+    }
+}
+
+impl<'a> Host<'a> {
+    fn of(state: &'a HostState) -> Self {
+        Self {
+            uuid: &state.uuid,
+            host: &state.host,
+            node: &state.nodename,
+            cell: &state.cell,
+            vcpus_total: state.vcpus_total,
+            vcpus_used: state.vcpus_used,
+            memory_mb_total: state.total_usable_ram_mb,
+            memory_mb_free: state.free_ram_mb,
+            disk_gb_total: state.total_usable_disk_gb,
+            disk_mb_free: state.free_disk_mb,
+            num_instances: state.num_instances,
+            num_io_ops: state.num_io_ops,
+            hypervisor_type: &state.hypervisor_type,
+            aggregates: state.aggregates.iter().map(OfAggregate::of).collect(),
+            metrics: state.metrics.as_ref(),
+        }
+    }
+}
+
+impl<'a> OfAggregate<'a> {
+    fn of(aggregate: &'a Aggregate) -> Self {
+        Self {
+            name: &aggregate.name,
+            uuid: aggregate.uuid.as_deref(),
+            metadata: &aggregate.metadata,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The weigher of a plugin: the raw weight that it gave each host when the request was made.
+
+use super::{Plugin, PluginOutcome};
+use crate::options::Options;
+use crate::request::RequestSpec;
+use crate::weighers::{Multiplier, Weigher, Weighing};
+
+pub(super) struct PluginWeigher {
+    name: &'static str,
+    multiplier: Multiplier,
+}
+
+impl PluginWeigher {
+    /// Records of requests name it, so its name stays as long as the program runs.
+    pub(super) fn new(plugin: &Plugin) -> Self {
+        let key: &'static str =
+            Box::leak(format!("{}_weight_multiplier", plugin.name).into_boxed_str());
+        Self {
+            name: Box::leak(plugin.name.clone().into_boxed_str()),
+            multiplier: Multiplier::fixed(key, plugin.weight_multiplier),
+        }
+    }
+}
+
+impl Weigher for PluginWeigher {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn module(&self) -> &'static str {
+        self.name
+    }
+
+    fn multiplier(&self) -> Multiplier {
+        self.multiplier
+    }
+
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+        match request.plugin_answers.of(self.name) {
+            Some(PluginOutcome::Answered(answer)) => {
+                Weighing::each(|host| answer.of(&host.uuid).map_or(0.0, |said| said.weight))
+            }
+            Some(PluginOutcome::Failed { .. }) | None => Weighing::same(0.0),
+        }
+    }
+}

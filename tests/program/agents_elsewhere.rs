@@ -164,7 +164,16 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
     let mut there = Hypervisor::new("pcpu", "elsewhere-there", &way("http://127.0.0.1:1"));
     let url = listening(&mut there, &authority);
     let client = authority.client();
+    let scheduler = format!("127.0.0.1:{}", free_port().expect("a port"));
     for (key, value) in [
+        ("AUTH_TYPE", "admin_token".to_owned()),
+        ("ENDPOINT_OVERRIDE", format!("http://{scheduler}")),
+        ("TOKEN", "admin".to_owned()),
+    ] {
+        there.home.set_env(&format!("BERTH__CONDUCTOR__{key}"), value);
+    }
+    for (key, value) in [
+        ("COMPUTE_SERVICE__LISTEN", scheduler),
         ("PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0".to_owned()),
         (
             "CONDUCTOR_SERVICE__AGENTS",
@@ -213,6 +222,13 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
         let listed = node.run(&["guest", "list", "-f", "value", "-c", "name", "-c", "status"]);
         listed.stdout
     };
+    let why = here.run(&["scheduler", "explain", "--request", "far"]);
+    assert_eq!(why.code, 0, "{}", why.stderr);
+    assert!(
+        why.stdout.contains("elsewhere-there was selected in cell1"),
+        "{}",
+        why.stdout
+    );
     assert_eq!(names(&mut there), "far active\n");
     assert!(names(&mut here).contains("near active"));
     agent

@@ -21,6 +21,7 @@
 #   SOAK_SERVICE_KILLS=200 how often `berth placement serve` is killed under load, on SQLite and on PostgreSQL, in batches of 20
 #   SOAK_FUZZ=100000000    how many inputs the fuzzer of Placement makes up, in batches of SOAK_FUZZ_BATCH (5000000) over its five
 #                          targets; what leads somewhere new is kept for the next batch
+#   SOAK_FUZZ_COMPARES=1   0: the fuzzer is led by what its inputs reach alone, and not by what is compared with what; quicker
 #   SOAK_FUZZ_FROM=1       the first batch: each has a seed of its own, and another machine may go on where one was left
 #   SOAK_EXAMPLES=60       how many requests schemathesis makes up for each operation in each of its runs; 0: it is left out
 #   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU;
@@ -55,6 +56,7 @@ SERVICE_KILL_BATCH=20
 FUZZ=${SOAK_FUZZ:-100000000}
 FUZZ_BATCH=${SOAK_FUZZ_BATCH:-5000000}
 FUZZ_FROM=${SOAK_FUZZ_FROM:-1}
+COMPARES=${SOAK_FUZZ_COMPARES:-1}
 EXAMPLES=${SOAK_EXAMPLES:-60}
 [ "$ONLY" != cycles ] || KILLS=0 PARTS=0 CLAIMS=0 SERVICE_KILLS=0
 [ "$ONLY" != claims ] || KILLS=0 PARTS=0
@@ -230,11 +232,13 @@ fuzz() {
 }
 
 all_bad_input() {
-    local lane lanes program
+    local lane lanes program build
     ((EXAMPLES == 0)) || lines schemathesis "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_SCHEMATHESIS_RUNS=3 BERTH_SCHEMATHESIS_EXAMPLES="$EXAMPLES" \
         "$STATE/conformance" -q --include-ignored --test-threads=1 whatever_the_document_allows on_a_server_it_is_the_same
     say "the fuzzer, built for speed"
-    program=$(CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_TARGET_DIR=$TARGET/soak-build tests/fuzz/build.sh)
+    # cargo does not see that its compiler is told otherwise: each way has a folder of its own.
+    [ "$COMPARES" = 1 ] && build=soak-build || build=soak-build-led-by-reach
+    program=$(BERTH_FUZZ_COMPARES=$COMPARES CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_TARGET_DIR=$TARGET/$build tests/fuzz/build.sh)
     cp --remove-destination "$program" "$STATE/berth-fuzz"
     lanes=$(processors | wc -l)
     for ((lane = 0; lane < lanes; lane++)); do

@@ -61,8 +61,11 @@ pub(crate) fn candidates(data: &[u8]) {
     match fuzzing::candidates(text, version) {
         Err(fault) => refused(&fault),
         Ok(answer) => {
-            let again = fuzzing::candidates(text, version).ok();
-            assert_eq!(again.as_ref(), Some(&answer), "the same question");
+            // One in eight is asked twice.
+            if data.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)) % 8 == 0 {
+                let again = fuzzing::candidates(text, version).ok();
+                assert_eq!(again.as_ref(), Some(&answer), "the same question");
+            }
             check(&answer, text, version);
         }
     }

@@ -113,7 +113,7 @@ pub(super) const ROWS: &[OptionRow] = &[
 
     row("compute_service", "listen", Kind::Listen, Default::Unset,
         "Address and port where agents of other hosts tell the scheduler of `berth up` their host's state (`[conductor] \
-         endpoint_override` there). Unset: this host's agent alone tells it.").example("\"192.0.2.10:8774\""),
+         endpoint_override` there). Unset: this host's agent alone tells it.").example("\"127.0.0.1:8774\""),
     row("compute_service", "auth_strategy", Kind::Choice(&["noauth2", "keystone"]), Default::Text("noauth2"),
         "Who believes tokens: `noauth2` takes the token's own word and listens on loopback only, `keystone` asks by \
          `[keystone_authtoken]`; an agent's account needs the role `service`."),

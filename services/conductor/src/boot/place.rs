@@ -36,9 +36,12 @@ impl Requested {
         if way.placement.allocations(consumer).await?.is_some() {
             return Err(ClaimError::HoldsOther { consumer }.into());
         }
+        // Boxed: what waits within what waits would be a deep type for whoever waits for a boot.
         match &way.destinations {
-            Destinations::AsAnswered => self.place_as_answered(way, cancel).await,
-            Destinations::Filtered(scheduler) => self.place_filtered(scheduler, way, cancel).await,
+            Destinations::AsAnswered => Box::pin(self.place_as_answered(way, cancel)).await,
+            Destinations::Filtered(scheduler) => {
+                Box::pin(self.place_filtered(scheduler, way, cancel)).await
+            }
         }
     }
 

@@ -170,7 +170,9 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
         ("ENDPOINT_OVERRIDE", format!("http://{scheduler}")),
         ("TOKEN", "admin".to_owned()),
     ] {
-        there.home.set_env(&format!("BERTH__CONDUCTOR__{key}"), value);
+        there
+            .home
+            .set_env(&format!("BERTH__CONDUCTOR__{key}"), value);
     }
     for (key, value) in [
         ("COMPUTE_SERVICE__LISTEN", scheduler),

@@ -1,4 +1,6 @@
 //! Sixty-four schedulers at once.
+//!
+//!   BERTH_CROWD_HOSTS=20   how many hosts OpenStack's Placement has; it takes a minute and more for a hundred
 
 use berth_conductor::{Conductor, JourneyEnd};
 use berth_scheduler::Options;
@@ -26,17 +28,23 @@ async fn boot(conductors: &[Conductor], number: u32) -> JourneyEnd {
         .create(&request)
         .await
         .expect("a journal in memory");
-    conductor.journey(request.uuid()).await
+    loop {
+        match conductor.journey(request.uuid()).await {
+            // A Placement with more writers than its SQLite can take says so, and is asked again.
+            JourneyEnd::Held { reason } if reason.contains("database is locked") => {}
+            end => return end,
+        }
+    }
 }
 
-async fn fill(cloud: Cloud) {
-    let hosts: Vec<FleetHost> = hosts(100, "cell1", VCPUS);
+async fn fill(cloud: Cloud, many: usize) {
+    let hosts: Vec<FleetHost> = hosts(many, "cell1", VCPUS);
     let fleet = Fleet::over(cloud, &hosts).await;
     let mut conductors = Vec::new();
     for _ in 0..SCHEDULERS {
         conductors.push(fleet.conductor(Options::default()).await);
     }
-    let units = 100 * u32::try_from(VCPUS).expect("a few");
+    let units = u32::try_from(many * 4).expect("a few");
     let mut boots = JoinSet::new();
     for number in 0..units {
         let conductors = conductors.clone();
@@ -50,7 +58,7 @@ async fn fill(cloud: Cloud) {
     }
     let built = fleet.built();
     assert!(built.values().all(|guests| *guests == 4), "{built:?}");
-    assert_eq!(built.len(), 100);
+    assert_eq!(built.len(), many);
     assert_eq!(fleet.agent.broken(), [""; 0]);
     // There is not one unit more.
     let JourneyEnd::Failed { reason } = boot(&conductors, units).await else {
@@ -64,11 +72,13 @@ async fn fill(cloud: Cloud) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_four_schedulers_fill_a_hundred_hosts_to_the_last_unit() {
-    fill(Cloud::in_process().await).await;
+    fill(Cloud::in_process().await, 100).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_openstacks_placement_they_do_too() {
     let placement = RealPlacement::lease(PlacementSettings::default()).expect("Placement starts");
-    fill(Cloud::at(&placement.url())).await;
+    let many = std::env::var("BERTH_CROWD_HOSTS");
+    let many = many.map_or(20, |text| text.parse().expect("a number of hosts"));
+    fill(Cloud::at(&placement.url()), many).await;
 }

@@ -43,7 +43,7 @@ mod testing;
 mod trusted;
 mod type_affinity;
 
-use crate::host_state::ConsideredHost;
+use crate::host_state::{Aggregates, ConsideredHost};
 use crate::options::Options;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -102,6 +102,8 @@ pub enum Plan<'a> {
     PassAll,
     /// Each host is looked at.
     Each(Box<dyn Check + 'a>),
+    /// Of each host only its aggregates are looked at, so the answer is one for all hosts that share them.
+    ByAggregates(Box<dyn CheckAggregates + 'a>),
     /// No host can pass.
     RejectAll(Reason),
 }
@@ -112,6 +114,13 @@ impl<'a> Plan<'a> {
         check: impl Fn(&mut ConsideredHost) -> Result<(), Reason> + Send + Sync + 'a,
     ) -> Self {
         Self::Each(Box::new(check))
+    }
+
+    /// By a function of the host's aggregates alone.
+    pub fn by_aggregates(
+        check: impl Fn(&Aggregates) -> Result<(), Reason> + Send + Sync + 'a,
+    ) -> Self {
+        Self::ByAggregates(Box::new(check))
     }
 }
 
@@ -124,6 +133,7 @@ impl Plan<'_> {
         match self {
             Self::PassAll => Ok(()),
             Self::Each(check) => check.check(host),
+            Self::ByAggregates(check) => check.check(&host.state.aggregates),
             Self::RejectAll(reason) => Err(reason.clone()),
         }
     }
@@ -144,6 +154,24 @@ where
 {
     fn check(&self, host: &mut ConsideredHost) -> Result<(), Reason> {
         self(host)
+    }
+}
+
+/// Looks at the aggregates of one host after another.
+pub trait CheckAggregates: Send + Sync {
+    /// Passes hosts of these aggregates, or says why not.
+    ///
+    /// # Errors
+    /// Why they are rejected.
+    fn check(&self, aggregates: &Aggregates) -> Result<(), Reason>;
+}
+
+impl<F> CheckAggregates for F
+where
+    F: Fn(&Aggregates) -> Result<(), Reason> + Send + Sync,
+{
+    fn check(&self, aggregates: &Aggregates) -> Result<(), Reason> {
+        self(aggregates)
     }
 }
 

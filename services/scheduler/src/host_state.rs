@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod attribute;
+mod by_aggregates;
 mod candidate;
 mod capability;
 mod considered;
@@ -23,6 +24,7 @@ use std::net::IpAddr;
 pub(crate) use aggregate::parts;
 pub use aggregate::{Aggregate, Aggregates};
 pub use attribute::{Attribute, Found};
+pub(crate) use by_aggregates::ByAggregates;
 pub use candidate::AllocationCandidate;
 pub use capability::{Capability, CapabilityRef, Dict, Incomparable, List};
 pub use considered::{ConsideredHost, Limits, NumaLimits, Surviving};

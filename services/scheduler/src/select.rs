@@ -15,6 +15,8 @@ mod record;
 mod rejections;
 mod sorted;
 
+use std::num::NonZero;
+
 use crate::filters::{Chain, ChainError};
 use crate::host_state::ConsideredHost;
 use crate::options::{Checked, OptionError, OptionWarning, Options};
@@ -83,6 +85,13 @@ impl Scheduler {
             weighers: Weighers::with_own(&options, own)?,
             options,
         })
+    }
+
+    /// With so many threads at most for one request, and not as many as the machine has processors. The answers are the same.
+    #[must_use]
+    pub fn with_threads(self, threads: NonZero<usize>) -> Self {
+        let chain = self.chain.with_threads(threads);
+        Self { chain, ..self }
     }
 
     /// The options.

@@ -70,7 +70,7 @@ def request_spec(objects, asked, instances):
     spec = objects.RequestSpec()
     spec.flavor = objects.Flavor(id=1, flavorid='bench', **asked['flavor'])
     spec.image = objects.ImageMeta.from_dict(asked['image'])
-    spec.project_id, spec.user_id, spec.instance_uuid = asked['project_id'], 'bench', None
+    spec.project_id, spec.user_id = asked['project_id'], 'bench'
     spec.num_instances, spec.availability_zone = instances, None
     spec.ignore_hosts = spec.force_hosts = spec.force_nodes = None
     spec.requested_destination = spec.retry = None
@@ -86,7 +86,7 @@ def request_spec(objects, asked, instances):
     spec.pci_requests = None
     if asked['pci_requests']:
         spec.pci_requests = objects.InstancePCIRequests(
-            instance_uuid=None, requests=[objects.InstancePCIRequest(**one) for one in asked['pci_requests']])
+            requests=[objects.InstancePCIRequest(**one) for one in asked['pci_requests']])
     spec.numa_topology = hardware.numa_get_constraints(spec.flavor, spec.image)
     return spec
 

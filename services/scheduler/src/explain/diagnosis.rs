@@ -5,6 +5,8 @@
 //! host away (`PciPassthroughFilter`, `NUMATopologyFilter`), and so are left out each in turn where one of them lets a host pass that
 //! a later one rejects.
 
+use std::num::NonZero;
+
 use serde::{Deserialize, Serialize};
 
 use super::masks::{Filters, Hosts, LARGEST, Sets, bit, parts, places};
@@ -93,7 +95,7 @@ impl Scheduler {
             return None;
         }
         let plans = self.chain().plans(&unplaced.request, self.options());
-        diagnose(&plans, &unplaced.hosts)
+        diagnose(self.chain().threads(), &plans, &unplaced.hosts)
     }
 }
 
@@ -103,12 +105,18 @@ const WAYS: usize = 15;
 /// Filters with their names, each once.
 pub(super) type Plans<'a> = [(&'static str, Plan<'a>)];
 
-pub(super) fn diagnose(plans: &Plans<'_>, hosts: &[ConsideredHost]) -> Option<Diagnosis> {
+pub(super) fn diagnose(
+    threads: NonZero<usize>,
+    plans: &Plans<'_>,
+    hosts: &[ConsideredHost],
+) -> Option<Diagnosis> {
     if plans.len() > FILTERS {
         return None;
     }
     let mut asked: Vec<ConsideredHost> = hosts.iter().map(untouched).collect();
-    let ways = in_shares(&mut asked, |host| Some(Ways::of(plans, host)));
+    let ways = in_shares(threads, &mut asked, || {
+        |host: &mut _| Some(Ways::of(plans, host))
+    });
     drop(asked);
     let mut sets = Sets::default();
     let mut verdicts = vec![(0, 0); plans.len()];

@@ -2,7 +2,7 @@
 //! values, or none.
 
 use super::{Filter, Plan, Runs};
-use crate::host_state::ConsideredHost;
+use crate::host_state::Aggregates;
 use crate::options::Options;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -36,8 +36,7 @@ impl Filter for AggregateImagePropertiesIsolation {
         if properties.is_empty() {
             return Plan::PassAll;
         }
-        Plan::each(move |host: &mut ConsideredHost| {
-            let aggregates = &host.state.aggregates;
+        Plan::by_aggregates(move |aggregates: &Aggregates| {
             let is_wrong = |(name, value): &&(&str, &str)| {
                 aggregates.has(name) && !aggregates.split(name).any(|it| it == *value)
             };

@@ -5,7 +5,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::extra_specs::{Requirement, Unreadable};
-use crate::host_state::{Aggregates, CapabilityRef, ConsideredHost};
+use crate::host_state::{Aggregates, CapabilityRef};
 use crate::options::Options;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -27,8 +27,7 @@ impl Filter for AggregateInstanceExtraSpecsFilter {
         if demands.is_empty() {
             return Plan::PassAll;
         }
-        Plan::each(move |host: &mut ConsideredHost| {
-            let aggregates = &host.state.aggregates;
+        Plan::by_aggregates(move |aggregates: &Aggregates| {
             demands.iter().try_for_each(|it| it.check(aggregates))
         })
     }

@@ -4,7 +4,7 @@
 use std::ops::Bound;
 
 use super::{Filter, Plan, Runs};
-use crate::host_state::{Aggregates, ConsideredHost, parts};
+use crate::host_state::{Aggregates, parts};
 use crate::options::Options;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -22,8 +22,7 @@ impl Filter for AggregateMultiTenancyIsolation {
 
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
         let project = request.project_id.as_deref();
-        Plan::each(move |host: &mut ConsideredHost| {
-            let aggregates = &host.state.aggregates;
+        Plan::by_aggregates(move |aggregates: &Aggregates| {
             let mut any = false;
             for allowed in projects(aggregates) {
                 if Some(allowed) == project {

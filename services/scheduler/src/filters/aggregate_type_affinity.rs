@@ -1,7 +1,7 @@
 //! `AggregateTypeAffinityFilter`: the host's aggregates name the flavor under `instance_type`, or no flavor at all.
 
 use super::{Filter, Plan, Runs};
-use crate::host_state::ConsideredHost;
+use crate::host_state::Aggregates;
 use crate::options::Options;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -19,8 +19,7 @@ impl Filter for AggregateTypeAffinityFilter {
 
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
         let flavor = request.flavor.name.as_str();
-        Plan::each(move |host: &mut ConsideredHost| {
-            let aggregates = &host.state.aggregates;
+        Plan::by_aggregates(move |aggregates: &Aggregates| {
             if !aggregates.has(KEY) || aggregates.split(KEY).any(|it| it == flavor) {
                 return Ok(());
             }

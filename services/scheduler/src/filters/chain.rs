@@ -1,9 +1,13 @@
 //! The enabled filters, in their order.
 
+mod looking;
 mod shares;
 
 use std::mem;
+use std::num::NonZero;
+use std::thread;
 
+use looking::Looking;
 pub(crate) use shares::in_shares;
 
 use super::{ALL, Filter, Plan, named};
@@ -54,6 +58,8 @@ fn names(filters: &[&dyn Filter]) -> String {
 /// Filters in the order in which they are asked.
 pub struct Chain {
     filters: Vec<&'static dyn Filter>,
+    /// Hosts are looked at by so many, where there are enough of them.
+    threads: NonZero<usize>,
 }
 
 /// What one filter did.
@@ -115,12 +121,23 @@ impl Chain {
         });
         Ok(Self {
             filters: filters.collect::<Result<_, _>>()?,
+            threads: thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN),
         })
     }
 
     /// Their names, in their order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.filters.iter().map(|one| one.name())
+    }
+
+    /// With so many threads at most, and not as many as the machine has processors. The answers are the same.
+    #[must_use]
+    pub fn with_threads(self, threads: NonZero<usize>) -> Self {
+        Self { threads, ..self }
+    }
+
+    pub(crate) fn threads(&self) -> NonZero<usize> {
+        self.threads
     }
 
     /// What each filter makes of a request, those that are named twice once; for who asks them out of their turn.
@@ -156,7 +173,7 @@ impl Chain {
             .filter(|it| turn == Turn::First || !it.runs().once_per_request)
             .map(|it| (it, plan(it, is_rebuild, request, options)))
             .collect();
-        let rejections = first_rejections(&plans, hosts);
+        let rejections = self.first_rejections(&plans, hosts);
         let passed = passed(&plans, hosts.len(), &rejections);
         for (filter, host, reason) in take_out(hosts, rejections) {
             on_rejected(Rejected {
@@ -192,7 +209,9 @@ impl Chain {
                     hosts.get_mut(changed..=changed).unwrap_or_default(),
                 ),
             };
-            let rejections = in_shares(asked, |host| plan.check(host).err());
+            let rejections = in_shares(self.threads, asked, || {
+                |host: &mut _| plan.check(host).err()
+            });
             for (place, reason) in rejections {
                 let place = from + place;
                 if mem::replace(&mut is_out[place], true) {
@@ -215,6 +234,19 @@ impl Chain {
             }
         }
         (passed, out)
+    }
+
+    /// One host goes through all filters before the next one does, while what it is made of is at hand: that no filter sees a host
+    /// which one before it rejected is all that the order is about.
+    fn first_rejections(
+        &self,
+        plans: &[(&'static dyn Filter, Plan<'_>)],
+        hosts: &mut [ConsideredHost],
+    ) -> Vec<Rejection> {
+        in_shares(self.threads, hosts, || {
+            let mut looking = Looking::new(plans.iter().map(|(_, plan)| plan));
+            move |host: &mut ConsideredHost| looking.first_rejection(host)
+        })
     }
 }
 
@@ -266,24 +298,6 @@ fn known(option: &'static str, name: &str, own: &Own) -> Result<&'static dyn Fil
 
 /// A host's place in the list, the place of the filter that is the first to reject it, and why.
 type Rejection = (usize, (usize, Reason));
-
-/// One host goes through all filters before the next one does, while what it is made of is at hand: that no filter sees a host
-/// which one before it rejected is all that the order is about.
-fn first_rejections(
-    plans: &[(&'static dyn Filter, Plan<'_>)],
-    hosts: &mut [ConsideredHost],
-) -> Vec<Rejection> {
-    let numbered = plans.iter().map(|(_, plan)| plan).enumerate();
-    let looking: Vec<_> = numbered
-        .filter(|(_, it)| !matches!(it, Plan::PassAll))
-        .collect();
-    in_shares(hosts, |host| {
-        looking.iter().find_map(|(filter, plan)| {
-            let reason = plan.check(host).err()?;
-            Some((*filter, reason))
-        })
-    })
-}
 
 /// What each filter did, up to the one that left no host.
 fn passed(

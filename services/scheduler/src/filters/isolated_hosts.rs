@@ -26,6 +26,9 @@ impl Filter for IsolatedHostsFilter {
         let image = request.image.as_ref().and_then(|it| it.id.as_ref());
         let image_is_isolated = image.is_some_and(|it| options.isolated_images.contains(it));
         let is_strict = options.restrict_isolated_hosts_to_isolated_images;
+        if isolated.is_empty() && !image_is_isolated {
+            return Plan::PassAll;
+        }
         Plan::each(move |host: &mut ConsideredHost| {
             let host_is_isolated = isolated.contains(host.state.host.as_str());
             match image.filter(|_| image_is_isolated) {

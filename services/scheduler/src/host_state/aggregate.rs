@@ -27,6 +27,16 @@ impl Aggregates {
         Self(aggregates.into())
     }
 
+    /// Whether both are one value, which hosts share; two that are alike may be two.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Where it lies in memory.
+    pub(super) fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
     /// All.
     pub fn iter(&self) -> impl Iterator<Item = &Aggregate> {
         self.0.iter().map(AsRef::as_ref)

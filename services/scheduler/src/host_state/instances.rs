@@ -27,10 +27,12 @@ pub struct Instance {
 
 /// Guests that are looked for on many hosts. Uuids are compared letter by letter.
 #[derive(Debug, Clone)]
-pub struct Sought<'a>(Vec<(u64, &'a str)>);
-
-/// Up to so many numbers are compared one by one.
-const FEW: usize = 8;
+pub struct Sought<'a> {
+    /// In the order of their numbers.
+    all: Vec<(u64, &'a str)>,
+    /// The first bytes that their numbers have, a bit for each.
+    first_bytes: [u64; 4],
+}
 
 impl<'a> Sought<'a> {
     /// By uuid; one that is named twice counts once.
@@ -40,15 +42,24 @@ impl<'a> Sought<'a> {
         let mut sought: Vec<(u64, &str)> = numbered.collect();
         sought.sort_unstable();
         sought.dedup();
-        Self(sought)
+        let mut first_bytes = [0; 4];
+        for (hash, _) in &sought {
+            let (word, bit) = first_byte(*hash);
+            first_bytes[word] |= bit;
+        }
+        Self {
+            all: sought,
+            first_bytes,
+        }
     }
 
     /// Those of this number.
     fn of_hash(&self, hash: u64) -> &[(u64, &'a str)] {
-        let all = self.0.as_slice();
-        if all.len() <= FEW && all.iter().all(|(it, _)| *it != hash) {
+        let (word, bit) = first_byte(hash);
+        if self.first_bytes[word] & bit == 0 {
             return &[];
         }
+        let all = self.all.as_slice();
         let from = all.partition_point(|(it, _)| *it < hash);
         let to = all.partition_point(|(it, _)| *it <= hash);
         &all[from..to]
@@ -108,6 +119,12 @@ impl Instances {
             self.hashes.insert(place, hash);
         }
     }
+}
+
+/// Where the bit of a number's first byte is.
+fn first_byte(hash: u64) -> (usize, u64) {
+    let byte = hash.to_be_bytes()[0];
+    (usize::from(byte / 64), 1 << (byte % 64))
 }
 
 /// The same in every process.

@@ -12,6 +12,7 @@ pub struct PciPools {
     pools: Vec<PciPool>,
     summaries: Vec<PciSummary>,
     has_split_provider: bool,
+    free: i64,
 }
 
 impl PciPools {
@@ -28,6 +29,9 @@ impl PciPools {
         let has_split_provider = !providers.all(|provider| seen.insert(provider));
         Self {
             summaries: pools.iter().map(PciSummary::new).collect(),
+            free: pools
+                .iter()
+                .fold(0, |sum, pool| sum.saturating_add(pool.count)),
             pools,
             has_split_provider,
         }
@@ -58,6 +62,12 @@ impl PciPools {
     /// The one at a place.
     pub(crate) fn at(&self, place: usize) -> &PciPool {
         &self.pools[place]
+    }
+
+    /// Devices that are free in all of them.
+    #[must_use]
+    pub fn free(&self) -> i64 {
+        self.free
     }
 
     /// Whether two pools are of one provider, so that nobody knows from which of them an allocation is.

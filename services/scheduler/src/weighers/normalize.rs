@@ -45,10 +45,8 @@ pub(super) enum Scale {
 impl Scale {
     /// Between the bounds, or the list's own ends where there are none.
     pub(super) fn new(raw: &[f64], bounds: Bounds) -> Self {
-        let list_min = || raw.iter().copied().fold(f64::INFINITY, f64::min);
-        let list_max = || raw.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let min = bounds.min.unwrap_or_else(list_min);
-        let max = bounds.max.unwrap_or_else(list_max);
+        let min = bounds.min.unwrap_or_else(|| least(raw));
+        let max = bounds.max.unwrap_or_else(|| most(raw));
         if raw.is_empty() || min == max {
             return Self::Flat;
         }
@@ -61,6 +59,30 @@ impl Scale {
             Self::Line(from, length) => (raw - from) / length,
         }
     }
+}
+
+/// The least of the numbers among them.
+fn least(raw: &[f64]) -> f64 {
+    outmost(raw, f64::INFINITY, |one, least| one < least)
+}
+
+/// The most of the numbers among them.
+fn most(raw: &[f64]) -> f64 {
+    outmost(raw, f64::NEG_INFINITY, |one, most| one > most)
+}
+
+/// Several at once, since one comparison need not wait for another.
+fn outmost(raw: &[f64], from: f64, is_further: impl Fn(f64, f64) -> bool) -> f64 {
+    let further = |out: f64, one: f64| if is_further(one, out) { one } else { out };
+    let mut lanes = [from; 8];
+    let chunks = raw.chunks_exact(lanes.len());
+    let rest = chunks.remainder().iter().copied();
+    for chunk in chunks {
+        for (lane, one) in lanes.iter_mut().zip(chunk) {
+            *lane = further(*lane, *one);
+        }
+    }
+    lanes.into_iter().chain(rest).fold(from, further)
 }
 
 /// As Nova does: 0 at the lower end, 1 at the upper one, all 0 where both are one. An end is the bound, or the list's own.

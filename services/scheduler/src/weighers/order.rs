@@ -1,7 +1,5 @@
 //! The best host first.
 
-use std::cmp::Ordering;
-
 use crate::options::FilterSchedulerOptions;
 
 /// A source of chance that a request brings as a seed: the same seed, the same choice (`SplitMix64`).
@@ -38,12 +36,16 @@ pub fn order(
     options: &FilterSchedulerOptions,
     chance: &mut Chance,
 ) {
-    places.sort_by(|a, b| most_first(weights[*a], weights[*b]));
+    let mut keyed: Vec<(u64, usize)> = places.iter().map(|at| (key(weights[*at]), *at)).collect();
+    keyed.sort_by_key(|(key, _)| *key);
+    for (place, (_, sorted)) in places.iter_mut().zip(keyed) {
+        *place = sorted;
+    }
     let Some(&best) = places.first() else {
         return;
     };
     if options.shuffle_best_same_weighed_hosts {
-        let is_best = |place: &&usize| most_first(weights[**place], weights[best]).is_eq();
+        let is_best = |place: &&usize| key(weights[**place]) == key(weights[best]);
         let many = places.iter().take_while(is_best).count();
         for end in (1..many).rev() {
             places.swap(end, chance.below(end + 1));
@@ -56,9 +58,15 @@ pub fn order(
     }
 }
 
-fn most_first(a: f64, b: f64) -> Ordering {
-    let by_number = || b.partial_cmp(&a).unwrap_or(Ordering::Equal);
-    a.is_nan().cmp(&b.is_nan()).then_with(by_number)
+/// The less, the more the weight is: a whole number sorts faster than one with a point. Both zeros are one.
+fn key(weight: f64) -> u64 {
+    const SIGN: u64 = 1 << 63;
+    let bits = (weight + 0.0).to_bits();
+    match weight {
+        _ if weight.is_nan() => u64::MAX,
+        _ if bits & SIGN == 0 => !(bits | SIGN),
+        _ => bits,
+    }
 }
 
 #[cfg(test)]

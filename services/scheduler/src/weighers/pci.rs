@@ -2,7 +2,7 @@
 //! not looked at.
 
 use super::{Multiplier, Weigher, Weighing};
-use crate::host_state::HostState;
+use crate::host_state::{HostState, PciPools};
 use crate::numbers::as_float;
 use crate::options::Options;
 use crate::request::RequestSpec;
@@ -34,6 +34,5 @@ impl Weigher for PCIWeigher {
 const MOST: i64 = 100;
 
 fn free_devices(host: &HostState) -> i64 {
-    let pools = host.pci.iter().flat_map(|pools| pools.iter());
-    pools.fold(0, |sum, pool| sum.saturating_add(pool.count))
+    host.pci.as_ref().map_or(0, PciPools::free)
 }

@@ -1,14 +1,16 @@
 //! The weights of a list of hosts, kept in a column for each weigher, so that one host that changes is weighed alone.
 
 mod pivotal;
+mod values;
 
 use super::card::{Card, Score};
 use super::multiplier::overridden;
 use super::normalize::Scale;
 use super::{Bounds, MetricMissing, Raw, Weighers, Weighing};
-use crate::host_state::{ConsideredHost, HostState};
+use crate::host_state::{Aggregates, ByAggregates, ConsideredHost, HostState};
 use crate::options::{Normalization, Options};
 use crate::request::RequestSpec;
+use values::Values;
 
 /// Weights of hosts, by their places.
 #[derive(Debug, Clone)]
@@ -34,10 +36,10 @@ pub struct Unweighable {
 struct Column {
     weigher: &'static str,
     bounds: Bounds,
-    raw: Vec<f64>,
-    /// On a scale that is not the list's; empty where the list is the scale.
-    own: Vec<f64>,
-    multiplier: Vec<f64>,
+    raw: Values,
+    /// On a scale that is not the list's; none where the list is the scale.
+    own: Option<Values>,
+    multiplier: Values,
 }
 
 impl Ranking {
@@ -59,18 +61,9 @@ impl Ranking {
         if !ranking.is_weighed() {
             return Ok(ranking);
         }
-        ranking.columns = weighers
-            .weighers
-            .iter()
-            .map(|one| Column {
-                weigher: one.name(),
-                bounds: ranking.bounds(one.bounds()),
-                raw: Vec::with_capacity(hosts.len()),
-                own: Vec::new(),
-                multiplier: Vec::with_capacity(hosts.len()),
-            })
-            .collect();
         let mut rows = Rows::new(weighers, request, options);
+        let columns = (0..weighers.weighers.len()).map(|at| ranking.column(&rows, at));
+        ranking.columns = columns.collect();
         let mut unweighable = Vec::new();
         for (place, host) in hosts.iter().enumerate() {
             if let Err(why) = ranking.row(&mut rows, place, &host.state) {
@@ -80,6 +73,28 @@ impl Ranking {
         match unweighable.is_empty() {
             true => Ok(ranking),
             false => Err(unweighable),
+        }
+    }
+
+    /// Of one weigher, with what is alike on all hosts.
+    fn column(&self, rows: &Rows<'_>, at: usize) -> Column {
+        let (weigher, weighing) = (rows.weighers.weighers[at], &rows.weighings[at]);
+        let bounds = self.bounds(weigher.bounds());
+        let each = || Values::zeros(self.hosts);
+        let own = match (self.normalization, &weighing.share, &weighing.raw) {
+            (Normalization::Upstream | Normalization::ListMin, _, _) => None,
+            (Normalization::Percent, Some(_), _) | (_, _, Raw::Each(_)) => Some(each()),
+            (_, _, Raw::Same(raw)) => Some(Values::Same(raw / weighing.unit)),
+        };
+        Column {
+            weigher: weigher.name(),
+            bounds,
+            raw: match &weighing.raw {
+                Raw::Same(raw) => Values::Same(bounds.clamp(*raw)),
+                Raw::Each(_) => each(),
+            },
+            own,
+            multiplier: Values::Same(rows.configured[at]),
         }
     }
 
@@ -98,46 +113,50 @@ impl Ranking {
         if self.columns.is_empty() {
             return Ok(());
         }
-        self.row(
-            &mut Rows::new(weighers, request, options),
-            place,
-            &host.state,
-        )
+        let mut rows = Rows::new(weighers, request, options);
+        rows.is_again = true;
+        self.row(&mut rows, place, &host.state)
     }
 
-    /// Writes one host's row, the next one or one that is there: all of it or nothing.
+    /// Writes one host's row: all of it or nothing.
     fn row(
         &mut self,
         rows: &mut Rows<'_>,
         place: usize,
         host: &HostState,
     ) -> Result<(), Unweighable> {
+        let hosts = self.hosts;
         rows.weigh(place, host)?;
-        for ((column, weighing), weighed) in
-            self.columns.iter_mut().zip(&rows.weighings).zip(&rows.row)
-        {
-            put(&mut column.raw, place, column.bounds.clamp(weighed.raw));
-            put(&mut column.multiplier, place, weighed.multiplier);
+        if rows.is_again {
+            for (column, configured) in self.columns.iter_mut().zip(&rows.configured) {
+                column.multiplier.put(place, *configured, hosts);
+            }
+        }
+        for (at, multiplier) in rows.overridden(host) {
+            self.columns[*at].multiplier.put(place, *multiplier, hosts);
+        }
+        for (at, raw) in &rows.row {
+            let column = &mut self.columns[*at];
+            let weighing = &rows.weighings[*at];
+            column.raw.put(place, column.bounds.clamp(*raw), hosts);
             let own = match (self.normalization, &weighing.share) {
                 (Normalization::Upstream | Normalization::ListMin, _) => continue,
                 (Normalization::Percent, Some(share)) => share(host),
-                (Normalization::Percent | Normalization::Fixed, _) => weighed.raw / weighing.unit,
+                (Normalization::Percent | Normalization::Fixed, _) => raw / weighing.unit,
             };
-            put(&mut column.own, place, own);
+            if let Some(values) = &mut column.own {
+                values.put(place, own, hosts);
+            }
         }
         Ok(())
     }
 
     /// Forgets the hosts that are not kept; the others move up.
     pub fn retain(&mut self, is_kept: impl Fn(usize) -> bool) {
-        let kept = |values: &mut Vec<f64>| {
-            let mut place = 0..;
-            values.retain(|_| place.next().is_some_and(&is_kept));
-        };
         for column in &mut self.columns {
-            kept(&mut column.raw);
-            kept(&mut column.own);
-            kept(&mut column.multiplier);
+            column.raw.retain(&is_kept);
+            column.own.iter_mut().for_each(|own| own.retain(&is_kept));
+            column.multiplier.retain(&is_kept);
         }
         self.hosts = (0..self.hosts).filter(|place| is_kept(*place)).count();
     }
@@ -154,11 +173,8 @@ impl Ranking {
             return weights;
         }
         for column in columns {
-            let scale = column.scale();
-            let norms = column.on_scale().iter().map(|value| scale.at(*value));
-            let scores = norms.zip(&column.multiplier).map(|(norm, its)| norm * its);
-            for (weight, score) in weights.iter_mut().zip(scores) {
-                *weight += score;
+            if !column.adds_nothing() {
+                column.scored(&mut weights, |weight, score| *weight += score);
             }
         }
         weights
@@ -171,7 +187,7 @@ impl Ranking {
         let scaled: Vec<_> = columns.map(|column| (column, column.scale())).collect();
         let card = |place| {
             let scores = scaled.iter();
-            let scores = scores.filter_map(|(column, scale)| column.score(*scale, place));
+            let scores = scores.map(|(column, scale)| column.score(*scale, place));
             let scores: Vec<Score> = scores.collect();
             Card {
                 weight: scores.iter().fold(0.0, |sum, one| sum + one.score),
@@ -200,31 +216,57 @@ impl Ranking {
 
 impl Column {
     fn scale(&self) -> Scale {
-        match self.own.is_empty() {
-            true => Scale::new(&self.raw, self.bounds),
-            false => Scale::Line(0.0, 1.0),
+        match self.own {
+            None => Scale::new(self.raw.as_slice(), self.bounds),
+            Some(_) => Scale::Line(0.0, 1.0),
+        }
+    }
+
+    /// Whether the score of every host is 0.
+    fn adds_nothing(&self) -> bool {
+        let is_finite = matches!(self.multiplier, Values::Same(it) if it.is_finite());
+        is_finite && self.scale() == Scale::Flat
+    }
+
+    /// With the score of each host.
+    fn scored<T>(&self, all: &mut [T], mut add: impl FnMut(&mut T, f64)) {
+        let scale = self.scale();
+        match (self.on_scale(), &self.multiplier) {
+            (Values::Same(value), multipliers) => {
+                let norm = scale.at(*value);
+                for (place, one) in all.iter_mut().enumerate() {
+                    add(one, norm * multipliers.at(place));
+                }
+            }
+            (Values::Each(values), Values::Same(multiplier)) => {
+                for (one, value) in all.iter_mut().zip(values) {
+                    add(one, scale.at(*value) * multiplier);
+                }
+            }
+            (Values::Each(values), Values::Each(multipliers)) => {
+                for ((one, value), its) in all.iter_mut().zip(values).zip(multipliers) {
+                    add(one, scale.at(*value) * its);
+                }
+            }
         }
     }
 
     /// Of the host at a place, on the column's scale.
-    fn score(&self, scale: Scale, place: usize) -> Option<Score> {
-        let norm = scale.at(*self.on_scale().get(place)?);
-        let multiplier = *self.multiplier.get(place)?;
-        Some(Score {
+    fn score(&self, scale: Scale, place: usize) -> Score {
+        let norm = scale.at(self.on_scale().at(place));
+        let multiplier = self.multiplier.at(place);
+        Score {
             weigher: self.weigher,
-            raw: *self.raw.get(place)?,
+            raw: self.raw.at(place),
             norm,
             multiplier,
             score: norm * multiplier,
-        })
+        }
     }
 
     /// What the scale is laid on.
-    fn on_scale(&self) -> &[f64] {
-        match self.own.is_empty() {
-            true => &self.raw,
-            false => &self.own,
-        }
+    fn on_scale(&self) -> &Values {
+        self.own.as_ref().unwrap_or(&self.raw)
     }
 }
 
@@ -233,41 +275,58 @@ struct Rows<'a> {
     weighers: &'a Weighers,
     weighings: Vec<Weighing<'a>>,
     configured: Vec<f64>,
-    /// Of the host that was weighed last, by weigher.
-    row: Vec<Weighed>,
-}
-
-struct Weighed {
-    raw: f64,
-    multiplier: f64,
+    /// The multipliers that aggregates say instead, by weigher.
+    overridden: ByAggregates<Vec<(usize, f64)>>,
+    /// The weighers that look at each host.
+    looking: Vec<usize>,
+    /// A host that was weighed before is weighed.
+    is_again: bool,
+    /// Raw weights of the host that was weighed last, by those.
+    row: Vec<(usize, f64)>,
 }
 
 impl<'a> Rows<'a> {
     fn new(weighers: &'a Weighers, request: &'a RequestSpec, options: &'a Options) -> Self {
-        let plans = weighers
-            .weighers
-            .iter()
-            .map(|one| one.plan(request, options));
-        let configured = weighers
-            .multipliers
-            .iter()
-            .map(|one| one.configured(options));
+        let plans = weighers.weighers.iter();
+        let weighings: Vec<_> = plans.map(|one| one.plan(request, options)).collect();
+        let by_percent = options.filter_scheduler.weight_normalization == Normalization::Percent;
+        let looks = |it: &&usize| match &weighings[**it] {
+            Weighing {
+                raw: Raw::Same(_),
+                share,
+                ..
+            } => by_percent && share.is_some(),
+            _ => true,
+        };
+        let all: Vec<usize> = (0..weighings.len()).collect();
+        let multipliers = weighers.multipliers.iter();
         Self {
+            looking: all.iter().filter(looks).copied().collect(),
             weighers,
-            weighings: plans.collect(),
-            configured: configured.collect(),
+            weighings,
+            configured: multipliers.map(|one| one.configured(options)).collect(),
+            overridden: ByAggregates::new(),
+            is_again: false,
             row: Vec::new(),
         }
     }
 
+    /// The multipliers that the aggregates of a host say, by weigher.
+    fn overridden(&mut self, host: &HostState) -> &[(usize, f64)] {
+        let multipliers = &self.weighers.multipliers;
+        let make = |all: &Aggregates| overridden(multipliers, all);
+        self.overridden.get(&host.aggregates, make)
+    }
+
     fn weigh(&mut self, place: usize, host: &HostState) -> Result<(), Unweighable> {
-        let overridden = overridden(&self.weighers.multipliers, &host.aggregates);
+        let multipliers = &self.weighers.multipliers;
+        let make = |all: &Aggregates| overridden(multipliers, all);
+        let overridden = self.overridden.get(&host.aggregates, make);
         self.row.clear();
-        for (at, (weighing, configured)) in self.weighings.iter().zip(&self.configured).enumerate()
-        {
+        for at in self.looking.iter().copied() {
             let its = overridden.iter().find(|(weigher, _)| *weigher == at);
-            let multiplier = its.map_or(*configured, |(_, its)| *its);
-            let raw = match &weighing.raw {
+            let multiplier = its.map_or(self.configured[at], |(_, its)| *its);
+            let raw = match &self.weighings[at].raw {
                 Raw::Same(raw) => Ok(*raw),
                 Raw::Each(raw) => raw(host, multiplier),
             };
@@ -276,17 +335,9 @@ impl<'a> Rows<'a> {
                 weigher: self.weighers.weighers[at].name(),
                 why,
             })?;
-            self.row.push(Weighed { raw, multiplier });
+            self.row.push((at, raw));
         }
         Ok(())
-    }
-}
-
-/// At its place, which is the end or before.
-fn put(values: &mut Vec<f64>, place: usize, value: f64) {
-    match values.get_mut(place) {
-        Some(old) => *old = value,
-        None => values.push(value),
     }
 }
 

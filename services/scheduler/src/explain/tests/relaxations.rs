@@ -1,5 +1,7 @@
 //! Relaxations are true and minimal: what the chain itself says when it is asked without those filters.
 
+use std::num::NonZero;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -88,7 +90,7 @@ proptest! {
         these in prop::collection::vec(any_host(), 1..6),
     ) {
         let plans = plans();
-        let diagnosis = diagnose(&plans, &these).expect("few filters");
+        let diagnosis = diagnose(NonZero::<usize>::MIN, &plans, &these).expect("few filters");
         prop_assert_eq!(diagnosis.passing, passing_without(&plans, &these, &[]));
         for one in &diagnosis.relaxations {
             let without: Vec<&str> = one.without.iter().map(String::as_str).collect();
@@ -123,7 +125,7 @@ fn a_filter_that_takes_away_what_another_needs_stands_in_the_way_too() {
     };
     let mut these = hosts(&json!([{}]));
     these[0].candidates = Arc::from([candidate("B"), candidate("D")]);
-    let diagnosis = diagnose(&plans(), &these).expect("few filters");
+    let diagnosis = diagnose(NonZero::<usize>::MIN, &plans(), &these).expect("few filters");
     let told = diagnosis.relaxations.iter().map(|one| {
         let verdict = &one.nearest.verdicts[0];
         (one.without.join(" "), one.hosts, verdict.reason.is_some())
@@ -150,7 +152,7 @@ fn a_hundred_thousand_hosts_are_diagnosed() {
         ..host.clone()
     });
     let many: Vec<_> = many.collect();
-    let diagnosis = diagnose(&plans(), &many).expect("few filters");
+    let diagnosis = diagnose(NonZero::<usize>::MIN, &plans(), &many).expect("few filters");
     let told = diagnosis
         .relaxations
         .iter()

@@ -10,19 +10,20 @@ use crate::host_state::ConsideredHost;
 /// Fewer hosts than this are not worth a thread.
 pub(super) const HOSTS_PER_THREAD: usize = 2_048;
 
-/// What is found on hosts, by their places.
-pub(crate) fn in_shares<T: Send>(
+/// What is found on hosts, by their places. Each share has a look of its own, which may keep what it found for its next host.
+pub(crate) fn in_shares<T: Send, L: FnMut(&mut ConsideredHost) -> Option<T>>(
+    threads: NonZero<usize>,
     hosts: &mut [ConsideredHost],
-    look: impl Fn(&mut ConsideredHost) -> Option<T> + Sync,
+    begin: impl Fn() -> L + Sync,
 ) -> Vec<(usize, T)> {
     let one_by_one = |from: usize, hosts: &mut [ConsideredHost]| -> Vec<(usize, T)> {
+        let mut look = begin();
         let numbered = (from..).zip(hosts);
         numbered
             .filter_map(|(place, host)| Some((place, look(host)?)))
             .collect()
     };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let share = hosts.len().div_ceil(threads).max(HOSTS_PER_THREAD);
+    let share = hosts.len().div_ceil(threads.get()).max(HOSTS_PER_THREAD);
     if share >= hosts.len() {
         return one_by_one(0, hosts);
     }

@@ -49,23 +49,21 @@ impl Ranking {
 impl Column {
     /// Whether its scores may differ.
     fn tells_apart(&self) -> bool {
-        let differ = |values: &[f64]| values.windows(2).any(|two| two[0] != two[1]);
-        let has_weight = self.multiplier.iter().any(|it| *it != 0.0);
-        has_weight && (differ(self.on_scale()) || differ(&self.multiplier))
+        let has_weight = self.multiplier.as_slice().iter().any(|it| *it != 0.0);
+        has_weight && (self.on_scale().differ() || self.multiplier.differ())
     }
 
     /// The weights without its scores, each with what may be wrong about it; false where one is no number.
     fn taken_from(&self, weights: &[f64], without: &mut Vec<(f64, f64)>) -> bool {
-        let scale = self.scale();
-        let scores = self.on_scale().iter().zip(&self.multiplier);
-        let scores = scores.map(|(value, multiplier)| scale.at(*value) * multiplier);
         without.clear();
-        let rests = weights.iter().zip(scores).map(|(weight, score)| {
-            let wrong = weight.abs().max(score.abs()) * ROUNDING;
-            (weight - score, wrong)
+        without.extend(weights.iter().map(|weight| (*weight, 0.0)));
+        let mut are_finite = true;
+        self.scored(without, |(rest, wrong), score| {
+            *wrong = rest.abs().max(score.abs()) * ROUNDING;
+            *rest -= score;
+            are_finite &= rest.is_finite();
         });
-        without.extend(rests);
-        without.iter().all(|(rest, _)| rest.is_finite())
+        are_finite
     }
 }
 

@@ -97,7 +97,7 @@ fn measure() -> Outcome<PathBuf> {
             "growth" => sections.push(growth::measure()?),
             "bind" => sections.push(bind::measure()?),
             "spawn" => sections.push(spawn::measure()?),
-            "scheduler" => sections.push(scheduler::measure(nova.as_ref())?),
+            "scheduler" => sections.extend(scheduler::measure(nova.as_ref())?),
             _ => sections.push(idle::measure(nova.as_ref())?),
         }
     }

@@ -9,6 +9,8 @@ use crate::machine::Machine;
 pub(crate) enum Figure {
     /// Wall or CPU time.
     Ms(f64),
+    /// The same, where it is very little.
+    Us(f64),
     /// Memory or a file's size.
     Mib(f64),
     /// Requests.
@@ -18,7 +20,9 @@ pub(crate) enum Figure {
 impl Figure {
     fn value(self) -> f64 {
         match self {
-            Figure::Ms(value) | Figure::Mib(value) | Figure::Count(value) => value,
+            Figure::Ms(value) | Figure::Us(value) | Figure::Mib(value) | Figure::Count(value) => {
+                value
+            }
         }
     }
 }
@@ -32,6 +36,7 @@ impl fmt::Display for Figure {
         };
         match self {
             Figure::Ms(value) => write!(f, "{value:.digits$} ms"),
+            Figure::Us(value) => write!(f, "{value:.digits$} µs"),
             Figure::Mib(value) => write!(f, "{value:.1} MiB"),
             Figure::Count(value) if value.fract() == 0.0 => write!(f, "{value:.0}"),
             Figure::Count(value) => write!(f, "{value:.2}"),
@@ -46,6 +51,8 @@ pub(crate) enum Goal {
     AtMost(Figure),
     /// At most the peer's figure divided by this.
     PartOfPeer(f64),
+    /// At most the peer's figure times this.
+    TimesPeer(f64),
 }
 
 /// A line of the table.
@@ -67,7 +74,8 @@ impl Row {
             (None, _) => return "",
             (Some(Goal::AtMost(most)), _) => most.value(),
             (Some(Goal::PartOfPeer(part)), Some(peer)) => peer.value() / part,
-            (Some(Goal::PartOfPeer(_)), None) => return "no peer here",
+            (Some(Goal::TimesPeer(times)), Some(peer)) => peer.value() * times,
+            (Some(Goal::PartOfPeer(_) | Goal::TimesPeer(_)), None) => return "no peer here",
         };
         if self.ours.value() <= most {
             "met"
@@ -94,6 +102,7 @@ impl Row {
             None => String::new(),
             Some(Goal::AtMost(most)) => format!("≤ {most}"),
             Some(Goal::PartOfPeer(part)) => format!("≤ 1/{part}"),
+            Some(Goal::TimesPeer(times)) => format!("≤ {times} ×"),
         };
         let share = self.share();
         let (what, ours, verdict) = (&self.what, self.ours, self.verdict());
@@ -151,6 +160,9 @@ mod tests {
         assert_eq!(row(Some(8600.0), 43.0, goal).verdict(), "met");
         assert_eq!(row(Some(8600.0), 43.1, goal).verdict(), "**missed**");
         assert_eq!(row(None, 43.0, goal).verdict(), "no peer here");
+        let goal = Goal::TimesPeer(1.2);
+        assert_eq!(row(Some(10.0), 12.0, goal).verdict(), "met");
+        assert_eq!(row(Some(10.0), 12.1, goal).verdict(), "**missed**");
     }
 
     #[test]

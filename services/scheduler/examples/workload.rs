@@ -2,8 +2,10 @@
 //!
 //! FILE is a workload of `make bench`: aggregates, hosts, requests. The request of this name is scheduled for so many instances by a
 //! comma list of filters and all weighers, each claim granted, and again until there is enough CPU time to divide. Says in a line of
-//! JSON how many instances were placed, how many hosts passed the filters for the first one, and the milliseconds of CPU time of
-//! the first one and of each other.
+//! JSON how many instances were placed, how many hosts passed the filters for the first one, and milliseconds of CPU time: of
+//! the first one and of each other; of the first one without a record, and with one and an explanation made of it; of one for which
+//! there is no host, without a record, and with one, a diagnosis and an explanation. It fails where another number of threads has
+//! another answer.
 
 #![allow(
     clippy::print_stderr,
@@ -13,14 +15,19 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::{env, fs};
+use std::{env, fs, thread};
 
+use berth_scheduler::explain::Explanation;
 use berth_scheduler::host_state::{Aggregate, Aggregates, ConsideredHost};
-use berth_scheduler::select::{Alternates, Ask, Claims, Scheduler, Step};
+use berth_scheduler::select::{Alternates, Ask, Claims, NoValidHost, Scheduler, Selected, Step};
 use berth_scheduler::{Options, RequestSpec, replay};
 use serde_json::{Value, json};
+
+/// So many hosts are made ready at a time, for as many runs as that is.
+const READY: usize = 400_000;
 
 /// CPU time is told in hundredths of a second: so many of them make a figure.
 const ENOUGH: u32 = 100;
@@ -47,58 +54,139 @@ fn main() -> ExitCode {
 fn run(file: &str, filters: &str, request: &str, instances: &str) -> Result<Value, Box<dyn Error>> {
     let workload: Value = serde_json::from_str(&fs::read_to_string(file)?)?;
     let (hosts, request) = read(&workload, request)?;
+    drop(workload);
     let mut options = Options::default();
     options.filter_scheduler.enabled_filters = filters.split(',').map(str::to_owned).collect();
-    let scheduler = Scheduler::new(options)?;
-    let schedule = |count: u32| {
-        let ask = Ask {
-            request: request.clone(),
-            instance_uuids: (0..count)
-                .map(|n| format!("00000007-0000-4000-8000-{n:012x}"))
-                .collect(),
-            alternates: Alternates::None,
-            claims: Claims::Needed,
-            seed: 0,
-        };
-        end(scheduler.select(ask, hosts.clone()))
+    let scheduler = Scheduler::new(options.clone())?;
+    let bare = Scheduler::new(options.clone())?.without_record();
+    let count: usize = instances.parse()?;
+    let ended = end(scheduler.select(ask(&request, count), hosts.clone()));
+    let chosen = Chosen::of(&ended);
+    let processors = thread::available_parallelism()?;
+    for threads in [
+        NonZero::<usize>::MIN,
+        NonZero::new(2).ok_or("no two")?,
+        processors,
+    ] {
+        let scheduler = Scheduler::new(options.clone())?.with_threads(threads);
+        let ended = end(scheduler.select(ask(&request, count), hosts.clone()));
+        if Chosen::of(&ended) != chosen {
+            return Err(format!("with {threads} threads there is another answer").into());
+        }
+    }
+    let one = |scheduler: &Scheduler, request: &RequestSpec, hosts| {
+        end(scheduler.select(ask(request, 1), hosts))
     };
-    let count: u32 = instances.parse()?;
-    let (done, passed) = schedule(count);
-    let first = each(|| schedule(1))?;
-    let later = match count {
-        0 | 1 => 0.0,
-        _ => (each(|| schedule(count))? - first) / f64::from(count - 1),
+    let mut nowhere = request.clone();
+    let demand = ("capabilities:free_ram_mb".to_owned(), ">= 1e15".to_owned());
+    nowhere.flavor.extra_specs.extend([demand]);
+    if one(&scheduler, &nowhere, hosts.clone()).is_ok() {
+        return Err("there is a host with so much memory".into());
+    }
+    let times = each(
+        &hosts,
+        1,
+        &[
+            &|hosts| drop(one(&scheduler, &request, hosts)),
+            &|hosts| drop(one(&bare, &request, hosts)),
+            &|hosts| drop(explained(&scheduler, one(&scheduler, &request, hosts))),
+            &|hosts| drop(one(&bare, &nowhere, hosts)),
+            &|hosts| drop(explained(&scheduler, one(&scheduler, &nowhere, hosts))),
+        ],
+    )?;
+    let [first, bare_first, told, none, diagnosed] = times[..] else {
+        return Err("a time is missing".into());
     };
-    Ok(json!({"done": done, "passed": passed, "first_ms": first, "later_ms": later.max(0.0)}))
+    let all = |hosts| drop(end(scheduler.select(ask(&request, count), hosts)));
+    let later = match u32::try_from(count.saturating_sub(1))? {
+        0 => 0.0,
+        others => (each(&hosts, count, &[&all])?[0] - first) / f64::from(others),
+    };
+    Ok(json!({
+        "done": chosen.hosts.len(), "passed": chosen.passed, "first_ms": first, "later_ms": later.max(0.0),
+        "bare_ms": bare_first, "told_ms": told, "none_ms": none, "diagnosed_ms": diagnosed,
+    }))
 }
 
-/// Grants every claim: the instances that were placed, and the hosts that passed for the first.
-fn end(mut step: Step<'_>) -> (usize, usize) {
+fn ask(request: &RequestSpec, instances: usize) -> Ask {
+    let uuid = |number| format!("00000007-0000-4000-8000-{number:012x}");
+    Ask {
+        request: request.clone(),
+        instance_uuids: (0..instances).map(uuid).collect(),
+        alternates: Alternates::None,
+        claims: Claims::Needed,
+        seed: 0,
+    }
+}
+
+/// Grants every claim.
+fn end(mut step: Step<'_>) -> Result<Selected, Box<NoValidHost>> {
     loop {
         step = match step {
             Step::Claim(claiming) => claiming.granted(),
-            Step::Selected(selected) => {
-                let first = selected.record.turns.first();
-                let passed = first.and_then(|turn| turn.passed.last());
-                return (selected.selections.len(), passed.map_or(0, |it| it.after));
-            }
-            Step::NoValidHost(_) => return (0, 0),
+            Step::Selected(selected) => return Ok(selected),
+            Step::NoValidHost(none) => return Err(none.into()),
         }
     }
 }
 
-/// Milliseconds of CPU time of one, in all threads.
-fn each<T>(mut act: impl FnMut() -> T) -> Result<f64, Box<dyn Error>> {
-    let begun = cpu()?;
-    let mut times = 0;
-    loop {
-        act();
-        times += 1;
-        let spent = cpu()? - begun;
-        if spent >= ENOUGH {
-            return Ok(f64::from(spent) * 10.0 / f64::from(times));
+/// As services tell it.
+fn explained(scheduler: &Scheduler, ended: Result<Selected, Box<NoValidHost>>) -> Explanation {
+    match ended {
+        Ok(selected) => Explanation::of_selected(&selected),
+        Err(none) => Explanation::of_no_valid_host(&none, scheduler.diagnose(&none)),
+    }
+}
+
+/// What was chosen.
+#[derive(PartialEq)]
+struct Chosen {
+    hosts: Vec<String>,
+    /// Hosts that passed for the first instance.
+    passed: usize,
+    /// Those that each filter let pass.
+    by_filter: Vec<usize>,
+}
+
+impl Chosen {
+    fn of(ended: &Result<Selected, Box<NoValidHost>>) -> Self {
+        let (selections, record) = match ended {
+            Ok(selected) => (selected.selections.as_slice(), &selected.record),
+            Err(none) => (&[][..], &none.record),
+        };
+        let hosts = selections.iter().flatten();
+        let turns = record.turns.iter().map(|turn| turn.passed.as_slice());
+        let first = record.turns.first().and_then(|turn| turn.passed.last());
+        Self {
+            hosts: hosts.map(|one| one.host.host.clone()).collect(),
+            passed: first.map_or(0, |one| one.after),
+            by_filter: turns.flatten().map(|one| one.after).collect(),
         }
     }
+}
+
+/// Milliseconds of CPU time that each of several takes for one request of so many instances, in all threads. They take turns, so
+/// what else the machine does is in all of them; the lists of hosts that they are given are made before the clock runs.
+fn each(
+    hosts: &[ConsideredHost],
+    instances: usize,
+    acts: &[&dyn Fn(Vec<ConsideredHost>)],
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    let looks = hosts.len().max(1) * (1 + instances / 10);
+    let ready = (READY / looks).clamp(1, 1_000);
+    let mut spent = vec![0; acts.len()];
+    let mut times = 0;
+    while spent.iter().any(|spent| *spent < ENOUGH) {
+        for (act, spent) in acts.iter().zip(&mut spent) {
+            let given: Vec<_> = (0..ready).map(|_| hosts.to_vec()).collect();
+            let begun = cpu()?;
+            given.into_iter().for_each(act);
+            *spent += cpu()? - begun;
+        }
+        times += u32::try_from(ready)?;
+    }
+    let each = |spent: u32| f64::from(spent) * 10.0 / f64::from(times);
+    Ok(spent.into_iter().map(each).collect())
 }
 
 /// Hundredths of a second of this process so far: the 14th and 15th field of its `stat`.

@@ -40,6 +40,7 @@ pub struct Scheduler {
     warnings: Vec<OptionWarning>,
     chain: Chain,
     weighers: Weighers,
+    keeps_record: bool,
 }
 
 /// Options that nobody can schedule by.
@@ -84,6 +85,7 @@ impl Scheduler {
             chain: Chain::with_own(&options, own)?,
             weighers: Weighers::with_own(&options, own)?,
             options,
+            keeps_record: true,
         })
     }
 
@@ -92,6 +94,16 @@ impl Scheduler {
     pub fn with_threads(self, threads: NonZero<usize>) -> Self {
         let chain = self.chain.with_threads(threads);
         Self { chain, ..self }
+    }
+
+    /// Without a record of those that are out and why, and of the weights: an explanation has nothing to tell. It is there to measure
+    /// what keeping the record takes; services always keep it.
+    #[must_use]
+    pub fn without_record(self) -> Self {
+        Self {
+            keeps_record: false,
+            ..self
+        }
     }
 
     /// The options.

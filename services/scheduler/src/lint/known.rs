@@ -103,14 +103,22 @@ pub(super) const SCOPED: &[(&str, Values)] = &[
     ("hw:pmu", Values::Flag),
     ("hw:redirected_usb_ports", Values::From(0)),
     ("hw:serial_port_count", Values::From(0)),
-    ("hw:sound_model", Values::OneOf(&["sb16", "es1370", "pcspk", "ac97", "ich6", "ich9", "usb", "virtio"])),
+    (
+        "hw:sound_model",
+        Values::OneOf(&[
+            "sb16", "es1370", "pcspk", "ac97", "ich6", "ich9", "usb", "virtio",
+        ]),
+    ),
     ("hw:tpm_model", Values::OneOf(&["tpm-tis", "tpm-crb"])),
     (
         "hw:tpm_secret_security",
         Values::OneOf(&["user", "host", "deployment"]),
     ),
     ("hw:tpm_version", Values::OneOf(&["1.2", "2.0"])),
-    ("hw:usb_model", Values::OneOf(&["none", "nec-xhci", "qemu-xhci"])),
+    (
+        "hw:usb_model",
+        Values::OneOf(&["none", "nec-xhci", "qemu-xhci"]),
+    ),
     ("hw:vif_multiqueue_enabled", Values::Flag),
     (
         "hw:viommu_model",
@@ -132,11 +140,17 @@ pub(super) const SCOPED: &[(&str, Values)] = &[
     ("quota:cpu_quota", Values::Any),
     ("quota:cpu_reservation", Values::Any),
     ("quota:cpu_shares", Values::From(0)),
-    ("quota:cpu_shares_level", Values::OneOf(&["custom", "high", "normal", "low"])),
+    (
+        "quota:cpu_shares_level",
+        Values::OneOf(&["custom", "high", "normal", "low"]),
+    ),
     ("quota:cpu_shares_share", Values::From(0)),
     ("quota:disk_io_limit", Values::From(0)),
     ("quota:disk_io_reservation", Values::Any),
-    ("quota:disk_io_shares_level", Values::OneOf(&["custom", "high", "normal", "low"])),
+    (
+        "quota:disk_io_shares_level",
+        Values::OneOf(&["custom", "high", "normal", "low"]),
+    ),
     ("quota:disk_io_shares_share", Values::From(0)),
     ("quota:disk_read_bytes_sec", Values::From(0)),
     ("quota:disk_read_bytes_sec_max", Values::From(0)),
@@ -152,7 +166,10 @@ pub(super) const SCOPED: &[(&str, Values)] = &[
     ("quota:disk_write_iops_sec_max", Values::From(0)),
     ("quota:memory_limit", Values::From(0)),
     ("quota:memory_reservation", Values::Any),
-    ("quota:memory_shares_level", Values::OneOf(&["custom", "high", "normal", "low"])),
+    (
+        "quota:memory_shares_level",
+        Values::OneOf(&["custom", "high", "normal", "low"]),
+    ),
     ("quota:memory_shares_share", Values::From(0)),
     ("quota:vif_inbound_average", Values::From(0)),
     ("quota:vif_inbound_burst", Values::From(0)),
@@ -162,7 +179,10 @@ pub(super) const SCOPED: &[(&str, Values)] = &[
     ("quota:vif_outbound_burst", Values::From(0)),
     ("quota:vif_outbound_peak", Values::From(0)),
     ("quota:vif_reservation", Values::Any),
-    ("quota:vif_shares_level", Values::OneOf(&["custom", "high", "normal", "low"])),
+    (
+        "quota:vif_shares_level",
+        Values::OneOf(&["custom", "high", "normal", "low"]),
+    ),
     ("quota:vif_shares_share", Values::From(0)),
     ("trust:trusted_host", Values::Any),
     ("vmware:hw_version", Values::Any),

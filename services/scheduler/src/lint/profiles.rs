@@ -6,8 +6,9 @@ use super::{Code, DeviceProfileEntry, Finding, Kind, Place, Severity};
 use crate::nearest::nearest;
 use crate::numbers::int;
 
-/// Classes of which a provider has one unit: each card, or region of one, is a provider of its own, and a group is served by one.
-const ONE_UNIT: [&str; 3] = ["FPGA", "PGPU", "CUSTOM_PCI"];
+/// Classes of which a provider has one unit: each card is a provider of its own, and a group is served by one. Of an FPGA there may be
+/// several.
+const ONE_UNIT: [&str; 2] = ["PGPU", "CUSTOM_PCI"];
 
 /// What stands before the colon of a key.
 const SCOPES: [&str; 3] = ["resources", "trait", "accel"];

@@ -79,7 +79,7 @@ pub(super) fn begin(scheduler: &Scheduler, mut ask: Ask, hosts: Vec<ConsideredHo
     let first = ask.instance_uuids.first().cloned().unwrap_or_default();
     ask.request.instance_uuid.clone_from(&first);
     let mut chance = Chance::new(ask.seed);
-    let mut turnout = Turnout::new(first, Detail::of(0));
+    let mut turnout = Turnout::new(first, Detail::of(0, scheduler.keeps_record));
     let sorted = SortedHosts::new(scheduler, &ask.request, hosts, &mut chance, &mut turnout);
     let run = Run {
         chance,
@@ -189,13 +189,14 @@ impl<'a> Run<'a> {
         let next = self.ask.instance_uuids.get(self.chosen.len()).cloned();
         if let Some(uuid) = next {
             self.ask.request.instance_uuid.clone_from(&uuid);
-            let detail = Detail::of(self.chosen.len());
+            let detail = Detail::of(self.chosen.len(), self.scheduler.keeps_record);
             let turnout = self.sort_again(changed, uuid, detail);
             self.record.turns.push(turnout);
         } else if self.ask.instance_uuids.len() > 1 && self.alternates() > 0 {
             // What the last instance took counts for alternates too.
             let uuid = self.ask.request.instance_uuid.clone();
-            self.record.alternates = Some(self.sort_again(changed, uuid, Detail::Counts));
+            let detail = Detail::of(usize::MAX, self.scheduler.keeps_record);
+            self.record.alternates = Some(self.sort_again(changed, uuid, detail));
         }
         self.turn()
     }

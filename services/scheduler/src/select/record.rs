@@ -94,6 +94,8 @@ pub(super) enum Detail {
     Cards,
     /// All but those.
     Counts,
+    /// How many hosts each filter let pass, and nothing of those that are out.
+    Nothing,
 }
 
 /// A claim.
@@ -130,6 +132,13 @@ impl Turnout {
         self.detail
     }
 
+    /// Counts a host that is out.
+    pub(super) fn reject(&mut self, filter: &'static str, host: &Arc<HostState>, reason: Reason) {
+        if self.detail != Detail::Nothing {
+            self.rejected.count(filter, host, reason);
+        }
+    }
+
     /// Claims that were made.
     #[must_use]
     pub fn claims(&self) -> usize {
@@ -145,9 +154,10 @@ impl Turnout {
 }
 
 impl Detail {
-    /// Of the instance at this place.
-    pub(super) fn of(place: usize) -> Self {
+    /// Of the instance at this place, where a record is kept.
+    pub(super) fn of(place: usize, is_kept: bool) -> Self {
         match place < INSTANCES {
+            _ if !is_kept => Self::Nothing,
             true => Self::Cards,
             false => Self::Counts,
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Scheduler;
 use super::destination::{Narrowed, narrow};
 use super::record::{CARDS, Detail, Turnout};
-use crate::filters::Turn;
+use crate::filters::{Rejected, Turn};
 use crate::host_state::ConsideredHost;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -40,14 +40,12 @@ impl SortedHosts {
         let options = &scheduler.options;
         let mut out = Vec::new();
         if is_filtered {
-            let rejected = &mut turnout.rejected;
-            turnout.passed =
-                scheduler
-                    .chain
-                    .filter(&mut hosts, request, options, Turn::First, |one| {
-                        rejected.count(one.filter, &one.host.state, one.reason);
-                        out.push(one.host);
-                    });
+            let on_rejected = |one: Rejected| {
+                turnout.reject(one.filter, &one.host.state, one.reason);
+                out.push(one.host);
+            };
+            let chain = &scheduler.chain;
+            turnout.passed = chain.filter(&mut hosts, request, options, Turn::First, on_rejected);
         }
         let ranking = weigh(scheduler, request, &mut hosts, &mut out, turnout);
         let mut sorted = Self {
@@ -137,7 +135,7 @@ impl SortedHosts {
         let options = &scheduler.options.filter_scheduler;
         order(&mut self.order, &weights, options, chance);
         turnout.left = self.order.len();
-        if turnout.detail() == Detail::Counts {
+        if turnout.detail() != Detail::Cards {
             return;
         }
         let state = |place: usize| Some(Arc::clone(&self.hosts.get(place)?.state));
@@ -161,7 +159,7 @@ impl SortedHosts {
             };
             *kept = false;
             let state = &self.hosts[place].state;
-            turnout.rejected.count(filter, state, reason);
+            turnout.reject(filter, state, reason);
         }
         let mut next = 0;
         let new_places: Vec<Option<usize>> = is_kept
@@ -217,7 +215,7 @@ fn weigh(
                 continue;
             };
             let (weigher, reason) = rejected_by_weigher(one);
-            turnout.rejected.count(weigher, &host.state, reason);
+            turnout.reject(weigher, &host.state, reason);
             out.push(host);
         }
         *hosts = kept;

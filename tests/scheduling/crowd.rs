@@ -1,6 +1,6 @@
 //! Sixty-four schedulers at once.
 //!
-//!   BERTH_CROWD_HOSTS=20   how many hosts OpenStack's Placement has; it takes a minute and more for a hundred
+//!   BERTH_CROWD=whole   OpenStack's Placement has as many hosts and schedulers as the built-in one; minutes
 
 use berth_conductor::{Conductor, JourneyEnd};
 use berth_scheduler::Options;
@@ -11,8 +11,6 @@ use berth_tests::peer::{PlacementSettings, RealPlacement};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-/// Conductors, each with a scheduler of its own.
-const SCHEDULERS: usize = 64;
 /// CPUs of a host.
 const VCPUS: u64 = 4;
 
@@ -23,7 +21,7 @@ async fn boot(conductors: &[Conductor], number: u32) -> JourneyEnd {
         "name": format!("vm{number}"),
         "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
     }));
-    let conductor = &conductors[number as usize % SCHEDULERS];
+    let conductor = &conductors[number as usize % conductors.len()];
     conductor
         .create(&request)
         .await
@@ -37,11 +35,12 @@ async fn boot(conductors: &[Conductor], number: u32) -> JourneyEnd {
     }
 }
 
-async fn fill(cloud: Cloud, many: usize) {
+/// So many conductors, each with a scheduler of its own, fill so many hosts.
+async fn fill(cloud: Cloud, many: usize, schedulers: usize) {
     let hosts: Vec<FleetHost> = hosts(many, "cell1", VCPUS);
     let fleet = Fleet::over(cloud, &hosts).await;
     let mut conductors = Vec::new();
-    for _ in 0..SCHEDULERS {
+    for _ in 0..schedulers {
         conductors.push(fleet.conductor(Options::default()).await);
     }
     let units = u32::try_from(many * 4).expect("a few");
@@ -72,13 +71,15 @@ async fn fill(cloud: Cloud, many: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_four_schedulers_fill_a_hundred_hosts_to_the_last_unit() {
-    fill(Cloud::in_process().await, 100).await;
+    fill(Cloud::in_process().await, 100, 64).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_openstacks_placement_they_do_too() {
     let placement = RealPlacement::lease(PlacementSettings::default()).expect("Placement starts");
-    let many = std::env::var("BERTH_CROWD_HOSTS");
-    let many = many.map_or(20, |text| text.parse().expect("a number of hosts"));
-    fill(Cloud::at(&placement.url()), many).await;
+    let (hosts, schedulers) = match std::env::var_os("BERTH_CROWD") {
+        None => (20, 16),
+        Some(_) => (100, 64),
+    };
+    fill(Cloud::at(&placement.url()), hosts, schedulers).await;
 }

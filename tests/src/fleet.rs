@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use berth_client::{Auth, GuestClient};
@@ -16,10 +17,15 @@ use berth_scheduler::Options;
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
 use berth_wire::host_state::{HostStateBody, NodeStateBody, ServiceBody};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::boot::{BootAgent, accelerators, impatient, once};
 use crate::cloud::Cloud;
+
+/// How often a host says that it lives.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// A host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +65,8 @@ pub struct Fleet {
     pub hosts: Hosts,
     /// The agent of all of them.
     pub agent: BootAgent,
+    /// The hosts' signs of life, for as long as this is kept.
+    _alive: JoinSet<()>,
 }
 
 impl Fleet {
@@ -72,22 +80,29 @@ impl Fleet {
         let service = berth_accelerator::router(store, berth_accelerator::Options::default());
         let store = SqlStore::in_memory().await.expect("memory");
         berth_hosts::prepare(&store).await.expect("empty");
+        let mut alive = JoinSet::new();
         for host in fleet {
             report(&cloud, host).await;
             let options = HostsOptions {
                 cell: host.cell.to_owned(),
                 ..HostsOptions::default()
             };
-            let told = Hosts::new(store.clone(), options)
-                .tell(&host.name, state(host))
-                .await;
-            told.expect("a state");
+            let hosts = Hosts::new(store.clone(), options);
+            let told = hosts.tell(&host.name, state(host)).await;
+            let (told, name) = (told.expect("a state").state, host.name.clone());
+            alive.spawn(async move {
+                loop {
+                    sleep(SIGN_OF_LIFE).await;
+                    hosts.seen(&name, &told).await.expect("the state is known");
+                }
+            });
         }
         Self {
             agent: BootAgent::new(cloud.placement(), accelerators(&service, None)),
             hosts: Hosts::new(store, HostsOptions::default()),
             accelerators: service,
             cloud,
+            _alive: alive,
         }
     }
 

@@ -11,6 +11,7 @@ mod kind;
 mod load;
 mod login;
 mod option;
+mod pattern;
 mod problem;
 pub mod reference;
 mod rules;

@@ -8,6 +8,8 @@ use berth_cli::config::table::OPTIONS;
 use berth_cli::config::{
     self, ComputeDriver, Document, Effect, Loaded, Secret, UpdateInterval, changes,
 };
+use berth_conductor::PluginOptions;
+use berth_scheduler::plugin::OnFailure;
 use berth_virt::{NumaModel, ResourceModel, VgpuModel};
 use serde_json::{Value, json};
 
@@ -140,6 +142,40 @@ fn an_enabled_type_without_a_section_has_the_defaults() {
 }
 
 #[test]
+fn a_plugin_of_the_scheduler_is_named_by_its_section() {
+    let text = "[filter_scheduler]\nenabled_filters = [\"rack_power\"]\n\
+        [scheduler_plugin_rack_power]\nprogram = \"/a\"\n[scheduler_plugin_Tidy]\nprogram = \"/b\"\non_failure = \"pass\"";
+    let loaded = load(
+        text,
+        &[
+            ("BERTH__scheduler_plugin_rack_power__TIME_BUDGET", "0.5"),
+            ("BERTH__SCHEDULER_PLUGIN_Tidy__WEIGHT_MULTIPLIER", "-2"),
+        ],
+    );
+    let plugins: Vec<PluginOptions> = loaded.config.scheduler_plugins().collect();
+    let plugin =
+        |name: &str, program: &str, milliseconds, on_failure, weight_multiplier| PluginOptions {
+            name: name.to_owned(),
+            program: program.into(),
+            time_budget: Duration::from_millis(milliseconds),
+            on_failure,
+            weight_multiplier,
+        };
+    let expected = [
+        plugin("Tidy", "/b", 2000, Some(OnFailure::Pass), -2.0),
+        plugin("rack_power", "/a", 500, None, 1.0),
+    ];
+    assert_eq!(plugins, expected);
+    let warned = loaded.warnings.iter().map(ToString::to_string);
+    let warned: Vec<String> = warned.collect();
+    let warned = warned.join("\n");
+    assert!(
+        warned.contains("scheduler_plugin_Tidy.program: the plugin is not enabled; add \"Tidy\" to enabled_filters or"),
+        "{warned}"
+    );
+}
+
+#[test]
 fn the_environment_wins_over_the_file() {
     let loaded = load(
         "reserved_host_cpus = 1\n[devices]\nenabled_mdev_types = [\"a\"]",
@@ -256,10 +292,10 @@ fn every_option_of_the_table_has_a_field_and_every_field_a_row() {
     let mut sections: BTreeMap<&str, String> = BTreeMap::new();
     // A system scope contradicts a project, so it is left out.
     for row in OPTIONS.iter().filter(|row| row.key != "system_scope") {
-        let section = if row.section == "mdev_TYPE" {
-            "mdev_nvidia-35"
-        } else {
-            row.section
+        let section = match row.section {
+            "mdev_TYPE" => "mdev_nvidia-35",
+            "scheduler_plugin_NAME" => "scheduler_plugin_rack_power",
+            section => section,
         };
         let line = config::reference::example_line(row);
         sections

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use config::{Value, ValueKind};
 
+use super::pattern::PATTERNS;
 use super::problem::{Problem, nearest};
 use super::setting::{self, Setting};
 use super::table::{self, OPTIONS};
@@ -102,12 +103,14 @@ fn place(name: &str) -> String {
     format!("variable {name}")
 }
 
-/// Sections are lower case but for the type in `mdev_TYPE`, which is kept as written.
+/// Sections are lower case but for what those are named after that are of a pattern, which is kept as written.
 fn section_of(text: &str) -> String {
-    match text.split_at_checked(5) {
-        Some((prefix, kind)) if prefix.eq_ignore_ascii_case("mdev_") => format!("mdev_{kind}"),
-        _ => text.to_lowercase(),
-    }
+    let named = PATTERNS.iter().find_map(|pattern| {
+        let (prefix, name) = text.split_at_checked(pattern.prefix.len())?;
+        let is_it = prefix.eq_ignore_ascii_case(pattern.prefix);
+        is_it.then(|| format!("{}{name}", pattern.prefix))
+    });
+    named.unwrap_or_else(|| text.to_lowercase())
 }
 
 /// Puts the variable to write in place of the TOML key.

@@ -11,6 +11,7 @@ use super::command_line::{self, CommandLine};
 use super::environment;
 use super::file::{self, Document};
 use super::option::{Default as OptionDefault, OptionRow};
+use super::pattern;
 use super::problem::{Problem, Refused};
 use super::rules;
 use super::sections::Config;
@@ -140,22 +141,23 @@ impl Source for Layer {
     }
 }
 
-/// Values by section, top level first by its empty name, as the merged table wants them: `[mdev_TYPE]` sections become
-/// entries of one table `mdev`, so that the typed form is a map.
+/// Values by section, top level first by its empty name, as the merged table wants them: sections of a pattern
+/// (`[mdev_TYPE]`) become entries of one table (`mdev`), so that the typed form is a map.
 fn layer(sections: BTreeMap<String, Map<String, Value>>) -> Layer {
     let mut root = Map::new();
-    let mut mdev = Map::new();
+    let mut named: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for (section, values) in sections {
         if section.is_empty() {
             root.extend(values);
-        } else if let Some(kind) = section.strip_prefix("mdev_") {
-            mdev.insert(kind.to_owned(), table_of(values));
+        } else if let Some((pattern, name)) = pattern::of(&section) {
+            let all = named.entry(pattern.field).or_default();
+            all.insert(name.to_owned(), table_of(values));
         } else {
             root.insert(section, table_of(values));
         }
     }
-    if !mdev.is_empty() {
-        root.insert("mdev".to_owned(), table_of(mdev));
+    for (field, all) in named {
+        root.insert(field.to_owned(), table_of(all));
     }
     Layer(root)
 }
@@ -176,7 +178,7 @@ fn written(settings: &[Setting]) -> Layer {
 }
 
 fn merge(layers: &[Vec<Setting>]) -> Result<Map<String, Value>, Problem> {
-    let mut builder = config::Config::builder().add_source(defaults(&mdev_sections(layers)));
+    let mut builder = config::Config::builder().add_source(defaults(&named_sections(layers)));
     for settings in layers {
         builder = builder.add_source(written(settings));
     }
@@ -186,11 +188,11 @@ fn merge(layers: &[Vec<Setting>]) -> Result<Map<String, Value>, Problem> {
         .map_err(|error| unmergeable(&error))
 }
 
-/// Every `[mdev_TYPE]` that is written, and one for each enabled type.
-fn mdev_sections(layers: &[Vec<Setting>]) -> BTreeSet<String> {
+/// Every section of a pattern that is written, and an `[mdev_TYPE]` for each enabled type.
+fn named_sections(layers: &[Vec<Setting>]) -> BTreeSet<String> {
     let settings = || layers.iter().flatten();
     let written = settings()
-        .filter(|each| each.row.section == "mdev_TYPE")
+        .filter(|each| pattern::named(each.row.section).is_some())
         .map(|each| each.section.clone());
     let enabled = layers
         .iter()
@@ -213,12 +215,12 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 /// Every section with its defaults; one without any is a section all the same.
-fn defaults(mdev_sections: &BTreeSet<String>) -> Layer {
+fn defaults(named_sections: &BTreeSet<String>) -> Layer {
     let fixed = table::SECTIONS
         .iter()
         .map(|(section, _)| *section)
-        .filter(|section| *section != "mdev_TYPE");
-    let names = fixed.chain(mdev_sections.iter().map(String::as_str));
+        .filter(|section| pattern::named(section).is_none());
+    let names = fixed.chain(named_sections.iter().map(String::as_str));
     layer(
         names
             .map(|section| (section.to_owned(), defaults_of(table::pattern_of(section))))
@@ -254,24 +256,24 @@ fn effective(merged: &Map<String, Value>) -> Vec<Effective> {
         ValueKind::Table(table) => table.clone(),
         _ => Map::new(),
     };
-    let mdev = merged.get("mdev").map(inside).unwrap_or_default();
-    let mdev: BTreeMap<String, Map<String, Value>> = mdev
-        .iter()
-        .map(|(kind, value)| (kind.clone(), inside(value)))
-        .collect();
     let mut all = Vec::new();
     for (section, _) in table::SECTIONS {
         let rows = || OPTIONS.iter().filter(|row| row.section == *section);
-        match *section {
-            "" => all.extend(rows().map(|row| Effective::new("", row, merged.get(row.key)))),
-            "mdev_TYPE" => {
-                for (kind, values) in &mdev {
-                    all.extend(rows().map(|row| {
-                        Effective::new(&format!("mdev_{kind}"), row, values.get(row.key))
-                    }));
+        match pattern::named(section) {
+            _ if section.is_empty() => {
+                all.extend(rows().map(|row| Effective::new("", row, merged.get(row.key))));
+            }
+            Some(pattern) => {
+                let written = merged.get(pattern.field).map(inside).unwrap_or_default();
+                let written: BTreeMap<_, _> = written.iter().collect();
+                for (name, values) in written {
+                    let (section, values) = (format!("{}{name}", pattern.prefix), inside(values));
+                    all.extend(
+                        rows().map(|row| Effective::new(&section, row, values.get(row.key))),
+                    );
                 }
             }
-            _ => {
+            None => {
                 let values = merged.get(*section).map(inside).unwrap_or_default();
                 all.extend(rows().map(|row| Effective::new(section, row, values.get(row.key))));
             }

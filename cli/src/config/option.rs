@@ -5,7 +5,7 @@ use super::kind::Kind;
 /// One option: name, kind, default, what it does, and when a change takes effect.
 #[derive(Debug, Clone, Copy)]
 pub struct OptionRow {
-    /// The section, empty at the top level; `mdev_TYPE` stands for every section of that form.
+    /// The section, empty at the top level; `mdev_TYPE` and `scheduler_plugin_NAME` stand for every section of that form.
     pub section: &'static str,
     /// The key.
     pub key: &'static str,

@@ -7,6 +7,7 @@ mod policy;
 use std::fmt::Write as _;
 
 use super::option::{Default, OptionRow};
+use super::pattern;
 use super::table::{OPTIONS, SECTIONS};
 use crate::exit::ExitCode;
 use crate::failure::ErrorCode;
@@ -90,13 +91,10 @@ pub fn default_file() -> String {
         file.push('\n');
         comment(&mut file, help);
         if !section.is_empty() {
-            let name = if *section == "mdev_TYPE" {
-                "mdev_nvidia-35"
-            } else {
-                section
+            let _ = match pattern::named(section) {
+                Some(pattern) => writeln!(file, "#[{}]", pattern.example),
+                None => writeln!(file, "[{section}]"),
             };
-            let mark = if *section == "mdev_TYPE" { "#" } else { "" };
-            let _ = writeln!(file, "{mark}[{name}]");
         }
         for row in OPTIONS.iter().filter(|row| row.section == *section) {
             file.push('\n');

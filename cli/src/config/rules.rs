@@ -6,6 +6,7 @@ mod accelerator_service;
 mod client;
 mod guests;
 mod placement_service;
+mod scheduler_plugins;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -57,6 +58,7 @@ pub(super) fn judge(
     judge.guests();
     judge.accelerator_service();
     judge.placement_service();
+    judge.scheduler_plugins();
     judge.verdict
 }
 

@@ -11,11 +11,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_client::AuthOptions;
+use berth_conductor::PluginOptions;
 use berth_model::PciAddress;
 use berth_scheduler::options::{
     ComputeOptions, DefaultOptions, FilterSchedulerOptions, MetricsOptions, Options,
     SchedulerOptions, WorkaroundsOptions,
 };
+use berth_scheduler::plugin::OnFailure;
 use berth_virt::{CpuSet, NumaModel, PcpuModel, ResourceModel, VgpuModel};
 use serde::Deserialize;
 use serde::de::Error as _;
@@ -89,6 +91,8 @@ pub struct Config {
     pub service_down_time: Duration,
     scheduler: SchedulerOptions,
     filter_scheduler: FilterSchedulerOptions,
+    #[serde(default)]
+    pub(super) scheduler_plugin: BTreeMap<String, SchedulerPlugin>,
     metrics: MetricsOptions,
     workarounds: WorkaroundsOptions,
     pub agent_client: AgentClient,
@@ -175,6 +179,22 @@ impl Config {
                 let file = self.state_path.join("hosts.sqlite");
                 Secret::from(format!("sqlite:{}", file.display()))
             })
+    }
+}
+
+impl Config {
+    /// The scheduler's plugins, in the order of their names.
+    pub fn scheduler_plugins(&self) -> impl Iterator<Item = PluginOptions> {
+        let plugins = self.scheduler_plugin.iter();
+        plugins.filter_map(|(name, plugin)| {
+            Some(PluginOptions {
+                name: name.clone(),
+                program: plugin.program.clone()?,
+                time_budget: plugin.time_budget,
+                on_failure: plugin.on_failure,
+                weight_multiplier: plugin.weight_multiplier,
+            })
+        })
     }
 }
 
@@ -424,6 +444,18 @@ pub struct MdevType {
     pub max_instances: Option<u32>,
 }
 
+/// `[scheduler_plugin_NAME]`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SchedulerPlugin {
+    pub(super) program: Option<PathBuf>,
+    #[serde(deserialize_with = "fractional_seconds")]
+    time_budget: Duration,
+    #[serde(default)]
+    on_failure: Option<OnFailure>,
+    weight_multiplier: f64,
+}
+
 /// `[model]`: where resources stand in the provider tree, as the driver contract's own type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "ModelWords")]
@@ -506,6 +538,13 @@ pub struct Fake {
 
 fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     u64::deserialize(deserializer).map(Duration::from_secs)
+}
+
+fn fractional_seconds<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Duration, D::Error> {
+    let seconds = f64::deserialize(deserializer)?;
+    Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
 }
 
 fn addresses<'de, D: serde::Deserializer<'de>>(

@@ -3,6 +3,7 @@
 use config::{Value, ValueKind};
 
 use super::option::OptionRow;
+use super::pattern;
 use super::problem::{Problem, nearest};
 use super::table::{self, NOT_YET, OPTIONS, RENAMED, SECTIONS};
 use crate::failure::ErrorCode;
@@ -145,13 +146,9 @@ pub(super) fn unknown_section(section: &str, at: &str) -> Problem {
             ErrorCode::UnknownKey,
         );
     }
-    if section.starts_with("mdev_") {
-        let right = "write the type's name after mdev_, as in [mdev_nvidia-35]".to_owned();
-        return problem(
-            "this names no mediated device type",
-            right,
-            ErrorCode::UnknownKey,
-        );
+    if let Some(pattern) = pattern::begun(section) {
+        let (wrong, right) = pattern.none;
+        return problem(wrong, right.to_owned(), ErrorCode::UnknownKey);
     }
     let sections = SECTIONS
         .iter()

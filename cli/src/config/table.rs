@@ -8,8 +8,9 @@ mod scheduler;
 
 use super::kind::Kind;
 use super::option::{Default, Effect, OptionRow};
+use super::pattern;
 
-/// Sections of the file, in the order of the reference. `mdev_TYPE` is a pattern.
+/// Sections of the file, in the order of the reference. `mdev_TYPE` and `scheduler_plugin_NAME` are patterns.
 pub const SECTIONS: &[(&str, &str)] = &[
     (
         "",
@@ -82,6 +83,11 @@ pub const SECTIONS: &[(&str, &str)] = &[
     (
         "filter_scheduler",
         "Filters and weighers of the scheduler built in.",
+    ),
+    (
+        "scheduler_plugin_NAME",
+        "One program of one's own that filters hosts, weighs them, or both; the section is named after it, as \
+         `[scheduler_plugin_rack_power]`, and it is enabled by that name in `enabled_filters` and `weight_classes`.",
     ),
     ("metrics", "What hosts measure of themselves, as a weight."),
     ("workarounds", "What is done otherwise than it should be."),
@@ -365,20 +371,13 @@ pub fn find(section: &str, key: &str) -> Option<&'static OptionRow> {
 
 /// The section as the table names it.
 pub(super) fn pattern_of(section: &str) -> &str {
-    if section
-        .strip_prefix("mdev_")
-        .is_some_and(super::kind::is_mdev_type)
-    {
-        "mdev_TYPE"
-    } else {
-        section
-    }
+    pattern::of(section).map_or(section, |(pattern, _)| pattern.section)
 }
 
 /// Whether the table has this section.
 pub(super) fn is_section(section: &str) -> bool {
     !section.is_empty()
-        && section != "mdev_TYPE"
+        && pattern::named(section).is_none()
         && SECTIONS
             .iter()
             .any(|(name, _)| *name == pattern_of(section))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use berth_client::HostsClient;
-use berth_conductor::{Destinations, FilterScheduler};
+use berth_conductor::{Destinations, FilterScheduler, Plugins};
 use berth_hosts::{Hosts, HostsOptions, Options, router};
 use berth_http::{NoAuth2, ValidateToken};
 use berth_scheduler::select::Scheduler;
@@ -25,6 +25,7 @@ pub(super) struct OpenHosts {
     store: SqlStore,
     hosts: Hosts,
     scheduler: Scheduler,
+    plugins: Plugins,
     /// For agents of other hosts, where they may tell.
     door: Option<(TcpListener, Router)>,
     /// Where this process's agent tells its host's state.
@@ -35,7 +36,7 @@ impl OpenHosts {
     /// Opens the database.
     ///
     /// # Errors
-    /// Another process has it, or nobody can schedule by the configuration.
+    /// Another process has it, nobody can schedule by the configuration, or a plugin does not say what it is.
     pub(super) async fn open(config: &Config) -> Result<Self, Failure> {
         let options = config.scheduler_options();
         let kept = HostsOptions {
@@ -44,7 +45,10 @@ impl OpenHosts {
                 .unwrap_or_default(),
             ..HostsOptions::default()
         };
-        let scheduler = Scheduler::new(options)
+        let plugins = Plugins::open(config.scheduler_plugins(), &options)
+            .await
+            .map_err(|error| Failure::new(ErrorCode::BadValue, error.to_string()))?;
+        let scheduler = Scheduler::with_own(options, &plugins.own())
             .map_err(|error| Failure::new(ErrorCode::BadValue, error.to_string()))?;
         for warning in scheduler.warnings() {
             tracing::warn!(%warning, "an option of the scheduler");
@@ -65,6 +69,7 @@ impl OpenHosts {
             store,
             hosts,
             scheduler,
+            plugins,
             door,
             client,
         })
@@ -84,6 +89,7 @@ impl OpenHosts {
     /// Who says where guests go, and the database, to be closed last.
     pub(super) fn into_destinations(self) -> (Destinations, SqlStore) {
         let scheduler = FilterScheduler::new(self.scheduler, self.hosts);
+        let scheduler = scheduler.with_plugins(self.plugins);
         (Destinations::Filtered(Arc::new(scheduler)), self.store)
     }
 }

@@ -250,10 +250,10 @@ proptest! {
         value in "(-?[0-9]{1,20}|[0-9]{1,3}\\.[0-9]|true|inf|nan|1979-05-27|\"[^\"\\\\]{0,20}\"|\\[\"[a-z0-9:.-]{0,12}\"\\]|\\[\\]|\\[\\[1\\]\\]|\\{ a = 1 \\})",
     ) {
         let row = &config::table::OPTIONS[index];
-        let section = row.section.replace("TYPE", "nvidia-35");
+        let section = row.section.replace("TYPE", "nvidia-35").replace("NAME", "rack_power");
         let head = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
         for line in problems(&format!("{head}{} = {value}", row.key), &[]) {
-            prop_assert!(line == "accepted" || line.contains("not TOML") || line.contains(row.key) || ["placement", "cyborg", "conductor", "glance"].contains(&row.section), "{}", line);
+            prop_assert!(line == "accepted" || line.contains("not TOML") || line.contains(row.key) || ["placement", "cyborg", "conductor", "glance", "scheduler_plugin_NAME"].contains(&row.section), "{}", line);
             prop_assert!(!line.contains("bug"), "{}", line);
         }
     }

@@ -8,18 +8,27 @@ pub(super) const CASES: &[Case] = super::cases! {
     "colour = \"green\"" => ["berth.toml:1:1: colour: unknown option; see the options at the top level in the reference [BERTH-E0102]"];
     "cpu_shared_set = \"0-3\"" => ["berth.toml:1:1: cpu_shared_set: unknown option; it belongs in [compute] [BERTH-E0102]"];
     "[compue]\ncpu_shared_set = \"0\"" => ["berth.toml:1:2: compue: unknown section; did you mean [compute]? [BERTH-E0102]"];
-    "[gardening]\nhoe = 1" => ["berth.toml:1:2: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, conductor, glance, image_cache, placement_service, cors, accelerator_service, conductor_service, compute_service, scheduler, filter_scheduler, metrics, workarounds, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
+    "[gardening]\nhoe = 1" => ["berth.toml:1:2: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, conductor, glance, image_cache, placement_service, cors, accelerator_service, conductor_service, compute_service, scheduler, filter_scheduler, scheduler_plugin_NAME, metrics, workarounds, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
     "[[compute]]\ncpu_shared_set = \"0\"" => ["berth.toml:1:3: compute: this is a section, not an option; write [compute] and the options below [BERTH-E0104]"];
-    "[[gardening]]\nhoe = 1" => ["berth.toml:1:3: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, conductor, glance, image_cache, placement_service, cors, accelerator_service, conductor_service, compute_service, scheduler, filter_scheduler, metrics, workarounds, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
+    "[[gardening]]\nhoe = 1" => ["berth.toml:1:3: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, conductor, glance, image_cache, placement_service, cors, accelerator_service, conductor_service, compute_service, scheduler, filter_scheduler, scheduler_plugin_NAME, metrics, workarounds, agent_client, keystone_authtoken, agent, fake [BERTH-E0102]"];
     "compute = 5" => ["berth.toml:1:1: compute: this is a section, not an option; write [compute] and the options below [BERTH-E0104]"];
     "[host]\nname = \"a\"" => ["berth.toml:1:1: host: a text is wanted, not a table; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0104]"];
     "[DEFAULT]\nhost = \"a\"" => ["berth.toml:1:2: DEFAULT: berth does not have this section; the options of [DEFAULT] stand at the top level, before the first section [BERTH-E0102]"];
-    "[metrics]\nweight = 1" => ["berth.toml:1:2: metrics: this version of berth does not read this section; remove it [BERTH-E0103]"];
+    "[metrics]\nweight = 1" => ["berth.toml:2:1: metrics.weight: unknown option; see the options in [metrics] in the reference [BERTH-E0102]"];
     "vif_plugging_timeout = 300" => ["berth.toml:1:1: vif_plugging_timeout: this version of berth does not read this option; remove it [BERTH-E0103]"];
     "vcpu_pin_set = \"0-3\"" => ["berth.toml:1:1: vcpu_pin_set: berth does not have this option; write cpu_shared_set in [compute] [BERTH-E0102]"];
     "[vgpu_nvidia-35]\ndevice_addresses = []" => ["berth.toml:1:2: vgpu_nvidia-35: berth does not have this section; write [mdev_nvidia-35] [BERTH-E0102]"];
     "[mdev_]\nmax_instances = 1" => ["berth.toml:1:2: mdev_: this names no mediated device type; write the type's name after mdev_, as in [mdev_nvidia-35] [BERTH-E0102]"];
     "[\"mdev_a/b\"]\nmax_instances = 1" => ["berth.toml:1:2: mdev_a/b: this names no mediated device type; write the type's name after mdev_, as in [mdev_nvidia-35] [BERTH-E0102]"];
+    "[scheduler_plugin_]\nprogram = \"/a\"" => ["berth.toml:1:2: scheduler_plugin_: this names no plugin of the scheduler; write the plugin's name after scheduler_plugin_: letters, digits and '_', the first a letter, 64 at most [BERTH-E0102]"];
+    "[scheduler_plugin_rack-power]\nprogram = \"/a\"" => ["berth.toml:1:2: scheduler_plugin_rack-power: this names no plugin of the scheduler; write the plugin's name after scheduler_plugin_: letters, digits and '_', the first a letter, 64 at most [BERTH-E0102]"];
+    "[scheduler_plugin_NAME]\nprogram = \"/a\"" => ["berth.toml:1:2: scheduler_plugin_NAME: this names no plugin of the scheduler; write the plugin's name after scheduler_plugin_: letters, digits and '_', the first a letter, 64 at most [BERTH-E0102]"];
+    "[filter_scheduler]\nenabled_filters = [\"a\"]\n[scheduler_plugin_a]\non_failure = \"pass\"" => ["berth.toml:4:14: scheduler_plugin_a.program: it has no program; write program = \"/PATH/OF/THE/PROGRAM\" in [scheduler_plugin_a] [BERTH-E0107]"];
+    "[scheduler_plugin_a]\nprogram = \"a\"\non_failure = \"maybe\"\ntime_budget = 0" => [
+        "berth.toml:2:11: scheduler_plugin_a.program: \"a\" is not absolute; write a path that begins with / [BERTH-E0105]",
+        "berth.toml:3:14: scheduler_plugin_a.on_failure: \"maybe\" is not one of the words accepted; write one of pass, reject [BERTH-E0105]",
+        "berth.toml:4:15: scheduler_plugin_a.time_budget: 0 is out of range; write a number of seconds from 0.1 to 60 [BERTH-E0105]"
+    ];
     "host = 5" => ["berth.toml:1:8: host: a text is wanted, not the number 5; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0104]"];
     "host = \"\"" => ["berth.toml:1:8: host: an empty text is no value; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0105]"];
     "host = \"a b\"" => ["berth.toml:1:8: host: \"a b\" is no host name; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0105]"];

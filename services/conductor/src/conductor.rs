@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep};
 pub use journeys::JourneyEnd;
 
 use crate::journal::{Accepted, BootJournal, BootRecord, Course, JournalError};
+use crate::plugins::ExtraSpecsError;
 use crate::strays::Strays;
 use crate::way::Way;
 use crate::{Agents, BootRequest, Destinations};
@@ -95,6 +96,9 @@ pub enum ConductorError {
     /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// A flavor's extra spec is not as a plugin of the scheduler asks for.
+    #[error(transparent)]
+    ExtraSpecs(#[from] ExtraSpecsError),
     /// What is kept of the scheduler's decisions cannot be read.
     #[error("what is kept of the scheduler's decisions cannot be read: {0}")]
     Scheduling(#[from] RecordError),
@@ -161,8 +165,9 @@ impl Conductor {
     /// Takes a request: once this is answered the guest will run, or say why it does not, whatever happens to the conductor.
     ///
     /// # Errors
-    /// Another request has its UUID, or the journal cannot be written.
+    /// Another request has its UUID, a plugin of the scheduler cannot read its flavor, or the journal cannot be written.
     pub async fn create(&self, request: &BootRequest) -> Result<Accepted, ConductorError> {
+        self.inner.way.destinations.check(request)?;
         let uuid = request.uuid();
         let accepted = self.inner.way.journal.accept(request).await;
         match self.inner.usable.wrote(accepted)? {

@@ -10,6 +10,9 @@ use berth_hosts::Hosts;
 use berth_scheduler::select::Scheduler;
 use tokio::time::Instant;
 
+use crate::BootRequest;
+use crate::plugins::{ExtraSpecsError, Plugins};
+
 pub(crate) use considered::{Considered, Known, throw};
 pub use request::RequestSpecError;
 pub(crate) use request::request_spec;
@@ -33,12 +36,24 @@ impl Destinations {
             Self::Filtered(scheduler) => Some(&scheduler.hosts),
         }
     }
+
+    /// Whether a guest's flavor is as the scheduler's plugins ask for.
+    pub(crate) fn check(&self, request: &BootRequest) -> Result<(), ExtraSpecsError> {
+        match self {
+            Self::AsAnswered => Ok(()),
+            Self::Filtered(scheduler) => {
+                let flavor = &request.body().flavor;
+                scheduler.plugins.check(&flavor.extra_specs)
+            }
+        }
+    }
 }
 
 /// Filters and weighers over what agents told of their hosts.
 pub struct FilterScheduler {
     pub(crate) scheduler: Scheduler,
     pub(crate) hosts: Hosts,
+    pub(crate) plugins: Plugins,
     began: Instant,
 }
 
@@ -49,8 +64,15 @@ impl FilterScheduler {
         Self {
             scheduler,
             hosts,
+            plugins: Plugins::default(),
             began: Instant::now(),
         }
+    }
+
+    /// With the plugins whose filters and weighers are the scheduler's own.
+    #[must_use]
+    pub fn with_plugins(self, plugins: Plugins) -> Self {
+        Self { plugins, ..self }
     }
 
     /// Whether agents may not have been heard of only because nobody was there to hear them: for so long after a start a host that

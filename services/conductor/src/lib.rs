@@ -12,6 +12,7 @@
 //! | `journal` | what each guest is meant to be, and how far it is |
 //! | `boot`, `undo` | the steps, and the way back |
 //! | `destinations` | who says which host comes first: filters and weighers, or Placement's own order |
+//! | `plugins` | the scheduler's plugins: programs of the operator's, asked before filters and weighers |
 //! | `diagnosis` | why there is no candidate, by asking again with one demand less |
 //! | `agents` | the way to a node's agent |
 //! | `conductor` | all guests: one journey per guest at a time |
@@ -25,6 +26,7 @@ mod conductor;
 mod destinations;
 mod diagnosis;
 pub mod journal;
+mod plugins;
 mod request;
 mod router;
 mod strays;
@@ -36,6 +38,7 @@ pub use berth_http::{serve_tcp, serve_unix};
 pub use boot::BootError;
 pub use conductor::{Conductor, ConductorError, ConductorOptions, ConductorParts, JourneyEnd};
 pub use destinations::{Destinations, FilterScheduler, RequestSpecError};
+pub use plugins::{ExtraSpecsError, PluginError, PluginOptions, Plugins};
 pub use request::{BootRequest, BootRequestError};
 pub use router::{ROUTES, router};
 pub use undo::UndoError;

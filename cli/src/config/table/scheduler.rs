@@ -101,6 +101,19 @@ pub(super) const ROWS: &[OptionRow] = &[
         "`PROPERTY=WEIGHT`; where there is one, properties that are not named count nothing.")
         .example("[\"os_distro=1\", \"hw_machine_type=0\"]"),
 
+    row("scheduler_plugin_NAME", "program", Kind::Path, Default::Unset,
+        "The program. Asked with `--manifest` it says what it is; for each guest it reads the request and its hosts as JSON and answers \
+         with its verdicts and weights (the guide's page on plugins has both forms).")
+        .example("\"/usr/libexec/berth/rack_power\""),
+    row("scheduler_plugin_NAME", "time_budget", Kind::Seconds(0.1, 60.0), Default::Float(2.0),
+        "Seconds that it may take for one guest; then it is ended with all that it started, and was not heard."),
+    row("scheduler_plugin_NAME", "on_failure", Kind::Choice(&["pass", "reject"]), Default::Derived("`reject` for one that is enabled as a \
+         filter, `pass` for one that is enabled as a weigher alone"),
+        "What becomes of hosts where it was not heard: each of them passes, or none.")
+        .example("\"pass\""),
+    row("scheduler_plugin_NAME", "weight_multiplier", Kind::Number(-MOST, MOST), Default::Float(1.0),
+        "Of its weights; aggregates override it by the key `NAME_weight_multiplier`."),
+
     row("metrics", "weight_multiplier", Kind::Number(-MOST, MOST), Default::Float(1.0),
         "Of all metrics together (`MetricsWeigher`)."),
     row("metrics", "weight_setting", Kind::Texts, Default::List(&[]),

@@ -27,6 +27,7 @@ fn chosen() -> StepDetail {
     StepDetail::Claim(Box::new(Chosen {
         host: Uuid::from_u128(2).into(),
         node: NodeName::new("n1").unwrap(),
+        cell: None,
         candidate: Candidate::of_body(&body).unwrap(),
     }))
 }
@@ -62,6 +63,7 @@ async fn what_was_written_is_there_after_a_restart() {
     let journal = SqlJournal::open(folder.path()).await.unwrap();
     assert_eq!(journal.accept(&request("vm")).await.unwrap(), Accepted::New);
     let failed = FailedAttempt {
+        cell: None,
         node: Some("n1".to_owned()),
         reason: "it's \"so\"".to_owned(),
         avoid: vec![Uuid::from_u128(3)],
@@ -119,6 +121,7 @@ async fn a_delete_is_final_and_secrets_go_when_no_step_needs_them() {
     journal.turn(guest(), &Course::Delete).await.unwrap();
     journal.turn(guest(), &Course::Active).await.unwrap();
     let failed = FailedAttempt {
+        cell: None,
         node: None,
         reason: String::new(),
         avoid: Vec::new(),

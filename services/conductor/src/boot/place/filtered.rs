@@ -88,7 +88,8 @@ impl Requested {
                     .await?
             }
         };
-        let ask = Ask {
+        let hosts: Vec<_> = known.iter().map(|it| it.considered.clone()).collect();
+        let mut ask = Ask {
             instance_uuids: vec![asked.request.instance_uuid.clone()],
             request: asked.request.clone(),
             // Another attempt asks again, by what is known then.
@@ -99,7 +100,10 @@ impl Requested {
         if is_empty {
             return Err(self.none_in_placement(scheduler, way, &asked, &ask).await?);
         }
-        let hosts = known.iter().map(|it| it.considered.clone()).collect();
+        ask.request.plugin_answers = tokio::select! {
+            answers = scheduler.plugins.ask(&ask.request, &hosts) => answers,
+            () = cancel.cancelled() => return Err(BootError::Cancelled),
+        };
         let search = Search {
             scheduler,
             way,

@@ -1,0 +1,340 @@
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_scheduler::host_state::{Aggregate, Aggregates, Instances, Service};
+use berth_scheduler::plugin::{OnFailure, SCHEMA};
+use berth_scheduler::select::Scheduler;
+use berth_scheduler::{ConsideredHost, HostState};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+
+fn host(name: &str, vcpus_used: i64, metadata: &[(&str, &str)]) -> ConsideredHost {
+    let metadata = metadata
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let aggregate = Aggregate {
+        name: "racks".to_owned(),
+        metadata: metadata.collect(),
+        ..Aggregate::default()
+    };
+    let state = HostState {
+        host: name.to_owned(),
+        nodename: name.to_owned(),
+        uuid: format!("uuid-of-{name}"),
+        cell: "cell1".to_owned(),
+        host_ip: None,
+        total_usable_ram_mb: 65536,
+        free_ram_mb: 65536,
+        total_usable_disk_gb: 1000,
+        free_disk_mb: 1_024_000,
+        vcpus_total: 64,
+        vcpus_used,
+        num_instances: 0,
+        num_io_ops: 0,
+        failed_builds: 0,
+        ram_allocation_ratio: 1.0,
+        cpu_allocation_ratio: 1.0,
+        disk_allocation_ratio: 1.0,
+        hypervisor_type: "QEMU".to_owned(),
+        hypervisor_version: None,
+        cpu_info: None,
+        supported_instances: Vec::new(),
+        stats: BTreeMap::new(),
+        service: Service::default(),
+        aggregates: Aggregates::new(vec![Arc::new(aggregate)]),
+        instances: Instances::default(),
+        metrics: None,
+        pci: None,
+        numa: None,
+    };
+    ConsideredHost::new(Arc::new(state), Arc::new([]))
+}
+
+fn hosts() -> Vec<ConsideredHost> {
+    vec![
+        host("a", 0, &[("power_w", "500"), ("row", "north")]),
+        host("b", 0, &[("power_w", "900"), ("row", "north")]),
+        host("c", 80, &[("power_w", "900"), ("row", "south")]),
+        host("d", 0, &[("power_w", "lots"), ("row", "south")]),
+    ]
+}
+
+/// The sample that the guide shows.
+fn sample() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.join("../../docs/examples/scheduler-plugin/rack_power.py")
+}
+
+/// A program that says by this manifest what it is, and answers by this script.
+fn program(folder: &TempDir, manifest: &str, script: &str) -> PathBuf {
+    let [text, program] = ["text", "plugin"].map(|name| folder.path().join(name));
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = --manifest ]; then\ncat <<'END'\n{manifest}\nEND\nexit\nfi\n{script}\n"
+    );
+    fs::write(&text, script).unwrap();
+    fs::set_permissions(&text, Permissions::from_mode(0o755)).unwrap();
+    // A file that somebody has open for writing cannot be started; nobody has had this name open.
+    fs::rename(&text, &program).unwrap();
+    program
+}
+
+fn configured(program: PathBuf, on_failure: Option<OnFailure>) -> PluginOptions {
+    PluginOptions {
+        name: "rack_power".to_owned(),
+        program,
+        time_budget: Duration::from_secs(60),
+        on_failure,
+        weight_multiplier: 1.0,
+    }
+}
+
+fn options(filters: &[&str], weighers: &[&str]) -> Options {
+    let own = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
+    let mut options = Options::default();
+    options.filter_scheduler.enabled_filters = own(filters);
+    options.filter_scheduler.weight_classes = own(weighers);
+    options
+}
+
+const NAME: &[&str] = &["rack_power"];
+
+fn request(extra_specs: &[(&str, &str)]) -> RequestSpec {
+    let mut request = RequestSpec::default();
+    for (key, value) in extra_specs {
+        let specs = &mut request.flavor.extra_specs;
+        specs.insert((*key).to_owned(), (*value).to_owned());
+    }
+    request
+}
+
+/// The hosts, best first, and why the others are out.
+async fn scheduled(plugin: PluginOptions, mut request: RequestSpec) -> (Vec<String>, Vec<String>) {
+    let options = options(NAME, NAME);
+    let plugins = Plugins::open([plugin], &options).await.unwrap();
+    request.plugin_answers = plugins.ask(&request, &hosts()).await;
+    let scheduler = Scheduler::with_own(options, &plugins.own()).unwrap();
+    let (sorted, turnout) = scheduler.sort(&request, hosts(), 0);
+    let best = sorted.best_first().map(|it| it.state.host.clone());
+    let out = turnout.rejected.named();
+    let out = out.map(|(_, one)| format!("{}: {}", one.host.host, one.reason));
+    (best.collect(), out.collect())
+}
+
+#[tokio::test]
+async fn the_sample_of_the_guide_does_what_the_guide_says() {
+    for (extra_specs, best, out) in [
+        (
+            &[][..],
+            &["b", "a", "c"][..],
+            &["d: rack_power rejects it: its power_w is 'lots'"][..],
+        ),
+        (
+            &[("rack:power_w", "200")],
+            &["b", "a"],
+            &[
+                "c: rack_power rejects it: it has 100 W left, and 200 W are asked for",
+                "d: rack_power rejects it: its power_w is 'lots'",
+            ],
+        ),
+        (
+            &[("rack:row", "south")],
+            &["c"],
+            &[
+                "a: rack_power rejects it: it is not in the row south",
+                "b: rack_power rejects it: it is not in the row south",
+                "d: rack_power rejects it: its power_w is 'lots'",
+            ],
+        ),
+    ] {
+        let got = scheduled(configured(sample(), None), request(extra_specs)).await;
+        assert_eq!(got.0, best, "{extra_specs:?}");
+        assert_eq!(got.1, out, "{extra_specs:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_flavor_is_checked_by_what_plugins_say_of_their_extra_specs() {
+    let options = options(NAME, &[]);
+    let plugins = Plugins::open([configured(sample(), None)], &options)
+        .await
+        .unwrap();
+    for (extra_specs, wrong) in [
+        (&[("rack:power_w", "200"), ("rack:row", "north")][..], ""),
+        (&[("hw:cpu_policy", "dedicated")], ""),
+        (
+            &[("rack:power_w", "much"), ("rack:row", "west")],
+            "flavor.extra_specs.rack:power_w: `much` is not a whole number, which the scheduler's plugin rack_power asks for; \
+             rack:row: `west` is not one of north, south, which the scheduler's plugin rack_power asks for",
+        ),
+    ] {
+        let checked = plugins.check(&request(extra_specs).flavor.extra_specs);
+        let sentence = checked.err().map_or_else(String::new, |it| it.to_string());
+        assert_eq!(sentence, wrong);
+    }
+}
+
+fn manifest(name: &str, kind: &str) -> String {
+    json!({"schema": SCHEMA, "name": name, "kind": kind}).to_string()
+}
+
+#[tokio::test]
+async fn one_that_does_not_answer_lets_all_pass_or_none() {
+    for (script, why) in [
+        ("exit 3", "says no (exit status: 3)"),
+        ("echo 'rack 7 is gone' >&2; exit 1", "rack 7 is gone"),
+        ("kill -9 $$", "signal: 9"),
+        ("true", "its answer cannot be read: EOF"),
+        ("echo hello", "its answer cannot be read: expected value"),
+        (
+            "echo '{\"schema\": \"x\", \"hosts\": {}}'",
+            "should have the schema",
+        ),
+        (
+            "echo '{\"schema\": \"berth-scheduler-plugin/1\", \"hosts\": {}}'",
+            "says nothing of the host uuid-of-a, nor of 3 others",
+        ),
+        ("yes", "wrote more than 81920 bytes and was ended"),
+        (
+            "head -c 300000 /dev/zero | tr '\\0' '['",
+            "bytes and was ended",
+        ),
+        (
+            "head -c 70000 /dev/zero | tr '\\0' '['",
+            "its answer cannot be read: invalid type",
+        ),
+        ("exec <&-; echo x", "its answer cannot be read"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let program = program(&folder, &manifest("rack_power", "both"), script);
+        let open = configured(program.clone(), Some(OnFailure::Pass));
+        let (best, out) = scheduled(open, request(&[])).await;
+        assert_eq!((best.len(), out.len()), (4, 0), "{script}");
+        // A filter fails closed where nothing is said.
+        for policy in [Some(OnFailure::Reject), None] {
+            let (best, out) = scheduled(configured(program.clone(), policy), request(&[])).await;
+            assert_eq!((best.len(), out.len()), (0, 4), "{script}");
+            for sentence in out {
+                assert!(sentence.contains("rack_power was not heard"), "{sentence}");
+                assert!(sentence.contains(why), "{script}: {sentence}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_that_hangs_is_ended_at_its_budget_with_what_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    let script = format!("sleep 1000 & echo $! > {}; wait", started.display());
+    let program = program(&folder, &manifest("rack_power", "both"), &script);
+    let mut plugin = configured(program, Some(OnFailure::Reject));
+    plugin.time_budget = Duration::from_secs(2);
+    let (_, out) = scheduled(plugin, request(&[])).await;
+    assert!(out[0].contains("did not end within 2s"), "{out:?}");
+    let pid = fs::read_to_string(started).unwrap();
+    let stat = || fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    while stat().is_ok_and(|stat| !stat.contains(") Z ")) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_is_what_its_options_say_or_is_not_opened() {
+    let named = |name, kind| manifest(name, kind);
+    let both = || named("rack_power", "both");
+    let (filter, weigher) = (
+        named("rack_power", "filter"),
+        named("rack_power", "weigher"),
+    );
+    let none: &[&str] = &[];
+    let reject = Some(OnFailure::Reject);
+    for (manifest, filters, weighers, on_failure, wrong) in [
+        (both(), NAME, NAME, reject, ""),
+        (filter.clone(), NAME, none, None, ""),
+        (weigher.clone(), none, NAME, None, ""),
+        (
+            weigher.clone(),
+            NAME,
+            none,
+            None,
+            "[filter_scheduler] enabled_filters: the plugin rack_power is no filter, by its manifest",
+        ),
+        (
+            filter,
+            none,
+            NAME,
+            None,
+            "[filter_scheduler] weight_classes: the plugin rack_power is no weigher, by its manifest",
+        ),
+        (
+            weigher,
+            none,
+            NAME,
+            reject,
+            "[scheduler_plugin_rack_power] on_failure: reject is for filters, and enabled_filters does not name it; write pass",
+        ),
+        (
+            named("other", "both"),
+            NAME,
+            none,
+            None,
+            "[scheduler_plugin_rack_power] program: by its manifest it is other; the section should be [scheduler_plugin_other]",
+        ),
+        (
+            "{".to_owned(),
+            NAME,
+            none,
+            None,
+            "[scheduler_plugin_rack_power] program: its manifest cannot be read: ",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let plugin = configured(program(&folder, &manifest, "exit 1"), on_failure);
+        let opened = Plugins::open([plugin], &options(filters, weighers)).await;
+        let sentence = opened.err().map_or_else(String::new, |it| it.to_string());
+        assert_eq!(sentence.is_empty(), wrong.is_empty(), "{sentence}");
+        assert!(sentence.starts_with(wrong), "{sentence}");
+    }
+    let nowhere = || configured(PathBuf::from("/nowhere/plugin"), None);
+    let error = Plugins::open([nowhere()], &options(NAME, &[])).await.err();
+    let sentence = error.unwrap().to_string();
+    let begin = "[scheduler_plugin_rack_power] program: asked with --manifest, the scheduler plugin /nowhere/plugin cannot be started";
+    assert!(sentence.starts_with(begin), "{sentence}");
+    // One that nothing enables is not run.
+    let opened = Plugins::open([nowhere()], &options(&[], &[]))
+        .await
+        .unwrap();
+    assert!(Scheduler::with_own(options(NAME, &[]), &opened.own()).is_err());
+}
+
+#[tokio::test]
+async fn dropped_it_ends_what_it_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    let script = format!("sleep 1000 & echo $! > {}; wait", started.display());
+    let program = program(&folder, &manifest("rack_power", "both"), &script);
+    let options = options(NAME, NAME);
+    let plugins = Plugins::open([configured(program, None)], &options)
+        .await
+        .unwrap();
+    let pid = || fs::read_to_string(&started).unwrap_or_default();
+    let until_started = async {
+        while pid().trim().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let (request, hosts) = (RequestSpec::default(), hosts());
+    tokio::select! {
+        answers = plugins.ask(&request, &hosts) => panic!("{answers:?}"),
+        () = until_started => {}
+    }
+    let stat = || fs::read_to_string(format!("/proc/{}/stat", pid().trim()));
+    while stat().is_ok_and(|stat| !stat.contains(") Z ")) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -51,8 +51,9 @@ impl PartialEq for List {
 #[derive(Debug, Clone)]
 pub struct Dict {
     entries: Vec<(String, Capability)>,
-    /// Places of `entries`, by their keys.
-    by_key: Vec<usize>,
+    /// Places of `entries`, by their keys, each with the beginning of its key: most keys are told from another by it, and then no
+    /// text is fetched from memory.
+    by_key: Vec<(u64, usize)>,
     /// Once it was asked for.
     text: OnceLock<String>,
 }
@@ -127,27 +128,29 @@ impl Dict {
             entries.retain(|_| is_kept.next().unwrap_or(false));
             return Self::new(entries);
         }
-        let text = OnceLock::new();
+        let with_beginning = |place: usize| (beginning(&entries[place].0), place);
         Self {
+            by_key: by_key.into_iter().map(with_beginning).collect(),
             entries,
-            by_key,
-            text,
+            text: OnceLock::new(),
         }
     }
 
     /// What a key has.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Capability> {
-        let found = self
-            .by_key
-            .binary_search_by(|place| self.entries[*place].0.as_str().cmp(key));
-        let place = self.by_key[found.ok()?];
+        let begins = beginning(key);
+        let found = self.by_key.binary_search_by(|(its, place)| {
+            let by_text = || self.entries[*place].0.as_str().cmp(key);
+            its.cmp(&begins).then_with(by_text)
+        });
+        let (_, place) = self.by_key[found.ok()?];
         Some(&self.entries[place].1)
     }
 
     /// By their keys.
     fn sorted(&self) -> impl Iterator<Item = &(String, Capability)> {
-        self.by_key.iter().map(|place| &self.entries[*place])
+        self.by_key.iter().map(|(_, place)| &self.entries[*place])
     }
 
     fn text(&self) -> &str {
@@ -157,6 +160,14 @@ impl Dict {
             text
         })
     }
+}
+
+/// The first eight bytes of a text as a number, which is in the order of texts.
+fn beginning(text: &str) -> u64 {
+    let bytes = text.bytes().chain(std::iter::repeat(0));
+    bytes
+        .take(8)
+        .fold(0, |number, byte| number << 8 | u64::from(byte))
 }
 
 impl Capability {

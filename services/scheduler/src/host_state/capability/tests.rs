@@ -93,3 +93,27 @@ fn only_what_is_asked_for_its_text_keeps_one() {
     assert!(kept(&outer) && !kept(&list.items[0]));
     assert_eq!(outer, read("[[1, [2]], 3]"));
 }
+
+#[test]
+fn keys_that_begin_alike_are_told_apart() {
+    let keys = [
+        "",
+        "\0",
+        "a",
+        "a\0",
+        "features",
+        "features\0",
+        "features_of",
+        "featurf",
+        "é",
+        "ß",
+    ];
+    let numbered = (0..10_i32).zip(keys).rev();
+    let dict = Dict::new(numbered.map(|(at, key)| (key.to_owned(), Capability::Int(at.into()))));
+    for (at, key) in (0..).zip(keys) {
+        assert_eq!(dict.get(key), Some(&Capability::Int(at)), "{key:?}");
+    }
+    for key in ["b", "feature", "features_", "\0\0"] {
+        assert_eq!(dict.get(key), None, "{key:?}");
+    }
+}

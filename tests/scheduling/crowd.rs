@@ -2,6 +2,8 @@
 //!
 //!   BERTH_CROWD=whole   OpenStack's Placement has as many hosts and schedulers as the built-in one; minutes
 
+use std::time::Duration;
+
 use berth_conductor::{Conductor, JourneyEnd};
 use berth_scheduler::Options;
 use berth_tests::boot::{asked, guest};
@@ -10,7 +12,10 @@ use berth_tests::fleet::{Fleet, FleetHost, hosts};
 use berth_tests::peer::{PlacementSettings, RealPlacement};
 use serde_json::json;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
+/// How often a Placement is asked again that is locked.
+const PATIENCE: usize = 1000;
 /// CPUs of a host.
 const VCPUS: u64 = 4;
 
@@ -26,13 +31,16 @@ async fn boot(conductors: &[Conductor], number: u32) -> JourneyEnd {
         .create(&request)
         .await
         .expect("a journal in memory");
-    loop {
+    for _ in 0..PATIENCE {
         match conductor.journey(request.uuid()).await {
             // A Placement with more writers than its SQLite can take says so, and is asked again.
-            JourneyEnd::Held { reason } if reason.contains("database is locked") => {}
+            JourneyEnd::Held { reason } if reason.contains("database is locked") => {
+                sleep(Duration::from_millis(100)).await;
+            }
             end => return end,
         }
     }
+    panic!("Placement's database stays locked")
 }
 
 /// So many conductors, each with a scheduler of its own, fill so many hosts.

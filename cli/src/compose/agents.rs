@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use berth_accelerator::EventReceivers;
 use berth_agent::admin::client::AdminClient;
+use berth_agent::service::KnownTrees;
 use berth_client::{
     AdapterOptions, Auth, ComputeClient, GuestClient, HttpService, TransportOptions,
 };
@@ -139,26 +140,33 @@ fn guests_of(http: HttpService, root: &str) -> Result<GuestClient, Failure> {
     Ok(GuestClient::new(http, auth, &AdapterOptions::default()))
 }
 
-/// The agents that the conductor knows: those of `[conductor_service] agents`, and this process's for every other node.
+/// The agents that the conductor knows: those of `[conductor_service] agents`, and this process's for the nodes that it reported.
+/// Nobody else can say of a guest that it is gone.
 pub struct KnownAgents {
     here: GuestClient,
+    nodes: KnownTrees,
     others: BTreeMap<NodeName, GuestClient>,
 }
 
 impl KnownAgents {
-    /// `here`: the agent of this process.
+    /// `here`: the agent of this process, `nodes`: what it has reported.
     ///
     /// # Errors
     /// A node's name is none, or a file of `[agent_client]` cannot be used.
-    pub fn new(config: &Config, here: GuestClient) -> Result<Self, Failure> {
+    pub fn new(config: &Config, here: GuestClient, nodes: KnownTrees) -> Result<Self, Failure> {
         let others = listed(config, |at| at.guests(config))?;
-        Ok(Self { here, others })
+        Ok(Self {
+            here,
+            nodes,
+            others,
+        })
     }
 }
 
 impl Agents for KnownAgents {
     fn agent(&self, node: &NodeName) -> Option<GuestClient> {
-        Some(self.others.get(node).unwrap_or(&self.here).clone())
+        let here = || self.nodes.of(node).map(|_| &self.here);
+        self.others.get(node).or_else(here).cloned()
     }
 }
 

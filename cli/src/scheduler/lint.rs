@@ -63,9 +63,13 @@ pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure
     })
 }
 
-/// JSON begins with a brace, which no TOML does.
+/// JSON begins with a brace, which no TOML does; what begins with a bracket may be either.
 fn document(path: &Path, text: &str) -> Result<Value, Failure> {
     let what = |kind: &str| format!("{} is no {kind}", path.display());
+    let is_bracketed = text.trim_start().starts_with('[');
+    if is_bracketed && let Ok(document) = toml::from_str(text) {
+        return Ok(document);
+    }
     match text.trim_start().starts_with(['{', '[']) && !is_toml(path) {
         true => serde_json::from_str(text)
             .map_err(|error| Failure::caused(ErrorCode::Syntax, what("JSON"), &error)),

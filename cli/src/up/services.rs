@@ -127,7 +127,7 @@ impl Services {
             journal: Arc::new(boots.clone()),
             placement: placement.clone(),
             accelerators: accelerator.client,
-            agents: Arc::new(KnownAgents::new(config, guests.client()?)?),
+            agents: Arc::new(KnownAgents::new(config, guests.client()?, guests.trees())?),
         };
         let options = ConductorOptions {
             patience: config.conductor_service.retry_timeout,

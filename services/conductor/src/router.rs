@@ -31,7 +31,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests",
-        "Body `{\"name\", \"flavor\": {\"name\", \"vcpus\", \"ram_mb\", \"disk_gb\", \"extra_specs\"}, \"image\" or \"kernel\", \"networks\", \"device_profile\", \"node\", \"config_drive\", \"uuid\"}`. 202: it is written down and will be done, or will say why not, whatever happens to the conductor; the same again is the same guest. 409: another guest has its UUID, or it is being deleted.",
+        "Body `{\"name\", \"flavor\": {\"name\", \"vcpus\", \"ram_mb\", \"disk_gb\", \"extra_specs\"}, \"image\" or \"kernel\", \"networks\", \"device_profile\", \"node\", \"availability_zone\", \"scheduler_hints\", \"config_drive\", \"uuid\"}`. 202: it is written down and will be done, or will say why not, whatever happens to the conductor; the same again is the same guest. 409: another guest has its UUID, or it is being deleted.",
     ),
     (
         "GET",

@@ -70,12 +70,17 @@ pub(crate) async fn undo(way: &Way, record: &BootRecord) -> Result<(), UndoError
     leave_group(way, record).await
 }
 
-/// Takes the guest out of its server group: it was put in before its claim, so no step says whether it is.
+/// Takes the guest out of its server group, where it may have been put in: between the note of a claim and the claim. Who never
+/// came so far put nobody in, and a guest of this UUID that is there is another conductor's.
 async fn leave_group(way: &Way, record: &BootRecord) -> Result<(), UndoError> {
     let (Some(group), Some(hosts)) = (record.request.server_group(), way.destinations.hosts())
     else {
         return Ok(());
     };
+    let mut steps = record.steps.keys();
+    if !steps.any(|(_, step)| *step == BootStep::Claim) {
+        return Ok(());
+    }
     let guest = *record.request.uuid().as_uuid();
     Ok(hosts.unplace(group, guest).await?)
 }

@@ -23,7 +23,7 @@ pub fn default_policy() -> Policy {
         (STATE_UPDATE, Rule::named("service_api")),
         (STATE_GET, either()),
         (HOST_GET_ALL, either()),
-        (HOST_DELETE, either()),
-        (SERVICE_UPDATE, either()),
+        (HOST_DELETE, Rule::named("admin_api")),
+        (SERVICE_UPDATE, Rule::named("admin_api")),
     ])
 }

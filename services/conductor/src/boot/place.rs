@@ -24,7 +24,7 @@ impl Requested {
         cancel: &CancellationToken,
     ) -> Result<Placed, BootError> {
         // What was written down before may have been claimed.
-        if let Some(chosen) = self.record.chosen(self.record.attempt).cloned() {
+        if let Some(chosen) = self.noted(way).await? {
             match self.claim(way, &chosen).await {
                 Ok(claimed) => return Ok(self.placed(chosen, claimed)),
                 Err(BootError::Claim(ClaimError::Taken(_))) => {}
@@ -43,6 +43,23 @@ impl Requested {
                 Box::pin(self.place_filtered(scheduler, way, cancel)).await
             }
         }
+    }
+
+    /// What was written down before and is to be claimed, if it is not yet. A guest of a server group may have been put on another
+    /// host since: of such a one only what is claimed already counts.
+    async fn noted(&self, way: &Way) -> Result<Option<Chosen>, BootError> {
+        let Some(chosen) = self.record.chosen(self.record.attempt).cloned() else {
+            return Ok(None);
+        };
+        if self.record.request.server_group().is_none() {
+            return Ok(Some(chosen));
+        }
+        let held = way
+            .placement
+            .allocations(self.record.request.uuid())
+            .await?;
+        let is_claimed = held.is_some_and(|held| held.resources == *chosen.candidate.resources());
+        Ok(is_claimed.then_some(chosen))
     }
 
     fn placed(self, chosen: Chosen, claimed: Claimed) -> Placed {
@@ -89,10 +106,23 @@ impl Requested {
     }
 
     async fn claim(&self, way: &Way, chosen: &Chosen) -> Result<Claimed, BootError> {
+        self.begin_claim(way, chosen).await?;
+        self.claim_begun(way, chosen).await
+    }
+
+    /// Writes down what is about to be claimed.
+    async fn begin_claim(&self, way: &Way, chosen: &Chosen) -> Result<(), BootError> {
+        let place = (self.record.request.uuid(), self.record.attempt);
+        let detail = StepDetail::Claim(Box::new(chosen.clone()));
+        way.note(place, BootStep::Claim, StepState::Begun, detail)
+            .await?;
+        Ok(())
+    }
+
+    /// Claims what is written down.
+    async fn claim_begun(&self, way: &Way, chosen: &Chosen) -> Result<Claimed, BootError> {
         let place = (self.record.request.uuid(), self.record.attempt);
         let detail = || StepDetail::Claim(Box::new(chosen.clone()));
-        way.note(place, BootStep::Claim, StepState::Begun, detail())
-            .await?;
         let claimant = self.record.request.claimant();
         let candidate = chosen.candidate.clone();
         match candidate.claim(&way.placement, &claimant).await {

@@ -111,6 +111,17 @@ impl Instances {
         all.map(|(uuid, instance)| (uuid.as_str(), instance))
     }
 
+    /// One less.
+    pub fn remove(&mut self, uuid: &str) {
+        if self.by_uuid.remove(uuid).is_some() {
+            let hash = hash(uuid);
+            let place = self.hashes.partition_point(|it| *it < hash);
+            if self.hashes.get(place) == Some(&hash) {
+                self.hashes.remove(place);
+            }
+        }
+    }
+
     /// One more.
     pub fn insert(&mut self, uuid: String, instance: Instance) {
         let hash = hash(&uuid);

@@ -5,7 +5,8 @@ mod group_place;
 mod question;
 
 use berth_client::placement::{ClaimError, Claimed};
-use berth_hosts::KeptServerGroup;
+use berth_hosts::{KeptServerGroup, ServerGroupError};
+use berth_model::Demand;
 use berth_scheduler::Reason;
 use berth_scheduler::explain::{Explanation, PlacementStage};
 use berth_scheduler::select::{Alternates, Ask, Claims, NoValidHost, Step};
@@ -59,7 +60,14 @@ impl Requested {
     ) -> Result<Option<KeptServerGroup>, BootError> {
         match self.record.request.server_group() {
             None => Ok(None),
-            Some(group) => Ok(Some(scheduler.hosts.group(group).await?)),
+            Some(group) => {
+                let found = scheduler.hosts.group(group).await?;
+                // Another project's is as one that is not there.
+                match found.project_id == self.record.request.project_id() {
+                    true => Ok(Some(found)),
+                    false => Err(ServerGroupError::NotFound { group }.into()),
+                }
+            }
         }
     }
 
@@ -88,6 +96,7 @@ impl Requested {
                     .await?
             }
         };
+        let is_unknown = known.is_empty();
         let hosts: Vec<_> = known.iter().map(|it| it.considered.clone()).collect();
         let mut ask = Ask {
             instance_uuids: vec![asked.request.instance_uuid.clone()],
@@ -99,6 +108,12 @@ impl Requested {
         };
         if is_empty {
             return Err(self.none_in_placement(scheduler, way, &asked, &ask).await?);
+        }
+        if is_unknown {
+            let sentence = nobody_known(&considered);
+            self.keep_none(scheduler, &asked, &ask, &[], &sentence)
+                .await;
+            return Err(none_yet(scheduler, sentence));
         }
         ask.request.plugin_answers = tokio::select! {
             answers = scheduler.plugins.ask(&ask.request, &hosts) => answers,
@@ -131,12 +146,15 @@ impl Requested {
                     called_off(search.cancel)?;
                     let claiming = self.nearest(way, claiming, choices).await;
                     let chosen = choices.chosen(&claiming)?;
+                    // Before its place in the group: whoever undoes this boot knows by it that there may be one.
+                    self.begin_claim(way, &chosen).await?;
                     if let Some(place) = &mut search.place
                         && !place.put_on(&claiming.claim().host.host).await?
                     {
+                        self.nothing_claimed(way).await?;
                         return Ok(None);
                     }
-                    match self.claim(way, &chosen).await {
+                    match self.claim_begun(way, &chosen).await {
                         Ok(claimed) => {
                             granted = Some((chosen, claimed));
                             claiming.granted()
@@ -177,17 +195,33 @@ impl Requested {
         asked: &Asked,
         ask: &Ask,
     ) -> Result<BootError, BootError> {
-        if !self.avoided(false).is_empty() {
-            return Ok(BootError::NoValidHost(NO_OTHER.to_owned()));
-        }
-        let why = diagnosis::causes(&way.placement, &asked.query).await?;
-        let causes = why.iter().map(ToString::to_string);
-        let sentence = diagnosis::sentence(&why);
-        let placement = PlacementStage::empty(&asked.text, causes, &sentence);
+        let (causes, sentence) = match self.avoided(false).is_empty() {
+            false => (Vec::new(), NO_OTHER.to_owned()),
+            true => {
+                let causes = diagnosis::causes(&way.placement, &asked.query).await?;
+                let sentence = diagnosis::sentence(&causes);
+                (causes, sentence)
+            }
+        };
+        self.keep_none(scheduler, asked, ask, &causes, &sentence)
+            .await;
+        Ok(BootError::NoValidHost(sentence))
+    }
+
+    /// Keeps why no filter was even asked.
+    async fn keep_none(
+        &self,
+        scheduler: &FilterScheduler,
+        asked: &Asked,
+        ask: &Ask,
+        causes: &[Demand],
+        sentence: &str,
+    ) {
+        let causes = causes.iter().map(ToString::to_string);
+        let placement = PlacementStage::empty(&asked.text, causes, sentence);
         let of_request = scheduler.scheduler.asked(ask);
         let explanation = Explanation::of_no_candidates(of_request, placement.clone());
         self.keep(scheduler, explanation, placement).await;
-        Ok(BootError::NoValidHost(sentence))
     }
 
     /// Keeps why the guest goes where it goes. That it could not be kept stops no guest.
@@ -218,6 +252,15 @@ fn none(scheduler: &FilterScheduler, why: &NoValidHost) -> BootError {
         true => none_yet(scheduler, sentence(why)),
         false => BootError::NoValidHost(sentence(why)),
     }
+}
+
+/// Why none of the hosts with room is looked at.
+fn nobody_known(considered: &Considered) -> String {
+    let many = considered.hosts().count();
+    format!(
+        "{many} hosts have room, and none of them is known to the scheduler, in the cell of the first one, with an agent that can be \
+         asked: has it told its state ([conductor] there), and does [conductor_service] agents name it?"
+    )
 }
 
 fn none_yet(scheduler: &FilterScheduler, why: String) -> BootError {

@@ -1,10 +1,11 @@
 //! The hosts to choose from, as Placement and as the filters have them.
 
+use std::sync::Arc;
+
 use berth_hosts::KeptServerGroup;
 use berth_scheduler::HostState;
 use berth_scheduler::select::Claiming;
 
-use super::none_yet;
 use super::question::Asked;
 use crate::boot::place::NO_OTHER;
 use crate::boot::{BootError, Requested};
@@ -53,26 +54,17 @@ impl Requested {
         let roots: Vec<_> = considered.hosts().map(|host| *host.as_uuid()).collect();
         let mut states = scheduler.hosts.states(&roots).await?;
         if let Some(group) = group {
-            group.occupy(*self.record.request.uuid().as_uuid(), &mut states);
+            let guest = *self.record.request.uuid().as_uuid();
+            group.occupy(guest, &mut states);
+            forget(&guest.to_string(), &mut states);
         }
         let mut known = considered.with_states(states);
-        let silent = roots.len() - known.len();
         let to = asked.request.requested_destination.as_ref();
         if let Some(cell) = to.and_then(|to| to.cell.as_ref()) {
             known.retain(|it| it.considered.state.cell == *cell);
         }
         known.retain(|it| way.agents.agent(&it.node).is_some());
-        match known.is_empty() {
-            false => Ok(known),
-            true if silent == 0 => Err(BootError::NoValidHost(NO_OTHER.to_owned())),
-            true => {
-                let why = format!(
-                    "of {} hosts with room, the agents of {silent} never told their state",
-                    roots.len()
-                );
-                Err(none_yet(scheduler, why))
-            }
-        }
+        Ok(known)
     }
 
     /// Before the first claim on a host: its candidates, those with near devices first.
@@ -92,5 +84,14 @@ impl Requested {
         let places = places.filter_map(|it| given.iter().position(|other| other == it));
         let places: Vec<usize> = places.collect();
         claiming.in_order(&places)
+    }
+}
+
+/// A host may still tell of what an earlier attempt left there: a guest that is to be placed is nowhere.
+fn forget(guest: &str, states: &mut [Arc<HostState>]) {
+    for state in states {
+        if state.instances.contains(guest) {
+            Arc::make_mut(state).instances.remove(guest);
+        }
     }
 }

@@ -99,13 +99,14 @@ impl BootError {
             | Self::Cancelled
             | Self::RequestsUnknown(_)
             | Self::HostsSilent(_)
+            // One that was claimed on is not reported again yet: after a start its agent may be a moment behind.
+            | Self::NoAgent(_)
             | Self::GroupBusy(_)
             | Self::NotReady(_) => Disposition::Retry,
             Self::Hosts(error) => again(error.disposition()),
             Self::Group(error) => again(error.disposition()),
             Self::AllTaken(_)
             | Self::Claim(ClaimError::Taken(_))
-            | Self::NoAgent(_)
             | Self::NoMapping(_)
             | Self::NotBound(_)
             | Self::RequestsGone(_)
@@ -123,7 +124,7 @@ impl BootError {
     pub(crate) fn blames_the_claim(&self) -> bool {
         matches!(
             self,
-            Self::NotBound(_) | Self::NotReady(_) | Self::NotBuilt(_) | Self::NoAgent(_)
+            Self::NotBound(_) | Self::NotReady(_) | Self::NotBuilt(_)
         )
     }
 

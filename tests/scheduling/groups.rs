@@ -43,7 +43,11 @@ async fn create(fleet: &Fleet, group: Uuid) -> (Vec<String>, Vec<String>) {
                 .create(&request)
                 .await
                 .expect("a journal in memory");
-            let end = conductor.journey(request.uuid()).await;
+            let mut end = conductor.journey(request.uuid()).await;
+            // A Placement with more writers than its SQLite can take says so, and is asked again.
+            while matches!(&end, JourneyEnd::Held { reason } if reason.contains("database is locked")) {
+                end = conductor.journey(request.uuid()).await;
+            }
             let record = conductor.show(request.uuid()).await.expect("it is known");
             let chosen = record.chosen(record.attempt);
             (end, chosen.map(|it| it.node.to_string()))

@@ -89,8 +89,8 @@ impl Requested {
         }
         let placement = asked.answered(&found);
         let is_empty = considered.is_empty();
-        let known = match is_empty {
-            true => Vec::new(),
+        let (known, unheard) = match is_empty {
+            true => (Vec::new(), 0),
             false => {
                 self.known(scheduler, way, &considered, &asked, group)
                     .await?
@@ -110,10 +110,16 @@ impl Requested {
             return Err(self.none_in_placement(scheduler, way, &asked, &ask).await?);
         }
         if is_unknown {
-            let sentence = nobody_known(&considered);
+            let sentence = match unheard {
+                0 => NO_OTHER.to_owned(),
+                unheard => nobody_known(&considered, unheard),
+            };
             self.keep_none(scheduler, &asked, &ask, &[], &sentence)
                 .await;
-            return Err(none_yet(scheduler, sentence));
+            return Err(match unheard {
+                0 => BootError::NoValidHost(sentence),
+                _ => none_yet(scheduler, sentence),
+            });
         }
         ask.request.plugin_answers = tokio::select! {
             answers = scheduler.plugins.ask(&ask.request, &hosts) => answers,
@@ -255,11 +261,11 @@ fn none(scheduler: &FilterScheduler, why: &NoValidHost) -> BootError {
 }
 
 /// Why none of the hosts with room is looked at.
-fn nobody_known(considered: &Considered) -> String {
+fn nobody_known(considered: &Considered, unheard: usize) -> String {
     let many = considered.hosts().count();
     format!(
-        "{many} hosts have room, and none of them is known to the scheduler, in the cell of the first one, with an agent that can be \
-         asked: has it told its state ([conductor] there), and does [conductor_service] agents name it?"
+        "of {many} hosts with room, {unheard} are unknown to the scheduler, or have no agent that can be asked: have they told their \
+         state ([conductor] there), and does [conductor_service] agents name them?"
     )
 }
 

@@ -42,7 +42,8 @@ impl Choices {
 }
 
 impl Requested {
-    /// The hosts whose state is known, which are in the cell of the attempts before, and whose agent can be reached.
+    /// The hosts whose state is known, whose agent can be reached, and which are in the cell of the attempts before; and how many are
+    /// left out because nothing is known of them or nobody reaches them.
     pub(super) async fn known(
         &self,
         scheduler: &FilterScheduler,
@@ -50,7 +51,7 @@ impl Requested {
         considered: &Considered,
         asked: &Asked,
         group: Option<&KeptServerGroup>,
-    ) -> Result<Vec<Known>, BootError> {
+    ) -> Result<(Vec<Known>, usize), BootError> {
         let roots: Vec<_> = considered.hosts().map(|host| *host.as_uuid()).collect();
         let mut states = scheduler.hosts.states(&roots).await?;
         if let Some(group) = group {
@@ -59,12 +60,13 @@ impl Requested {
             forget(&guest.to_string(), &mut states);
         }
         let mut known = considered.with_states(states);
+        known.retain(|it| way.agents.agent(&it.node).is_some());
+        let unheard = roots.len() - known.len();
         let to = asked.request.requested_destination.as_ref();
         if let Some(cell) = to.and_then(|to| to.cell.as_ref()) {
             known.retain(|it| it.considered.state.cell == *cell);
         }
-        known.retain(|it| way.agents.agent(&it.node).is_some());
-        Ok(known)
+        Ok((known, unheard))
     }
 
     /// Before the first claim on a host: its candidates, those with near devices first.

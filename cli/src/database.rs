@@ -149,7 +149,7 @@ async fn placement(store: Result<SqlStore, OpenError>, named: &str) -> Result<Sq
 pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
     make_folder(&location, state_path)?;
-    let store = SqlStore::open(&location, &accelerator_options())
+    let store = SqlStore::open(&location, &in_turn_options())
         .await
         .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
     berth_accelerator::prepare(&store).await.map_err(|error| {
@@ -170,7 +170,7 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
 pub async fn open_hosts(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
     make_folder(&location, state_path)?;
-    let store = SqlStore::open(&location, &accelerator_options())
+    let store = SqlStore::open(&location, &in_turn_options())
         .await
         .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
     berth_hosts::prepare(&store).await.map_err(|error| {
@@ -184,9 +184,9 @@ pub async fn open_hosts(url: &Secret, state_path: &Path) -> Result<SqlStore, Fai
     Ok(store)
 }
 
-/// Its writers take turns on a server. So nobody has to run again for another at READ COMMITTED, and a process that is gone with
-/// its machine must not keep its turn for long.
-fn accelerator_options() -> SqlOptions {
+/// Of services whose writers take turns on a server, or change a row only where it is as they read it. So nobody has to run again
+/// for another at READ COMMITTED, and a process that is gone with its machine must not keep its turn for long.
+fn in_turn_options() -> SqlOptions {
     SqlOptions {
         isolation: Isolation::ReadCommitted,
         statement_timeout: Duration::from_secs(20),

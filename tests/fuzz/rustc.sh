@@ -2,7 +2,7 @@
 # The compiler for crates of this workspace, as cargo calls it for the fuzzer (RUSTC_WORKSPACE_WRAPPER): what libFuzzer asks of
 # the code it looks into, on a stable toolchain. What runs while building is built as ever.
 #
-#   BERTH_FUZZ_COMPARES=0   not told what is compared with what: nearly twice as many inputs in the same time, led by what they
+#   BERTH_FUZZ_COMPARES=0   not told what is compared with what, which takes a good part of the time: inputs are led by what they
 #                           reach alone; of use where the corpus has the words already
 set -eu
 case " $* " in

@@ -50,3 +50,29 @@ async fn an_alternate_is_in_the_cell_of_the_host_that_failed() {
         "{reason}"
     );
 }
+
+#[tokio::test]
+async fn a_guest_of_one_node_is_looked_for_there_again_after_a_build_that_failed() {
+    let fleet = hosts(2, "cell2", 8);
+    let node = fleet[1].name.clone();
+    let fleet = Fleet::over(Cloud::in_process().await, &fleet).await;
+    let conductor = fleet.conductor(Options::default()).await;
+    fleet.agent.is(Mood::CannotBuildOne);
+    let request = asked(&json!({
+        "uuid": guest(1).to_string(),
+        "name": "vm",
+        "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
+        "node": node,
+    }));
+    conductor.create(&request).await.unwrap();
+    let JourneyEnd::Failed { reason } = conductor.journey(request.uuid()).await else {
+        panic!("the node is the only one");
+    };
+    // Placement knows the node, and it is asked; but without a device of its own the host itself is to blame.
+    assert!(
+        reason.contains(&format!("attempt 1 on {node}: ")),
+        "{reason}"
+    );
+    let sentence = "attempt 2 No valid host was found: there is no other host or device with what is asked for";
+    assert!(reason.ends_with(sentence), "{reason}");
+}

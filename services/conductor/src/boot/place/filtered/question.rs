@@ -38,9 +38,12 @@ impl Requested {
             None => Vec::new(),
         };
         let target = self.node_provider(way).await?;
+        let to = request.requested_destination.as_ref();
         let computes = target.map(|(node, provider)| Compute {
             nodename: node.to_string(),
             uuid: provider.to_string(),
+            // It is the only node there is to be, whatever its cell: what hosts tell is looked at afterwards.
+            cell: to.and_then(|to| to.cell.clone()).unwrap_or_default(),
             ..Compute::default()
         });
         let aggregates = scheduler.hosts.placement_aggregates().await?;

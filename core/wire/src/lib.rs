@@ -12,6 +12,7 @@ pub mod compute;
 pub mod conductor;
 pub mod guest;
 pub mod host_state;
+pub mod identity;
 pub mod keystone;
 pub mod placement;
 

@@ -73,6 +73,12 @@ impl Answer {
         Self::empty(StatusCode::NO_CONTENT)
     }
 
+    /// The same with another status.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
     /// Adds `last-modified`, and `cache-control: no-cache`.
     #[must_use]
     pub fn modified(mut self, moment: Timestamp) -> Self {
@@ -88,7 +94,9 @@ impl Answer {
         self.with_header(header::LOCATION, &location)
     }
 
-    fn with_header(mut self, name: HeaderName, value: &str) -> Self {
+    /// Adds a header, where the value is header text.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: &str) -> Self {
         // A value that is no header text (an odd host) is left out; the body stands by itself.
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.push((name, value));

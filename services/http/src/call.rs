@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -122,6 +122,12 @@ impl Call {
         })
     }
 
+    /// The text of a header; none where there is none, or one that is no text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
     /// A path of this service as its callers write it: behind the prefix, where there is one.
     #[must_use]
     pub fn href(&self, path: &str) -> String {
@@ -131,18 +137,18 @@ impl Call {
     /// A path of this service as a URL, when the request names its host; else the path.
     #[must_use]
     pub fn absolute(&self, path: &str) -> String {
-        let text = |name: &str| {
-            self.headers
-                .get(name)
-                .and_then(|v: &HeaderValue| v.to_str().ok())
-        };
-        let path = self.href(path);
-        match text("host") {
-            None => path,
-            Some(host) => {
-                let scheme = text("x-forwarded-proto").unwrap_or("http");
-                format!("{scheme}://{host}{path}")
-            }
+        absolute(&self.headers, &self.prefix, path)
+    }
+}
+
+/// A path behind the prefix as a URL, when the headers name the host; else the path.
+pub(crate) fn absolute(headers: &HeaderMap, prefix: &Prefix, path: &str) -> String {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    match text("host") {
+        None => format!("{prefix}{path}"),
+        Some(host) => {
+            let scheme = text("x-forwarded-proto").unwrap_or("http");
+            format!("{scheme}://{host}{prefix}{path}")
         }
     }
 }

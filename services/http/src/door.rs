@@ -13,10 +13,11 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::auth::{Caller, Scope, TOKEN_HEADER, TokenError, TokenRequest, ValidateToken};
-use crate::call::{BodyLimit, ServiceCaller};
+use crate::call::{BodyLimit, ServiceCaller, absolute};
 use crate::fault::{self, Asked, ErrorCodes, Fault};
 use crate::manners::{Manners, SERVICE_TOKEN_HEADER};
 use crate::microversion::{self, Microversion, MicroversionRange};
+use crate::prefix::Prefix;
 use crate::request_id::{self, RequestId};
 
 /// How a service receives its callers.
@@ -41,6 +42,7 @@ async fn enter(State(door): State<Door>, request: Request, next: Next) -> Respon
     let request_id = RequestId::take_or_make(request.headers());
     let asked = Asked::of(request.method(), request.headers());
     let path = request.uri().path().to_owned();
+    let keystone = door.keystone(&request);
     let (version, mut response) = match door.admit(request, &request_id).await {
         Err(Turned::Away(response)) => (None, *response),
         Err(Turned::Fault(version, fault)) => (version, fault.into_response()),
@@ -54,6 +56,7 @@ async fn enter(State(door): State<Door>, request: Request, next: Next) -> Respon
         response = match door.manners {
             Manners::Placement => fault.render(&asked, &request_id, codes),
             Manners::Cyborg => fault.render_wsme(),
+            Manners::Keystone => fault.render_keystone(keystone.as_deref()),
         };
     }
     door.stamp(response.headers_mut(), version, &request_id);
@@ -77,11 +80,13 @@ impl Door {
         request_id: &RequestId,
     ) -> Result<(Microversion, Request), Turned> {
         let (mut parts, body) = request.into_parts();
-        let caller = self.caller(parts.uri.path(), &parts.headers).await?;
-        let service = self.service(parts.uri.path(), &parts.headers).await?;
+        let open = self.manners.is_open(&parts.method, parts.uri.path());
+        let caller = self.caller(open, &parts.headers).await?;
+        let service = self.service(open, &parts.headers).await?;
         let version = match self.manners {
             Manners::Placement => self.versions.negotiate(&parts.headers),
             Manners::Cyborg => self.versions.negotiate_bare(&parts.headers),
+            Manners::Keystone => Ok(self.versions.min),
         }
         .map_err(|fault| Turned::Fault(None, fault))?;
         check_content_headers(&parts.headers)
@@ -94,8 +99,8 @@ impl Door {
         Ok((version, Request::from_parts(parts, body)))
     }
 
-    async fn caller(&self, path: &str, headers: &HeaderMap) -> Result<Caller, Turned> {
-        if self.manners.is_open(path) {
+    async fn caller(&self, open: bool, headers: &HeaderMap) -> Result<Caller, Turned> {
+        if open {
             return Ok(Caller {
                 user_id: String::new(),
                 scope: Scope::Unscoped,
@@ -111,10 +116,10 @@ impl Door {
     }
 
     /// The service that passes its caller's request on, where it says so by a token of its own.
-    async fn service(&self, path: &str, headers: &HeaderMap) -> Result<Option<Caller>, Turned> {
+    async fn service(&self, open: bool, headers: &HeaderMap) -> Result<Option<Caller>, Turned> {
         let token = headers
             .get(SERVICE_TOKEN_HEADER)
-            .filter(|_| self.manners == Manners::Cyborg && !self.manners.is_open(path));
+            .filter(|_| self.manners == Manners::Cyborg && !open);
         let Some(token) = token else {
             return Ok(None);
         };
@@ -141,10 +146,24 @@ impl Door {
         }
     }
 
+    /// Where tokens are from, as a 401 of Keystone's own says it.
+    fn keystone(&self, request: &Request) -> Option<String> {
+        if self.manners != Manners::Keystone {
+            return None;
+        }
+        let named = self.tokens.keystone().map(str::to_owned);
+        let prefix = request.extensions().get::<Prefix>();
+        let prefix = prefix.cloned().unwrap_or_default();
+        Some(named.unwrap_or_else(|| absolute(request.headers(), &prefix, "/v3")))
+    }
+
     fn turned_away(&self) -> Turned {
+        if self.manners == Manners::Keystone {
+            return Turned::Fault(None, Fault::unauthorized());
+        }
         Turned::Away(Box::new(match (self.manners, self.tokens.keystone()) {
             (Manners::Placement, None) => fault::unauthorized(),
-            (Manners::Placement | Manners::Cyborg, url) => fault::unauthorized_by_keystone(url),
+            (_, url) => fault::unauthorized_by_keystone(url),
         }))
     }
 
@@ -161,7 +180,7 @@ impl Door {
             }
         };
         set(request_id::HEADER, request_id.as_str());
-        if let Some(version) = version {
+        if let Some(version) = version.filter(|_| self.manners != Manners::Keystone) {
             set(
                 microversion::HEADER,
                 &format!("{} {version}", self.versions.service),

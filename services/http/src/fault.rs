@@ -14,6 +14,9 @@ use crate::request_id::RequestId;
 /// The code of an error that has none of its own.
 pub const UNDEFINED_CODE: &str = "placement.undefined_code";
 
+/// What a caller without credentials that hold is told, by Keystone's words.
+const UNAUTHENTICATED: &str = "The request you have made requires authentication.";
+
 /// A refused or failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -41,6 +44,12 @@ impl Fault {
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// 401, as an identity service says it: with no hint at what was wrong.
+    #[must_use]
+    pub fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, UNAUTHENTICATED)
     }
 
     /// 403.
@@ -252,6 +261,40 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// The response in the shape of Keystone's; a 401 names the URL where tokens are from.
+    pub(crate) fn render_keystone(&self, url: Option<&str>) -> Response {
+        if self.status == StatusCode::UNAUTHORIZED && self.message == UNAUTHENTICATED {
+            return unauthorized_by_keystone(url);
+        }
+        let message = if self.message.is_empty() {
+            explanation(self.status)
+        } else {
+            &self.message
+        };
+        let document = IdentityErrorDocument {
+            error: IdentityError {
+                code: self.status.as_u16(),
+                message: message.to_owned(),
+                title: self
+                    .status
+                    .canonical_reason()
+                    .unwrap_or_default()
+                    .to_owned(),
+            },
+        };
+        let mut response = json_response(self.status, &document);
+        let headers = response.headers_mut();
+        if let Some(allow) = self.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, challenge(url));
+        }
+        response
+    }
+}
+
 /// Until the door renders it, a fault travels inside an empty response.
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
@@ -397,18 +440,21 @@ pub(crate) fn unauthorized_by_keystone(url: Option<&str>) -> Response {
     let document = IdentityErrorDocument {
         error: IdentityError {
             code: 401,
-            message: "The request you have made requires authentication.".to_owned(),
+            message: UNAUTHENTICATED.to_owned(),
             title: "Unauthorized".to_owned(),
         },
     };
     let mut response = json_response(StatusCode::UNAUTHORIZED, &document);
-    let scheme = HeaderValue::from_static("Keystone");
+    let headers = response.headers_mut();
+    headers.insert(header::WWW_AUTHENTICATE, challenge(url));
+    response
+}
+
+/// Where tokens are from, as a 401 says it.
+fn challenge(url: Option<&str>) -> HeaderValue {
     // A URL that is no header text is left out.
-    let named = url.and_then(|url| HeaderValue::from_str(&format!("Keystone uri=\"{url}\"")).ok());
-    response
-        .headers_mut()
-        .insert(header::WWW_AUTHENTICATE, named.unwrap_or(scheme));
-    response
+    url.and_then(|url| HeaderValue::from_str(&format!("Keystone uri=\"{url}\"")).ok())
+        .unwrap_or(HeaderValue::from_static("Keystone"))
 }
 
 fn json_response(status: StatusCode, document: &impl Serialize) -> Response {

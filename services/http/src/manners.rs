@@ -1,7 +1,7 @@
 //! Where OpenStack's services differ at the door: which paths are open, what a fault looks like, what a version header
 //! may say. A service names its [`Manners`] in its [`crate::Door`].
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 
 use crate::microversion::{self, Microversion, MicroversionRange};
 
@@ -16,13 +16,18 @@ pub enum Manners {
     /// Cyborg's: `{"error_message": "a document as text"}`, `/v2` is open too, a malformed version is a 406, a version may
     /// stand without the service's name, every versioned answer names the range, and a service token is looked at.
     Cyborg,
+    /// Keystone's: `{"error": {...}}`, no microversions, `/`, `/v3` and the asking for a token are open, and a 401 says where
+    /// tokens are from.
+    Keystone,
 }
 
 impl Manners {
     /// Whether a path needs no token.
-    pub(crate) fn is_open(self, path: &str) -> bool {
+    pub(crate) fn is_open(self, method: &Method, path: &str) -> bool {
         match path {
             "/" | "" => true,
+            "/v3" | "/v3/" => self == Self::Keystone,
+            "/v3/auth/tokens" => self == Self::Keystone && method == Method::POST,
             "/v2" | "/v2/" => self == Self::Cyborg,
             _ => false,
         }
@@ -30,8 +35,14 @@ impl Manners {
 
     /// The range of versions, on answers to requests for a versioned path.
     pub(crate) fn stamp(self, path: &str, range: &MicroversionRange, headers: &mut HeaderMap) {
-        if self == Self::Placement || matches!(path, "/" | "") {
-            return;
+        match self {
+            Self::Placement => return,
+            Self::Keystone => {
+                headers.insert("vary", HeaderValue::from_static("X-Auth-Token"));
+                return;
+            }
+            Self::Cyborg if matches!(path, "/" | "") => return,
+            Self::Cyborg => {}
         }
         let mut set = |name: &'static str, version: Microversion| {
             // Digits and a dot are header text.

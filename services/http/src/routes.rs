@@ -39,6 +39,15 @@ impl<S: Clone + Send + Sync + 'static> Methods<S> {
         }
     }
 
+    /// As [`Methods::new`], where HEAD is a GET whose body is left out.
+    #[must_use]
+    pub fn with_head(allow: &'static str) -> Self {
+        Self {
+            methods: MethodRouter::new(),
+            allow,
+        }
+    }
+
     /// What the 405 says: `GET, PUT` for instance.
     #[must_use]
     pub fn allow(&self) -> &'static str {

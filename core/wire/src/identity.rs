@@ -1,0 +1,20 @@
+//! The Identity v3 API as the built-in service reads and writes it (Keystone's API reference, version 3.14).
+//!
+//! Callers: `services/identity`. What the client writes and reads of the same API is in [`crate::keystone`].
+
+mod auth;
+mod resources;
+mod token;
+
+pub use auth::{Auth, AuthAsked, AuthBody, DomainAsked, ProjectAsked, ScopeAsked, UserAsked};
+pub use resources::{
+    AssignmentLinks, AssignmentScope, CatalogDocument, DomainDocument, DomainResource, Domains,
+    EndpointDocument, EndpointResource, Endpoints, Groups, ListLinks, ProjectDocument,
+    ProjectResource, Projects, Reference, RegionDocument, RegionResource, Regions, RoleAssignment,
+    RoleAssignments, RoleDocument, RoleResource, Roles, SelfLink, ServiceDocument, ServiceResource,
+    Services, SystemScopes, UserDocument, UserResource, Users,
+};
+pub use token::{
+    CatalogEntry, EndpointEntry, IssuedToken, IssuedTokenDocument, MediaType, NamedId, OfDomain,
+    SystemAll, TokenUser, Version, VersionDocument, VersionLink, VersionList, VersionValues,
+};

@@ -1,0 +1,36 @@
+//! /v3/domains: which domains there are.
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use berth_wire::identity::{DomainDocument, Domains};
+
+use super::{kept, kept_enabled, not_found};
+use crate::policies::{allow, may_read_all};
+use crate::router::Api;
+use crate::shown::{self, Links};
+
+pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    allow(may_read_all(&call.caller), "identity:list_domains")?;
+    let (users, links) = (api.identity.users(), Links::of(&api, &call));
+    let kept = users.domains().filter(|domain| {
+        kept(&call, &[("name", &domain.name)]) && kept_enabled(&call, domain.enabled)
+    });
+    Answer::ok(&Domains {
+        domains: kept.map(|it| shown::domain(it, &links)).collect(),
+        links: links.list("/domains"),
+    })
+}
+
+pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let (users, links) = (api.identity.users(), Links::of(&api, &call));
+    let id = call.path("id")?;
+    let project = call.caller.project_id().and_then(|id| users.project(id));
+    let user = users.user(&call.caller.user_id);
+    let is_own = project.is_some_and(|project| project.domain_id == id)
+        || user.is_some_and(|user| user.domain_id == id);
+    allow(is_own || may_read_all(&call.caller), "identity:get_domain")?;
+    let domain = users.domain(id).ok_or_else(|| not_found("domain", id))?;
+    Answer::ok(&DomainDocument {
+        domain: shown::domain(domain, &links),
+    })
+}

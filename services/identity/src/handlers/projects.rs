@@ -1,0 +1,41 @@
+//! /v3/projects: which projects there are.
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use berth_wire::identity::{ProjectDocument, Projects};
+
+use super::{kept, kept_enabled, not_found};
+use crate::policies::{allow, may_read_all};
+use crate::router::Api;
+use crate::shown::{self, Links};
+
+pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    allow(may_read_all(&call.caller), "identity:list_projects")?;
+    let (users, links) = (api.identity.users(), Links::of(&api, &call));
+    let kept = users.projects().filter(|project| {
+        let own = [
+            ("name", project.name.as_str()),
+            ("domain_id", &project.domain_id),
+            ("parent_id", &project.domain_id),
+        ];
+        kept(&call, &own) && kept_enabled(&call, project.enabled)
+    });
+    // No domain acts as a project here.
+    let wants_domains = matches!(call.query.last("is_domain"), Some("true" | "True" | "1"));
+    let kept = kept.filter(|_| !wants_domains);
+    Answer::ok(&Projects {
+        projects: kept.map(|it| shown::project(it, &links)).collect(),
+        links: links.list("/projects"),
+    })
+}
+
+pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let id = call.path("id")?;
+    let is_own = call.caller.project_id() == Some(id);
+    allow(is_own || may_read_all(&call.caller), "identity:get_project")?;
+    let (users, links) = (api.identity.users(), Links::of(&api, &call));
+    let project = users.project(id).ok_or_else(|| not_found("project", id))?;
+    Answer::ok(&ProjectDocument {
+        project: shown::project(project, &links),
+    })
+}

@@ -1,0 +1,72 @@
+//! /v3/role_assignments: who has which role where.
+
+use std::collections::BTreeSet;
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use berth_wire::identity::RoleAssignments;
+
+use crate::policies::{allow, may_read_all};
+use crate::router::Api;
+use crate::shown::{self, Links};
+use crate::users::{Assignment, Role, Target, Users};
+
+/// Whether a key of the query is there and does not say no.
+fn says_yes(call: &Call, key: &str) -> bool {
+    let value = call.query.last(key);
+    value.is_some_and(|text| !matches!(text, "0" | "false" | "False"))
+}
+
+fn is_wanted(call: &Call, user_id: &str, target: &Target, role: &Role) -> bool {
+    let wanted = |key: &str, value: Option<&str>| {
+        let asked = call.query.last(key);
+        asked.is_none_or(|asked| Some(asked) == value)
+    };
+    let (project, domain, is_system) = match target {
+        Target::Project(id) => (Some(id.as_str()), None, false),
+        Target::Domain(id) => (None, Some(id.as_str()), false),
+        Target::System => (None, None, true),
+    };
+    wanted("user.id", Some(user_id))
+        && wanted("role.id", Some(&role.id))
+        && wanted("scope.project.id", project)
+        && wanted("scope.domain.id", domain)
+        && wanted("group.id", None)
+        && (is_system || call.query.last("scope.system").is_none())
+}
+
+/// The assignments with each role's own implied ones, where these are asked for.
+fn roles<'a>(users: &'a Users, one: &'a Assignment, effective: bool) -> Vec<&'a Role> {
+    let name = std::iter::once(one.role.as_str());
+    if effective {
+        users.with_implied(name)
+    } else {
+        users.roles().filter(|role| role.name == one.role).collect()
+    }
+}
+
+pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let is_own = call.query.last("user.id") == Some(&call.caller.user_id);
+    allow(
+        is_own || may_read_all(&call.caller),
+        "identity:list_role_assignments",
+    )?;
+    let (users, links) = (api.identity.users(), Links::of(&api, &call));
+    let effective = says_yes(&call, "effective");
+    let mut seen = BTreeSet::new();
+    let mut shown = Vec::new();
+    for one in users.assignments() {
+        for role in roles(&users, one, effective) {
+            // A role may be had by itself and through another.
+            let is_new = seen.insert((&one.user_id, &one.target, &role.name));
+            if is_new && is_wanted(&call, &one.user_id, &one.target, role) {
+                let with_names = says_yes(&call, "include_names");
+                shown.extend(shown::assignment(&users, one, role, with_names, &links));
+            }
+        }
+    }
+    Answer::ok(&RoleAssignments {
+        role_assignments: shown,
+        links: links.list("/role_assignments"),
+    })
+}

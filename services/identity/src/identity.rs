@@ -1,0 +1,329 @@
+//! The service as its users in one process have it: tokens made, believed, revoked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use berth_store::{Moment, SqlStore};
+use berth_wire::identity::{AuthAsked, AuthBody, DomainAsked, ScopeAsked, UserAsked};
+
+use crate::catalog::Catalog;
+use crate::guesses::Who;
+use crate::logins::{LoginError, Logins};
+use crate::store::{Revoked, TableError, TokenRow, Tokens};
+use crate::tokens::{self, Clock, KnownToken, NoRandomness};
+use crate::users::{Domain, Target, User, Users, UsersFile};
+
+/// How often tokens that are over are forgotten.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// How the service behaves.
+#[derive(Debug, Clone)]
+pub struct IdentityOptions {
+    /// How long a token is good: Keystone's `[token] expiration`.
+    pub token_expiration: Duration,
+    /// The services and where they are.
+    pub catalog: Catalog,
+    /// What time it is.
+    pub clock: Clock,
+}
+
+impl Default for IdentityOptions {
+    fn default() -> Self {
+        Self {
+            token_expiration: Duration::from_secs(3600),
+            catalog: Catalog::default(),
+            clock: Clock::default(),
+        }
+    }
+}
+
+/// Users and their tokens. Clones are the same.
+///
+/// A token is answered when it is on the disk. It is void when its time is over, when it was revoked, or when its user, the
+/// password or the assignment of its roles is another in the file than when it was made.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    users: UsersFile,
+    tokens: Tokens,
+    logins: Logins,
+    options: IdentityOptions,
+    swept: AtomicI64,
+}
+
+/// What becomes a token.
+struct Proven {
+    users: Arc<Users>,
+    user_id: String,
+    methods: Vec<String>,
+    /// The first of a chain of tokens, and when that ends.
+    chain: Option<(String, Moment)>,
+    fingerprint: String,
+}
+
+impl Identity {
+    /// Over a prepared database ([`crate::prepare`]).
+    #[must_use]
+    pub fn new(store: SqlStore, users: UsersFile, options: IdentityOptions) -> Self {
+        let inner = Inner {
+            users,
+            tokens: Tokens::of(store),
+            logins: Logins::default(),
+            options,
+            swept: AtomicI64::new(0),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The users, as their file says.
+    #[must_use]
+    pub fn users(&self) -> Arc<Users> {
+        self.inner.users.current()
+    }
+
+    /// The file of users.
+    #[must_use]
+    pub fn users_file(&self) -> &UsersFile {
+        &self.inner.users
+    }
+
+    /// The services and where they are.
+    #[must_use]
+    pub fn catalog(&self) -> &Catalog {
+        &self.inner.options.catalog
+    }
+
+    /// Makes a token for whoever proves who it is.
+    ///
+    /// # Errors
+    /// [`LoginError`].
+    pub async fn log_in(&self, body: AuthBody) -> Result<(String, KnownToken), LoginError> {
+        let (asked, scope) = body.into_parts();
+        let proven = match asked {
+            AuthAsked::Password(user) => self.by_password(user).await?,
+            AuthAsked::Token(token) => self.by_token(&token).await?,
+            AuthAsked::Unsupported(_) => return Err(LoginError::UnsupportedMethod),
+            AuthAsked::Missing(part) => {
+                return Err(LoginError::Malformed(format!("{part}: missing")));
+            }
+        };
+        let target = target(&proven, scope)?;
+        self.issue(proven, target).await
+    }
+
+    async fn by_password(&self, asked: UserAsked) -> Result<Proven, LoginError> {
+        let users = self.users();
+        let password = asked.password.clone().ok_or_else(|| {
+            LoginError::Malformed("auth.identity.password.user.password: missing".to_owned())
+        })?;
+        Logins::fits(&password)?;
+        let user = find_user(&users, &asked)?;
+        let who = match user {
+            Some(user) => Who::User(user.id.clone()),
+            None => Who::Stranger(stranger(&asked)),
+        };
+        let hash = user.map(|user| user.password_hash.clone());
+        let costliest = users.costliest.clone();
+        let logins = &self.inner.logins;
+        let checked = logins.check(&who, hash, costliest, password).await;
+        if let (Err(LoginError::Refused { reason }), Who::User(id)) = (&checked, &who) {
+            tracing::info!(user_id = id, reason, "login refused");
+        }
+        checked?;
+        let user = user.filter(|user| users.may_log_in(user));
+        let user = user.ok_or(LoginError::Refused {
+            reason: "the user or its domain is disabled",
+        })?;
+        Ok(Proven {
+            user_id: user.id.clone(),
+            methods: vec!["password".to_owned()],
+            chain: None,
+            fingerprint: user.password_hash.fingerprint(),
+            users,
+        })
+    }
+
+    async fn by_token(&self, token: &str) -> Result<Proven, LoginError> {
+        let known = self.token(token).await?;
+        let KnownToken { row, users } = known.ok_or(LoginError::Refused {
+            reason: "the token is not valid",
+        })?;
+        let mut methods = row.methods;
+        if !methods.iter().any(|method| method == "token") {
+            methods.push("token".to_owned());
+        }
+        Ok(Proven {
+            user_id: row.user_id,
+            methods,
+            // It ends with the one it was made from: else a token would be good for ever.
+            chain: Some((row.chain_id, row.expires_at)),
+            fingerprint: row.fingerprint,
+            users,
+        })
+    }
+
+    async fn issue(
+        &self,
+        proven: Proven,
+        target: Option<Target>,
+    ) -> Result<(String, KnownToken), LoginError> {
+        let no_randomness = |_: NoRandomness| LoginError::System;
+        let roles = tokens::roles(&proven.users, &proven.user_id, target.as_ref());
+        let roles = roles.ok_or(LoginError::Refused {
+            reason: "the user has no role in the scope, or the scope is disabled",
+        })?;
+        let now = self.inner.options.clock.now();
+        let issued_at = tokens::whole_second(now);
+        let audit_id = tokens::fresh_audit_id().map_err(no_randomness)?;
+        let (chain_id, expires_at) = proven.chain.unwrap_or_else(|| {
+            let end = issued_at.after(self.inner.options.token_expiration);
+            (audit_id.clone(), end)
+        });
+        let token = tokens::fresh().map_err(no_randomness)?;
+        let row = TokenRow {
+            digest: tokens::digest(&token),
+            roles: tokens::names(&roles),
+            user_id: proven.user_id,
+            target,
+            methods: proven.methods,
+            audit_id,
+            chain_id,
+            fingerprint: proven.fingerprint,
+            issued_at,
+            expires_at,
+        };
+        self.inner.tokens.put(&row).await?;
+        self.sweep_when_due(now).await;
+        let users = proven.users;
+        Ok((token, KnownToken { row, users }))
+    }
+
+    /// The token, where it holds.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn token(&self, token: &str) -> Result<Option<KnownToken>, TableError> {
+        let row = self.inner.tokens.get(&tokens::digest(token)).await?;
+        let now = self.inner.options.clock.now();
+        Ok(row.and_then(|row| KnownToken::of(row, self.users(), now)))
+    }
+
+    /// Makes a token void, and those that were made from it unless it is to be alone in that.
+    pub(crate) async fn revoke(
+        &self,
+        token: &KnownToken,
+        which: Revoked,
+    ) -> Result<(), TableError> {
+        self.inner.tokens.revoke(&token.row, which).await
+    }
+
+    /// Forgets tokens that are over, once a minute. Who cannot does it the next time.
+    async fn sweep_when_due(&self, now: Moment) {
+        let due = i64::try_from(SWEEP.as_micros()).unwrap_or(i64::MAX);
+        let last = self.inner.swept.load(Ordering::Relaxed);
+        if now.as_micros().saturating_sub(last) < due {
+            return;
+        }
+        self.inner.swept.store(now.as_micros(), Ordering::Relaxed);
+        if let Err(error) = self.inner.tokens.sweep(now).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "tokens that are over were not forgotten");
+        }
+    }
+}
+
+/// The user that is asked for; none where there is none.
+fn find_user<'a>(users: &'a Users, asked: &UserAsked) -> Result<Option<&'a User>, LoginError> {
+    if let Some(id) = &asked.id {
+        return Ok(users.user(id));
+    }
+    let place = "auth.identity.password.user";
+    let Some(name) = &asked.name else {
+        return Err(LoginError::Malformed(format!(
+            "{place}: id or name must be there"
+        )));
+    };
+    let Some(domain) = &asked.domain else {
+        return Err(LoginError::Malformed(format!(
+            "{place}.domain: missing beside a name"
+        )));
+    };
+    let domain = find_domain(users, domain, place)?;
+    Ok(domain.and_then(|domain| users.user_named(&domain.id, name)))
+}
+
+fn find_domain<'a>(
+    users: &'a Users,
+    asked: &DomainAsked,
+    place: &str,
+) -> Result<Option<&'a Domain>, LoginError> {
+    match (&asked.id, &asked.name) {
+        (Some(id), _) => Ok(users.domain(id)),
+        (None, Some(name)) => Ok(users.domain_named(name)),
+        (None, None) => Err(LoginError::Malformed(format!(
+            "{place}.domain: id or name must be there"
+        ))),
+    }
+}
+
+/// What nobody was asked for by.
+fn stranger(asked: &UserAsked) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let domain = asked.domain.as_ref();
+    let domain = domain.map(|it| format!("{}\0{}", text(&it.id), text(&it.name)));
+    format!(
+        "{}\0{}\0{}",
+        text(&asked.id),
+        text(&asked.name),
+        domain.unwrap_or_default()
+    )
+}
+
+/// What the token is to be good for; none for nothing in particular.
+fn target(proven: &Proven, scope: Option<ScopeAsked>) -> Result<Option<Target>, LoginError> {
+    const NO_SCOPE: LoginError = LoginError::Refused {
+        reason: "there is no such project or domain",
+    };
+    let users = &proven.users;
+    match scope {
+        None => Ok(default_target(proven)),
+        Some(ScopeAsked::Unscoped) => Ok(None),
+        Some(ScopeAsked::System) => Ok(Some(Target::System)),
+        Some(ScopeAsked::Domain(domain)) => {
+            let domain = find_domain(users, &domain, "auth.scope")?.ok_or(NO_SCOPE)?;
+            Ok(Some(Target::Domain(domain.id.clone())))
+        }
+        Some(ScopeAsked::Project(asked)) => {
+            let place = "auth.scope.project";
+            let project = match (&asked.id, &asked.name, &asked.domain) {
+                (Some(id), _, _) => users.project(id),
+                (None, Some(name), Some(domain)) => find_domain(users, domain, place)?
+                    .and_then(|domain| users.project_named(&domain.id, name)),
+                (None, Some(_), None) => {
+                    let text = format!("{place}.domain: missing beside a name");
+                    return Err(LoginError::Malformed(text));
+                }
+                (None, None, _) => {
+                    let text = format!("{place}: id or name must be there");
+                    return Err(LoginError::Malformed(text));
+                }
+            };
+            let project = project.ok_or(NO_SCOPE)?;
+            Ok(Some(Target::Project(project.id.clone())))
+        }
+    }
+}
+
+/// The user's default project, where a token may be good for it.
+fn default_target(proven: &Proven) -> Option<Target> {
+    let user = proven.users.user(&proven.user_id)?;
+    let target = Target::Project(user.default_project_id.clone()?);
+    tokens::roles(&proven.users, &user.id, Some(&target)).map(|_| target)
+}

@@ -1,0 +1,48 @@
+//! Keys that several kinds of entries have.
+
+use super::Reading;
+use super::field::Table;
+
+/// The longest id and the longest text, in characters.
+const LONGEST_ID: usize = 64;
+const LONGEST_TEXT: usize = 1024;
+
+/// The id that is written; none where it follows from the name. What is no id says so.
+pub(super) fn id(
+    table: &Table<'_>,
+    what: &'static str,
+    reading: &mut Reading<'_>,
+) -> Option<String> {
+    let field = table.field("id")?;
+    let text = field.text(reading)?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.len() > LONGEST_ID || !text.chars().all(plain) {
+        let right =
+            "an id has 1 to 64 letters, digits, -, _ or .; without one it follows from the name";
+        field.wrong(right, reading);
+        return None;
+    }
+    reading.once(what, text.to_owned(), table);
+    Some(text.to_owned())
+}
+
+/// A text that may be missing.
+pub(super) fn optional_text(
+    table: &Table<'_>,
+    key: &str,
+    reading: &mut Reading<'_>,
+) -> Option<String> {
+    let field = table.field(key)?;
+    let text = field.text(reading)?;
+    if text.chars().count() > LONGEST_TEXT || text.contains('\0') {
+        field.wrong("a text of at most 1024 characters would be right", reading);
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+/// `enabled`, true where it is missing.
+pub(super) fn enabled(table: &Table<'_>, reading: &mut Reading<'_>) -> bool {
+    let field = table.field("enabled");
+    field.and_then(|field| field.flag(reading)).unwrap_or(true)
+}

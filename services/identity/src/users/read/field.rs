@@ -1,0 +1,181 @@
+//! Keys and values with their places: a table, and one value in it. Each way of reading a value says what would be right.
+
+use std::ops::Range;
+
+use strsim::damerau_levenshtein;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Reading;
+
+/// A table of the file.
+pub(super) struct Table<'a> {
+    values: &'a DeTable<'a>,
+    /// Empty for the top.
+    pub(super) key: String,
+    pub(super) span: Range<usize>,
+}
+
+/// A value of the file.
+pub(super) struct Field<'a> {
+    value: &'a Spanned<DeValue<'a>>,
+    pub(super) key: String,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn top(values: &'a DeTable<'a>) -> Self {
+        Table {
+            values,
+            key: String::new(),
+            span: 0..0,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        if self.key.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", self.key)
+        }
+    }
+
+    /// Refuses keys that are not known, with the nearest that is.
+    pub(super) fn only(&self, known: &[&str], reading: &mut Reading<'_>) {
+        for key in self.values.keys() {
+            let name = key.get_ref().as_ref();
+            if !known.contains(&name) {
+                let shown: String = name.chars().take(80).collect();
+                let text = format!("this key is not known; {}", nearest(name, known));
+                reading.wrong(&key.span(), &self.path(&shown), text);
+            }
+        }
+    }
+
+    pub(super) fn field(&self, name: &str) -> Option<Field<'a>> {
+        let value = self.values.get(name)?;
+        let key = self.path(name);
+        Some(Field { value, key })
+    }
+
+    /// A key that must be there; `right` says what it is.
+    pub(super) fn need(
+        &self,
+        name: &str,
+        right: &str,
+        reading: &mut Reading<'_>,
+    ) -> Option<Field<'a>> {
+        let field = self.field(name);
+        if field.is_none() {
+            let text = format!("{name:?} is missing: {right}");
+            reading.wrong(&self.span, &self.key, text);
+        }
+        field
+    }
+
+    /// The tables of a list (`[[user]]`); none where it is not there.
+    pub(super) fn tables(&self, name: &str, reading: &mut Reading<'_>) -> Vec<Table<'a>> {
+        let list = self.field(name).map(|field| field.list(reading));
+        list.unwrap_or_default()
+            .iter()
+            .filter_map(|item| item.table(reading))
+            .collect()
+    }
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn wrong(&self, text: impl Into<String>, reading: &mut Reading<'_>) {
+        reading.wrong(&self.value.span(), &self.key, text);
+    }
+
+    fn other_kind(&self, right: &str, reading: &mut Reading<'_>) {
+        let here = match self.value.get_ref() {
+            DeValue::String(_) => "a text",
+            DeValue::Integer(_) => "a whole number",
+            DeValue::Float(_) => "a fraction",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        self.wrong(
+            format!("{here} stands here; {right} would be right"),
+            reading,
+        );
+    }
+
+    pub(super) fn text(&self, reading: &mut Reading<'_>) -> Option<&'a str> {
+        let text = self.value.get_ref().as_str();
+        if text.is_none() {
+            self.other_kind("a text in quotes", reading);
+        }
+        text
+    }
+
+    /// A text of 1 to `longest` characters, none of which is a control character or a blank at an end.
+    pub(super) fn name(&self, longest: usize, reading: &mut Reading<'_>) -> Option<&'a str> {
+        let text = self.text(reading)?;
+        let fits = (1..=longest).contains(&text.chars().count());
+        if fits && !text.contains(char::is_control) && text.trim() == text {
+            return Some(text);
+        }
+        let right = format!(
+            "a name has 1 to {longest} characters, no control character, and no blank at an end"
+        );
+        self.wrong(right, reading);
+        None
+    }
+
+    pub(super) fn flag(&self, reading: &mut Reading<'_>) -> Option<bool> {
+        let flag = self.value.get_ref().as_bool();
+        if flag.is_none() {
+            self.other_kind("true or false", reading);
+        }
+        flag
+    }
+
+    pub(super) fn list(&self, reading: &mut Reading<'_>) -> Vec<Field<'a>> {
+        let Some(items) = self.value.get_ref().as_array() else {
+            self.other_kind("a list", reading);
+            return Vec::new();
+        };
+        let item = |(n, value)| Field {
+            value,
+            key: format!("{}[{n}]", self.key),
+        };
+        items.iter().enumerate().map(item).collect()
+    }
+
+    fn table(&self, reading: &mut Reading<'_>) -> Option<Table<'a>> {
+        let Some(values) = self.value.get_ref().as_table() else {
+            self.other_kind("a table", reading);
+            return None;
+        };
+        Some(Table {
+            values,
+            key: self.key.clone(),
+            span: self.value.span(),
+        })
+    }
+}
+
+/// The known word that was meant, or all of them.
+pub(super) fn nearest(word: &str, known: &[&str]) -> String {
+    let word: String = word.chars().take(80).collect();
+    let close = known
+        .iter()
+        .map(|known| (damerau_levenshtein(&word, known), *known))
+        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
+        .min();
+    match close {
+        Some((_, known)) => format!("did you mean {known:?}?"),
+        None if known.is_empty() => "there is none to choose from".to_owned(),
+        None => {
+            let some: Vec<_> = known
+                .iter()
+                .take(20)
+                .map(|one| format!("{one:?}"))
+                .collect();
+            format!("known are {}", some.join(", "))
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! All of the file: what stands in it, in the order in which it refers to one another.
+
+use std::collections::BTreeMap;
+
+use super::super::{Assignment, Domain, Project, Role, Target, User, Users, derived};
+use super::Reading;
+use super::entries::{enabled, id, optional_text};
+use super::field::{Field, Table, nearest};
+use crate::passwords::PasswordHash;
+
+/// The domain that is there without being written, as Keystone's bootstrap makes it.
+pub(super) const DEFAULT_DOMAIN: (&str, &str) = ("default", "Default");
+
+/// The roles that are there without being written, and what they imply, as Keystone's bootstrap makes them.
+const ROLES: [(&str, &[&str]); 5] = [
+    ("admin", &["manager"]),
+    ("manager", &["member"]),
+    ("member", &["reader"]),
+    ("reader", &[]),
+    ("service", &[]),
+];
+
+/// The most characters of a domain's and a project's name, and of a user's and a role's: Keystone's.
+const LONGEST_PROJECT: usize = 64;
+const LONGEST_USER: usize = 255;
+
+/// What has been read.
+pub(super) struct People {
+    domains: BTreeMap<String, Domain>,
+    projects: BTreeMap<String, Project>,
+    users: BTreeMap<String, User>,
+    roles: BTreeMap<String, Role>,
+    assignments: Vec<Assignment>,
+}
+
+impl People {
+    pub(super) fn read(top: &Table<'_>, reading: &mut Reading<'_>) -> Self {
+        let known = ["domain", "project", "role", "user", "role_assignment"];
+        top.only(&known, reading);
+        let mut people = Self {
+            domains: BTreeMap::new(),
+            projects: BTreeMap::new(),
+            users: BTreeMap::new(),
+            roles: ROLES.into_iter().map(built_in).collect(),
+            assignments: Vec::new(),
+        };
+        for table in top.tables("domain", reading) {
+            people.domain(&table, reading);
+        }
+        let (default_id, default_name) = DEFAULT_DOMAIN;
+        let named = |domain: &Domain| domain.name == default_name;
+        if !people.domains.contains_key(default_id) && !people.domains.values().any(named) {
+            people
+                .domains
+                .insert(default_id.to_owned(), default_domain());
+        }
+        for table in top.tables("project", reading) {
+            people.project(&table, reading);
+        }
+        people.roles(&top.tables("role", reading), reading);
+        for table in top.tables("user", reading) {
+            people.user(&table, reading);
+        }
+        for table in top.tables("role_assignment", reading) {
+            people.assignment(&table, reading);
+        }
+        people
+    }
+
+    pub(super) fn into_users(mut self) -> Users {
+        self.assignments.sort();
+        self.assignments.dedup();
+        let hashes = self.users.values().map(|user| &user.password_hash);
+        Users {
+            costliest: hashes.max_by_key(|hash| hash.cost()).cloned(),
+            domains: self.domains,
+            projects: self.projects,
+            users: self.users,
+            roles: self.roles,
+            assignments: self.assignments,
+        }
+    }
+
+    fn domain(&mut self, table: &Table<'_>, reading: &mut Reading<'_>) {
+        table.only(&["name", "id", "description", "enabled"], reading);
+        let right = "the domain's name";
+        let Some(field) = table.need("name", right, reading) else {
+            return;
+        };
+        let Some(name) = field.name(LONGEST_PROJECT, reading) else {
+            return;
+        };
+        let (default_id, default_name) = DEFAULT_DOMAIN;
+        let from_name = || match name == default_name {
+            true => default_id.to_owned(),
+            false => derived("domain", &[name]),
+        };
+        let id = id(table, "domain id", reading).unwrap_or_else(from_name);
+        reading.once("domain name", name.to_owned(), table);
+        let domain = Domain {
+            id: id.clone(),
+            name: name.to_owned(),
+            description: optional_text(table, "description", reading).unwrap_or_default(),
+            enabled: enabled(table, reading),
+        };
+        self.domains.insert(id, domain);
+    }
+
+    fn project(&mut self, table: &Table<'_>, reading: &mut Reading<'_>) {
+        table.only(&["name", "domain", "id", "description", "enabled"], reading);
+        let field = table.need("name", "the project's name", reading);
+        let name = field.and_then(|field| field.name(LONGEST_PROJECT, reading));
+        let domain_id = self.domain_of(table, "domain", reading);
+        let (Some(name), Some(domain_id)) = (name, domain_id) else {
+            return;
+        };
+        let id = id(table, "project id", reading)
+            .unwrap_or_else(|| derived("project", &[&domain_id, name]));
+        reading.once("project name", format!("{domain_id}\0{name}"), table);
+        let project = Project {
+            id: id.clone(),
+            name: name.to_owned(),
+            domain_id,
+            description: optional_text(table, "description", reading).unwrap_or_default(),
+            enabled: enabled(table, reading),
+        };
+        self.projects.insert(id, project);
+    }
+
+    /// Roles may imply such as come later.
+    fn roles(&mut self, tables: &[Table<'_>], reading: &mut Reading<'_>) {
+        let mut implying = Vec::new();
+        for table in tables {
+            table.only(&["name", "id", "description", "implies"], reading);
+            let field = table.need("name", "the role's name", reading);
+            let Some(name) = field.and_then(|field| field.name(LONGEST_USER, reading)) else {
+                continue;
+            };
+            reading.once("role name", name.to_owned(), table);
+            let role = Role {
+                id: id(table, "role id", reading).unwrap_or_else(|| derived("role", &[name])),
+                name: name.to_owned(),
+                description: optional_text(table, "description", reading),
+                implies: Vec::new(),
+            };
+            self.roles.insert(name.to_owned(), role);
+            if let Some(field) = table.field("implies") {
+                implying.push((name, field));
+            }
+        }
+        for (name, field) in implying {
+            let implied = self.role_names(&field, reading);
+            if let Some(role) = self.roles.get_mut(name) {
+                role.implies = implied;
+            }
+        }
+    }
+
+    fn user(&mut self, table: &Table<'_>, reading: &mut Reading<'_>) {
+        let known = [
+            "name",
+            "domain",
+            "id",
+            "password_hash",
+            "email",
+            "description",
+            "enabled",
+            "default_project",
+            "default_project_domain",
+        ];
+        table.only(&known, reading);
+        let field = table.need("name", "the user's name", reading);
+        let name = field.and_then(|field| field.name(LONGEST_USER, reading));
+        let right = "what `berth identity hash-password` prints";
+        let hash = table
+            .need("password_hash", right, reading)
+            .and_then(|field| password_hash(&field, reading));
+        let domain_id = self.domain_of(table, "domain", reading);
+        let default_project_id = table
+            .field("default_project")
+            .and_then(|field| self.project_of(&field, table, "default_project_domain", reading));
+        let (Some(name), Some(hash), Some(domain_id)) = (name, hash, domain_id) else {
+            return;
+        };
+        let id =
+            id(table, "user id", reading).unwrap_or_else(|| derived("user", &[&domain_id, name]));
+        reading.once("user name", format!("{domain_id}\0{name}"), table);
+        let user = User {
+            id: id.clone(),
+            name: name.to_owned(),
+            domain_id,
+            password_hash: hash,
+            email: optional_text(table, "email", reading),
+            description: optional_text(table, "description", reading),
+            enabled: enabled(table, reading),
+            default_project_id,
+        };
+        self.users.insert(id, user);
+    }
+
+    fn assignment(&mut self, table: &Table<'_>, reading: &mut Reading<'_>) {
+        let known = [
+            "user",
+            "user_domain",
+            "project",
+            "project_domain",
+            "domain",
+            "system",
+            "roles",
+        ];
+        table.only(&known, reading);
+        let user = table
+            .need("user", "the name of a user of this file", reading)
+            .and_then(|field| self.user_of(&field, table, reading));
+        let roles = table
+            .need("roles", "a list such as [\"member\"]", reading)
+            .map(|field| (self.role_names(&field, reading), field.key));
+        let target = self.target(table, reading);
+        let (Some(user_id), Some((roles, key)), Some(target)) = (user, roles, target) else {
+            return;
+        };
+        if roles.is_empty() {
+            let right = "a list of one role at least would be right, such as [\"member\"]";
+            reading.wrong(&table.span, &key, right);
+        }
+        self.assignments
+            .extend(roles.into_iter().map(|role| Assignment {
+                user_id: user_id.clone(),
+                target: target.clone(),
+                role,
+            }));
+    }
+
+    fn target(&self, table: &Table<'_>, reading: &mut Reading<'_>) -> Option<Target> {
+        let field = |name| table.field(name);
+        match (field("project"), field("domain"), field("system")) {
+            (Some(project), None, None) => self
+                .project_of(&project, table, "project_domain", reading)
+                .map(Target::Project),
+            (None, Some(_), None) => self.domain_of(table, "domain", reading).map(Target::Domain),
+            (None, None, Some(system)) => {
+                if system.text(reading)? == "all" {
+                    return Some(Target::System);
+                }
+                system.wrong("\"all\" is the only system there is", reading);
+                None
+            }
+            _ => {
+                let text =
+                    "one of project, domain and system = \"all\" says where the roles are had";
+                reading.wrong(&table.span, &table.key, text);
+                None
+            }
+        }
+    }
+
+    /// The domain that a key names; the default one where the key is not there.
+    fn domain_of(&self, table: &Table<'_>, key: &str, reading: &mut Reading<'_>) -> Option<String> {
+        let Some(field) = table.field(key) else {
+            let is_default =
+                |domain: &&Domain| domain.id == DEFAULT_DOMAIN.0 || domain.name == DEFAULT_DOMAIN.1;
+            return self
+                .domains
+                .values()
+                .find(is_default)
+                .map(|it| it.id.clone());
+        };
+        let name = field.text(reading)?;
+        let found = self.domains.values().find(|domain| domain.name == name);
+        if found.is_none() {
+            let names: Vec<&str> = self.domains.values().map(|it| it.name.as_str()).collect();
+            field.wrong(
+                format!("there is no such domain; {}", nearest(name, &names)),
+                reading,
+            );
+        }
+        found.map(|domain| domain.id.clone())
+    }
+
+    fn project_of(
+        &self,
+        field: &Field<'_>,
+        table: &Table<'_>,
+        domain_key: &str,
+        reading: &mut Reading<'_>,
+    ) -> Option<String> {
+        let domain_id = self.domain_of(table, domain_key, reading)?;
+        let name = field.text(reading)?;
+        let of_domain = || {
+            self.projects
+                .values()
+                .filter(|it| it.domain_id == domain_id)
+        };
+        let found = of_domain().find(|project| project.name == name);
+        if found.is_none() {
+            let names: Vec<&str> = of_domain().map(|it| it.name.as_str()).collect();
+            let right = nearest(name, &names);
+            field.wrong(
+                format!(
+                    "this domain has no such project; {right} ({domain_key} names another domain)"
+                ),
+                reading,
+            );
+        }
+        found.map(|project| project.id.clone())
+    }
+
+    fn user_of(
+        &self,
+        field: &Field<'_>,
+        table: &Table<'_>,
+        reading: &mut Reading<'_>,
+    ) -> Option<String> {
+        let domain_id = self.domain_of(table, "user_domain", reading)?;
+        let name = field.text(reading)?;
+        let of_domain = || self.users.values().filter(|it| it.domain_id == domain_id);
+        let found = of_domain().find(|user| user.name == name);
+        if found.is_none() {
+            let names: Vec<&str> = of_domain().map(|it| it.name.as_str()).collect();
+            let right = nearest(name, &names);
+            field.wrong(
+                format!("this domain has no such user; {right} (user_domain names another domain)"),
+                reading,
+            );
+        }
+        found.map(|user| user.id.clone())
+    }
+
+    fn role_names(&self, field: &Field<'_>, reading: &mut Reading<'_>) -> Vec<String> {
+        let mut names = Vec::new();
+        for item in field.list(reading) {
+            let Some(name) = item.text(reading) else {
+                continue;
+            };
+            if self.roles.contains_key(name) {
+                names.push(name.to_owned());
+                continue;
+            }
+            let known: Vec<&str> = self.roles.keys().map(String::as_str).collect();
+            let right = nearest(name, &known);
+            item.wrong(
+                format!("there is no such role; {right} A [[role]] makes another"),
+                reading,
+            );
+        }
+        names
+    }
+}
+
+fn password_hash(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<PasswordHash> {
+    match field.text(reading)?.parse() {
+        Ok(hash) => Some(hash),
+        Err(error) => {
+            field.wrong(error.to_string(), reading);
+            None
+        }
+    }
+}
+
+fn default_domain() -> Domain {
+    Domain {
+        id: DEFAULT_DOMAIN.0.to_owned(),
+        name: DEFAULT_DOMAIN.1.to_owned(),
+        description: "The default domain".to_owned(),
+        enabled: true,
+    }
+}
+
+fn built_in((name, implies): (&str, &[&str])) -> (String, Role) {
+    let role = Role {
+        id: derived("role", &[name]),
+        name: name.to_owned(),
+        description: None,
+        implies: implies.iter().map(|&name| name.to_owned()).collect(),
+    };
+    (name.to_owned(), role)
+}

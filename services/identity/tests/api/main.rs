@@ -1,0 +1,15 @@
+//! The Identity API over the in-process router, the file of users, and what becomes of tokens: noun by noun.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bad_input;
+mod catalog;
+mod files;
+mod kills;
+mod place;
+mod reading;
+mod schema;
+mod service;
+mod tokens;
+mod validate;
+mod void;

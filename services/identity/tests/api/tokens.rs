@@ -1,0 +1,317 @@
+//! Tokens asked for in every way, looked at, and revoked.
+
+use berth_identity::Options;
+use serde_json::{Value, json};
+
+use super::service::{PASSWORD, Service, by_name, project};
+
+fn names(list: &Value) -> Vec<&str> {
+    let items = list.as_array().unwrap();
+    items
+        .iter()
+        .map(|item| item["name"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_token_says_whose_it_is_what_it_is_for_and_where_the_services_are() {
+    let service = Service::start().await;
+    let reply = service.log_in(by_name("alice"), project("research")).await;
+    assert_eq!(reply.status, 201);
+    assert_eq!(reply.header("vary"), "X-Auth-Token");
+    assert_eq!(reply.header("content-type"), "application/json");
+    let token = &reply.body["token"];
+    assert_eq!(
+        token["user"],
+        json!({"id": "u-alice", "name": "alice", "domain": {"id": "default", "name": "Default"}, "password_expires_at": null})
+    );
+    assert_eq!(
+        token["project"],
+        json!({"id": "p-research", "name": "research", "domain": {"id": "default", "name": "Default"}})
+    );
+    assert_eq!(token["is_domain"], false);
+    assert_eq!(token["methods"], json!(["password"]));
+    assert_eq!(token["issued_at"], "2026-11-23T10:00:00.000000Z");
+    assert_eq!(token["expires_at"], "2026-11-23T11:00:00.000000Z");
+    assert_eq!(names(&token["roles"]), ["member", "reader"]);
+    assert_eq!(token["audit_ids"].as_array().unwrap().len(), 1);
+    assert_eq!(names(&token["catalog"]), ["identity", "placement"]);
+    assert_eq!(
+        token["catalog"][1]["endpoints"][0]["url"],
+        "http://cloud/placement"
+    );
+    assert!(!reply.body.to_string().contains("argon2"));
+}
+
+#[tokio::test]
+async fn each_scope_gives_the_token_that_was_asked_for() {
+    let service = Service::start().await;
+    let bob = json!({"name": "bob", "domain": {"name": "elsewhere"}, "password": PASSWORD});
+    let id = service.identity.users();
+    let admin_id = id.user_named("default", "admin").unwrap().id.clone();
+    let by_id = json!({"id": admin_id, "password": PASSWORD});
+    let cases = [
+        (by_name("admin"), None, "project", "admin"),
+        (by_id, None, "project", "admin"),
+        (by_name("admin"), Some(json!("unscoped")), "", ""),
+        (by_name("admin"), Some(json!({"unscoped": {}})), "", ""),
+        (
+            by_name("admin"),
+            Some(json!({"system": {"all": true}})),
+            "system",
+            "",
+        ),
+        (by_name("alice"), None, "", ""),
+        (
+            by_name("alice"),
+            Some(json!({"project": {"id": "p-research"}})),
+            "project",
+            "research",
+        ),
+        (by_name("nobody"), None, "", ""),
+        (
+            bob,
+            Some(json!({"domain": {"name": "elsewhere"}})),
+            "domain",
+            "elsewhere",
+        ),
+    ];
+    for (user, scope, kind, name) in cases {
+        let shown = format!("{} {scope:?}", user["name"]);
+        let reply = service.log_in(user, scope).await;
+        assert_eq!(reply.status, 201, "{shown}: {}", reply.body);
+        let token = &reply.body["token"];
+        for other in ["project", "domain", "system"] {
+            assert_eq!(
+                token.get(other).is_some(),
+                other == kind,
+                "{shown}: {token}"
+            );
+        }
+        assert_eq!(token.get("roles").is_some(), !kind.is_empty(), "{shown}");
+        assert_eq!(token.get("catalog").is_some(), !kind.is_empty(), "{shown}");
+        if !name.is_empty() {
+            assert_eq!(token[kind]["name"], name, "{shown}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_may_not_have_a_token_is_told_nothing_of_why() {
+    let service = Service::start().await;
+    let wrong =
+        |name: &str| json!({"name": name, "domain": {"id": "default"}, "password": "wrong"});
+    let elsewhere = json!({"name": "alice", "domain": {"name": "elsewhere"}, "password": PASSWORD});
+    let nowhere = json!({"name": "alice", "domain": {"name": "nowhere"}, "password": PASSWORD});
+    let long = json!({"name": "alice", "domain": {"id": "default"}, "password": "x".repeat(5000)});
+    let cases = [
+        (wrong("alice"), None),
+        (wrong("nobody-at-all"), None),
+        (elsewhere, None),
+        (nowhere, None),
+        (long, None),
+        (json!({"id": "unknown", "password": PASSWORD}), None),
+        (by_name("gone"), None),
+        (by_name("alice"), project("admin")),
+        (by_name("alice"), project("closed")),
+        (by_name("alice"), project("no-such")),
+        (by_name("alice"), Some(json!({"system": {"all": true}}))),
+        (by_name("alice"), Some(json!({"domain": {"id": "default"}}))),
+        (by_name("alice"), Some(json!({"domain": {"id": "nowhere"}}))),
+    ];
+    let mut said = Vec::new();
+    for (user, scope) in cases {
+        let shown = format!("{} {scope:?}", user["name"]);
+        let reply = service.log_in(user, scope).await;
+        assert_eq!(reply.status, 401, "{shown}: {}", reply.body);
+        assert_eq!(
+            reply.header("www-authenticate"),
+            "Keystone uri=\"http://cloud/v3\""
+        );
+        assert_eq!(reply.header("x-subject-token"), "");
+        said.push(reply.body);
+    }
+    let one = json!({"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."}});
+    assert!(said.iter().all(|body| *body == one), "{said:?}");
+    assert_eq!(service.count().await, 0);
+}
+
+#[tokio::test]
+async fn a_token_makes_another_that_ends_when_it_ends() {
+    let service = Service::start().await;
+    let first = service.token("admin", Some(json!("unscoped"))).await;
+    service.passes(600);
+    let by_token = |id: &str, scope: Value| {
+        json!({"auth": {"identity": {"methods": ["token"], "token": {"id": id}}, "scope": scope}})
+            .to_string()
+    };
+    let asked = by_token(&first, json!({"system": {"all": true}}));
+    let second = service.post_text(&asked).await;
+    assert_eq!(second.status, 201, "{}", second.body);
+    let token = &second.body["token"];
+    assert_eq!(token["methods"], json!(["password", "token"]));
+    assert_eq!(token["expires_at"], "2026-11-23T11:00:00.000000Z");
+    assert_eq!(token["issued_at"], "2026-11-23T10:10:00.000000Z");
+    let subject = [
+        ("x-auth-token", first.as_str()),
+        ("x-subject-token", &first),
+    ];
+    let shown = service.ask("GET", "/v3/auth/tokens", &subject).await;
+    assert_eq!(token["audit_ids"][1], shown.body["token"]["audit_ids"][0]);
+    let refused = service
+        .post_text(&by_token("no-such-token", json!("unscoped")))
+        .await;
+    assert_eq!(refused.status, 401);
+    let refused = service
+        .post_text(&by_token(&first, json!({"project": {"id": "p-research"}})))
+        .await;
+    assert_eq!(refused.status, 401, "admin has no role there");
+}
+
+#[tokio::test]
+async fn a_token_is_looked_at_by_its_holder_by_services_and_by_operators() {
+    let service = Service::start().await;
+    let alice = service.token("alice", project("research")).await;
+    let nobody = service.token("nobody", None).await;
+    let admin = service.token("admin", None).await;
+    let nova = service.token("nova", None).await;
+    let system = service
+        .token("admin", Some(json!({"system": {"all": true}})))
+        .await;
+    for (caller, status) in [
+        (&alice, 200),
+        (&admin, 200),
+        (&nova, 200),
+        (&system, 200),
+        (&nobody, 403),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let headers = [
+                ("x-auth-token", caller.as_str()),
+                ("x-subject-token", &alice),
+            ];
+            let reply = service.ask(method, "/v3/auth/tokens", &headers).await;
+            assert_eq!(reply.status, status, "{}", reply.body);
+            if status == 200 {
+                assert_eq!(reply.header("x-subject-token"), alice);
+            }
+            if (status, method) == (200, "GET") {
+                assert_eq!(reply.body["token"]["user"]["id"], "u-alice");
+                assert!(reply.body["token"]["catalog"].is_array());
+            }
+        }
+    }
+    let headers = [("x-auth-token", nova.as_str()), ("x-subject-token", &alice)];
+    let bare = service
+        .ask("GET", "/v3/auth/tokens?nocatalog", &headers)
+        .await;
+    assert_eq!(bare.body["token"].get("catalog"), None);
+    for subject in ["", "no-such-token"] {
+        let headers = [
+            ("x-auth-token", nova.as_str()),
+            ("x-subject-token", subject),
+        ];
+        let reply = service.ask("GET", "/v3/auth/tokens", &headers).await;
+        assert_eq!(
+            (reply.status.as_u16(), &reply.body["error"]["title"]),
+            (404, &json!("Not Found"))
+        );
+    }
+    let headers = [
+        ("x-auth-token", "no-such-token"),
+        ("x-subject-token", &alice),
+    ];
+    let reply = service.ask("GET", "/v3/auth/tokens", &headers).await;
+    assert_eq!(reply.status, 401);
+    assert_eq!(
+        reply.header("www-authenticate"),
+        "Keystone uri=\"http://cloud/v3\""
+    );
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_void_with_those_that_were_made_from_it() {
+    let service = Service::start().await;
+    let mut made = Vec::new();
+    for cascade in ["", "?cascade=false"] {
+        let first = service.token("alice", None).await;
+        let body = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": first}}, "scope": project("research")}});
+        let second = service
+            .post_text(&body.to_string())
+            .await
+            .header("x-subject-token")
+            .to_owned();
+        let nobody = service.token("nobody", None).await;
+        let path = format!("/v3/auth/tokens{cascade}");
+        let revoke = |caller: &str, subject: &str| {
+            let headers = [
+                ("x-auth-token".to_owned(), caller.to_owned()),
+                ("x-subject-token".to_owned(), subject.to_owned()),
+            ];
+            let path = path.clone();
+            let service = &service;
+            async move {
+                let headers: Vec<_> = headers
+                    .iter()
+                    .map(|(a, b)| (a.as_str(), b.as_str()))
+                    .collect();
+                service.ask("DELETE", &path, &headers).await
+            }
+        };
+        assert_eq!(revoke(&nobody, &first).await.status, 403);
+        assert_eq!(revoke(&first, &first).await.status, 204);
+        assert_eq!(service.get(&first, "/v3/auth/projects").await.status, 401);
+        made.push(
+            service
+                .get(&second, "/v3/auth/projects")
+                .await
+                .status
+                .as_u16(),
+        );
+        assert_eq!(service.get(&nobody, "/v3/auth/projects").await.status, 200);
+        let admin = service.token("admin", None).await;
+        assert_eq!(revoke(&admin, &first).await.status, 404);
+    }
+    assert_eq!(made, [401, 200]);
+}
+
+#[tokio::test]
+async fn links_and_challenges_name_the_public_endpoint_or_the_prefix() {
+    let options = Options {
+        public_endpoint: Some("https://cloud.example.org/identity/v3/".to_owned()),
+        path_prefix: "/identity".parse().unwrap(),
+        ..Options::default()
+    };
+    let service = Service::with(&super::service::cloud(), options).await;
+    let base = "https://cloud.example.org/identity/v3";
+    for path in ["/identity", "/identity/", "/"] {
+        let versions = service.ask("GET", path, &[]).await;
+        assert_eq!(versions.status, 300);
+        let version = &versions.body["versions"]["values"][0];
+        assert_eq!(version["links"][0]["href"], format!("{base}/"));
+        assert_eq!(
+            (&version["id"], &version["status"]),
+            (&json!("v3.14"), &json!("stable"))
+        );
+    }
+    let refused = service.ask("GET", "/identity/v3/users", &[]).await;
+    assert_eq!(
+        refused.header("www-authenticate"),
+        format!("Keystone uri=\"{base}\"")
+    );
+    let plain = Options {
+        path_prefix: "/identity".parse().unwrap(),
+        ..Options::default()
+    };
+    let service = Service::with(&super::service::cloud(), plain).await;
+    let version = service.ask("GET", "/identity/v3", &[]).await;
+    assert_eq!(
+        version.body["version"]["links"][0]["href"],
+        "http://cloud/identity/v3/"
+    );
+    let refused = service.ask("GET", "/identity/v3/users", &[]).await;
+    assert_eq!(
+        refused.header("www-authenticate"),
+        "Keystone uri=\"http://cloud/identity/v3\""
+    );
+}

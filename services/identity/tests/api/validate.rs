@@ -1,0 +1,59 @@
+//! What a service in the same process is told of a token.
+
+use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken};
+use http::HeaderMap;
+use serde_json::json;
+
+use super::service::{Service, project};
+
+async fn caller(service: &Service, token: &str) -> Result<Caller, TokenError> {
+    let headers = &HeaderMap::new();
+    service
+        .identity
+        .validate(TokenRequest { token, headers })
+        .await
+}
+
+#[tokio::test]
+async fn a_token_makes_a_caller_without_http() {
+    let service = Service::start().await;
+    let alice = service.token("alice", project("research")).await;
+    let found = caller(&service, &alice).await.unwrap();
+    assert_eq!(
+        (found.user_id.as_str(), found.project_id()),
+        ("u-alice", Some("p-research"))
+    );
+    assert!(found.has_role("member") && found.has_role("reader") && !found.has_role("admin"));
+    let system = service
+        .token("admin", Some(json!({"system": {"all": true}})))
+        .await;
+    assert_eq!(
+        caller(&service, &system).await.unwrap().scope,
+        Scope::System
+    );
+    let unscoped = service.token("alice", None).await;
+    let found = caller(&service, &unscoped).await.unwrap();
+    assert_eq!((found.scope, found.roles.len()), (Scope::Unscoped, 0));
+    for token in ["", "x", "ä"] {
+        assert!(
+            matches!(caller(&service, token).await, Err(TokenError::Refused)),
+            "{token}"
+        );
+    }
+    service.passes(3_600);
+    assert!(matches!(
+        caller(&service, &alice).await,
+        Err(TokenError::Refused)
+    ));
+}
+
+#[tokio::test]
+async fn a_database_that_fails_is_no_refusal() {
+    let service = Service::start().await;
+    let token = service.token("alice", None).await;
+    service.change("DROP TABLE identity_tokens").await;
+    assert!(matches!(
+        caller(&service, &token).await,
+        Err(TokenError::Unavailable(_))
+    ));
+}

@@ -10,7 +10,7 @@ use berth_model::{
 };
 use berth_wire::conductor::CreateGuest;
 use berth_wire::encode;
-use berth_wire::guest::{ConfigDriveBody, GuestBuild};
+use berth_wire::guest::{ConfigDriveBody, GuestBuild, LimitsBody};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -184,7 +184,7 @@ impl BootRequest {
     }
 
     /// What the agent of a node is asked for; accelerator requests and allocations are the caller's to add.
-    pub(crate) fn build_on(&self, node: &NodeName) -> GuestBuild {
+    pub(crate) fn build_on(&self, node: &NodeName, limits: &LimitsBody) -> GuestBuild {
         let body = self.body.clone();
         GuestBuild {
             uuid: *self.uuid.as_uuid(),
@@ -198,7 +198,7 @@ impl BootRequest {
             networks: body.networks,
             accelerator_requests: Vec::new(),
             allocations: BTreeMap::new(),
-            limits: berth_wire::guest::LimitsBody::default(),
+            limits: limits.clone(),
             config_drive: self.config_drive.clone(),
             power: body.power,
         }

@@ -67,7 +67,10 @@ impl Bound {
         GuestBuild {
             accelerator_requests: arqs.map(|arq| *arq.as_uuid()).collect(),
             allocations,
-            ..placed.record.request.build_on(&placed.chosen.node)
+            ..placed
+                .record
+                .request
+                .build_on(&placed.chosen.node, &placed.chosen.limits)
         }
     }
 }

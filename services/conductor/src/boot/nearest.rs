@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use berth_client::placement::Candidate;
 use berth_model::NodeName;
-use berth_wire::guest::{PlaceBody, PlacesAsked};
+use berth_wire::guest::{LimitsBody, PlaceBody, PlacesAsked};
 
 use super::Requested;
 use crate::way::Way;
@@ -25,6 +25,7 @@ impl Requested {
         &self,
         way: &Way,
         node: &NodeName,
+        limits: &LimitsBody,
         mut candidates: Vec<Candidate>,
     ) -> Vec<Candidate> {
         let flavor = &self.record.request.body().flavor;
@@ -37,7 +38,7 @@ impl Requested {
         }
         let rest = candidates.split_off(candidates.len().min(MOST));
         let asked = PlacesAsked {
-            build: self.record.request.build_on(node),
+            build: self.record.request.build_on(node, limits),
             allocations: candidates.iter().map(allocations).collect(),
         };
         match agent.places(&asked).await {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use berth_client::placement::Candidate;
 use berth_model::{ArqUuid, GroupSuffix, NodeName, ProviderUuid};
+use berth_wire::guest::LimitsBody;
 use berth_wire::placement::AllocationRequest;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -88,7 +89,7 @@ impl StepState {
 }
 
 /// A candidate and the host that it is on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Chosen {
     /// The host's own provider.
     pub host: ProviderUuid,
@@ -98,6 +99,8 @@ pub struct Chosen {
     pub cell: Option<String>,
     /// The candidate.
     pub candidate: Candidate,
+    /// The scheduler's bounds, by which the host's agent finds the guest its place.
+    pub limits: LimitsBody,
 }
 
 impl Chosen {
@@ -112,7 +115,7 @@ impl Chosen {
 }
 
 /// What has to be known to go on with a step or to undo it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub enum StepDetail {
     /// Nothing.
     #[default]
@@ -124,7 +127,7 @@ pub enum StepDetail {
 }
 
 /// How far a step is, and what belongs to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StepRecord {
     /// How far.
     pub state: StepState,
@@ -261,6 +264,8 @@ enum DetailText {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cell: Option<String>,
         request: AllocationRequest,
+        #[serde(default, skip_serializing_if = "LimitsBody::is_none")]
+        limits: LimitsBody,
     },
     Requests(BTreeMap<Uuid, u32>),
 }
@@ -275,6 +280,7 @@ impl StepDetail {
                 node: chosen.node.to_string(),
                 cell: chosen.cell.clone(),
                 request: chosen.candidate.to_body(),
+                limits: chosen.limits.clone(),
             },
             Self::Requests(requests) => {
                 let plain = requests.iter().map(|(arq, group)| (*arq.as_uuid(), *group));
@@ -295,11 +301,13 @@ impl StepDetail {
                 node,
                 cell,
                 request,
+                limits,
             } => Ok(Self::Claim(Box::new(Chosen {
                 host: host.into(),
                 node: NodeName::new(&node).map_err(|e| told(&e))?,
                 cell,
                 candidate: Candidate::of_body(&request).map_err(|e| told(&e))?,
+                limits,
             }))),
             DetailText::Requests(plain) => {
                 let requests = plain.into_iter().map(|(arq, group)| (arq.into(), group));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_client::placement::Candidate;
 use berth_model::{ConsumerUuid, DeviceProfileName, NodeName};
+use berth_wire::guest::LimitsBody;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -29,6 +30,10 @@ fn chosen() -> StepDetail {
         node: NodeName::new("n1").unwrap(),
         cell: None,
         candidate: Candidate::of_body(&body).unwrap(),
+        limits: LimitsBody {
+            cpu_allocation_ratio: Some(1.5),
+            ..LimitsBody::default()
+        },
     }))
 }
 

@@ -9,7 +9,7 @@ use super::consume::consume;
 use super::outcome::{NoHost, NoValidHost, Selected, Selection, Unplaced};
 use super::record::{Asked, Detail, Record, Tried, Turnout};
 use super::sorted::SortedHosts;
-use crate::host_state::{AllocationCandidate, ConsideredHost, HostState, Surviving};
+use crate::host_state::{AllocationCandidate, ConsideredHost, HostState, Limits, Surviving};
 use crate::weighers::Chance;
 
 /// What is next.
@@ -49,6 +49,8 @@ pub struct Claim<'a> {
     pub candidate: &'a AllocationCandidate,
     /// Its place among the host's, as they were given.
     pub place: usize,
+    /// Upper bounds for the host's agent.
+    pub limits: &'a Limits,
 }
 
 /// A request on its way.
@@ -271,6 +273,7 @@ impl<'a> Claiming<'a> {
             host: &self.host.state,
             candidate: &self.host.candidates[self.candidate],
             place: self.candidate,
+            limits: &self.host.limits,
         }
     }
 

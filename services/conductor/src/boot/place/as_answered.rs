@@ -2,6 +2,7 @@
 
 use berth_client::placement::{Candidates, ClaimError};
 use berth_model::{CandidatesQuery, NodeName, ProviderUuid, RequestGroups};
+use berth_wire::guest::LimitsBody;
 use tokio_util::sync::CancellationToken;
 
 use super::{NO_OTHER, Requested};
@@ -30,15 +31,16 @@ impl Requested {
             // What was not ready may be by now, and is waited for otherwise.
             hosts = self.hosts(way, &found, true).await?;
         }
-        let mut taken = 0;
+        let (mut taken, none) = (0, LimitsBody::default());
         for (host, node, candidates) in hosts {
-            for candidate in self.nearest_first(way, &node, candidates).await {
+            for candidate in self.nearest_first(way, &node, &none, candidates).await {
                 called_off(cancel)?;
                 let chosen = Chosen {
                     host,
                     node: node.clone(),
                     cell: None,
                     candidate,
+                    limits: LimitsBody::default(),
                 };
                 match self.claim(way, &chosen).await {
                     Ok(claimed) => return Ok(self.placed(chosen, claimed)),

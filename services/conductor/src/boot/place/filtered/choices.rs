@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use berth_hosts::KeptServerGroup;
 use berth_scheduler::HostState;
+use berth_scheduler::host_state::Limits;
 use berth_scheduler::select::Claiming;
+use berth_wire::guest::LimitsBody;
 
 use super::question::Asked;
 use crate::boot::place::NO_OTHER;
@@ -35,6 +37,7 @@ impl Choices {
                 node: known.node.clone(),
                 cell: Some(claim.host.cell.clone()),
                 candidate: candidate.clone(),
+                limits: limits(claim.limits),
             }),
             _ => Err(BootError::NoValidHost(NO_OTHER.to_owned())),
         }
@@ -81,11 +84,23 @@ impl Requested {
             return claiming;
         };
         let given = choices.considered.of(known.host);
-        let near = self.nearest_first(way, &known.node, given.to_vec()).await;
+        let limits = limits(claiming.claim().limits);
+        let near = self
+            .nearest_first(way, &known.node, &limits, given.to_vec())
+            .await;
         let places = near.iter();
         let places = places.filter_map(|it| given.iter().position(|other| other == it));
         let places: Vec<usize> = places.collect();
         claiming.in_order(&places)
+    }
+}
+
+/// Of the filters' bounds those that an agent can look at; the others are Placement's, which keeps them by the claim.
+fn limits(noted: &Limits) -> LimitsBody {
+    LimitsBody {
+        host_cells: None,
+        cpu_allocation_ratio: noted.numa.map(|numa| numa.cpu_allocation_ratio),
+        ram_allocation_ratio: noted.numa.map(|numa| numa.ram_allocation_ratio),
     }
 }
 

@@ -1,8 +1,10 @@
 //! What is asked for one guest, of the scheduler and of Placement, and what Placement answers.
 
+use std::collections::BTreeSet;
+
 use berth_client::placement::Candidates;
 use berth_hosts::KeptServerGroup;
-use berth_model::{CandidatesQuery, RequestGroups};
+use berth_model::{CandidatesQuery, ProviderUuid, RequestGroups, ResourceClass};
 use berth_scheduler::RequestSpec;
 use berth_scheduler::explain::PlacementStage;
 use berth_scheduler::placement_query::{Cloud, Compute, Group, placement_query};
@@ -82,12 +84,28 @@ impl Asked {
         };
         let mut found = ask(&self.query).await?;
         if let Some(fallback) = &self.fallback {
-            let more = ask(fallback).await?;
-            found.candidates.extend(more.candidates);
-            found.providers.extend(more.providers);
+            fall_back(&mut found, ask(fallback).await?);
         }
         Ok(found)
     }
+}
+
+/// With the candidates of hosts that do not tell dedicated CPUs apart. A host that does, or answers the question itself, would give
+/// away shared CPUs for a guest that takes dedicated ones there.
+fn fall_back(found: &mut Candidates, more: Candidates) {
+    let answering = found.candidates.iter().filter_map(|it| found.host(it));
+    let telling = more.providers.iter().filter_map(|(provider, summary)| {
+        let class = ResourceClass::PCPU;
+        let is_told = summary.resources.contains_key(class.as_str());
+        let root = summary.root_provider_uuid.map(ProviderUuid::from);
+        is_told.then(|| root.unwrap_or(*provider))
+    });
+    let others: BTreeSet<ProviderUuid> = answering.chain(telling).collect();
+    let fallen = more.candidates.iter();
+    let fallen = fallen.filter(|it| more.host(it).is_some_and(|host| !others.contains(&host)));
+    let fallen: Vec<_> = fallen.cloned().collect();
+    found.candidates.extend(fallen);
+    found.providers.extend(more.providers);
 }
 
 /// Groups as the scheduler asks for them.
@@ -110,4 +128,48 @@ fn groups(of: &RequestGroups) -> Vec<(String, Group)> {
         (suffix.to_string(), group)
     });
     groups.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_client::placement::Candidate;
+    use serde_json::{Value, json};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn answer(hosts: &[(u128, &str, &[&str])]) -> Candidates {
+        let uuid = |host: u128| Uuid::from_u128(host).to_string();
+        let candidates = hosts.iter().map(|(host, class, _)| {
+            let body = json!({"allocations": {uuid(*host): {"resources": {*class: 2}}}, "mappings": {"": [uuid(*host)]}});
+            let body = berth_wire::decode(body.to_string().as_bytes()).unwrap();
+            Candidate::of_body(&body).unwrap()
+        });
+        let providers = hosts.iter().map(|(host, _, classes)| {
+            let amounts = classes.iter().map(|class| ((*class).to_owned(), json!({"capacity": 8, "used": 0})));
+            let amounts: serde_json::Map<String, Value> = amounts.collect();
+            let summary = json!({"resources": amounts, "traits": [], "root_provider_uuid": uuid(*host), "parent_provider_uuid": null});
+            let summary = berth_wire::decode(summary.to_string().as_bytes()).unwrap();
+            (Uuid::from_u128(*host).into(), summary)
+        });
+        Candidates {
+            candidates: candidates.collect(),
+            providers: providers.collect(),
+        }
+    }
+
+    #[test]
+    fn dedicated_cpus_are_shared_ones_only_where_a_host_does_not_tell_them_apart() {
+        let mut found = answer(&[(1, "PCPU", &["PCPU", "VCPU"])]);
+        // The second has no PCPU left, the third tells none.
+        let more = answer(&[
+            (1, "VCPU", &["PCPU", "VCPU"]),
+            (2, "VCPU", &["PCPU", "VCPU"]),
+            (3, "VCPU", &["VCPU"]),
+        ]);
+        fall_back(&mut found, more);
+        let hosts = found.candidates.iter().filter_map(|it| found.host(it));
+        let hosts: Vec<Uuid> = hosts.map(|host| *host.as_uuid()).collect();
+        assert_eq!(hosts, [1, 3].map(Uuid::from_u128));
+    }
 }

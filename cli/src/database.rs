@@ -163,6 +163,27 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
     Ok(store)
 }
 
+/// The same for the identity service.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_identity(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
+    let (location, named) = located(url)?;
+    make_folder(&location, state_path)?;
+    let store = SqlStore::open(&location, &in_turn_options())
+        .await
+        .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    berth_identity::prepare(&store).await.map_err(|error| {
+        let code = match &error {
+            berth_identity::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
+            _ => ErrorCode::State,
+        };
+        let what = format!("{named} is not the identity service's as it should be");
+        Failure::caused(code, what, &error)
+    })?;
+    Ok(store)
+}
+
 /// Opens the database of what the scheduler knows of hosts; one that is empty is brought to its schema.
 ///
 /// # Errors

@@ -19,6 +19,7 @@ pub mod doctor;
 pub mod exit;
 pub mod failure;
 pub mod guest;
+pub mod identity;
 pub mod keystone_tokens;
 mod listen;
 pub mod listing;
@@ -89,6 +90,7 @@ fn dispatch(
         Command::Agent(arguments) => agent::run(arguments, context, out),
         Command::Accelerator(arguments) => accelerator::run(arguments, context, out),
         Command::Scheduler(arguments) => scheduler::run(arguments, context, out),
+        Command::Identity(arguments) => identity::run(arguments, context, out),
         Command::Placement(arguments) => placement::run(arguments, context, out),
         Command::Guest(arguments) => guest::run(arguments, context, out),
         Command::Device(arguments) => device::run(arguments, context, out),

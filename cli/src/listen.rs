@@ -1,4 +1,5 @@
-//! Where the built-in services listen. Callers: `berth up`, `berth placement serve`, `berth accelerator serve`.
+//! Where the built-in services listen. Callers: `berth up`, `berth placement serve`, `berth accelerator serve`, `berth
+//! identity serve`.
 
 use std::net::SocketAddr;
 
@@ -24,6 +25,12 @@ pub(crate) const PLACEMENT: BuiltIn = BuiltIn {
 pub(crate) const ACCELERATOR: BuiltIn = BuiltIn {
     called: "the accelerator service",
     section: "accelerator_service",
+};
+
+/// The Identity service.
+pub(crate) const IDENTITY: BuiltIn = BuiltIn {
+    called: "the identity service",
+    section: "identity_service",
 };
 
 /// The scheduler, where agents of other hosts tell it their state.

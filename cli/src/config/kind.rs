@@ -62,6 +62,8 @@ pub enum Kind {
     SocketPath,
     /// A list of agents: `NODE=https://HOST:PORT`.
     Agents,
+    /// A list of services and where they are: `TYPE=URL` or `TYPE:INTERFACE=URL`.
+    Endpoints,
     /// A path before all paths of an API: `/` and plain segments.
     UrlPath,
     /// A list of origins as browsers name them, or `*`.
@@ -126,6 +128,9 @@ impl Kind {
             }
             Kind::PciAddresses => "write addresses such as [\"0000:84:00.0\"]".into(),
             Kind::Agents => "write agents such as [\"compute2=https://192.0.2.11:9178\"]".into(),
+            Kind::Endpoints => {
+                "write services such as [\"placement=http://127.0.0.1:8778\", \"compute:public=https://cloud.example.org/v2.1\"]".into()
+            }
             Kind::Texts => "write texts such as [\"one\", \"other\"]".into(),
             Kind::Names => "write names such as [\"Haswell-noTSX\"]".into(),
             Kind::DeviceSpec => {
@@ -175,6 +180,7 @@ impl Kind {
             Kind::Names => "list of names".into(),
             Kind::Texts => "list of texts".into(),
             Kind::Agents => "list of NODE=https://HOST:PORT".into(),
+            Kind::Endpoints => "list of TYPE=URL or TYPE:INTERFACE=URL".into(),
             Kind::Paths => "list of absolute paths".into(),
             Kind::DeviceSpec => "list of tables, or of JSON texts".into(),
             Kind::MdevClass => "VGPU or CUSTOM_…".into(),
@@ -217,6 +223,7 @@ impl Kind {
             | Kind::Texts
             | Kind::Paths
             | Kind::Origins
+            | Kind::Endpoints
             | Kind::Agents => {
                 let words = trimmed
                     .split(',')

@@ -5,6 +5,7 @@
 mod accelerator_service;
 mod client;
 mod guests;
+mod identity_service;
 mod placement_service;
 mod scheduler_plugins;
 
@@ -58,6 +59,7 @@ pub(super) fn judge(
     judge.guests();
     judge.accelerator_service();
     judge.placement_service();
+    judge.identity_service();
     judge.scheduler_plugins();
     judge.verdict
 }

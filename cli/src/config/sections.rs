@@ -26,7 +26,7 @@ use super::authtoken::KeystoneAuthtoken;
 use super::secret::Secret;
 pub use services::{
     AcceleratorService, AgentClient, AllocationCandidatesFrom, AuthStrategy, ComputeService,
-    ConductorService, Cors, HOST_PART, PlacementService,
+    ConductorService, Cors, HOST_PART, IdentityService, PlacementService, catalog_entry,
 };
 
 /// The whole configuration.
@@ -86,6 +86,7 @@ pub struct Config {
     pub accelerator_service: AcceleratorService,
     pub conductor_service: ConductorService,
     pub compute_service: ComputeService,
+    pub identity_service: IdentityService,
     default_availability_zone: String,
     #[serde(deserialize_with = "seconds")]
     pub service_down_time: Duration,
@@ -179,6 +180,17 @@ impl Config {
                 let file = self.state_path.join("hosts.sqlite");
                 Secret::from(format!("sqlite:{}", file.display()))
             })
+    }
+}
+
+impl Config {
+    /// The database of the built-in identity service: `[identity_service] connection`, else a file below `state_path`.
+    #[must_use]
+    pub fn identity_database(&self) -> Secret {
+        self.identity_service.connection.clone().unwrap_or_else(|| {
+            let file = self.state_path.join("identity.sqlite");
+            Secret::from(format!("sqlite:{}", file.display()))
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod client;
 mod guests;
+mod identity;
 mod scheduler;
 
 use super::kind::Kind;
@@ -96,6 +97,10 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "How agents of other hosts are asked: by the conductor (`[conductor_service] agents`), and by commands with `--agent`.",
     ),
     (
+        "identity_service",
+        "The Identity service built in (`berth identity serve`): a minimal Keystone v3, for one machine and small clouds.",
+    ),
+    (
         "keystone_authtoken",
         "The account by which a built-in service asks Keystone whose tokens are, where its `auth_strategy` is `keystone`: \
          keystonemiddleware's options by their own names.",
@@ -150,6 +155,7 @@ const PARTS: (usize, &[&[OptionRow]]) = {
         OWN,
         guests::ROWS,
         scheduler::ROWS,
+        identity::ROWS,
         &client::rows("placement", "placement", "\"http://127.0.0.1:8778\""),
         &client::rows("cyborg", "accelerator", "\"http://127.0.0.1:6666\""),
         &client::rows("conductor", "conductor", "\"http://127.0.0.1:8780\""),
@@ -403,7 +409,6 @@ pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("pci", "enabled_live_migration"),
     ("image_cache", "precache_concurrency"),
     ("libvirt", "pmem_namespaces"),
-    ("identity_service", ""),
 ];
 
 /// Names that OpenStack gave up or that stand elsewhere here, with what to write.

@@ -6,6 +6,7 @@ mod agent;
 mod compute;
 mod devices;
 mod guests;
+mod identity_service;
 mod libvirt;
 mod placement;
 mod placement_service;
@@ -43,6 +44,7 @@ const FILES: &[&[Case]] = &[
     compute::CASES,
     devices::CASES,
     guests::CASES,
+    identity_service::CASES,
     libvirt::CASES,
     placement::CASES,
     placement_service::CASES,

@@ -10,6 +10,7 @@ use berth_virt::CpuSet;
 use config::ValueKind;
 
 use super::super::problem::nearest;
+use super::super::sections::catalog_entry;
 use super::super::view::json;
 use super::{Kind, LONGEST_SOCKET_PATH, Wrong};
 use crate::failure::ErrorCode;
@@ -51,6 +52,7 @@ impl Kind {
             | Kind::Texts
             | Kind::Paths
             | Kind::Origins
+            | Kind::Endpoints
             | Kind::Agents => self.check_list(value),
             Kind::DeviceSpec => self.check_device_spec(value),
             _ => match value {
@@ -233,6 +235,7 @@ impl Kind {
                 refuse(format!("{text:?} is no PCI address"))
             }
             Kind::Agents => check_agent(text).or_else(refuse),
+            Kind::Endpoints => check_endpoint(text).or_else(refuse),
             Kind::UrlPath => match text.parse::<Prefix>() {
                 Ok(_) => Ok(()),
                 Err(error) => refuse(format!("{text:?} cannot stand before paths: {error}")),
@@ -356,6 +359,16 @@ fn check_agent(text: &str) -> Result<(), String> {
     match url.trim_start_matches("https://").contains('/') {
         true => Err(format!("{url:?} has a path, and an agent's API has none")),
         false => Ok(()),
+    }
+}
+
+fn check_endpoint(text: &str) -> Result<(), String> {
+    match catalog_entry(text) {
+        Some((_, _, url)) => check_url(url, &["http", "https"]),
+        None => {
+            let before = text.split('=').next().unwrap_or_default();
+            Err(format!("{before:?} names no service's type before a ="))
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_http::Prefix;
+use berth_identity::Interface;
 use berth_placement::CandidatesFrom;
 use http::Method;
 use serde::de::Error as _;
@@ -177,6 +178,39 @@ pub struct ConductorService {
 pub struct ComputeService {
     pub listen: Option<SocketAddr>,
     pub auth_strategy: AuthStrategy,
+}
+
+/// `[identity_service]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct IdentityService {
+    pub(super) connection: Option<Secret>,
+    pub listen: SocketAddr,
+    pub users_file: PathBuf,
+    pub public_endpoint: Option<String>,
+    #[serde(default, deserialize_with = "prefix")]
+    pub path_prefix: Prefix,
+    #[serde(deserialize_with = "seconds")]
+    pub token_expiration: Duration,
+    pub region: String,
+    pub catalog: Vec<String>,
+}
+
+/// One entry of `[identity_service] catalog`, in its parts: type, interface where one is named, and URL.
+#[must_use]
+pub fn catalog_entry(text: &str) -> Option<(&str, Option<Interface>, &str)> {
+    let (service, url) = text.split_once('=')?;
+    let (service, interface) = match service.split_once(':') {
+        None => (service, None),
+        Some((service, interface)) => (service, Some(interface.parse().ok()?)),
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let is_type = !service.is_empty() && service.chars().all(plain);
+    is_type.then_some((service, interface, url))
 }
 
 /// `[agent_client]`.

@@ -19,6 +19,7 @@ mod external_events;
 mod guests;
 mod guide;
 mod hypervisor;
+mod identity;
 mod image_service;
 mod keystone;
 mod libvirt;

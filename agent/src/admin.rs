@@ -38,7 +38,7 @@ pub(crate) use router::refusal;
 pub use router::{ROUTES, admin_page};
 pub use socket::SocketLock;
 
-use crate::metrics::Metrics;
+use crate::metrics::MetricsPage;
 use crate::service::{ExitReason, Request, States};
 use access::{Access, Peer};
 
@@ -211,7 +211,7 @@ impl Door {
     pub(crate) fn serve(
         self,
         states: States,
-        metrics: Metrics,
+        metrics: MetricsPage,
         requests: mpsc::Sender<Request>,
         further: Router,
     ) -> Serving {

@@ -4,6 +4,7 @@
 //! No UUID of a consumer, guest or request is ever a label, so the number of series does not grow with them.
 
 mod host_state;
+mod page;
 mod plan_state;
 mod process;
 mod reshape_result;
@@ -25,6 +26,8 @@ use metrics_exporter_prometheus::{
 use crate::guest::reconcile::FindingKind;
 use crate::health::{Message, Severity};
 pub use host_state::{HostStateRequest, HostStateResult};
+pub use page::MetricsBeside;
+pub(crate) use page::MetricsPage;
 pub use plan_state::PlanState;
 use reshape_result::ReshapeResult;
 use rows::{

@@ -61,7 +61,7 @@ pub(crate) use error::sentence;
 use crate::admin::{self, AdminOptions, SocketLock};
 use crate::guest::HeldGuests;
 use crate::host_state::{Around, HostStateService, Telling};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, MetricsBeside, MetricsPage};
 use crate::notify::Notifier;
 use crate::options::TrackerOptions;
 use crate::startup::ReviewedPlans;
@@ -148,6 +148,8 @@ pub struct Agent<D> {
     pub lock: Option<SocketLock>,
     /// What is counted.
     pub metrics: Metrics,
+    /// Metrics of what runs beside in this process; none: nothing does that has any.
+    pub metrics_beside: Option<Arc<dyn MetricsBeside>>,
     /// The service manager.
     pub notifier: Notifier,
     /// The plans, one for each node, that a start must follow or refuse (`--expect-plan`).
@@ -175,6 +177,7 @@ impl<D> Agent<D> {
             trees: KnownTrees::default(),
             lock: None,
             metrics: Metrics::default(),
+            metrics_beside: None,
             notifier: Notifier::silent(),
             reviewed: None,
             seed: Dice::thrown().next(),
@@ -283,6 +286,10 @@ pub async fn run<D: VirtDriver>(
     };
     let events = guests::heard_by(guests.as_ref(), events);
     let metrics = agent.metrics.clone();
+    let page = MetricsPage {
+        own: metrics.clone(),
+        beside: agent.metrics_beside.take(),
+    };
     let grace = agent.live.graceful_shutdown_timeout;
     // A run that ends after its tick tells the scheduler nothing.
     let agent_host_state = agent.host_state.clone().filter(|_| serves);
@@ -316,7 +323,7 @@ pub async fn run<D: VirtDriver>(
         };
         Keeping::of(Telling::new(around, service))
     });
-    let serving = door.map(|door| door.serve(state, metrics, asked, routes));
+    let serving = door.map(|door| door.serve(state, page, asked, routes));
     // The passes are tasks of their own, but on this thread: an agent waits far more than it computes.
     let sources = Sources {
         events,

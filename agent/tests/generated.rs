@@ -15,14 +15,6 @@ fn compare(page: &str, expected: &str) {
 }
 
 #[test]
-fn the_metrics_page_is_the_codes() {
-    compare(
-        "docs/guide/reference/metrics.md",
-        &berth_agent::metrics::metrics_page(),
-    );
-}
-
-#[test]
 fn the_openapi_document_is_the_codes() {
     compare(
         "docs/api/agent.json",

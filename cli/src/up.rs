@@ -3,6 +3,7 @@
 
 mod folder;
 mod hosts;
+mod metrics;
 mod services;
 
 use std::io::{self, Write};
@@ -171,6 +172,7 @@ async fn host(
         sources: &context.sources,
         arguments: &arguments.run,
         metrics,
+        metrics_beside: services.as_ref().map(|it| Arc::clone(&it.metrics)),
         shutdown: shutdown.clone(),
     };
     let beside = services.as_ref().map(|it| (CONDUCTOR, it.unusable.clone()));

@@ -49,6 +49,14 @@ fn the_placement_policy_page_is_the_default_policy() {
 }
 
 #[test]
+fn the_metrics_page_is_what_agent_and_scheduler_count() {
+    same(
+        "docs/guide/reference/metrics.md",
+        &reference::metrics_page(),
+    );
+}
+
+#[test]
 fn the_exit_code_page_is_the_exit_code_enum() {
     same(
         "docs/guide/reference/exit-codes.md",

@@ -11,15 +11,23 @@ use crate::exit_codes::write;
 use crate::hypervisor::{Hypervisor, PATIENCE};
 
 /// A machine with accelerators on which `berth up` runs, and a kernel that guests may name.
-struct Host {
-    node: Hypervisor,
-    up: RunningBerth,
+pub(crate) struct Host {
+    pub(crate) node: Hypervisor,
+    pub(crate) up: RunningBerth,
     kernel: String,
 }
 
 impl Host {
     fn start(name: &str) -> Self {
+        Self::start_with(name, &[])
+    }
+
+    /// With further variables in its environment.
+    pub(crate) fn start_with(name: &str, environment: &[(&str, &str)]) -> Self {
         let mut node = Hypervisor::new("accelerators", name, "");
+        for (variable, value) in environment {
+            node.home.set_env(variable, value);
+        }
         let images = node.home.path("images");
         fs::create_dir(&images).expect("a folder");
         let kernel = images.join("vmlinuz").display().to_string();
@@ -49,14 +57,14 @@ impl Host {
     }
 
     /// SIGKILL, and another life over the same state.
-    fn kill_and_start_again(&mut self) {
+    pub(crate) fn kill_and_start_again(&mut self) {
         self.up.kill();
         self.up = self.node.start(&["up"]);
         self.node.wait_until_well(&mut self.up);
     }
 
     #[track_caller]
-    fn done(&mut self, arguments: &[&str]) -> String {
+    pub(crate) fn done(&mut self, arguments: &[&str]) -> String {
         let outcome = self.node.run(arguments);
         let log = self.up.stderr();
         assert_eq!(outcome.code, 0, "{arguments:?}: {}\n{log}", outcome.stderr);
@@ -78,7 +86,7 @@ impl Host {
             .clone()
     }
 
-    fn create(&mut self, name: &str) {
+    pub(crate) fn create(&mut self, name: &str) {
         let kernel = self.kernel.clone();
         self.done(&[
             "guest",
@@ -96,7 +104,11 @@ impl Host {
     }
 
     /// Asks again and again until what is listed is so.
-    fn until(&mut self, arguments: &[&str], wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    pub(crate) fn until(
+        &mut self,
+        arguments: &[&str],
+        wanted: impl Fn(&[Value]) -> bool,
+    ) -> Vec<Value> {
         let begun = std::time::Instant::now();
         loop {
             let listed = self.listed(arguments);

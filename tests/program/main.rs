@@ -32,6 +32,7 @@ mod placement_api;
 mod placement_database;
 mod placement_service;
 mod policy;
+mod scheduler_metrics;
 mod service_manager;
 mod starts;
 mod tls;

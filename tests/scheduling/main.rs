@@ -3,3 +3,4 @@
 mod cells;
 mod crowd;
 mod groups;
+mod headroom;

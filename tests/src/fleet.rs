@@ -112,10 +112,24 @@ impl Fleet {
     /// The options are wrong.
     pub async fn conductor(&self, options: Options) -> Conductor {
         let journal = SqlJournal::in_memory().await.expect("memory");
+        self.conductor_of(Arc::new(journal), options, impatient())
+    }
+
+    /// A conductor of this journal.
+    ///
+    /// # Panics
+    /// The options are wrong.
+    #[must_use]
+    pub fn conductor_of(
+        &self,
+        journal: Arc<SqlJournal>,
+        options: Options,
+        how: ConductorOptions,
+    ) -> Conductor {
         let auth = Auth::none("http://agent").expect("an endpoint");
         let agent = GuestClient::new(self.agent.http(), auth, &once());
         let parts = ConductorParts {
-            journal: Arc::new(journal),
+            journal,
             placement: self.cloud.placement(),
             accelerators: accelerators(&self.accelerators, None),
             agents: Arc::new(EveryNode(agent)),
@@ -124,9 +138,21 @@ impl Fleet {
         let scheduler = FilterScheduler::new(scheduler, self.hosts.clone());
         let options = ConductorOptions {
             max_attempts: 5,
-            ..impatient()
+            ..how
         };
         Conductor::open_with(parts, Destinations::Filtered(Arc::new(scheduler)), options)
+    }
+
+    /// The same hosts, whose conductors to come ask this Placement.
+    #[must_use]
+    pub fn asking(self, cloud: Cloud) -> Self {
+        Self { cloud, ..self }
+    }
+
+    /// The Placement.
+    #[must_use]
+    pub fn cloud(&self) -> &Cloud {
+        &self.cloud
     }
 
     /// Guests that the agent builds, by node.

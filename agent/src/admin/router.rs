@@ -26,7 +26,7 @@ use crate::device;
 use crate::disabled::{Disabled, DisabledError};
 use crate::guest::{self, reconcile};
 use crate::health::WARNABLES;
-use crate::metrics::Metrics;
+use crate::metrics::MetricsPage;
 use crate::service::{AgentState, Request, States, TickOutcome, sentence};
 
 /// The largest body of a request, in bytes.
@@ -39,7 +39,7 @@ pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) states: States,
-    pub(super) metrics: Metrics,
+    pub(super) metrics: MetricsPage,
     pub(super) requests: mpsc::Sender<Request>,
 }
 
@@ -194,12 +194,13 @@ async fn healthz(State(shared): State<Shared>) -> Response {
 async fn metrics(State(shared): State<Shared>) -> Response {
     shared
         .metrics
+        .own
         .health(&shared.state().health.visible(Instant::now()));
     let format = [(
         header::CONTENT_TYPE,
         "text/plain; version=0.0.4; charset=utf-8",
     )];
-    (format, shared.metrics.render()).into_response()
+    (format, shared.metrics.render().await).into_response()
 }
 
 async fn state(State(shared): State<Shared>) -> Json<StateBody> {
@@ -422,13 +423,17 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::metrics::Metrics;
 
     async fn asked(peer: Peer, method: &str, path: &str) -> Response {
         let (_states, states) = watch::channel(Arc::new(AgentState::unknown("scripted")));
         let (requests, _) = mpsc::channel(1);
         let shared = Shared {
             states,
-            metrics: Metrics::default(),
+            metrics: MetricsPage {
+                own: Metrics::default(),
+                beside: None,
+            },
             requests,
         };
         let router = admin(

@@ -2,31 +2,9 @@
 
 use std::fmt::Write as _;
 
+pub use berth_wire::metrics::{Kind, MetricRow};
+
 use super::process;
-
-/// What a metric is to Prometheus.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Only grows.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Observations in buckets.
-    Histogram,
-}
-
-/// One metric.
-#[derive(Debug, Clone, Copy)]
-pub struct MetricRow {
-    /// Its name, with its unit.
-    pub name: &'static str,
-    /// What it is.
-    pub kind: Kind,
-    /// Its labels.
-    pub labels: &'static [&'static str],
-    /// What it says.
-    pub help: &'static str,
-}
 
 pub(super) const PLAN_STATE: &str = "berth_plan_state";
 pub(super) const TICK_DURATION: &str = "berth_tick_duration_seconds";
@@ -117,36 +95,41 @@ pub const METRICS: &[MetricRow] = &[
     },
 ];
 
-/// `docs/guide/reference/metrics.md`.
+/// `docs/guide/reference/metrics.md`; `beside` are the metrics of what runs beside the agent in `berth up`.
 #[must_use]
-pub fn metrics_page() -> String {
+pub fn metrics_page(beside: &[MetricRow]) -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          Written from the code; do not edit.\n\n\
          `GET /metrics` on the agent's admin socket, and on the loopback address of `[agent] metrics_listen` where that is\n\
-         set, answers in Prometheus' text format. Nothing is asked of Placement or of the hypervisor for it. No label holds\n\
-         the UUID of a guest, consumer or request.\n\n\
-         | metric | type | labels | what it says |\n| --- | --- | --- | --- |\n",
+         set, answers in Prometheus' text format. No label holds the UUID of a guest, consumer or request.\n\n\
+         ## The agent's\n\n\
+         Nothing is asked of Placement or of the hypervisor for them.\n\n",
     );
-    let own = METRICS
-        .iter()
-        .map(|row| (row.name, row.kind, row.labels, row.help));
-    let process = process::ROWS
-        .iter()
-        .map(|row| (row.name, row.kind, row.labels, row.help));
-    for (name, kind, labels, help) in own.chain(process) {
-        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
+    table(&mut page, METRICS.iter().chain(process::ROWS));
+    page.push_str(
+        "\n## The scheduler's\n\n\
+         On the agent's page of `berth up`, and by `GET /metrics` on the conductor's socket `conductor.sock` and on\n\
+         `[conductor_service] listen`. For the headroom Placement is asked: only when somebody reads the page, and at most once in\n\
+         `[conductor_service] headroom_interval` seconds. A read waits two seconds for it and no longer; what comes later is on the next\n\
+         page, and `berth_scheduler_headroom_age_seconds` says how old it is.\n\n",
+    );
+    table(&mut page, beside);
+    page
+}
+
+fn table<'a>(page: &mut String, rows: impl IntoIterator<Item = &'a MetricRow>) {
+    page.push_str("| metric | type | labels | what it says |\n| --- | --- | --- | --- |\n");
+    for row in rows {
+        let labels: Vec<String> = row.labels.iter().map(|it| format!("`{it}`")).collect();
         // Writing to a String cannot fail.
         let _ = writeln!(
             page,
-            "| `{name}` | {kind} | {} | {help} |",
-            labels.join(", ")
+            "| `{}` | {} | {} | {} |",
+            row.name,
+            row.kind.as_str(),
+            labels.join(", "),
+            row.help
         );
     }
-    page
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_agent::admin::{AdminError, AdminOptions, SocketLock, TlsDoor};
-use berth_agent::metrics::Metrics;
+use berth_agent::metrics::{Metrics, MetricsBeside};
 use berth_agent::notify::Notifier;
 use berth_agent::options::Rename;
 use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
@@ -50,6 +50,7 @@ pub(super) async fn alone_on_this_host(
             sources,
             arguments,
             metrics,
+            metrics_beside: None,
             shutdown,
         };
         let ended = host.serve(run, placement, &guests, hosts, None, drop).await;
@@ -71,6 +72,8 @@ pub struct Run<'a> {
     pub arguments: &'a RunArguments,
     /// What is counted.
     pub metrics: Metrics,
+    /// What this process's other services count; none where there are none.
+    pub metrics_beside: Option<Arc<dyn MetricsBeside>>,
     /// Ends it.
     pub shutdown: CancellationToken,
 }
@@ -147,6 +150,7 @@ impl OwnHost {
         });
         agent.lock = Some(self.lock);
         agent.metrics = run.metrics;
+        agent.metrics_beside = run.metrics_beside;
         agent.notifier = notifier();
         ready(agent.notifier.readiness());
         agent.reviewed = match &arguments.expect_plan {

@@ -125,6 +125,12 @@ fn comment(file: &mut String, text: &str) {
     let _ = writeln!(file, "{line}");
 }
 
+/// `docs/guide/reference/metrics.md`: the agent's, and those of what `berth up` runs beside it.
+#[must_use]
+pub fn metrics_page() -> String {
+    berth_agent::metrics::metrics_page(berth_conductor::METRICS)
+}
+
 /// `docs/guide/reference/exit-codes.md`.
 #[must_use]
 pub fn exit_codes_page() -> String {

@@ -11,6 +11,7 @@ use berth_accelerator::{
     router, serve_tcp, watch_providers,
 };
 use berth_agent::admin::{AdminError, SocketBeside};
+use berth_agent::metrics::MetricsBeside;
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::{JournalError, SqlJournal};
 use berth_conductor::{Conductor, ConductorOptions, ConductorParts};
@@ -21,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::hosts::OpenHosts;
+use super::metrics::ConductorMetrics;
 use super::write;
 use crate::accelerator::{self, LOOK, Receivers};
 use crate::compose::{
@@ -89,6 +91,8 @@ pub(super) struct Services {
     pub(super) conductor: String,
     /// Why the conductor's journal cannot be used; none where it can.
     pub(super) unusable: watch::Receiver<Option<String>>,
+    /// What the conductor counts.
+    pub(super) metrics: Arc<dyn MetricsBeside>,
 }
 
 impl Services {
@@ -132,6 +136,7 @@ impl Services {
         let options = ConductorOptions {
             patience: config.conductor_service.retry_timeout,
             max_attempts: config.scheduler_attempts(),
+            headroom_interval: config.conductor_service.headroom_interval(),
             ..ConductorOptions::default()
         };
         let hosts_door = hosts.take_door();
@@ -172,6 +177,7 @@ impl Services {
         tasks.spawn(socket.serve(api, stop.clone()));
         let end = stopped();
         let unusable = conductor.unusable();
+        let metrics = Arc::new(ConductorMetrics(conductor.clone()));
         tasks.spawn(async move { conductor.keep(end).await });
         Ok(Self {
             accelerators: store,
@@ -181,6 +187,7 @@ impl Services {
             endpoints,
             conductor: conductor_at,
             unusable,
+            metrics,
         })
     }
 

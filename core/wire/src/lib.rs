@@ -14,6 +14,7 @@ pub mod guest;
 pub mod host_state;
 pub mod identity;
 pub mod keystone;
+pub mod metrics;
 pub mod placement;
 
 pub use body::{BodyError, decode, encode};

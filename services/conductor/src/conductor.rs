@@ -1,6 +1,7 @@
 //! All guests of a conductor: what is asked of them, one journey per guest at a time, and going on after a restart.
 
 mod journeys;
+mod metrics;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,7 +21,9 @@ use tokio::time::{Instant, sleep};
 
 pub use journeys::JourneyEnd;
 
+use crate::headroom::Headrooms;
 use crate::journal::{Accepted, BootJournal, BootRecord, Course, JournalError};
+use crate::metrics::Metrics;
 use crate::plugins::ExtraSpecsError;
 use crate::strays::Strays;
 use crate::way::Way;
@@ -56,6 +59,9 @@ pub struct ConductorOptions {
     pub longest_pause: Duration,
     /// How long an accelerator request that nobody knows is left alone.
     pub stray_grace: Duration,
+    /// How old the headroom on the page of metrics may be before a read makes it anew (`[conductor_service] headroom_interval`);
+    /// none: it is never made.
+    pub headroom_interval: Option<Duration>,
 }
 
 impl Default for ConductorOptions {
@@ -68,6 +74,7 @@ impl Default for ConductorOptions {
             pause: Duration::from_secs(1),
             longest_pause: Duration::from_mins(1),
             stray_grace: Duration::from_mins(10),
+            headroom_interval: Some(Duration::from_mins(1)),
         }
     }
 }
@@ -118,6 +125,7 @@ struct Inner {
     journeys: Journeys<ConsumerUuid>,
     held: Mutex<BTreeMap<ConsumerUuid, StandingStill>>,
     strays: Strays,
+    headrooms: Headrooms,
     usable: Usable,
 }
 
@@ -151,10 +159,12 @@ impl Conductor {
                 destinations,
                 options,
                 images: Mutex::default(),
+                metrics: Metrics::default(),
             },
             journeys: Journeys::default(),
             held: Mutex::default(),
             strays: Strays::default(),
+            headrooms: Headrooms::default(),
             usable: Usable::new("conductor.db"),
         };
         Self {
@@ -172,6 +182,7 @@ impl Conductor {
         let accepted = self.inner.way.journal.accept(request).await;
         match self.inner.usable.wrote(accepted)? {
             Accepted::New => {
+                self.inner.headrooms.asked(request);
                 self.set_out(uuid);
                 Ok(Accepted::New)
             }
@@ -325,6 +336,7 @@ impl Conductor {
 
     /// Waits until no journey is under way, and takes none any more.
     pub async fn stop(&self) {
+        self.inner.headrooms.stop().await;
         self.inner.journeys.stop().await;
     }
 

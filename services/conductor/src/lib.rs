@@ -14,6 +14,8 @@
 //! | `destinations` | who says which host comes first: filters and weighers, or Placement's own order |
 //! | `plugins` | the scheduler's plugins: programs of the operator's, asked before filters and weighers |
 //! | `diagnosis` | why there is no candidate, by asking again with one demand less |
+//! | `metrics` | what is counted of searches, and the page of it |
+//! | `headroom` | how many more guests of a flavor there is room for |
 //! | `agents` | the way to a node's agent |
 //! | `conductor` | all guests: one journey per guest at a time |
 //! | `router` | the HTTP API, `/v1/guests` |
@@ -25,7 +27,9 @@ mod boot;
 mod conductor;
 mod destinations;
 mod diagnosis;
+mod headroom;
 pub mod journal;
+mod metrics;
 mod plugins;
 mod request;
 mod router;
@@ -38,6 +42,7 @@ pub use berth_http::{serve_tcp, serve_unix};
 pub use boot::BootError;
 pub use conductor::{Conductor, ConductorError, ConductorOptions, ConductorParts, JourneyEnd};
 pub use destinations::{Destinations, FilterScheduler, RequestSpecError};
+pub use metrics::METRICS;
 pub use plugins::{ExtraSpecsError, PluginError, PluginOptions, Plugins};
 pub use request::{BootRequest, BootRequestError};
 pub use router::{ROUTES, router};

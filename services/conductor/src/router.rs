@@ -48,6 +48,11 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
         "/v1/guests/{uuid}",
         "202: it will be gone, its accelerator requests and its allocation too.",
     ),
+    (
+        "GET",
+        "/metrics",
+        "The scheduler's metrics in Prometheus' text format. The headroom among them is made for who reads it, at most once in `[conductor_service] headroom_interval` seconds.",
+    ),
 ];
 
 /// The API of a conductor.
@@ -56,8 +61,9 @@ pub fn router(conductor: Conductor) -> Router {
         .route("/v1/guests", get(list).post(create))
         .route("/v1/guests/{uuid}", get(show).delete(delete))
         .route("/v1/guests/{uuid}/scheduling", get(scheduling))
+        .route("/metrics", get(metrics))
         .fallback(async || {
-            let message = "there is no such path; /v1/guests is one".to_owned();
+            let message = "there is no such path; /v1/guests is one, and /metrics".to_owned();
             refusal(StatusCode::NOT_FOUND, "no_such_path", message)
         })
         .method_not_allowed_fallback(async || {
@@ -106,6 +112,14 @@ async fn scheduling(State(conductor): State<Conductor>, Path(uuid): Path<String>
         .into_response(),
         Err(error) => refused(&error),
     }
+}
+
+async fn metrics(State(conductor): State<Conductor>) -> Response {
+    let format = [(
+        header::CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )];
+    (format, conductor.metrics().await).into_response()
 }
 
 async fn create(

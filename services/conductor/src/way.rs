@@ -9,6 +9,7 @@ use berth_wire::guest::ImageComing;
 
 use crate::conductor::ConductorOptions;
 use crate::journal::{BootJournal, BootStep, JournalError, StepDetail, StepRecord, StepState};
+use crate::metrics::Metrics;
 use crate::{Agents, Destinations};
 
 pub(crate) struct Way {
@@ -20,6 +21,7 @@ pub(crate) struct Way {
     pub(crate) options: ConductorOptions,
     /// The images that guests wait for, as their agents last told.
     pub(crate) images: Mutex<BTreeMap<ConsumerUuid, ImageComing>>,
+    pub(crate) metrics: Metrics,
 }
 
 impl Way {

@@ -1,5 +1,7 @@
 //! Why a host was rejected: a closed vocabulary. A reason has the values that were compared, so nobody has to read a log.
 
+mod code;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -165,7 +165,17 @@ pub struct ConductorService {
     pub listen: Option<SocketAddr>,
     #[serde(deserialize_with = "seconds")]
     pub retry_timeout: Duration,
+    #[serde(deserialize_with = "seconds")]
+    headroom_interval: Duration,
     pub agents: Vec<String>,
+}
+
+impl ConductorService {
+    /// How old a headroom may be; none: none is made.
+    #[must_use]
+    pub fn headroom_interval(&self) -> Option<Duration> {
+        (!self.headroom_interval.is_zero()).then_some(self.headroom_interval)
+    }
 }
 
 /// `[compute_service]`.

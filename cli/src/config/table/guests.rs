@@ -85,6 +85,9 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("conductor_service", "retry_timeout", Kind::Integer(0, 86_400), Default::Integer(120),
         "Seconds for which a boot that cannot go on now is tried again before it is taken back: a service is away, or the devices \
          that it is given are still being cleaned after their last guest."),
+    row("conductor_service", "headroom_interval", Kind::Integer(0, 86_400), Default::Integer(60),
+        "Seconds for which the headroom on the page of metrics is left as it is. A read of an older one asks Placement and the filters once for \
+         each of the last 32 flavors; 0: it is never made."),
     row("conductor_service", "agents", Kind::Agents, Default::List(&[]),
         "The agents of other hosts, each by its node and its `[agent] listen`, asked with the certificate of `[agent_client]`. Nodes \
          that are not named are this host's.").example("[\"compute2=https://192.0.2.11:9178\"]"),

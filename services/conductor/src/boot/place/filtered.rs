@@ -2,6 +2,7 @@
 
 mod choices;
 mod group_place;
+mod headroom;
 mod question;
 
 use berth_client::placement::{ClaimError, Claimed};
@@ -10,6 +11,7 @@ use berth_model::Demand;
 use berth_scheduler::Reason;
 use berth_scheduler::explain::{Explanation, PlacementStage};
 use berth_scheduler::select::{Alternates, Ask, Claims, NoValidHost, Step};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use choices::Choices;
@@ -21,6 +23,7 @@ use crate::boot::{BootError, Placed, called_off};
 use crate::destinations::{Considered, FilterScheduler, throw};
 use crate::diagnosis;
 use crate::journal::Chosen;
+use crate::metrics::{ClaimResult, SearchOutcome};
 use crate::way::Way;
 
 /// So often a guest of a server group is placed anew because others of the group were quicker; each time one of them was placed.
@@ -36,6 +39,16 @@ struct Search<'a> {
     placement: PlacementStage,
 }
 
+/// How a search ended that was decided.
+enum Ended {
+    /// By a claim.
+    Placed(Box<(Chosen, Claimed)>),
+    /// The server group was changed meanwhile.
+    Overtaken,
+    /// Without a host, for this reason.
+    Without(SearchOutcome, BootError),
+}
+
 impl Requested {
     pub(super) async fn place_filtered(
         self,
@@ -45,9 +58,16 @@ impl Requested {
     ) -> Result<Placed, BootError> {
         for _ in 0..MOST_ROUNDS {
             let group = self.group(scheduler).await?;
-            let round = self.round(scheduler, way, cancel, group.as_ref()).await?;
-            if let Some((chosen, claimed)) = round {
-                return Ok(self.placed(chosen, claimed));
+            let begun = Instant::now();
+            let ended = self.round(scheduler, way, cancel, group.as_ref()).await;
+            way.metrics.searched(outcome(&ended), begun.elapsed());
+            match ended? {
+                Ended::Placed(placed) => {
+                    let (chosen, claimed) = *placed;
+                    return Ok(self.placed(chosen, claimed));
+                }
+                Ended::Overtaken => {}
+                Ended::Without(_, error) => return Err(error),
             }
         }
         Err(BootError::GroupBusy(MOST_ROUNDS))
@@ -71,14 +91,14 @@ impl Requested {
         }
     }
 
-    /// One search and one claim by it; none where the group was changed meanwhile.
+    /// One search and one claim by it.
     async fn round(
         &self,
         scheduler: &FilterScheduler,
         way: &Way,
         cancel: &CancellationToken,
         group: Option<&KeptServerGroup>,
-    ) -> Result<Option<(Chosen, Claimed)>, BootError> {
+    ) -> Result<Ended, BootError> {
         let asked = self.asked(scheduler, way, group).await?;
         let found = asked.candidates(way).await?;
         let guest = *self.record.request.uuid().as_uuid();
@@ -107,7 +127,8 @@ impl Requested {
             seed: throw(guest) as u64,
         };
         if is_empty {
-            return Err(self.none_in_placement(scheduler, way, &asked, &ask).await?);
+            let error = self.none_in_placement(scheduler, way, &asked, &ask).await?;
+            return Ok(Ended::Without(SearchOutcome::NoCandidates, error));
         }
         if is_unknown {
             let sentence = match unheard {
@@ -116,9 +137,12 @@ impl Requested {
             };
             self.keep_none(scheduler, &asked, &ask, &[], &sentence)
                 .await;
-            return Err(match unheard {
-                0 => BootError::NoValidHost(sentence),
-                _ => none_yet(scheduler, sentence),
+            return Ok(match unheard {
+                0 => Ended::Without(
+                    SearchOutcome::NoCandidates,
+                    BootError::NoValidHost(sentence),
+                ),
+                _ => Ended::Without(SearchOutcome::Unknown, none_yet(scheduler, sentence)),
             });
         }
         ask.request.plugin_answers = tokio::select! {
@@ -137,12 +161,12 @@ impl Requested {
             .await
     }
 
-    /// Claims one after another, until one is granted; none where the group was changed meanwhile.
+    /// Claims one after another, until one is granted.
     async fn claimed(
         &self,
         mut search: Search<'_>,
         mut step: Step<'_>,
-    ) -> Result<Option<(Chosen, Claimed)>, BootError> {
+    ) -> Result<Ended, BootError> {
         let (way, choices) = (search.way, &search.choices);
         let mut granted = None;
         let mut taken = 0;
@@ -158,14 +182,16 @@ impl Requested {
                         && !place.put_on(&claiming.claim().host.host).await?
                     {
                         self.nothing_claimed(way).await?;
-                        return Ok(None);
+                        return Ok(Ended::Overtaken);
                     }
                     match self.claim_begun(way, &chosen).await {
                         Ok(claimed) => {
-                            granted = Some((chosen, claimed));
+                            way.metrics.claimed(ClaimResult::Granted);
+                            granted = Some(Box::new((chosen, claimed)));
                             claiming.granted()
                         }
                         Err(BootError::Claim(ClaimError::Taken(_))) => {
+                            way.metrics.claimed(ClaimResult::Refused);
                             taken += 1;
                             claiming.refused()
                         }
@@ -173,21 +199,25 @@ impl Requested {
                     }
                 }
                 Step::Selected(selected) => {
+                    way.metrics.rejected(&selected.record);
                     let explanation = Explanation::of_selected(&selected);
                     self.keep(search.scheduler, explanation, search.placement)
                         .await;
-                    return Ok(granted);
+                    return Ok(granted.map_or(Ended::Overtaken, Ended::Placed));
                 }
                 Step::NoValidHost(why) => {
+                    way.metrics.rejected(&why.record);
                     let diagnosis = search.scheduler.scheduler.diagnose(&why);
                     let explanation = Explanation::of_no_valid_host(&why, diagnosis);
                     self.keep(search.scheduler, explanation, search.placement)
                         .await;
                     if taken > 0 {
                         self.nothing_claimed(way).await?;
-                        return Err(BootError::AllTaken(taken));
+                        let error = BootError::AllTaken(taken);
+                        return Ok(Ended::Without(SearchOutcome::AllTaken, error));
                     }
-                    return Err(none(search.scheduler, &why));
+                    let error = none(search.scheduler, &why);
+                    return Ok(Ended::Without(SearchOutcome::NoValidHost, error));
                 }
             };
         }
@@ -243,6 +273,17 @@ impl Requested {
         if let Err(error) = scheduler.hosts.put_record(&guest, &record).await {
             tracing::warn!(guest, %error, "why a guest goes where it goes cannot be kept");
         }
+    }
+}
+
+/// How a search ended, in a word.
+fn outcome(ended: &Result<Ended, BootError>) -> SearchOutcome {
+    match ended {
+        Ok(Ended::Placed(_)) => SearchOutcome::Selected,
+        Ok(Ended::Without(outcome, _)) => *outcome,
+        // No candidate can be right, so that Placement is not asked, or refuses the question.
+        Err(BootError::NoValidHost(_)) => SearchOutcome::NoCandidates,
+        Ok(Ended::Overtaken) | Err(_) => SearchOutcome::Undecided,
     }
 }
 

@@ -1,0 +1,65 @@
+//! The page of metrics, and who makes the headroom on it.
+
+use std::sync::Arc;
+
+use super::Conductor;
+use crate::Destinations;
+use crate::boot::Requested;
+use crate::destinations::FilterScheduler;
+use crate::metrics::Page;
+
+impl Conductor {
+    /// What was counted, and the headroom, in Prometheus' text format. Where the headroom is older than
+    /// [`ConductorOptions::headroom_interval`](crate::ConductorOptions::headroom_interval), it is made, and waited for: two seconds
+    /// at most. It is made to its end all the same.
+    pub async fn metrics(&self) -> String {
+        self.make_headroom().await;
+        let mut page = Page::default();
+        self.inner.way.metrics.write(&mut page);
+        self.inner.headrooms.write(&mut page);
+        page.into_text()
+    }
+
+    async fn make_headroom(&self) {
+        let way = &self.inner.way;
+        let (Some(interval), Destinations::Filtered(scheduler)) =
+            (way.options.headroom_interval, &way.destinations)
+        else {
+            return;
+        };
+        if let Some(making) = self.inner.headrooms.due(interval) {
+            let (conductor, scheduler) = (self.clone(), Arc::clone(scheduler));
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = conductor.make_headrooms(&scheduler) => {}
+                    () = conductor.inner.headrooms.stopping() => {}
+                }
+                drop(making);
+            });
+        }
+        self.inner.headrooms.settled().await;
+    }
+
+    /// Asks for each flavor, one after another.
+    async fn make_headrooms(&self, scheduler: &Arc<FilterScheduler>) {
+        let (way, headrooms) = (&self.inner.way, &self.inner.headrooms);
+        if !headrooms.knows_journal() {
+            match way.journal.guests().await {
+                Ok(records) => headrooms.tell_journal(&records),
+                // That the journal cannot be read is told by who goes on with its guests.
+                Err(_) => return headrooms.failed_for_all(),
+            }
+        }
+        for flavor in headrooms.flavors() {
+            match Requested::imagined(&flavor).headroom(scheduler, way).await {
+                Ok(headroom) => headrooms.made(&flavor, headroom),
+                Err(error) => {
+                    if headrooms.failed(&flavor) {
+                        let flavor = flavor.name();
+                        tracing::warn!(flavor, %error, "a flavor's headroom is not known");
+                    }
+                }
+            }
+        }
+    }
+}

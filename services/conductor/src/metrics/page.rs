@@ -1,0 +1,53 @@
+//! Prometheus' text format, written line by line.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::rows::METRICS;
+
+/// A page that is being written.
+#[derive(Debug, Default)]
+pub(crate) struct Page(String);
+
+impl Page {
+    /// Begins with a metric: its help and its type.
+    pub(crate) fn row(&mut self, name: &str) {
+        if let Some(row) = METRICS.iter().find(|row| row.name == name) {
+            let (help, kind) = (row.help.replace('\\', "\\\\"), row.kind.as_str());
+            self.line(format_args!("# HELP {name} {help}"));
+            self.line(format_args!("# TYPE {name} {kind}"));
+        }
+    }
+
+    /// One series of the metric that was begun with.
+    pub(crate) fn number(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        let labels = in_braces(labels);
+        self.line(format_args!("{name}{labels} {value}"));
+    }
+
+    /// The same in seconds, without labels.
+    pub(crate) fn seconds(&mut self, name: &str, value: Duration) {
+        self.line(format_args!("{name} {}", value.as_secs_f64()));
+    }
+
+    /// What was written.
+    pub(crate) fn into_text(self) -> String {
+        self.0
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.0, "{line}");
+    }
+}
+
+fn in_braces(labels: &[(&str, &str)]) -> String {
+    if labels.is_empty() {
+        return String::new();
+    }
+    let labels = labels.iter().map(|(name, value)| {
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+        format!("{name}=\"{}\"", value.replace('\n', "\\n"))
+    });
+    format!("{{{}}}", labels.collect::<Vec<_>>().join(","))
+}

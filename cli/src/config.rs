@@ -16,6 +16,7 @@ mod problem;
 pub mod reference;
 mod rules;
 mod running;
+mod scheduling;
 mod secret;
 mod sections;
 mod setting;
@@ -149,11 +150,14 @@ fn check(
         missing.extend(provider_files(&loaded));
         missing.extend(policy_files(&loaded));
         missing.extend(rules::refused_devices(&loaded, &Sysfs::at("/sys")));
+        let scheduling = context.block_on(scheduling::judge(&loaded))?;
+        missing.extend(scheduling.errors);
         if !missing.is_empty() {
             return Err(Refused::new(missing).into());
         }
         let kvm = rules::without_kvm(&loaded, Path::new("/dev/kvm"));
         loaded.warnings.extend(kvm);
+        loaded.warnings.extend(scheduling.warnings);
     }
     loaded.warnings.sort();
     if deny_warnings && !loaded.warnings.is_empty() {

@@ -13,15 +13,25 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
     if !metadata.is_file() {
         return Err(refusal(&metadata));
     }
-    let mut content = Vec::new();
-    // Some files say nothing of their size (/proc), and others grow.
-    File::open(path)?
-        .take(limit.saturating_add(1))
-        .read_to_end(&mut content)?;
-    if u64::try_from(content.len()).is_ok_and(|length| length > limit) {
+    // What will not be read whole need not be read in part; some files say nothing of their size (/proc), and others grow.
+    if metadata.len() > limit {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    Ok((content, metadata))
+    Ok((bounded(File::open(path)?, limit)?, metadata))
+}
+
+/// All that there is to read, of at most `limit` bytes.
+///
+/// # Errors
+/// It cannot be read, or is larger.
+pub(crate) fn bounded(from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    from.take(limit.saturating_add(1))
+        .read_to_end(&mut content)?;
+    match u64::try_from(content.len()).is_ok_and(|length| length > limit) {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(content),
+    }
 }
 
 /// Why what is no regular file is not read.

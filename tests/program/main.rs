@@ -33,6 +33,7 @@ mod placement_database;
 mod placement_service;
 mod policy;
 mod scheduler_metrics;
+mod scheduler_options;
 mod service_manager;
 mod starts;
 mod tls;

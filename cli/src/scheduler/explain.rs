@@ -1,7 +1,6 @@
 //! `berth scheduler explain`: one request, scheduled without a claim, and why.
 
-use std::fs;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use berth_scheduler::explain::{Explanation, Outcome};
@@ -15,7 +14,10 @@ use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
 use crate::guest::decisions_of;
 use crate::listing::API;
-use crate::regular_file::refusal;
+use crate::regular_file::{self, bounded};
+
+/// The largest file that is read, in bytes: the hosts of a large cloud, several times over.
+pub(super) const LARGEST: u64 = 1 << 30;
 
 /// What is to be explained.
 #[derive(Debug, clap::Args)]
@@ -147,18 +149,20 @@ pub(super) fn decided(
 /// It cannot be read.
 pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let content = match path == Path::new("-") {
-        true => {
-            let mut text = String::new();
-            io::stdin().lock().read_to_string(&mut text).map(|_| text)
-        }
-        false => fs::metadata(path).and_then(|metadata| match metadata.is_file() {
-            true => fs::read_to_string(path),
-            false => Err(refusal(&metadata)),
-        }),
+        true => bounded(io::stdin().lock(), LARGEST),
+        false => regular_file::read(path, LARGEST).map(|(content, _)| content),
     };
-    content.map_err(|error| {
+    let text = content.and_then(|content| {
+        String::from_utf8(content)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    });
+    text.map_err(|error| {
         let what = format!("{} cannot be read", path.display());
-        Failure::caused(ErrorCode::File, what, &error)
+        let failure = Failure::caused(ErrorCode::File, what, &error);
+        match error.kind() {
+            io::ErrorKind::FileTooLarge => failure.mend("at most 1 GiB is read"),
+            _ => failure,
+        }
     })
 }
 

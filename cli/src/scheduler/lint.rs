@@ -65,12 +65,18 @@ pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure
 
 /// JSON begins with a brace, which no TOML does; what begins with a bracket may be either.
 fn document(path: &Path, text: &str) -> Result<Value, Failure> {
+    if text.trim().is_empty() {
+        let what = format!("{} is empty", path.display());
+        return Err(Failure::new(ErrorCode::Syntax, what)
+            .mend("docs/guide/howto/why-no-host.md shows such a file"));
+    }
     let what = |kind: &str| format!("{} is no {kind}", path.display());
     let is_bracketed = text.trim_start().starts_with('[');
     if is_bracketed && let Ok(document) = toml::from_str(text) {
         return Ok(document);
     }
-    match text.trim_start().starts_with(['{', '[']) && !is_toml(path) {
+    let is_json = is_named(path, "json") || text.trim_start().starts_with(['{', '[']);
+    match is_json && !is_named(path, "toml") {
         true => serde_json::from_str(text)
             .map_err(|error| Failure::caused(ErrorCode::Syntax, what("JSON"), &error)),
         false => toml::from_str(text)
@@ -78,9 +84,8 @@ fn document(path: &Path, text: &str) -> Result<Value, Failure> {
     }
 }
 
-/// A file of TOML may begin with a bracket.
-fn is_toml(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "toml")
+fn is_named(path: &Path, kind: &str) -> bool {
+    path.extension().is_some_and(|ending| ending == kind)
 }
 
 #[cfg(test)]
@@ -100,5 +105,8 @@ mod tests {
         assert_eq!(read("-", &format!("# ours\n{toml}")), Ok(flavors));
         assert_eq!(read("-", "{"), Err(ErrorCode::Syntax));
         assert_eq!(read("f.toml", "flavors = "), Err(ErrorCode::Syntax));
+        assert_eq!(read("f.json", "42"), Ok(json!(42)));
+        // Whoever writes nothing meant something.
+        assert_eq!(read("-", " \n"), Err(ErrorCode::Syntax));
     }
 }

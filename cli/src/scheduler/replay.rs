@@ -1,11 +1,12 @@
 //! `berth scheduler replay`: cases from a file, answers to the output.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::Path;
 
 use berth_scheduler::replay::{ReplayError, replay};
 
+use super::explain::LARGEST;
 use crate::failure::{ErrorCode, Failure};
 use crate::regular_file::refusal;
 
@@ -15,10 +16,10 @@ use crate::regular_file::refusal;
 /// The file cannot be read, is no file of cases, or the output cannot be written.
 pub(super) fn run(cases: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     let done = match cases == Path::new("-") {
-        true => replay(io::stdin().lock(), out),
+        true => replay(io::stdin().lock().take(LARGEST), out),
         false => {
             let file = open(cases).map_err(|error| unreadable(cases, &error))?;
-            replay(file, out)
+            replay(file.take(LARGEST), out)
         }
     };
     done.map_err(|error| match error {

@@ -57,6 +57,7 @@ async fn enter(State(door): State<Door>, request: Request, next: Next) -> Respon
             Manners::Placement => fault.render(&asked, &request_id, codes),
             Manners::Cyborg => fault.render_wsme(),
             Manners::Keystone => fault.render_keystone(keystone.as_deref()),
+            Manners::Compute => fault.render_compute(),
         };
     }
     door.stamp(response.headers_mut(), version, &request_id);
@@ -87,6 +88,9 @@ impl Door {
             Manners::Placement => self.versions.negotiate(&parts.headers),
             Manners::Cyborg => self.versions.negotiate_bare(&parts.headers),
             Manners::Keystone => Ok(self.versions.min),
+            // What versions there are is told to whoever asks, in whatever version.
+            Manners::Compute if open => Ok(self.versions.min),
+            Manners::Compute => self.versions.negotiate_nova(&parts.headers),
         }
         .map_err(|fault| Turned::Fault(None, fault))?;
         check_content_headers(&parts.headers)
@@ -186,6 +190,14 @@ impl Door {
                 &format!("{} {version}", self.versions.service),
             );
             set(header::VARY.as_str(), microversion::HEADER);
+            if self.manners == Manners::Compute {
+                set(microversion::NOVA_HEADER, &version.to_string());
+                let both = format!("{}, {}", microversion::HEADER, microversion::NOVA_HEADER);
+                set(header::VARY.as_str(), &both);
+            }
+        }
+        if self.manners == Manners::Compute {
+            set(request_id::NOVA_HEADER, request_id.as_str());
         }
     }
 }

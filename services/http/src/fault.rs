@@ -3,6 +3,8 @@
 //! A handler returns a [`Fault`]; the door renders it once, because only the door knows the
 //! request id, the microversion and what the caller accepts.
 
+mod compute;
+
 use axum::response::{IntoResponse, Response};
 use berth_wire::keystone::{IdentityError, IdentityErrorDocument};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};

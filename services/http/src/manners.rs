@@ -19,6 +19,9 @@ pub enum Manners {
     /// Keystone's: `{"error": {...}}`, no microversions, `/`, `/v3` and the asking for a token are open, and a 401 says where
     /// tokens are from.
     Keystone,
+    /// Nova's: `{"itemNotFound": {"code": 404, "message": "..."}}`, `/v2.1` is open too, a version may stand in Nova's own older
+    /// header ([`microversion::NOVA_HEADER`]), and every answer has both headers.
+    Compute,
 }
 
 impl Manners {
@@ -29,6 +32,7 @@ impl Manners {
             "/v3" | "/v3/" => self == Self::Keystone,
             "/v3/auth/tokens" => self == Self::Keystone && method == Method::POST,
             "/v2" | "/v2/" => self == Self::Cyborg,
+            "/v2.1" | "/v2.1/" => self == Self::Compute,
             _ => false,
         }
     }
@@ -36,7 +40,8 @@ impl Manners {
     /// The range of versions, on answers to requests for a versioned path.
     pub(crate) fn stamp(self, path: &str, range: &MicroversionRange, headers: &mut HeaderMap) {
         match self {
-            Self::Placement => return,
+            // Nova tells its range in its version documents alone.
+            Self::Placement | Self::Compute => return,
             Self::Keystone => {
                 headers.insert("vary", HeaderValue::from_static("X-Auth-Token"));
                 return;

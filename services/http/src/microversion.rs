@@ -12,6 +12,9 @@ use crate::fault::Fault;
 /// The header, both ways.
 pub const HEADER: &str = "openstack-api-version";
 
+/// Nova's own from before there was one for all services: the number alone.
+pub const NOVA_HEADER: &str = "x-openstack-nova-api-version";
+
 /// One version of an API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Microversion {
@@ -103,6 +106,35 @@ impl MicroversionRange {
                 known => known,
             },
         }
+    }
+
+    /// The same by Nova's rules: where the header says nothing of this service, Nova's own older one counts.
+    ///
+    /// # Errors
+    /// A 406 outside the range, a 400 when the text is no version.
+    pub fn negotiate_nova(&self, headers: &HeaderMap) -> Result<Microversion, Fault> {
+        let older = || {
+            let value = headers.get(NOVA_HEADER)?;
+            Some(value.to_str().unwrap_or("?").trim().to_owned())
+        };
+        let text = match self.asked(headers).or_else(older) {
+            None => return Ok(self.min),
+            Some(text) if text == "latest" => return Ok(self.max),
+            Some(text) => text,
+        };
+        self.within(&text).map_err(|fault| {
+            if fault.status() == StatusCode::BAD_REQUEST {
+                Fault::bad_request(format!(
+                    "API Version String {text} is of invalid format. Must be of format MajorNum.MinorNum."
+                ))
+            } else {
+                let message = format!(
+                    "Version {text} is not supported by the API. Minimum is {} and maximum is {}.",
+                    self.min, self.max
+                );
+                Fault::not_acceptable_version(message, *self)
+            }
+        })
     }
 
     fn asked_bare(&self, headers: &HeaderMap) -> Asked {

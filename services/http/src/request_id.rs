@@ -8,6 +8,9 @@ use uuid::Uuid;
 /// The header that carries it, both ways.
 pub const HEADER: &str = "x-openstack-request-id";
 
+/// Nova's own name for it, on answers.
+pub const NOVA_HEADER: &str = "x-compute-request-id";
+
 /// `req-` and a UUID: the caller's when it sent a well-formed one, else a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestId(String);

@@ -1,0 +1,47 @@
+//! A fault as Nova shows it: one key that names its kind, and under it the code and a sentence.
+
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::{Fault, explanation, json_response};
+
+impl Fault {
+    /// The response in Nova's shape. No version of it has codes.
+    pub(crate) fn render_compute(&self) -> Response {
+        let message = if self.message.is_empty() {
+            explanation(self.status)
+        } else {
+            &self.message
+        };
+        let detail = json!({"code": self.status.as_u16(), "message": message});
+        let document = Value::Object(
+            [(kind(self.status).to_owned(), detail)]
+                .into_iter()
+                .collect(),
+        );
+        let mut response = json_response(self.status, &document);
+        if let Some(allow) = self.allow {
+            let value = HeaderValue::from_static(allow);
+            response.headers_mut().insert(header::ALLOW, value);
+        }
+        response
+    }
+}
+
+/// What Nova calls refusals of this status.
+fn kind(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        400 => "badRequest",
+        401 => "unauthorized",
+        403 => "forbidden",
+        404 => "itemNotFound",
+        405 => "badMethod",
+        409 => "conflictingRequest",
+        413 | 429 => "overLimit",
+        415 => "badMediaType",
+        501 => "notImplemented",
+        503 => "serviceUnavailable",
+        _ => "computeFault",
+    }
+}

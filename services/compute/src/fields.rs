@@ -1,0 +1,191 @@
+//! Bodies, judged as strictly as Nova's schemas judge them, in their sentences: an unknown key is refused, and what is wrong is
+//! named with what was given.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use berth_http::Fault;
+use serde_json::{Map, Value};
+
+/// The largest number of Nova's columns.
+pub(crate) const MOST: i64 = 0x7FFF_FFFF;
+
+/// So much of what was given is repeated to its giver.
+const REPEATED: usize = 200;
+
+/// An object of a body: its fields are taken one by one, and what is left in the end is refused.
+#[derive(Debug)]
+pub(crate) struct Fields<'a> {
+    name: &'a str,
+    object: &'a Map<String, Value>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    /// The object of a body that has nothing but it: `{"flavor": {...}}`.
+    pub(crate) fn of_body(body: &'a Value, name: &'static str) -> Result<Self, Fault> {
+        let mut outer = Self::of("body", body)?;
+        let inner = outer.value(name);
+        let inner = outer.required(name, inner)?;
+        outer.end()?;
+        Self::of(name, inner)
+    }
+
+    /// An object that is called so.
+    pub(crate) fn of(name: &'a str, value: &'a Value) -> Result<Self, Fault> {
+        let object = value.as_object();
+        Ok(Self {
+            name,
+            object: object.ok_or_else(|| wrong(name, value, "it is not of type 'object'"))?,
+            known: Vec::new(),
+        })
+    }
+
+    /// A field as it is; none where it is not there.
+    pub(crate) fn value(&mut self, key: &'static str) -> Option<&'a Value> {
+        self.known.push(key);
+        self.object.get(key)
+    }
+
+    /// What must be there.
+    pub(crate) fn required<T>(&self, key: &str, value: Option<T>) -> Result<T, Fault> {
+        value.ok_or_else(|| {
+            let object = Value::Object(self.object.clone());
+            wrong(
+                self.name,
+                &object,
+                format!("'{key}' is a required property"),
+            )
+        })
+    }
+
+    /// A text of so many characters.
+    pub(crate) fn text(
+        &mut self,
+        key: &'static str,
+        length: RangeInclusive<usize>,
+    ) -> Result<Option<&'a str>, Fault> {
+        self.value(key)
+            .map(|value| text(key, value, length))
+            .transpose()
+    }
+
+    /// A text of at most so many characters, or null.
+    pub(crate) fn text_or_null(
+        &mut self,
+        key: &'static str,
+        most: usize,
+    ) -> Result<Option<&'a str>, Fault> {
+        let value = self.value(key).filter(|value| !value.is_null());
+        value.map(|value| text(key, value, 0..=most)).transpose()
+    }
+
+    /// A name: 1 to 255 printable characters, with no blanks at its ends.
+    pub(crate) fn name(&mut self, key: &'static str) -> Result<Option<&'a str>, Fault> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let name = text(key, value, 1..=255)?;
+        if name.trim() != name || name.chars().any(char::is_control) {
+            let reason = "it has characters that are not printable, or blanks at its ends";
+            return Err(wrong(key, value, reason));
+        }
+        Ok(Some(name))
+    }
+
+    /// A whole number, or a text that is one.
+    pub(crate) fn integer(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<i64>,
+    ) -> Result<Option<i64>, Fault> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let number = match value {
+            Value::Number(number) => number.as_i64(),
+            Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                text.parse().ok()
+            }
+            _ => None,
+        };
+        let number = number.ok_or_else(|| wrong(key, value, "it is not a whole number"))?;
+        if number < *range.start() {
+            let reason = format!("{number} is less than the minimum of {}", range.start());
+            return Err(wrong(key, value, reason));
+        }
+        if number > *range.end() {
+            let reason = format!("{number} is greater than the maximum of {}", range.end());
+            return Err(wrong(key, value, reason));
+        }
+        Ok(Some(number))
+    }
+
+    /// Yes or no, in any of the words that Nova takes.
+    pub(crate) fn boolean(&mut self, key: &'static str) -> Result<Option<bool>, Fault> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let said = match value {
+            Value::Bool(said) => Some(*said),
+            Value::String(text) => boolean(text),
+            _ => None,
+        };
+        let said = said.ok_or_else(|| wrong(key, value, "it is neither true nor false"))?;
+        Ok(Some(said))
+    }
+
+    /// Refuses a field that was not asked for.
+    pub(crate) fn end(self) -> Result<(), Fault> {
+        let unknown = |key: &&String| !self.known.contains(&key.as_str());
+        match self.object.keys().find(unknown) {
+            None => Ok(()),
+            Some(key) => Err(Fault::bad_request(format!(
+                "Additional properties are not allowed ('{}' was unexpected)",
+                bounded(key)
+            ))),
+        }
+    }
+}
+
+/// A field's text of so many characters.
+pub(crate) fn text<'a>(
+    key: &str,
+    value: &'a Value,
+    length: RangeInclusive<usize>,
+) -> Result<&'a str, Fault> {
+    let text = value.as_str();
+    let text = text.ok_or_else(|| wrong(key, value, "it is not of type 'string'"))?;
+    let count = text.chars().count();
+    if count < *length.start() {
+        return Err(wrong(key, value, "it is too short"));
+    }
+    if count > *length.end() {
+        return Err(wrong(key, value, "it is too long"));
+    }
+    Ok(text)
+}
+
+/// The words that Nova takes for yes and no.
+pub(crate) fn boolean(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "1" | "t" | "true" | "on" | "y" | "yes" => Some(true),
+        "0" | "f" | "false" | "off" | "n" | "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// A 400 that names the field, what was given, and what is wrong with it.
+pub(crate) fn wrong(key: &str, value: &Value, reason: impl Display) -> Fault {
+    let value = value.to_string();
+    Fault::bad_request(format!(
+        "Invalid input for field/attribute {}. Value: {}. {reason}",
+        bounded(key),
+        bounded(&value)
+    ))
+}
+
+/// The beginning of a text that somebody else chose.
+pub(crate) fn bounded(text: &str) -> String {
+    text.chars().take(REPEATED).collect()
+}

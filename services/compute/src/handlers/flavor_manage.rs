@@ -1,0 +1,130 @@
+//! /v2.1/flavors: operators make, describe and remove flavors.
+
+use axum::extract::State;
+use berth_http::request_id::random_uuid;
+use berth_http::{Answer, Call, Fault};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::flavors::{fault, specs};
+use crate::fields::{self, Fields, MOST, wrong};
+use crate::flavors::NewFlavor;
+use crate::microversions::FLAVOR_DESCRIPTION;
+use crate::policies;
+use crate::router::Api;
+use crate::views::flavor::whole;
+
+/// Characters of a description, at most.
+const DESCRIPTION: usize = 65_535;
+
+/// What a flavor without a word about it has.
+const RXTX_FACTOR: f64 = 1.0;
+
+/// The largest number of Nova's column.
+const MOST_RXTX: f64 = 3.402_82e38;
+
+fn flavorid(value: Option<&Value>) -> Result<String, Fault> {
+    let key = "id";
+    let given = match value {
+        None | Some(Value::Null) => return Ok(random_uuid().to_string()),
+        Some(value @ Value::Number(number)) => {
+            let number = number.as_i64().filter(|number| *number >= 0);
+            number
+                .ok_or_else(|| wrong(key, value, "it is not a whole number"))?
+                .to_string()
+        }
+        Some(value) => fields::text(key, value, 1..=255)?.to_owned(),
+    };
+    if given == "auto" {
+        return Ok(random_uuid().to_string());
+    }
+    let plain = |one: char| one.is_ascii_alphanumeric() || "-_. ".contains(one);
+    if given.trim() == given && given.chars().all(plain) {
+        return Ok(given);
+    }
+    let reason = "letters, digits, blanks, -, _ and . are allowed, with no blanks at the ends";
+    Err(wrong(key, &Value::String(given), reason))
+}
+
+fn rxtx_factor(value: Option<&Value>) -> Result<f64, Fault> {
+    let Some(value) = value else {
+        return Ok(RXTX_FACTOR);
+    };
+    let number = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    let lawful =
+        number.filter(|number| number.is_finite() && *number > 0.0 && *number <= MOST_RXTX);
+    lawful.ok_or_else(|| wrong("rxtx_factor", value, "it is not a number above 0"))
+}
+
+fn asked(call: &Call) -> Result<NewFlavor, Fault> {
+    let body: Value = call.typed()?;
+    let mut fields = Fields::of_body(&body, "flavor")?;
+    let name = fields.name("name")?;
+    let (ram, vcpus) = (
+        fields.integer("ram", 1..=MOST)?,
+        fields.integer("vcpus", 1..=MOST)?,
+    );
+    let disk = fields.integer("disk", 0..=MOST)?;
+    let flavor = NewFlavor {
+        flavorid: flavorid(fields.value("id"))?,
+        name: fields.required("name", name)?.to_owned(),
+        memory_mb: fields.required("ram", ram)?,
+        vcpus: fields.required("vcpus", vcpus)?,
+        root_gb: fields.required("disk", disk)?,
+        ephemeral_gb: fields
+            .integer("OS-FLV-EXT-DATA:ephemeral", 0..=MOST)?
+            .unwrap_or(0),
+        swap: fields.integer("swap", 0..=MOST)?.unwrap_or(0),
+        rxtx_factor: rxtx_factor(fields.value("rxtx_factor"))?,
+        is_public: fields
+            .boolean("os-flavor-access:is_public")?
+            .unwrap_or(true),
+        description: if call.version.has(FLAVOR_DESCRIPTION) {
+            fields
+                .text_or_null("description", DESCRIPTION)?
+                .map(str::to_owned)
+        } else {
+            None
+        },
+    };
+    fields.end()?;
+    Ok(flavor)
+}
+
+pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    api.allow(&call, policies::FLAVOR_CREATE)?;
+    let flavor = api.compute.create_flavor(asked(&call)?).await;
+    let flavor = flavor.map_err(fault)?;
+    Answer::ok(&json!({"flavor": whole(&call, &flavor, specs(&api, &call))}))
+}
+
+pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    if !call.version.has(FLAVOR_DESCRIPTION) {
+        return Err(Fault::no_such_route());
+    }
+    api.allow(&call, policies::FLAVOR_UPDATE)?;
+    let body: Value = call.typed()?;
+    let mut fields = Fields::of_body(&body, "flavor")?;
+    let description = fields.text_or_null("description", DESCRIPTION)?;
+    let given = fields.value("description");
+    fields.required("description", given)?;
+    fields.end()?;
+    let description = description.map(str::to_owned);
+    let flavor = api
+        .compute
+        .describe_flavor(call.path("flavor")?, description)
+        .await;
+    let flavor = flavor.map_err(fault)?;
+    Answer::ok(&json!({"flavor": whole(&call, &flavor, specs(&api, &call))}))
+}
+
+pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    api.allow(&call, policies::FLAVOR_DELETE)?;
+    let deleted = api.compute.delete_flavor(call.path("flavor")?).await;
+    deleted.map_err(fault)?;
+    Ok(Answer::empty(StatusCode::ACCEPTED))
+}

@@ -1,0 +1,126 @@
+//! /v2.1/os-keypairs: a user's public keys. From 2.10 on an operator may name another user.
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::fields::{Fields, wrong};
+use crate::key_pairs::{KeyPairError, NewKeyPair};
+use crate::microversions::{KEY_PAIR_PAGES, KEY_PAIR_TYPE, KEY_PAIR_USER, STRICT};
+use crate::paging::{Page, check_keys, next};
+use crate::policies;
+use crate::router::Api;
+use crate::store;
+use crate::views::key_pair::{brief, made, whole};
+
+/// Bytes of a public key, at most: what Nova's column holds.
+const PUBLIC_KEY: usize = 65_535;
+
+fn fault(error: KeyPairError) -> Fault {
+    match error {
+        KeyPairError::NotFound { .. } => Fault::not_found(error.to_string()),
+        KeyPairError::Exists { .. } => Fault::conflict(error.to_string()),
+        KeyPairError::Name | KeyPairError::PublicKey { .. } => {
+            Fault::bad_request(error.to_string())
+        }
+        KeyPairError::Table(error) => store::fault(&error),
+    }
+}
+
+/// Whose key pairs are meant: the caller's, or where that may be said, another's.
+fn user<'a>(
+    api: &Api,
+    call: &'a Call,
+    named: Option<&'a str>,
+    rule: &'static str,
+) -> Result<&'a str, Fault> {
+    let own = call.caller.user_id.as_str();
+    let user = named.unwrap_or(own);
+    if user == own {
+        api.allow(call, rule)?;
+    } else if !api.is_admin(call) {
+        let sentence = format!("Policy does not allow {rule} to be performed on another user's.");
+        return Err(Fault::forbidden(sentence));
+    }
+    Ok(user)
+}
+
+/// The user that a query names; none before there was such a word.
+fn asked(call: &Call) -> Option<&str> {
+    let named = call.query.last("user_id");
+    named.filter(|_| call.version.has(KEY_PAIR_USER))
+}
+
+/// What is answered since 2.2, and what before.
+fn by_version(call: &Call, since: StatusCode, before: StatusCode) -> StatusCode {
+    if call.version.has(KEY_PAIR_TYPE) {
+        since
+    } else {
+        before
+    }
+}
+
+pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let body: Value = call.typed()?;
+    let mut fields = Fields::of_body(&body, "keypair")?;
+    let name = fields.text("name", 1..=255)?;
+    let name = fields.required("name", name)?;
+    let public_key = fields.text("public_key", 0..=PUBLIC_KEY)?;
+    if call.version.has(KEY_PAIR_TYPE)
+        && let Some(kind) = fields.value("type")
+        && kind != "ssh"
+    {
+        return Err(wrong("type", kind, "only ssh is offered"));
+    }
+    let named = if call.version.has(KEY_PAIR_USER) {
+        fields.text("user_id", 1..=255)?
+    } else {
+        None
+    };
+    fields.end()?;
+    let user = user(&api, &call, named, policies::KEY_PAIR_CREATE)?;
+    let public_key = public_key.ok_or_else(|| {
+        Fault::bad_request(
+            "public_key is missing: no private keys are made here (nor by Nova since 2.92); make a pair with ssh-keygen and \
+             bring its public key",
+        )
+    })?;
+    let key = NewKeyPair::new(user, name, public_key).map_err(fault)?;
+    let key = api.compute.create_key_pair(key).await.map_err(fault)?;
+    let status = by_version(&call, StatusCode::CREATED, StatusCode::OK);
+    Answer::with_body(status, &json!({"keypair": made(&call, &key)}))
+}
+
+pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    if call.version.has(STRICT) {
+        check_keys(&call, &["user_id", "limit", "marker"])?;
+    }
+    let user = user(&api, &call, asked(&call), policies::KEY_PAIR_INDEX)?;
+    let mut keys = api.compute.key_pairs(user).await.map_err(fault)?;
+    let mut full = false;
+    if call.version.has(KEY_PAIR_PAGES) {
+        (keys, full) = Page::of(&call)?.cut(keys, |key| &key.name)?;
+    }
+    let one = |key| json!({"keypair": brief(&call, key)});
+    let shown: Vec<Value> = keys.iter().map(one).collect();
+    let mut body = json!({"keypairs": shown});
+    if let Some(last) = keys.last().filter(|_| full) {
+        body["keypairs_links"] = next(&call, "os-keypairs", &last.name);
+    }
+    Answer::ok(&body)
+}
+
+pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let user = user(&api, &call, asked(&call), policies::KEY_PAIR_SHOW)?;
+    let key = api.compute.key_pair(user, call.path("name")?).await;
+    Answer::ok(&json!({"keypair": whole(&call, &key.map_err(fault)?)}))
+}
+
+pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let user = user(&api, &call, asked(&call), policies::KEY_PAIR_DELETE)?;
+    let deleted = api.compute.delete_key_pair(user, call.path("name")?).await;
+    deleted.map_err(fault)?;
+    let status = by_version(&call, StatusCode::NO_CONTENT, StatusCode::ACCEPTED);
+    Ok(Answer::empty(status))
+}

@@ -1,0 +1,33 @@
+//! / and /v2.1: which versions there are.
+
+use berth_http::{Answer, Call, Fault};
+use serde_json::{Value, json};
+
+use crate::microversions::RANGE;
+
+fn version(call: &Call) -> Value {
+    json!({
+        "id": "v2.1",
+        "status": "CURRENT",
+        "version": RANGE.max.to_string(),
+        "min_version": RANGE.min.to_string(),
+        "updated": "2013-07-23T11:33:21Z",
+        "links": [{"rel": "self", "href": call.absolute("/v2.1/")}],
+    })
+}
+
+pub(crate) async fn list(call: Call) -> Result<Answer, Fault> {
+    Answer::ok(&json!({"versions": [version(&call)]}))
+}
+
+pub(crate) async fn show(call: Call) -> Result<Answer, Fault> {
+    let mut version = version(&call);
+    version["links"] = json!([
+        {"rel": "self", "href": call.absolute("/v2.1/")},
+        {"rel": "describedby", "type": "text/html", "href": "http://docs.openstack.org/"},
+    ]);
+    version["media-types"] = json!([
+        {"base": "application/json", "type": "application/vnd.openstack.compute+json;version=2.1"},
+    ]);
+    Answer::ok(&json!({"version": version}))
+}

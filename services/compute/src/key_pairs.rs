@@ -1,0 +1,148 @@
+//! Key pairs: the public keys that a user's guests let in. A guest has its key as it was when it was asked for.
+
+mod error;
+mod rules;
+
+use berth_store::{Moment, Row, SqlError, Statement, Transaction, Work};
+
+pub use error::KeyPairError;
+pub use rules::NewKeyPair;
+
+use crate::compute::Compute;
+
+const COLUMNS: &str = "id, user_id, name, fingerprint, public_key, created_at";
+
+/// A key pair as it is in the database at one moment: of a pair that its user made, the half that may be known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyPair {
+    /// Another number for each key pair there ever was.
+    pub(crate) id: i64,
+    /// Whose it is.
+    pub user_id: String,
+    /// What its user calls it: no other of this user's.
+    pub name: String,
+    /// The MD5 of the key, as `ssh-keygen -E md5` tells it, without the word in front.
+    pub fingerprint: String,
+    /// The line of `authorized_keys`.
+    pub public_key: String,
+    /// When it was brought, by the database's clock.
+    pub created_at: Moment,
+}
+
+impl Compute {
+    /// Keeps a user's public key.
+    ///
+    /// # Errors
+    /// [`KeyPairError::Exists`].
+    pub async fn create_key_pair(&self, key: NewKeyPair) -> Result<KeyPair, KeyPairError> {
+        self.tables.write(&Create(key)).await
+    }
+
+    /// All key pairs of a user, by name.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn key_pairs(&self, user_id: &str) -> Result<Vec<KeyPair>, KeyPairError> {
+        let sql =
+            format!("SELECT {COLUMNS} FROM compute_key_pairs WHERE user_id = ? ORDER BY name");
+        let mut tx = self.tables.read().await?;
+        let rows = tx.rows(Statement::recurring(sql).bind(user_id)).await?;
+        let all: Result<_, SqlError> = rows.iter().map(of_row).collect();
+        Ok(all?)
+    }
+
+    /// A user's key pair of this name.
+    ///
+    /// # Errors
+    /// [`KeyPairError::NotFound`].
+    pub async fn key_pair(&self, user_id: &str, name: &str) -> Result<KeyPair, KeyPairError> {
+        let found = find(&mut self.tables.read().await?, user_id, name).await?;
+        found.ok_or_else(|| not_found(user_id, name))
+    }
+
+    /// Removes a user's key pair. Guests that have it keep it.
+    ///
+    /// # Errors
+    /// [`KeyPairError::NotFound`].
+    pub async fn delete_key_pair(&self, user_id: &str, name: &str) -> Result<(), KeyPairError> {
+        let (user_id, name) = (user_id.to_owned(), name.to_owned());
+        self.tables.write(&Delete { user_id, name }).await
+    }
+}
+
+struct Create(NewKeyPair);
+
+impl Work for Create {
+    type Output = KeyPair;
+    type Error = KeyPairError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<KeyPair, KeyPairError> {
+        let (user_id, name) = (self.0.user_id(), self.0.name());
+        if find(tx, user_id, name).await?.is_some() {
+            return Err(KeyPairError::Exists {
+                name: name.to_owned(),
+            });
+        }
+        let sql = format!(
+            "INSERT INTO compute_key_pairs (user_id, name, fingerprint, public_key, created_at) VALUES (?, ?, ?, ?, {})",
+            tx.dialect().now()
+        );
+        let insert = Statement::recurring(sql)
+            .bind(user_id)
+            .bind(name)
+            .bind(self.0.fingerprint())
+            .bind(self.0.public_key());
+        tx.execute(insert).await?;
+        let made = find(tx, user_id, name).await?;
+        made.ok_or_else(|| not_found(user_id, name))
+    }
+}
+
+struct Delete {
+    user_id: String,
+    name: String,
+}
+
+impl Work for Delete {
+    type Output = ();
+    type Error = KeyPairError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), KeyPairError> {
+        let sql = "DELETE FROM compute_key_pairs WHERE user_id = ? AND name = ?";
+        let delete = Statement::new(sql).bind(&self.user_id).bind(&self.name);
+        if tx.execute(delete).await?.rows_affected > 0 {
+            return Ok(());
+        }
+        Err(not_found(&self.user_id, &self.name))
+    }
+}
+
+async fn find(
+    tx: &mut Transaction,
+    user_id: &str,
+    name: &str,
+) -> Result<Option<KeyPair>, SqlError> {
+    let sql = format!("SELECT {COLUMNS} FROM compute_key_pairs WHERE user_id = ? AND name = ?");
+    let row = tx
+        .row(Statement::recurring(sql).bind(user_id).bind(name))
+        .await?;
+    row.as_ref().map(of_row).transpose()
+}
+
+fn of_row(row: &Row) -> Result<KeyPair, SqlError> {
+    Ok(KeyPair {
+        id: row.int(0)?,
+        user_id: row.text(1)?,
+        name: row.text(2)?,
+        fingerprint: row.text(3)?,
+        public_key: row.text(4)?,
+        created_at: row.moment(5)?,
+    })
+}
+
+fn not_found(user_id: &str, name: &str) -> KeyPairError {
+    KeyPairError::NotFound {
+        user_id: user_id.to_owned(),
+        name: name.to_owned(),
+    }
+}

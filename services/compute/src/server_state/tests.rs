@@ -1,0 +1,205 @@
+//! States by tables.
+
+use super::*;
+
+fn seen(status: &str, power: &str) -> Option<Seen> {
+    Some(Seen {
+        status: status.parse().unwrap(),
+        power: power.parse().ok(),
+    })
+}
+
+fn told(facts: &ServerFacts) -> (&'static str, &'static str, Option<&'static str>, u8) {
+    let state = ServerState::of(facts);
+    (
+        state.status(),
+        state.vm_state.as_str(),
+        state.task_state.map(TaskState::as_str),
+        state.power_state.number(),
+    )
+}
+
+fn facts(boot: Boot, seen: Option<Seen>, task: Option<TaskState>) -> ServerFacts {
+    ServerFacts {
+        boot,
+        seen,
+        last: None,
+        task,
+    }
+}
+
+#[test]
+fn until_it_runs_a_server_is_what_the_conductor_says() {
+    for (boot, expected) in [
+        (
+            Boot::Scheduling,
+            ("BUILD", "building", Some("scheduling"), 0),
+        ),
+        (Boot::Spawning, ("BUILD", "building", Some("spawning"), 0)),
+        (Boot::Failed, ("ERROR", "error", None, 0)),
+        (Boot::Deleting, ("BUILD", "building", Some("deleting"), 0)),
+    ] {
+        assert_eq!(told(&facts(boot, None, None)), expected, "{boot:?}");
+        // Neither a task nor what an agent says of an attempt that is over changes that.
+        let task = Some(TaskState::PoweringOff);
+        assert_eq!(told(&facts(boot, None, task)), expected, "{boot:?}");
+    }
+    let late = facts(Boot::Failed, seen("active", "running"), None);
+    assert_eq!(told(&late), ("ERROR", "error", None, 0));
+}
+
+#[test]
+fn then_it_is_what_its_agent_says() {
+    for (status, power, expected) in [
+        ("active", "running", ("ACTIVE", "active", None, 1)),
+        ("active", "shut off", ("ACTIVE", "active", None, 4)),
+        ("active", "crashed", ("ACTIVE", "active", None, 6)),
+        ("active", "", ("ACTIVE", "active", None, 0)),
+        ("stopped", "shut off", ("SHUTOFF", "stopped", None, 4)),
+        ("paused", "paused", ("PAUSED", "paused", None, 3)),
+        ("rescued", "running", ("RESCUE", "rescued", None, 1)),
+        (
+            "rescuing",
+            "shut off",
+            ("ACTIVE", "active", Some("rescuing"), 4),
+        ),
+        (
+            "unrescuing",
+            "shut off",
+            ("RESCUE", "rescued", Some("unrescuing"), 4),
+        ),
+        (
+            "rebuilding",
+            "shut off",
+            ("REBUILD", "active", Some("rebuilding"), 4),
+        ),
+        ("building", "", ("BUILD", "building", Some("spawning"), 0)),
+        ("failing", "", ("ERROR", "error", None, 0)),
+        ("failed", "shut off", ("ERROR", "error", None, 4)),
+        (
+            "deleting",
+            "running",
+            ("ACTIVE", "active", Some("deleting"), 1),
+        ),
+    ] {
+        let facts = facts(Boot::Active, seen(status, power), None);
+        assert_eq!(told(&facts), expected, "{status}, {power}");
+    }
+}
+
+#[test]
+fn what_was_asked_for_is_told_while_it_is_under_way() {
+    for (status, task, expected) in [
+        ("stopped", TaskState::PoweringOn, ("SHUTOFF", "powering-on")),
+        ("active", TaskState::PoweringOff, ("ACTIVE", "powering-off")),
+        ("active", TaskState::Rebooting, ("REBOOT", "rebooting")),
+        (
+            "active",
+            TaskState::RebootingHard,
+            ("HARD_REBOOT", "rebooting_hard"),
+        ),
+        (
+            "paused",
+            TaskState::RebootingHard,
+            ("HARD_REBOOT", "rebooting_hard"),
+        ),
+        ("active", TaskState::Pausing, ("ACTIVE", "pausing")),
+        ("paused", TaskState::Unpausing, ("PAUSED", "unpausing")),
+        ("failed", TaskState::Rebuilding, ("REBUILD", "rebuilding")),
+        ("stopped", TaskState::Rescuing, ("SHUTOFF", "rescuing")),
+    ] {
+        let state = ServerState::of(&facts(Boot::Active, seen(status, ""), Some(task)));
+        let task = state.task_state.map_or("", TaskState::as_str);
+        assert_eq!((state.status(), task), expected, "{status}");
+    }
+}
+
+#[test]
+fn of_an_agent_that_does_not_answer_the_last_word_counts() {
+    let away = ServerFacts {
+        last: seen("stopped", "shut off"),
+        ..facts(Boot::Active, None, None)
+    };
+    assert_eq!(told(&away), ("SHUTOFF", "stopped", None, 4));
+    let back = ServerFacts {
+        seen: seen("active", "running"),
+        ..away
+    };
+    assert_eq!(told(&back), ("ACTIVE", "active", None, 1));
+    let never = facts(Boot::Active, None, None);
+    assert_eq!(told(&never), ("ACTIVE", "active", None, 0));
+    let going = ServerFacts {
+        boot: Boot::Deleting,
+        ..away
+    };
+    assert_eq!(told(&going), ("SHUTOFF", "stopped", Some("deleting"), 4));
+}
+
+#[test]
+fn a_word_of_a_newer_agent_is_none() {
+    assert_eq!("hibernated".parse::<GuestStatus>(), Err(UnknownWord));
+    assert_eq!("on fire".parse::<PowerState>(), Err(UnknownWord));
+}
+
+#[test]
+fn an_action_is_taken_in_the_states_that_nova_takes_it_in() {
+    use Action::*;
+    let any = [
+        Start, Stop, RebootSoft, RebootHard, Pause, Unpause, Rescue, Unrescue, Rebuild,
+    ];
+    assert_eq!(any, Action::ALL);
+    for (status, taken) in [
+        (
+            "active",
+            &[Stop, RebootSoft, RebootHard, Pause, Rescue, Rebuild][..],
+        ),
+        ("stopped", &[Start, RebootHard, Rescue, Rebuild]),
+        ("paused", &[RebootHard, Unpause]),
+        ("rescued", &[Unrescue]),
+        ("failed", &[Stop, RebootHard, Rescue, Rebuild]),
+        ("building", &[]),
+    ] {
+        let state = ServerState::of(&facts(Boot::Active, seen(status, ""), None));
+        let allowed: Vec<Action> = any
+            .into_iter()
+            .filter(|action| action.check("i", &state).is_ok())
+            .collect();
+        assert_eq!(allowed, taken, "{status}");
+    }
+}
+
+#[test]
+fn while_something_is_done_nothing_else_is_begun_but_what_helps() {
+    for action in Action::ALL {
+        for status in ["active", "stopped", "paused", "rescued", "failed"] {
+            let free = ServerState::of(&facts(Boot::Active, seen(status, ""), None));
+            let busy = ServerState {
+                task_state: Some(TaskState::Rebooting),
+                ..free
+            };
+            let helps = action == Action::RebootHard && action.check("i", &free).is_ok();
+            assert_eq!(
+                action.check("i", &busy).is_ok(),
+                helps,
+                "{action:?}, {status}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_refusal_is_in_novas_words() {
+    let state = ServerState::of(&facts(Boot::Active, seen("stopped", ""), None));
+    let refused = Action::Stop.check("i-1", &state).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "Cannot 'stop' instance i-1 while it is in vm_state stopped"
+    );
+    let task = Some(TaskState::PoweringOn);
+    let state = ServerState::of(&facts(Boot::Active, seen("stopped", ""), task));
+    let refused = Action::Start.check("i-1", &state).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "Cannot 'start' instance i-1 while it is in task_state powering-on"
+    );
+}

@@ -1,0 +1,4 @@
+//! What is told of each noun, by the version of the request.
+
+pub(crate) mod flavor;
+pub(crate) mod key_pair;

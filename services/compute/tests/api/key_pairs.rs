@@ -1,0 +1,161 @@
+//! Key pairs: brought, listed, shown, removed, each user's own.
+
+use serde_json::{Value, json};
+
+use super::service::{Reply, Service};
+
+/// Made with `ssh-keygen -t ed25519`; what `ssh-keygen -l -E md5` says of it is below.
+const KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINkujHrt2qfK9M3UlXu7CR4A+TAVjzIf8+1bcHGl/frw alice@laptop";
+const FINGERPRINT: &str = "55:29:a4:1b:bb:a6:b2:82:c3:05:8e:20:9f:6c:59:bd";
+
+async fn bring(service: &Service, token: &str, version: &str, more: Value) -> Reply {
+    let mut key = json!({"name": "k", "public_key": KEY});
+    let Value::Object(more) = more else {
+        panic!("fields are an object");
+    };
+    key.as_object_mut().unwrap().extend(more);
+    let body = Some(json!({ "keypair": key }));
+    service
+        .ask(token, version, "POST", "/os-keypairs", body)
+        .await
+}
+
+#[tokio::test]
+async fn a_key_is_told_as_each_version_tells_it() {
+    let service = Service::start().await;
+    let early = bring(&service, "alice", "2.1", json!({})).await;
+    let told =
+        json!({"name": "k", "public_key": KEY, "fingerprint": FINGERPRINT, "user_id": "alice"});
+    assert_eq!(
+        (early.status.as_u16(), &early.body),
+        (200, &json!({ "keypair": told }))
+    );
+    let late = bring(
+        &service,
+        "alice",
+        "2.2",
+        json!({"name": "l", "type": "ssh"}),
+    )
+    .await;
+    assert_eq!(
+        (late.status.as_u16(), &late.body["keypair"]["type"]),
+        (201, &json!("ssh"))
+    );
+    let shown = service.get("alice", "2.2", "/os-keypairs/k").await;
+    let key = &shown.body["keypair"];
+    assert_eq!(
+        (&key["deleted"], &key["fingerprint"]),
+        (&json!(false), &json!(FINGERPRINT))
+    );
+    assert!(key["created_at"].as_str().unwrap().contains('T'));
+    let gone = service
+        .ask("alice", "2.1", "DELETE", "/os-keypairs/k", None)
+        .await;
+    assert_eq!(gone.status, 202);
+    let gone = service
+        .ask("alice", "2.2", "DELETE", "/os-keypairs/l", None)
+        .await;
+    assert_eq!(gone.status, 204);
+    let none = service.get("alice", "2.2", "/os-keypairs/k").await;
+    assert_eq!(
+        none.message("itemNotFound"),
+        "Keypair k not found for user alice"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_key_is_refused_with_what_is_wrong() {
+    let service = Service::start().await;
+    let key = KEY.split(' ').nth(1).unwrap();
+    for (more, named) in [
+        (json!({"name": "a/b"}), "other characters"),
+        (json!({"name": " a"}), "other characters"),
+        (json!({"name": ""}), "attribute name"),
+        (json!({"public_key": ""}), "begins with its type"),
+        (json!({"public_key": key}), "begins with its type"),
+        (
+            json!({"public_key": format!("ssh-ed25519 {key}!")}),
+            "base64",
+        ),
+        (
+            json!({"public_key": format!("ssh-rsa {key}")}),
+            "not of the type",
+        ),
+        (json!({"public_key": format!("{KEY}\n{KEY}")}), "one line"),
+        (json!({"type": "x509"}), "only ssh"),
+        (json!({"colour": "red"}), "'colour' was unexpected"),
+    ] {
+        let refused = bring(&service, "alice", "2.82", more.clone()).await;
+        let message = refused.message("badRequest");
+        assert!(message.contains(named), "{more}: {message}");
+    }
+    let body = Some(json!({"keypair": {"name": "k"}}));
+    let none = service
+        .ask("alice", "2.82", "POST", "/os-keypairs", body)
+        .await;
+    assert!(none.message("badRequest").contains("public_key is missing"));
+    bring(&service, "alice", "2.82", json!({})).await;
+    let again = bring(&service, "alice", "2.82", json!({})).await;
+    assert_eq!(
+        again.message("conflictingRequest"),
+        "Key pair 'k' already exists."
+    );
+}
+
+#[tokio::test]
+async fn a_key_is_its_users_own_and_an_operator_may_name_the_user() {
+    let service = Service::start().await;
+    bring(&service, "alice", "2.82", json!({})).await;
+    assert_eq!(
+        service.get("bob", "2.82", "/os-keypairs/k").await.status,
+        404
+    );
+    assert_eq!(bring(&service, "bob", "2.82", json!({})).await.status, 201);
+    let path = "/os-keypairs/k?user_id=alice";
+    assert_eq!(service.get("bob", "2.82", path).await.status, 403);
+    assert_eq!(service.get("admin", "2.82", path).await.status, 200);
+    // Before its version there was no such word.
+    assert_eq!(service.get("admin", "2.9", path).await.status, 404);
+    let others = bring(
+        &service,
+        "bob",
+        "2.82",
+        json!({"user_id": "alice", "name": "x"}),
+    )
+    .await;
+    assert_eq!(others.status, 403);
+    let others = bring(
+        &service,
+        "admin",
+        "2.82",
+        json!({"user_id": "alice", "name": "x"}),
+    )
+    .await;
+    assert_eq!(others.body["keypair"]["user_id"], "alice");
+}
+
+#[tokio::test]
+async fn keys_come_in_pages() {
+    let service = Service::start().await;
+    for name in ["c", "a", "b"] {
+        bring(&service, "alice", "2.82", json!({ "name": name })).await;
+    }
+    let names = |reply: &Reply| -> Vec<String> {
+        let keys = reply.body["keypairs"].as_array().unwrap().iter();
+        keys.map(|key| key["keypair"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let all = service.get("alice", "2.34", "/os-keypairs?limit=1").await;
+    assert_eq!(names(&all), ["a", "b", "c"]);
+    let first = service.get("alice", "2.35", "/os-keypairs?limit=2").await;
+    assert_eq!(names(&first), ["a", "b"]);
+    assert_eq!(
+        first.body["keypairs_links"][0]["href"],
+        "http://cloud.example/compute/v2.1/os-keypairs?limit=2&marker=b"
+    );
+    let last = service
+        .get("alice", "2.35", "/os-keypairs?limit=2&marker=b")
+        .await;
+    assert_eq!(names(&last), ["c"]);
+}

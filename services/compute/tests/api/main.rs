@@ -1,0 +1,12 @@
+//! The compute API over the in-process router: versions first, then noun by noun.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod flavor_access;
+mod flavor_extra_specs;
+mod flavors;
+mod key_pairs;
+mod place;
+mod schema;
+mod service;
+mod versions;

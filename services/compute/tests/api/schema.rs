@@ -1,0 +1,42 @@
+//! A database is made, found, or refused.
+
+use berth_compute::{SCHEMA_VERSION, prepare};
+use serde_json::json;
+
+use super::service::Service;
+
+#[tokio::test]
+async fn a_database_is_prepared_again_and_keeps_what_it_has() {
+    let service = Service::start().await;
+    assert_eq!(service.flavor("a", json!({})).await.status, 200);
+    prepare(&service.store).await.unwrap();
+    assert_eq!(service.get("admin", "2.1", "/flavors/a").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_later_releases_database_is_refused_with_a_sentence() {
+    let service = Service::start().await;
+    service
+        .change("UPDATE compute_api_schema SET version = 7")
+        .await;
+    let refused = prepare(&service.store).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("version 7") && refused.contains(&format!("version {SCHEMA_VERSION}")),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn another_programs_tables_are_left_alone() {
+    let service = Service::start().await;
+    service
+        .change("CREATE TABLE something_else (id INTEGER)")
+        .await;
+    prepare(&service.store).await.unwrap();
+    service.change("DROP TABLE compute_api_schema").await;
+    let refused = prepare(&service.store).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("a table compute_flavors of something else"),
+        "{refused}"
+    );
+}

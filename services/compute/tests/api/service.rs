@@ -1,0 +1,181 @@
+//! The compute API for one test, and its callers.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use berth_compute::{Compute, Options, prepare, router};
+use berth_http::auth::Validation;
+use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken, under};
+use berth_store::{SqlError, SqlStore, Transaction, Work};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::place;
+
+/// What stands before every path in these tests.
+const PREFIX: &str = "/compute";
+
+/// Tokens as an identity service would know them: alice and bob are of projects of their names.
+struct Table;
+
+impl ValidateToken for Table {
+    fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a> {
+        let roles: &[&str] = match request.token {
+            "admin" => &["admin", "member", "reader"],
+            "alice" | "bob" => &["member", "reader"],
+            _ => return Box::pin(async { Err(TokenError::Refused) }),
+        };
+        let caller = Caller {
+            user_id: request.token.to_owned(),
+            scope: Scope::Project(format!("project-of-{}", request.token)),
+            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        };
+        Box::pin(async move { Ok(caller) })
+    }
+}
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
+}
+
+impl Reply {
+    /// What an error document says, under the key of this kind.
+    pub(crate) fn message(&self, kind: &str) -> &str {
+        assert_eq!(self.body[kind]["code"], self.status.as_u16(), "{self:?}");
+        self.body[kind]["message"].as_str().unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |it| it.to_str().unwrap())
+    }
+}
+
+/// A request that is not sent yet.
+pub(crate) struct Ask<'a> {
+    pub(crate) token: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) headers: Vec<(&'a str, &'a str)>,
+}
+
+/// One process with the API over a database.
+pub(crate) struct Service {
+    pub(crate) store: SqlStore,
+    /// What keeps the database, where that is more than the store.
+    _kept: Arc<dyn Any + Send + Sync>,
+    router: Router,
+}
+
+impl Service {
+    pub(crate) async fn start() -> Self {
+        let (store, kept) = place::fresh().await;
+        prepare(&store).await.unwrap();
+        let options = Options {
+            tokens: Arc::new(Table),
+            ..Options::default()
+        };
+        let routes = router(Compute::new(store.clone()), options);
+        Self {
+            store,
+            _kept: kept,
+            router: under(routes, PREFIX.parse().unwrap()),
+        }
+    }
+
+    pub(crate) async fn send(
+        &self,
+        ask: Ask<'_>,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> Reply {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{PREFIX}{path}"))
+            .header("host", "cloud.example");
+        if !ask.token.is_empty() {
+            request = request.header("x-auth-token", ask.token);
+        }
+        if !ask.version.is_empty() {
+            let version = format!("compute {}", ask.version);
+            request = request.header("openstack-api-version", version);
+        }
+        for (name, value) in ask.headers {
+            request = request.header(name, value);
+        }
+        let body = match body {
+            None => Body::empty(),
+            Some(body) => {
+                request = request.header("content-type", "application/json");
+                Body::from(body.to_string())
+            }
+        };
+        let response = self.router.clone().oneshot(request.body(body).unwrap());
+        let (parts, body) = response.await.unwrap().into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Reply {
+            status: parts.status,
+            headers: parts.headers,
+            body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        }
+    }
+
+    /// A request at a version, e.g. `2.61`.
+    pub(crate) async fn ask(
+        &self,
+        token: &str,
+        version: &str,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> Reply {
+        let headers = Vec::new();
+        let ask = Ask {
+            token,
+            version,
+            headers,
+        };
+        self.send(ask, method, &format!("/v2.1{path}"), body).await
+    }
+
+    pub(crate) async fn get(&self, token: &str, version: &str, path: &str) -> Reply {
+        self.ask(token, version, "GET", path, None).await
+    }
+
+    /// A flavor with these fields besides those that it must have.
+    pub(crate) async fn flavor(&self, id: &str, more: Value) -> Reply {
+        let mut flavor =
+            json!({"id": id, "name": format!("n-{id}"), "ram": 512, "vcpus": 1, "disk": 10});
+        let Value::Object(more) = more else {
+            panic!("fields are an object");
+        };
+        flavor.as_object_mut().unwrap().extend(more);
+        let body = json!({"flavor": flavor});
+        self.ask("admin", "2.82", "POST", "/flavors", Some(body))
+            .await
+    }
+
+    /// Changes the tables behind the service's back.
+    pub(crate) async fn change(&self, sql: &'static str) {
+        self.store.write(&Change(sql)).await.unwrap();
+    }
+}
+
+/// Statements as a transaction of their own: what no request does.
+struct Change(&'static str);
+
+impl Work for Change {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        tx.script(self.0).await
+    }
+}

@@ -1,0 +1,122 @@
+//! Which versions there are, how one is asked for, and what refusals look like.
+
+use serde_json::json;
+
+use super::service::{Ask, Service};
+
+fn anonymous() -> Ask<'static> {
+    Ask {
+        token: "",
+        version: "",
+        headers: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn versions_are_told_to_anybody_with_links_below_the_prefix() {
+    let service = Service::start().await;
+    let all = service.send(anonymous(), "GET", "/", None).await;
+    assert_eq!(all.status, 200, "{all:?}");
+    let version = &all.body["versions"][0];
+    assert_eq!(
+        (&version["version"], &version["min_version"]),
+        (&json!("2.82"), &json!("2.1"))
+    );
+    for path in ["/v2.1", "/v2.1/"] {
+        let one = service.send(anonymous(), "GET", path, None).await;
+        assert_eq!(one.status, 200, "{path}");
+        assert_eq!(
+            one.body["version"]["links"][0]["href"],
+            "http://cloud.example/compute/v2.1/"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_version_is_negotiated_by_either_header_and_both_are_told_back() {
+    let service = Service::start().await;
+    for (header, value, spoken) in [
+        ("accept", "application/json", "2.1"),
+        ("openstack-api-version", "compute 2.61", "2.61"),
+        ("openstack-api-version", "compute latest", "2.82"),
+        ("openstack-api-version", "placement 1.39", "2.1"),
+        ("x-openstack-nova-api-version", "2.47", "2.47"),
+        ("x-openstack-nova-api-version", "latest", "2.82"),
+    ] {
+        let ask = Ask {
+            token: "alice",
+            version: "",
+            headers: vec![(header, value)],
+        };
+        let reply = service.send(ask, "GET", "/v2.1/flavors", None).await;
+        assert_eq!(reply.status, 200, "{header}: {value}");
+        assert_eq!(
+            reply.header("openstack-api-version"),
+            format!("compute {spoken}")
+        );
+        assert_eq!(reply.header("x-openstack-nova-api-version"), spoken);
+        assert_eq!(
+            reply.header("vary"),
+            "openstack-api-version, x-openstack-nova-api-version"
+        );
+        assert_eq!(
+            reply.header("x-compute-request-id"),
+            reply.header("x-openstack-request-id")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_is_not_spoken_is_refused_in_novas_words() {
+    let service = Service::start().await;
+    for (version, status, kind, says) in [
+        (
+            "2.83",
+            406,
+            "computeFault",
+            "Version 2.83 is not supported by the API. Minimum is 2.1 and maximum is 2.82.",
+        ),
+        ("3.1", 406, "computeFault", "Version 3.1 is not supported"),
+        ("2", 400, "badRequest", "of invalid format"),
+        ("two", 400, "badRequest", "of invalid format"),
+    ] {
+        let reply = service.get("alice", version, "/flavors").await;
+        assert_eq!(reply.status, status, "{version}");
+        assert!(reply.message(kind).contains(says), "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_refusal_is_named_as_nova_names_it() {
+    let service = Service::start().await;
+    for (method, path, status, kind) in [
+        ("GET", "/no-such-thing", 404, "itemNotFound"),
+        ("GET", "/flavors/none", 404, "itemNotFound"),
+        ("DELETE", "/flavors", 405, "badMethod"),
+        ("DELETE", "/flavors/none", 403, "forbidden"),
+        ("GET", "/flavors?limit=many", 400, "badRequest"),
+    ] {
+        let reply = service.ask("alice", "", method, path, None).await;
+        assert_eq!(reply.status, status, "{path}: {reply:?}");
+        assert!(!reply.message(kind).is_empty());
+    }
+    let stranger = service.get("stranger", "", "/flavors").await;
+    assert_eq!(stranger.status, 401);
+    let rule = service
+        .ask("alice", "", "DELETE", "/flavors/none", None)
+        .await;
+    assert!(
+        rule.message("forbidden")
+            .contains("os_compute_api:os-flavor-manage:delete"),
+        "{rule:?}"
+    );
+}
+
+#[tokio::test]
+async fn there_are_no_extensions_to_look_for() {
+    let service = Service::start().await;
+    let list = service.get("alice", "", "/extensions").await;
+    assert_eq!(list.body, json!({"extensions": []}));
+    let one = service.get("alice", "", "/extensions/os-consoles").await;
+    assert_eq!(one.status, 404);
+}

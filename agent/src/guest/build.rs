@@ -161,14 +161,23 @@ fn named(uuid: ConsumerUuid) -> Result<(), BuildError> {
     }
 }
 
-/// What guests of the journal hold of the host.
-pub(crate) fn held<'a>(records: impl IntoIterator<Item = &'a GuestRecord>) -> Held {
+/// What guests hold of the host: those of the journal, and those on the hypervisor that are not in it.
+pub(crate) fn held<'a>(
+    records: impl IntoIterator<Item = &'a GuestRecord>,
+    seen: &NodeView,
+) -> Held {
     let mut held = Held::default();
+    let mut known = BTreeSet::new();
     for record in records.into_iter().filter(|record| record.may_hold()) {
+        known.insert(record.request.uuid());
         held.add(
             &record.request.spec().topology,
             &record.request.reserved_cpus(),
         );
+    }
+    let foreign = seen.guests.iter();
+    for (_, guest) in foreign.filter(|(uuid, _)| !known.contains(uuid)) {
+        held.add_foreign(guest);
     }
     held
 }
@@ -210,7 +219,13 @@ fn placed(
     picks.are_asked_for(&asked)?;
     let mut limits = asked.limits.clone();
     limits.host_cells = limits.host_cells.or(picks.host_cells);
-    let place = fit(&asked.placement, seen, &held(records), &picks.near, &limits)?;
+    let place = fit(
+        &asked.placement,
+        seen,
+        &held(records, seen),
+        &picks.near,
+        &limits,
+    )?;
     let mut spec = asked.spec;
     spec.topology = place.topology;
     spec.devices = GuestDevices::new(picks.attached)?;

@@ -21,6 +21,8 @@ pub(crate) struct Capabilities {
     pub(crate) cpu_features: BTreeSet<String>,
     /// NUMA cells; none where the driver shows none.
     pub(crate) cells: Vec<NumaCell>,
+    /// The size of the host's usual pages in KiB; none where the driver does not show it.
+    pub(crate) small_page_kib: Option<u64>,
     /// Whether some core runs more than one thread.
     pub(crate) hyperthreading: bool,
     /// Guests that the host can run.
@@ -61,6 +63,7 @@ impl Capabilities {
                     .collect::<Result<_, _>>()?,
                 None => Vec::new(),
             },
+            small_page_kib: small_page(host),
             hyperthreading: cells.is_some_and(has_siblings),
             guests: xml::children(reader.root(), "guest")
                 .filter_map(guest_kind)
@@ -139,17 +142,19 @@ fn numa_cell(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<NumaCell, XmlErr
         let of_core = cpu.attribute("siblings").and_then(|text| text.parse().ok());
         siblings.extend(of_core.map(|cpus: CpuSet| cpus.iter().collect::<Vec<_>>()));
     }
+    let mut pages = pages(reader, cell)?;
+    let small = pages.pop_first();
+    let new = NumaCell::new(id, CpuSet::from_iter(cpus), memory.unwrap_or(0) / 1024);
     Ok(NumaCell {
-        id,
-        cpus: CpuSet::from_iter(cpus),
-        memory_mib: memory.unwrap_or(0) / 1024,
         siblings: siblings.into_iter().map(CpuSet::from_iter).collect(),
-        huge_pages: huge_pages(reader, cell)?,
+        huge_pages: pages,
+        small_page_kib: small.map_or(new.small_page_kib, |(size, _)| size.max(1)),
+        ..new
     })
 }
 
-/// A cell's huge pages. libvirt lists the usual ones, which are the smallest, too.
-fn huge_pages(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<BTreeMap<u64, u64>, XmlError> {
+/// A cell's pages by size in KiB. libvirt lists the usual ones, which are the smallest, too.
+fn pages(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<BTreeMap<u64, u64>, XmlError> {
     let mut pages = BTreeMap::new();
     for listed in xml::children(cell, "pages") {
         // KiB is the only unit that libvirt writes here.
@@ -167,8 +172,14 @@ fn huge_pages(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<BTreeMap<u64, u
         )?;
         pages.insert(size, count);
     }
-    pages.pop_first();
     Ok(pages)
+}
+
+/// The smallest of the sizes that the processor has, which are in KiB.
+fn small_page(host: Node<'_, '_>) -> Option<u64> {
+    let listed = xml::children(xml::find(host, &["cpu"])?, "pages");
+    let sizes = listed.filter_map(|pages| pages.attribute("size")?.parse().ok());
+    sizes.filter(|size| *size > 0).min()
 }
 
 fn has_siblings(cells: Node<'_, '_>) -> bool {
@@ -247,8 +258,29 @@ mod tests {
         assert_eq!(read.cells[0].siblings, ["0-1".parse().unwrap()]);
         assert_eq!(read.cells[0].huge_pages, [(2048, 512)].into());
         assert!(read.cells[1].huge_pages.is_empty());
+        assert_eq!(read.cells[0].small_page_kib, 4);
+        assert_eq!(read.small_page_kib, Some(4));
         let cpu = read.cpu.unwrap();
         assert!(cpu.starts_with("<cpu>") && cpu.ends_with("</cpu>"), "{cpu}");
+    }
+
+    #[test]
+    fn the_usual_page_is_as_large_as_the_host_says() {
+        let of_64_kib = TWO_CELLS
+            .replace(
+                "<pages unit='KiB' size='4'/>",
+                "<pages unit='KiB' size='2048'/><pages unit='KiB' size='64'/>",
+            )
+            .replace(
+                "<pages unit='KiB' size='4'>",
+                "<pages unit='KiB' size='64'>",
+            );
+        let read = Capabilities::read(&of_64_kib).unwrap();
+        assert_eq!(read.small_page_kib, Some(64));
+        let sizes: Vec<_> = read.cells.iter().map(|cell| cell.small_page_kib).collect();
+        // The second cell lists no pages.
+        assert_eq!(sizes, [64, 4]);
+        assert_eq!(read.cells[0].huge_pages, [(2048, 512)].into());
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn facts(
             .hostname()
             .map_err(refused("virConnectGetHostname"))?,
         online: online_cpus(sysfs.as_ref())?,
-        cells: numa_cells(sysfs.as_ref())?,
+        cells: numa_cells(sysfs.as_ref(), capabilities.small_page_kib)?,
         active_cpus: cpus,
         memory_kib: memory,
         disk: disk(&options.disk)?,
@@ -190,19 +190,26 @@ fn online_cpus(sysfs: Option<&Sysfs>) -> Result<Option<CpuSet>, ObserveError> {
     Ok(online.map_err(unreadable)?.flatten().map(CpuSet::from_iter))
 }
 
-fn numa_cells(sysfs: Option<&Sysfs>) -> Result<Vec<NumaCell>, ObserveError> {
+/// What sysfs says of them. The size of the usual page, in KiB, only libvirt tells.
+fn numa_cells(
+    sysfs: Option<&Sysfs>,
+    small_page_kib: Option<u64>,
+) -> Result<Vec<NumaCell>, ObserveError> {
     let cells = sysfs.map(Sysfs::numa_cells).transpose();
     let cells = cells.map_err(unreadable)?.unwrap_or_default();
     let cells = cells.into_iter().map(|cell| NumaCell {
-        id: cell.id,
-        cpus: CpuSet::from_iter(cell.cpus),
-        memory_mib: cell.memory_kib / 1024,
         siblings: cell.siblings.into_iter().map(CpuSet::from_iter).collect(),
         huge_pages: cell
             .huge_pages
             .iter()
             .map(|pages| (pages.size_kib, pages.total))
             .collect(),
+        small_page_kib: small_page_kib.unwrap_or(NumaCell::SMALL_PAGE_KIB),
+        ..NumaCell::new(
+            cell.id,
+            CpuSet::from_iter(cell.cpus),
+            cell.memory_kib / 1024,
+        )
     });
     Ok(cells.collect())
 }

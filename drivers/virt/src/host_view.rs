@@ -131,10 +131,15 @@ pub struct NumaCell {
     pub siblings: Vec<CpuSet>,
     /// Its huge pages, by size in KiB: how many there are, free or not.
     pub huge_pages: BTreeMap<u64, u64>,
+    /// The size of its usual pages in KiB, above 0: 4 on most hosts, 64 or 16 on some of aarch64 and ppc64le.
+    pub small_page_kib: u64,
 }
 
 impl NumaCell {
-    /// A cell without huge pages, each of whose CPUs is a core of its own.
+    /// The usual page of a host that does not say, in KiB.
+    pub const SMALL_PAGE_KIB: u64 = 4;
+
+    /// A cell of pages of 4 KiB, without huge ones, each of whose CPUs is a core of its own.
     #[must_use]
     pub fn new(id: u32, cpus: CpuSet, memory_mib: u64) -> Self {
         Self {
@@ -143,6 +148,7 @@ impl NumaCell {
             memory_mib,
             siblings: Vec::new(),
             huge_pages: BTreeMap::new(),
+            small_page_kib: Self::SMALL_PAGE_KIB,
         }
     }
 }

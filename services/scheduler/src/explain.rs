@@ -99,10 +99,11 @@ impl Explanation {
         }
     }
 
-    /// With what Placement said before.
+    /// With what Placement said before. Where its answer was cut and there is no host, the outcome's sentence tells that too.
     #[must_use]
     pub fn with_placement(self, placement: PlacementStage) -> Self {
         Self {
+            outcome: self.outcome.after(&placement),
             placement: Some(placement),
             ..self
         }

@@ -1,4 +1,4 @@
-//! What is wrong with flavors, aggregates, device profiles, images and options, found before a request meets it.
+//! What is wrong with flavors, aggregates, device profiles, images, server groups and options, found before a request meets it.
 //!
 //! Most of it Nova takes without a word: an extra spec with a letter too many is nobody's, `>=8` without a blank is a text that no
 //! number is, a multiplier that is no number is not read. Each finding says where, what, and what would be right. Caller: `cli`
@@ -12,6 +12,7 @@ mod known;
 mod options;
 mod profiles;
 mod requirement;
+mod server_groups;
 
 use std::fmt::{self, Display, Formatter};
 
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use catalogue::{
     AggregateEntry, Catalogue, CatalogueError, DeviceProfileEntry, FlavorEntry, ImageEntry,
+    ServerGroupEntry,
 };
 
 /// Something that is wrong, or may be.
@@ -77,6 +79,8 @@ pub enum Code {
     OneUnitDevices,
     /// Something that is enabled and does nothing.
     Idle,
+    /// Something that is not enabled and is needed.
+    Missing,
     /// Something that is enabled and rejects every host.
     RejectsAll,
     /// The same thing twice.
@@ -107,6 +111,8 @@ pub enum Kind {
     DeviceProfile,
     /// An image.
     Image,
+    /// A server group.
+    ServerGroup,
     /// An option of the scheduler.
     Option,
 }
@@ -114,7 +120,8 @@ pub enum Kind {
 /// Everything that is wrong: by what it is about, in the order of the file.
 #[must_use]
 pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
-    let (options, mut findings) = options::lint(&catalogue.options, &catalogue.plugins);
+    let (options, mut findings) =
+        options::lint(&catalogue.options, &catalogue.plugins, catalogue.hosts);
     let enabled = options::Enabled::of(&options);
     let mut all = Vec::new();
     for flavor in &catalogue.flavors {
@@ -128,6 +135,9 @@ pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
     }
     for image in &catalogue.images {
         images::lint(image, &mut all);
+    }
+    for group in &catalogue.server_groups {
+        server_groups::lint(group, &enabled, &mut all);
     }
     all.append(&mut findings);
     all
@@ -198,6 +208,7 @@ impl Display for Place {
             Kind::Aggregate => write!(f, "aggregate {}", self.name)?,
             Kind::DeviceProfile => write!(f, "device profile {}", self.name)?,
             Kind::Image => write!(f, "image {}", self.name)?,
+            Kind::ServerGroup => write!(f, "server group {}", self.name)?,
             Kind::Option => write!(f, "option [{}]", self.name)?,
         }
         match (&self.key, self.kind) {

@@ -18,6 +18,7 @@ use crate::options::Options;
 use crate::request::RequestSpec;
 
 pub use cloud::{Cloud, Compute};
+pub(crate) use constraints::MEMORY_ENCRYPTION_MODELS;
 pub use error::PlacementQueryError;
 pub use groups::Group;
 

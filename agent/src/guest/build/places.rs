@@ -42,7 +42,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let tree = (building.trees)(&first.node);
         let journal = &self.inner.way.journal;
         let records = journal.guests().await.map_err(GuestsError::from)?;
-        let (taken, held) = (taken(&records, &seen), held(&records));
+        let (taken, held) = (taken(&records, &seen), held(&records, &seen));
         let place = |asked: &Asked| {
             let picks = devices::pick(asked, &seen, tree.as_deref(), &taken)?;
             let mut limits = asked.limits.clone();

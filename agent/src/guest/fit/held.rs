@@ -1,9 +1,13 @@
 //! What guests hold of the host.
+//!
+//! Of guests that Berth made everything is known. Of others only what the hypervisor tells counts: their memory on a cell, and their
+//! virtual CPUs there unless they are pinned; not the CPUs that they are pinned to, nor the size of their pages, which count as usual
+//! ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_virt::CpuSet;
 use berth_virt::guest_spec::{GuestTopology, MemoryPages, VcpuPin};
+use berth_virt::{CpuPolicy, CpuSet, GuestView};
 
 /// What guests hold of one host cell.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,7 +25,7 @@ impl CellUse {
     #[must_use]
     pub fn memory_mib(&self) -> u64 {
         let huge = self.huge.iter().map(|(size, count)| size * count / 1024);
-        self.small_mib + huge.sum::<u64>()
+        self.small_mib.saturating_add(huge.sum::<u64>())
     }
 }
 
@@ -67,6 +71,17 @@ impl Held {
                 cell.memory_mib,
                 topology.pages(),
             );
+        }
+    }
+
+    /// Adds what a guest holds that Berth did not make.
+    pub fn add_foreign(&mut self, guest: &GuestView) {
+        for share in &guest.cells {
+            let used = self.cells.entry(Some(share.host_cell)).or_default();
+            if guest.cpu_policy == CpuPolicy::Shared {
+                used.shared_vcpus = used.shared_vcpus.saturating_add(share.vcpus);
+            }
+            used.small_mib = used.small_mib.saturating_add(share.memory_mib);
         }
     }
 

@@ -497,3 +497,35 @@ fn a_host_that_shows_no_cells_is_one() {
         "no place for the guest: guest cell 0: 1 dedicated CPUs are needed, 0 of cpu_dedicated_set are free"
     );
 }
+
+#[test]
+fn memory_of_a_guest_that_berth_did_not_make_is_not_free() {
+    let host = host(two_cells(), "0-1,4-5", "2-3,6-7");
+    let wanted = flavor(1, 2048, "hw:cpu_policy=dedicated");
+    let guest = |cell: u32, memory_mib: u64| berth_virt::GuestView {
+        name: "foreign".to_owned(),
+        power: berth_virt::PowerState::Running,
+        also: BTreeSet::new(),
+        cpu_policy: berth_virt::CpuPolicy::Shared,
+        vcpus: 1,
+        memory_mib,
+        cells: vec![berth_virt::GuestCell {
+            host_cell: cell,
+            vcpus: 1,
+            memory_mib,
+        }],
+        mdevs: Vec::new(),
+        functions: BTreeSet::new(),
+    };
+    let mut held = Held::default();
+    held.add_foreign(&guest(0, 3072));
+    let on = cells(&place(&wanted, &host, &held).unwrap().topology);
+    assert_eq!(on, [1], "cell 0 has 1024 MiB left");
+    held.add_foreign(&guest(1, 1536));
+    let refused = place(&wanted, &host, &held).unwrap_err();
+    let FitError::Refused { refusals } = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(refusals.len(), 2);
+    assert_eq!(held.on(Some(1)).shared_vcpus, 1);
+}

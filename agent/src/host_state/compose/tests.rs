@@ -266,7 +266,7 @@ fn a_node_with_cells_tells_what_its_guests_have_of_each() {
             "id": 1, "cpuset": [4, 6], "pcpuset": [5, 7], "memory": 8192, "cpu_usage": 1, "memory_usage": 1024 + 256,
             "pinned_cpus": [5, 7], "siblings": [[4, 6], [5, 7]],
             "mempages": [
-                small(2_097_152 - 262_144, 0),
+                small(2_097_152 - 262_144, 256 * 256),
                 {"size_kb": 2048, "total": 512, "used": 512, "reserved": 0},
             ],
         },
@@ -277,12 +277,39 @@ fn a_node_with_cells_tells_what_its_guests_have_of_each() {
     for (field, more) in [("cpu_usage", 2), ("memory_usage", 512)] {
         cell[field] = json!(cell[field].as_i64().unwrap() + more);
     }
-    cell["mempages"][0]["used"] = json!(512 * 256);
+    let used = &mut cell["mempages"][0]["used"];
+    *used = json!(used.as_i64().unwrap() + 512 * 256);
     assert_eq!(told["numa_topology"], expected);
     assert_eq!(
         (&told["vcpus"], &told["vcpus_used"]),
         (&json!(8), &json!(5))
     );
+}
+
+#[test]
+fn pages_have_the_hosts_size_and_no_more_of_them_are_used_than_there_are() {
+    for (size, foreign_mib, total, used) in [
+        (4, 6144, 2_097_152, 1_572_864),
+        (64, 6144, 131_072, 98_304),
+        (64, 99_999, 131_072, 131_072),
+    ] {
+        let mut world = World::bare();
+        world.seen.cells = vec![NumaCell {
+            small_page_kib: size,
+            ..NumaCell::new(0, (0..8).collect(), 8192)
+        }];
+        let mut placed = foreign(1, foreign_mib);
+        placed.cells = vec![GuestCell {
+            host_cell: 0,
+            vcpus: 1,
+            memory_mib: foreign_mib,
+        }];
+        world.seen.guests.insert(guest(9), placed);
+        let told = world.json();
+        let pages = json!([{"size_kb": size, "total": total, "used": used, "reserved": 0}]);
+        assert_eq!(told["numa_topology"][0]["mempages"], pages);
+        assert_eq!(told["numa_topology"][0]["memory_usage"], json!(foreign_mib));
+    }
 }
 
 fn device(bus: u8, condition: DeviceCondition) -> OfferedDevice {

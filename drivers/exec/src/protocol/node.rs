@@ -248,13 +248,11 @@ impl From<CellFacts> for NumaCell {
     fn from(cell: CellFacts) -> Self {
         let pages = cell.huge_pages.into_iter();
         NumaCell {
-            id: cell.id,
-            cpus: cell.cpus.0,
-            memory_mib: cell.memory_mib,
             siblings: cell.siblings.into_iter().map(|set| set.0).collect(),
             huge_pages: pages
                 .map(|pages| (pages.size_kib, pages.count))
                 .collect::<BTreeMap<_, _>>(),
+            ..NumaCell::new(cell.id, cell.cpus.0, cell.memory_mib)
         }
     }
 }

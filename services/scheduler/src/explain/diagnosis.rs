@@ -5,6 +5,7 @@
 //! host away (`PciPassthroughFilter`, `NUMATopologyFilter`), and so are left out each in turn where one of them lets a host pass that
 //! a later one rejects.
 
+use std::borrow::Cow;
 use std::num::NonZero;
 
 use serde::{Deserialize, Serialize};
@@ -46,7 +47,7 @@ pub struct Diagnosis {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterVerdicts {
     /// The filter.
-    pub filter: String,
+    pub filter: Cow<'static, str>,
     /// Hosts that it rejects.
     pub rejects: usize,
     /// Those of them that no other filter rejects.
@@ -57,7 +58,7 @@ pub struct FilterVerdicts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Relaxation {
     /// Their names.
-    pub without: Vec<String>,
+    pub without: Vec<Cow<'static, str>>,
     /// Hosts that would pass.
     pub hosts: usize,
     /// Of those the one that lacks least.
@@ -79,7 +80,7 @@ pub struct Nearest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NearestVerdict {
     /// The filter.
-    pub filter: String,
+    pub filter: Cow<'static, str>,
     /// What it says; none where it lets the host pass, and leaves it no candidate that the others let pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Told>,
@@ -144,7 +145,7 @@ pub(super) fn diagnose(
         passing: sets.passing(),
         filters: names
             .map(|((rejects, alone), (name, _))| FilterVerdicts {
-                filter: (*name).to_owned(),
+                filter: (*name).into(),
                 rejects: *rejects,
                 alone: *alone,
             })
@@ -166,10 +167,10 @@ fn untouched(host: &ConsideredHost) -> ConsideredHost {
     ConsideredHost::new(host.state.clone(), host.candidates.clone())
 }
 
-fn named(plans: &Plans<'_>, filters: Filters) -> Vec<String> {
+fn named(plans: &Plans<'_>, filters: Filters) -> Vec<Cow<'static, str>> {
     let names = places(filters).into_iter();
     names
-        .filter_map(|it| Some(plans.get(it)?.0.to_owned()))
+        .filter_map(|it| Some(plans.get(it)?.0.into()))
         .collect()
 }
 
@@ -264,9 +265,7 @@ fn nearest_of(plans: &Plans<'_>, host: &ConsideredHost, filters: Filters) -> Nea
     let verdict = |place: usize| {
         let reason = reasons.iter().find(|(at, _)| *at == place);
         NearestVerdict {
-            filter: plans
-                .get(place)
-                .map_or_else(String::new, |it| it.0.to_owned()),
+            filter: plans.get(place).map_or(Cow::Borrowed(""), |it| it.0.into()),
             reason: reason.map(|(_, reason)| Told::of(reason)),
         }
     };

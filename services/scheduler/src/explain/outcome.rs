@@ -102,6 +102,17 @@ impl Outcome {
         }
     }
 
+    /// After this answer of Placement.
+    pub(super) fn after(mut self, placement: &PlacementStage) -> Self {
+        if let (Self::NoValidHost { text, .. }, Some(cut)) = (&mut self, placement.cut())
+            && !text.ends_with(&cut)
+        {
+            text.push_str("; ");
+            text.push_str(&cut);
+        }
+        self
+    }
+
     pub(super) fn of_no_candidates(placement: &PlacementStage) -> Self {
         let why = placement.why.as_deref();
         let why = shortened(why.unwrap_or("it has no allocation candidate"));

@@ -1,5 +1,7 @@
 //! How hosts fared for one instance, as it is kept.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Told, number};
@@ -40,7 +42,7 @@ pub struct Search {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterPassed {
     /// The filter.
-    pub filter: String,
+    pub filter: Cow<'static, str>,
     /// Hosts that it was asked about.
     pub before: usize,
     /// Hosts that it let pass.
@@ -51,7 +53,7 @@ pub struct FilterPassed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RejectedBy {
     /// The filter that was the first to reject them, or the weigher that cannot weigh them.
-    pub filter: String,
+    pub filter: Cow<'static, str>,
     /// The reason's.
     pub code: String,
     /// How many.
@@ -89,7 +91,7 @@ pub struct Scored {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WeigherScore {
     /// The weigher.
-    pub weigher: String,
+    pub weigher: Cow<'static, str>,
     /// In its own unit.
     #[serde(with = "number")]
     pub raw: f64,
@@ -108,7 +110,7 @@ pub struct WeigherScore {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pivotal {
     /// The weigher.
-    pub weigher: String,
+    pub weigher: Cow<'static, str>,
     /// The host that would be.
     pub host: String,
 }
@@ -136,7 +138,7 @@ pub struct Claim {
 impl Search {
     pub(super) fn of(turn: &Turnout) -> Self {
         let filters = turn.passed.iter().map(|one| FilterPassed {
-            filter: one.filter.to_owned(),
+            filter: one.filter.into(),
             before: one.before,
             after: one.after,
         });
@@ -147,7 +149,7 @@ impl Search {
         });
         let kinds = turn.rejected.kinds().iter().take(KINDS);
         let pivotal = turn.pivotal.iter().map(|(weigher, host)| Pivotal {
-            weigher: (*weigher).to_owned(),
+            weigher: (*weigher).into(),
             host: host.host.clone(),
         });
         Self {
@@ -182,7 +184,7 @@ impl RejectedBy {
         let named: Vec<RejectedName> = named.collect();
         let code = named.first().map(|first| first.reason.code.clone());
         Self {
-            filter: kind.filter.to_owned(),
+            filter: kind.filter.into(),
             code: code.unwrap_or_default(),
             hosts: kind.hosts,
             named,
@@ -193,7 +195,7 @@ impl RejectedBy {
 impl Scored {
     fn of(host: &HostState, card: &Card) -> Self {
         let scores = card.scores.iter().map(|one| WeigherScore {
-            weigher: one.weigher.to_owned(),
+            weigher: one.weigher.into(),
             raw: one.raw,
             norm: one.norm,
             multiplier: one.multiplier,

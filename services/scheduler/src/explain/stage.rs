@@ -14,6 +14,9 @@ pub struct PlacementStage {
     pub query: String,
     /// Candidates that were found.
     pub candidates: usize,
+    /// How many were asked for at most; none, or 0: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
     /// Where there are none: demands of the query, each of which alone stands in the way; forty at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<String>,
@@ -42,6 +45,25 @@ impl PlacementStage {
             candidates: 0,
             causes: causes.map(|it| shortened(&it).into_owned()).collect(),
             why: Some(shortened(why).into_owned()),
+            ..Self::default()
         }
+    }
+
+    /// Where so many candidates were asked for at most; 0: all.
+    #[must_use]
+    pub fn with_limit(self, limit: usize) -> Self {
+        Self {
+            limit: (limit > 0).then_some(limit),
+            ..self
+        }
+    }
+
+    /// Where there were as many as were asked for, so that there may be others that nobody looked at: that, in a sentence.
+    #[must_use]
+    pub fn cut(&self) -> Option<String> {
+        let limit = self.limit.filter(|it| (1..=self.candidates).contains(it))?;
+        Some(format!(
+            "Placement was asked for {limit} candidates at most and gave as many: others may fit"
+        ))
     }
 }

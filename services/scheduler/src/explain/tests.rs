@@ -46,6 +46,61 @@ fn explained(
     }
 }
 
+#[test]
+fn a_no_host_of_an_answer_that_was_cut_tells_that_others_may_fit() {
+    let these = json!([{"host": "h1", "free_ram_mb": 1}]);
+    let cut = "Placement was asked for 2 candidates at most and gave as many: others may fit";
+    for (limit, candidates, expected) in [
+        (2, 2, true),
+        (2, 3, true),
+        (2, 1, false),
+        (0, 0, false),
+        (0, 2, false),
+    ] {
+        let placement = PlacementStage::found("resources=VCPU:1", candidates).with_limit(limit);
+        assert_eq!(placement.cut(), expected.then(|| cut.to_owned()));
+        let explained = explained(&scheduler(FILTERS, &[]), &json!({}), &these, 1, "");
+        let explained = explained.with_placement(placement.clone());
+        assert_eq!(round_trip(&explained), explained);
+        let Outcome::NoValidHost { text, .. } = &explained.outcome else {
+            panic!("no host: {explained}");
+        };
+        assert_eq!(text.ends_with(&format!("; {cut}")), expected, "{text}");
+        let first = explained.to_string();
+        let first = first.lines().next().unwrap_or_default().to_owned();
+        assert_eq!(first.contains(cut), expected, "{first}");
+
+        let ask = Ask {
+            request: request(&json!({})),
+            instance_uuids: vec!["i".to_owned()],
+            alternates: Alternates::Wanted,
+            claims: Claimed::Needed,
+            seed: 7,
+        };
+        let Step::NoValidHost(none) = scheduler(FILTERS, &[]).select(ask, hosts(&these)) else {
+            panic!("a host");
+        };
+        let none = none.after(&placement);
+        assert_eq!(none.to_string().ends_with(&format!("; {cut}")), expected);
+        let told = Explanation::of_no_valid_host(&none, None).with_placement(placement);
+        assert_eq!(told.to_string().matches(cut).count(), usize::from(expected));
+        let Outcome::NoValidHost { text, .. } = told.outcome else {
+            panic!("no host");
+        };
+        assert_eq!(text.matches(cut).count(), usize::from(expected));
+    }
+    let these = json!([{"host": "h1", "total_ram_mb": 4096, "free_ram_mb": 4096}]);
+    let found = explained(
+        &scheduler(&["AllHostsFilter"], &[]),
+        &json!({}),
+        &these,
+        1,
+        "",
+    );
+    let found = found.with_placement(PlacementStage::found("q", 1).with_limit(1));
+    assert!(!found.to_string().contains("others may fit"), "{found}");
+}
+
 fn round_trip(explanation: &Explanation) -> Explanation {
     let json = serde_json::to_string(explanation).expect("it goes into JSON");
     serde_json::from_str(&json).expect("it comes back")

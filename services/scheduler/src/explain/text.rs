@@ -1,5 +1,6 @@
 //! An explanation for people.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 
 use super::{
@@ -67,7 +68,11 @@ impl Explanation {
                         self.asked.instances
                     )?;
                 }
-                write!(f, ": {why}.")
+                write!(f, ": {why}.")?;
+                match self.placement.as_ref().and_then(PlacementStage::cut) {
+                    None => Ok(()),
+                    Some(cut) => write!(f, " {cut}."),
+                }
             }
         }
     }
@@ -109,6 +114,9 @@ impl Display for WhyNone {
 impl Display for PlacementStage {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "Placement: {} candidates", self.candidates)?;
+        if self.cut().is_some() {
+            write!(f, ", as many as were asked for at most,")?;
+        }
         if !self.query.is_empty() {
             write!(f, " for {}", self.query)?;
         }
@@ -130,7 +138,7 @@ impl Display for Search {
             write!(f, ", {not} of which are not what the request is for")?;
         }
         if !self.filters.is_empty() {
-            let width = widest(self.filters.iter().map(|one| one.filter.as_str()));
+            let width = widest(self.filters.iter().map(|one| &*one.filter));
             write!(f, "\n\n  {:width$}  {:>7}  {:>7}", "FILTER", "IN", "OUT")?;
             for one in &self.filters {
                 write!(
@@ -240,7 +248,7 @@ impl Display for Diagnosis {
             "What stands in the way (every filter, asked about each of {} hosts):",
             self.hosts
         )?;
-        let width = widest(self.filters.iter().map(|one| one.filter.as_str()));
+        let width = widest(self.filters.iter().map(|one| &*one.filter));
         for one in &self.filters {
             write!(
                 f,
@@ -305,10 +313,10 @@ fn widest<'a>(names: impl Iterator<Item = &'a str>) -> usize {
 }
 
 /// `A`, `A and B`, `A, B and C`.
-fn listed(names: &[String]) -> String {
+fn listed(names: &[Cow<'static, str>]) -> String {
     match names {
         [] => String::new(),
-        [one] => one.clone(),
+        [one] => one.to_string(),
         [all @ .., last] => format!("{} and {last}", all.join(", ")),
     }
 }

@@ -49,6 +49,7 @@ const KEYS: [(&str, &[&str], Values); 8] = [
 ];
 
 const OF_IMAGES: &str = "AggregateImagePropertiesIsolation";
+const OF_FLAVORS: &str = "AggregateInstanceExtraSpecsFilter";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Values {
@@ -90,8 +91,8 @@ pub(super) fn lint(
             ));
         } else if is_of_plugin(key, catalogue) {
             findings.extend(void(&place, value, Values::Number));
-        } else if !is_somebodys(key, catalogue, enabled) {
-            findings.push(unknown(&place, key));
+        } else {
+            findings.extend(of_requests(&place, key, catalogue, enabled));
         }
     }
 }
@@ -103,16 +104,34 @@ fn is_of_plugin(key: &str, catalogue: &Catalogue) -> bool {
     name.is_some_and(|name| weighers.any(|it| it.name == name))
 }
 
-/// Whether an image or a flavor may ask for it.
-fn is_somebodys(key: &str, catalogue: &Catalogue, enabled: &Enabled) -> bool {
+/// A key that an image or a flavor may ask for.
+fn of_requests(
+    place: &Place,
+    key: &str,
+    catalogue: &Catalogue,
+    enabled: &Enabled,
+) -> Option<Finding> {
     let of_image = |name: &str| ImageProperties::names().any(|it| it == name);
     let property = match &enabled.image_namespace {
         Some(prefix) => key.strip_prefix(prefix.as_str()),
         None => Some(key),
     };
     let is_property = enabled.has_filter(OF_IMAGES) && property.is_some_and(of_image);
-    let is_trait = key.starts_with("trait:");
-    is_property || is_trait || demanded(catalogue).any(|it| it == key)
+    let is_demanded = demanded(catalogue).any(|it| it == key);
+    if is_property || is_demanded && enabled.has_filter(OF_FLAVORS) {
+        return None;
+    }
+    if key.starts_with("trait:") {
+        return unread(
+            place,
+            enabled.isolates_aggregates,
+            "[scheduler] enable_isolated_aggregate_filtering",
+        );
+    }
+    match is_demanded {
+        true => unread(place, false, OF_FLAVORS),
+        false => Some(unknown(place, key)),
+    }
 }
 
 fn unknown(place: &Place, key: &str) -> Finding {

@@ -1,5 +1,5 @@
-//! What is looked at: a document with `flavors`, `aggregates`, `device_profiles`, `images`, `options` and
-//! `plugins`.
+//! What is looked at: a document with `flavors`, `aggregates`, `device_profiles`, `images`, `server_groups`, `options`, `plugins`
+//! and `hosts`.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,14 @@ pub struct Catalogue {
     pub device_profiles: Vec<DeviceProfileEntry>,
     /// Images.
     pub images: Vec<ImageEntry>,
+    /// Server groups.
+    pub server_groups: Vec<ServerGroupEntry>,
     /// The scheduler's options, by group and name.
     pub options: BTreeMap<(String, String), Value>,
     /// What the scheduler's plugins say of themselves.
     pub plugins: Vec<PluginManifest>,
+    /// How many hosts there are, where the file says.
+    pub hosts: Option<usize>,
 }
 
 /// A flavor.
@@ -97,6 +101,17 @@ pub struct ImageEntry {
     pub properties: BTreeMap<String, String>,
 }
 
+/// A server group.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ServerGroupEntry {
+    /// Its name.
+    #[serde(alias = "Name")]
+    pub name: String,
+    /// Its policy, as `openstack server group show` prints it.
+    #[serde(alias = "Policy")]
+    pub policy: String,
+}
+
 /// A document that cannot be looked at.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
@@ -125,13 +140,15 @@ fn meant(near: Option<&str>) -> String {
     near.map_or_else(String::new, |near| format!("; is {near} meant?"))
 }
 
-const LISTS: [&str; 6] = [
+const LISTS: [&str; 8] = [
     "flavors",
     "aggregates",
     "device_profiles",
     "images",
+    "server_groups",
     "options",
     "plugins",
+    "hosts",
 ];
 
 impl Catalogue {
@@ -153,6 +170,8 @@ impl Catalogue {
                 }
                 "device_profiles" => all.device_profiles = entries(name, list)?,
                 "images" => all.images = entries(name, list)?,
+                "server_groups" => all.server_groups = entries(name, list)?,
+                "hosts" => all.hosts = Some(hosts(list)?),
                 "options" => all.options = options(list)?,
                 "plugins" => all.plugins = plugins(list)?,
                 other => {
@@ -177,6 +196,15 @@ fn entries<T: DeserializeOwned>(name: &str, list: &Value) -> Result<Vec<T>, Cata
         read.map_err(|error| wrong(format!("{name}[{place}]"), error.to_string()))
     });
     entries.collect()
+}
+
+/// How many there are.
+fn hosts(many: &Value) -> Result<usize, CatalogueError> {
+    let many = many.as_u64().and_then(|many| usize::try_from(many).ok());
+    many.ok_or_else(|| CatalogueError::Field {
+        path: "hosts".to_owned(),
+        wrong: "should be how many hosts there are, a whole number".to_owned(),
+    })
 }
 
 /// Manifests, as `PROGRAM --manifest` prints them.

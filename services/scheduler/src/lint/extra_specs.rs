@@ -6,9 +6,11 @@ use berth_model::{ResourceClass, Trait};
 
 use super::known::{SCOPED, SCOPES, UNSCOPED, Values};
 use super::options::Enabled;
+use super::profiles::ONE_UNIT;
 use super::{Catalogue, Code, Finding, FlavorEntry, Kind, Place, Severity, requirement};
 use crate::host_state::Attribute;
 use crate::nearest::nearest;
+use crate::numbers::int;
 use crate::plugin::ExtraSpec;
 use crate::request::{Flavor, InstanceNumaTopology};
 
@@ -262,7 +264,20 @@ impl Spec<'_> {
             let found = self.find(Severity::Error, Code::UnknownName, text);
             return Some(found.near(near.as_deref()));
         }
-        self.wrong_value(Values::From(0))
+        let wrong = self.wrong_value(Values::From(0));
+        wrong.or_else(|| self.one_unit(class))
+    }
+
+    /// Several units of one provider, where each has one.
+    fn one_unit(&self, class: &str) -> Option<Finding> {
+        let units = int(self.value).filter(|units| *units > 1 && ONE_UNIT.contains(&class))?;
+        let text = format!(
+            "it asks for {units} units of one provider, and each provider of {class} has one, so no host has them"
+        );
+        let found = self.find(Severity::Error, Code::OneUnitDevices, text);
+        Some(found.mend(format!(
+            "{units} groups, as resources1:{class}=1 and resources2:{class}=1, and group_policy=none"
+        )))
     }
 
     fn wanted_trait(&self, name: &str) -> Option<Finding> {

@@ -1,6 +1,7 @@
 //! The extra specs that Nova knows, with what their values may be (its documentation of them, 2025.2).
 
 use crate::numbers::int;
+use crate::placement_query::MEMORY_ENCRYPTION_MODELS;
 use crate::text::is_flag;
 
 /// What a value may be.
@@ -91,7 +92,7 @@ pub(super) const SCOPED: &[(&str, Values)] = &[
     ("hw:mem_encryption", Values::Flag),
     (
         "hw:mem_encryption_model",
-        Values::OneOf(&["amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx"]),
+        Values::OneOf(&MEMORY_ENCRYPTION_MODELS),
     ),
     ("hw:mem_page_size", Values::Any),
     ("hw:numa_nodes", Values::From(1)),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::server_groups::{POLICIES, SeenTo};
 use super::{Code, Finding, Kind, Place, Severity};
 use crate::filters::{self, Chain};
 use crate::nearest::nearest;
@@ -18,6 +19,8 @@ pub(super) struct Enabled {
     weighers: BTreeSet<&'static str>,
     /// Whether `filter_tenant_id` is read before filters are.
     pub(super) limits_tenants: bool,
+    /// Whether traits that aggregates require are.
+    pub(super) isolates_aggregates: bool,
     /// What keys of aggregates begin with that are image properties.
     pub(super) image_namespace: Option<String>,
 }
@@ -33,9 +36,9 @@ impl Enabled {
         let separator = &fs.aggregate_image_properties_isolation_separator;
         Self {
             filters: named.map(|it| it.name()).collect(),
-            weighers: Weighers::new(options)
-                .map_or_else(|_| BTreeSet::new(), |all| all.names().collect()),
+            weighers: weighers_of(options),
             limits_tenants: options.scheduler.limit_tenants_to_placement_aggregate,
+            isolates_aggregates: options.scheduler.enable_isolated_aggregate_filtering,
             image_namespace: namespace
                 .filter(|it| !it.is_empty())
                 .map(|it| format!("{it}{separator}")),
@@ -51,18 +54,39 @@ impl Enabled {
     }
 }
 
+/// The weighers that are there, whatever else is named.
+fn weighers_of(options: &Options) -> BTreeSet<&'static str> {
+    let classes = options.filter_scheduler.weight_classes.iter();
+    let alone = classes.filter_map(|name| Weighers::new(&of_class(options, name)).ok());
+    alone
+        .flat_map(|all| all.names().collect::<Vec<_>>())
+        .collect()
+}
+
+/// These options, with one weigher.
+fn of_class(options: &Options, name: &str) -> Options {
+    let mut alone = options.clone();
+    alone.filter_scheduler.weight_classes = vec![name.to_owned()];
+    alone
+}
+
 type Given = BTreeMap<(String, String), Value>;
 
 /// The options that can be read, the others by their defaults, and of filters and weighers the built-in ones; and what is wrong.
-pub(super) fn lint(given: &Given, plugins: &[PluginManifest]) -> (Options, Vec<Finding>) {
+pub(super) fn lint(
+    given: &Given,
+    plugins: &[PluginManifest],
+    hosts: Option<usize>,
+) -> (Options, Vec<Finding>) {
     let mut findings = Vec::new();
     let mut groups: Map<String, Value> = Map::new();
     let known = Options::by_name();
+    let mut strange = BTreeSet::new();
     for ((group, name), value) in given {
         let place = Place::new(Kind::Option, group, name);
         let full = format!("{group}.{name}");
         if !known.iter().any(|(it, _)| *it == full) {
-            findings.extend(unknown(&place, &full, &known));
+            findings.extend(unknown(&place, &full, &known, &mut strange));
             continue;
         }
         let alone = json!({group: {name: value}});
@@ -94,6 +118,8 @@ pub(super) fn lint(given: &Given, plugins: &[PluginManifest]) -> (Options, Vec<F
     chain(&options, &mut findings);
     idle_filters(&options, &mut findings);
     idle_weighers(&options, given, &mut findings);
+    groups_refused(&options, given, &mut findings);
+    findings.extend(hosts.and_then(|hosts| few_candidates(&options, hosts)));
     (options, findings)
 }
 
@@ -110,15 +136,43 @@ fn leave_out(plugins: &[PluginManifest], options: &mut Options) {
     }
 }
 
-/// Nova has options that the scheduler does not read; one that is nearly one of the scheduler's is not meant to be such.
-fn unknown(place: &Place, full: &str, known: &[(String, Value)]) -> Option<Finding> {
-    let near = nearest(full, known.iter().map(|(name, _)| name.as_str()))?;
-    let text = "no option has this name, so nobody reads it";
-    Some(
-        place
+/// Nova has options that the scheduler does not read; one that is nearly one of the scheduler's is not meant to be such. A section
+/// that is none of the scheduler's is told once.
+fn unknown(
+    place: &Place,
+    full: &str,
+    known: &[(String, Value)],
+    strange: &mut BTreeSet<String>,
+) -> Option<Finding> {
+    if place.name.starts_with("scheduler_plugin_") {
+        return None;
+    }
+    if let Some(near) = nearest(full, known.iter().map(|(name, _)| name.as_str())) {
+        let text = "no option has this name, so nobody reads it";
+        let found = place.finds(Severity::Error, Code::UnknownName, text);
+        return Some(found.mend(near));
+    }
+    let groups = known.iter().filter_map(|(name, _)| name.split_once('.'));
+    let groups: BTreeSet<&str> = groups.map(|(group, _)| group).collect();
+    if groups.contains(place.name.as_str()) {
+        let text = "the scheduler has no option of this name, so it does not read it";
+        return Some(place.finds(Severity::Note, Code::UnknownName, text));
+    }
+    if !strange.insert(place.name.clone()) {
+        return None;
+    }
+    let section = Place {
+        key: None,
+        ..place.clone()
+    };
+    let text = "the scheduler has no section of this name, so it does not read it";
+    let near = nearest(&place.name, groups);
+    Some(match near {
+        Some(near) => section
             .finds(Severity::Error, Code::UnknownName, text)
-            .mend(near),
-    )
+            .mend(format!("[{near}]")),
+        None => section.finds(Severity::Note, Code::UnknownName, text),
+    })
 }
 
 fn bad_value(error: &OptionError, severity: Severity) -> Finding {
@@ -126,7 +180,7 @@ fn bad_value(error: &OptionError, severity: Severity) -> Finding {
     let text = format!("the value is {}", error.value);
     place
         .finds(severity, Code::BadValue, text)
-        .mend(error.wanted)
+        .mend(error.wanted.clone())
 }
 
 const GROUP: &str = "filter_scheduler";
@@ -134,6 +188,7 @@ const GROUP: &str = "filter_scheduler";
 /// Filters and weighers that are not there, not available, or there twice.
 fn chain(options: &Options, findings: &mut Vec<Finding>) {
     let fs = &options.filter_scheduler;
+    let before = findings.len();
     for (option, names) in [
         ("enabled_filters", &fs.enabled_filters),
         ("available_filters", &fs.available_filters),
@@ -160,15 +215,15 @@ fn chain(options: &Options, findings: &mut Vec<Finding>) {
             }
         }
     }
-    let are_known = findings.iter().all(|it| it.code != Code::UnknownName);
+    let are_known = findings[before..]
+        .iter()
+        .all(|it| it.code != Code::UnknownName);
     if let (true, Err(error)) = (are_known, Chain::new(options)) {
         let place = Place::new(Kind::Option, GROUP, "enabled_filters");
         findings.push(place.finds(Severity::Error, Code::BadValue, error.to_string()));
     }
     for name in &fs.weight_classes {
-        let mut alone = options.clone();
-        alone.filter_scheduler.weight_classes = vec![name.clone()];
-        if Weighers::new(&alone).is_err() {
+        if Weighers::new(&of_class(options, name)).is_err() {
             let place = Place::new(Kind::Option, GROUP, "weight_classes");
             let near = nearest(name, weighers::ALL.iter().map(|it| it.name()));
             let found = place.finds(
@@ -203,6 +258,11 @@ fn idle_filters(options: &Options, findings: &mut Vec<Finding>) {
         "[metrics] weight_setting is empty",
     );
     idle(
+        "PciPassthroughFilter",
+        true,
+        "no request tells the PCI devices of its flavor's aliases yet",
+    );
+    idle(
         "AllHostsFilter",
         enabled.filters.len() > 1,
         "every host passes it",
@@ -235,6 +295,39 @@ fn idle_filters(options: &Options, findings: &mut Vec<Finding>) {
                 .mend("1 at least"),
         );
     }
+}
+
+/// Where the file says which filters and weighers there are: policies of server groups that none of them sees to.
+fn groups_refused(options: &Options, given: &Given, findings: &mut Vec<Finding>) {
+    let enabled = Enabled::of(options);
+    for (policy, seen_to) in POLICIES {
+        let option = match seen_to {
+            SeenTo::Filter(_) => "enabled_filters",
+            SeenTo::Weigher(_) => "weight_classes",
+        };
+        let is_given = given.contains_key(&(GROUP.to_owned(), option.to_owned()));
+        if is_given && !seen_to.is_enabled(&enabled) {
+            let name = seen_to.name();
+            let text =
+                format!("without {name} nobody sees to server groups of the policy {policy}");
+            let place = Place::new(Kind::Option, GROUP, option);
+            let found = place.finds(Severity::Warning, Code::Missing, text);
+            findings.push(found.mend(format!("{name} among them")));
+        }
+    }
+}
+
+/// Placement is asked for fewer candidates than there are hosts.
+fn few_candidates(options: &Options, hosts: usize) -> Option<Finding> {
+    let limit = options.scheduler.max_placement_results;
+    let place = Place::new(Kind::Option, "scheduler", "max_placement_results");
+    let text = format!(
+        "of {hosts} hosts {limit} at most are looked at for a request, so one that fits may not be found"
+    );
+    (limit < hosts).then(|| {
+        let found = place.finds(Severity::Note, Code::BadValue, text);
+        found.mend(format!("{hosts} at least"))
+    })
 }
 
 /// Weighers that add nothing to any weight.

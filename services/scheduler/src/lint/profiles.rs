@@ -8,7 +8,7 @@ use crate::numbers::int;
 
 /// Classes of which a provider has one unit: each card is a provider of its own, and a group is served by one. Of an FPGA there may be
 /// several.
-const ONE_UNIT: [&str; 2] = ["PGPU", "CUSTOM_PCI"];
+pub(super) const ONE_UNIT: [&str; 2] = ["PGPU", "CUSTOM_PCI"];
 
 /// What stands before the colon of a key.
 const SCOPES: [&str; 3] = ["resources", "trait", "accel"];

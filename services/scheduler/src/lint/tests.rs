@@ -4,7 +4,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// Without what is told of server groups where the test enables few filters.
 fn found(document: &Value) -> Vec<String> {
+    let all = all_found(document).into_iter();
+    all.filter(|it| !it.contains("nobody sees to server groups"))
+        .collect()
+}
+
+fn all_found(document: &Value) -> Vec<String> {
     let catalogue = Catalogue::read(document).expect("a catalogue");
     let findings = lint(&catalogue);
     let json = serde_json::to_string(&findings).expect("findings are JSON");
@@ -65,6 +72,24 @@ fn extra_specs_are_known_and_have_values_that_someone_can_read() {
         ("resources:VGPU", "1", ""),
         ("resources_nic0:CUSTOM_NIC", "0", ""),
         ("resources1:VCPU", "2", ""),
+        ("resources1:PGPU", "1", ""),
+        (
+            "resources1:PGPU",
+            "2",
+            "error: flavor f, resources1:PGPU: it asks for 2 units of one provider, and each provider of PGPU has one, so no \
+             host has them; right would be: 2 groups, as resources1:PGPU=1 and resources2:PGPU=1, and group_policy=none",
+        ),
+        (
+            "resources:CUSTOM_PCI",
+            "3",
+            "error: flavor f, resources:CUSTOM_PCI: it asks for 3 units of one provider",
+        ),
+        ("hw:mem_encryption_model", "amd-sev-snp", ""),
+        (
+            "hw:mem_encryption_model",
+            "intel-tdx",
+            "error: flavor f, hw:mem_encryption_model: the value is `intel-tdx`; right would be: one of amd-sev, amd-sev-es, amd-sev-snp",
+        ),
         (
             "resources:VPCU",
             "2",
@@ -168,9 +193,10 @@ fn a_demand_that_no_aggregate_meets_or_no_filter_reads_is_told() {
     );
     assert_eq!(
         found(&document(with("ssd"), &["RamFilter"])),
-        [format!(
-            "warning: {place}: {filter}, which would read it, is not enabled"
-        )]
+        [
+            format!("warning: {place}: {filter}, which would read it, is not enabled"),
+            format!("warning: aggregate a, ssd: {filter}, which would read it, is not enabled"),
+        ]
     );
 }
 
@@ -229,7 +255,11 @@ fn keys_of_aggregates_are_somebodys_and_their_numbers_are_numbers() {
         ),
         ("availability_zone", "a", ""),
         ("os_distro", "windows", ""),
-        ("trait:CUSTOM_X", "required", ""),
+        (
+            "trait:CUSTOM_X",
+            "required",
+            "warning: aggregate a, trait:CUSTOM_X: [scheduler] enable_isolated_aggregate_filtering, which would read it, is not enabled",
+        ),
         (
             "rack",
             "1",
@@ -328,7 +358,40 @@ fn options_enable_what_is_there_and_does_something() {
             "filter_scheduler",
             "track_instance_changes",
             json!(true),
-            "",
+            "note: option [filter_scheduler] track_instance_changes: the scheduler has no option of this name, so it does not read it",
+        ),
+        (
+            "filter_schedular",
+            "colour",
+            json!("red"),
+            "error: option [filter_schedular]: the scheduler has no section of this name, so it does not read it; right would be: [filter_scheduler]",
+        ),
+        (
+            "kitchen",
+            "colour",
+            json!("red"),
+            "note: option [kitchen]: the scheduler has no section of this name, so it does not read it",
+        ),
+        ("scheduler_plugin_rack", "program", json!("/rack"), ""),
+        (
+            "scheduler",
+            "query_placement_for_routed_network_aggregates",
+            json!(true),
+            "warning: option [scheduler] query_placement_for_routed_network_aggregates: the value is true; it does nothing yet: \
+             no request tells its routed networks; right would be: false",
+        ),
+        (
+            "filter_scheduler",
+            "image_properties_default_architecture",
+            json!("x86-64"),
+            "error: option [filter_scheduler] image_properties_default_architecture: the value is \"x86-64\"; right would be: an architecture (",
+        ),
+        (
+            "filter_scheduler",
+            "enabled_filters",
+            json!(["PciPassthroughFilter"]),
+            "warning: option [filter_scheduler] enabled_filters: PciPassthroughFilter does nothing: no request tells the PCI \
+             devices of its flavor's aliases yet",
         ),
         (
             "filter_scheduler",
@@ -419,6 +482,122 @@ fn options_enable_what_is_there_and_does_something() {
 }
 
 #[test]
+fn a_name_that_is_none_does_not_take_the_others_of_its_list_away() {
+    let got = found(&json!({
+        "aggregates": [{"name": "a", "metadata": {"ram_weight_multiplier": "2", "ram_allocation_ratio": "2"}}],
+        "options": {"filter_scheduler": {
+            "weight_classes": ["RAMWeigher", "Ours"], "enabled_filters": ["AggregateRamFilter", "Ours"]}},
+    }));
+    assert_eq!(
+        got,
+        [
+            "error: option [filter_scheduler] enabled_filters: there is no filter Ours",
+            "error: option [filter_scheduler] weight_classes: there is no weigher Ours",
+        ]
+    );
+}
+
+#[test]
+fn a_chain_is_judged_though_another_option_has_no_name() {
+    let got = found(&json!({"options": {"filter_scheduler": {
+        "available_filters": ["RamFilter"], "enabled_filters": ["DiskFilter"], "colour": "red"}}}));
+    assert!(
+        got.iter()
+            .any(|it| it.contains("DiskFilter is not among available_filters")),
+        "{got:?}"
+    );
+}
+
+#[test]
+fn a_section_that_is_none_is_told_once() {
+    let got = found(&json!({"options": {"kitchen": {"colour": "red", "size": 3}}}));
+    assert_eq!(got.len(), 1, "{got:?}");
+}
+
+#[test]
+fn server_groups_have_a_policy_that_somebody_sees_to() {
+    for (policy, option, expected) in [
+        ("affinity", "x", ""),
+        ("soft-anti-affinity", "x", ""),
+        (
+            "anti-afinity",
+            "x",
+            "error: server group g, policy: no filter or weigher sees to `anti-afinity`; right would be: anti-affinity",
+        ),
+        (
+            "near",
+            "x",
+            "error: server group g, policy: no filter or weigher sees to `near`; right would be: one of affinity, \
+             anti-affinity, soft-affinity, soft-anti-affinity",
+        ),
+        ("affinity", "enabled_filters", ""),
+        (
+            "anti-affinity",
+            "enabled_filters",
+            "warning: server group g, policy: ServerGroupAntiAffinityFilter, which would see to it, is not enabled",
+        ),
+        (
+            "soft-affinity",
+            "weight_classes",
+            "warning: server group g, policy: ServerGroupSoftAffinityWeigher, which would see to it, is not enabled",
+        ),
+    ] {
+        let names = match option {
+            "enabled_filters" => json!(["ServerGroupAffinityFilter"]),
+            _ => json!(["RAMWeigher"]),
+        };
+        let options = match option {
+            "x" => json!({}),
+            option => json!({"filter_scheduler": {option: names}}),
+        };
+        let got =
+            found(&json!({"server_groups": [{"name": "g", "policy": policy}], "options": options}));
+        assert_eq!(got.join("\n"), expected, "{policy}");
+    }
+}
+
+#[test]
+fn filters_and_weighers_that_server_groups_need_are_missed() {
+    let few = json!({"options": {"filter_scheduler": {
+        "enabled_filters": ["ServerGroupAffinityFilter"], "weight_classes": ["ServerGroupSoftAffinityWeigher"]}}});
+    let place = "warning: option [filter_scheduler]";
+    assert_eq!(
+        all_found(&few),
+        [
+            format!(
+                "{place} enabled_filters: without ServerGroupAntiAffinityFilter nobody sees to server groups of the policy \
+                 anti-affinity; right would be: ServerGroupAntiAffinityFilter among them"
+            ),
+            format!(
+                "{place} weight_classes: without ServerGroupSoftAntiAffinityWeigher nobody sees to server groups of the \
+                 policy soft-anti-affinity; right would be: ServerGroupSoftAntiAffinityWeigher among them"
+            ),
+        ]
+    );
+    assert_eq!(all_found(&json!({"options": {}})), [""; 0]);
+}
+
+#[test]
+fn fewer_candidates_than_hosts_are_told_where_the_file_says_how_many_there_are() {
+    let limited = |limit: u64, hosts: Option<u64>| {
+        let options = json!({"scheduler": {"max_placement_results": limit}});
+        match hosts {
+            Some(hosts) => found(&json!({"options": options, "hosts": hosts})),
+            None => found(&json!({"options": options})),
+        }
+    };
+    assert_eq!(
+        limited(100, Some(101)),
+        [
+            "note: option [scheduler] max_placement_results: of 101 hosts 100 at most are looked at for a request, so one \
+             that fits may not be found; right would be: 101 at least"
+        ]
+    );
+    assert_eq!(limited(100, Some(100)), [""; 0]);
+    assert_eq!(limited(1, None), [""; 0]);
+}
+
+#[test]
 fn a_flavor_whose_cells_cannot_be_is_told() {
     let got = found(
         &json!({"flavors": [{"name": "f", "vcpus": 2, "ram": 512, "disk": 1,
@@ -491,13 +670,17 @@ fn a_document_that_is_none_is_refused_by_its_place() {
     for (document, expected) in [
         (
             json!([]),
-            "it should be an object with flavors, aggregates, device_profiles, images, options, plugins",
+            "it should be an object with flavors, aggregates, device_profiles, images, server_groups, options, plugins, hosts",
         ),
         (
             json!({"flavor": []}),
-            "there is no list flavor; there are flavors, aggregates, device_profiles, images, options, plugins; is flavors meant?",
+            "there is no list flavor; there are flavors, aggregates, device_profiles, images, server_groups, options, plugins, hosts; is flavors meant?",
         ),
         (json!({"flavors": {}}), "flavors: should be a list"),
+        (
+            json!({"hosts": "many"}),
+            "hosts: should be how many hosts there are, a whole number",
+        ),
         (
             json!({"flavors": [{"name": "a"}, {}]}),
             "flavors[1]: missing field `name`",

@@ -1,9 +1,11 @@
 //! Which values of options are wrong: Nova's lower bounds. Those that an aggregate's metadata override are not looked at, as in Nova.
 //! Caller: `select::Scheduler`.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
-use super::{Options, weight_setting};
+use super::{FilterSchedulerOptions, Options, weight_setting};
+use crate::request::architecture;
 
 /// A value that nobody can schedule by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,7 +18,7 @@ pub struct OptionError {
     /// As it is.
     pub value: String,
     /// What would be right.
-    pub wanted: &'static str,
+    pub wanted: Cow<'static, str>,
 }
 
 /// A value that is wrong, and is taken as another one.
@@ -43,6 +45,7 @@ impl Options {
     #[must_use]
     pub fn check(&self) -> Checked {
         let errors = self.counts().into_iter().chain(self.multipliers());
+        let errors = errors.chain(self.architecture());
         let subset = self.filter_scheduler.host_subset_size;
         let of_subset = (subset < 1).then(|| OptionWarning {
             wrong: wrong(FILTER_SCHEDULER, "host_subset_size", subset, FROM_1),
@@ -51,7 +54,11 @@ impl Options {
         let settings = self.settings();
         Checked {
             errors: errors.collect(),
-            warnings: of_subset.into_iter().chain(settings).collect(),
+            warnings: of_subset
+                .into_iter()
+                .chain(settings)
+                .chain(self.unfed())
+                .collect(),
         }
     }
 
@@ -109,6 +116,49 @@ impl Options {
         bad.map(|(option, value)| wrong(FILTER_SCHEDULER, option, value, "a number from 0 on"))
     }
 
+    /// An architecture that no image can have, so that no host would have one for it.
+    fn architecture(&self) -> Option<OptionError> {
+        let filters = &self.filter_scheduler;
+        let name = filters.image_properties_default_architecture.as_deref()?;
+        let wanted = architecture(name).err()?;
+        let (option, value) = ("image_properties_default_architecture", format!("{name:?}"));
+        Some(wrong(FILTER_SCHEDULER, option, value, wanted))
+    }
+
+    /// Options that are read, and whose other half nobody gives the scheduler: requests name no routed network, no PCI request
+    /// and no move between cells.
+    fn unfed(&self) -> impl Iterator<Item = OptionWarning> {
+        let (scheduler, filters) = (&self.scheduler, &self.filter_scheduler);
+        let usual = FilterSchedulerOptions::default().cross_cell_move_weight_multiplier;
+        let across = filters.cross_cell_move_weight_multiplier;
+        let networks = scheduler
+            .query_placement_for_routed_network_aggregates
+            .then(|| OptionWarning {
+                wrong: wrong(
+                    "scheduler",
+                    "query_placement_for_routed_network_aggregates",
+                    true,
+                    "false",
+                ),
+                instead: "it does nothing yet: no request tells its routed networks",
+            });
+        let devices = filters.pci_in_placement.then(|| OptionWarning {
+            wrong: wrong(FILTER_SCHEDULER, "pci_in_placement", true, "false"),
+            instead: "it does nothing yet: no request tells the PCI devices of its flavor's aliases",
+        });
+        let is_set = across != 0.0 && across.to_bits() != usual.to_bits();
+        let cells = is_set.then(|| OptionWarning {
+            wrong: wrong(
+                FILTER_SCHEDULER,
+                "cross_cell_move_weight_multiplier",
+                across,
+                format!("{usual} or 0"),
+            ),
+            instead: "it does nothing yet: no request is a move between cells",
+        });
+        [networks, devices, cells].into_iter().flatten()
+    }
+
     /// Texts that are no `name=ratio`.
     fn settings(&self) -> impl Iterator<Item = OptionWarning> {
         let metrics = self.metrics.weight_setting.iter();
@@ -133,13 +183,13 @@ fn wrong(
     group: &'static str,
     option: &'static str,
     value: impl Display,
-    wanted: &'static str,
+    wanted: impl Into<Cow<'static, str>>,
 ) -> OptionError {
     OptionError {
         group,
         option,
         value: value.to_string(),
-        wanted,
+        wanted: wanted.into(),
     }
 }
 
@@ -221,6 +271,43 @@ mod tests {
             ]
         );
         assert_eq!(checked(fs, "ram_weight_multiplier", json!(-1.0)), [""; 0]);
+        let architecture = |name: &str| {
+            let found = checked(fs, "image_properties_default_architecture", json!(name));
+            found.first().cloned().unwrap_or_default()
+        };
+        for known in ["x86_64", "AMD64", "aarch64", "i386"] {
+            assert_eq!(architecture(known), "");
+        }
+        for unknown in ["x86-64", "arm64", ""] {
+            let begin = "[filter_scheduler] image_properties_default_architecture: should be an architecture (alpha, ";
+            let (got, end) = (architecture(unknown), format!("), and is {unknown:?}"));
+            assert!(got.starts_with(begin) && got.ends_with(&end), "{got}");
+            assert!(got.contains(", x86_64, "), "{got}");
+        }
         assert_eq!(Options::default().check(), Checked::default());
+    }
+
+    #[test]
+    fn an_option_whose_other_half_nobody_gives_is_told() {
+        let mut options = Options::default();
+        options
+            .scheduler
+            .query_placement_for_routed_network_aggregates = true;
+        options.filter_scheduler.pci_in_placement = true;
+        options.filter_scheduler.cross_cell_move_weight_multiplier = 2.0;
+        let Checked { errors, warnings } = options.check();
+        assert_eq!(errors, []);
+        let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        let sentences = [
+            "[scheduler] query_placement_for_routed_network_aggregates: should be false, and is true; it does nothing yet: \
+             no request tells its routed networks",
+            "[filter_scheduler] pci_in_placement: should be false, and is true; it does nothing yet: no request tells the \
+             PCI devices of its flavor's aliases",
+            "[filter_scheduler] cross_cell_move_weight_multiplier: should be 1000000 or 0, and is 2; it does nothing yet: \
+             no request is a move between cells",
+        ];
+        assert_eq!(warnings, sentences);
+        options.filter_scheduler.cross_cell_move_weight_multiplier = 0.0;
+        assert_eq!(options.check().warnings.len(), 2);
     }
 }

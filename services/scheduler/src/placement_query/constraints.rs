@@ -4,6 +4,11 @@ use super::PlacementQueryError;
 use crate::numbers;
 use crate::request::Source;
 
+/// How memory may be encrypted (`hw:mem_encryption_model`).
+pub(crate) const MEMORY_ENCRYPTION_MODELS: [&str; 3] = [SEV, "amd-sev-es", SNP];
+const SEV: &str = "amd-sev";
+const SNP: &str = "amd-sev-snp";
+
 type Constraint<T> = Result<Option<T>, PlacementQueryError>;
 
 impl<'a> Source<'a> {
@@ -58,13 +63,10 @@ impl<'a> Source<'a> {
 
     /// The trait of the kind of encryption that the memory is to have.
     pub(super) fn memory_encryption(self) -> Constraint<&'static str> {
-        const SEV: &str = "amd-sev";
-        const SNP: &str = "amd-sev-snp";
         if !self.flag("mem_encryption")? {
             return Ok(None);
         }
-        let models = [SEV, "amd-sev-es", SNP];
-        let model = self.word("hw", "mem_encryption_model", &models)?;
+        let model = self.word("hw", "mem_encryption_model", &MEMORY_ENCRYPTION_MODELS)?;
         let needs = |property, wanted| {
             let has = self.property(property).unwrap_or("none").to_owned();
             Err(PlacementQueryError::MemoryEncryptionNeeds {

@@ -250,6 +250,7 @@ impl<'a> Run<'a> {
             is_filtered,
         };
         NoValidHost {
+            cut: None,
             unplaced: Box::new(unplaced),
             why,
             at,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::record::Record;
+use crate::explain::PlacementStage;
 use crate::host_state::{AllocationCandidate, ConsideredHost, HostState, Limits};
 use crate::request::RequestSpec;
 use crate::text::shortened;
@@ -44,6 +45,19 @@ pub struct NoValidHost {
     pub record: Record,
     /// What a diagnosis looks at.
     pub unplaced: Box<Unplaced>,
+    /// Where Placement's answer was cut, that, in a sentence.
+    pub cut: Option<String>,
+}
+
+impl NoValidHost {
+    /// With what Placement said before: where its answer was cut, the sentence for whoever asked tells that too.
+    #[must_use]
+    pub fn after(self, placement: &PlacementStage) -> Self {
+        Self {
+            cut: placement.cut(),
+            ..self
+        }
+    }
 }
 
 /// A request as it was when there was no host for it.
@@ -71,6 +85,16 @@ pub enum NoHost {
 /// A sentence with what each filter rejected, for whoever asked.
 impl fmt::Display for NoValidHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.why(f)?;
+        match &self.cut {
+            None => Ok(()),
+            Some(cut) => write!(f, "; {cut}"),
+        }
+    }
+}
+
+impl NoValidHost {
+    fn why(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no valid host was found")?;
         let Some(turn) = self.record.turns.get(self.at) else {
             return Ok(());

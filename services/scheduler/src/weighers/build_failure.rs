@@ -1,4 +1,5 @@
-//! `BuildFailureWeigher`: builds that failed in a row count against a host, so its multiplier is negated.
+//! `BuildFailureWeigher`: builds that failed in a row count against a host, so its multiplier is negated. Where
+//! `consecutive_build_service_disable_threshold` is 0 they are not counted, and all hosts are alike.
 
 use super::{Multiplier, Weigher, Weighing};
 use crate::numbers::as_float;
@@ -24,7 +25,11 @@ impl Weigher for BuildFailureWeigher {
     }
 
     fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
-        let most = as_float(options.compute.consecutive_build_service_disable_threshold);
+        let threshold = options.compute.consecutive_build_service_disable_threshold;
+        if threshold < 1 {
+            return Weighing::same(0.0);
+        }
+        let most = as_float(threshold);
         Weighing::each(|host| as_float(host.failed_builds)).unit(most)
     }
 }

@@ -93,7 +93,7 @@ proptest! {
         let diagnosis = diagnose(NonZero::<usize>::MIN, &plans, &these).expect("few filters");
         prop_assert_eq!(diagnosis.passing, passing_without(&plans, &these, &[]));
         for one in &diagnosis.relaxations {
-            let without: Vec<&str> = one.without.iter().map(String::as_str).collect();
+            let without: Vec<&str> = one.without.iter().map(AsRef::as_ref).collect();
             prop_assert_eq!(passing_without(&plans, &these, &without), one.hosts);
             prop_assert_eq!(one.nearest.verdicts.len(), without.len());
             for left_out in 0..without.len() {

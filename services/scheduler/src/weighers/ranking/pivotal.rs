@@ -1,35 +1,59 @@
 //! Weighers that decide: without one of them another host would be the best.
 
-use super::{Column, Ranking, best};
+use super::{Column, Ranking, Values, best};
 
 /// Sums of numbers are told apart where they differ by more than this share of the largest number in them.
 const ROUNDING: f64 = 1e-13;
 
+/// Sums of numbers up to here stay numbers.
+const LARGE: f64 = 1e300;
+
+/// The weights of hosts, and the best of them.
+struct Weighed {
+    weights: Vec<f64>,
+    /// Its place.
+    best: usize,
+    /// The largest weight without its sign; none where one is no number, or so large that sums may be none.
+    largest: Option<f64>,
+}
+
+/// What a host's weight is without a weigher.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    place: usize,
+    weight: f64,
+    /// What may be wrong about it.
+    wrong: f64,
+}
+
 impl Ranking {
     /// Weighers without which another host would be the best, and the place of that host.
     ///
-    /// Each weigher's scores are taken from the weights, so it costs about what making the weights does. What is alike but for
+    /// Each weigher's scores are taken from the weights of the hosts that may be the best without them. What is alike but for
     /// rounding counts as alike, and of those the first is the best, as in the order of hosts.
     #[must_use]
     pub fn pivotal(&self) -> Vec<(&'static str, usize)> {
-        let weights = self.weights();
-        let Some(best) = best(&weights).filter(|_| self.is_weighed()) else {
+        self.pivotal_of(Weighed::new)
+    }
+
+    fn pivotal_of(&self, of: impl Fn(Vec<f64>) -> Option<Weighed>) -> Vec<(&'static str, usize)> {
+        let Some(weighed) = of(self.weights()).filter(|_| self.is_weighed()) else {
             return Vec::new();
         };
-        let mut without = Vec::with_capacity(weights.len());
+        let mut rests = Vec::new();
         let mut pivotal = Vec::new();
         for (at, column) in self.columns.iter().enumerate() {
             if !column.tells_apart() {
                 continue;
             }
-            let other = match column.taken_from(&weights, &mut without) {
-                true => first_of_the_most(&without),
+            let other = match column.taken_from(&weighed, &mut rests) {
+                true => first_of_the_most(&rests),
                 // What is beyond all numbers cannot be taken away again.
-                false => self::best(&self.weights_without(at)),
+                false => best(&self.weights_without(at)),
             };
             pivotal.extend(
                 other
-                    .filter(|it| *it != best)
+                    .filter(|it| *it != weighed.best)
                     .map(|it| (column.weigher, it)),
             );
         }
@@ -46,6 +70,20 @@ impl Ranking {
     }
 }
 
+impl Weighed {
+    /// None where there is no host.
+    fn new(weights: Vec<f64>) -> Option<Self> {
+        let largest = weights.iter().map(|it| it.abs());
+        // Not f64::max: what is no number is not passed over.
+        let largest = largest.fold(0.0, |most, it| if it <= most { most } else { it });
+        Some(Self {
+            best: best(&weights)?,
+            weights,
+            largest: (largest < LARGE).then_some(largest),
+        })
+    }
+}
+
 impl Column {
     /// Whether its scores may differ.
     fn tells_apart(&self) -> bool {
@@ -53,28 +91,81 @@ impl Column {
         has_weight && (self.on_scale().differ() || self.multiplier.differ())
     }
 
-    /// The weights without its scores, each with what may be wrong about it; false where one is no number.
-    fn taken_from(&self, weights: &[f64], without: &mut Vec<(f64, f64)>) -> bool {
-        without.clear();
-        without.extend(weights.iter().map(|weight| (*weight, 0.0)));
-        let mut are_finite = true;
-        self.scored(without, |(rest, wrong), score| {
-            *wrong = rest.abs().max(score.abs()) * ROUNDING;
-            *rest -= score;
-            are_finite &= rest.is_finite();
-        });
-        are_finite
+    /// The weights without its scores, of the hosts that may have the most of them; false where one is no number.
+    fn taken_from(&self, weighed: &Weighed, rests: &mut Vec<Rest>) -> bool {
+        let scale = self.scale();
+        let on_scale = self.on_scale();
+        let rest = |(place, weight): (usize, &f64)| {
+            let score = scale.at(on_scale.at(place)) * self.multiplier.at(place);
+            Rest {
+                place,
+                weight: weight - score,
+                wrong: weight.abs().max(score.abs()) * ROUNDING,
+            }
+        };
+        rests.clear();
+        let weights = weighed.weights.iter().enumerate();
+        match self.least_that_counts(weighed) {
+            Some(least) => rests.extend(weights.filter(|(_, it)| **it >= least).map(rest)),
+            None => rests.extend(weights.map(rest)),
+        }
+        rests.iter().all(|it| it.weight.is_finite())
+    }
+
+    /// The least weight of a host that may be the best without the scores: without them the best one keeps its weight but for its
+    /// score, and no host gains more than the column's lowest score takes. None where that is not known without looking at each.
+    fn least_that_counts(&self, weighed: &Weighed) -> Option<f64> {
+        // Only a list that is the scale is between 0 and 1.
+        let (largest, Values::Same(multiplier), None) =
+            (weighed.largest?, &self.multiplier, &self.own)
+        else {
+            return None;
+        };
+        if multiplier.abs() >= LARGE {
+            return None;
+        }
+        let score = self.score(self.scale(), weighed.best).score;
+        // Twice what may be wrong about two of them.
+        let wrong = (largest + multiplier.abs()) * ROUNDING * 4.0;
+        Some(weighed.weights[weighed.best] - score + multiplier.min(0.0) - wrong)
     }
 }
 
 /// The place of the first that is as much as the most, but for what may be wrong about both.
-fn first_of_the_most(rests: &[(f64, f64)]) -> Option<usize> {
+fn first_of_the_most(rests: &[Rest]) -> Option<usize> {
     let mut most = rests.first().copied()?;
     for rest in rests {
-        if rest.0 > most.0 {
+        if rest.weight > most.weight {
             most = *rest;
         }
     }
-    let is_as_much = |(rest, wrong): &(f64, f64)| rest + wrong >= most.0 - most.1;
-    rests.iter().position(is_as_much)
+    let is_as_much = |rest: &&Rest| rest.weight + rest.wrong >= most.weight - most.wrong;
+    rests.iter().find(is_as_much).map(|rest| rest.place)
+}
+
+#[cfg(test)]
+impl Ranking {
+    /// As [`Ranking::pivotal`], by looking at every host.
+    pub(super) fn pivotal_by_all(&self) -> Vec<(&'static str, usize)> {
+        self.pivotal_of(|weights| {
+            let weighed = Weighed::new(weights)?;
+            Some(Weighed {
+                largest: None,
+                ..weighed
+            })
+        })
+    }
+
+    /// So many hosts are looked at, and so many would be without the bound.
+    pub(super) fn looked_at(&self) -> (usize, usize) {
+        let Some(weighed) = Weighed::new(self.weights()) else {
+            return (0, 0);
+        };
+        let mut rests = Vec::new();
+        let columns = self.columns.iter().filter(|it| it.tells_apart());
+        columns.fold((0, 0), |(some, all), column| {
+            column.taken_from(&weighed, &mut rests);
+            (some + rests.len(), all + weighed.weights.len())
+        })
+    }
 }

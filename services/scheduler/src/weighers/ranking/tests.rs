@@ -334,11 +334,66 @@ proptest! {
     }
 
     #[test]
+    fn whoever_decides_is_found_among_the_hosts_that_may_be_the_best(
+        these in prop::collection::vec(any_host(), 1..40),
+        scale in any_scale(),
+        multipliers in prop::array::uniform4(-3.0..3.0f64),
+        alike in any::<bool>(),
+    ) {
+        let mut options = all(scale);
+        let filters = &mut options.filter_scheduler;
+        [
+            filters.ram_weight_multiplier,
+            filters.disk_weight_multiplier,
+            filters.io_ops_weight_multiplier,
+            filters.num_instances_weight_multiplier,
+        ] = multipliers;
+        filters.build_failure_weight_multiplier = if alike { 0.0 } else { 1.0 };
+        let ranking = rank(&options, &hosts(&json!(these)), &request(&json!({})));
+        prop_assert_eq!(ranking.pivotal(), ranking.pivotal_by_all());
+    }
+
+    #[test]
     fn a_card_adds_up_to_the_weight(these in prop::collection::vec(any_host(), 2..8), scale in any_scale()) {
         let ranking = rank(&all(scale), &hosts(&json!(these)), &request(&json!({})));
         for (place, weight) in ranking.weights().into_iter().enumerate() {
             prop_assert_eq!(ranking.cards([place])[0].weight, weight);
         }
+    }
+}
+
+#[test]
+fn of_a_thousand_hosts_few_are_looked_at_for_who_decides() {
+    let these: Vec<Value> = (0..1000)
+        .map(|at| {
+            json!({"free_ram_mb": (at * 7_919) % 100_000, "free_disk_mb": (at * 104_729) % 900_000,
+                "vcpus_total": 64, "vcpus_used": at % 61, "num_io_ops": at % 3})
+        })
+        .collect();
+    let ranking = rank(
+        &all(Normalization::Upstream),
+        &hosts(&json!(these)),
+        &request(&json!({})),
+    );
+    let (some, all) = ranking.looked_at();
+    assert!(some * 4 < all, "{some} of {all}");
+    assert_eq!(ranking.pivotal(), ranking.pivotal_by_all());
+}
+
+#[test]
+fn failed_builds_count_nothing_where_they_are_not_counted() {
+    let these = hosts(&json!([{"failed_builds": 3}, {}]));
+    for scale in [
+        Normalization::Upstream,
+        Normalization::ListMin,
+        Normalization::Fixed,
+        Normalization::Percent,
+    ] {
+        let mut options = options("BuildFailureWeigher", scale);
+        let weights = |options: &Options| rank(options, &these, &request(&json!({}))).weights();
+        assert!(weights(&options)[0] < weights(&options)[1], "{scale:?}");
+        options.compute.consecutive_build_service_disable_threshold = 0;
+        assert_eq!(weights(&options), [0.0, 0.0], "{scale:?}");
     }
 }
 

@@ -22,6 +22,7 @@ mod generations;
 mod holders;
 mod invariant;
 mod journeys;
+mod members;
 mod owners;
 mod pace;
 mod quiet;
@@ -35,7 +36,7 @@ pub use invariant::{InvariantId, Violation};
 pub use worlds::{
     AcceleratorWorld, Allocated, Answer, ArqRow, ConsumerRow, Device, Exit, Fact, Guest, Histories,
     Journal, JourneyEnd, JourneyRow, Limits, Pass, PassEnd, PlacementWorld, ProviderRow, Refusal,
-    Reported, Request, Reshape, Step, StepEffect, StepSeam, Text, Worlds,
+    Reported, Request, Reshape, ServerGroup, Step, StepEffect, StepSeam, Text, Worlds,
 };
 
 /// What must hold at any moment, mid-journey included. Empty is good.
@@ -54,6 +55,7 @@ pub fn audit(worlds: &Worlds) -> Vec<Violation> {
         pace::s12,
         conduct::s13,
         owners::s14,
+        members::s15,
     ]
     .into_iter()
     .flat_map(|invariant| invariant(worlds))
@@ -71,6 +73,7 @@ pub fn audit_at_rest(worlds: &Worlds) -> Vec<Violation> {
         desired::l5,
         quiet::l7,
         told::l8,
+        members::l9,
     ];
     let mut violations = audit(worlds);
     violations.extend(at_rest.into_iter().flat_map(|invariant| invariant(worlds)));

@@ -30,6 +30,8 @@ pub enum InvariantId {
     S13,
     /// Of several agents that claim one host, at most one writes.
     S14,
+    /// Guests of a server group that are to be apart are.
+    S15,
     /// Every journey has ended, with a reason where it is not done.
     L1,
     /// An allocation has its guest, or is held and reported; a guest has its allocation.
@@ -44,11 +46,13 @@ pub enum InvariantId {
     L7,
     /// What the APIs say is what is beneath them.
     L8,
+    /// The members of a server group are its guests, where they are.
+    L9,
 }
 
 impl InvariantId {
     /// All of them.
-    pub const ALL: [InvariantId; 19] = [
+    pub const ALL: [InvariantId; 21] = [
         InvariantId::S1,
         InvariantId::S2,
         InvariantId::S3,
@@ -61,6 +65,7 @@ impl InvariantId {
         InvariantId::S12,
         InvariantId::S13,
         InvariantId::S14,
+        InvariantId::S15,
         InvariantId::L1,
         InvariantId::L2,
         InvariantId::L3,
@@ -68,6 +73,7 @@ impl InvariantId {
         InvariantId::L5,
         InvariantId::L7,
         InvariantId::L8,
+        InvariantId::L9,
     ];
 
     /// Whether it is judged only at rest.
@@ -82,6 +88,7 @@ impl InvariantId {
                 | InvariantId::L5
                 | InvariantId::L7
                 | InvariantId::L8
+                | InvariantId::L9
         )
     }
 
@@ -103,6 +110,7 @@ impl InvariantId {
             InvariantId::S12 => "loops are bounded and pause",
             InvariantId::S13 => "no panic, no unknown exit code, no secret in a text",
             InvariantId::S14 => "one agent at most writes for a host",
+            InvariantId::S15 => "guests that are to be apart are",
             InvariantId::L1 => "every journey has ended with a reason",
             InvariantId::L2 => "allocations and guests belong to each other",
             InvariantId::L3 => "requests are bound for guests that are there",
@@ -110,6 +118,7 @@ impl InvariantId {
             InvariantId::L5 => "Placement has what the driver desires",
             InvariantId::L7 => "a settled node is quiet",
             InvariantId::L8 => "what the APIs say is what is beneath them",
+            InvariantId::L9 => "the members of a server group are its guests, where they are",
         }
     }
 }
@@ -129,6 +138,7 @@ impl fmt::Display for InvariantId {
             InvariantId::S12 => "S12",
             InvariantId::S13 => "S13",
             InvariantId::S14 => "S14",
+            InvariantId::S15 => "S15",
             InvariantId::L1 => "L1",
             InvariantId::L2 => "L2",
             InvariantId::L3 => "L3",
@@ -136,6 +146,7 @@ impl fmt::Display for InvariantId {
             InvariantId::L5 => "L5",
             InvariantId::L7 => "L7",
             InvariantId::L8 => "L8",
+            InvariantId::L9 => "L9",
         };
         f.pad(name)
     }

@@ -27,6 +27,8 @@ pub struct Worlds {
     pub accelerators: Option<AcceleratorWorld>,
     /// The guests that each API says are there, by the API's name.
     pub told: BTreeMap<String, BTreeSet<ConsumerUuid>>,
+    /// The server groups, by name.
+    pub groups: BTreeMap<String, ServerGroup>,
     /// The devices there are.
     pub devices: Vec<Device>,
     /// Who has used each device since its last verified reset.
@@ -54,6 +56,17 @@ pub struct Guest {
     pub also: BTreeSet<ConsumerUuid>,
     /// The devices its definition names.
     pub devices: BTreeSet<String>,
+}
+
+/// A server group as the scheduler keeps it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerGroup {
+    /// So many of its members may be on one node; none where any number may.
+    pub most_on_a_node: Option<usize>,
+    /// The node that each member has its place on.
+    pub members: BTreeMap<ConsumerUuid, String>,
+    /// The guests that were asked for with it, those that are not there included.
+    pub wanted: BTreeSet<ConsumerUuid>,
 }
 
 /// A device as the kernel has it.

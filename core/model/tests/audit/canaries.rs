@@ -77,6 +77,7 @@ fn canaries(invariant: InvariantId) -> Vec<Plant> {
             secret,
         ],
         InvariantId::S14 => vec![two_owners],
+        InvariantId::S15 => vec![two_guests_that_are_to_be_apart_on_one_node],
         InvariantId::L1 => vec![open_journey, no_reason, open_intent],
         InvariantId::L2 => vec![unreported_orphan, guest_without_allocation],
         InvariantId::L3 => vec![request_left_over, bound_for_nobody],
@@ -91,6 +92,12 @@ fn canaries(invariant: InvariantId) -> Vec<Plant> {
         ],
         InvariantId::L7 => vec![noisy_write, too_many_reads, too_few_ticks],
         InvariantId::L8 => vec![told_and_not_there, there_and_not_told],
+        InvariantId::L9 => vec![
+            member_that_is_gone,
+            guest_that_is_no_member,
+            member_on_another_node_than_its_guest,
+            member_on_another_node_than_its_units,
+        ],
     }
 }
 
@@ -133,6 +140,7 @@ canaries_are_caught! {
     loops_without_bound_or_pause_are_caught: S12,
     panics_unknown_exits_and_secrets_are_caught: S13,
     two_agents_of_one_host_are_caught: S14,
+    guests_together_that_are_to_be_apart_are_caught: S15,
     journeys_without_an_end_are_caught: L1,
     allocations_and_guests_without_each_other_are_caught: L2,
     requests_without_their_guest_are_caught: L3,
@@ -140,6 +148,7 @@ canaries_are_caught! {
     trees_that_the_driver_does_not_desire_are_caught: L5,
     nodes_that_do_not_settle_are_caught: L7,
     guests_that_an_api_invents_or_forgets_are_caught: L8,
+    members_of_server_groups_that_are_not_there_or_elsewhere_are_caught: L9,
 }
 
 #[test]
@@ -581,4 +590,33 @@ fn a_pause_is_measured_per_loop() {
         worlds.histories.passes = vec![one_more("a", 0), one_more("b", 1), one_more("a", 2)];
     };
     assert_eq!(caught(plant), BTreeSet::new());
+}
+
+// S15
+
+fn two_guests_that_are_to_be_apart_on_one_node(worlds: &mut Worlds) {
+    another_guest_joins(worlds);
+}
+
+// L9
+
+fn members(worlds: &mut Worlds) -> &mut BTreeMap<berth_model::ConsumerUuid, String> {
+    &mut worlds.groups.get_mut("apart").unwrap().members
+}
+
+fn member_that_is_gone(worlds: &mut Worlds) {
+    members(worlds).insert(orphan(), "gpu-02".to_owned());
+}
+
+fn guest_that_is_no_member(worlds: &mut Worlds) {
+    members(worlds).clear();
+}
+
+fn member_on_another_node_than_its_guest(worlds: &mut Worlds) {
+    members(worlds).insert(guest(), "gpu-02".to_owned());
+}
+
+fn member_on_another_node_than_its_units(worlds: &mut Worlds) {
+    member_on_another_node_than_its_guest(worlds);
+    worlds.guests.get_mut(&guest()).unwrap().node = "gpu-02".to_owned();
 }

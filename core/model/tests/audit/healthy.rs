@@ -51,6 +51,11 @@ pub(crate) fn stranger() -> ConsumerUuid {
     uuid::Uuid::from_u128(0x13).into()
 }
 
+/// A guest that there was no host for.
+fn refused() -> ConsumerUuid {
+    uuid::Uuid::from_u128(0x14).into()
+}
+
 pub(crate) fn of(total: u64) -> Inventory {
     Inventory::of(total).unwrap()
 }
@@ -270,6 +275,15 @@ pub(crate) fn worlds() -> Worlds {
             )]),
             free: BTreeSet::from(["mdev-2".to_owned()]),
         }),
+        groups: BTreeMap::from([(
+            "apart".to_owned(),
+            ServerGroup {
+                most_on_a_node: Some(1),
+                members: BTreeMap::from([(guest(), NODE.to_owned())]),
+                // The other one was refused.
+                wanted: BTreeSet::from([guest(), refused()]),
+            },
+        )]),
         told: BTreeMap::from([("agent".to_owned(), BTreeSet::from([guest()]))]),
         used: BTreeMap::from([("mdev-1".to_owned(), BTreeSet::from([guest()]))]),
         devices: vec![Device {
@@ -342,6 +356,27 @@ pub(crate) fn worlds() -> Worlds {
         },
         quiet_ticks: Some(vec![vec![read(70)], vec![read(130)]]),
     }
+}
+
+/// One more guest on the node, of the same server group.
+pub(crate) fn another_guest_joins(worlds: &mut Worlds) {
+    let row = consumer([(root(), ResourceClass::VCPU, 8)]);
+    let claim = Fact::Allocations(stranger(), row.allocated.clone());
+    worlds.histories.requests.push(Request {
+        sender: "scheduler".into(),
+        node: None,
+        ..request(vec![claim], &[])
+    });
+    worlds.placement.consumers.insert(stranger(), row);
+    let joined = Guest {
+        node: NODE.into(),
+        ..Guest::default()
+    };
+    worlds.guests.insert(stranger(), joined);
+    worlds.told.get_mut("agent").unwrap().insert(stranger());
+    let group = worlds.groups.get_mut("apart").unwrap();
+    group.members.insert(stranger(), NODE.to_owned());
+    group.wanted.insert(stranger());
 }
 
 #[test]

@@ -194,3 +194,19 @@ fn a_request_outside_the_minute_is_not_counted() {
         worlds.trace.extend(spread);
     });
 }
+
+#[test]
+fn guests_of_a_group_may_be_on_one_node_where_any_number_may() {
+    is_right(|worlds| {
+        another_guest_joins(worlds);
+        worlds.groups.get_mut("apart").unwrap().most_on_a_node = None;
+    });
+}
+
+#[test]
+fn a_guest_that_was_refused_has_no_place_in_the_group_that_it_asked_for() {
+    is_right(|worlds| {
+        let group = worlds.groups.get_mut("apart").unwrap();
+        group.wanted.insert(orphan());
+    });
+}

@@ -55,7 +55,7 @@ fn step(line: &TraceLine) -> Step {
             Seam::Http => StepSeam::Http,
             Seam::Driver => StepSeam::Driver,
             Seam::Sysfs => StepSeam::Sysfs,
-            Seam::Store => StepSeam::Store,
+            Seam::Store | Seam::Database => StepSeam::Store,
         },
         effect: match line.crossing.effect {
             Effect::Read => StepEffect::Read,

@@ -58,6 +58,7 @@ pub(crate) fn kind(crossing: &Crossing) -> &'static str {
         (Seam::Driver, _) => "observe",
         (Seam::Store, "read") => "file_read",
         (Seam::Store | Seam::Sysfs, _) => "file_write",
+        (Seam::Database, _) => "database",
         (Seam::Http, "POST /v3/auth/tokens") => "login",
         (Seam::Http, "POST /resource_providers") => "create",
         (Seam::Http, "POST /reshaper") => "reshape",

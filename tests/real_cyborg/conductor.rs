@@ -8,11 +8,14 @@ use berth_agent::guest::api;
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService};
 use berth_conductor::journal::SqlJournal;
 use berth_conductor::{
-    BootRequest, Conductor, ConductorOptions, ConductorParts, Destinations, EveryNode, JourneyEnd,
+    BootRequest, Conductor, ConductorOptions, ConductorParts, EveryNode, JourneyEnd,
 };
+use berth_hosts::Hosts;
 use berth_model::ConsumerUuid;
 use berth_tests::boot::{asked, impatient};
+use berth_tests::host_states::{self, ToldHost};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::agent::Agent;
 use crate::cloud::{Cloud, NODE};
@@ -58,8 +61,34 @@ pub(crate) async fn conductor_with(
         placement: cloud.placement_client(),
         accelerators,
         agents: Arc::new(EveryNode(agent)),
+        scheduler: host_states::scheduler(told(cloud).await),
     };
-    Conductor::open_with(parts, Destinations::AsAnswered, options)
+    Conductor::open(parts, options)
+}
+
+/// Every host of the cloud's Placement, as its agent would tell it, for as long as the test runs.
+async fn told(cloud: &Cloud) -> Hosts {
+    let hosts = host_states::hosts_of(&host_states::store().await);
+    let mut alive = JoinSet::new();
+    let providers = tokio::task::block_in_place(|| cloud.cyborg.providers());
+    let providers = providers.expect("Placement answers");
+    for provider in &providers {
+        let text = |key: &str| provider[key].as_str().map(str::to_owned);
+        if provider["root_provider_uuid"] != provider["uuid"] {
+            continue;
+        }
+        let uuid = text("uuid").and_then(|it| it.parse().ok());
+        let host = ToldHost {
+            name: text("name").expect("a name"),
+            node: uuid.expect("a UUID"),
+            vcpus: 16,
+            memory_mb: 65_536,
+            local_gb: 1000,
+        };
+        host_states::tell(&hosts, &host, &mut alive).await;
+    }
+    alive.detach_all();
+    hosts
 }
 
 /// A request for a small guest with this device profile on the node of the tests.

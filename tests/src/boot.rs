@@ -1,8 +1,10 @@
 //! A host with eight GPUs, a Placement and an accelerator service that know them, an agent that builds guests in memory, and a
-//! conductor before all of it; every crossing between the conductor and them is counted, and at each of them it can be killed.
+//! conductor that chooses by filters and weighers before all of it; every crossing between the conductor and them is counted, and
+//! at each of them it can be killed.
 
 mod agent;
 mod crossings;
+mod hosts;
 mod journal;
 mod judge;
 
@@ -16,9 +18,8 @@ use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, PlacementClient, Secret,
 };
 use berth_conductor::journal::SqlJournal;
-use berth_conductor::{
-    BootRequest, Conductor, ConductorOptions, ConductorParts, Destinations, EveryNode,
-};
+use berth_conductor::{BootRequest, Conductor, ConductorOptions, ConductorParts, EveryNode};
+use berth_hosts::{GroupPolicy, Hosts};
 use berth_model::{
     ConsumerUuid, Inventory, Provider, ProviderName, ProviderUuid, ResourceClass, Trait,
 };
@@ -26,6 +27,7 @@ use berth_store::SqlStore;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
@@ -33,7 +35,7 @@ pub use agent::{BootAgent, Mood};
 pub use crossings::{Crossings, Fault, Point};
 
 use crate::cloud::Cloud;
-use journal::Seam;
+use crate::host_states::{self, ToldHost};
 
 /// The node.
 pub const NODE: &str = "compute1";
@@ -49,7 +51,13 @@ pub struct BootStage {
     pub agent: BootAgent,
     /// The crossings.
     pub crossings: Crossings,
+    /// What is known of the host, and the server groups.
+    pub hosts: Hosts,
+    /// A server group whose guests are to be on different hosts: here it has one guest at a time.
+    pub apart: Uuid,
     journal: Arc<SqlJournal>,
+    /// The host's signs of life.
+    _alive: Arc<JoinSet<()>>,
 }
 
 impl BootStage {
@@ -67,12 +75,18 @@ impl BootStage {
         prepare(&store).await.expect("an empty database");
         let service = router(store, Options::default());
         let journal = SqlJournal::in_memory().await.expect("memory");
+        let hosts = host_states::hosts_of(&host_states::store().await);
+        let mut alive = JoinSet::new();
+        host_states::tell(&hosts, &told(), &mut alive).await;
         let stage = Self {
             agent: BootAgent::new(cloud.placement(), accelerators(&service, None)),
             cloud,
             service,
             crossings: Crossings::default(),
+            apart: host_states::group(&hosts, "apart", GroupPolicy::AntiAffinity).await,
+            hosts,
             journal: Arc::new(journal),
+            _alive: Arc::new(alive),
         };
         stage.report().await;
         stage
@@ -245,12 +259,16 @@ impl BootStage {
         let agent = crossings.before("agent", self.agent.http());
         let auth = Auth::none("http://agent").expect("an endpoint");
         let parts = ConductorParts {
-            journal: Arc::new(Seam::new(Arc::clone(&self.journal), crossings.clone())),
+            journal: Arc::new(journal::Seam::new(
+                Arc::clone(&self.journal),
+                crossings.clone(),
+            )),
             placement,
             accelerators: accelerators(&self.service, Some(&crossings)),
             agents: Arc::new(EveryNode(GuestClient::new(agent, auth, &once()))),
+            scheduler: host_states::scheduler(hosts::Seam::new(self.hosts.clone(), crossings)),
         };
-        Conductor::open_with(parts, Destinations::AsAnswered, options)
+        Conductor::open(parts, options)
     }
 
     /// Nobody knows in Placement any more what the guest holds.
@@ -317,13 +335,28 @@ pub(crate) fn accelerators(service: &Router, crossings: Option<&Crossings>) -> A
 /// Never: the request is whole.
 #[must_use]
 pub fn request(number: u32, profile: &str) -> BootRequest {
-    asked(&json!({
+    asked(&body(number, profile))
+}
+
+/// The same of a server group.
+///
+/// # Panics
+/// Never: the request is whole.
+#[must_use]
+pub fn request_in(group: Uuid, number: u32, profile: &str) -> BootRequest {
+    let mut body = body(number, profile);
+    body["scheduler_hints"] = json!({"group": [group.to_string()]});
+    asked(&body)
+}
+
+fn body(number: u32, profile: &str) -> Value {
+    json!({
         "uuid": guest(number).to_string(),
         "name": format!("vm{number}"),
         "flavor": {"name": "small", "vcpus": 2, "ram_mb": 512, "disk_gb": 10},
         "device_profile": profile,
         "config_drive": {"user_data": "c2VjcmV0"},
-    }))
+    })
 }
 
 /// A request of this body.
@@ -346,6 +379,17 @@ pub fn guest(number: u32) -> ConsumerUuid {
 #[must_use]
 pub fn root() -> ProviderUuid {
     Uuid::from_u128(0x2000_0000_0000_4000_8000_0000_0000_0001).into()
+}
+
+/// What the host's agent would tell the scheduler.
+fn told() -> ToldHost {
+    ToldHost {
+        name: NODE.to_owned(),
+        node: *root().as_uuid(),
+        vcpus: 64,
+        memory_mb: 65_536,
+        local_gb: 1000,
+    }
 }
 
 /// The n-th GPU's provider.

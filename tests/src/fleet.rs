@@ -3,29 +3,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use berth_client::{Auth, GuestClient};
 use berth_conductor::journal::SqlJournal;
-use berth_conductor::{
-    Conductor, ConductorOptions, ConductorParts, Destinations, EveryNode, FilterScheduler,
-};
+use berth_conductor::{Conductor, ConductorOptions, ConductorParts, EveryNode, FilterScheduler};
 use berth_hosts::{Hosts, HostsOptions};
 use berth_model::{Inventory, Provider, ProviderName, ProviderUuid, ResourceClass};
 use berth_scheduler::Options;
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
-use berth_wire::host_state::{HostStateBody, NodeStateBody, ServiceBody};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::boot::{BootAgent, accelerators, impatient, once};
 use crate::cloud::Cloud;
-
-/// How often a host says that it lives.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+use crate::host_states::{self, ToldHost};
 
 /// A host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,8 +71,7 @@ impl Fleet {
         let store = SqlStore::in_memory().await.expect("memory");
         berth_accelerator::prepare(&store).await.expect("empty");
         let service = berth_accelerator::router(store, berth_accelerator::Options::default());
-        let store = SqlStore::in_memory().await.expect("memory");
-        berth_hosts::prepare(&store).await.expect("empty");
+        let store = host_states::store().await;
         let mut alive = JoinSet::new();
         for host in fleet {
             report(&cloud, host).await;
@@ -88,18 +80,11 @@ impl Fleet {
                 ..HostsOptions::default()
             };
             let hosts = Hosts::new(store.clone(), options);
-            let told = hosts.tell(&host.name, state(host)).await;
-            let (told, name) = (told.expect("a state").state, host.name.clone());
-            alive.spawn(async move {
-                loop {
-                    sleep(SIGN_OF_LIFE).await;
-                    hosts.seen(&name, &told).await.expect("the state is known");
-                }
-            });
+            host_states::tell(&hosts, &told(host), &mut alive).await;
         }
         Self {
             agent: BootAgent::new(cloud.placement(), accelerators(&service, None)),
-            hosts: Hosts::new(store, HostsOptions::default()),
+            hosts: host_states::hosts_of(&store),
             accelerators: service,
             cloud,
             _alive: alive,
@@ -128,19 +113,19 @@ impl Fleet {
     ) -> Conductor {
         let auth = Auth::none("http://agent").expect("an endpoint");
         let agent = GuestClient::new(self.agent.http(), auth, &once());
+        let scheduler = Scheduler::new(options).expect("filters and weighers");
         let parts = ConductorParts {
             journal,
             placement: self.cloud.placement(),
             accelerators: accelerators(&self.accelerators, None),
             agents: Arc::new(EveryNode(agent)),
+            scheduler: FilterScheduler::new(scheduler, self.hosts.clone()),
         };
-        let scheduler = Scheduler::new(options).expect("filters and weighers");
-        let scheduler = FilterScheduler::new(scheduler, self.hosts.clone());
         let options = ConductorOptions {
             max_attempts: 5,
             ..how
         };
-        Conductor::open_with(parts, Destinations::Filtered(Arc::new(scheduler)), options)
+        Conductor::open(parts, options)
     }
 
     /// The same hosts, whose conductors to come ask this Placement.
@@ -198,36 +183,12 @@ async fn report(cloud: &Cloud, host: &FleetHost) {
 }
 
 /// What it would tell the scheduler.
-fn state(host: &FleetHost) -> HostStateBody {
-    let number = |amount: u64| i64::try_from(amount).expect("a small amount");
-    let node = NodeStateBody {
-        uuid: *host.root().as_uuid(),
-        hypervisor_hostname: host.name.clone(),
-        hypervisor_type: "QEMU".to_owned(),
-        hypervisor_version: Some(8_000_000),
-        host_ip: None,
-        vcpus: number(host.vcpus),
-        vcpus_used: 0,
-        memory_mb: number(1024 * host.vcpus),
-        memory_mb_used: 0,
-        local_gb: number(10 * host.vcpus),
-        local_gb_used: 0,
-        disk_available_least: None,
-        cpu_allocation_ratio: 1.0,
-        ram_allocation_ratio: 1.0,
-        disk_allocation_ratio: 1.0,
-        cpu_info: None,
-        supported_instances: Vec::new(),
-        instances: BTreeMap::new(),
-        num_io_ops: 0,
-        failed_builds: 0,
-        stats: BTreeMap::new(),
-        metrics: None,
-        pci_device_pools: None,
-        numa_topology: None,
-    };
-    HostStateBody {
-        service: ServiceBody::default(),
-        nodes: vec![node],
+fn told(host: &FleetHost) -> ToldHost {
+    ToldHost {
+        name: host.name.clone(),
+        node: *host.root().as_uuid(),
+        vcpus: host.vcpus,
+        memory_mb: 1024 * host.vcpus,
+        local_gb: 10 * host.vcpus,
     }
 }

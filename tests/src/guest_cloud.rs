@@ -1,9 +1,10 @@
-//! A cloud of one host, all of it in this process: Placement, the accelerator service, a conductor, and an agent with its
-//! guests and devices on the fake driver's machine.
+//! A cloud of one host, all of it in this process: Placement, the accelerator service, what the scheduler knows of hosts, a
+//! conductor that chooses by it, and an agent with its guests and devices on the fake driver's machine.
 //!
 //! Everything that the agent and the conductor do to the world crosses a gate ([`Crossings`]): requests, calls of the driver,
-//! statements of their journals. There a process can be killed (it is started again, as a unit would be) or told an error.
-//! [`GuestCloud::worlds`] is what is true in the five places, read beneath all of it, for the audit. Time is virtual: use it in
+//! statements of their journals, transactions with the database of hosts. Only that the host tells its state does not: no guest waits
+//! for it. There a process can be killed (it is started again, as a unit would be) or told an error.
+//! [`GuestCloud::worlds`] is what is true in the six places, read beneath all of it, for the audit. Time is virtual: use it in
 //! a `LocalSet` of a runtime whose clock is paused. Called by the fault tests.
 
 mod crossings;
@@ -12,7 +13,7 @@ mod lives;
 mod worlds;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use berth_client::{
     PlacementClient, Secret,
 };
 use berth_conductor::{BootRequest, Conductor};
+use berth_hosts::{GroupPolicy, Hosts};
 use berth_model::{ConsumerUuid, ProviderTree};
 use berth_store::SqlStore;
 use berth_wire::guest::{GuestAction, GuestBody};
@@ -41,6 +43,7 @@ pub use hardware::{Bug, Hardware, Host, ON_CELL_0, card, name_of};
 
 use crate::cloud::{Cloud, Snapshot};
 use crate::fault::{HarnessClock, busy};
+use crate::host_states;
 use crate::node::{COMPUTE_ID, MemoryFiles};
 use lives::{Agent, Present};
 
@@ -63,6 +66,13 @@ pub struct GuestCloud {
     cloud: Cloud,
     service: Router,
     accelerator_db: SqlStore,
+    /// What the scheduler knows of the host, and the server groups.
+    pub hosts: Hosts,
+    /// A server group whose guests are to be on different hosts: here it has one guest at a time.
+    pub apart: Uuid,
+    /// One whose guests are to be on one host.
+    pub together: Uuid,
+    keeps_members: Arc<AtomicBool>,
     /// The host beneath the agent.
     pub hardware: Arc<Hardware>,
     /// The crossings of agent and conductor.
@@ -151,6 +161,8 @@ impl GuestCloud {
 
     async fn over(placement: Cloud, accelerator_db: SqlStore, host: Host) -> Self {
         let conductor_db = busy(berth_conductor::journal::SqlJournal::in_memory());
+        let hosts = host_states::hosts_of(&busy(host_states::store()).await);
+        let group = async |name, policy| busy(host_states::group(&hosts, name, policy)).await;
         let files = MemoryFiles::default();
         files.put(COMPUTE_ID, "20000000-0000-4000-8000-000000000001");
         Self {
@@ -158,6 +170,10 @@ impl GuestCloud {
             cloud: placement.decorated(leaving_the_process),
             service: router(accelerator_db.clone(), Options::default()),
             accelerator_db,
+            apart: group("apart", GroupPolicy::AntiAffinity).await,
+            together: group("together", GroupPolicy::Affinity).await,
+            hosts,
+            keeps_members: Arc::default(),
             hardware: Arc::new(Hardware::with(CARDS, host)),
             crossings: Crossings::default(),
             guests_db: busy(SqlJournal::in_memory()).await.expect("memory"),
@@ -201,6 +217,11 @@ impl GuestCloud {
 
     fn boots(&self) -> u32 {
         self.boots.load(Ordering::SeqCst)
+    }
+
+    /// Plants a bug, to see that it is caught: whoever leaves a server group does not.
+    pub fn keep_members(&self) {
+        self.keeps_members.store(true, Ordering::SeqCst);
     }
 
     /// The host has these cards from now on, and says so.
@@ -363,11 +384,22 @@ pub fn guest(n: u32) -> ConsumerUuid {
 /// Never: the request is whole.
 #[must_use]
 pub fn request(n: u32, profile: &str) -> BootRequest {
+    request_in(None, n, profile)
+}
+
+/// The same, of a server group where one is named.
+///
+/// # Panics
+/// Never: the request is whole.
+#[must_use]
+pub fn request_in(group: Option<Uuid>, n: u32, profile: &str) -> BootRequest {
+    let hints = group.map(|group| json!({"group": [group.to_string()]}));
     let body = json!({
         "uuid": guest(n).to_string(),
         "name": format!("vm{n}"),
         "flavor": {"name": "small", "vcpus": 1, "ram_mb": 64},
         "device_profile": profile,
+        "scheduler_hints": hints.unwrap_or_else(|| json!({})),
     });
     let body = berth_wire::decode(body.to_string().as_bytes()).expect("a body");
     BootRequest::new(body, *guest(n).as_uuid()).expect("a request")

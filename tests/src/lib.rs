@@ -15,6 +15,7 @@ pub mod fault_proxy;
 pub mod fleet;
 pub mod guest_cloud;
 pub mod host;
+pub mod host_states;
 pub mod node;
 pub mod peer;
 pub mod process;

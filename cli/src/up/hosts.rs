@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use berth_client::HostsClient;
-use berth_conductor::{Destinations, FilterScheduler, Plugins};
+use berth_conductor::{FilterScheduler, Plugins};
 use berth_hosts::{Hosts, HostsOptions, Options, router};
 use berth_http::{NoAuth2, ValidateToken};
 use berth_scheduler::select::Scheduler;
@@ -87,10 +87,9 @@ impl OpenHosts {
     }
 
     /// Who says where guests go, and the database, to be closed last.
-    pub(super) fn into_destinations(self) -> (Destinations, SqlStore) {
+    pub(super) fn into_scheduler(self) -> (FilterScheduler, SqlStore) {
         let scheduler = FilterScheduler::new(self.scheduler, self.hosts);
-        let scheduler = scheduler.with_plugins(self.plugins);
-        (Destinations::Filtered(Arc::new(scheduler)), self.store)
+        (scheduler.with_plugins(self.plugins), self.store)
     }
 }
 

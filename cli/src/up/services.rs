@@ -127,11 +127,14 @@ impl Services {
             conductor_at = format!("{conductor_at} and http://{address}");
             port = Some(listener);
         }
+        let hosts_door = hosts.take_door();
+        let (scheduler, kept) = hosts.into_scheduler();
         let parts = ConductorParts {
             journal: Arc::new(boots.clone()),
             placement: placement.clone(),
             accelerators: accelerator.client,
             agents: Arc::new(KnownAgents::new(config, guests.client()?, guests.trees())?),
+            scheduler,
         };
         let options = ConductorOptions {
             patience: config.conductor_service.retry_timeout,
@@ -139,9 +142,7 @@ impl Services {
             headroom_interval: config.conductor_service.headroom_interval(),
             ..ConductorOptions::default()
         };
-        let hosts_door = hosts.take_door();
-        let (destinations, kept) = hosts.into_destinations();
-        let conductor = Conductor::open_with(parts, destinations, options);
+        let conductor = Conductor::open(parts, options);
         let receivers = match Receivers::new(config)? {
             Some(receivers) => receivers,
             None => Receivers::Agents(AgentReceivers::new(config, guests.receiver()?)?),

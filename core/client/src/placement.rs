@@ -71,8 +71,6 @@ pub mod pins {
     pub const ALLOCATIONS: u16 = 28;
     /// POST /reshaper.
     pub const RESHAPER: u16 = 30;
-    /// Allocation candidates: mappings (1.34), traits of the root (1.35).
-    pub const CANDIDATES: u16 = 36;
     /// Another parent for a provider.
     pub const REPARENT: u16 = 37;
     /// Allocations with the consumer's type.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// Where an effect leaves the process. There is no fifth way out.
+/// Where an effect leaves the process. There is no sixth way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Seam {
     /// A request to a service, over a socket or in process.
@@ -12,13 +12,21 @@ pub enum Seam {
     Driver,
     /// A read or write below a sysfs root.
     Sysfs,
-    /// A file of the state directory, the journal, or a database statement.
+    /// A file of the state directory, or a journal.
     Store,
+    /// A transaction of a database that other processes use as well, on a server of its own or on this one's disk.
+    Database,
 }
 
 impl Seam {
-    /// All four.
-    pub const ALL: [Seam; 4] = [Seam::Http, Seam::Driver, Seam::Sysfs, Seam::Store];
+    /// All five.
+    pub const ALL: [Seam; 5] = [
+        Seam::Http,
+        Seam::Driver,
+        Seam::Sysfs,
+        Seam::Store,
+        Seam::Database,
+    ];
 
     /// The word used in traces.
     #[must_use]
@@ -28,6 +36,7 @@ impl Seam {
             Seam::Driver => "driver",
             Seam::Sysfs => "sysfs",
             Seam::Store => "store",
+            Seam::Database => "database",
         }
     }
 }

@@ -86,7 +86,7 @@ pub enum Fault {
     Twice,
     /// The caller's deadline passes first, the effect comes afterwards.
     Late,
-    /// 409 `placement.concurrent_update`.
+    /// 409 `placement.concurrent_update`; at a database, another transaction that was quicker.
     Conflict,
     /// 401 although the token is good.
     Unauthorized,
@@ -202,7 +202,8 @@ impl Fault {
     #[must_use]
     pub fn applies(self, crossing: &Crossing, moment: Moment) -> bool {
         let (seam, writes) = (crossing.seam, crossing.effect == Effect::Write);
-        let remote = matches!(seam, Seam::Http | Seam::Driver);
+        let database = seam == Seam::Database;
+        let remote = matches!(seam, Seam::Http | Seam::Driver | Seam::Database);
         let local = matches!(seam, Seam::Sysfs | Seam::Store);
         let before = moment == Moment::Before;
         match self {
@@ -214,17 +215,18 @@ impl Fault {
             | Fault::Forbidden
             | Fault::BadRequest
             | Fault::TokenExpired => before && seam == Seam::Http,
-            Fault::Conflict => before && writes && seam == Seam::Http,
+            Fault::Conflict => before && writes && (database || seam == Seam::Http),
             Fault::ConnectionRefused => before && remote,
             Fault::AnswerLost => !before && remote,
             Fault::Twice | Fault::Late => before && writes && remote,
-            Fault::Stale => !before && !writes && remote,
+            // A transaction reads what is there; what was so a moment ago is a conflict at the next write.
+            Fault::Stale => !before && !writes && remote && !database,
             Fault::Truncated | Fault::WrongBody => {
                 !before && (seam == Seam::Http || (local && !writes))
             }
             Fault::EndlessBody => !before && seam == Seam::Http,
-            Fault::DiskFull => before && writes && seam == Seam::Store,
-            Fault::InputOutput => local && (before || writes),
+            Fault::DiskFull => before && writes && (database || seam == Seam::Store),
+            Fault::InputOutput => (local && (before || writes)) || (database && before),
             Fault::ClockForward | Fault::ClockBackward => before,
         }
     }
@@ -275,6 +277,8 @@ mod tests {
             (Crossing::write(Seam::Driver, "spawn", ""), [8, 4]),
             (Crossing::read(Seam::Sysfs, "read", ""), [5, 4]),
             (Crossing::write(Seam::Store, "write", ""), [7, 4]),
+            (Crossing::read(Seam::Database, "group", ""), [6, 3]),
+            (Crossing::write(Seam::Database, "place", ""), [11, 4]),
         ] {
             assert_eq!(count(&crossing), faults, "{crossing}");
         }

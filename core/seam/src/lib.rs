@@ -1,8 +1,8 @@
 //! The contract of a crossing: what every effect announces before it happens and after it happened, and the gate that
 //! may hold or fail it.
 //!
-//! Berth touches the world at four seams and nowhere else: [`Seam::Http`], [`Seam::Driver`], [`Seam::Sysfs`] and
-//! [`Seam::Store`]. A decorator sits on each (it lives with the tests, as ADR 0007 decides; a
+//! Berth touches the world at five seams and nowhere else: [`Seam::Http`], [`Seam::Driver`], [`Seam::Sysfs`],
+//! [`Seam::Store`] and [`Seam::Database`]. A decorator sits on each (it lives with the tests, as ADR 0007 decides; a
 //! package has none). For every single effect it does four things:
 //!
 //! 1. builds a [`Crossing`]: which seam, which operation, on what, and whether it reads or writes;
@@ -26,7 +26,7 @@
 //! | fault | at `before` | at `after` |
 //! |---|---|---|
 //! | `InternalError`, `ServiceUnavailable`, `Unauthorized`, `Forbidden`, `BadRequest`, `Conflict` | answer so (with the peer's body); do nothing | - |
-//! | `ConnectionRefused` | a transport error (a driver: its "hypervisor is away"); do nothing | - |
+//! | `ConnectionRefused` | a transport error (a driver: its "hypervisor is away", a database: its server cannot be reached); do nothing | - |
 //! | `AnswerLost` | - | drop the result, answer a transport error |
 //! | `Twice` | perform the effect twice, answer the second result | - |
 //! | `Late` | answer a timeout now; perform the effect just before the next crossing of this seam | - |

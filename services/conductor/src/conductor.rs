@@ -27,7 +27,7 @@ use crate::metrics::Metrics;
 use crate::plugins::ExtraSpecsError;
 use crate::strays::Strays;
 use crate::way::Way;
-use crate::{Agents, BootRequest, Destinations};
+use crate::{Agents, BootRequest, FilterScheduler};
 
 /// What a conductor works through.
 pub struct ConductorParts {
@@ -39,6 +39,8 @@ pub struct ConductorParts {
     pub accelerators: AcceleratorClient,
     /// The way to the nodes' agents.
     pub agents: Arc<dyn Agents>,
+    /// Who says which host comes first.
+    pub scheduler: FilterScheduler,
 }
 
 /// How a conductor behaves.
@@ -136,27 +138,16 @@ pub struct Conductor {
 }
 
 impl Conductor {
-    /// The conductor of this journal, with candidates in Placement's order. Nothing happens before [`Conductor::keep`],
-    /// [`Conductor::resume`] or a request.
+    /// The conductor of this journal. Nothing happens before [`Conductor::keep`], [`Conductor::resume`] or a request.
     #[must_use]
-    pub fn open(parts: ConductorParts) -> Self {
-        Self::open_with(parts, Destinations::AsAnswered, ConductorOptions::default())
-    }
-
-    /// The same with a scheduler, and other options.
-    #[must_use]
-    pub fn open_with(
-        parts: ConductorParts,
-        destinations: Destinations,
-        options: ConductorOptions,
-    ) -> Self {
+    pub fn open(parts: ConductorParts, options: ConductorOptions) -> Self {
         let inner = Inner {
             way: Way {
                 journal: parts.journal,
                 placement: parts.placement,
                 accelerators: parts.accelerators,
                 agents: parts.agents,
-                destinations,
+                scheduler: Arc::new(parts.scheduler),
                 options,
                 images: Mutex::default(),
                 metrics: Metrics::default(),
@@ -177,7 +168,7 @@ impl Conductor {
     /// # Errors
     /// Another request has its UUID, a plugin of the scheduler cannot read its flavor, or the journal cannot be written.
     pub async fn create(&self, request: &BootRequest) -> Result<Accepted, ConductorError> {
-        self.inner.way.destinations.check(request)?;
+        self.inner.way.scheduler.check(request)?;
         let uuid = request.uuid();
         let accepted = self.inner.way.journal.accept(request).await;
         match self.inner.usable.wrote(accepted)? {
@@ -217,7 +208,7 @@ impl Conductor {
         Ok(self.inner.way.journal.guests().await?)
     }
 
-    /// Why a guest went where it went: the decisions that are still kept, the oldest first. None where no filters were asked, or
+    /// Why a guest went where it went: the decisions that are still kept, the oldest first. None where
     /// nobody ever asked for this guest.
     ///
     /// # Errors
@@ -226,9 +217,7 @@ impl Conductor {
         &self,
         uuid: ConsumerUuid,
     ) -> Result<Vec<DecisionShown>, ConductorError> {
-        let Some(hosts) = self.inner.way.destinations.hosts() else {
-            return Ok(Vec::new());
-        };
+        let hosts = &self.inner.way.scheduler.hosts;
         let records = hosts.records_of(&uuid.to_string()).await?;
         let shown = records.into_iter().filter_map(|one| {
             Some(DecisionShown {

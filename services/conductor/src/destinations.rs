@@ -1,58 +1,24 @@
-//! Who says which host comes first: the filter scheduler, or Placement's own order.
+//! Who says which host comes first: filters and weighers.
 
 mod considered;
 mod request;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use berth_hosts::Hosts;
 use berth_scheduler::select::Scheduler;
 use tokio::time::Instant;
 
-use crate::BootRequest;
 use crate::plugins::{ExtraSpecsError, Plugins};
+use crate::{BootRequest, CloudHosts};
 
 pub(crate) use considered::{Considered, Known, throw};
 pub use request::RequestSpecError;
 pub(crate) use request::request_spec;
 
-/// Who says it.
-#[derive(Clone, Default)]
-pub enum Destinations {
-    /// Nobody: hosts as Placement answers them. What Placement does not know (whether a host's agent lives, who else is on it) counts
-    /// for nothing.
-    #[default]
-    AsAnswered,
-    /// Filters and weighers.
-    Filtered(Arc<FilterScheduler>),
-}
-
-impl Destinations {
-    /// What is known of hosts and server groups, where that is looked at.
-    pub(crate) fn hosts(&self) -> Option<&Hosts> {
-        match self {
-            Self::AsAnswered => None,
-            Self::Filtered(scheduler) => Some(&scheduler.hosts),
-        }
-    }
-
-    /// Whether a guest's flavor is as the scheduler's plugins ask for.
-    pub(crate) fn check(&self, request: &BootRequest) -> Result<(), ExtraSpecsError> {
-        match self {
-            Self::AsAnswered => Ok(()),
-            Self::Filtered(scheduler) => {
-                let flavor = &request.body().flavor;
-                scheduler.plugins.check(&flavor.extra_specs)
-            }
-        }
-    }
-}
-
 /// Filters and weighers over what agents told of their hosts.
 pub struct FilterScheduler {
     pub(crate) scheduler: Scheduler,
-    pub(crate) hosts: Hosts,
+    pub(crate) hosts: Box<dyn CloudHosts>,
     pub(crate) plugins: Plugins,
     began: Instant,
 }
@@ -60,10 +26,10 @@ pub struct FilterScheduler {
 impl FilterScheduler {
     /// Over these hosts.
     #[must_use]
-    pub fn new(scheduler: Scheduler, hosts: Hosts) -> Self {
+    pub fn new(scheduler: Scheduler, hosts: impl CloudHosts + 'static) -> Self {
         Self {
             scheduler,
-            hosts,
+            hosts: Box::new(hosts),
             plugins: Plugins::default(),
             began: Instant::now(),
         }
@@ -73,6 +39,11 @@ impl FilterScheduler {
     #[must_use]
     pub fn with_plugins(self, plugins: Plugins) -> Self {
         Self { plugins, ..self }
+    }
+
+    /// Whether a guest's flavor is as the scheduler's plugins ask for.
+    pub(crate) fn check(&self, request: &BootRequest) -> Result<(), ExtraSpecsError> {
+        self.plugins.check(&request.body().flavor.extra_specs)
     }
 
     /// Whether agents may not have been heard of only because nobody was there to hear them: for so long after a start a host that

@@ -11,14 +11,6 @@ const MOST_QUESTIONS: usize = 40;
 /// The most causes that are named.
 const MOST_CAUSES: usize = 5;
 
-/// A sentence.
-pub(crate) async fn why_none(
-    placement: &PlacementClient,
-    asked: &CandidatesQuery,
-) -> Result<String, PlacementError> {
-    Ok(sentence(&causes(placement, asked).await?))
-}
-
 /// The demands without any one of which there would be a candidate, at most [`MOST_CAUSES`].
 pub(crate) async fn causes(
     placement: &PlacementClient,

@@ -11,7 +11,8 @@
 //! | `request` | what is asked for, checked |
 //! | `journal` | what each guest is meant to be, and how far it is |
 //! | `boot`, `undo` | the steps, and the way back |
-//! | `destinations` | who says which host comes first: filters and weighers, or Placement's own order |
+//! | `destinations` | who says which host comes first: filters and weighers |
+//! | `cloud_hosts` | what is read and written of hosts' states, server groups and past decisions |
 //! | `plugins` | the scheduler's plugins: programs of the operator's, asked before filters and weighers |
 //! | `diagnosis` | why there is no candidate, by asking again with one demand less |
 //! | `metrics` | what is counted of searches, and the page of it |
@@ -24,6 +25,7 @@
 
 mod agents;
 mod boot;
+mod cloud_hosts;
 mod conductor;
 mod destinations;
 mod diagnosis;
@@ -40,8 +42,9 @@ mod way;
 pub use agents::{Agents, EveryNode};
 pub use berth_http::{serve_tcp, serve_unix};
 pub use boot::BootError;
+pub use cloud_hosts::{CloudHosts, HostsAnswer};
 pub use conductor::{Conductor, ConductorError, ConductorOptions, ConductorParts, JourneyEnd};
-pub use destinations::{Destinations, FilterScheduler, RequestSpecError};
+pub use destinations::{FilterScheduler, RequestSpecError};
 pub use metrics::METRICS;
 pub use plugins::{ExtraSpecsError, PluginError, PluginOptions, Plugins};
 pub use request::{BootRequest, BootRequestError};

@@ -73,8 +73,7 @@ pub(crate) async fn undo(way: &Way, record: &BootRecord) -> Result<(), UndoError
 /// Takes the guest out of its server group, where it may have been put in: between the note of a claim and the claim. Who never
 /// came so far put nobody in, and a guest of this UUID that is there is another conductor's.
 async fn leave_group(way: &Way, record: &BootRecord) -> Result<(), UndoError> {
-    let (Some(group), Some(hosts)) = (record.request.server_group(), way.destinations.hosts())
-    else {
+    let Some(group) = record.request.server_group() else {
         return Ok(());
     };
     let mut steps = record.steps.keys();
@@ -82,7 +81,7 @@ async fn leave_group(way: &Way, record: &BootRecord) -> Result<(), UndoError> {
         return Ok(());
     }
     let guest = *record.request.uuid().as_uuid();
-    Ok(hosts.unplace(group, guest).await?)
+    Ok(way.scheduler.hosts.unplace(group, guest).await?)
 }
 
 /// Has the guest deleted at its agent, and waits until it is gone there.

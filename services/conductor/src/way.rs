@@ -10,14 +10,14 @@ use berth_wire::guest::ImageComing;
 use crate::conductor::ConductorOptions;
 use crate::journal::{BootJournal, BootStep, JournalError, StepDetail, StepRecord, StepState};
 use crate::metrics::Metrics;
-use crate::{Agents, Destinations};
+use crate::{Agents, FilterScheduler};
 
 pub(crate) struct Way {
     pub(crate) journal: Arc<dyn BootJournal>,
     pub(crate) placement: PlacementClient,
     pub(crate) accelerators: AcceleratorClient,
     pub(crate) agents: Arc<dyn Agents>,
-    pub(crate) destinations: Destinations,
+    pub(crate) scheduler: Arc<FilterScheduler>,
     pub(crate) options: ConductorOptions,
     /// The images that guests wait for, as their agents last told.
     pub(crate) images: Mutex<BTreeMap<ConsumerUuid, ImageComing>>,

@@ -7,11 +7,12 @@ use std::time::Duration;
 use berth_model::ResourceClass;
 use berth_model::audit::{InvariantId, Violation, audit_at_rest};
 use berth_seam::{Fault, Moment};
-use berth_tests::guest_cloud::{Bug, GuestCloud, Point, Process, guest};
+use berth_tests::fault::busy;
+use berth_tests::guest_cloud::{Bug, GuestCloud, NODE, Point, Process, guest};
 use berth_virt::VirtDriver as _;
 use serde_json::Value;
 
-use super::journeys::{boot, delete};
+use super::journeys::{Outcome, boot, boot_in, delete};
 use super::sweep::virtually;
 
 /// What the audit finds a while after something went wrong.
@@ -110,6 +111,22 @@ fn a_guest_whose_request_was_deleted_under_it_is_caught() {
     });
 }
 
+/// An undo that forgets the server group.
+#[test]
+fn a_guest_that_is_gone_and_keeps_its_place_in_its_group_is_caught() {
+    virtually(async {
+        let cloud = GuestCloud::new().await;
+        cloud.keep_members();
+        let apart = Some(cloud.apart);
+        assert_eq!(boot_in(apart, &cloud, 1, "gpu").await, Outcome::Done);
+        assert_eq!(audit_at_rest(&cloud.worlds(None).await), []);
+        delete(&cloud, 1).await;
+        // The next one would be rejected for it.
+        assert_eq!(boot_in(apart, &cloud, 2, "gpu").await, Outcome::Undone);
+        assert!(broken(&cloud).await.contains(&InvariantId::L9));
+    });
+}
+
 /// What the audit finds at once after somebody did something to a cloud with one guest.
 fn broken_by(plant: impl AsyncFnOnce(&GuestCloud)) -> BTreeSet<InvariantId> {
     virtually(async {
@@ -184,6 +201,31 @@ fn a_guest_is_destroyed_beside_everybody() -> BTreeSet<InvariantId> {
     })
 }
 
+fn a_guest_leaves_its_group_beside_everybody() -> BTreeSet<InvariantId> {
+    virtually(async {
+        let cloud = GuestCloud::new().await;
+        boot_in(Some(cloud.apart), &cloud, 1, "two").await;
+        let left = cloud.hosts.unplace(cloud.apart, *guest(1).as_uuid());
+        busy(left).await.expect("it takes it");
+        broken(&cloud).await
+    })
+}
+
+/// As by a place that is written without a look at the generation.
+fn a_second_guest_has_a_place_beside_the_first() -> BTreeSet<InvariantId> {
+    virtually(async {
+        let cloud = GuestCloud::new().await;
+        boot_in(Some(cloud.apart), &cloud, 1, "gpu").await;
+        let group = busy(cloud.hosts.group(cloud.apart)).await.expect("a group");
+        let second = *guest(2).as_uuid();
+        let placed = cloud
+            .hosts
+            .place(group.uuid, group.generation, second, NODE);
+        busy(placed).await.expect("it takes it");
+        broken(&cloud).await
+    })
+}
+
 fn a_guest_is_short_of_a_device() -> BTreeSet<InvariantId> {
     virtually(async {
         let cloud = GuestCloud::new().await;
@@ -200,6 +242,8 @@ fn alive(invariant: InvariantId) -> Option<fn() -> BTreeSet<InvariantId>> {
         InvariantId::S5 | InvariantId::L4 => Some(a_used_card_is_given_back_unclean),
         InvariantId::L1 => Some(a_boot_hangs),
         InvariantId::L2 => Some(an_allocation_is_taken_from_a_guest),
+        InvariantId::L9 => Some(a_guest_leaves_its_group_beside_everybody),
+        InvariantId::S15 => Some(a_second_guest_has_a_place_beside_the_first),
         InvariantId::L5 => Some(a_provider_loses_its_traits),
         InvariantId::S4 => Some(a_guest_is_short_of_a_device),
         InvariantId::L3 | InvariantId::L8 => Some(a_guest_is_destroyed_beside_everybody),

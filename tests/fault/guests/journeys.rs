@@ -5,9 +5,10 @@ use std::time::Duration;
 use berth_client::GuestApiError;
 use berth_conductor::ConductorError;
 use berth_conductor::journal::Course;
-use berth_tests::guest_cloud::{CARDS, GuestCloud, guest, request};
+use berth_tests::guest_cloud::{CARDS, GuestCloud, guest, request_in};
 use berth_wire::guest::GuestAction;
 use tokio::time::{Instant, sleep, timeout};
+use uuid::Uuid;
 
 /// How often a client asks again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -23,6 +24,9 @@ const AWAY: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Journey {
     Boot,
+    /// Of a server group.
+    BootApart,
+    /// Of a server group, too.
     Delete,
     StopStart,
     Reboot,
@@ -69,8 +73,9 @@ impl Pauses {
 }
 
 impl Journey {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Boot,
+        Self::BootApart,
         Self::Delete,
         Self::StopStart,
         Self::Reboot,
@@ -84,6 +89,7 @@ impl Journey {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Boot => "boot",
+            Self::BootApart => "boot_apart",
             Self::Delete => "delete",
             Self::StopStart => "stop_start",
             Self::Reboot => "reboot",
@@ -97,8 +103,12 @@ impl Journey {
 
     /// What was there before it.
     pub(super) async fn scene(self, cloud: &GuestCloud) {
-        if !matches!(self, Self::Boot | Self::HotPlug | Self::HotUnplug) {
-            assert_eq!(boot(cloud, 1, "two").await, Outcome::Done);
+        let group = (self == Self::Delete).then_some(cloud.apart);
+        if !matches!(
+            self,
+            Self::Boot | Self::BootApart | Self::HotPlug | Self::HotUnplug
+        ) {
+            assert_eq!(boot_in(group, cloud, 1, "two").await, Outcome::Done);
         }
         if self == Self::HeldFreed {
             let held = cloud.held_by(guest(1)).await;
@@ -112,6 +122,7 @@ impl Journey {
     pub(super) async fn run(self, cloud: &GuestCloud) -> Outcome {
         match self {
             Self::Boot => boot(cloud, 1, "two").await,
+            Self::BootApart => boot_in(Some(cloud.apart), cloud, 1, "two").await,
             Self::Delete | Self::HeldFreed => delete(cloud, 1).await,
             Self::StopStart => stop_and_start(cloud, 1).await,
             Self::Reboot => act(cloud, 1, GuestAction::HardReboot {}).await,
@@ -131,12 +142,14 @@ impl Journey {
         }
     }
 
-    /// The same among others, from the beginning of its scene on: the n-th guest, with the devices of a profile, and a card.
+    /// The same among others, from the beginning of its scene on: the n-th guest, with the devices of a profile, of a server group
+    /// perhaps, and a card.
     pub(super) async fn beside_others(
         self,
         cloud: &GuestCloud,
         n: u32,
         profile: &str,
+        group: Option<Uuid>,
         card: u8,
     ) -> Outcome {
         match self {
@@ -154,7 +167,11 @@ impl Journey {
             }
             _ => {}
         }
-        let booted = boot(cloud, n, profile).await;
+        let group = match self {
+            Self::BootApart => Some(cloud.apart),
+            _ => group,
+        };
+        let booted = boot_in(group, cloud, n, profile).await;
         if booted != Outcome::Done {
             return booted;
         }
@@ -174,7 +191,7 @@ impl Journey {
                 held.into_iter().for_each(|card| cloud.plug_in(card));
                 end
             }
-            Self::Boot | Self::HotPlug | Self::HotUnplug => booted,
+            Self::Boot | Self::BootApart | Self::HotPlug | Self::HotUnplug => booted,
         }
     }
 
@@ -190,11 +207,21 @@ impl Journey {
 
 /// Asks for a guest until that is answered, and waits until it is there or is not to be.
 pub(super) async fn boot(cloud: &GuestCloud, n: u32, profile: &str) -> Outcome {
+    boot_in(None, cloud, n, profile).await
+}
+
+/// The same of a server group, where one is named.
+pub(super) async fn boot_in(
+    group: Option<Uuid>,
+    cloud: &GuestCloud,
+    n: u32,
+    profile: &str,
+) -> Outcome {
     let mut pauses = Pauses::begin();
     loop {
         let conductor = cloud.conductor().await;
         // A client that is not answered asks again; one that waits for ever asks another conductor.
-        let asked = request(n, profile);
+        let asked = request_in(group, n, profile);
         let asked = timeout(AGAIN, conductor.create(&asked)).await;
         if let Ok(Err(ConductorError::Other { .. } | ConductorError::Ending { .. })) = asked {
             return Outcome::Refused;

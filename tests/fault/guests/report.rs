@@ -17,10 +17,12 @@ const HEAD: &str = "# Guests' journeys\n\n\
 Written by the whole sweep of guests' journeys (`BLESS=1 BERTH_GUEST_FAULTS=1 cargo test -p berth-tests --test fault\n\
 every_journey_of_a_guest`); `make test` runs a sample of it and compares that with this page, `make soak` runs all of it, and\n\
 again with a second kill in the recovery from each kill.\n\n\
-A whole cloud of one host: Placement, the accelerator service, a conductor, an agent, guests and cards of the fake driver. Every\n\
-request, call of the driver and statement of a journal of the agent and of the conductor is a crossing. What each journey may come\n\
-to is written first, in `tests/fault/guests.toml`; there the outcomes are explained. After every run the five truths (Placement,\n\
-accelerator requests, hypervisor, devices, journals) are audited, and the guest is deleted again, which must leave nothing.\n";
+A whole cloud of one host: Placement, the accelerator service, the database of hosts, a conductor that chooses by filters and\n\
+weighers, an agent, guests and cards of the fake driver. Every request, call of the driver and statement of a journal of the agent\n\
+and of the conductor is a crossing, and so is every transaction of the conductor with the database of hosts (their states,\n\
+aggregates, a guest's place in its server group, the record of the decision). What each journey may come to is written first, in\n\
+`tests/fault/guests.toml`; there the outcomes are explained. After every run the six truths (Placement, accelerator requests, server\n\
+groups, hypervisor, devices, journals) are audited, and the guest is deleted again, which must leave nothing.\n";
 
 /// A journey that ran without a fault.
 pub(super) struct Swept {

@@ -28,6 +28,8 @@ pub(super) fn kind(crossed: &Crossed) -> &'static str {
         (Seam::Driver, Effect::Write) => "act",
         (Seam::Store | Seam::Sysfs, Effect::Read) => "journal_read",
         (Seam::Store | Seam::Sysfs, Effect::Write) => "journal_write",
+        (Seam::Database, Effect::Read) => "database_read",
+        (Seam::Database, Effect::Write) => "database_write",
     }
 }
 

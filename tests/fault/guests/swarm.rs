@@ -13,6 +13,7 @@ use berth_seam::{Fault, Seeded};
 use berth_tests::guest_cloud::{CARDS, GuestCloud, Point};
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
+use uuid::Uuid;
 
 use super::journeys::{Journey, Outcome, delete};
 use super::sweep::{FAULTS, virtually};
@@ -41,16 +42,19 @@ struct Story {
     n: u32,
     journey: Journey,
     profile: &'static str,
+    group: Option<Uuid>,
     card: u8,
     pause: Duration,
 }
 
 impl Story {
-    fn drawn(n: u32, seeded: &mut Seeded) -> Self {
+    fn drawn(n: u32, cloud: &GuestCloud, seeded: &mut Seeded) -> Self {
+        let groups = [None, None, Some(cloud.together), Some(cloud.apart)];
         Self {
             n,
             journey: Journey::ALL[seeded.below(Journey::ALL.len())],
             profile: ["gpu", "two"][seeded.below(2)],
+            group: groups[seeded.below(groups.len())],
             card: u8::try_from(seeded.below(CARDS.into())).unwrap(),
             pause: Duration::from_millis(seeded.below(20_000) as u64),
         }
@@ -60,7 +64,7 @@ impl Story {
         sleep(self.pause).await;
         let story = self
             .journey
-            .beside_others(cloud, self.n, self.profile, self.card);
+            .beside_others(cloud, self.n, self.profile, self.group, self.card);
         let end = timeout(PATIENCE, story).await;
         (self.journey, end.unwrap_or(Outcome::Held))
     }
@@ -95,7 +99,7 @@ async fn run(seed: u64) -> Ran {
     let order = seeded.draw();
     cloud.crossings.arm_seeded(order, faults, at_most, one_in);
     let stories: Vec<_> = (1..=journeys)
-        .map(|n| Story::drawn(n, &mut seeded))
+        .map(|n| Story::drawn(n, &cloud, &mut seeded))
         .collect();
     let told = join_all(stories.iter().map(|story| story.told(&cloud)));
     let (ends, mut wrong) = tokio::select! {

@@ -1,7 +1,7 @@
 //! Every journey, killed before and after each of its crossings, and with an error answered at each of them.
 
-use berth_conductor::{Conductor, JourneyEnd};
-use berth_tests::boot::{BootStage, Fault, Mood, Point, guest, request};
+use berth_conductor::{BootRequest, Conductor, JourneyEnd};
+use berth_tests::boot::{BootStage, Fault, Mood, Point, guest, request, request_in};
 
 /// What is asked for, as a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,14 @@ impl Journey {
         }
     }
 
+    /// What is asked for. Guests of most stories are in a server group, in which only one has a place at a time.
+    fn request(self, stage: &BootStage, number: u32) -> BootRequest {
+        match self {
+            Self::Boot | Self::Refused => request(number, self.profile()),
+            _ => request_in(stage.apart, number, self.profile()),
+        }
+    }
+
     /// The whole of it, as one who never gives up asks.
     async fn run(self, stage: &BootStage, number: u32) {
         let conductor = stage.conductor();
@@ -59,7 +67,7 @@ impl Journey {
         // A client repeats what was not answered; what it saw deleted it does not ask for again.
         let known = conductor.show(guest(number)).await.is_ok();
         if known || !deletes || !stage.crossings.history().contains(&"gone".to_owned()) {
-            while let Err(error) = conductor.create(&request(number, self.profile())).await {
+            while let Err(error) = conductor.create(&self.request(stage, number)).await {
                 let ending = matches!(error, berth_conductor::ConductorError::Ending { .. });
                 if ending {
                     break;
@@ -213,4 +221,16 @@ async fn a_conductor_that_forgets_its_intents_is_caught() {
         .await
     });
     assert!(judged.await.is_err_and(|error| error.is_panic()));
+}
+
+#[tokio::test]
+async fn a_conductor_that_leaves_its_guests_in_their_groups_is_caught() {
+    let stage = BootStage::new().await;
+    stage.crossings.keep_members();
+    assert!(!Journey::BootAndDelete.until_killed(&stage, 1, None).await);
+    let wrong = stage.wrong().await;
+    assert!(
+        wrong.iter().any(|it| it.contains("the server group has")),
+        "{wrong:?}"
+    );
 }

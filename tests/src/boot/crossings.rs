@@ -50,6 +50,8 @@ struct State {
     dead: bool,
     /// A planted bug: intents are not written down.
     forgets_intents: bool,
+    /// Another: nobody is taken out of a server group.
+    keeps_members: bool,
 }
 
 /// The crossings of one life of a conductor.
@@ -97,6 +99,15 @@ impl Crossings {
 
     pub(super) fn forgets_intents(&self) -> bool {
         self.state().forgets_intents
+    }
+
+    /// Plants another: nobody is taken out of a server group.
+    pub fn keep_members(&self) {
+        self.state().keeps_members = true;
+    }
+
+    pub(super) fn keeps_members(&self) -> bool {
+        self.state().keeps_members
     }
 
     /// Until the conductor is killed.

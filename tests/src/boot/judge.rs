@@ -1,11 +1,11 @@
-//! What must hold when nothing is under way: guests, claims, accelerator requests and the journal say the same.
+//! What must hold when nothing is under way: guests, claims, accelerator requests, server groups and the journal say the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_conductor::journal::{BootJournal as _, Course};
 use berth_model::{ArqState, ConsumerUuid, ResourceClass};
 
-use super::{BootStage, GPUS, gpu, root};
+use super::{BootStage, GPUS, NODE, gpu, root};
 
 impl BootStage {
     /// Deletes what a lost answer left, and looks at everything.
@@ -50,6 +50,19 @@ impl BootStage {
         let running: BTreeSet<_> = guests.keys().copied().collect();
         if active != running {
             wrong.push(format!("active are {active:?}, running {running:?}"));
+        }
+        let members = self.hosts.group(self.apart).await.expect("a group").members;
+        let apart = records.iter().filter(|record| {
+            let group = record.request.server_group();
+            group == Some(self.apart) && running.contains(&record.request.uuid())
+        });
+        let apart: BTreeMap<_, _> = apart
+            .map(|record| (*record.request.uuid().as_uuid(), NODE.to_owned()))
+            .collect();
+        if members != apart {
+            wrong.push(format!(
+                "the server group has {members:?}, {apart:?} are of it"
+            ));
         }
         let holders = self.holders().await;
         let holding: BTreeSet<_> = holders.keys().copied().collect();

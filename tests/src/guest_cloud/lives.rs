@@ -12,9 +12,10 @@ use berth_agent::device::{DeviceConditions as _, DeviceOptions, Devices, Devices
 use berth_agent::guest::disks::InstancesPath;
 use berth_agent::guest::reconcile::Reconciler;
 use berth_agent::guest::{
-    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, Guests, GuestsParts,
-    HostResources,
+    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, GuestJournal as _, Guests,
+    GuestsParts, HostResources,
 };
+use berth_agent::host_state::{NodeFacts, node_state};
 use berth_agent::node_identity::{self, UuidSource};
 use berth_agent::options::TrackerOptions;
 use berth_agent::propose::ResourceTracker;
@@ -22,11 +23,12 @@ use berth_agent::report_client::ReportClient;
 use berth_agent::service::KeptGuests as _;
 use berth_agent::{startup, tick};
 use berth_client::{AdapterOptions, Auth, GuestClient, HttpService, TransportError};
-use berth_conductor::{Conductor, ConductorOptions, ConductorParts, Destinations, EveryNode};
+use berth_conductor::{Conductor, ConductorOptions, ConductorParts, EveryNode};
 use berth_model::{NodeName, ProviderTree};
 use berth_store::{Statement, Transaction, Work};
-use berth_virt::VirtDriver as _;
 use berth_virt::guest_spec::{CpuModel, HostPath};
+use berth_virt::{HostView, VirtDriver as _};
+use berth_wire::host_state::{HostStateBody, ServiceBody};
 use bytes::Bytes;
 use http::Request;
 use tokio::sync::watch;
@@ -35,7 +37,10 @@ use tokio::time::{Instant, sleep};
 use super::crossings::{LifeGate, Process};
 use super::hardware::Hardware;
 use super::{GuestCloud, NODE};
-use crate::fault::{GatedBootJournal, GatedDriver, GatedGuestJournal, GatedHttp, Stage, busy};
+use crate::fault::{
+    GatedBootJournal, GatedDriver, GatedGuestJournal, GatedHosts, GatedHttp, Stage, busy,
+};
+use crate::host_states;
 use crate::node::COMPUTE_ID;
 
 /// How long a process is away after a kill.
@@ -252,7 +257,10 @@ impl GuestCloud {
                 let passed = self.pass(&driver, &placement, &devices, &mut tracker).await;
                 let tree = tracker.as_ref().and_then(|it| it.report().known_tree());
                 *known.lock().expect("no panic") = tree.cloned().map(Arc::new);
-                let pause = if passed { INTERVAL } else { PAUSE };
+                if let (Some(view), Some(tree)) = (&passed, tree) {
+                    self.tell_state(view, tree).await;
+                }
+                let pause = if passed.is_some() { INTERVAL } else { PAUSE };
                 tokio::select! {
                     () = sleep(pause) => {}
                     _ = futures_util::StreamExt::next(&mut changes) => {}
@@ -267,25 +275,23 @@ impl GuestCloud {
         }
     }
 
-    /// A look and a pass; whether it worked.
+    /// A look and a pass; what was seen, where it worked.
     async fn pass(
         &self,
         driver: &Arc<Driver>,
         placement: &berth_client::PlacementClient,
         devices: &Devices<Driver>,
         tracker: &mut Option<ResourceTracker<Driver>>,
-    ) -> bool {
+    ) -> Option<HostView> {
         let look = devices.begin_look();
-        let Ok(mut view) = driver.observe().await else {
-            return false;
-        };
+        let mut view = driver.observe().await.ok()?;
         devices.overlay(look, &mut view);
         let missing = devices.take_missing();
         let now = Instant::now();
         if let Some(tracker) = tracker {
             tracker.doubt(&missing.into_values().flatten().collect());
             let ticked = tick::reconcile(tracker, &view, Service::Enabled, now).await;
-            return ticked.is_ok();
+            return ticked.is_ok().then_some(view);
         }
         let name = NodeName::new(NODE).expect("a node's name");
         let options = TrackerOptions::default();
@@ -297,18 +303,36 @@ impl GuestCloud {
             placement,
             options.rename,
         );
-        let Ok(identity) = identity.await else {
-            return false;
-        };
+        let identity = identity.await.ok()?;
         let report = ReportClient::new(placement.clone(), name.clone(), identity.root, &options);
         let mut made = ResourceTracker::new(Arc::clone(driver), name, report, options);
         let started =
             startup::reconcile(&mut made, &view, Service::Enabled, now, None, &|_, _| {}).await;
-        if started.is_err() {
-            return false;
-        }
+        started.ok()?;
         *tracker = Some(made);
-        true
+        Some(view)
+    }
+
+    /// What the agent's own loop tells the scheduler of its host.
+    async fn tell_state(&self, view: &HostView, tree: &ProviderTree) {
+        let node = NodeName::new(NODE).expect("a node's name");
+        let records = busy(self.guests_db.guests()).await.expect("a journal");
+        let facts = NodeFacts {
+            node: &node,
+            hypervisor: &view.hypervisor,
+            seen: view.nodes.get(&node).expect("the driver shows it"),
+            tree,
+            records: &records,
+            host_ip: None,
+            failed_builds: 0,
+            metrics: None,
+        };
+        let body = HostStateBody {
+            service: ServiceBody::default(),
+            nodes: vec![node_state(&facts)],
+        };
+        let told = busy(self.hosts.tell(NODE, body)).await;
+        told.expect("a state");
     }
 
     fn a_conductor(&self, stage: &Stage) -> Conductor {
@@ -337,6 +361,11 @@ impl GuestCloud {
             placement: self.cloud.decorated(gated).placement(),
             accelerators: self.accelerators_through(gated),
             agents: Arc::new(EveryNode(client)),
+            scheduler: host_states::scheduler(GatedHosts::around(
+                self.hosts.clone(),
+                stage,
+                &self.keeps_members,
+            )),
         };
         let options = ConductorOptions {
             patience: Duration::from_secs(600),
@@ -344,7 +373,7 @@ impl GuestCloud {
             pause: PAUSE,
             ..ConductorOptions::default()
         };
-        Conductor::open_with(parts, Destinations::AsAnswered, options)
+        Conductor::open(parts, options)
     }
 }
 

@@ -1,11 +1,12 @@
-//! What is true in the five places, each read beneath its API where there is a beneath, as the audit's worlds.
+//! What is true in the six places, each read beneath its API where there is a beneath, as the audit's worlds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent::guest::{Course as AgentCourse, GuestJournal as _};
-use berth_conductor::journal::{BootJournal as _, Course};
+use berth_conductor::journal::{BootJournal as _, BootRecord, Course};
+use berth_hosts::GroupPolicy;
 use berth_model::audit::{
-    AcceleratorWorld, ArqRow, Guest, Journal, PlacementWorld, Reported, Worlds,
+    AcceleratorWorld, ArqRow, Guest, Journal, PlacementWorld, Reported, ServerGroup, Worlds,
 };
 use berth_model::{ArqPhase, AttachHandleType, ConsumerUuid, ProviderTree};
 use berth_store::{SqlError, Statement};
@@ -69,6 +70,7 @@ impl GuestCloud {
                 ("the agent".to_owned(), of_agent),
                 ("the conductor".to_owned(), of_conductor),
             ]),
+            groups: self.groups(&boots).await,
             used: self.hardware.used(),
             journals: vec![
                 Journal {
@@ -95,6 +97,29 @@ impl GuestCloud {
             placement,
             ..Worlds::default()
         }
+    }
+
+    /// The server groups as their tables have them, with the guests that the conductor was asked for with them.
+    async fn groups(&self, boots: &[BootRecord]) -> BTreeMap<String, ServerGroup> {
+        let groups = busy(self.hosts.groups(None)).await;
+        let groups = groups.expect("a database").into_iter().map(|group| {
+            let wanted = boots
+                .iter()
+                .filter(|record| record.request.server_group() == Some(group.uuid))
+                .map(|record| record.request.uuid());
+            let most = group.max_server_per_host.map_or(1, |most| most as usize);
+            let members = group.members.into_iter();
+            let group_of = ServerGroup {
+                most_on_a_node: (group.policy == GroupPolicy::AntiAffinity).then_some(most),
+                // A host has one node here, of its own name.
+                members: members
+                    .map(|(member, host)| (member.into(), host))
+                    .collect(),
+                wanted: wanted.collect(),
+            };
+            (group.name, group_of)
+        });
+        groups.collect()
     }
 
     async fn accelerator_world(&self) -> AcceleratorWorld {

@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{
-    CandidatesQuery, GroupSuffix, ProviderUuid, RequestGroups, ResourceClass, Trait,
-};
+use berth_model::{CandidatesQuery, GroupSuffix, ProviderUuid, ResourceClass, Trait};
 use berth_wire::BodyError;
 use berth_wire::placement::{
     AllocationCandidates, AllocationOnProvider, AllocationRequest, ProviderSummary,
 };
 
-use super::{PlacementClient, PlacementError, pins, read};
+use super::{PlacementClient, PlacementError, read};
 
 const ROUTE: &str = "/allocation_candidates";
 
@@ -127,24 +125,10 @@ impl Candidates {
 }
 
 impl PlacementClient {
-    /// What would satisfy the groups now. An empty answer is one: nothing does.
+    /// What would satisfy the question now, by the oldest microversion that knows all of it. An empty answer is one: nothing does.
     ///
     /// # Errors
     /// No answer, a refusal (Placement does not know a class or a trait), or an answer that has no candidates.
-    pub async fn allocation_candidates(
-        &self,
-        groups: &RequestGroups,
-    ) -> Result<Candidates, PlacementError> {
-        let path = format!("{ROUTE}?{}", groups.query());
-        let call = read(ROUTE, path, pins::CANDIDATES);
-        self.parse(call, "allocation candidates", Candidates::of_body)
-            .await
-    }
-
-    /// The same of a question in its general form, by the oldest microversion that knows all of it.
-    ///
-    /// # Errors
-    /// As [`PlacementClient::allocation_candidates`].
     pub async fn candidates_of(
         &self,
         query: &CandidatesQuery,

@@ -4,6 +4,7 @@ use berth_client::placement::ClaimError;
 use berth_client::{AcceleratorError, GuestApiError, PlacementError};
 use berth_hosts::{ServerGroupError, TableError};
 use berth_model::{Disposition, NodeName, RequestGroupsError};
+use berth_store::SqlError;
 
 use crate::destinations::RequestSpecError;
 use crate::journal::JournalError;
@@ -103,7 +104,7 @@ impl BootError {
             | Self::NoAgent(_)
             | Self::GroupBusy(_)
             | Self::NotReady(_) => Disposition::Retry,
-            Self::Hosts(error) => again(error.disposition()),
+            Self::Hosts(error) | Self::Group(ServerGroupError::Table(error)) => of_tables(error),
             Self::Group(error) => again(error.disposition()),
             Self::AllTaken(_)
             | Self::Claim(ClaimError::Taken(_))
@@ -131,6 +132,16 @@ impl BootError {
     /// Whether what is to blame is fit again by itself, after a while.
     pub(crate) fn passes(&self) -> bool {
         matches!(self, Self::NotReady(_))
+    }
+}
+
+/// A boot waits for a database as for any service, also for a disk that is full, and after a write of which nobody knows whether it
+/// was done: the group is read again before it is written again. Only what is in the tables, or in the request, stays as it is.
+fn of_tables(error: &TableError) -> Disposition {
+    match error {
+        TableError::Sql(SqlError::Nul(_) | SqlError::Character(_) | SqlError::Corrupt(_))
+        | TableError::Foreign { .. } => Disposition::Fatal,
+        TableError::Sql(_) => Disposition::Retry,
     }
 }
 

@@ -1,6 +1,5 @@
 //! From a request to a claim: profile, groups, candidates, order, claim.
 
-mod as_answered;
 mod filtered;
 
 use std::collections::BTreeSet;
@@ -10,7 +9,6 @@ use berth_model::{DeviceProfileGroups, NodeName, ProviderUuid};
 use tokio_util::sync::CancellationToken;
 
 use super::{BootError, Placed, Requested};
-use crate::destinations::Destinations;
 use crate::journal::{BootStep, Chosen, StepDetail, StepState};
 use crate::way::Way;
 
@@ -37,12 +35,7 @@ impl Requested {
             return Err(ClaimError::HoldsOther { consumer }.into());
         }
         // Boxed: what waits within what waits would be a deep type for whoever waits for a boot.
-        match &way.destinations {
-            Destinations::AsAnswered => Box::pin(self.place_as_answered(way, cancel)).await,
-            Destinations::Filtered(scheduler) => {
-                Box::pin(self.place_filtered(scheduler, way, cancel)).await
-            }
-        }
+        Box::pin(self.place_filtered(way, cancel)).await
     }
 
     /// What was written down before and is to be claimed, if it is not yet. A guest of a server group may have been put on another

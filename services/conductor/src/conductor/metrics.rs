@@ -1,11 +1,7 @@
 //! The page of metrics, and who makes the headroom on it.
 
-use std::sync::Arc;
-
 use super::Conductor;
-use crate::Destinations;
 use crate::boot::Requested;
-use crate::destinations::FilterScheduler;
 use crate::metrics::Page;
 
 impl Conductor {
@@ -21,17 +17,14 @@ impl Conductor {
     }
 
     async fn make_headroom(&self) {
-        let way = &self.inner.way;
-        let (Some(interval), Destinations::Filtered(scheduler)) =
-            (way.options.headroom_interval, &way.destinations)
-        else {
+        let Some(interval) = self.inner.way.options.headroom_interval else {
             return;
         };
         if let Some(making) = self.inner.headrooms.due(interval) {
-            let (conductor, scheduler) = (self.clone(), Arc::clone(scheduler));
+            let conductor = self.clone();
             tokio::spawn(async move {
                 tokio::select! {
-                    () = conductor.make_headrooms(&scheduler) => {}
+                    () = conductor.make_headrooms() => {}
                     () = conductor.inner.headrooms.stopping() => {}
                 }
                 drop(making);
@@ -41,7 +34,7 @@ impl Conductor {
     }
 
     /// Asks for each flavor, one after another.
-    async fn make_headrooms(&self, scheduler: &Arc<FilterScheduler>) {
+    async fn make_headrooms(&self) {
         let (way, headrooms) = (&self.inner.way, &self.inner.headrooms);
         if !headrooms.knows_journal() {
             match way.journal.guests().await {
@@ -51,7 +44,10 @@ impl Conductor {
             }
         }
         for flavor in headrooms.flavors() {
-            match Requested::imagined(&flavor).headroom(scheduler, way).await {
+            match Requested::imagined(&flavor)
+                .headroom(&way.scheduler, way)
+                .await
+            {
                 Ok(headroom) => headrooms.made(&flavor, headroom),
                 Err(error) => {
                     if headrooms.failed(&flavor) {

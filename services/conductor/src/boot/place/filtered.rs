@@ -52,10 +52,10 @@ enum Ended {
 impl Requested {
     pub(super) async fn place_filtered(
         self,
-        scheduler: &FilterScheduler,
         way: &Way,
         cancel: &CancellationToken,
     ) -> Result<Placed, BootError> {
+        let scheduler = &way.scheduler;
         for _ in 0..MOST_ROUNDS {
             let group = self.group(scheduler).await?;
             let begun = Instant::now();
@@ -154,7 +154,7 @@ impl Requested {
             way,
             cancel,
             choices: Choices { considered, known },
-            place: group.map(|group| GroupPlace::new(&scheduler.hosts, group, guest)),
+            place: group.map(|group| GroupPlace::new(scheduler.hosts.as_ref(), group, guest)),
             placement,
         };
         self.claimed(search, scheduler.scheduler.select(ask, hosts))

@@ -1,14 +1,15 @@
 //! A guest's place in its server group.
 
-use berth_hosts::{Hosts, KeptServerGroup, ServerGroupError};
+use berth_hosts::{KeptServerGroup, ServerGroupError};
 use uuid::Uuid;
 
+use crate::CloudHosts;
 use crate::boot::BootError;
 
 /// The guest's place in its server group: written before its claim, so that of any number of guests at once each is placed by a
 /// group that has all who came before it.
 pub(super) struct GroupPlace<'a> {
-    hosts: &'a Hosts,
+    hosts: &'a dyn CloudHosts,
     group: Uuid,
     generation: i64,
     guest: Uuid,
@@ -16,7 +17,7 @@ pub(super) struct GroupPlace<'a> {
 
 impl<'a> GroupPlace<'a> {
     /// Of the group as it was read.
-    pub(super) fn new(hosts: &'a Hosts, group: &KeptServerGroup, guest: Uuid) -> Self {
+    pub(super) fn new(hosts: &'a dyn CloudHosts, group: &KeptServerGroup, guest: Uuid) -> Self {
         Self {
             hosts,
             group: group.uuid,

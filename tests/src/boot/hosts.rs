@@ -1,0 +1,113 @@
+//! What is known of hosts and server groups, behind the crossings.
+
+use std::sync::Arc;
+
+use berth_conductor::{CloudHosts, HostsAnswer};
+use berth_hosts::{Hosts, KeptServerGroup, RecordError, SchedulingRecord};
+use berth_hosts::{ServerGroupError, TableError};
+use berth_scheduler::HostState;
+use berth_scheduler::host_state::Aggregate;
+use berth_store::{Disposition, SqlError};
+use uuid::Uuid;
+
+use super::Crossings;
+use super::crossings::Fails;
+
+/// As of a connection that is lost while a transaction is committed: no store runs that again.
+fn lost() -> SqlError {
+    SqlError::Ended {
+        disposition: Disposition::Fatal,
+    }
+}
+
+impl<T> Fails for Result<T, TableError> {
+    fn failed() -> Self {
+        Err(lost().into())
+    }
+}
+
+impl<T> Fails for Result<T, ServerGroupError> {
+    fn failed() -> Self {
+        Err(lost().into())
+    }
+}
+
+impl<T> Fails for Result<T, RecordError> {
+    fn failed() -> Self {
+        Err(lost().into())
+    }
+}
+
+pub(super) struct Seam {
+    hosts: Hosts,
+    crossings: Crossings,
+}
+
+impl Seam {
+    pub(super) fn new(hosts: Hosts, crossings: Crossings) -> Self {
+        Self { hosts, crossings }
+    }
+
+    fn cross<'a, T: 'a, E: 'a>(
+        &'a self,
+        what: &str,
+        effect: HostsAnswer<'a, T, E>,
+    ) -> HostsAnswer<'a, T, E>
+    where
+        Result<T, E>: Fails + Send,
+    {
+        Box::pin(self.crossings.cross(format!("hosts {what}"), effect))
+    }
+}
+
+impl CloudHosts for Seam {
+    fn group(&self, group: Uuid) -> HostsAnswer<'_, KeptServerGroup, ServerGroupError> {
+        self.cross("group", CloudHosts::group(&self.hosts, group))
+    }
+
+    fn placement_aggregates(&self) -> HostsAnswer<'_, Vec<Arc<Aggregate>>, TableError> {
+        let effect = CloudHosts::placement_aggregates(&self.hosts);
+        self.cross("aggregates", effect)
+    }
+
+    fn states<'a>(&'a self, nodes: &'a [Uuid]) -> HostsAnswer<'a, Vec<Arc<HostState>>, TableError> {
+        self.cross("states", CloudHosts::states(&self.hosts, nodes))
+    }
+
+    fn place<'a>(
+        &'a self,
+        group: Uuid,
+        generation: i64,
+        instance: Uuid,
+        host: &'a str,
+    ) -> HostsAnswer<'a, i64, ServerGroupError> {
+        let effect = CloudHosts::place(&self.hosts, group, generation, instance, host);
+        self.cross("place", effect)
+    }
+
+    fn unplace(&self, group: Uuid, instance: Uuid) -> HostsAnswer<'_, (), ServerGroupError> {
+        if self.crossings.keeps_members() {
+            return Box::pin(async { Ok(()) });
+        }
+        self.cross("unplace", CloudHosts::unplace(&self.hosts, group, instance))
+    }
+
+    fn put_record<'a>(
+        &'a self,
+        request_id: &'a str,
+        record: &'a str,
+    ) -> HostsAnswer<'a, i64, RecordError> {
+        let effect = CloudHosts::put_record(&self.hosts, request_id, record);
+        self.cross("put_record", effect)
+    }
+
+    fn records_of<'a>(
+        &'a self,
+        request_id: &'a str,
+    ) -> HostsAnswer<'a, Vec<SchedulingRecord>, RecordError> {
+        self.cross(
+            "records_of",
+            CloudHosts::records_of(&self.hosts, request_id),
+        )
+    }
+}

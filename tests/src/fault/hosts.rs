@@ -1,0 +1,202 @@
+//! The database seam: what a conductor reads and writes of hosts' states, server groups and the records of decisions.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use berth_conductor::{CloudHosts, HostsAnswer};
+use berth_hosts::{Hosts, KeptServerGroup, RecordError, SchedulingRecord};
+use berth_hosts::{ServerGroupError, TableError};
+use berth_scheduler::HostState;
+use berth_scheduler::host_state::Aggregate;
+use berth_seam::{Crossing, EffectEnd, Fault, Seam};
+use berth_store::{Disposition, SqlError};
+use uuid::Uuid;
+
+use super::stage::{Act, Owed};
+use super::{Stage, busy};
+
+/// What a database says under a fault. Errors with a driver's own beneath are only the driver's to make; for whoever asks, this is
+/// the same: one after which a store begins anew, and one after which it must not, since nobody knows what was done, or the disk
+/// is the cause.
+fn failed(fault: Fault) -> SqlError {
+    let disposition = match fault {
+        Fault::ConnectionRefused | Fault::Conflict => Disposition::Retry,
+        _ => Disposition::Fatal,
+    };
+    SqlError::Ended { disposition }
+}
+
+type Owned<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+
+/// A call that can be made again, also when nobody waits for it any more; and what is said in its place.
+struct Asked<F, S> {
+    hosts: Hosts,
+    call: F,
+    instead: S,
+}
+
+impl<F, S, T, E> Act for Asked<F, S>
+where
+    F: Fn(Hosts) -> Owned<T, E> + Sync,
+    S: Fn(Fault) -> E + Sync,
+    T: Send + 'static,
+    E: fmt::Display + Send + 'static,
+{
+    type Value = Result<T, E>;
+
+    async fn perform(&self) -> Self::Value {
+        busy((self.call)(self.hosts.clone())).await
+    }
+
+    fn outcome(&self, done: &Self::Value) -> EffectEnd {
+        match done {
+            Ok(_) => EffectEnd::Done(String::new()),
+            Err(error) => EffectEnd::Failed(error.to_string()),
+        }
+    }
+
+    fn instead(&self, fault: Fault) -> Self::Value {
+        Err((self.instead)(fault))
+    }
+
+    fn spoilt(&self, _: Self::Value, fault: Fault) -> Self::Value {
+        Err((self.instead)(fault))
+    }
+
+    fn later(&self) -> Owed {
+        let call = (self.call)(self.hosts.clone());
+        Box::pin(async move {
+            let _ = busy(call).await;
+        })
+    }
+}
+
+/// What is known of hosts, behind a stage's gate. Each call is one transaction.
+pub struct GatedHosts {
+    inner: Hosts,
+    stage: Stage,
+    keeps_members: Arc<AtomicBool>,
+}
+
+impl GatedHosts {
+    /// The hosts behind the stage's gate. While `keeps_members` says so, nobody who leaves a group leaves it: a planted bug.
+    #[must_use]
+    pub fn around(inner: Hosts, stage: &Stage, keeps_members: &Arc<AtomicBool>) -> Self {
+        Self {
+            inner,
+            stage: stage.clone(),
+            keeps_members: Arc::clone(keeps_members),
+        }
+    }
+
+    fn cross<'a, T, E>(
+        &'a self,
+        crossing: Crossing,
+        instead: impl Fn(Fault) -> E + Send + Sync + 'a,
+        call: impl Fn(Hosts) -> Owned<T, E> + Send + Sync + 'a,
+    ) -> HostsAnswer<'a, T, E>
+    where
+        T: Send + 'static,
+        E: fmt::Display + Send + 'static,
+    {
+        let hosts = self.inner.clone();
+        let asked = Asked {
+            hosts,
+            call,
+            instead,
+        };
+        Box::pin(async move { self.stage.cross(&crossing, &asked).await })
+    }
+}
+
+fn read(operation: &'static str, subject: &str) -> Crossing {
+    Crossing::read(Seam::Database, operation, subject)
+}
+
+fn write(operation: &'static str, subject: impl ToString) -> Crossing {
+    Crossing::write(Seam::Database, operation, subject.to_string())
+}
+
+fn of_group(fault: Fault) -> ServerGroupError {
+    failed(fault).into()
+}
+
+fn of_record(fault: Fault) -> RecordError {
+    failed(fault).into()
+}
+
+fn of_table(fault: Fault) -> TableError {
+    failed(fault).into()
+}
+
+impl CloudHosts for GatedHosts {
+    fn group(&self, group: Uuid) -> HostsAnswer<'_, KeptServerGroup, ServerGroupError> {
+        self.cross(read("hosts group", ""), of_group, move |hosts| {
+            Box::pin(async move { hosts.group(group).await })
+        })
+    }
+
+    fn placement_aggregates(&self) -> HostsAnswer<'_, Vec<Arc<Aggregate>>, TableError> {
+        self.cross(read("hosts aggregates", ""), of_table, |hosts| {
+            Box::pin(async move { hosts.placement_aggregates().await })
+        })
+    }
+
+    fn states<'a>(&'a self, nodes: &'a [Uuid]) -> HostsAnswer<'a, Vec<Arc<HostState>>, TableError> {
+        self.cross(read("hosts states", ""), of_table, |hosts| {
+            let nodes = nodes.to_vec();
+            Box::pin(async move { hosts.states(&nodes).await })
+        })
+    }
+
+    fn place<'a>(
+        &'a self,
+        group: Uuid,
+        generation: i64,
+        instance: Uuid,
+        host: &'a str,
+    ) -> HostsAnswer<'a, i64, ServerGroupError> {
+        let instead = move |fault| match fault {
+            // Another one of the group was quicker.
+            Fault::Conflict => ServerGroupError::Changed { group, generation },
+            other => of_group(other),
+        };
+        self.cross(write("hosts place", instance), instead, move |hosts| {
+            let host = host.to_owned();
+            Box::pin(async move { hosts.place(group, generation, instance, &host).await })
+        })
+    }
+
+    fn unplace(&self, group: Uuid, instance: Uuid) -> HostsAnswer<'_, (), ServerGroupError> {
+        if self.keeps_members.load(Ordering::SeqCst) {
+            return Box::pin(async { Ok(()) });
+        }
+        self.cross(write("hosts unplace", instance), of_group, move |hosts| {
+            Box::pin(async move { hosts.unplace(group, instance).await })
+        })
+    }
+
+    fn put_record<'a>(
+        &'a self,
+        request_id: &'a str,
+        record: &'a str,
+    ) -> HostsAnswer<'a, i64, RecordError> {
+        self.cross(write("hosts put_record", request_id), of_record, |hosts| {
+            let (request_id, record) = (request_id.to_owned(), record.to_owned());
+            Box::pin(async move { hosts.put_record(&request_id, &record).await })
+        })
+    }
+
+    fn records_of<'a>(
+        &'a self,
+        request_id: &'a str,
+    ) -> HostsAnswer<'a, Vec<SchedulingRecord>, RecordError> {
+        self.cross(read("hosts records_of", request_id), of_record, |hosts| {
+            let request_id = request_id.to_owned();
+            Box::pin(async move { hosts.records_of(&request_id).await })
+        })
+    }
+}

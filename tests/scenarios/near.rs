@@ -68,8 +68,11 @@ fn the_near_device_comes_first_a_far_one_is_taken_where_that_is_allowed_and_refu
 
         let near = booted(&cloud, 5, request(5, 1, Some("gpu"), Some("preferred"))).await;
         assert_eq!(near, Ok(vec![ON_CELL_0]), "it is preferred");
-        for (n, affinity) in [(6, Some("preferred")), (7, Some("none"))] {
-            let far = booted(&cloud, n, request(n, 1, Some("gpu"), affinity)).await;
+        let unknown = booted(&cloud, 6, request(6, 1, Some("gpu"), Some("none"))).await;
+        let refused = unknown.expect_err("no release of Nova has it");
+        assert!(refused.contains("required or legacy"), "{refused}");
+        for n in [7, 8] {
+            let far = booted(&cloud, n, request(n, 1, Some("gpu"), Some("preferred"))).await;
             let far = far.expect("a far one is better than none");
             assert!(far.len() == 1 && far != [ON_CELL_0], "{far:?}");
         }

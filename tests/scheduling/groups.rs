@@ -132,3 +132,30 @@ async fn who_is_deleted_leaves_the_group() {
     let members = fleet.hosts.group(group).await.unwrap().members;
     assert_eq!(members.len(), 1);
 }
+
+#[tokio::test]
+async fn a_group_whose_filter_is_not_enabled_takes_no_guest() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 8)).await;
+    let apart = group(&fleet, GroupPolicy::AntiAffinity).await;
+    let mut options = Options::default();
+    options.filter_scheduler.enabled_filters = vec!["ComputeFilter".to_owned()];
+    let conductor = fleet.conductor(options).await;
+    let request = asked(&json!({
+        "uuid": guest(1).to_string(),
+        "name": "vm",
+        "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
+        "scheduler_hints": {"group": [apart.to_string()]},
+    }));
+    conductor
+        .create(&request)
+        .await
+        .expect("a journal in memory");
+    let JourneyEnd::Failed { reason } = conductor.journey(request.uuid()).await else {
+        panic!("nobody sees to its policy");
+    };
+    let sentence = format!(
+        "No valid host was found: its server group {apart} is of the policy anti-affinity, which nobody sees to: \
+         enabled_filters does not name ServerGroupAntiAffinityFilter"
+    );
+    assert_eq!(reason, sentence);
+}

@@ -71,6 +71,12 @@ impl CandidatesQuery {
         self
     }
 
+    /// How many candidates are asked for at most; none: all.
+    #[must_use]
+    pub fn limit(&self) -> Option<u32> {
+        self.limit
+    }
+
     /// The query string, percent-encoded, without the question mark.
     #[must_use]
     pub fn query(&self) -> String {

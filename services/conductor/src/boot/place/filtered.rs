@@ -6,7 +6,7 @@ mod headroom;
 mod question;
 
 use berth_client::placement::{ClaimError, Claimed};
-use berth_hosts::{KeptServerGroup, ServerGroupError};
+use berth_hosts::{GroupPolicy, KeptServerGroup, ServerGroupError};
 use berth_model::Demand;
 use berth_scheduler::Reason;
 use berth_scheduler::explain::{Explanation, PlacementStage};
@@ -83,9 +83,12 @@ impl Requested {
             Some(group) => {
                 let found = scheduler.hosts.group(group).await?;
                 // Another project's is as one that is not there.
-                match found.project_id == self.record.request.project_id() {
-                    true => Ok(Some(found)),
-                    false => Err(ServerGroupError::NotFound { group }.into()),
+                if found.project_id != self.record.request.project_id() {
+                    return Err(ServerGroupError::NotFound { group }.into());
+                }
+                match unseen_to(scheduler, &found) {
+                    None => Ok(Some(found)),
+                    Some(sentence) => Err(BootError::NoValidHost(sentence)),
                 }
             }
         }
@@ -206,6 +209,7 @@ impl Requested {
                     return Ok(granted.map_or(Ended::Overtaken, Ended::Placed));
                 }
                 Step::NoValidHost(why) => {
+                    let why = why.after(&search.placement);
                     way.metrics.rejected(&why.record);
                     let diagnosis = search.scheduler.scheduler.diagnose(&why);
                     let explanation = Explanation::of_no_valid_host(&why, diagnosis);
@@ -299,6 +303,28 @@ fn none(scheduler: &FilterScheduler, why: &NoValidHost) -> BootError {
         true => none_yet(scheduler, sentence(why)),
         false => BootError::NoValidHost(sentence(why)),
     }
+}
+
+/// Why nobody would see to what is wanted of a group's members: guests together that are to be apart were worse than none.
+fn unseen_to(scheduler: &FilterScheduler, group: &KeptServerGroup) -> Option<String> {
+    let (name, option) = match group.policy {
+        GroupPolicy::Affinity => ("ServerGroupAffinityFilter", "enabled_filters"),
+        GroupPolicy::AntiAffinity => ("ServerGroupAntiAffinityFilter", "enabled_filters"),
+        GroupPolicy::SoftAffinity => ("ServerGroupSoftAffinityWeigher", "weight_classes"),
+        GroupPolicy::SoftAntiAffinity => ("ServerGroupSoftAntiAffinityWeigher", "weight_classes"),
+    };
+    let scheduler = &scheduler.scheduler;
+    let is_there = scheduler
+        .filters()
+        .chain(scheduler.weighers())
+        .any(|it| it == name);
+    (!is_there).then(|| {
+        format!(
+            "its server group {} is of the policy {}, which nobody sees to: {option} does not name {name}",
+            group.uuid,
+            group.policy.as_str()
+        )
+    })
 }
 
 /// Why none of the hosts with room is looked at.

@@ -73,7 +73,8 @@ impl Requested {
 impl Asked {
     /// What Placement said, for who asks why.
     pub(super) fn answered(&self, found: &Candidates) -> PlacementStage {
-        PlacementStage::found(&self.text, found.candidates.len())
+        let limit = self.query.limit().and_then(|it| usize::try_from(it).ok());
+        PlacementStage::found(&self.text, found.candidates.len()).with_limit(limit.unwrap_or(0))
     }
 
     /// The candidates of the question, and those of its fallback behind them.

@@ -240,7 +240,7 @@ fn the_file_of_users_is_looked_at_by_commands_and_what_is_wrong_is_named() {
     home.configure("[identity_service]\nusers_file = \"@HOME@/identity.toml\"\n")
         .expect("a configuration");
     let config = home.config_file().display().to_string();
-    let mut run = |home: &mut BerthHome, words: &[&str]| {
+    let run = |home: &mut BerthHome, words: &[&str]| {
         let words = [&["--config", &config, "identity"], words].concat();
         home.run(words).expect("it ends")
     };

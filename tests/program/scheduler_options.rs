@@ -1,7 +1,7 @@
 //! The scheduler's options in the configuration: what nobody can schedule by is found by `berth config check`, and not only by
 //! `berth up`.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 
 use crate::accelerator_service::home;
 

@@ -2,8 +2,9 @@
 //!
 //! One transaction tells, of each node that is asked for, what its state is called, and the service of its host; only states of
 //! other names than those remembered are read and parsed. A name is a digest of what it names, so what is remembered under the
-//! same name is the same, whoever wrote it, and nothing is ever to be forgotten in time. Aggregates are remembered until the count of
-//! their changes is another.
+//! same name is the same, whoever wrote it, and nothing is ever to be forgotten in time. So are aggregates,
+//! under a number that is drawn anew with each change: a database that is restored from a backup brings back its names with what
+//! they named.
 
 mod cache;
 mod read;
@@ -77,15 +78,15 @@ impl Hosts {
         Ok(all.all().to_vec())
     }
 
-    /// The aggregates of all hosts, read where they were changed since.
+    /// The aggregates of all hosts, read where they are called otherwise.
     async fn aggregates_of(&self, tx: &mut Transaction) -> Result<Arc<HostAggregates>, TableError> {
         let sql = "SELECT aggregates FROM compute_hosts_schema";
         let row = tx.row(Statement::new(sql)).await?;
-        let changes = row.map_or(Ok(0), |row| row.int(0))?;
-        if let Some(known) = self.cache.aggregates(changes) {
+        let revision = row.map_or(Ok(0), |row| row.int(0))?;
+        if let Some(known) = self.cache.aggregates(revision) {
             return Ok(known);
         }
-        let read = Arc::new(HostAggregates::read(tx, changes).await?);
+        let read = Arc::new(HostAggregates::read(tx, revision).await?);
         self.cache.remember(&read);
         Ok(read)
     }

@@ -5,13 +5,14 @@ pub(crate) mod schema;
 use std::str::FromStr;
 
 use berth_http::Fault;
+use berth_http::request_id::random_uuid;
 use berth_store::{
     Disposition, Moment, Retryable, SqlError, SqlStore, Statement, Transaction, Work,
 };
 
-/// What each writer of aggregates changes first: who comes after it waits for its end, or begins anew. It also counts the changes,
-/// for those who remember what they read.
-const AGGREGATES_TURN: &str = "UPDATE compute_hosts_schema SET aggregates = aggregates + 1";
+/// What each writer of aggregates changes first: who comes after it waits for its end, or begins anew. It is also what they are
+/// called from then on, for those who remember what they read.
+const AGGREGATES_TURN: &str = "UPDATE compute_hosts_schema SET aggregates = ?";
 
 /// The tables. Clones are the same.
 #[derive(Debug, Clone)]
@@ -48,9 +49,17 @@ impl<W: Work> Work for InTurn<'_, W> {
     type Error = W::Error;
 
     async fn run(&self, tx: &mut Transaction) -> Result<W::Output, W::Error> {
-        tx.execute(Statement::new(AGGREGATES_TURN)).await?;
+        let turn = Statement::new(AGGREGATES_TURN).bind(unheard_of());
+        tx.execute(turn).await?;
         self.0.run(tx).await
     }
+}
+
+/// A number that was never one before. A count would come to the same numbers again, for other aggregates, in a database that was
+/// restored from a backup.
+fn unheard_of() -> i64 {
+    let (half, other) = random_uuid().as_u64_pair();
+    (half ^ other).cast_signed()
 }
 
 /// Why the tables could not be read or written.

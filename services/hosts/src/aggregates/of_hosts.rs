@@ -9,21 +9,21 @@ use berth_store::Transaction;
 use super::{HostAggregate, rows};
 use crate::store::TableError;
 
-/// All aggregates as of one count of their changes.
+/// All aggregates, under the name that they have since their last change.
 #[derive(Debug, Default)]
 pub(crate) struct HostAggregates {
-    changes: i64,
+    revision: i64,
     all: Vec<Arc<Aggregate>>,
     by_host: HashMap<String, Aggregates>,
 }
 
 impl HostAggregates {
-    /// Reads them all, as of this count of changes, which the same transaction has read.
-    pub(crate) async fn read(tx: &mut Transaction, changes: i64) -> Result<Self, TableError> {
-        Ok(Self::new(rows::all(tx).await?, changes))
+    /// Reads them all, under this name, which the same transaction has read.
+    pub(crate) async fn read(tx: &mut Transaction, revision: i64) -> Result<Self, TableError> {
+        Ok(Self::new(rows::all(tx).await?, revision))
     }
 
-    fn new(all: Vec<HostAggregate>, changes: i64) -> Self {
+    fn new(all: Vec<HostAggregate>, revision: i64) -> Self {
         let mut by_id = BTreeMap::new();
         let mut members: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         for aggregate in all {
@@ -52,15 +52,15 @@ impl HostAggregates {
             (host, aggregates)
         });
         Self {
-            changes,
+            revision,
             by_host: by_host.collect(),
             all: by_id.values().map(Arc::clone).collect(),
         }
     }
 
-    /// The count of changes that they are of.
-    pub(crate) fn changes(&self) -> i64 {
-        self.changes
+    /// What they are called: another number after each change, and never one that they had before.
+    pub(crate) fn revision(&self) -> i64 {
+        self.revision
     }
 
     /// All, in the order of their numbers.

@@ -30,7 +30,7 @@ struct Remembered {
 struct Kept {
     revision: String,
     state: Arc<HostState>,
-    /// The count of changes that its aggregates are of; none before any are laid over it.
+    /// What its aggregates are called; none before any are laid over it.
     aggregates: Option<i64>,
     /// The last request for it.
     asked: u64,
@@ -53,19 +53,15 @@ impl StateCache {
         missing.map(|row| row.uuid).collect()
     }
 
-    /// The aggregates, where they are remembered as of this count of changes.
-    pub(super) fn aggregates(&self, changes: i64) -> Option<Arc<HostAggregates>> {
+    /// The aggregates, where they are remembered under this name.
+    pub(super) fn aggregates(&self, revision: i64) -> Option<Arc<HostAggregates>> {
         let known = self.lock().aggregates.clone();
-        known.filter(|known| known.changes() == changes)
+        known.filter(|known| known.revision() == revision)
     }
 
-    /// Remembers aggregates, unless later ones are remembered already.
+    /// Remembers aggregates. Those of a request that was slow may take the place of later ones: these are read again then.
     pub(super) fn remember(&self, read: &Arc<HostAggregates>) {
-        let mut remembered = self.lock();
-        let known = remembered.aggregates.as_ref();
-        if known.is_none_or(|known| known.changes() < read.changes()) {
-            remembered.aggregates = Some(Arc::clone(read));
-        }
+        self.lock().aggregates = Some(Arc::clone(read));
     }
 
     /// The states of the rows, by node: of those `parsed` now (none where one could not be) and those remembered; and the nodes of
@@ -115,7 +111,7 @@ impl Kept {
     /// The state, with what changes without the agent laid over it.
     fn under(&mut self, row: NodeRow, aggregates: &HostAggregates) -> Arc<HostState> {
         let is_moved = self.state.host != row.host;
-        let has_aggregates = self.aggregates == Some(aggregates.changes()) && !is_moved;
+        let has_aggregates = self.aggregates == Some(aggregates.revision()) && !is_moved;
         let is_same = has_aggregates
             && self.state.cell == row.cell
             && is_near(&self.state.service, &row.service);
@@ -126,7 +122,7 @@ impl Kept {
         let state = Arc::make_mut(&mut self.state);
         if !has_aggregates {
             state.aggregates = aggregates.of_host(&row.host);
-            self.aggregates = Some(aggregates.changes());
+            self.aggregates = Some(aggregates.revision());
         }
         state.service = row.service;
         state.host = row.host;

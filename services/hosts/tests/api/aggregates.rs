@@ -24,6 +24,33 @@ async fn make(hosts: &Hosts, name: &str, metadata: BTreeMap<String, String>) -> 
 }
 
 #[tokio::test]
+async fn what_was_remembered_of_a_database_is_not_taken_for_what_it_has_after_it_was_restored() {
+    let service = Service::with_hosts(1).await;
+    let hosts = &service.hosts;
+    let made = async |name: &str| {
+        let id = make(hosts, name, BTreeMap::new()).await;
+        hosts.add_aggregate_host(id, "host1").await.unwrap();
+    };
+    let read = async || -> Vec<String> {
+        let state = hosts.states(&[node(1)]).await.unwrap().remove(0);
+        let named = state.aggregates.iter();
+        named.map(|aggregate| aggregate.name.clone()).collect()
+    };
+    made("before").await;
+    assert_eq!(read().await, ["before"]);
+    // The backup is of the time when there were none.
+    for sql in [
+        "DELETE FROM host_aggregate_members",
+        "DELETE FROM host_aggregates",
+        "UPDATE compute_hosts_schema SET aggregates = 0",
+    ] {
+        service.change(sql).await;
+    }
+    made("after").await;
+    assert_eq!(read().await, ["after"]);
+}
+
+#[tokio::test]
 async fn an_aggregate_from_its_making_to_its_end() {
     let service = Service::with_hosts(2).await;
     let hosts = &service.hosts;

@@ -179,6 +179,7 @@ impl Conductor {
         });
         let failed = FailedAttempt {
             node: chosen.map(|chosen| chosen.node.to_string()),
+            host: chosen.and_then(|chosen| chosen.host_name.clone()),
             cell: chosen.and_then(|chosen| chosen.cell.clone()),
             passes: error.passes(),
             reason: match disposition {

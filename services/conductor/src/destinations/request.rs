@@ -35,7 +35,6 @@ pub(crate) fn request_spec(
         Some(asked) => image(asked)?,
         None => Image::default(),
     };
-    let tried = record.failures.iter().filter_map(|it| it.node.as_ref());
     Ok(RequestSpec {
         instance_uuid: request.uuid().to_string(),
         numa_topology: InstanceNumaTopology::derive(&flavor, Some(&image))?,
@@ -46,9 +45,21 @@ pub(crate) fn request_spec(
         project_id: Some(request.project_id().to_owned()),
         availability_zone: body.availability_zone.clone(),
         requested_destination: destination(record),
-        tried: tried.map(|node| (node.clone(), node.clone())).collect(),
+        tried: tried(record),
         ..RequestSpec::default()
     })
+}
+
+/// Host and node of each attempt before, by the names that its state has. An attempt of an older release has no host's name: on most
+/// hosts it is the node's.
+fn tried(record: &BootRecord) -> Vec<(String, String)> {
+    let failures = record.failures.iter();
+    let tried = failures.filter_map(|failed| {
+        let node = failed.node.clone()?;
+        let host = failed.host.clone().unwrap_or_else(|| node.clone());
+        Some((host, node))
+    });
+    tried.collect()
 }
 
 /// The node that is asked for, and the cell of the attempts before: alternates are in the cell of the first host.
@@ -88,4 +99,44 @@ fn image(body: &ImageBody) -> Result<Image, ImagePropertyError> {
         disk_format: Some(body.format.clone()),
         properties: ImageProperties::new(properties)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::BootRequest;
+    use crate::journal::{Course, FailedAttempt};
+
+    #[test]
+    fn where_it_failed_before_is_told_as_the_hosts_state_names_it() {
+        let body = json!({"name": "vm", "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}});
+        let body = berth_wire::decode(body.to_string().as_bytes()).unwrap();
+        let failed = |node: Option<&str>, host: Option<&str>| FailedAttempt {
+            node: node.map(str::to_owned),
+            host: host.map(str::to_owned),
+            cell: None,
+            reason: String::new(),
+            avoid: Vec::new(),
+            passes: false,
+        };
+        let record = BootRecord {
+            request: BootRequest::new(body, uuid::Uuid::from_u128(1)).unwrap(),
+            course: Course::Boot,
+            attempt: 4,
+            failures: vec![
+                failed(Some("node1"), Some("host1")),
+                failed(None, None),
+                failed(Some("node2"), None),
+            ],
+            steps: BTreeMap::new(),
+        };
+        let asked = request_spec(&record, None).unwrap();
+        let pair = |host: &str, node: &str| (host.to_owned(), node.to_owned());
+        assert_eq!(
+            asked.tried,
+            [pair("host1", "node1"), pair("node2", "node2")]
+        );
+    }
 }

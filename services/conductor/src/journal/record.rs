@@ -95,6 +95,8 @@ pub struct Chosen {
     pub host: ProviderUuid,
     /// Its node.
     pub node: NodeName,
+    /// The host's name, by which its agent tells its state; none where no scheduler told.
+    pub host_name: Option<String>,
     /// Its cell; none where no scheduler told.
     pub cell: Option<String>,
     /// The candidate.
@@ -175,6 +177,9 @@ pub enum Course {
 pub struct FailedAttempt {
     /// Where; none where there was no candidate.
     pub node: Option<String>,
+    /// The name of the host that the node was of; none where no scheduler told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// The cell of that; none where no scheduler told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
@@ -262,6 +267,8 @@ enum DetailText {
         host: Uuid,
         node: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        host_name: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         cell: Option<String>,
         request: AllocationRequest,
         #[serde(default, skip_serializing_if = "LimitsBody::is_none")]
@@ -278,6 +285,7 @@ impl StepDetail {
             Self::Claim(chosen) => DetailText::Claim {
                 host: *chosen.host.as_uuid(),
                 node: chosen.node.to_string(),
+                host_name: chosen.host_name.clone(),
                 cell: chosen.cell.clone(),
                 request: chosen.candidate.to_body(),
                 limits: chosen.limits.clone(),
@@ -299,12 +307,14 @@ impl StepDetail {
             DetailText::Claim {
                 host,
                 node,
+                host_name,
                 cell,
                 request,
                 limits,
             } => Ok(Self::Claim(Box::new(Chosen {
                 host: host.into(),
                 node: NodeName::new(&node).map_err(|e| told(&e))?,
+                host_name,
                 cell,
                 candidate: Candidate::of_body(&request).map_err(|e| told(&e))?,
                 limits,

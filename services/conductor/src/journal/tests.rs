@@ -28,6 +28,7 @@ fn chosen() -> StepDetail {
     StepDetail::Claim(Box::new(Chosen {
         host: Uuid::from_u128(2).into(),
         node: NodeName::new("n1").unwrap(),
+        host_name: Some("h1".to_owned()),
         cell: None,
         candidate: Candidate::of_body(&body).unwrap(),
         limits: LimitsBody {
@@ -68,6 +69,7 @@ async fn what_was_written_is_there_after_a_restart() {
     let journal = SqlJournal::open(folder.path()).await.unwrap();
     assert_eq!(journal.accept(&request("vm")).await.unwrap(), Accepted::New);
     let failed = FailedAttempt {
+        host: Some("h1".to_owned()),
         cell: None,
         node: Some("n1".to_owned()),
         reason: "it's \"so\"".to_owned(),
@@ -98,6 +100,8 @@ async fn what_was_written_is_there_after_a_restart() {
     assert_eq!(record.requests(2), Some(&requests));
     let devices = record.chosen(2).unwrap().devices();
     assert_eq!(devices, [Uuid::from_u128(3)]);
+    let name = record.chosen(2).unwrap().host_name.as_deref();
+    assert_eq!(name, Some("h1"));
     assert_eq!(
         journal.strays().await.unwrap(),
         std::slice::from_ref(&profile)
@@ -126,6 +130,7 @@ async fn a_delete_is_final_and_secrets_go_when_no_step_needs_them() {
     journal.turn(guest(), &Course::Delete).await.unwrap();
     journal.turn(guest(), &Course::Active).await.unwrap();
     let failed = FailedAttempt {
+        host: None,
         cell: None,
         node: None,
         reason: String::new(),

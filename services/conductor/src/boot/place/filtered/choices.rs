@@ -35,6 +35,7 @@ impl Choices {
             (Some(known), Some(candidate)) => Ok(Chosen {
                 host: known.host,
                 node: known.node.clone(),
+                host_name: Some(claim.host.host.clone()),
                 cell: Some(claim.host.cell.clone()),
                 candidate: candidate.clone(),
                 limits: limits(claim.limits),

@@ -7,7 +7,7 @@ use berth_model::{ConsumerUuid, ProviderTree, ResourceClass};
 use berth_virt::Disk;
 
 use super::compose::NodeFacts;
-use crate::guest::GuestRecord;
+use crate::guest::{GuestRecord, GuestRequest};
 
 /// How much there is of something, and how much of that is in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl NodeUse {
         for record in facts.own_records() {
             let spec = record.request.spec();
             all.add(
-                u64::from(spec.topology.vcpus()),
+                u64::from(spec.topology.vcpus()).saturating_add(isolated(&record.request)),
                 spec.topology.memory_mib(),
                 disks(record),
             );
@@ -62,6 +62,15 @@ impl NodeUse {
             of.used = of.used.saturating_add(more);
         }
     }
+}
+
+/// The CPUs that are the emulator's alone (`hw:emulator_threads_policy` isolate): Nova counts them beside the flavor's.
+fn isolated(request: &GuestRequest) -> u64 {
+    let Some(pinning) = request.spec().topology.pinning() else {
+        return 0;
+    };
+    let kept = pinning.emulator().intersection(&request.reserved_cpus());
+    kept.difference(&pinning.dedicated()).len() as u64
 }
 
 /// What the host keeps for itself of a class, on all of the node's own providers.

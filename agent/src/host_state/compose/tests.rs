@@ -228,6 +228,44 @@ fn guests_count_from_the_moment_they_are_asked_for_whoever_made_them_and_once() 
 }
 
 #[test]
+fn the_cpu_that_is_an_emulators_alone_is_in_use_and_one_that_it_shares_is_not_counted_twice() {
+    for (policy, used) in [("isolate", 3), ("share", 2)] {
+        let mut world = World::bare();
+        world.seen.cpus.dedicated = Some("4-7".parse().unwrap());
+        world.seen.cpus.shared = Some("0-3".parse().unwrap());
+        let emulator = ("hw:emulator_threads_policy", policy);
+        world.place(1, 2, 1024, &[("hw:cpu_policy", "dedicated"), emulator]);
+        assert_eq!(world.told().vcpus_used, used, "{policy}");
+    }
+}
+
+#[test]
+fn a_guest_counts_until_nothing_of_it_is_left() {
+    let mut world = World::bare();
+    let mut record = plain(1);
+    for (course, used) in [
+        (Course::Spawn, 1),
+        (Course::Destroy, 1),
+        (
+            Course::Undo {
+                reason: "no image".to_owned(),
+            },
+            1,
+        ),
+    ] {
+        record.course = course;
+        world.records = vec![record.clone()];
+        let told = world.told();
+        let counted = (told.vcpus_used, told.instances.len(), told.memory_mb_used);
+        assert_eq!(counted, (used, 1, 512 + 128), "{:?}", record.course);
+    }
+    record.steps.clear();
+    world.records = vec![record];
+    let told = world.told();
+    assert_eq!((told.vcpus_used, told.instances.len()), (0, 0));
+}
+
+#[test]
 fn a_node_with_cells_tells_what_its_guests_have_of_each() {
     let mut world = World::bare();
     let cell = |id: u32, first: u32, huge: &[(u64, u64)]| NumaCell {

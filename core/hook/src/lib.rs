@@ -111,6 +111,24 @@ pub enum HookError {
 }
 
 impl HookError {
+    /// What became of it, without its path: for those who need not know where a host has its programs. What the program itself said
+    /// stands as it said it.
+    #[must_use]
+    pub fn outcome(&self) -> String {
+        match self {
+            Self::NotStarted { source, .. } => format!("it cannot be started: {source}"),
+            Self::No { status, said, .. } => {
+                format!("it says no ({status}){}", said.after_a_colon())
+            }
+            Self::Late { deadline, said, .. } => {
+                let said = said.after_a_colon();
+                format!("it did not end within {deadline:?} and was ended{said}")
+            }
+            Self::TooLong { most, .. } => format!("it wrote more than {most} bytes and was ended"),
+            Self::Lost { source, .. } => format!("it was lost: {source}"),
+        }
+    }
+
     /// Its reason, on one line: the first line of what the program said where it said no, else the whole sentence.
     #[must_use]
     pub fn reason(&self) -> String {

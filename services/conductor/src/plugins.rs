@@ -106,7 +106,7 @@ impl Plugins {
                     |failure| {
                         let (plugin, guest) = (plugin.name.as_str(), request.instance_uuid.as_str());
                         tracing::warn!(plugin, guest, %failure, "a plugin of the scheduler was not heard");
-                        PluginOutcome::failed(&failure.to_string(), program.plugin.on_failure)
+                        PluginOutcome::failed(&failure.told(program.path()), program.plugin.on_failure)
                     },
                     PluginOutcome::Answered,
                 );

@@ -1,5 +1,7 @@
 //! Plugins that cannot be asked, and what they refuse.
 
+use std::path::Path;
+
 use berth_hook::HookError;
 use berth_scheduler::plugin::{AnswerError, ExtraSpecError, ManifestError};
 
@@ -66,4 +68,16 @@ pub(super) enum AskError {
     /// What it wrote is no answer.
     #[error(transparent)]
     Answer(#[from] AnswerError),
+}
+
+impl AskError {
+    /// What became of it, for the users of the cloud: the log has the program's path, and they have none.
+    pub(super) fn told(&self, program: &Path) -> String {
+        let outcome = match self {
+            Self::Hook(error) => error.outcome(),
+            Self::Answer(error) => error.to_string(),
+        };
+        // What a language says of a program that broke names its file.
+        outcome.replace(&program.display().to_string(), "the program")
+    }
 }

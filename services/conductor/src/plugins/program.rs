@@ -1,5 +1,6 @@
 //! One plugin: its program, what it says of itself, and what it answers.
 
+use std::path::Path;
 use std::time::Duration;
 
 use berth_hook::{Asked, Hook};
@@ -71,6 +72,11 @@ impl Program {
             hook,
             turns: Semaphore::new(AT_ONCE),
         })
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.hook.program
     }
 
     /// Runs it once.

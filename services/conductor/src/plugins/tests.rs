@@ -208,6 +208,10 @@ async fn one_that_does_not_answer_lets_all_pass_or_none() {
             "its answer cannot be read: invalid type",
         ),
         ("exec <&-; echo x", "its answer cannot be read"),
+        (
+            "echo \"File \\\"$0\\\", line 3\" >&2; exit 1",
+            "File \"the program\", line 3",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let program = program(&folder, &manifest("rack_power", "both"), script);
@@ -221,6 +225,8 @@ async fn one_that_does_not_answer_lets_all_pass_or_none() {
             for sentence in out {
                 assert!(sentence.contains("rack_power was not heard"), "{sentence}");
                 assert!(sentence.contains(why), "{script}: {sentence}");
+                let path = folder.path().display().to_string();
+                assert!(!sentence.contains(&path), "{script}: {sentence}");
             }
         }
     }

@@ -4,3 +4,4 @@ mod cells;
 mod crowd;
 mod groups;
 mod headroom;
+mod plugins;

@@ -2,18 +2,25 @@
 //! and one agent for all of them, which builds guests in memory.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
-use berth_client::{Auth, GuestClient};
+use berth_client::{Auth, GuestClient, HttpService, PlacementClient};
 use berth_conductor::journal::SqlJournal;
 use berth_conductor::{Conductor, ConductorOptions, ConductorParts, EveryNode, FilterScheduler};
 use berth_hosts::{Hosts, HostsOptions};
-use berth_model::{Inventory, Provider, ProviderName, ProviderUuid, ResourceClass};
+use berth_model::{
+    ConsumerAllocations, ConsumerUuid, Inventory, Provider, ProviderName, ProviderUuid,
+    ResourceClass,
+};
 use berth_scheduler::Options;
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
+use bytes::Bytes;
+use http::{Method, Request};
 use tokio::task::JoinSet;
+use tower::service_fn;
 use uuid::Uuid;
 
 use crate::boot::{BootAgent, accelerators, impatient, once};
@@ -111,21 +118,72 @@ impl Fleet {
         options: Options,
         how: ConductorOptions,
     ) -> Conductor {
+        let scheduler = Scheduler::new(options).expect("filters and weighers");
+        let scheduler = FilterScheduler::new(scheduler, self.hosts.clone());
+        self.conductor_by(journal, scheduler, self.cloud.placement(), how)
+    }
+
+    /// A conductor of this journal, with this scheduler and this way to Placement.
+    ///
+    /// # Panics
+    /// Never: the endpoint is one.
+    #[must_use]
+    pub fn conductor_by(
+        &self,
+        journal: Arc<SqlJournal>,
+        scheduler: FilterScheduler,
+        placement: PlacementClient,
+        how: ConductorOptions,
+    ) -> Conductor {
         let auth = Auth::none("http://agent").expect("an endpoint");
         let agent = GuestClient::new(self.agent.http(), auth, &once());
-        let scheduler = Scheduler::new(options).expect("filters and weighers");
         let parts = ConductorParts {
             journal,
-            placement: self.cloud.placement(),
+            placement,
             accelerators: accelerators(&self.accelerators, None),
             agents: Arc::new(EveryNode(agent)),
-            scheduler: FilterScheduler::new(scheduler, self.hosts.clone()),
+            scheduler,
         };
         let options = ConductorOptions {
             max_attempts: 5,
             ..how
         };
-        Conductor::open(parts, options)
+        Conductor::open_with(parts, options)
+    }
+
+    /// Placement, where this is done first before the first claim is sent.
+    pub fn placement_with<F: Future<Output = ()> + Send>(
+        &self,
+        before_claim: impl FnOnce() -> F + Send + 'static,
+    ) -> PlacementClient {
+        let first = Arc::new(Mutex::new(Some(before_claim)));
+        let decorated = self.cloud.decorated(|http| {
+            HttpService::new(service_fn(move |request: Request<Bytes>| {
+                let (http, first) = (http.clone(), Arc::clone(&first));
+                async move {
+                    let is_claim = request.method() == Method::PUT
+                        && request.uri().path().contains("/allocations/");
+                    let taken = is_claim.then(|| {
+                        let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                        first.take()
+                    });
+                    if let Some(before_claim) = taken.flatten() {
+                        before_claim().await;
+                    }
+                    http.send(request).await
+                }
+            }))
+        });
+        decorated.placement()
+    }
+
+    /// What a guest holds in Placement.
+    ///
+    /// # Panics
+    /// Placement does not say.
+    pub async fn held(&self, guest: ConsumerUuid) -> Option<ConsumerAllocations> {
+        let held = self.cloud.placement().allocations(guest).await;
+        held.expect("allocations")
     }
 
     /// The same hosts, whose conductors to come ask this Placement.

@@ -168,8 +168,12 @@ impl Conductor {
     /// # Errors
     /// Another request has its UUID, a plugin of the scheduler cannot read its flavor, or the journal cannot be written.
     pub async fn create(&self, request: &BootRequest) -> Result<Accepted, ConductorError> {
-        self.inner.way.scheduler.check(request)?;
         let uuid = request.uuid();
+        if let Err(wrong) = self.inner.way.scheduler.check(request) {
+            // What was taken by the plugins of its time stays taken: the same again is the same guest.
+            let known = self.inner.way.journal.guest(uuid).await?;
+            known.ok_or(wrong)?;
+        }
         let accepted = self.inner.way.journal.accept(request).await;
         match self.inner.usable.wrote(accepted)? {
             Accepted::New => {

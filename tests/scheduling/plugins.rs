@@ -1,0 +1,66 @@
+//! A scheduler with a plugin that it had not when a guest was asked for.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_conductor::journal::{Accepted, SqlJournal};
+use berth_conductor::{
+    BootRequest, ConductorError, FilterScheduler, JourneyEnd, PluginOptions, Plugins,
+};
+use berth_scheduler::Options;
+use berth_scheduler::select::Scheduler;
+use berth_tests::boot::{asked, guest, impatient};
+use berth_tests::cloud::Cloud;
+use berth_tests::fleet::{Fleet, hosts};
+use serde_json::json;
+
+/// The sample of the guide, which knows no row of this name.
+async fn with_the_sample(fleet: &Fleet) -> FilterScheduler {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let plugin = PluginOptions {
+        name: "rack_power".to_owned(),
+        program: here.join("../docs/examples/scheduler-plugin/rack_power.py"),
+        time_budget: Duration::from_secs(60),
+        on_failure: None,
+        weight_multiplier: 1.0,
+    };
+    let mut options = Options::default();
+    let filters = &mut options.filter_scheduler.enabled_filters;
+    filters.push("rack_power".to_owned());
+    let plugins = Plugins::open([plugin], &options).await.unwrap();
+    let scheduler = Scheduler::with_own(options, &plugins.own()).unwrap();
+    FilterScheduler::new(scheduler, fleet.hosts.clone()).with_plugins(plugins)
+}
+
+fn in_the_west(number: u32) -> BootRequest {
+    asked(&json!({
+        "uuid": guest(number).to_string(),
+        "name": "vm",
+        "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1, "extra_specs": {"rack:row": "west"}},
+    }))
+}
+
+#[tokio::test]
+async fn a_guest_that_was_taken_before_a_plugin_came_is_the_same_when_it_is_asked_for_again() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
+    let journal = Arc::new(SqlJournal::in_memory().await.unwrap());
+    let without = Scheduler::new(Options::default()).unwrap();
+    let without = FilterScheduler::new(without, fleet.hosts.clone());
+    let before = fleet.conductor_by(
+        Arc::clone(&journal),
+        without,
+        fleet.cloud().placement(),
+        impatient(),
+    );
+    before.create(&in_the_west(1)).await.unwrap();
+    let end = before.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    before.stop().await;
+    let with = with_the_sample(&fleet).await;
+    let after = fleet.conductor_by(journal, with, fleet.cloud().placement(), impatient());
+    let again = after.create(&in_the_west(1)).await;
+    assert!(matches!(again, Ok(Accepted::Same)), "{again:?}");
+    let new = after.create(&in_the_west(2)).await;
+    assert!(matches!(new, Err(ConductorError::ExtraSpecs(_))), "{new:?}");
+}

@@ -4,4 +4,5 @@ mod cells;
 mod crowd;
 mod groups;
 mod headroom;
+mod owners;
 mod plugins;

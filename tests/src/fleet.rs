@@ -148,7 +148,7 @@ impl Fleet {
             max_attempts: 5,
             ..how
         };
-        Conductor::open_with(parts, options)
+        Conductor::open(parts, options)
     }
 
     /// Placement, where this is done first before the first claim is sent.

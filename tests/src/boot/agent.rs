@@ -155,6 +155,10 @@ impl BootAgent {
         }
         self.look_at(&build).await;
         let mut world = self.world();
+        // Somebody else may have asked for it while this one looked.
+        if world.guests.contains_key(&uuid) {
+            return refusal(StatusCode::CONFLICT, "other", "another one has its UUID");
+        }
         world.builds += 1;
         let built = Built {
             build,

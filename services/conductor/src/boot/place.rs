@@ -4,7 +4,7 @@ mod filtered;
 
 use std::collections::BTreeSet;
 
-use berth_client::placement::{ClaimError, Claimed};
+use berth_client::placement::{ClaimError, Claimed, ClaimedBefore};
 use berth_model::{DeviceProfileGroups, NodeName, ProviderUuid};
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,7 @@ impl Requested {
     ) -> Result<Placed, BootError> {
         // What was written down before may have been claimed.
         if let Some(chosen) = self.noted(way).await? {
-            match self.claim(way, &chosen).await {
+            match self.claim_noted(way, &chosen).await {
                 Ok(claimed) => return Ok(self.placed(chosen, claimed)),
                 Err(BootError::Claim(ClaimError::Taken(_))) => {}
                 Err(error) => return Err(error),
@@ -98,9 +98,10 @@ impl Requested {
             .collect()
     }
 
-    async fn claim(&self, way: &Way, chosen: &Chosen) -> Result<Claimed, BootError> {
+    /// Claims what was written down by an earlier journey, which may have claimed it.
+    async fn claim_noted(&self, way: &Way, chosen: &Chosen) -> Result<Claimed, BootError> {
         self.begin_claim(way, chosen).await?;
-        self.claim_begun(way, chosen).await
+        self.claim_begun(way, chosen, ClaimedBefore::Perhaps).await
     }
 
     /// Writes down what is about to be claimed.
@@ -113,12 +114,17 @@ impl Requested {
     }
 
     /// Claims what is written down.
-    async fn claim_begun(&self, way: &Way, chosen: &Chosen) -> Result<Claimed, BootError> {
+    async fn claim_begun(
+        &self,
+        way: &Way,
+        chosen: &Chosen,
+        before: ClaimedBefore,
+    ) -> Result<Claimed, BootError> {
         let place = (self.record.request.uuid(), self.record.attempt);
         let detail = || StepDetail::Claim(Box::new(chosen.clone()));
         let claimant = self.record.request.claimant();
         let candidate = chosen.candidate.clone();
-        match candidate.claim(&way.placement, &claimant).await {
+        match candidate.claim(&way.placement, &claimant, before).await {
             Ok(claimed) => {
                 way.note(place, BootStep::Claim, StepState::Done, detail())
                     .await?;
@@ -126,9 +132,9 @@ impl Requested {
             }
             Err(error) => {
                 // What the guest's UUID holds is not this attempt's to release, unless it was claimed before and moved since.
-                let before = self.record.step(BootStep::Claim).map(|it| it.state);
+                let was = self.record.step(BootStep::Claim).map(|it| it.state);
                 let holds_other = matches!(error, ClaimError::HoldsOther { .. });
-                if holds_other && before != Some(StepState::Done) {
+                if holds_other && was != Some(StepState::Done) {
                     self.nothing_claimed(way).await?;
                 }
                 Err(error.into())

@@ -5,7 +5,7 @@ mod group_place;
 mod headroom;
 mod question;
 
-use berth_client::placement::{ClaimError, Claimed};
+use berth_client::placement::{ClaimError, Claimed, ClaimedBefore};
 use berth_hosts::{GroupPolicy, KeptServerGroup, ServerGroupError};
 use berth_model::Demand;
 use berth_scheduler::Reason;
@@ -187,7 +187,7 @@ impl Requested {
                         self.nothing_claimed(way).await?;
                         return Ok(Ended::Overtaken);
                     }
-                    match self.claim_begun(way, &chosen).await {
+                    match self.claim_begun(way, &chosen, ClaimedBefore::Never).await {
                         Ok(claimed) => {
                             way.metrics.claimed(ClaimResult::Granted);
                             granted = Some(Box::new((chosen, claimed)));

@@ -1,0 +1,83 @@
+//! One UUID, and two conductors that know nothing of each other.
+
+use std::sync::Arc;
+
+use berth_client::PlacementClient;
+use berth_conductor::journal::SqlJournal;
+use berth_conductor::{BootRequest, Conductor, FilterScheduler, JourneyEnd};
+use berth_scheduler::Options;
+use berth_scheduler::select::Scheduler;
+use berth_tests::boot::{asked, guest, impatient};
+use berth_tests::cloud::Cloud;
+use berth_tests::fleet::{Fleet, hosts};
+use serde_json::json;
+
+fn named(name: &str) -> BootRequest {
+    asked(&json!({
+        "uuid": guest(1).to_string(),
+        "name": name,
+        "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
+    }))
+}
+
+/// A conductor with this way to Placement.
+async fn over(fleet: &Fleet, placement: PlacementClient) -> Conductor {
+    let journal = SqlJournal::in_memory().await.unwrap();
+    let scheduler = Scheduler::new(Options::default()).unwrap();
+    let scheduler = FilterScheduler::new(scheduler, fleet.hosts.clone());
+    fleet.conductor_by(Arc::new(journal), scheduler, placement, impatient())
+}
+
+async fn boot(conductor: Conductor, request: BootRequest) -> JourneyEnd {
+    conductor.create(&request).await.unwrap();
+    conductor.journey(request.uuid()).await
+}
+
+/// The second one looks, finds that nobody has the UUID, and writes only when the guest of the first one runs. On one host both want
+/// the very same.
+#[tokio::test]
+async fn who_claims_second_leaves_the_first_ones_guest_and_its_allocations_alone() {
+    for (name, many) in [("other", 1), ("first", 1), ("other", 4)] {
+        let fleet = Fleet::over(Cloud::in_process().await, &hosts(many, "cell1", 4)).await;
+        let first = fleet.conductor(Options::default()).await;
+        let placement = fleet.placement_with(async move || {
+            let end = boot(first, named("first")).await;
+            assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        });
+        let second = over(&fleet, placement).await;
+        let JourneyEnd::Failed { reason } = boot(second.clone(), named(name)).await else {
+            panic!("the UUID is another's");
+        };
+        assert!(reason.contains("holds other allocations"), "{reason}");
+        let held = async || fleet.held(guest(1)).await.map(|held| held.resources.len());
+        assert_eq!(held().await, Some(3), "{name} on {many}");
+        // Nor does its end take anything.
+        second.delete(guest(1)).await.unwrap();
+        let end = second.journey(guest(1)).await;
+        assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+        assert_eq!(held().await, Some(3), "{name} on {many}");
+        let guests = fleet.agent.guests();
+        assert_eq!(guests[&guest(1)].name, "first");
+        assert_eq!(fleet.agent.broken(), [""; 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_at_once_one_has_the_guest_and_what_it_has_is_claimed() {
+    for round in 0..20 {
+        let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
+        let mut ends = tokio::task::JoinSet::new();
+        for name in ["one", "two"] {
+            let conductor = fleet.conductor(Options::default()).await;
+            ends.spawn(async move { (name, boot(conductor, named(name)).await) });
+        }
+        let ends = ends.join_all().await;
+        let runs = ends.iter().filter(|it| matches!(it.1, JourneyEnd::Active));
+        let runs: Vec<_> = runs.map(|it| it.0).collect();
+        assert_eq!(runs.len(), 1, "{round}: {ends:?}");
+        let guests = fleet.agent.guests();
+        assert_eq!(guests[&guest(1)].name, runs[0], "{round}: {ends:?}");
+        assert!(fleet.held(guest(1)).await.is_some(), "{round}: {ends:?}");
+        assert_eq!(fleet.agent.broken(), [""; 0]);
+    }
+}

@@ -22,7 +22,8 @@ pub struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Answer the cases of a file, each with its own hosts and options, in a line of JSON each: the verdicts of a filter with its
-    /// reasons, the scores of a weigher, the loop's selections, the query to Placement. Nothing is claimed, and no service is asked.
+    /// reasons, the scores of a weigher, the loop's selections, the query to Placement. Nothing is claimed, and no service is asked,
+    /// nor any plugin: the answers are those of the file alone.
     #[command(
         after_help = "Examples:\n  berth scheduler replay --cases cases.json\n  \
                             berth scheduler replay --cases -"
@@ -41,6 +42,7 @@ enum Command {
     #[command(after_help = "Examples:\n  berth scheduler explain request.json\n  \
                             berth scheduler explain --request vm1\n  \
                             berth scheduler explain request.json --host compute-7\n  \
+                            berth scheduler explain request.json --plugins\n  \
                             berth scheduler explain request.json --without-filter RamFilter\n  \
                             berth scheduler explain request.json --option filter_scheduler.ram_weight_multiplier=-1 -f json\n  \
                             berth scheduler explain - --hint 'query=[\">=\", \"$free_ram_mb\", 4096]'")]
@@ -71,7 +73,7 @@ pub fn run(
         Command::Explain(asked) => {
             return match &asked.decision {
                 Some(guest) => explain::decided(guest, asked, context, out),
-                None => explain::run(asked, out),
+                None => explain::run(asked, context, out),
             };
         }
         Command::Lint(asked) => return lint::run(asked, out),

@@ -389,3 +389,38 @@ fn no_subcommand_is_forced_by_a_blanket_option() {
     }
     walk(&<berth_cli::arguments::Cli as clap::CommandFactory>::command());
 }
+
+#[test]
+fn a_dry_run_asks_plugins_where_it_is_told_to_and_only_then() {
+    let sample = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../docs/examples/scheduler-plugin/rack_power.py"
+    );
+    let (_kept, config) = file(&format!(
+        "[filter_scheduler]\nweight_classes = [\"rack_power\"]\n[scheduler_plugin_rack_power]\nprogram = \"{sample}\"\ntime_budget = 60\n"
+    ));
+    let (_kept_too, request) = file(
+        r#"{"config": {"filter_scheduler.enabled_filters": ["ComputeFilter", "rack_power"],
+                       "filter_scheduler.weight_classes": ["rack_power"]},
+            "hosts": [{"host": "a", "aggregates": [{"metadata": {"power_w": "500"}}]},
+                      {"host": "b", "aggregates": [{"metadata": {"power_w": "900"}}]},
+                      {"host": "c", "aggregates": [{"metadata": {"power_w": "lots"}}]}],
+            "request": {"flavor": {"vcpus": 1}}}"#,
+    );
+    let explain = ["--config", &config, "scheduler", "explain", &request];
+    let with = |more: &[&str]| berth(&[&explain[..], more].concat());
+    let asked = with(&["--plugins"]);
+    assert_eq!(code(&asked), 0, "{}", err(&asked));
+    let said = out(&asked);
+    assert!(said.starts_with("b was selected"), "{said}");
+    assert!(
+        said.contains("c: rack_power rejects it: its power_w is 'lots'"),
+        "{said}"
+    );
+    // As for built-in ones, what if it were not there?
+    let without = with(&["--plugins", "--without-filter", "rack_power"]);
+    assert_eq!(code(&without), 0, "{}", err(&without));
+    let refused = with(&[]);
+    assert_ne!(code(&refused), 0);
+    assert!(err(&refused).contains("rack_power"), "{}", err(&refused));
+}

@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use berth_conductor::Plugins;
 use berth_scheduler::explain::{Explanation, Outcome};
-use berth_scheduler::replay::{DryRun, DryRunError, WhatIf};
+use berth_scheduler::own::Own;
+use berth_scheduler::replay::{DryRunCase, DryRunError, WhatIf};
 use berth_wire::conductor::DecisionShown;
 use serde_json::json;
 
@@ -33,12 +35,16 @@ pub(super) struct Explain {
     #[arg(
         long = "request",
         value_name = "GUEST",
-        conflicts_with_all = ["case", "host", "without_filter", "option", "flavor_extra_spec", "hint", "ignore_host"]
+        conflicts_with_all = ["plugins", "case", "host", "without_filter", "option", "flavor_extra_spec", "hint", "ignore_host"]
     )]
     pub(super) decision: Option<String>,
     /// The case that is meant, where the file has several.
     #[arg(long, value_name = "ID")]
     case: Option<String>,
+    /// Ask the plugins that the configuration has ([scheduler_plugin_NAME]) and the request's options enable, as for a guest: their
+    /// programs are run. Without this no plugin can be enabled.
+    #[arg(long)]
+    plugins: bool,
     /// Only this host: what every filter says of it.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
@@ -73,8 +79,12 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// Explains.
 ///
 /// # Errors
-/// The file cannot be read, is no request, or what is to be otherwise cannot be.
-pub(super) fn run(asked: &Explain, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+/// The file cannot be read, is no request, what is to be otherwise cannot be, or a plugin does not say what it is.
+pub(super) fn run(
+    asked: &Explain,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
     let file = asked.file.as_deref().unwrap_or(Path::new("-"));
     let text = read(file)?;
     let what_if = WhatIf {
@@ -85,7 +95,12 @@ pub(super) fn run(asked: &Explain, out: &mut dyn Write) -> Result<ExitCode, Fail
         ignore_hosts: asked.ignore_host.clone(),
     };
     let refused = |error: DryRunError| failure(file, &error);
-    let run = DryRun::read(&text, asked.case.as_deref(), &what_if).map_err(refused)?;
+    let case = DryRunCase::read(&text, asked.case.as_deref(), &what_if).map_err(refused)?;
+    let (case, own) = match asked.plugins {
+        true => with_plugins(case, context)?,
+        false => (case, Own::new()),
+    };
+    let run = case.ready(&own).map_err(refused)?;
     let is_placed = match &asked.host {
         Some(host) => {
             let verdicts = run.verdicts(host).map_err(refused)?;
@@ -108,6 +123,20 @@ pub(super) fn run(asked: &Explain, out: &mut dyn Write) -> Result<ExitCode, Fail
         true => ExitCode::Done,
         false => ExitCode::Refused,
     })
+}
+
+/// The case with what its plugins say of its hosts.
+fn with_plugins(mut case: DryRunCase, context: &Context) -> Result<(DryRunCase, Own), Failure> {
+    let loaded = context.load()?;
+    context.block_on(async {
+        let configured = loaded.config.scheduler_plugins();
+        let plugins = Plugins::open(configured, case.options()).await;
+        let plugins =
+            plugins.map_err(|error| Failure::new(ErrorCode::BadValue, error.to_string()))?;
+        let (request, hosts) = case.question();
+        let answers = plugins.ask(request, hosts).await;
+        Ok((case.with_plugin_answers(answers), plugins.own()))
+    })?
 }
 
 /// Explains what was decided for a guest.

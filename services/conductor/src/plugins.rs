@@ -3,7 +3,7 @@
 //! Each enabled one says at the start what it is (`PROGRAM --manifest`), and is run once for each search, all of them at once, with
 //! the question on its standard input. What it may use is bounded: its time, what it writes, how many of it run at a time. One that
 //! does not answer fails open or closed, as its options say; the request goes on either way. Callers: [`FilterScheduler`], and
-//! `cli`, which opens them.
+//! `cli`, which opens them, and asks them in a dry run.
 //!
 //! [`FilterScheduler`]: crate::FilterScheduler
 
@@ -76,11 +76,7 @@ impl Plugins {
     }
 
     /// What each says of these hosts. Dropped, it ends those that run.
-    pub(crate) async fn ask(
-        &self,
-        request: &RequestSpec,
-        hosts: &[ConsideredHost],
-    ) -> PluginAnswers {
+    pub async fn ask(&self, request: &RequestSpec, hosts: &[ConsideredHost]) -> PluginAnswers {
         if self.programs.is_empty() {
             return PluginAnswers::default();
         }

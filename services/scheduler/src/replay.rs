@@ -29,7 +29,7 @@ use crate::request::RequestSpec;
 use case::{Case, CaseError};
 use field::{Field, FieldError};
 
-pub use dry_run::{DryRun, DryRunError};
+pub use dry_run::{DryRun, DryRunCase, DryRunError};
 pub use what_if::{WhatIf, WhatIfError};
 
 /// The schema of the files that are read here.

@@ -9,6 +9,7 @@ use super::field::{Field, FieldError};
 use super::{host, request};
 use crate::host_state::ConsideredHost;
 use crate::options::Options;
+use crate::own::Own;
 use crate::request::RequestSpec;
 use crate::select::Scheduler;
 
@@ -62,16 +63,21 @@ impl<'a> Case<'a> {
 
     /// Its filters and weighers.
     pub(super) fn scheduler(&self) -> Result<Scheduler, FieldError> {
-        let scheduler = Scheduler::new(self.options.clone());
-        scheduler.map_err(|error| FieldError {
-            path: "config".to_owned(),
-            wrong: error.to_string(),
-        })
+        scheduler(self.options.clone(), &Own::new())
     }
 
     pub(super) fn request(&self) -> Result<RequestSpec, CaseError> {
         request::read(&self.field.needed("request")?)
     }
+}
+
+/// Filters and weighers of a case's options, and these of one's own.
+pub(super) fn scheduler(options: Options, own: &Own) -> Result<Scheduler, FieldError> {
+    let scheduler = Scheduler::with_own(options, own);
+    scheduler.map_err(|error| FieldError {
+        path: "config".to_owned(),
+        wrong: error.to_string(),
+    })
 }
 
 /// Options from `{"group.option": value}`. Nova has more of them than the scheduler reads; those are left aside, as they are in

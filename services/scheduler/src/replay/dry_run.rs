@@ -3,16 +3,21 @@
 //! A case says which claims fail; every other one is granted. Options that it does not set have Berth's defaults, and not Nova's.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::case::{Case, CaseError};
+use super::case::{self, Case, CaseError};
 use super::field::{Field, FieldError};
 use super::schedule::{Fails, fails};
 use super::what_if::{WhatIf, WhatIfError};
 use super::{Kind, ReplayError, beyond, head};
 use crate::explain::{Explanation, HostVerdicts};
 use crate::host_state::ConsideredHost;
+use crate::options::Options;
+use crate::own::Own;
+use crate::plugin::PluginAnswers;
+use crate::request::RequestSpec;
 use crate::select::{Alternates, Ask, Claims, Scheduler, Step};
 
 /// A case that cannot be run.
@@ -58,6 +63,14 @@ fn listed(names: &[String]) -> String {
     }
 }
 
+/// One case, as it was read.
+pub struct DryRunCase {
+    options: Options,
+    ask: Ask,
+    hosts: Vec<ConsideredHost>,
+    fails: Fails,
+}
+
 /// One case, ready to be scheduled.
 pub struct DryRun {
     scheduler: Scheduler,
@@ -66,7 +79,7 @@ pub struct DryRun {
     fails: Fails,
 }
 
-impl DryRun {
+impl DryRunCase {
     /// Reads a case: a file of them as `replay` reads it, of kind `pipeline` or `schedule`, or a case alone. `id` names the case where
     /// there are several.
     ///
@@ -105,13 +118,55 @@ impl DryRun {
             request,
         };
         Ok(Self {
-            scheduler: case.scheduler()?,
+            options: case.options,
             ask,
             hosts,
             fails: fails(&asked)?,
         })
     }
 
+    /// Its options, which say by what names filters and weighers are enabled.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// What a plugin is asked about: the request, and all hosts. Answers name hosts by their UUIDs; those that the case gives none have
+    /// their nodes' names from here on.
+    pub fn question(&mut self) -> (&RequestSpec, &[ConsideredHost]) {
+        for host in &mut self.hosts {
+            if host.state.uuid.is_empty() {
+                let state = Arc::make_mut(&mut host.state);
+                state.uuid.clone_from(&state.nodename);
+            }
+        }
+        (&self.ask.request, &self.hosts)
+    }
+
+    /// What became of the plugins that were asked.
+    #[must_use]
+    pub fn with_plugin_answers(mut self, answers: PluginAnswers) -> Self {
+        self.ask.request.plugin_answers = answers;
+        self
+    }
+
+    /// Ready to be scheduled, by these filters and weighers beside the built-in ones.
+    ///
+    /// # Errors
+    /// Its options name what there is not, or contradict themselves.
+    pub fn ready(self, own: &Own) -> Result<DryRun, DryRunError> {
+        let scheduler = case::scheduler(self.options, own)
+            .map_err(|error| DryRunError::Case(ReplayError::File(error)))?;
+        Ok(DryRun {
+            scheduler,
+            ask: self.ask,
+            hosts: self.hosts,
+            fails: self.fails,
+        })
+    }
+}
+
+impl DryRun {
     /// Schedules it.
     #[must_use]
     pub fn explain(self) -> Explanation {
@@ -250,7 +305,8 @@ mod tests {
 
     /// The selected host; empty where there is none.
     fn selected(case: &Value, what_if: &WhatIf) -> Result<String, String> {
-        let run = DryRun::read(&case.to_string(), None, what_if);
+        let run = DryRunCase::read(&case.to_string(), None, what_if);
+        let run = run.and_then(|case| case.ready(&Own::new()));
         match run.map_err(|error| error.to_string())?.explain().outcome {
             Outcome::Selected { instances, .. } => Ok(instances[0].host.clone()),
             Outcome::NoValidHost { .. } => Ok(String::new()),
@@ -365,7 +421,7 @@ mod tests {
                 .to_string()
         };
         let read = |text: &str, id| {
-            let run = DryRun::read(text, id, &WhatIf::default());
+            let run = DryRunCase::read(text, id, &WhatIf::default());
             run.map(|_| ()).map_err(|error| error.to_string())
         };
         let two = file("schedule", &[&first, &second]);
@@ -391,7 +447,10 @@ mod tests {
 
     #[test]
     fn one_host_is_told_in_full() {
-        let run = DryRun::read(&case().to_string(), None, &WhatIf::default()).expect("a case");
+        let run = DryRunCase::read(&case().to_string(), None, &WhatIf::default());
+        let run = run
+            .and_then(|case| case.ready(&Own::new()))
+            .expect("a case");
         assert!(run.verdicts("large").is_ok_and(|it| it.passes()));
         assert!(run.verdicts("down").is_ok_and(|it| !it.passes()));
         let none = run.verdicts("x").expect_err("no such host").to_string();

@@ -97,18 +97,19 @@ impl WhatIf {
     pub(super) fn leave_out_filters(&self, options: &mut Options) -> Result<(), WhatIfError> {
         let enabled = &mut options.filter_scheduler.enabled_filters;
         for name in &self.without_filters {
-            let class = |it: &str| crate::filters::named(it).map(|it| it.name());
-            let Some(meant) =
-                class(name).filter(|_| enabled.iter().any(|it| class(it) == class(name)))
-            else {
-                let names = enabled.iter().filter_map(|it| class(it));
+            let known = |it: &str| crate::filters::named(it).map(|it| it.name());
+            // A plugin has no other name than this one.
+            let class = |it: &str| known(it).map_or_else(|| it.to_owned(), str::to_owned);
+            let meant = class(name);
+            if !enabled.iter().any(|it| class(it) == meant) {
+                let names = enabled.iter().filter_map(|it| known(it));
                 return Err(WhatIfError::NotEnabled {
                     name: name.clone(),
                     near: nearest(name, names),
                     enabled: enabled.clone(),
                 });
-            };
-            enabled.retain(|it| class(it) != Some(meant));
+            }
+            enabled.retain(|it| class(it) != meant);
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
         ("resources=VCPU:1", "3 candidates on 3 hosts.\n"),
         (
             "/allocation_candidates?resources=VCPU%3A1%2CPGPU%3A1&limit=1",
-            "1 candidates on 1 host.\n",
+            "1 candidate on 1 host.\n",
         ),
         (
             "resources=VCPU:16&required=CUSTOM_FAST",

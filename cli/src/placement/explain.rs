@@ -216,7 +216,12 @@ impl Explanation {
                 false => "",
             };
             return format!(
-                "{least}{candidates} candidates on {hosts} {}.",
+                "{least}{candidates} {} on {hosts} {}.",
+                if candidates == 1 {
+                    "candidate"
+                } else {
+                    "candidates"
+                },
                 if hosts == 1 { "host" } else { "hosts" }
             );
         }

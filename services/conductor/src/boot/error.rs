@@ -60,7 +60,7 @@ pub enum BootError {
     #[error("others of its server group were quicker {0} times")]
     GroupBusy(usize),
     /// Others were quicker.
-    #[error("No valid host was found: each of {0} candidates was taken by somebody else meanwhile")]
+    #[error("No valid host was found: {} was taken by somebody else meanwhile", each_of(*.0))]
     AllTaken(usize),
     /// Nobody knows the node's agent.
     #[error("no agent of node {0} is known")]
@@ -142,6 +142,14 @@ fn of_tables(error: &TableError) -> Disposition {
         TableError::Sql(SqlError::Nul(_) | SqlError::Character(_) | SqlError::Corrupt(_))
         | TableError::Foreign { .. } => Disposition::Fatal,
         TableError::Sql(_) => Disposition::Retry,
+    }
+}
+
+/// All of so many candidates.
+fn each_of(candidates: usize) -> String {
+    match candidates {
+        1 => "the only candidate".to_owned(),
+        many => format!("each of {many} candidates"),
     }
 }
 

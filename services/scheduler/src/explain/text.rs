@@ -26,7 +26,8 @@ impl Display for Explanation {
             write!(f, "\n\n{search}")?;
         }
         if self.more_searches > 0 {
-            write!(f, "\n\nand {} more instances", self.more_searches)?;
+            let more = counted(self.more_searches, "more instance");
+            write!(f, "\n\nand {more}")?;
         }
         if let Some(diagnosis) = &self.diagnosis {
             write!(f, "\n\n{diagnosis}")?;
@@ -55,7 +56,7 @@ impl Explanation {
                 }
                 match more {
                     0 => write!(f, "."),
-                    more => write!(f, "\nand so for {more} more instances."),
+                    more => write!(f, "\nand so for {}.", counted(*more, "more instance")),
                 }
             }
             Outcome::NoValidHost { why, instance, .. } => {
@@ -79,11 +80,12 @@ impl Explanation {
 
     fn asked(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let asked = &self.asked;
-        let (flavor, cpus) = (&asked.flavor, asked.vcpus);
+        let flavor = &asked.flavor;
+        let cpus = counted(asked.vcpus, "CPU");
         let (memory, disk) = (asked.memory_mb, asked.disk_gb);
         write!(
             f,
-            "\nAsked for: {flavor} ({cpus} CPUs, {memory} MiB, {disk} GiB)"
+            "\nAsked for: {flavor} ({cpus}, {memory} MiB, {disk} GiB)"
         )?;
         if let Some(zone) = &asked.availability_zone {
             write!(f, " in the zone {zone}")?;
@@ -113,7 +115,7 @@ impl Display for WhyNone {
 
 impl Display for PlacementStage {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "Placement: {} candidates", self.candidates)?;
+        write!(f, "Placement: {}", counted(self.candidates, "candidate"))?;
         if self.cut().is_some() {
             write!(f, ", as many as were asked for at most,")?;
         }
@@ -168,7 +170,10 @@ impl Search {
         if self.best.is_empty() {
             return Ok(());
         }
-        write!(f, "\n\nThe best of {} hosts that are left:", self.left)?;
+        match self.left {
+            1 => write!(f, "\n\nThe only host that is left:")?,
+            left => write!(f, "\n\nThe best of {left} hosts that are left:")?,
+        }
         for (at, one) in self.best.iter().enumerate() {
             write!(f, "\n  {:>2}. {one}", at + 1)?;
         }
@@ -185,12 +190,8 @@ impl Search {
 
 impl Display for RejectedBy {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let hosts = if self.hosts == 1 { "host" } else { "hosts" };
-        write!(
-            f,
-            "  {}: {} {hosts}, {}",
-            self.filter, self.hosts, self.code
-        )?;
+        let hosts = counted(self.hosts, "host");
+        write!(f, "  {}: {hosts}, {}", self.filter, self.code)?;
         for one in &self.named {
             write!(f, "\n    {}: {}", one.host, one.reason.text)?;
         }
@@ -245,8 +246,11 @@ impl Display for Diagnosis {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "What stands in the way (every filter, asked about each of {} hosts):",
-            self.hosts
+            "What stands in the way (every filter, asked about {}):",
+            match self.hosts {
+                1 => "the only host".to_owned(),
+                hosts => format!("each of {hosts} hosts"),
+            }
         )?;
         let width = widest(self.filters.iter().map(|one| &*one.filter));
         for one in &self.filters {
@@ -257,21 +261,16 @@ impl Display for Diagnosis {
             )?;
         }
         if self.passing > 0 {
-            write!(
-                f,
-                "\n  {} hosts pass all filters, and cannot be weighed",
-                self.passing
-            )?;
+            let verb = if self.passing == 1 { "passes" } else { "pass" };
+            let hosts = counted(self.passing, "host");
+            write!(f, "\n  {hosts} {verb} all filters, and cannot be weighed")?;
         }
         for one in &self.relaxations {
             write!(f, "\n{one}")?;
         }
         if self.more_relaxations > 0 {
-            write!(
-                f,
-                "\nand {} more sets of as many filters",
-                self.more_relaxations
-            )?;
+            let sets = counted(self.more_relaxations, "more set");
+            write!(f, "\nand {sets} of as many filters")?;
         }
         match &self.nearest {
             None => Ok(()),
@@ -286,11 +285,11 @@ impl Display for Diagnosis {
 impl Display for Relaxation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let names = listed(&self.without);
-        let hosts = if self.hosts == 1 { "host" } else { "hosts" };
+        let hosts = counted(self.hosts, "host");
         write!(
             f,
-            "Without {names} {} {hosts} would do. Nearest: {}",
-            self.hosts, self.nearest
+            "Without {names} {hosts} would do. Nearest: {}",
+            self.nearest
         )
     }
 }
@@ -305,6 +304,12 @@ impl Display for Nearest {
         }
         Ok(())
     }
+}
+
+/// `1 host`, `2 hosts`.
+fn counted<N: Display + PartialEq + From<u8>>(many: N, one: &str) -> String {
+    let plural = if many == N::from(1) { "" } else { "s" };
+    format!("{many} {one}{plural}")
 }
 
 /// Letters of a column for these names.
@@ -326,5 +331,23 @@ fn plain(number: f64) -> String {
     match number.fract() == 0.0 && number.abs() < 1e15 {
         true => format!("{number:.0}"),
         false => format!("{number:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_told_as_one() {
+        for (candidates, told) in [
+            (0, "Placement: 0 candidates for q"),
+            (1, "Placement: 1 candidate for q"),
+            (2, "Placement: 2 candidates for q"),
+        ] {
+            assert_eq!(PlacementStage::found("q", candidates).to_string(), told);
+        }
+        assert_eq!(counted(1_i64, "CPU"), "1 CPU");
+        assert_eq!(counted(4_i64, "CPU"), "4 CPUs");
     }
 }

@@ -36,7 +36,7 @@ fn body(cell: &NumaCell, shared: &CpuSet, dedicated: &CpuSet, held: &Held) -> Nu
         pinned_cpus: set(&cell.cpus.intersection(&held.reserved())),
         siblings: cell.siblings.iter().map(set).collect(),
         mempages: pages(cell, &used),
-        socket: None,
+        socket: cell.socket.map(i64::from),
         physnets: BTreeSet::new(),
         tunneled: false,
     }

@@ -117,6 +117,9 @@ fn cell(cell: &NumaCell) -> Table {
     put(&mut table, "id", i64::from(cell.id));
     put(&mut table, "cpus", text(&cell.cpus));
     put(&mut table, "memory_mib", number(cell.memory_mib));
+    if let Some(socket) = cell.socket {
+        put(&mut table, "socket", i64::from(socket));
+    }
     table
 }
 

@@ -128,6 +128,7 @@ fn numa_cell(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<NumaCell, XmlErr
     // A cell that libvirt could not size states no memory.
     let memory = xml::find(cell, &["memory"]).and_then(xml::kibibytes);
     let (mut cpus, mut siblings) = (BTreeSet::new(), BTreeSet::new());
+    let mut sockets = BTreeSet::new();
     for cpu in xml::find(cell, &["cpus"])
         .into_iter()
         .flat_map(|cpus| xml::children(cpus, "cpu"))
@@ -139,13 +140,17 @@ fn numa_cell(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<NumaCell, XmlErr
             |text| text.parse().ok(),
         )?;
         cpus.insert(number);
+        let socket = cpu.attribute("socket_id");
+        sockets.extend(socket.and_then(|text| text.parse::<u32>().ok()));
         let of_core = cpu.attribute("siblings").and_then(|text| text.parse().ok());
         siblings.extend(of_core.map(|cpus: CpuSet| cpus.iter().collect::<Vec<_>>()));
     }
     let mut pages = pages(reader, cell)?;
     let small = pages.pop_first();
     let new = NumaCell::new(id, CpuSet::from_iter(cpus), memory.unwrap_or(0) / 1024);
+    let mut sockets = sockets.into_iter();
     Ok(NumaCell {
+        socket: sockets.next().filter(|_| sockets.next().is_none()),
         siblings: siblings.into_iter().map(CpuSet::from_iter).collect(),
         huge_pages: pages,
         small_page_kib: small.map_or(new.small_page_kib, |(size, _)| size.max(1)),
@@ -260,6 +265,13 @@ mod tests {
         assert!(read.cells[1].huge_pages.is_empty());
         assert_eq!(read.cells[0].small_page_kib, 4);
         assert_eq!(read.small_page_kib, Some(4));
+        assert_eq!(
+            (read.cells[0].socket, read.cells[1].socket),
+            (Some(0), None)
+        );
+        let apart = TWO_CELLS.replace("id='1' socket_id='0'", "id='1' socket_id='1'");
+        let apart = Capabilities::read(&apart).unwrap();
+        assert_eq!(apart.cells[0].socket, None, "it is in two");
         let cpu = read.cpu.unwrap();
         assert!(cpu.starts_with("<cpu>") && cpu.ends_with("</cpu>"), "{cpu}");
     }

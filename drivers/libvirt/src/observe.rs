@@ -204,6 +204,7 @@ fn numa_cells(
             .iter()
             .map(|pages| (pages.size_kib, pages.total))
             .collect(),
+        socket: cell.socket,
         small_page_kib: small_page_kib.unwrap_or(NumaCell::SMALL_PAGE_KIB),
         ..NumaCell::new(
             cell.id,

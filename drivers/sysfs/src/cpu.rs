@@ -22,6 +22,8 @@ pub struct NumaCell {
     pub memory_kib: u64,
     /// Its huge pages, by size.
     pub huge_pages: Vec<HugePages>,
+    /// The socket that all its CPUs are in, as far as the tree says.
+    pub socket: Option<u32>,
 }
 
 /// The huge pages of one size in one cell.
@@ -78,6 +80,7 @@ impl Sysfs {
         Ok(Some(NumaCell {
             id,
             siblings: self.siblings(&cpus)?,
+            socket: self.socket(&cpus)?,
             cpus,
             memory_kib,
             huge_pages: huge_pages(&at.join("hugepages"))?,
@@ -93,6 +96,21 @@ impl Sysfs {
             cores.extend(read::value(&path, "a list of CPUs such as 0,32", cpu_list)?);
         }
         Ok(cores)
+    }
+
+    /// The one socket that these CPUs are in; none where they are in several, or the tree does not say (-1 is what a kernel says that
+    /// does not know).
+    fn socket(&self, cpus: &BTreeSet<u32>) -> Result<Option<u32>, SysfsError> {
+        let mut sockets = BTreeSet::new();
+        for cpu in cpus {
+            let path = format!("devices/system/cpu/cpu{cpu}/topology/physical_package_id");
+            let number = |text: &str| text.parse::<i64>().ok();
+            let number = read::value(&self.root().join(path), "a socket's number", number)?;
+            sockets.extend(number);
+        }
+        let mut sockets = sockets.into_iter();
+        let only = sockets.next().filter(|_| sockets.next().is_none());
+        Ok(only.and_then(|socket| u32::try_from(socket).ok()))
     }
 }
 
@@ -183,8 +201,9 @@ mod tests {
         tree.numa_cell(1, "2-3", 8_192_000);
         tree.huge_pages(1, 2048, 512, 500);
         for cpu in [2, 3] {
-            let file = format!("devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-            tree.write(&file, "2-3\n");
+            let topology = format!("devices/system/cpu/cpu{cpu}/topology");
+            tree.write(&format!("{topology}/thread_siblings_list"), "2-3\n");
+            tree.write(&format!("{topology}/physical_package_id"), "1\n");
         }
         tree.write("devices/system/node/possible", "0-1\n");
         let cells = tree.sysfs().numa_cells().unwrap();
@@ -200,9 +219,16 @@ mod tests {
                     total: 512,
                     free: 500
                 }],
+                socket: Some(1),
             }
         );
-        assert_eq!(cells[0].huge_pages, []);
+        assert_eq!((&cells[0].huge_pages, cells[0].socket), (&vec![], None));
+        for (package, socket) in [("2", None), ("-1", None), ("1", Some(1))] {
+            let file = "devices/system/cpu/cpu3/topology/physical_package_id";
+            tree.write(file, package);
+            let cells = tree.sysfs().numa_cells().unwrap();
+            assert_eq!(cells[1].socket, socket, "{package}");
+        }
         assert_eq!(
             tree.sysfs().online_cpus().unwrap(),
             Some([0, 1, 2, 3].into())

@@ -131,6 +131,8 @@ pub struct NumaCell {
     pub siblings: Vec<CpuSet>,
     /// Its huge pages, by size in KiB: how many there are, free or not.
     pub huge_pages: BTreeMap<u64, u64>,
+    /// The socket that its CPUs are in; none where the host does not say, or they are in several.
+    pub socket: Option<u32>,
     /// The size of its usual pages in KiB, above 0: 4 on most hosts, 64 or 16 on some of aarch64 and ppc64le.
     pub small_page_kib: u64,
 }
@@ -148,6 +150,7 @@ impl NumaCell {
             memory_mib,
             siblings: Vec::new(),
             huge_pages: BTreeMap::new(),
+            socket: None,
             small_page_kib: Self::SMALL_PAGE_KIB,
         }
     }

@@ -276,6 +276,7 @@ fn a_node_with_cells_tells_what_its_guests_have_of_each() {
         ..NumaCell::new(id, (first..first + 4).collect(), 8192)
     };
     world.seen.cells = vec![cell(0, 0, &[]), cell(1, 4, &[(2048, 512)])];
+    world.seen.cells[1].socket = Some(3);
     world.seen.cpus.shared = Some("0,2,4,6".parse().unwrap());
     world.seen.cpus.dedicated = Some("1,3,5,7".parse().unwrap());
     world.place(
@@ -302,7 +303,7 @@ fn a_node_with_cells_tells_what_its_guests_have_of_each() {
         },
         {
             "id": 1, "cpuset": [4, 6], "pcpuset": [5, 7], "memory": 8192, "cpu_usage": 1, "memory_usage": 1024 + 256,
-            "pinned_cpus": [5, 7], "siblings": [[4, 6], [5, 7]],
+            "pinned_cpus": [5, 7], "siblings": [[4, 6], [5, 7]], "socket": 3,
             "mempages": [
                 small(2_097_152 - 262_144, 256 * 256),
                 {"size_kb": 2048, "total": 512, "used": 512, "reserved": 0},

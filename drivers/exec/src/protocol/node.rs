@@ -100,6 +100,9 @@ pub struct CellFacts {
     /// Its huge pages, an entry for each size, at most 16. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 16>")]
     pub huge_pages: Vec<HugePages>,
+    /// The socket that its CPUs are in, 0 to 65535. Optional: nobody knows, or they are in several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<u16>,
 }
 
 /// Huge pages of one size.
@@ -252,6 +255,7 @@ impl From<CellFacts> for NumaCell {
             huge_pages: pages
                 .map(|pages| (pages.size_kib, pages.count))
                 .collect::<BTreeMap<_, _>>(),
+            socket: cell.socket.map(u32::from),
             ..NumaCell::new(cell.id, cell.cpus.0, cell.memory_mib)
         }
     }

@@ -32,7 +32,7 @@ fn view() -> Value {
             "cpus": {"online": "0-7", "shared": "0-3", "dedicated": "4-7"},
             "memory_mib": 1024,
             "disk": {"local": {"gib": 10}},
-            "cells": [{"id": 0, "cpus": "0-7", "memory_mib": 1024, "siblings": ["0,4"], "huge_pages": [{"size_kib": 2048, "count": 4}]}],
+            "cells": [{"id": 0, "cpus": "0-7", "memory_mib": 1024, "siblings": ["0,4"], "huge_pages": [{"size_kib": 2048, "count": 4}], "socket": 1}],
             "gpus": [{"address": "0000:84:00.0", "numa_node": 0, "offered": {"mdev_type": "nvidia-558", "class": "VGPU", "total": 4}}],
             "functions": [{"physical": "0000:3b:00.0", "addresses": ["0000:3b:02.0"], "class": "SRIOV_NET_VF"}],
             "devices": [{
@@ -58,6 +58,7 @@ fn a_whole_view_is_the_contracts() {
     assert_eq!(node.disk, Disk::Local { gib: 10 });
     assert_eq!(node.devices[0].class.as_str(), "PGPU");
     assert_eq!(node.cells[0].huge_pages[&2048], 4);
+    assert_eq!(node.cells[0].socket, Some(1));
     assert_eq!(
         node.guests.values().next().unwrap().power,
         PowerState::ShutOff

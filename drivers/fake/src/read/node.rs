@@ -190,7 +190,14 @@ fn cpus_of(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<Cpus> {
 
 fn cell(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<NumaCell> {
     table.only(
-        &["id", "cpus", "memory_mib", "siblings", "huge_pages"],
+        &[
+            "id",
+            "cpus",
+            "memory_mib",
+            "siblings",
+            "huge_pages",
+            "socket",
+        ],
         reading,
     );
     let id = table.need("id", "the cell's number", reading);
@@ -209,7 +216,10 @@ fn cell(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<NumaCell> {
     let huge_pages = table
         .field("huge_pages")
         .map(|field| huge_pages(&field, reading));
+    let socket = table.field("socket");
+    let socket = socket.and_then(|field| field.number(0..=65_535, "the socket's number", reading));
     Some(NumaCell {
+        socket: socket.and_then(|it| u32::try_from(it).ok()),
         siblings,
         huge_pages: huge_pages.unwrap_or_default(),
         ..NumaCell::new(id?, cpus?, memory_mib?)

@@ -22,14 +22,17 @@ fn named(name: &str) -> BootRequest {
 
 /// A conductor with this way to Placement.
 async fn over(fleet: &Fleet, placement: PlacementClient) -> Conductor {
-    let journal = SqlJournal::in_memory().await.unwrap();
-    let scheduler = Scheduler::new(Options::default()).unwrap();
+    let journal = SqlJournal::in_memory().await.expect("memory");
+    let scheduler = Scheduler::new(Options::default()).expect("the defaults");
     let scheduler = FilterScheduler::new(scheduler, fleet.hosts.clone());
     fleet.conductor_by(Arc::new(journal), scheduler, placement, impatient())
 }
 
 async fn boot(conductor: Conductor, request: BootRequest) -> JourneyEnd {
-    conductor.create(&request).await.unwrap();
+    conductor
+        .create(&request)
+        .await
+        .expect("a journal in memory");
     conductor.journey(request.uuid()).await
 }
 

@@ -28,8 +28,8 @@ async fn with_the_sample(fleet: &Fleet) -> FilterScheduler {
     let mut options = Options::default();
     let filters = &mut options.filter_scheduler.enabled_filters;
     filters.push("rack_power".to_owned());
-    let plugins = Plugins::open([plugin], &options).await.unwrap();
-    let scheduler = Scheduler::with_own(options, &plugins.own()).unwrap();
+    let plugins = Plugins::open([plugin], &options).await.expect("a plugin");
+    let scheduler = Scheduler::with_own(options, &plugins.own()).expect("options");
     FilterScheduler::new(scheduler, fleet.hosts.clone()).with_plugins(plugins)
 }
 

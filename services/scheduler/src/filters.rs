@@ -50,6 +50,7 @@ use crate::request::RequestSpec;
 
 pub(crate) use chain::in_shares;
 pub use chain::{Chain, ChainError, Out, Passed, Rejected, Turn};
+pub(crate) use metrics::measured;
 
 /// When a filter is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -244,7 +244,8 @@ pub enum Normalization {
     Percent,
 }
 
-/// `name=ratio`, as in `[metrics] weight_setting`. What cannot be read so is left aside, as Nova does.
+/// `name=ratio`, as in `[metrics] weight_setting`. What cannot be read so is left aside, as Nova does; a ratio that is not finite
+/// too, which [`Options::check`] refuses.
 #[must_use]
 pub fn weight_settings(texts: &[String]) -> Vec<(&str, f64)> {
     texts
@@ -255,7 +256,14 @@ pub fn weight_settings(texts: &[String]) -> Vec<(&str, f64)> {
 
 fn weight_setting(text: &str) -> Option<(&str, f64)> {
     let (name, ratio) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
-    Some((name, numbers::float(ratio)?))
+    let ratio = numbers::float(ratio).filter(|ratio| ratio.is_finite())?;
+    Some((name, ratio))
+}
+
+/// Whether it is a `name=ratio` whose ratio is infinite or no number.
+fn is_not_finite(text: &str) -> bool {
+    let ratio = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    ratio.is_some_and(|(_, ratio)| numbers::float(ratio).is_some_and(|it| !it.is_finite()))
 }
 
 /// `[metrics]`
@@ -317,7 +325,7 @@ mod tests {
     #[test]
     fn settings_that_cannot_be_read_are_left_aside() {
         let texts = [
-            "a=1", "b= -2.5 ", "c=x", "d", "=1", "e:1", "a=3", "f=g=1", " h =1",
+            "a=1", "b= -2.5 ", "c=x", "d", "=1", "e:1", "a=3", "f=g=1", " h =1", "i=inf", "j=nan",
         ];
         let texts = texts.map(str::to_owned);
         assert_eq!(

@@ -1,7 +1,8 @@
 //! The weighers, one in each file, and the order of hosts that comes of them.
 //!
 //! A weigher gives each host that is left a raw weight. Raw weights are brought to a common scale ([`Normalization`]), multiplied
-//! by the weigher's multiplier (the option, or what the host's aggregates say instead) and added up: the most is the best.
+//! by the weigher's multiplier (the option, or what the host's aggregates say instead) and added up: the most is the best. No
+//! raw weight and no multiplier is beyond [`LARGEST`], so a weight is always a number.
 //!
 //! [`Normalization`]: crate::options::Normalization
 
@@ -21,6 +22,7 @@ mod num_instances;
 mod order;
 mod pci;
 mod ram;
+mod range;
 mod ranking;
 mod soft_affinity;
 mod soft_anti_affinity;
@@ -34,6 +36,7 @@ pub use classes::{Weighers, WeighersError};
 pub use multiplier::Multiplier;
 pub use normalize::{Bounds, normalize};
 pub use order::{Chance, order};
+pub use range::LARGEST;
 pub use ranking::{Ranking, Unweighable};
 
 /// One weigher, by Nova's name.
@@ -52,7 +55,7 @@ pub trait Weigher: Send + Sync {
         Bounds::default()
     }
 
-    /// Reads what it needs, once for all hosts.
+    /// Reads what it needs, once for all hosts. A raw weight that is no number counts as 0, one beyond [`LARGEST`] as that.
     fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a Options) -> Weighing<'a>;
 }
 
@@ -109,10 +112,10 @@ impl<'a> Weighing<'a> {
         }
     }
 
-    /// The raw weight that is 1 on the fixed scale; what is not above 0 counts as 1.
+    /// The raw weight that is 1 on the fixed scale, [`LARGEST`] at most; what is not above 0 counts as 1.
     #[must_use]
     pub fn unit(mut self, unit: f64) -> Self {
-        self.unit = if unit > 0.0 { unit } else { 1.0 };
+        self.unit = if unit > 0.0 { unit.min(LARGEST) } else { 1.0 };
         self
     }
 

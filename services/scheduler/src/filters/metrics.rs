@@ -1,7 +1,7 @@
 //! `MetricsFilter`: the host measures all metrics of `[metrics] weight_setting`.
 
 use super::{Filter, Plan, Runs};
-use crate::host_state::ConsideredHost;
+use crate::host_state::{ConsideredHost, HostState};
 use crate::options::{Options, weight_settings};
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -23,8 +23,7 @@ impl Filter for MetricsFilter {
             return Plan::PassAll;
         }
         Plan::each(move |host: &mut ConsideredHost| {
-            let metrics = host.state.metrics.as_ref();
-            let is_missing = |name: &str| metrics.is_none_or(|all| !all.contains_key(name));
+            let is_missing = |name: &str| measured(&host.state, name).is_none();
             if !wanted.iter().any(|(name, _)| is_missing(name)) {
                 return Ok(());
             }
@@ -37,6 +36,12 @@ impl Filter for MetricsFilter {
             })
         })
     }
+}
+
+/// What a host measures; none where it is no finite number, by which nothing can be weighed.
+pub(crate) fn measured(host: &HostState, metric: &str) -> Option<f64> {
+    let measured = host.metrics.as_ref()?.get(metric).copied();
+    measured.filter(|value| value.is_finite())
 }
 
 #[cfg(test)]

@@ -55,6 +55,8 @@ const OF_FLAVORS: &str = "AggregateInstanceExtraSpecsFilter";
 enum Values {
     Any,
     Number,
+    /// Of a weigher.
+    Multiplier,
     Whole,
     Zone,
 }
@@ -83,14 +85,14 @@ pub(super) fn lint(
                 || is_tenant && enabled.limits_tenants;
             findings.extend(unread(&place, is_read, &filters.join(" or ")));
         } else if let Some(weigher) = multiplier {
-            findings.extend(void(&place, value, Values::Number));
+            findings.extend(void(&place, value, Values::Multiplier));
             findings.extend(unread(
                 &place,
                 enabled.has_weigher(weigher.name()),
                 weigher.name(),
             ));
         } else if is_of_plugin(key, catalogue) {
-            findings.extend(void(&place, value, Values::Number));
+            findings.extend(void(&place, value, Values::Multiplier));
         } else {
             findings.extend(of_requests(&place, key, catalogue, enabled));
         }
@@ -167,7 +169,7 @@ fn void(place: &Place, value: &str, values: Values) -> Option<Finding> {
             return Some(place.finds(Severity::Warning, Code::BadValue, text));
         }
         Values::Zone => return None,
-        Values::Number => float(value).is_none().then_some("a number"),
+        Values::Number | Values::Multiplier => float(value).is_none().then_some("a number"),
         Values::Whole => int(value).is_none().then_some("a whole number"),
     };
     if let Some(wanted) = wanted {
@@ -179,8 +181,19 @@ fn void(place: &Place, value: &str, values: Values) -> Option<Finding> {
                 .mend(wanted),
         );
     }
-    let is_finite = float(value).is_none_or(f64::is_finite);
-    let text =
-        || format!("`{value}` is read as a number, and no weight can be told from another by it");
-    (!is_finite).then(|| place.finds(Severity::Warning, Code::BadValue, text()))
+    if float(value).is_none_or(f64::is_finite) {
+        return None;
+    }
+    let (code, text) = match values {
+        Values::Multiplier => (
+            Code::VoidOverride,
+            format!("`{value}` is not finite, so on its hosts the option may hold instead"),
+        ),
+        _ => (
+            Code::BadValue,
+            format!("`{value}` is read as a number, and no host can be told from another by it"),
+        ),
+    };
+    let found = place.finds(Severity::Warning, code, text);
+    Some(found.mend("a finite number"))
 }

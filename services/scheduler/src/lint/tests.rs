@@ -235,8 +235,8 @@ fn keys_of_aggregates_are_somebodys_and_their_numbers_are_numbers() {
         (
             "ram_weight_multiplier",
             "inf",
-            "warning: aggregate a, ram_weight_multiplier: `inf` is read as a number, and no weight can be told from \
-             another by it",
+            "warning: aggregate a, ram_weight_multiplier: `inf` is not finite, so on its hosts the option may hold \
+             instead; right would be: a finite number",
         ),
         (
             "ram_allocation_ratio",

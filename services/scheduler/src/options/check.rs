@@ -1,10 +1,12 @@
 //! Which values of options are wrong: Nova's lower bounds. Those that an aggregate's metadata override are not looked at, as in Nova.
 //! Caller: `select::Scheduler`.
 
+mod numbers;
+
 use std::borrow::Cow;
 use std::fmt::Display;
 
-use super::{FilterSchedulerOptions, Options, weight_setting};
+use super::{FilterSchedulerOptions, Options, is_not_finite, weight_setting};
 use crate::request::architecture;
 
 /// A value that nobody can schedule by.
@@ -44,7 +46,8 @@ impl Options {
     /// Looks at each value that has a bound, or that may be unreadable.
     #[must_use]
     pub fn check(&self) -> Checked {
-        let errors = self.counts().into_iter().chain(self.multipliers());
+        let errors = self.counts().into_iter();
+        let errors = errors.chain(numbers::errors(self)).chain(self.ratios());
         let errors = errors.chain(self.architecture());
         let subset = self.filter_scheduler.host_subset_size;
         let of_subset = (subset < 1).then(|| OptionWarning {
@@ -95,25 +98,14 @@ impl Options {
         errors
     }
 
-    /// Multipliers of weighers that have a sign of their own.
-    fn multipliers(&self) -> impl Iterator<Item = OptionError> {
-        let filters = &self.filter_scheduler;
-        let multipliers = [
-            ("pci_weight_multiplier", filters.pci_weight_multiplier),
-            (
-                "soft_affinity_weight_multiplier",
-                filters.soft_affinity_weight_multiplier,
-            ),
-            (
-                "soft_anti_affinity_weight_multiplier",
-                filters.soft_anti_affinity_weight_multiplier,
-            ),
-        ];
-        // What is no number is below 0 as little as above.
-        let bad = multipliers
-            .into_iter()
-            .filter(|(_, value)| value.is_nan() || *value < 0.0);
-        bad.map(|(option, value)| wrong(FILTER_SCHEDULER, option, value, "a number from 0 on"))
+    /// `name=ratio` with a ratio by which no weight can be reckoned.
+    fn ratios(&self) -> impl Iterator<Item = OptionError> {
+        let bad = self.ratio_settings();
+        let bad = bad.filter(|(_, _, text)| is_not_finite(text));
+        bad.map(|(group, option, text)| {
+            let wanted = "name=ratio with a finite number";
+            wrong(group, option, format!("{text:?}"), wanted)
+        })
     }
 
     /// An architecture that no image can have, so that no host would have one for it.
@@ -159,16 +151,20 @@ impl Options {
         [networks, devices, cells].into_iter().flatten()
     }
 
-    /// Texts that are no `name=ratio`.
-    fn settings(&self) -> impl Iterator<Item = OptionWarning> {
+    /// Every text that should be `name=ratio`.
+    fn ratio_settings(&self) -> impl Iterator<Item = (&'static str, &'static str, &String)> {
         let metrics = self.metrics.weight_setting.iter();
         let metrics = metrics.map(|text| ("metrics", "weight_setting", text));
         let properties = self.filter_scheduler.image_props_weight_setting.iter();
         let properties =
             properties.map(|text| (FILTER_SCHEDULER, "image_props_weight_setting", text));
-        let bad = metrics
-            .chain(properties)
-            .filter(|(_, _, text)| weight_setting(text).is_none());
+        metrics.chain(properties)
+    }
+
+    /// Texts that are no `name=ratio`.
+    fn settings(&self) -> impl Iterator<Item = OptionWarning> {
+        let bad = self.ratio_settings();
+        let bad = bad.filter(|(_, _, text)| weight_setting(text).is_none() && !is_not_finite(text));
         bad.map(|(group, option, text)| OptionWarning {
             wrong: wrong(group, option, format!("{text:?}"), "name=ratio"),
             instead: "it is left aside",
@@ -271,6 +267,20 @@ mod tests {
             ]
         );
         assert_eq!(checked(fs, "ram_weight_multiplier", json!(-1.0)), [""; 0]);
+        for ratio in ["inf", "-Infinity", " nan "] {
+            let setting = format!("a={ratio}");
+            let told = |option: &str| {
+                format!("{option}: should be name=ratio with a finite number, and is {setting:?}")
+            };
+            assert_eq!(
+                checked("metrics", "weight_setting", json!(["b=1", setting])),
+                [told("[metrics] weight_setting")]
+            );
+            assert_eq!(
+                checked(fs, "image_props_weight_setting", json!([setting])),
+                [told("[filter_scheduler] image_props_weight_setting")]
+            );
+        }
         let architecture = |name: &str| {
             let found = checked(fs, "image_properties_default_architecture", json!(name));
             found.first().cloned().unwrap_or_default()

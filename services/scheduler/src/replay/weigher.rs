@@ -1,4 +1,5 @@
-//! Kinds `weigher` and `normalize`: one weigher's weights, and raw weights brought to one scale.
+//! Kinds `weigher` and `normalize`: one weigher's weights, and raw weights brought to one scale. Both with Nova's arithmetic, for
+//! which a multiplier may be infinite, so that answers can be compared with its own.
 
 use serde_json::{Value, json};
 
@@ -12,6 +13,7 @@ pub(super) fn answer(subject: &Field<'_>, case: &Case<'_>) -> Result<Value, Case
     let mut options = case.options.clone();
     options.filter_scheduler.weight_classes = vec![subject.string()?];
     let weighers = Weighers::new(&options).map_err(|error| subject.wrong(error.to_string()))?;
+    let weighers = weighers.as_nova();
     let request = case.request()?;
     let hosts = case.hosts()?;
     let ranking = match Ranking::new(&weighers, &hosts, &request, &options) {

@@ -1,5 +1,6 @@
 //! `weight_classes`: the weighers that are asked.
 
+use super::range::Range;
 use super::{ALL, Multiplier, Weigher};
 use crate::options::Options;
 use crate::own::Own;
@@ -9,6 +10,7 @@ use crate::own::Own;
 pub struct Weighers {
     pub(super) weighers: Vec<&'static dyn Weigher>,
     pub(super) multipliers: Vec<Multiplier>,
+    pub(super) range: Range,
 }
 
 /// `weight_classes` are not all to be had.
@@ -52,7 +54,14 @@ impl Weighers {
         Ok(Self {
             weighers,
             multipliers,
+            range: Range::Bounded,
         })
+    }
+
+    /// With Nova's arithmetic: what is infinite or no number stays so, in multipliers of aggregates and in weights.
+    pub(crate) fn as_nova(mut self) -> Self {
+        self.range = Range::AsNova;
+        self
     }
 
     /// Their names, in their order.

@@ -1,6 +1,8 @@
 //! `MetricsWeigher`: a sum of metrics that the host measures, each times its ratio of `[metrics] weight_setting`.
 
+use super::range::bounded;
 use super::{MetricMissing, Multiplier, Weigher, Weighing};
+use crate::filters::measured;
 use crate::host_state::HostState;
 use crate::options::{MetricsOptions, Options, weight_settings};
 use crate::request::RequestSpec;
@@ -46,9 +48,9 @@ fn sum(
 ) -> Result<f64, MetricMissing> {
     let mut sum = 0.0;
     for &(metric, ratio) in terms {
-        let measured = host.metrics.as_ref().and_then(|all| all.get(metric));
-        match measured {
-            Some(value) => sum += value * ratio,
+        match measured(host, metric) {
+            // Two that are too large, of opposite signs, make no number.
+            Some(value) => sum += bounded(value * ratio),
             None if options.required => {
                 return Err(MetricMissing {
                     metric: metric.to_owned(),

@@ -1,5 +1,6 @@
 //! What a weigher's weights count.
 
+use super::range::Range;
 use crate::host_state::Aggregates;
 use crate::numbers;
 use crate::options::Options;
@@ -66,8 +67,13 @@ impl Multiplier {
 
 /// The multipliers of a host that its aggregates override, by the weigher's place.
 ///
-/// The least of the values of all aggregates is taken; one of them that is no number leaves the option's.
-pub(super) fn overridden(multipliers: &[Multiplier], aggregates: &Aggregates) -> Vec<(usize, f64)> {
+/// The least of the values of all aggregates is taken; one of them that is no number, or a least one that is not finite, leaves
+/// the option's.
+pub(super) fn overridden(
+    multipliers: &[Multiplier],
+    aggregates: &Aggregates,
+    range: Range,
+) -> Vec<(usize, f64)> {
     let mut found: Vec<(usize, Option<f64>)> = Vec::new();
     let values = aggregates.iter().flat_map(|one| &one.metadata);
     for (key, value) in values.filter(|(key, _)| key.ends_with("_weight_multiplier")) {
@@ -76,6 +82,7 @@ pub(super) fn overridden(multipliers: &[Multiplier], aggregates: &Aggregates) ->
                 continue;
             }
             let value = numbers::float(value);
+            let value = value.filter(|it| range == Range::AsNova || !it.is_nan());
             match found.iter_mut().find(|(of, _)| *of == place) {
                 Some((_, least)) => *least = least.zip(value).map(|(a, b)| a.min(b)),
                 None => found.push((place, value)),
@@ -84,7 +91,8 @@ pub(super) fn overridden(multipliers: &[Multiplier], aggregates: &Aggregates) ->
     }
     let signed = |(place, value): (usize, Option<f64>)| {
         let one: &Multiplier = multipliers.get(place)?;
-        Some((place, one.sign * value?))
+        let value = range.multiplier(value?)?;
+        Some((place, one.sign * range.keep(value)))
     };
     found.into_iter().filter_map(signed).collect()
 }
@@ -95,6 +103,7 @@ mod tests {
 
     use super::*;
     use crate::host_state::Aggregate;
+    use crate::weighers::LARGEST;
 
     #[test]
     fn the_least_of_the_aggregates_values_overrides_unless_one_is_no_number() {
@@ -112,7 +121,12 @@ mod tests {
             (&["1", "x", "0"], None),
             (&[""], None),
             (&["1,2"], None),
-            (&["nan", "4"], Some(4.0)),
+            (&["nan", "4"], None),
+            (&["nan"], None),
+            (&["inf"], None),
+            (&["inf", "inf"], None),
+            (&["1", "-inf"], None),
+            (&["1e200"], Some(LARGEST)),
         ] {
             for (place, one) in multipliers.iter().enumerate() {
                 let aggregate = |value: &&str| {
@@ -128,7 +142,7 @@ mod tests {
                     .into_iter()
                     .collect();
                 assert_eq!(
-                    overridden(&multipliers, &aggregates),
+                    overridden(&multipliers, &aggregates, Range::Bounded),
                     expected,
                     "{values:?}"
                 );

@@ -6,6 +6,7 @@ mod values;
 use super::card::{Card, Score};
 use super::multiplier::overridden;
 use super::normalize::Scale;
+use super::range::Range;
 use super::{Bounds, MetricMissing, Raw, Weighers, Weighing};
 use crate::host_state::{Aggregates, ByAggregates, ConsideredHost, HostState};
 use crate::options::{Normalization, Options};
@@ -18,6 +19,7 @@ pub struct Ranking {
     columns: Vec<Column>,
     hosts: usize,
     normalization: Normalization,
+    range: Range,
 }
 
 /// A host that a weigher cannot weigh.
@@ -57,6 +59,7 @@ impl Ranking {
             columns: Vec::new(),
             hosts: hosts.len(),
             normalization: options.filter_scheduler.weight_normalization,
+            range: weighers.range,
         };
         if !ranking.is_weighed() {
             return Ok(ranking);
@@ -84,13 +87,13 @@ impl Ranking {
         let own = match (self.normalization, &weighing.share, &weighing.raw) {
             (Normalization::Upstream | Normalization::ListMin, _, _) => None,
             (Normalization::Percent, Some(_), _) | (_, _, Raw::Each(_)) => Some(each()),
-            (_, _, Raw::Same(raw)) => Some(Values::Same(raw / weighing.unit)),
+            (_, _, Raw::Same(raw)) => Some(Values::Same(self.range.keep(raw / weighing.unit))),
         };
         Column {
             weigher: weigher.name(),
             bounds,
             raw: match &weighing.raw {
-                Raw::Same(raw) => Values::Same(bounds.clamp(*raw)),
+                Raw::Same(raw) => Values::Same(bounds.clamp(self.range.keep(*raw))),
                 Raw::Each(_) => each(),
             },
             own,
@@ -138,14 +141,15 @@ impl Ranking {
         for (at, raw) in &rows.row {
             let column = &mut self.columns[*at];
             let weighing = &rows.weighings[*at];
-            column.raw.put(place, column.bounds.clamp(*raw), hosts);
+            let raw = self.range.keep(*raw);
+            column.raw.put(place, column.bounds.clamp(raw), hosts);
             let own = match (self.normalization, &weighing.share) {
                 (Normalization::Upstream | Normalization::ListMin, _) => continue,
                 (Normalization::Percent, Some(share)) => share(host),
                 (Normalization::Percent | Normalization::Fixed, _) => raw / weighing.unit,
             };
             if let Some(values) = &mut column.own {
-                values.put(place, own, hosts);
+                values.put(place, self.range.keep(own), hosts);
             }
         }
         Ok(())
@@ -304,7 +308,9 @@ impl<'a> Rows<'a> {
             looking: all.iter().filter(looks).copied().collect(),
             weighers,
             weighings,
-            configured: multipliers.map(|one| one.configured(options)).collect(),
+            configured: multipliers
+                .map(|one| weighers.range.keep(one.configured(options)))
+                .collect(),
             overridden: ByAggregates::new(),
             is_again: false,
             row: Vec::new(),
@@ -313,14 +319,18 @@ impl<'a> Rows<'a> {
 
     /// The multipliers that the aggregates of a host say, by weigher.
     fn overridden(&mut self, host: &HostState) -> &[(usize, f64)] {
-        let multipliers = &self.weighers.multipliers;
-        let make = |all: &Aggregates| overridden(multipliers, all);
+        let Weighers {
+            multipliers, range, ..
+        } = self.weighers;
+        let make = |all: &Aggregates| overridden(multipliers, all, *range);
         self.overridden.get(&host.aggregates, make)
     }
 
     fn weigh(&mut self, place: usize, host: &HostState) -> Result<(), Unweighable> {
-        let multipliers = &self.weighers.multipliers;
-        let make = |all: &Aggregates| overridden(multipliers, all);
+        let Weighers {
+            multipliers, range, ..
+        } = self.weighers;
+        let make = |all: &Aggregates| overridden(multipliers, all, *range);
         let overridden = self.overridden.get(&host.aggregates, make);
         self.row.clear();
         for at in self.looking.iter().copied() {

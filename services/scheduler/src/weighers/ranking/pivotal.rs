@@ -5,15 +5,15 @@ use super::{Column, Ranking, Values, best};
 /// Sums of numbers are told apart where they differ by more than this share of the largest number in them.
 const ROUNDING: f64 = 1e-13;
 
-/// Sums of numbers up to here stay numbers.
-const LARGE: f64 = 1e300;
+/// Beyond this a score is not taken from a weight: too little is left of the other scores in it.
+const LARGE: f64 = 1e15;
 
 /// The weights of hosts, and the best of them.
 struct Weighed {
     weights: Vec<f64>,
     /// Its place.
     best: usize,
-    /// The largest weight without its sign; none where one is no number, or so large that sums may be none.
+    /// The largest weight without its sign; none where one is no number, or so large that no score is taken from it.
     largest: Option<f64>,
 }
 
@@ -48,7 +48,7 @@ impl Ranking {
             }
             let other = match column.taken_from(&weighed, &mut rests) {
                 true => first_of_the_most(&rests),
-                // What is beyond all numbers cannot be taken away again.
+                // What is too large cannot be taken away again.
                 false => best(&self.weights_without(at)),
             };
             pivotal.extend(
@@ -91,7 +91,8 @@ impl Column {
         has_weight && (self.on_scale().differ() || self.multiplier.differ())
     }
 
-    /// The weights without its scores, of the hosts that may have the most of them; false where one is no number.
+    /// The weights without its scores, of the hosts that may have the most of them; false where one is no number, or
+    /// too large.
     fn taken_from(&self, weighed: &Weighed, rests: &mut Vec<Rest>) -> bool {
         let scale = self.scale();
         let on_scale = self.on_scale();
@@ -109,7 +110,9 @@ impl Column {
             Some(least) => rests.extend(weights.filter(|(_, it)| **it >= least).map(rest)),
             None => rests.extend(weights.map(rest)),
         }
-        rests.iter().all(|it| it.weight.is_finite())
+        rests
+            .iter()
+            .all(|it| it.weight.is_finite() && it.wrong < LARGE * ROUNDING)
     }
 
     /// The least weight of a host that may be the best without the scores: without them the best one keeps its weight but for its

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::replay::testing::{hosts, request};
+use crate::weighers::{Chance, order};
 
 fn options(weigher: &str, normalization: Normalization) -> Options {
     let mut options = Options::default();
@@ -262,11 +263,36 @@ fn a_weigher_is_pivotal_where_another_host_would_be_the_best_without_it() {
         &request(&json!({})),
     );
     assert_eq!(alone.pivotal(), []);
-    let beyond = json!([{"cpu_weight_multiplier": "inf"}, {"cpu_weight_multiplier": "1"}]);
+    let beyond = json!([{"cpu_weight_multiplier": "1e300"}, {"cpu_weight_multiplier": "1"}]);
     let host = |ram: i64, metadata: &Value| json!({"free_ram_mb": ram, "vcpus_total": 3, "aggregates": [{"metadata": metadata}]});
     let these = hosts(&json!([host(1, &beyond[0]), host(9, &beyond[1])]));
     let ranking = rank(&all(Normalization::Upstream), &these, &request(&json!({})));
     assert_eq!(ranking.pivotal(), [("CPUWeigher", 1)]);
+}
+
+#[test]
+fn a_metric_or_a_multiplier_that_is_not_finite_is_as_good_as_none() {
+    let host = |said: &str| json!({"metrics": [{"name": "m", "value": 4}], "aggregates": [{"metadata": {"metrics_weight_multiplier": said}}]});
+    let mut these = hosts(&json!([host("inf"), host("3"), host("nan")]));
+    let mut options = options("MetricsWeigher", Normalization::Upstream);
+    options.metrics.weight_setting = vec!["m=1".to_owned()];
+    let asked = request(&json!({}));
+    let multipliers = column(&rank(&options, &these, &asked), |one| one.multiplier);
+    assert_eq!(multipliers, [1.0, 3.0, 1.0]);
+
+    let mut state = (*these[0].state).clone();
+    state.metrics = Some([("m".to_owned(), f64::INFINITY)].into());
+    these[0].state = std::sync::Arc::new(state);
+    let weighers = Weighers::new(&options).expect("weighers");
+    let unweighable = Ranking::new(&weighers, &these, &asked, &options).expect_err("required");
+    assert_eq!(unweighable.len(), 1);
+    assert_eq!(
+        (unweighable[0].place, unweighable[0].why.metric.as_str()),
+        (0, "m")
+    );
+    options.metrics.required = false;
+    let raw = column(&rank(&options, &these, &asked), |one| one.raw);
+    assert_eq!(raw, [-10_000.0, 4.0, 4.0]);
 }
 
 fn any_host() -> impl Strategy<Value = Value> {
@@ -278,6 +304,39 @@ fn any_host() -> impl Strategy<Value = Value> {
                 "vcpus_total": 32, "vcpus_used": used, "cpu_ratio": 4.0, "num_io_ops": io_ops,
                 "num_instances": used % 7, "failed_builds": failed, "hv_version": 8_000_000 + failed,
                 "aggregates": [{"metadata": {"cpu_weight_multiplier": multiplier}}],
+            })
+        },
+    )
+}
+
+/// Any number that is finite, large ones as often as others.
+fn any_number() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        -10.0..10.0f64,
+        Just(0.0),
+        Just(f64::MAX),
+        Just(f64::MIN),
+        Just(f64::MIN_POSITIVE),
+        prop::num::f64::NORMAL | prop::num::f64::SUBNORMAL,
+    ]
+}
+
+/// A host that tells any numbers, and whose aggregates say anything of multipliers.
+fn extreme_host() -> impl Strategy<Value = Value> {
+    let said = prop_oneof![
+        any_number().prop_map(|it| format!("{it:e}")),
+        prop::sample::select(vec!["inf", "-inf", "nan", "x", "1e999"]).prop_map(str::to_owned),
+    ];
+    let numbers = prop::array::uniform4(any_number());
+    (numbers, prop::array::uniform3(said), any::<[i64; 2]>()).prop_map(
+        |([a, b, ratio, other], [cpu, ram, metrics], [free, used])| {
+            json!({
+                "free_ram_mb": free, "total_ram_mb": used, "vcpus_total": free, "vcpus_used": used,
+                "cpu_ratio": ratio, "ram_ratio": other, "failed_builds": used,
+                "metrics": [{"name": "a", "value": a}, {"name": "b", "value": b}],
+                "instances": {"1": {"os_distro": "linux"}},
+                "aggregates": [{"metadata": {"cpu_weight_multiplier": cpu, "ram_weight_multiplier": ram}},
+                    {"metadata": {"metrics_weight_multiplier": metrics, "cpu_weight_multiplier": ram}}],
             })
         },
     )
@@ -350,6 +409,41 @@ proptest! {
         ] = multipliers;
         filters.build_failure_weight_multiplier = if alike { 0.0 } else { 1.0 };
         let ranking = rank(&options, &hosts(&json!(these)), &request(&json!({})));
+        prop_assert_eq!(ranking.pivotal(), ranking.pivotal_by_all());
+    }
+
+    #[test]
+    fn whatever_finite_numbers_there_are_every_score_is_finite_and_the_order_total(
+        these in prop::collection::vec(extreme_host(), 1..8),
+        scale in any_scale(),
+        [ram, cpu, metrics, unavailable] in prop::array::uniform4(any_number()),
+        [a, b, linux] in prop::array::uniform3(any_number()),
+    ) {
+        let mut options = all(scale);
+        let filters = &mut options.filter_scheduler;
+        (filters.ram_weight_multiplier, filters.cpu_weight_multiplier) = (ram, cpu);
+        filters.image_props_weight_multiplier = ram;
+        filters.image_props_weight_setting = vec![format!("os_distro={linux:e}")];
+        options.metrics.weight_multiplier = metrics;
+        options.metrics.weight_of_unavailable = unavailable;
+        options.metrics.required = false;
+        options.metrics.weight_setting = ["a", "b", "c"].iter().zip([a, b, 0.0]).map(|(name, ratio)| format!("{name}={ratio:e}")).collect();
+        prop_assert_eq!(options.check().errors.into_iter().find(|it| !it.option.ends_with("_multiplier")), None);
+        let asked = request(&json!({"image": {"properties": {"os_distro": "linux"}}}));
+        let ranking = rank(&options, &hosts(&json!(these)), &asked);
+        let weights = ranking.weights();
+        for (card, weight) in ranking.cards(0..these.len()).iter().zip(&weights) {
+            prop_assert!(weight.is_finite() && card.weight == *weight, "{:?}", card);
+            for one in &card.scores {
+                prop_assert!([one.raw, one.norm, one.multiplier, one.score].iter().all(|it| it.is_finite()), "{:?}", one);
+            }
+        }
+        let mut places: Vec<usize> = (0..these.len()).collect();
+        order(&mut places, &weights, &options.filter_scheduler, &mut Chance::new(1));
+        for two in places.windows(2) {
+            let (first, next) = (weights[two[0]], weights[two[1]]);
+            prop_assert!(first > next || first == next && two[0] < two[1], "{:?}", weights);
+        }
         prop_assert_eq!(ranking.pivotal(), ranking.pivotal_by_all());
     }
 

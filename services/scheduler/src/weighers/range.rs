@@ -1,0 +1,58 @@
+//! Which numbers raw weights and multipliers may be, so that every weight is a number.
+
+/// The largest raw weight and the largest multiplier, of either sign: what is beyond counts as it. The product of two of them, and
+/// the sum of as many such products as there may be weighers, is a number.
+pub const LARGEST: f64 = 1e100;
+
+/// What becomes of numbers that are none, or too large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Range {
+    /// They are within [`LARGEST`].
+    Bounded,
+    /// They stay as they are, and weights may be infinite or no number: Nova's, for whoever compares with it.
+    AsNova,
+}
+
+impl Range {
+    /// A number within the range; one that is no number counts as 0.
+    pub(super) fn keep(self, number: f64) -> f64 {
+        match self {
+            Self::Bounded => bounded(number),
+            Self::AsNova => number,
+        }
+    }
+
+    /// What aggregates say of a multiplier; none where that is as good as unreadable.
+    pub(super) fn multiplier(self, said: f64) -> Option<f64> {
+        (self == Self::AsNova || said.is_finite()).then_some(said)
+    }
+}
+
+/// Within [`LARGEST`]; what is no number counts as 0.
+pub(super) fn bounded(number: f64) -> f64 {
+    match number.is_nan() {
+        true => 0.0,
+        false => number.clamp(-LARGEST, LARGEST),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_the_range_counts_as_its_end_and_no_number_as_0() {
+        for (number, expected) in [
+            (0.5, 0.5),
+            (-3.0, -3.0),
+            (f64::MAX, LARGEST),
+            (f64::NEG_INFINITY, -LARGEST),
+            (f64::NAN, 0.0),
+        ] {
+            assert_eq!(Range::Bounded.keep(number), expected, "{number}");
+        }
+        assert_eq!(Range::AsNova.keep(f64::INFINITY), f64::INFINITY);
+        assert_eq!(Range::Bounded.multiplier(f64::INFINITY), None);
+        assert_eq!(Range::Bounded.multiplier(7.0), Some(7.0));
+    }
+}

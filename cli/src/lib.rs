@@ -48,7 +48,7 @@ use arguments::{Cli, Command};
 use context::Context;
 use exit::ExitCode;
 use failure::{ErrorCode, Failure};
-use output::Output;
+use output::{Output, Plain};
 
 /// The whole program: reads the process's arguments, runs the subcommand, gives the exit code.
 #[must_use]
@@ -118,7 +118,9 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
 
 fn tell(text: &str) {
     // There is nobody left to tell when this cannot be written.
-    let _ = write!(io::stderr().lock(), "berth: {text}");
+    let mut err = Plain::new(io::stderr().lock(), |byte| matches!(byte, b'\n' | b'\t'));
+    let _ = write!(err, "berth: {text}");
+    let _ = err.flush();
 }
 
 fn bug(panic: &panic::PanicHookInfo<'_>) -> String {

@@ -6,6 +6,7 @@
 
 use std::io::{self, Write};
 
+use berth_scheduler::printable;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Map, Value};
 
@@ -152,11 +153,11 @@ fn heading(column: &str) -> String {
     first + &letters.as_str().replace('_', " ")
 }
 
-/// A cell for people and for `value` and CSV: strings bare, nothing for null, the rest as JSON.
+/// A cell for people and for `value` and CSV: strings bare, but printable on one line, nothing for null, the rest as JSON.
 fn bare(cell: &Value) -> String {
     match cell {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => printable(text).into_owned(),
         other => other.to_string(),
     }
 }
@@ -225,7 +226,7 @@ fn write_csv(listing: &Listing, no_header: bool, out: &mut dyn Write) -> io::Res
 }
 
 fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n', '\r']) {
+    if cell.contains([',', '"']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {
         cell.to_owned()
@@ -307,6 +308,22 @@ mod tests {
     fn a_table_has_a_heading_unless_told_otherwise() {
         assert!(printed(FormatKind::Table, &[], false).contains("Resource class"));
         assert!(!printed(FormatKind::Table, &[], true).contains("Resource class"));
+    }
+
+    #[test]
+    fn a_cell_is_on_its_line_whatever_is_in_it() {
+        let mut listing = Listing::new(&["name"]);
+        listing.push([json!("a\u{1b}[2J\nroot | b")]);
+        for kind in [FormatKind::Table, FormatKind::Csv, FormatKind::Value] {
+            let mut out = Vec::new();
+            let format = Format {
+                format: kind,
+                ..Format::default()
+            };
+            listing.print(&format, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.contains("a\\u001b[2J\\nroot | b"), "{text}");
+        }
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! Where log lines go: the journal under systemd, otherwise standard error, as text or JSON.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::AsFd;
 
+use berth_scheduler::printable;
 use nix::sys::stat::fstat;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
@@ -11,6 +15,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 pub use tracing_subscriber::filter::LevelFilter;
 
 use crate::failure::{ErrorCode, Failure};
+use crate::output::Plain;
 
 /// The log options every subcommand takes.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -76,10 +81,10 @@ type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 fn layer(format: LogFormat) -> Result<BoxedLayer, Failure> {
     let colour = io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let lines = || fmt::layer().with_writer(io::stderr).with_ansi(colour);
+    let lines = || lines(io::stderr, colour);
     Ok(match format {
-        LogFormat::Text => lines().boxed(),
-        LogFormat::Json => lines().json().boxed(),
+        LogFormat::Text => lines(),
+        LogFormat::Json => json(io::stderr),
         LogFormat::Journald => journal().map_err(|error| {
             Failure::caused(
                 ErrorCode::Unavailable,
@@ -93,10 +98,37 @@ fn layer(format: LogFormat) -> Result<BoxedLayer, Failure> {
                 std::env::var("JOURNAL_STREAM").ok().as_deref(),
             ) =>
         {
-            journal().unwrap_or_else(|_| lines().boxed())
+            journal().unwrap_or_else(|_| lines())
         }
-        LogFormat::Auto => lines().boxed(),
+        LogFormat::Auto => lines(),
     })
+}
+
+/// An event a line: what others wrote is on it, without control characters.
+fn lines<M>(out: M, colour: bool) -> BoxedLayer
+where
+    M: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let fields = debug_fn(|line, field, value| {
+        let value = format!("{value:?}");
+        match field.name() {
+            "message" => write!(line, "{}", printable(&value)),
+            // Where a line of the crate `log` comes from.
+            name if name.starts_with("log.") => Ok(()),
+            name => write!(line, "{name}={}", printable(&value)),
+        }
+    });
+    fmt::layer()
+        .fmt_fields(fields.delimited(" "))
+        .with_writer(out)
+        .with_ansi(colour)
+        .boxed()
+}
+
+/// The same as JSON, whose own escapes leave some control characters.
+fn json<W: Write + 'static>(out: impl Fn() -> W + Send + Sync + 'static) -> BoxedLayer {
+    let out = move || Plain::new(out(), |byte| byte == b'\n');
+    fmt::layer().json().with_writer(out).boxed()
 }
 
 fn journal() -> io::Result<BoxedLayer> {
@@ -114,6 +146,8 @@ fn is_journal(stream: impl AsFd, named: Option<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     #[test]
@@ -131,6 +165,45 @@ mod tests {
         assert_eq!(shown(None, Some("berth_agent=trace")), "berth_agent=trace");
         assert_eq!(shown(None, Some("")), "warn");
         assert_eq!(shown(None, None), "warn");
+    }
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_others_wrote() {
+        let evil = "no host\n2026 ERROR forged\u{1b}[2J\0\u{9b}1m";
+        for (has_colour, is_json) in [(false, false), (true, false), (false, true)] {
+            let kept = Kept::default();
+            let out = kept.clone();
+            let writer = move || out.clone();
+            let layer = match is_json {
+                true => json(writer),
+                false => lines(writer, has_colour),
+            };
+            tracing::subscriber::with_default(Registry::default().with(layer), || {
+                tracing::warn!(reason = %evil, name = evil, "a boot is taken back");
+            });
+            let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+            let line = text.strip_suffix('\n').unwrap();
+            assert!(line.contains("a boot is taken back"), "{text:?}");
+            assert!(
+                !line.contains(|it: char| it.is_control() && !(has_colour && it == '\u{1b}')),
+                "{text:?}"
+            );
+            assert!(!line.contains("\u{1b}[2J"), "{text:?}");
+            assert!(line.contains("no host\\n2026 ERROR forged"), "{text:?}");
+        }
     }
 
     #[test]

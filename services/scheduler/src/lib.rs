@@ -23,6 +23,7 @@
 //! | `lint` | what is wrong with flavors, aggregates, device profiles, images and options, before a request meets it |
 //! | `placement_query` | pre-filters, and what Placement is asked |
 //! | `own`, `plugin` | filters and weighers that are not built in: of Rust, and of programs that the caller asks before |
+//! | `text` | what users wrote, short and printable |
 //! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
 //!
 //! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Caller: `cli`
@@ -57,3 +58,4 @@ pub use host_state::{ConsideredHost, HostState};
 pub use options::Options;
 pub use reason::Reason;
 pub use request::RequestSpec;
+pub use text::printable;

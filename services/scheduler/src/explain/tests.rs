@@ -47,6 +47,39 @@ fn explained(
 }
 
 #[test]
+fn nothing_that_others_wrote_reaches_the_terminal_as_it_is() {
+    let evil = "a\u{1b}[2J\0\n  host7 was selected\u{9b}";
+    let these = json!([{"host": format!("h1{evil}"), "service": {"disabled": true, "disabled_reason": evil}}, {"host": "h2"}]);
+    let asked = json!({"availability_zone": evil, "project_id": evil, "hints": {"query": [evil]}, "flavor": {"name": evil,
+        "extra_specs": {format!("capabilities:{evil}"): evil}}});
+    let filters = [
+        "ComputeFilter",
+        "JsonFilter",
+        "ComputeCapabilitiesFilter",
+        "AvailabilityZoneFilter",
+    ];
+    let scheduler = scheduler(&filters, &["RAMWeigher"]);
+    let explanation = explained(&scheduler, &asked, &these, 1, "");
+    let verdicts = scheduler.verdicts(&request(&asked), &hosts(&these)[0]);
+    for text in [explanation.to_string(), verdicts.to_string()] {
+        assert!(
+            !text.contains(|it: char| it.is_control() && it != '\n'),
+            "{text:?}"
+        );
+        assert!(
+            !text
+                .lines()
+                .any(|line| line.contains("host7") && !line.contains("u001b")),
+            "{text}"
+        );
+        assert!(text.contains("h1a\\u001b[2J\\u0000\\n  host7"), "{text}");
+    }
+    // As a document it is what it was.
+    let json = serde_json::to_string(&explanation).expect("JSON");
+    assert_eq!(serde_json::from_str(&json).ok(), Some(explanation));
+}
+
+#[test]
 fn a_no_host_of_an_answer_that_was_cut_tells_that_others_may_fit() {
     let these = json!([{"host": "h1", "free_ram_mb": 1}]);
     let cut = "Placement was asked for 2 candidates at most and gave as many: others may fit";

@@ -7,13 +7,23 @@ use super::{
     Claims, Diagnosis, Explanation, Nearest, Outcome, PlacementStage, RejectedBy, Relaxation,
     Scored, Search, WhyNone,
 };
+use crate::text::all_printable;
 
 /// So many letters a column of names has at least.
 const NAME: usize = 24;
 
-/// From the outcome to its causes; ends without a new line.
+/// From the outcome to its causes; ends without a new line. What others wrote is on its line, without control characters.
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match all_printable(self) {
+            None => self.told(f),
+            Some(plain) => plain.told(f),
+        }
+    }
+}
+
+impl Explanation {
+    fn told(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.outcome(f)?;
         self.asked(f)?;
         if let Some(placement) = &self.placement {
@@ -34,9 +44,7 @@ impl Display for Explanation {
         }
         Ok(())
     }
-}
 
-impl Explanation {
     fn outcome(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.outcome {
             Outcome::Selected { instances, more } => {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::reason::Reason;
-use crate::text::shortened;
+use crate::text::{beginning, shortened};
 
 /// So many entries of a list or an object are kept.
 const ENTRIES: usize = 20;
@@ -39,7 +39,7 @@ impl Told {
 
 fn bound(value: &mut Value) {
     match value {
-        Value::String(text) => *text = shortened(text).into_owned(),
+        Value::String(text) => *text = beginning(text).into_owned(),
         Value::Array(list) => {
             let more = list.len().saturating_sub(ENTRIES);
             list.truncate(ENTRIES);

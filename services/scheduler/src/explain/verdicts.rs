@@ -9,6 +9,7 @@ use crate::filters::Plan;
 use crate::host_state::ConsideredHost;
 use crate::request::RequestSpec;
 use crate::select::{Scheduler, narrow};
+use crate::text::all_printable;
 
 /// What every enabled filter says of one host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,9 +83,18 @@ impl Scheduler {
     }
 }
 
-/// A line for each filter; ends without a new line.
+/// A line for each filter; ends without a new line. What others wrote is on its line, without control characters.
 impl Display for HostVerdicts {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match all_printable(self) {
+            None => self.told(f),
+            Some(plain) => plain.told(f),
+        }
+    }
+}
+
+impl HostVerdicts {
+    fn told(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let says = if self.passes() { "passes" } else { "is out" };
         write!(f, "{} {says}.", self.host)?;
         if !self.at_destination {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{PluginKind, SCHEMA};
-use crate::text::shortened;
+use crate::text::{beginning, shortened};
 
 /// The farthest from 0 that a raw weight may be: sums and differences of such are still numbers.
 const MOST_WEIGHT: f64 = 1e15;
@@ -169,6 +169,6 @@ impl Entry {
 
 /// On one line, and no longer than is read.
 fn line(text: &str) -> String {
-    let text = shortened(text).replace(char::is_control, " ");
+    let text = beginning(text).replace(char::is_control, " ");
     text.trim().to_owned()
 }

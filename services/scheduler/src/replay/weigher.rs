@@ -13,7 +13,7 @@ pub(super) fn answer(subject: &Field<'_>, case: &Case<'_>) -> Result<Value, Case
     let mut options = case.options.clone();
     options.filter_scheduler.weight_classes = vec![subject.string()?];
     let weighers = Weighers::new(&options).map_err(|error| subject.wrong(error.to_string()))?;
-    let weighers = weighers.as_nova();
+    let weighers = weighers.by_novas_arithmetic();
     let request = case.request()?;
     let hosts = case.hosts()?;
     let ranking = match Ranking::new(&weighers, &hosts, &request, &options) {

@@ -59,7 +59,7 @@ impl Weighers {
     }
 
     /// With Nova's arithmetic: what is infinite or no number stays so, in multipliers of aggregates and in weights.
-    pub(crate) fn as_nova(mut self) -> Self {
+    pub(crate) fn by_novas_arithmetic(mut self) -> Self {
         self.range = Range::AsNova;
         self
     }

@@ -134,7 +134,6 @@ mod tests {
             plain.write_all(chunk).unwrap();
         }
         plain.flush().unwrap();
-        drop(plain);
         String::from_utf8(out).unwrap()
     }
 

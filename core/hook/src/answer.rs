@@ -33,7 +33,7 @@ impl Hook {
             .args(asked.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let (mut child, mut group) = self.start(command)?;
+        let (mut child, mut running) = self.start(command)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let mut ear = Ear::default();
         let ending = async {
@@ -53,12 +53,11 @@ impl Hook {
         };
         match tokio::time::timeout(self.deadline, ending).await {
             Ok(Ok((written, ended))) => {
-                // Its number may be another's from now on.
-                group.0 = None;
+                running.ended();
                 self.said_yes(ended, &ear).map(|()| written)
             }
             Ok(Err(TooLong)) => {
-                drop(group);
+                drop(running);
                 reaped(child).await;
                 Err(HookError::TooLong {
                     called: self.called,
@@ -67,7 +66,7 @@ impl Hook {
                 })
             }
             Err(_) => {
-                drop(group);
+                drop(running);
                 reaped(child).await;
                 Err(self.late(&ear))
             }

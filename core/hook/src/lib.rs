@@ -2,8 +2,8 @@
 //! that is given a document and answers with another one ([`Hook::answer`]).
 //!
 //! It gets a bare environment with what it is asked, `/` as its directory, and nothing to read but the document; what it says on its
-//! standard error is its reason. It runs in a process group of its own, and all of that is killed at its deadline and when nobody wants
-//! its answer any more: a program that hangs holds up only who asked, and one that the kernel does not let go not even that. One
+//! standard error is its reason. It runs in a process group of its own, and all of that, with all else that it started, is killed at its
+//! deadline and when nobody wants its answer any more: a program that hangs holds up only who asked, and one that the kernel does not let go not even that. One
 //! whose asker was killed is ended by the next ([`end_left_behind`]).
 //!
 //! Callers: a driver that cleans devices between two guests, the agent that has them programmed and checked, the conductor that asks
@@ -11,21 +11,24 @@
 
 mod answer;
 mod owner;
+mod run;
+mod trust;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, Command};
 
 pub use answer::Asked;
 pub use owner::{LeftBehind, end_left_behind};
+pub use trust::{Untrusted, is_superuser, trusted};
 
 use owner::{OWNER, Owner};
+use run::{RUN, Running, next_run};
 
 /// How long one that was ended is waited for.
 const LAST_BREATH: Duration = Duration::from_secs(2);
@@ -193,17 +196,6 @@ fn line(said: &[u8]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// All that it started ends with it: on its deadline, and when nobody wants it any more.
-struct Group(Option<Pid>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            let _ = killpg(group, Signal::SIGKILL);
-        }
-    }
-}
-
 /// Waits for the end of one whose group was ended: what it had open is free then. One that does not go, because the kernel waits
 /// for a device or because it left its group, keeps nobody waiting: it is seen off when it goes.
 async fn reaped(mut child: Child) {
@@ -234,7 +226,7 @@ impl Hook {
             .envs(about)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
-        let (mut child, mut group) = self.start(command)?;
+        let (mut child, mut running) = self.start(command)?;
         let mut ear = Ear::default();
         let stderr = child.stderr.take();
         let ending = async {
@@ -245,13 +237,12 @@ impl Hook {
         };
         let ended = tokio::time::timeout(self.deadline, ending).await;
         if ended.is_ok() {
-            // Its number may be another's from now on.
-            group.0 = None;
+            running.ended();
         }
         match ended {
             Ok(ended) => self.said_yes(ended, &ear),
             Err(_) => {
-                drop(group);
+                drop(running);
                 reaped(child).await;
                 Err(self.late(&ear))
             }
@@ -273,11 +264,13 @@ impl Hook {
         command
     }
 
-    fn start(&self, mut command: Command) -> Result<(Child, Group), HookError> {
+    fn start(&self, mut command: Command) -> Result<(Child, Running), HookError> {
+        let run = next_run();
+        command.envs(run.iter().map(|run| (RUN, run)));
         match command.spawn() {
             Ok(child) => {
                 let id = child.id().and_then(|id| i32::try_from(id).ok());
-                Ok((child, Group(id.map(Pid::from_raw))))
+                Ok((child, Running::new(id.map(Pid::from_raw), run)))
             }
             Err(source) => Err(HookError::NotStarted {
                 called: self.called,

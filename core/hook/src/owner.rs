@@ -18,8 +18,8 @@ use tokio::time::sleep;
 pub(crate) const OWNER: &str = "BERTH_HOOK_OWNER";
 
 /// How often it is looked whether what was ended is gone, and how often at most.
-const LOOK: Duration = Duration::from_millis(50);
-const LOOKS: u32 = 40;
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LOOKS: u32 = 40;
 
 /// A process of this host, told from a later one with its number by when it was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,15 +72,16 @@ impl FromStr for Owner {
 }
 
 /// What the kernel says of a process (`/proc/PID/stat`, proc(5)).
-struct Stat {
-    pid: i32,
+pub(crate) struct Stat {
+    pub(crate) pid: i32,
     state: u8,
+    pub(crate) parent: i32,
     group: i32,
-    start: u64,
+    pub(crate) start: u64,
 }
 
 impl Stat {
-    fn of(pid: &str) -> Option<Self> {
+    pub(crate) fn of(pid: &str) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // Its name may have blanks and brackets of its own.
         let (before, after) = text.rsplit_once(')')?;
@@ -88,6 +89,7 @@ impl Stat {
         Some(Self {
             pid: before.split(' ').next()?.parse().ok()?,
             state: *fields.first()?.as_bytes().first()?,
+            parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             start: fields.get(19)?.parse().ok()?,
         })
@@ -99,24 +101,33 @@ fn left_behind() -> Vec<Stat> {
     let Some(this) = Owner::this() else {
         return Vec::new();
     };
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let left = pids.filter(|pid| pid.bytes().all(|digit| digit.is_ascii_digit()));
-    left.filter_map(|pid| {
+    let found = pids().filter_map(|pid| {
         let owner = owner_in(&fs::read(Path::new("/proc").join(&pid).join("environ")).ok()?)?;
         let gone = owner.namespace == this.namespace && !owner.is_alive();
         gone.then(|| Stat::of(&pid)).flatten()
-    })
-    .collect()
+    });
+    found.collect()
+}
+
+/// The numbers of all processes.
+pub(crate) fn pids() -> impl Iterator<Item = String> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 fn owner_in(environment: &[u8]) -> Option<Owner> {
+    variable_in(environment, OWNER)?.parse().ok()
+}
+
+/// The value of a variable, in an environment as the kernel shows it.
+pub(crate) fn variable_in<'a>(environment: &'a [u8], name: &str) -> Option<&'a str> {
     let mut variables = environment.split(|byte| *byte == 0);
     let value = variables.find_map(|variable| {
-        let value = variable.strip_prefix(OWNER.as_bytes())?;
+        let value = variable.strip_prefix(name.as_bytes())?;
         value.strip_prefix(b"=")
     })?;
-    std::str::from_utf8(value).ok()?.parse().ok()
+    std::str::from_utf8(value).ok()
 }
 
 /// What came of programs that were left behind, by their process numbers.

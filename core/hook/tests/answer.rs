@@ -94,3 +94,53 @@ async fn one_that_hangs_is_ended_with_all_that_it_started() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// By what a program is told from others at the end, each alone: its environment, where its parent is no more, and its parent, where
+/// its environment is cleared.
+#[tokio::test]
+async fn one_that_hangs_is_ended_with_what_left_its_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    let file = started.display();
+    for script in [
+        format!("setsid sh -c 'echo $$ > {file}; exec sleep 1000' & wait"),
+        format!("setsid setsid -f sh -c 'echo $$ > {file}; exec sleep 1000'; sleep 1000"),
+        format!("env -i PATH=$PATH setsid sh -c 'echo $$ > {file}; exec sleep 1000' & wait"),
+        // It holds no pipe, so nothing waits for it but the program.
+        format!("setsid sh -c 'echo $$ > {file}; exec sleep 1000' <&- >&- 2>&- & sleep 1000"),
+    ] {
+        let _ = std::fs::remove_file(&started);
+        let error = answered(&script, b"", Duration::from_secs(2))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, HookError::Late { .. }), "{error}");
+        let pid = std::fs::read_to_string(&started).unwrap();
+        while is_there(pid.trim()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// One that took away all by which it can be told from others goes on, but it holds up nobody, whatever of ours it has open.
+#[tokio::test]
+async fn one_that_nothing_can_end_holds_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    let file = started.display();
+    let script = format!(
+        "env -i PATH=$PATH setsid -f sh -c 'echo $$ > {file}; exec sleep 1000'; while [ ! -s {file} ]; do :; done; printf yes"
+    );
+    let error = answered(&script, b"", Duration::from_secs(2))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, HookError::Late { .. }), "{error}");
+    let pid = std::fs::read_to_string(&started).unwrap();
+    let pid: i32 = pid.trim().parse().unwrap();
+    assert!(is_there(&pid.to_string()));
+    // What it writes goes nowhere: nobody reads its pipes any more.
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(pid),
+        nix::sys::signal::Signal::SIGKILL,
+    )
+    .unwrap();
+}

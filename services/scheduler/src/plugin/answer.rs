@@ -1,8 +1,10 @@
 //! What a plugin answers, read and bounded.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Formatter};
 
-use serde::Deserialize;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::{PluginKind, SCHEMA};
 use crate::text::{beginning, shortened};
@@ -75,6 +77,7 @@ pub enum AnswerError {
 #[serde(deny_unknown_fields)]
 struct Document {
     schema: String,
+    #[serde(deserialize_with = "each_once")]
     hosts: BTreeMap<String, Entry>,
 }
 
@@ -165,6 +168,33 @@ impl Entry {
         };
         Ok(HostAnswer { verdict, weight })
     }
+}
+
+/// Each host once: of two answers about one nobody knows which is meant.
+fn each_once<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Entry>, D::Error> {
+    struct EachOnce;
+
+    impl<'de> Visitor<'de> for EachOnce {
+        type Value = BTreeMap<String, Entry>;
+
+        fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+            f.write_str("an object with an answer by each host's UUID")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut hosts = BTreeMap::new();
+            while let Some((host, entry)) = map.next_entry::<String, Entry>()? {
+                if hosts.contains_key(&host) {
+                    let host = shortened(&host);
+                    return Err(A::Error::custom(format!("it has the host {host} twice")));
+                }
+                hosts.insert(host, entry);
+            }
+            Ok(hosts)
+        }
+    }
+
+    from.deserialize_map(EachOnce)
 }
 
 /// On one line, and no longer than is read.

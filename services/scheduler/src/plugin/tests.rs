@@ -293,6 +293,10 @@ fn an_answer_to_another_question_is_none() {
             "has berth-scheduler-plugin/2",
         ),
         (
+            br#"{"schema": "berth-scheduler-plugin/1", "hosts": {"ua": {"verdict": "reject", "reason": "no"}, "ua": {"verdict": "pass"}}}"#,
+            "cannot be read: it has the host ua twice",
+        ),
+        (
             br#"{"schema": "berth-scheduler-plugin/1", "hosts": {"ua": {"weight": 1e999}}}"#,
             "number out of range",
         ),

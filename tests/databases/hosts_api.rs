@@ -8,6 +8,8 @@
 
 #[path = "../../services/hosts/tests/api/aggregates.rs"]
 mod aggregates;
+#[path = "../../services/hosts/tests/api/guests.rs"]
+mod guests;
 #[path = "../../services/hosts/tests/api/host_states.rs"]
 mod host_states;
 #[path = "../../services/hosts/tests/api/scheduling_records.rs"]

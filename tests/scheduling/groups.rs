@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_conductor::JourneyEnd;
+use berth_conductor::{BootRequest, Conductor, JourneyEnd};
 use berth_hosts::{GroupPolicy, NewServerGroup};
 use berth_scheduler::Options;
 use berth_tests::boot::{asked, guest};
@@ -140,12 +140,7 @@ async fn a_group_whose_filter_is_not_enabled_takes_no_guest() {
     let mut options = Options::default();
     options.filter_scheduler.enabled_filters = vec!["ComputeFilter".to_owned()];
     let conductor = fleet.conductor(options).await;
-    let request = asked(&json!({
-        "uuid": guest(1).to_string(),
-        "name": "vm",
-        "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
-        "scheduler_hints": {"group": [apart.to_string()]},
-    }));
+    let request = of_group(apart, 1);
     conductor
         .create(&request)
         .await
@@ -158,4 +153,67 @@ async fn a_group_whose_filter_is_not_enabled_takes_no_guest() {
          enabled_filters does not name ServerGroupAntiAffinityFilter"
     );
     assert_eq!(reason, sentence);
+}
+
+/// A guest of the group, and a conductor that has booted it.
+async fn booted(fleet: &Fleet, group: Uuid, number: u32) -> Conductor {
+    let conductor = fleet.conductor(Options::default()).await;
+    conductor.create(&of_group(group, number)).await.unwrap();
+    let end = conductor.journey(guest(number)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    conductor
+}
+
+fn of_group(group: Uuid, number: u32) -> BootRequest {
+    asked(&json!({
+        "uuid": guest(number).to_string(),
+        "name": "vm",
+        "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
+        "scheduler_hints": {"group": [group.to_string()]},
+    }))
+}
+
+#[tokio::test]
+async fn who_is_nowhere_leaves_the_group_though_its_conductor_lost_its_journal_for_ever() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
+    let group = group(&fleet, GroupPolicy::AntiAffinity).await;
+    drop(booted(&fleet, group, 0).await);
+    let other = booted(&fleet, group, 1).await;
+    // It runs, whoever knows of it.
+    assert_eq!(other.look_for_absent_members().await, Ok(0));
+    fleet.agent.forget(guest(0));
+    assert_eq!(
+        other.look_for_absent_members().await,
+        Ok(0),
+        "it has its allocation"
+    );
+    fleet.forget_allocations(guest(0)).await;
+    assert_eq!(other.look_for_absent_members().await, Ok(1));
+    // The conductor's own guest is its own affair, whatever became of it.
+    fleet.forget_allocations(guest(1)).await;
+    assert_eq!(other.look_for_absent_members().await, Ok(0));
+    let members = fleet.hosts.group(group).await.unwrap().members;
+    assert_eq!(members.keys().collect::<Vec<_>>(), [guest(1).as_uuid()]);
+}
+
+#[tokio::test]
+async fn a_guest_that_was_taken_for_nowhere_before_its_claim_is_placed_again() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
+    let group = group(&fleet, GroupPolicy::AntiAffinity).await;
+    let looks = fleet.conductor(Options::default()).await;
+    let placement = fleet.placement_with(async move || {
+        assert_eq!(looks.look_for_absent_members().await, Ok(1));
+    });
+    let slow = fleet.conductor_over(Options::default(), placement).await;
+    slow.create(&of_group(group, 0)).await.unwrap();
+    let end = slow.journey(guest(0)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let record = slow.show(guest(0)).await.unwrap();
+    assert_eq!(record.attempt, 2);
+    let reason = &record.failures[0].reason;
+    assert!(reason.contains("its place in its server group"), "{reason}");
+    let chosen = record.chosen(2).unwrap().host_name.clone();
+    let members = fleet.hosts.group(group).await.unwrap().members;
+    assert_eq!(members.get(guest(0).as_uuid()), chosen.as_ref());
+    assert!(fleet.held(guest(0)).await.is_some());
 }

@@ -1,13 +1,8 @@
 //! One UUID, and two conductors that know nothing of each other.
 
-use std::sync::Arc;
-
-use berth_client::PlacementClient;
-use berth_conductor::journal::SqlJournal;
-use berth_conductor::{BootRequest, Conductor, FilterScheduler, JourneyEnd};
+use berth_conductor::{BootRequest, Conductor, JourneyEnd};
 use berth_scheduler::Options;
-use berth_scheduler::select::Scheduler;
-use berth_tests::boot::{asked, guest, impatient};
+use berth_tests::boot::{asked, guest};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
 use serde_json::json;
@@ -18,14 +13,6 @@ fn named(name: &str) -> BootRequest {
         "name": name,
         "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
     }))
-}
-
-/// A conductor with this way to Placement.
-async fn over(fleet: &Fleet, placement: PlacementClient) -> Conductor {
-    let journal = SqlJournal::in_memory().await.expect("memory");
-    let scheduler = Scheduler::new(Options::default()).expect("the defaults");
-    let scheduler = FilterScheduler::new(scheduler, fleet.hosts.clone());
-    fleet.conductor_by(Arc::new(journal), scheduler, placement, impatient())
 }
 
 async fn boot(conductor: Conductor, request: BootRequest) -> JourneyEnd {
@@ -47,11 +34,11 @@ async fn who_claims_second_leaves_the_first_ones_guest_and_its_allocations_alone
             let end = boot(first, named("first")).await;
             assert!(matches!(end, JourneyEnd::Active), "{end:?}");
         });
-        let second = over(&fleet, placement).await;
+        let second = fleet.conductor_over(Options::default(), placement).await;
         let JourneyEnd::Failed { reason } = boot(second.clone(), named(name)).await else {
             panic!("the UUID is another's");
         };
-        assert!(reason.contains("holds other allocations"), "{reason}");
+        assert!(reason.contains("another conductor's"), "{reason}");
         let held = async || fleet.held(guest(1)).await.map(|held| held.resources.len());
         assert_eq!(held().await, Some(3), "{name} on {many}");
         // Nor does its end take anything.

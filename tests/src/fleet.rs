@@ -107,6 +107,17 @@ impl Fleet {
         self.conductor_of(Arc::new(journal), options, impatient())
     }
 
+    /// A conductor with a journal of its own and this way to Placement.
+    ///
+    /// # Panics
+    /// The options are wrong.
+    pub async fn conductor_over(&self, options: Options, placement: PlacementClient) -> Conductor {
+        let journal = SqlJournal::in_memory().await.expect("memory");
+        let scheduler = Scheduler::new(options).expect("filters and weighers");
+        let scheduler = FilterScheduler::new(scheduler, self.hosts.clone());
+        self.conductor_by(Arc::new(journal), scheduler, placement, impatient())
+    }
+
     /// A conductor of this journal.
     ///
     /// # Panics
@@ -184,6 +195,15 @@ impl Fleet {
     pub async fn held(&self, guest: ConsumerUuid) -> Option<ConsumerAllocations> {
         let held = self.cloud.placement().allocations(guest).await;
         held.expect("allocations")
+    }
+
+    /// Has Placement forget what a guest holds.
+    ///
+    /// # Panics
+    /// Placement does not.
+    pub async fn forget_allocations(&self, guest: ConsumerUuid) {
+        let deleted = self.cloud.placement().delete_allocations(guest).await;
+        deleted.expect("a delete");
     }
 
     /// The same hosts, whose conductors to come ask this Placement.

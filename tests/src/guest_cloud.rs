@@ -25,8 +25,9 @@ use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, GuestApiError, GuestClient, HttpService,
     PlacementClient, Secret,
 };
+use berth_conductor::journal::BootJournal as _;
 use berth_conductor::{BootRequest, Conductor};
-use berth_hosts::{GroupPolicy, Hosts};
+use berth_hosts::{GroupMember, GroupPolicy, Hosts};
 use berth_model::{ConsumerUuid, ProviderTree};
 use berth_store::SqlStore;
 use berth_wire::guest::{GuestAction, GuestBody};
@@ -325,6 +326,16 @@ impl GuestCloud {
     /// Waits until nothing is wrong any more; what still is when patience ends.
     pub async fn rests(&self, expected: Option<&ProviderTree>) -> Vec<String> {
         self.rests_within(expected, PATIENCE).await
+    }
+
+    /// The n-th guest as its server group knows it.
+    #[must_use]
+    pub fn member(&self, group: Uuid, n: u32) -> GroupMember {
+        GroupMember {
+            group,
+            instance: *guest(n).as_uuid(),
+            owner: self.conductor_db.owner(),
+        }
     }
 
     /// The same with another patience.

@@ -32,7 +32,7 @@ use serde::de::DeserializeOwned;
 
 pub use allocations::TypedAllocations;
 pub use candidates::{Candidate, Candidates};
-pub use claim::{ClaimError, Claimant, Claimed, ClaimedBefore, NotReleased};
+pub use claim::{ClaimError, Claimant, Claimed, NotReleased};
 pub use error::{PlacementError, Refusal};
 
 use crate::adapter::{Answer, Call};

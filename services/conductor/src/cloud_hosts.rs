@@ -8,7 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use berth_hosts::{
-    Hosts, KeptServerGroup, RecordError, SchedulingRecord, ServerGroupError, TableError,
+    GroupMember, Hosts, KeptServerGroup, OwnedGuest, PlacedMember, RecordError, SchedulingRecord,
+    ServerGroupError, TableError,
 };
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Aggregate;
@@ -29,17 +30,37 @@ pub trait CloudHosts: Send + Sync {
     /// [`Hosts::states`].
     fn states<'a>(&'a self, nodes: &'a [Uuid]) -> HostsAnswer<'a, Vec<Arc<HostState>>, TableError>;
 
+    /// [`Hosts::own`].
+    fn own(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError>;
+
+    /// [`Hosts::disown`].
+    fn disown(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError>;
+
+    /// [`Hosts::untold_guests`].
+    fn untold_guests(&self) -> HostsAnswer<'_, Vec<OwnedGuest>, TableError>;
+
     /// [`Hosts::place`].
     fn place<'a>(
         &'a self,
-        group: Uuid,
+        member: GroupMember,
         generation: i64,
-        instance: Uuid,
         host: &'a str,
     ) -> HostsAnswer<'a, i64, ServerGroupError>;
 
+    /// [`Hosts::claimed`].
+    fn claimed(&self, member: GroupMember) -> HostsAnswer<'_, bool, ServerGroupError>;
+
     /// [`Hosts::unplace`].
-    fn unplace(&self, group: Uuid, instance: Uuid) -> HostsAnswer<'_, (), ServerGroupError>;
+    fn unplace(&self, member: GroupMember) -> HostsAnswer<'_, (), ServerGroupError>;
+
+    /// [`Hosts::untold_members`].
+    fn untold_members(&self) -> HostsAnswer<'_, Vec<PlacedMember>, TableError>;
+
+    /// [`Hosts::remove_absent`].
+    fn remove_absent<'a>(
+        &'a self,
+        placed: &'a PlacedMember,
+    ) -> HostsAnswer<'a, bool, ServerGroupError>;
 
     /// [`Hosts::put_record`].
     fn put_record<'a>(
@@ -68,18 +89,44 @@ impl CloudHosts for Hosts {
         Box::pin(Hosts::states(self, nodes))
     }
 
-    fn place<'a>(
-        &'a self,
-        group: Uuid,
-        generation: i64,
-        instance: Uuid,
-        host: &'a str,
-    ) -> HostsAnswer<'a, i64, ServerGroupError> {
-        Box::pin(Hosts::place(self, group, generation, instance, host))
+    fn own(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
+        Box::pin(Hosts::own(self, guest))
     }
 
-    fn unplace(&self, group: Uuid, instance: Uuid) -> HostsAnswer<'_, (), ServerGroupError> {
-        Box::pin(Hosts::unplace(self, group, instance))
+    fn disown(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
+        Box::pin(Hosts::disown(self, guest))
+    }
+
+    fn untold_guests(&self) -> HostsAnswer<'_, Vec<OwnedGuest>, TableError> {
+        Box::pin(Hosts::untold_guests(self))
+    }
+
+    fn place<'a>(
+        &'a self,
+        member: GroupMember,
+        generation: i64,
+        host: &'a str,
+    ) -> HostsAnswer<'a, i64, ServerGroupError> {
+        Box::pin(Hosts::place(self, member, generation, host))
+    }
+
+    fn claimed(&self, member: GroupMember) -> HostsAnswer<'_, bool, ServerGroupError> {
+        Box::pin(Hosts::claimed(self, member))
+    }
+
+    fn unplace(&self, member: GroupMember) -> HostsAnswer<'_, (), ServerGroupError> {
+        Box::pin(Hosts::unplace(self, member))
+    }
+
+    fn untold_members(&self) -> HostsAnswer<'_, Vec<PlacedMember>, TableError> {
+        Box::pin(Hosts::untold_members(self))
+    }
+
+    fn remove_absent<'a>(
+        &'a self,
+        placed: &'a PlacedMember,
+    ) -> HostsAnswer<'a, bool, ServerGroupError> {
+        Box::pin(Hosts::remove_absent(self, placed))
     }
 
     fn put_record<'a>(

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep};
 
 pub use journeys::JourneyEnd;
 
+use crate::absent::Absent;
 use crate::headroom::Headrooms;
 use crate::journal::{Accepted, BootJournal, BootRecord, Course, JournalError};
 use crate::metrics::Metrics;
@@ -59,7 +60,7 @@ pub struct ConductorOptions {
     pub pause: Duration,
     /// The longest such pause.
     pub longest_pause: Duration,
-    /// How long an accelerator request that nobody knows is left alone.
+    /// How long an accelerator request, or a member of a server group, that nobody knows is left alone.
     pub stray_grace: Duration,
     /// How old the headroom on the page of metrics may be before a read makes it anew (`[conductor_service] headroom_interval`);
     /// none: it is never made.
@@ -128,6 +129,7 @@ struct Inner {
     held: Mutex<BTreeMap<ConsumerUuid, StandingStill>>,
     strays: Strays,
     headrooms: Headrooms,
+    absent: Absent,
     usable: Usable,
 }
 
@@ -156,6 +158,7 @@ impl Conductor {
             held: Mutex::default(),
             strays: Strays::default(),
             headrooms: Headrooms::default(),
+            absent: Absent::default(),
             usable: Usable::new("conductor.db"),
         };
         Self {
@@ -279,7 +282,7 @@ impl Conductor {
         Ok(open.len())
     }
 
-    /// Goes on with what stands still, and looks for lost accelerator requests, until `stop`; then waits until no journey is
+    /// Goes on with what stands still, and looks for lost accelerator requests and members of server groups, until `stop`; then waits until no journey is
     /// under way.
     pub async fn keep(&self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
@@ -291,6 +294,12 @@ impl Conductor {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "lost accelerator requests are not looked for"
+                    );
+                }
+                if let Err(error) = self.inner.absent.look(&self.inner.way).await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "members of server groups who are nowhere are not looked for"
                     );
                 }
             }
@@ -324,6 +333,15 @@ impl Conductor {
     /// The journal or the accelerator service does not answer; said in a sentence.
     pub async fn look_for_strays(&self) -> Result<usize, String> {
         let looked = self.inner.strays.look(&self.inner.way).await;
+        looked.map_err(|error| error.to_string())
+    }
+
+    /// Looks once for members of server groups who are nowhere, where it is time to; how many were taken out.
+    ///
+    /// # Errors
+    /// The journal, Placement or the hosts' database does not answer; said in a sentence.
+    pub async fn look_for_absent_members(&self) -> Result<usize, String> {
+        let looked = self.inner.absent.look(&self.inner.way).await;
         looked.map_err(|error| error.to_string())
     }
 

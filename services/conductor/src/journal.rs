@@ -13,6 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use berth_model::{ConsumerUuid, DeviceProfileName};
+use uuid::Uuid;
 
 pub use error::JournalError;
 pub use record::{
@@ -42,6 +43,9 @@ pub enum Accepted {
 pub trait BootJournal: Send + Sync {
     /// Where it is, for messages.
     fn path(&self) -> String;
+
+    /// The conductor whose journal it is: a name that is drawn where the journal begins, and lasts as long as it does.
+    fn owner(&self) -> Uuid;
 
     /// All guests, by UUID.
     fn guests(&self) -> Answer<'_, Vec<BootRecord>>;

@@ -17,12 +17,14 @@
 //! | `diagnosis` | why there is no candidate, by asking again with one demand less |
 //! | `metrics` | what is counted of searches, and the page of it |
 //! | `headroom` | how many more guests of a flavor there is room for |
+//! | `strays`, `absent` | accelerator requests, and members of server groups, that nobody knows any more |
 //! | `agents` | the way to a node's agent |
 //! | `conductor` | all guests: one journey per guest at a time |
 //! | `router` | the HTTP API, `/v1/guests` |
 //!
 //! Placement and the accelerator service are Berth's own or OpenStack's. Callers: `cli` (`berth up`), `tests`.
 
+mod absent;
 mod agents;
 mod boot;
 mod cloud_hosts;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use berth_client::placement::{Claimed, Deleted};
 use berth_client::{AcceleratorError, GuestApiError, PlacementError};
-use berth_hosts::ServerGroupError;
+use berth_hosts::{ServerGroupError, TableError};
 use berth_model::{ArqState, ConsumerUuid, NodeName};
 use tokio::time::{Instant, sleep};
 
@@ -35,6 +35,9 @@ pub enum UndoError {
         /// What the agent says.
         reason: String,
     },
+    /// What is known of the cloud's guests cannot be written.
+    #[error(transparent)]
+    Hosts(#[from] TableError),
     /// Its server group cannot be written.
     #[error(transparent)]
     Group(#[from] ServerGroupError),
@@ -67,7 +70,10 @@ pub(crate) async fn undo(way: &Way, record: &BootRecord) -> Result<(), UndoError
         }
         way.note(place, step, StepState::Undone, detail()).await?;
     }
-    leave_group(way, record).await
+    leave_group(way, record).await?;
+    // Last: whoever asks for the UUID from now on finds nothing of this guest.
+    way.scheduler.hosts.disown(way.own(guest)).await?;
+    Ok(())
 }
 
 /// Takes the guest out of its server group, where it may have been put in: between the note of a claim and the claim. Who never
@@ -80,8 +86,8 @@ async fn leave_group(way: &Way, record: &BootRecord) -> Result<(), UndoError> {
     if !steps.any(|(_, step)| *step == BootStep::Claim) {
         return Ok(());
     }
-    let guest = *record.request.uuid().as_uuid();
-    Ok(way.scheduler.hosts.unplace(group, guest).await?)
+    let member = way.member(group, record.request.uuid());
+    Ok(way.scheduler.hosts.unplace(member).await?)
 }
 
 /// Has the guest deleted at its agent, and waits until it is gone there.

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_client::{AcceleratorClient, PlacementClient};
+use berth_hosts::{GroupMember, OwnedGuest};
 use berth_model::ConsumerUuid;
 use berth_wire::guest::ImageComing;
+use uuid::Uuid;
 
 use crate::conductor::ConductorOptions;
 use crate::journal::{BootJournal, BootStep, JournalError, StepDetail, StepRecord, StepState};
@@ -38,6 +40,23 @@ impl Way {
     pub(crate) fn image_of(&self, guest: ConsumerUuid) -> Option<ImageComing> {
         let images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
         images.get(&guest).cloned()
+    }
+
+    /// A guest as this conductor's.
+    pub(crate) fn own(&self, guest: ConsumerUuid) -> OwnedGuest {
+        OwnedGuest {
+            instance: *guest.as_uuid(),
+            owner: self.journal.owner(),
+        }
+    }
+
+    /// A guest as its server group knows it.
+    pub(crate) fn member(&self, group: Uuid, guest: ConsumerUuid) -> GroupMember {
+        GroupMember {
+            group,
+            instance: *guest.as_uuid(),
+            owner: self.journal.owner(),
+        }
     }
 
     pub(crate) async fn note(

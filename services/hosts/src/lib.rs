@@ -9,6 +9,7 @@
 //! | `states` | the states that a scheduling request needs, fresh, and read only where they have changed |
 //! | `compute_hosts` | hosts as services: heard of, disabled, said to be dead, removed |
 //! | `aggregates` | host aggregates and availability zones |
+//! | `guests` | which conductor has which guest |
 //! | `server_groups` | which guests are to be together or apart, and where each was put |
 //! | `scheduling_records` | records of where guests were put, and why |
 //! | `store` | the tables |
@@ -22,6 +23,7 @@
 mod aggregates;
 mod compute_hosts;
 mod digest;
+mod guests;
 mod handlers;
 mod host_state;
 mod host_states;
@@ -36,11 +38,14 @@ mod store;
 
 pub use aggregates::{AVAILABILITY_ZONE, AggregateError, AggregateUpdate, HostAggregate};
 pub use compute_hosts::{ComputeHost, ComputeNode, HostError, ServiceStatus, ServiceUpdate};
+pub use guests::OwnedGuest;
 pub use host_states::HostStateError;
 pub use hosts::{Hosts, HostsOptions};
 pub use policies::default_policy;
 pub use router::{Options, router};
 pub use scheduling_records::{RecordBounds, RecordError, SchedulingRecord, SchedulingRecordHead};
-pub use server_groups::{GroupPolicy, KeptServerGroup, NewServerGroup, ServerGroupError};
+pub use server_groups::{
+    GroupMember, GroupPolicy, KeptServerGroup, NewServerGroup, PlacedMember, ServerGroupError,
+};
 pub use store::TableError;
 pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};

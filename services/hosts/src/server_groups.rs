@@ -5,6 +5,7 @@
 //! Whoever came second reads again and chooses again. So of any number of requests at once each chooses by a group that has all
 //! who came before it, and the last of them is told truly that there is no host.
 
+mod absent;
 mod place;
 mod rules;
 
@@ -21,6 +22,8 @@ use uuid::Uuid;
 
 use crate::hosts::Hosts;
 use crate::store::{TableError, foreign, typed};
+pub use absent::PlacedMember;
+pub use place::GroupMember;
 pub use rules::{GroupPolicy, NewServerGroup};
 
 const COLUMNS: &str =
@@ -118,6 +121,16 @@ pub enum ServerGroupError {
         /// The group that it is in.
         other: Uuid,
     },
+    /// Another conductor boots the guest, or did before its journal was lost.
+    #[error(
+        "instance {instance} was put in server group {group} by another conductor, which boots it; take another UUID"
+    )]
+    OtherOwner {
+        /// The guest.
+        instance: Uuid,
+        /// The group.
+        group: Uuid,
+    },
     /// The tables failed.
     #[error(transparent)]
     Table(#[from] TableError),
@@ -136,7 +149,10 @@ impl ServerGroupError {
         match self {
             Self::Changed { .. } => Disposition::Refresh,
             Self::Table(error) => error.disposition(),
-            Self::Body(_) | Self::NotFound { .. } | Self::OtherGroup { .. } => Disposition::Fatal,
+            Self::Body(_)
+            | Self::NotFound { .. }
+            | Self::OtherGroup { .. }
+            | Self::OtherOwner { .. } => Disposition::Fatal,
         }
     }
 }

@@ -205,7 +205,7 @@ fn a_guest_leaves_its_group_beside_everybody() -> BTreeSet<InvariantId> {
     virtually(async {
         let cloud = GuestCloud::new().await;
         boot_in(Some(cloud.apart), &cloud, 1, "two").await;
-        let left = cloud.hosts.unplace(cloud.apart, *guest(1).as_uuid());
+        let left = cloud.hosts.unplace(cloud.member(cloud.apart, 1));
         busy(left).await.expect("it takes it");
         broken(&cloud).await
     })
@@ -216,11 +216,11 @@ fn a_second_guest_has_a_place_beside_the_first() -> BTreeSet<InvariantId> {
     virtually(async {
         let cloud = GuestCloud::new().await;
         boot_in(Some(cloud.apart), &cloud, 1, "gpu").await;
+        cloud.keep_members();
         let group = busy(cloud.hosts.group(cloud.apart)).await.expect("a group");
-        let second = *guest(2).as_uuid();
         let placed = cloud
             .hosts
-            .place(group.uuid, group.generation, second, NODE);
+            .place(cloud.member(group.uuid, 2), group.generation, NODE);
         busy(placed).await.expect("it takes it");
         broken(&cloud).await
     })

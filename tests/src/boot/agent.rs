@@ -91,6 +91,11 @@ impl BootAgent {
             .collect()
     }
 
+    /// The guest is gone there, past its conductor.
+    pub fn forget(&self, guest: ConsumerUuid) {
+        self.world().guests.remove(&guest);
+    }
+
     /// Whether it knows the guest, in whatever state.
     #[must_use]
     pub fn knows(&self, guest: ConsumerUuid) -> bool {

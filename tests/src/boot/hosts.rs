@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use berth_conductor::{CloudHosts, HostsAnswer};
-use berth_hosts::{Hosts, KeptServerGroup, RecordError, SchedulingRecord};
-use berth_hosts::{ServerGroupError, TableError};
+use berth_hosts::{
+    GroupMember, Hosts, KeptServerGroup, OwnedGuest, PlacedMember, RecordError, SchedulingRecord,
+    ServerGroupError, TableError,
+};
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Aggregate;
 use berth_store::{Disposition, SqlError};
@@ -76,20 +78,52 @@ impl CloudHosts for Seam {
 
     fn place<'a>(
         &'a self,
-        group: Uuid,
+        member: GroupMember,
         generation: i64,
-        instance: Uuid,
         host: &'a str,
     ) -> HostsAnswer<'a, i64, ServerGroupError> {
-        let effect = CloudHosts::place(&self.hosts, group, generation, instance, host);
+        let effect = CloudHosts::place(&self.hosts, member, generation, host);
         self.cross("place", effect)
     }
 
-    fn unplace(&self, group: Uuid, instance: Uuid) -> HostsAnswer<'_, (), ServerGroupError> {
+    fn own(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
+        self.cross("own", CloudHosts::own(&self.hosts, guest))
+    }
+
+    fn disown(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
+        self.cross("disown", CloudHosts::disown(&self.hosts, guest))
+    }
+
+    fn untold_guests(&self) -> HostsAnswer<'_, Vec<OwnedGuest>, TableError> {
+        let effect = CloudHosts::untold_guests(&self.hosts);
+        self.cross("untold_guests", effect)
+    }
+
+    fn claimed(&self, member: GroupMember) -> HostsAnswer<'_, bool, ServerGroupError> {
+        self.cross("claimed", CloudHosts::claimed(&self.hosts, member))
+    }
+
+    fn untold_members(&self) -> HostsAnswer<'_, Vec<PlacedMember>, TableError> {
+        let effect = CloudHosts::untold_members(&self.hosts);
+        self.cross("untold_members", effect)
+    }
+
+    fn remove_absent<'a>(
+        &'a self,
+        placed: &'a PlacedMember,
+    ) -> HostsAnswer<'a, bool, ServerGroupError> {
+        if self.crossings.keeps_members() {
+            return Box::pin(async { Ok(false) });
+        }
+        let effect = CloudHosts::remove_absent(&self.hosts, placed);
+        self.cross("remove_absent", effect)
+    }
+
+    fn unplace(&self, member: GroupMember) -> HostsAnswer<'_, (), ServerGroupError> {
         if self.crossings.keeps_members() {
             return Box::pin(async { Ok(()) });
         }
-        self.cross("unplace", CloudHosts::unplace(&self.hosts, group, instance))
+        self.cross("unplace", CloudHosts::unplace(&self.hosts, member))
     }
 
     fn put_record<'a>(

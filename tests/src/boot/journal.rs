@@ -8,6 +8,7 @@ use berth_conductor::journal::{
     SqlJournal, StepRecord, StepState,
 };
 use berth_model::{ConsumerUuid, DeviceProfileName};
+use uuid::Uuid;
 
 use super::Crossings;
 use super::crossings::Fails;
@@ -39,6 +40,10 @@ impl Seam {
 impl BootJournal for Seam {
     fn path(&self) -> String {
         self.journal.path()
+    }
+
+    fn owner(&self) -> Uuid {
+        self.journal.owner()
     }
 
     fn guests(&self) -> Answer<'_, Vec<BootRecord>> {

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_conductor::{CloudHosts, HostsAnswer};
-use berth_hosts::{Hosts, KeptServerGroup, RecordError, SchedulingRecord};
-use berth_hosts::{ServerGroupError, TableError};
+use berth_hosts::{
+    GroupMember, Hosts, KeptServerGroup, OwnedGuest, PlacedMember, RecordError, SchedulingRecord,
+    ServerGroupError, TableError,
+};
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Aggregate;
 use berth_seam::{Crossing, EffectEnd, Fault, Seam};
@@ -154,11 +156,13 @@ impl CloudHosts for GatedHosts {
 
     fn place<'a>(
         &'a self,
-        group: Uuid,
+        member: GroupMember,
         generation: i64,
-        instance: Uuid,
         host: &'a str,
     ) -> HostsAnswer<'a, i64, ServerGroupError> {
+        let GroupMember {
+            group, instance, ..
+        } = member;
         let instead = move |fault| match fault {
             // Another one of the group was quicker.
             Fault::Conflict => ServerGroupError::Changed { group, generation },
@@ -166,16 +170,64 @@ impl CloudHosts for GatedHosts {
         };
         self.cross(write("hosts place", instance), instead, move |hosts| {
             let host = host.to_owned();
-            Box::pin(async move { hosts.place(group, generation, instance, &host).await })
+            Box::pin(async move { hosts.place(member, generation, &host).await })
         })
     }
 
-    fn unplace(&self, group: Uuid, instance: Uuid) -> HostsAnswer<'_, (), ServerGroupError> {
+    fn own(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
+        let crossing = write("hosts own", guest.instance);
+        self.cross(crossing, of_table, move |hosts| {
+            Box::pin(async move { hosts.own(guest).await })
+        })
+    }
+
+    fn disown(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
+        let crossing = write("hosts disown", guest.instance);
+        self.cross(crossing, of_table, move |hosts| {
+            Box::pin(async move { hosts.disown(guest).await })
+        })
+    }
+
+    fn untold_guests(&self) -> HostsAnswer<'_, Vec<OwnedGuest>, TableError> {
+        self.cross(read("hosts untold_guests", ""), of_table, |hosts| {
+            Box::pin(async move { hosts.untold_guests().await })
+        })
+    }
+
+    fn claimed(&self, member: GroupMember) -> HostsAnswer<'_, bool, ServerGroupError> {
+        let crossing = write("hosts claimed", member.instance);
+        self.cross(crossing, of_group, move |hosts| {
+            Box::pin(async move { hosts.claimed(member).await })
+        })
+    }
+
+    fn untold_members(&self) -> HostsAnswer<'_, Vec<PlacedMember>, TableError> {
+        self.cross(read("hosts untold_members", ""), of_table, |hosts| {
+            Box::pin(async move { hosts.untold_members().await })
+        })
+    }
+
+    fn remove_absent<'a>(
+        &'a self,
+        placed: &'a PlacedMember,
+    ) -> HostsAnswer<'a, bool, ServerGroupError> {
+        if self.keeps_members.load(Ordering::SeqCst) {
+            return Box::pin(async { Ok(false) });
+        }
+        let crossing = write("hosts remove_absent", placed.member.instance);
+        self.cross(crossing, of_group, |hosts| {
+            let placed = placed.clone();
+            Box::pin(async move { hosts.remove_absent(&placed).await })
+        })
+    }
+
+    fn unplace(&self, member: GroupMember) -> HostsAnswer<'_, (), ServerGroupError> {
         if self.keeps_members.load(Ordering::SeqCst) {
             return Box::pin(async { Ok(()) });
         }
-        self.cross(write("hosts unplace", instance), of_group, move |hosts| {
-            Box::pin(async move { hosts.unplace(group, instance).await })
+        let crossing = write("hosts unplace", member.instance);
+        self.cross(crossing, of_group, move |hosts| {
+            Box::pin(async move { hosts.unplace(member).await })
         })
     }
 

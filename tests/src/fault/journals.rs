@@ -237,6 +237,10 @@ impl conductor::BootJournal for GatedBootJournal {
         self.inner.path()
     }
 
+    fn owner(&self) -> uuid::Uuid {
+        self.inner.owner()
+    }
+
     fn guests(&self) -> conductor::Answer<'_, Vec<conductor::BootRecord>> {
         self.cross(read("conductor.db guests", ""), || self.inner.guests())
     }

@@ -193,7 +193,16 @@ impl GuestCloud {
         if known != should {
             wrong.push(format!("Placement has {known:?}, {should:?} are there"));
         }
+        wrong.extend(self.wrongly_owned(worlds).await);
         wrong
+    }
+
+    /// Guests that are a conductor's and are not there, or the other way round.
+    async fn wrongly_owned(&self, worlds: &Worlds) -> Option<String> {
+        let owned = busy(self.hosts.owned_guests()).await.expect("a database");
+        let owned: BTreeSet<ConsumerUuid> = owned.iter().map(|it| it.instance.into()).collect();
+        let there: BTreeSet<_> = worlds.guests.keys().copied().collect();
+        (owned != there).then(|| format!("{owned:?} are a conductor's, {there:?} are there"))
     }
 
     /// Guests that should run and do not.

@@ -7,9 +7,6 @@ use berth_wire::encode;
 use berth_wire::placement::{AllocationsOfConsumer, AllocationsOfProvider, PutAllocations};
 use http::Method;
 
-use crate::adapter::Call;
-use crate::call::Repeat;
-
 use super::{Answered, Deleted, PlacementClient, PlacementError, pins, read, write};
 
 const ONE: &str = "/allocations/{consumer}";
@@ -109,25 +106,6 @@ impl PlacementClient {
         let path = format!("/allocations/{consumer}");
         self.done(write(Method::PUT, ONE, path, pins::ALLOCATIONS, Some(body)))
             .await
-    }
-
-    /// The same, sent once: where the answer is lost, that is the answer, and whether it was carried out has to be read.
-    ///
-    /// # Errors
-    /// As [`PlacementClient::put_allocations`].
-    pub(super) async fn put_allocations_once(
-        &self,
-        consumer: ConsumerUuid,
-        allocations: &ConsumerAllocations,
-    ) -> Result<(), PlacementError> {
-        let body = encode(&PutAllocations::new(allocations));
-        let path = format!("/allocations/{consumer}");
-        let call = write(Method::PUT, ONE, path, pins::ALLOCATIONS, Some(body));
-        self.done(Call {
-            repeat: Repeat::Once,
-            ..call
-        })
-        .await
     }
 
     /// Replaces all that each of these consumers holds, all or none: what one gives back another may take.

@@ -2,8 +2,7 @@
 //!
 //! A [`Claimed`] is used up by [`Claimed::built`], when the guest has it, or by [`Claimed::release`]: one that is dropped is a
 //! claim that nobody gives back. A caller who may be killed in between writes the candidate down before, and has the claim again
-//! by claiming once more, saying so ([`ClaimedBefore`]): the same claim of the same consumer is the same claim, but only where it may
-//! be the caller's own.
+//! by claiming once more: the same claim of the same consumer is the same claim.
 
 use std::time::Duration;
 
@@ -31,22 +30,13 @@ pub struct Claimant {
     pub user_id: String,
 }
 
-/// Whether the claimant may have claimed the same before, without having heard of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClaimedBefore {
-    /// It has not: what its consumer holds is somebody else's, were it the same.
-    Never,
-    /// It may have: an answer was lost, or the claimant was killed.
-    Perhaps,
-}
-
 /// A candidate that was not claimed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
     /// It does not fit any more: somebody else was quicker, or a provider went away. Another candidate may.
     #[error("{0}")]
     Taken(Box<PlacementError>),
-    /// The consumer holds something else already, or the same by somebody else's claim.
+    /// The consumer holds something else already.
     #[error(
         "guest {consumer} holds other allocations already (openstack resource provider allocation show {consumer}); delete \
          that guest, or its allocations, first"
@@ -97,8 +87,7 @@ pub struct NotReleased {
 }
 
 impl Candidate {
-    /// Makes it the claimant's, all of it or nothing. Where the claimant has it already, that is it. Of two who claim the same for the
-    /// same consumer at once, one is told that it is the other's.
+    /// Makes it the claimant's, all of it or nothing. Where the claimant has it already, that is it.
     ///
     /// # Errors
     /// [`ClaimError`].
@@ -106,7 +95,6 @@ impl Candidate {
         self,
         placement: &PlacementClient,
         claimant: &Claimant,
-        before: ClaimedBefore,
     ) -> Result<Claimed, ClaimError> {
         let wanted = ConsumerAllocations {
             project_id: claimant.project_id.clone(),
@@ -118,21 +106,14 @@ impl Candidate {
         let dice = Dice::thrown();
         let mut attempt = 1;
         loop {
-            let put = match before {
-                // Sent once: of a second refusal nobody could say whether the first request was the reason.
-                ClaimedBefore::Never => placement.put_allocations_once(consumer, &wanted).await,
-                ClaimedBefore::Perhaps => placement.put_allocations(consumer, &wanted).await,
+            let refused = match placement.put_allocations(consumer, &wanted).await {
+                Ok(()) => break,
+                Err(error) => error,
             };
-            let Err(refused) = put else { break };
             match refused {
                 // It exists already, or another claim met this one.
                 PlacementError::Conflict(_) => match placement.allocations(consumer).await? {
-                    Some(held)
-                        if before == ClaimedBefore::Perhaps
-                            && held.resources == wanted.resources =>
-                    {
-                        break;
-                    }
+                    Some(held) if held.resources == wanted.resources => break,
                     Some(_) => return Err(ClaimError::HoldsOther { consumer }),
                     None if attempt < ATTEMPTS => {
                         let longest = PAUSE.saturating_mul(1 << attempt.min(4));

@@ -3,7 +3,7 @@
 use berth_client::placement::ClaimError;
 use berth_client::{AcceleratorError, GuestApiError, PlacementError};
 use berth_hosts::{ServerGroupError, TableError};
-use berth_model::{Disposition, NodeName, RequestGroupsError};
+use berth_model::{ConsumerUuid, Disposition, NodeName, RequestGroupsError};
 use berth_store::SqlError;
 
 use crate::destinations::RequestSpecError;
@@ -56,9 +56,17 @@ pub enum BootError {
     /// Its server group cannot be read or written.
     #[error(transparent)]
     Group(#[from] ServerGroupError),
+    /// Its UUID is another conductor's guest.
+    #[error(
+        "guest {0} is another conductor's, which was asked for it before; ask for another UUID, or have that guest deleted"
+    )]
+    OtherConductors(ConsumerUuid),
     /// Others of its server group were placed all the time.
     #[error("others of its server group were quicker {0} times")]
     GroupBusy(usize),
+    /// Its place in its server group was given up before it was claimed.
+    #[error("its place in its server group was given up before its claim")]
+    PlaceLost,
     /// Others were quicker.
     #[error("No valid host was found: {} was taken by somebody else meanwhile", each_of(*.0))]
     AllTaken(usize),
@@ -107,12 +115,14 @@ impl BootError {
             Self::Hosts(error) | Self::Group(ServerGroupError::Table(error)) => of_tables(error),
             Self::Group(error) => again(error.disposition()),
             Self::AllTaken(_)
+            | Self::PlaceLost
             | Self::Claim(ClaimError::Taken(_))
             | Self::NoMapping(_)
             | Self::NotBound(_)
             | Self::RequestsGone(_)
             | Self::NotBuilt(_) => Disposition::Refresh,
             Self::Claim(ClaimError::HoldsOther { .. })
+            | Self::OtherConductors(_)
             | Self::NoProfile(_)
             | Self::Groups(_)
             | Self::NoValidHost(_)

@@ -4,7 +4,7 @@ mod filtered;
 
 use std::collections::BTreeSet;
 
-use berth_client::placement::{ClaimError, Claimed, ClaimedBefore};
+use berth_client::placement::{ClaimError, Claimed};
 use berth_model::{DeviceProfileGroups, NodeName, ProviderUuid};
 use tokio_util::sync::CancellationToken;
 
@@ -15,22 +15,48 @@ use crate::way::Way;
 /// Why there is nothing left to try.
 const NO_OTHER: &str = "there is no other host or device with what is asked for";
 
+impl Placed {
+    /// Whether the guest is still where its server group has it. Who stood still for long between place and claim may have been
+    /// taken for one that is nowhere, and others chose by a group without it.
+    async fn keeps_its_place(&self, way: &Way) -> Result<(), BootError> {
+        let request = &self.record.request;
+        let Some(group) = request.server_group() else {
+            return Ok(());
+        };
+        let member = way.member(group, request.uuid());
+        match way.scheduler.hosts.claimed(member).await? {
+            true => Ok(()),
+            false => Err(BootError::PlaceLost),
+        }
+    }
+}
+
 impl Requested {
     pub(super) async fn place(
         self,
         way: &Way,
         cancel: &CancellationToken,
     ) -> Result<Placed, BootError> {
+        let placed = self.claim_one(way, cancel).await?;
+        placed.keeps_its_place(way).await?;
+        Ok(placed)
+    }
+
+    async fn claim_one(self, way: &Way, cancel: &CancellationToken) -> Result<Placed, BootError> {
+        let consumer = self.record.request.uuid();
+        // An equal claim of this guest is one's own from here on.
+        if !way.scheduler.hosts.own(way.own(consumer)).await? {
+            return Err(BootError::OtherConductors(consumer));
+        }
         // What was written down before may have been claimed.
         if let Some(chosen) = self.noted(way).await? {
-            match self.claim_noted(way, &chosen).await {
+            match self.claim(way, &chosen).await {
                 Ok(claimed) => return Ok(self.placed(chosen, claimed)),
                 Err(BootError::Claim(ClaimError::Taken(_))) => {}
                 Err(error) => return Err(error),
             }
         }
-        // Whoever has the UUID keeps what it holds, were it the same: an equal claim is taken for one's own from here on.
-        let consumer = self.record.request.uuid();
+        // Whoever else has the UUID keeps what it holds.
         if way.placement.allocations(consumer).await?.is_some() {
             return Err(ClaimError::HoldsOther { consumer }.into());
         }
@@ -98,10 +124,9 @@ impl Requested {
             .collect()
     }
 
-    /// Claims what was written down by an earlier journey, which may have claimed it.
-    async fn claim_noted(&self, way: &Way, chosen: &Chosen) -> Result<Claimed, BootError> {
+    async fn claim(&self, way: &Way, chosen: &Chosen) -> Result<Claimed, BootError> {
         self.begin_claim(way, chosen).await?;
-        self.claim_begun(way, chosen, ClaimedBefore::Perhaps).await
+        self.claim_begun(way, chosen).await
     }
 
     /// Writes down what is about to be claimed.
@@ -114,17 +139,12 @@ impl Requested {
     }
 
     /// Claims what is written down.
-    async fn claim_begun(
-        &self,
-        way: &Way,
-        chosen: &Chosen,
-        before: ClaimedBefore,
-    ) -> Result<Claimed, BootError> {
+    async fn claim_begun(&self, way: &Way, chosen: &Chosen) -> Result<Claimed, BootError> {
         let place = (self.record.request.uuid(), self.record.attempt);
         let detail = || StepDetail::Claim(Box::new(chosen.clone()));
         let claimant = self.record.request.claimant();
         let candidate = chosen.candidate.clone();
-        match candidate.claim(&way.placement, &claimant, before).await {
+        match candidate.claim(&way.placement, &claimant).await {
             Ok(claimed) => {
                 way.note(place, BootStep::Claim, StepState::Done, detail())
                     .await?;

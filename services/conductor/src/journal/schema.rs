@@ -1,6 +1,7 @@
 //! The tables, and whether a file has them.
 
 use berth_store::{SqlError, Statement, Transaction, Work};
+use uuid::Uuid;
 
 /// The version that this release writes.
 pub(super) const VERSION: i64 = 1;
@@ -28,10 +29,13 @@ CREATE TABLE step (
 CREATE TABLE stray (profile TEXT NOT NULL PRIMARY KEY);
 ";
 
+/// In journals of earlier releases it is not.
+const OWNER: &str = "CREATE TABLE IF NOT EXISTS owner (uuid TEXT NOT NULL)";
+
 /// What a file turned out to be.
 pub(super) enum Found {
-    /// A journal of this release.
-    Ours,
+    /// A journal of this release, and whose.
+    Ours(Uuid),
     /// A journal of a later one.
     Newer(i64),
     /// Something else, or damaged.
@@ -58,16 +62,30 @@ impl Work for Opening {
         let names = names.collect::<Result<Vec<_>, _>>()?;
         let Some(first) = names.first() else {
             tx.script(CREATE).await?;
-            return Ok(Found::Ours);
+            return Ok(Found::Ours(owner(tx).await?));
         };
         if !names.iter().any(|name| name == "conductor_journal") {
             return Ok(Found::Other(format!("it has the table {first}")));
         }
         let version = Statement::new("SELECT version FROM conductor_journal");
         match tx.row(version).await?.map(|row| row.int(0)).transpose()? {
-            Some(VERSION) => Ok(Found::Ours),
+            Some(VERSION) => Ok(Found::Ours(owner(tx).await?)),
             Some(found) if found > VERSION => Ok(Found::Newer(found)),
             found => Ok(Found::Other(format!("its version is {found:?}"))),
         }
     }
+}
+
+/// The conductor's name, drawn where there is none.
+async fn owner(tx: &mut Transaction) -> Result<Uuid, SqlError> {
+    tx.execute(Statement::new(OWNER)).await?;
+    let known = tx.row(Statement::new("SELECT uuid FROM owner")).await?;
+    let known = known.map(|row| row.text(0)).transpose()?;
+    if let Some(uuid) = known.and_then(|text| text.parse().ok()) {
+        return Ok(uuid);
+    }
+    let uuid = Uuid::new_v4();
+    let insert = Statement::new("INSERT INTO owner (uuid) VALUES (?)");
+    tx.execute(insert.bind(uuid.to_string())).await?;
+    Ok(uuid)
 }

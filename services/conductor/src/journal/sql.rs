@@ -5,6 +5,7 @@ use std::path::Path;
 use berth_model::{ConsumerUuid, DeviceProfileName};
 use berth_store::{JournalFile, SqlError, Statement, Transaction, Work};
 use serde::Serialize;
+use uuid::Uuid;
 
 use super::rows::records;
 use super::schema::{Found, Opening, VERSION};
@@ -29,6 +30,7 @@ const ONE_GUESTS_STEPS: &str =
 #[derive(Debug, Clone)]
 pub struct SqlJournal {
     file: JournalFile,
+    owner: Uuid,
 }
 
 impl SqlJournal {
@@ -55,9 +57,9 @@ impl SqlJournal {
 
     async fn over(file: JournalFile) -> Result<Self, JournalError> {
         match file.write(&Opening).await? {
-            Found::Ours => {
+            Found::Ours(owner) => {
                 file.cut_log().await;
-                Ok(Self { file })
+                Ok(Self { file, owner })
             }
             Found::Newer(found) => Err(JournalError::Newer {
                 path: file.path().to_owned(),
@@ -107,6 +109,10 @@ impl SqlJournal {
 impl BootJournal for SqlJournal {
     fn path(&self) -> String {
         self.file.path().to_owned()
+    }
+
+    fn owner(&self) -> Uuid {
+        self.owner
     }
 
     fn guests(&self) -> Answer<'_, Vec<BootRecord>> {

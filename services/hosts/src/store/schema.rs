@@ -11,7 +11,7 @@ use berth_store::{
 };
 
 /// The schema's version.
-pub const VERSION: i64 = 1;
+pub const VERSION: i64 = 2;
 
 /// How long a start waits for another process that makes the schema.
 const SCHEMA_WAIT: Duration = Duration::from_secs(60);

@@ -55,9 +55,15 @@ CREATE TABLE IF NOT EXISTS server_group_members (
     instance_uuid VARCHAR(36) NOT NULL PRIMARY KEY,
     group_id INTEGER NOT NULL,
     host VARCHAR(255) NOT NULL,
+    owner VARCHAR(36) NOT NULL,
+    claimed INTEGER NOT NULL,
     FOREIGN KEY (group_id) REFERENCES server_groups (id)
 );
 CREATE INDEX IF NOT EXISTS server_group_members_group_id ON server_group_members (group_id);
+CREATE TABLE IF NOT EXISTS guest_owners (
+    instance_uuid VARCHAR(36) NOT NULL PRIMARY KEY,
+    owner VARCHAR(36) NOT NULL
+);
 CREATE TABLE IF NOT EXISTS scheduling_records (
     id INTEGER NOT NULL PRIMARY KEY,
     request_id VARCHAR(255) NOT NULL,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod aggregates;
+mod guests;
 mod host_states;
 mod kills;
 mod place;

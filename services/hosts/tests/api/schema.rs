@@ -24,7 +24,7 @@ async fn a_later_releases_database_is_refused_with_a_sentence() {
         "{refused}"
     );
     service
-        .change("UPDATE compute_hosts_schema SET version = 1")
+        .change("UPDATE compute_hosts_schema SET version = 2")
         .await;
 }
 

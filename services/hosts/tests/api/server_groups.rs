@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_hosts::{GroupPolicy, Hosts, KeptServerGroup, NewServerGroup, ServerGroupError};
+use berth_hosts::{
+    GroupMember, GroupPolicy, Hosts, KeptServerGroup, NewServerGroup, PlacedMember,
+    ServerGroupError,
+};
 use berth_scheduler::request::ServerGroup;
 use berth_store::Disposition;
 use serde_json::json;
@@ -20,6 +23,20 @@ pub(crate) async fn make(hosts: &Hosts, policy: GroupPolicy, most: Option<u32>) 
         max_server_per_host: most,
     };
     hosts.create_group(group).await.unwrap()
+}
+
+/// A guest of one conductor's.
+pub(crate) fn member(group: Uuid, instance: Uuid) -> GroupMember {
+    of_owner(1, group, instance)
+}
+
+/// A guest of the n-th conductor's.
+fn of_owner(n: u128, group: Uuid, instance: Uuid) -> GroupMember {
+    GroupMember {
+        group,
+        instance,
+        owner: Uuid::from_u128(n),
+    }
 }
 
 /// The first host that the group leaves free, as a filter would say it; none where there is none.
@@ -52,7 +69,10 @@ pub(crate) async fn create(
     loop {
         let read = hosts.group(group).await.unwrap();
         let host = choose(&read, instance, count)?;
-        match hosts.place(group, read.generation, instance, &host).await {
+        match hosts
+            .place(member(group, instance), read.generation, &host)
+            .await
+        {
             Ok(_) => return Some(host),
             Err(error) => assert_eq!(error.disposition(), Disposition::Refresh, "{error}"),
         }
@@ -113,11 +133,11 @@ async fn whoever_read_an_older_group_writes_nothing() {
     let hosts = &service.hosts;
     let group = make(hosts, GroupPolicy::AntiAffinity, None).await;
     let next = hosts
-        .place(group.uuid, group.generation, guest(1), "a")
+        .place(member(group.uuid, guest(1)), group.generation, "a")
         .await
         .unwrap();
     let second = hosts
-        .place(group.uuid, group.generation, guest(2), "a")
+        .place(member(group.uuid, guest(2)), group.generation, "a")
         .await
         .unwrap_err();
     assert!(
@@ -126,14 +146,14 @@ async fn whoever_read_an_older_group_writes_nothing() {
     );
     let kept = hosts.group(group.uuid).await.unwrap();
     assert_eq!((kept.generation, kept.members.len()), (next, 1));
-    hosts.unplace(group.uuid, guest(1)).await.unwrap();
-    hosts.unplace(group.uuid, guest(1)).await.unwrap();
-    let left = hosts.place(group.uuid, next, guest(2), "a").await;
+    hosts.unplace(member(group.uuid, guest(1))).await.unwrap();
+    hosts.unplace(member(group.uuid, guest(1))).await.unwrap();
+    let left = hosts.place(member(group.uuid, guest(2)), next, "a").await;
     assert!(left.is_err(), "a member less is a change, too");
     let kept = hosts.group(group.uuid).await.unwrap();
     assert!(kept.members.is_empty());
     hosts
-        .place(group.uuid, kept.generation, guest(2), "a")
+        .place(member(group.uuid, guest(2)), kept.generation, "a")
         .await
         .unwrap();
 }
@@ -145,7 +165,7 @@ async fn a_callers_own_old_place_is_no_obstacle_and_it_has_one_place() {
     for policy in [GroupPolicy::AntiAffinity, GroupPolicy::Affinity] {
         let group = make(hosts, policy, None).await;
         hosts
-            .place(group.uuid, group.generation, guest(1), "host0")
+            .place(member(group.uuid, guest(1)), group.generation, "host0")
             .await
             .unwrap();
         // Killed before the claim; asked again, with only another host left.
@@ -154,7 +174,7 @@ async fn a_callers_own_old_place_is_no_obstacle_and_it_has_one_place() {
         assert!(as_read.hosts.is_empty(), "{as_read:?}");
         assert_eq!(as_read.members, BTreeSet::from([guest(1).to_string()]));
         hosts
-            .place(group.uuid, read.generation, guest(1), "host1")
+            .place(member(group.uuid, guest(1)), read.generation, "host1")
             .await
             .unwrap();
         let read = hosts.group(group.uuid).await.unwrap();
@@ -184,7 +204,7 @@ async fn members_that_their_hosts_do_not_tell_of_yet_are_counted_there() {
     let mut generation = group.generation;
     for (n, host) in [(1, "host1"), (2, "host2"), (3, "host3")] {
         generation = hosts
-            .place(group.uuid, generation, guest(n), host)
+            .place(member(group.uuid, guest(n)), generation, host)
             .await
             .unwrap();
     }
@@ -217,8 +237,14 @@ async fn groups_are_their_projects_and_a_guest_is_in_one_of_them() {
         (two.policy, two.max_server_per_host, two.generation),
         (GroupPolicy::AntiAffinity, Some(2), 0)
     );
-    hosts.place(one.uuid, 0, guest(1), "a").await.unwrap();
-    let refused = hosts.place(two.uuid, 0, guest(1), "a").await.unwrap_err();
+    hosts
+        .place(member(one.uuid, guest(1)), 0, "a")
+        .await
+        .unwrap();
+    let refused = hosts
+        .place(member(two.uuid, guest(1)), 0, "a")
+        .await
+        .unwrap_err();
     assert!(
         refused.to_string().contains(&one.uuid.to_string()),
         "{refused}"
@@ -241,8 +267,79 @@ async fn groups_are_their_projects_and_a_guest_is_in_one_of_them() {
     hosts.delete_group(one.uuid).await.unwrap();
     let gone = hosts.delete_group(one.uuid).await.unwrap_err();
     assert!(matches!(gone, ServerGroupError::NotFound { .. }));
-    let gone = hosts.place(one.uuid, 1, guest(2), "a").await.unwrap_err();
+    let gone = hosts
+        .place(member(one.uuid, guest(2)), 1, "a")
+        .await
+        .unwrap_err();
     assert!(matches!(gone, ServerGroupError::NotFound { .. }));
-    hosts.unplace(one.uuid, guest(1)).await.unwrap();
-    hosts.place(two.uuid, 0, guest(1), "a").await.unwrap();
+    hosts.unplace(member(one.uuid, guest(1))).await.unwrap();
+    hosts
+        .place(member(two.uuid, guest(1)), 0, "a")
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn nobody_moves_or_takes_out_another_conductors_guest() {
+    let service = Service::start().await;
+    let hosts = &service.hosts;
+    let group = make(hosts, GroupPolicy::AntiAffinity, None).await.uuid;
+    let (own, others) = (of_owner(1, group, guest(1)), of_owner(2, group, guest(1)));
+    hosts.place(own, 0, "a").await.unwrap();
+    let refused = hosts.place(others, 1, "b").await.unwrap_err();
+    assert!(
+        matches!(refused, ServerGroupError::OtherOwner { .. }),
+        "{refused}"
+    );
+    assert_eq!(refused.disposition(), Disposition::Fatal);
+    assert!(!hosts.claimed(others).await.unwrap());
+    hosts.unplace(others).await.unwrap();
+    let kept = hosts.group(group).await.unwrap().members;
+    assert_eq!(kept, BTreeMap::from([(guest(1), "a".to_owned())]));
+    assert!(hosts.claimed(own).await.unwrap());
+    hosts.unplace(own).await.unwrap();
+    hosts.place(others, 3, "b").await.unwrap();
+}
+
+#[tokio::test]
+async fn of_a_claim_and_a_look_for_who_is_nowhere_the_first_one_counts() {
+    let service = Service::with_hosts(1).await;
+    let hosts = &service.hosts;
+    let group = make(hosts, GroupPolicy::AntiAffinity, None).await.uuid;
+    let guests = [1, 2, 3].map(|n| member(group, guest(n)));
+    for (generation, guest) in (0..).zip(&guests) {
+        hosts.place(*guest, generation, "host1").await.unwrap();
+    }
+    let told = json!({"instances": {(guest(3).to_string()): {}}});
+    service.tell("host1", &[told_with(1, told)]).await;
+    let seen = async || {
+        let mut seen = hosts.untold_members().await.unwrap();
+        seen.sort();
+        seen
+    };
+    let expected = [0, 1].map(|at: usize| PlacedMember {
+        member: guests[at],
+        host: "host1".to_owned(),
+        is_claimed: false,
+    });
+    let [claimed_first, taken_first] = seen().await.try_into().unwrap();
+    assert_eq!([claimed_first.clone(), taken_first.clone()], expected);
+    assert!(hosts.claimed(guests[0]).await.unwrap());
+    assert!(!hosts.remove_absent(&claimed_first).await.unwrap());
+    assert!(hosts.remove_absent(&taken_first).await.unwrap());
+    assert!(!hosts.claimed(guests[1]).await.unwrap());
+    // It may be placed again, by a group that knows it is not there.
+    let generation = hosts.group(group).await.unwrap().generation;
+    hosts.place(guests[1], generation, "host2").await.unwrap();
+    // What was claimed and is nowhere goes, too, unless it is placed anew meanwhile.
+    let again = seen().await.remove(0);
+    assert!(again.is_claimed);
+    let generation = hosts.group(group).await.unwrap().generation;
+    hosts.place(guests[0], generation, "host1").await.unwrap();
+    assert!(!hosts.remove_absent(&again).await.unwrap());
+    hosts.delete_group(group).await.unwrap();
+    assert!(
+        hosts.claimed(guests[0]).await.unwrap(),
+        "no group, no place"
+    );
 }

@@ -5,7 +5,7 @@ mod group_place;
 mod headroom;
 mod question;
 
-use berth_client::placement::{ClaimError, Claimed, ClaimedBefore};
+use berth_client::placement::{ClaimError, Claimed};
 use berth_hosts::{GroupPolicy, KeptServerGroup, ServerGroupError};
 use berth_model::Demand;
 use berth_scheduler::Reason;
@@ -157,7 +157,10 @@ impl Requested {
             way,
             cancel,
             choices: Choices { considered, known },
-            place: group.map(|group| GroupPlace::new(scheduler.hosts.as_ref(), group, guest)),
+            place: group.map(|group| {
+                let member = way.member(group.uuid, self.record.request.uuid());
+                GroupPlace::new(scheduler.hosts.as_ref(), group, member)
+            }),
             placement,
         };
         self.claimed(search, scheduler.scheduler.select(ask, hosts))
@@ -187,7 +190,7 @@ impl Requested {
                         self.nothing_claimed(way).await?;
                         return Ok(Ended::Overtaken);
                     }
-                    match self.claim_begun(way, &chosen, ClaimedBefore::Never).await {
+                    match self.claim_begun(way, &chosen).await {
                         Ok(claimed) => {
                             way.metrics.claimed(ClaimResult::Granted);
                             granted = Some(Box::new((chosen, claimed)));

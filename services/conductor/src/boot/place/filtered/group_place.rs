@@ -1,7 +1,6 @@
 //! A guest's place in its server group.
 
-use berth_hosts::{KeptServerGroup, ServerGroupError};
-use uuid::Uuid;
+use berth_hosts::{GroupMember, KeptServerGroup, ServerGroupError};
 
 use crate::CloudHosts;
 use crate::boot::BootError;
@@ -10,33 +9,29 @@ use crate::boot::BootError;
 /// group that has all who came before it.
 pub(super) struct GroupPlace<'a> {
     hosts: &'a dyn CloudHosts,
-    group: Uuid,
     generation: i64,
-    guest: Uuid,
+    member: GroupMember,
 }
 
 impl<'a> GroupPlace<'a> {
     /// Of the group as it was read.
-    pub(super) fn new(hosts: &'a dyn CloudHosts, group: &KeptServerGroup, guest: Uuid) -> Self {
+    pub(super) fn new(
+        hosts: &'a dyn CloudHosts,
+        group: &KeptServerGroup,
+        member: GroupMember,
+    ) -> Self {
         Self {
             hosts,
-            group: group.uuid,
             generation: group.generation,
-            guest,
+            member,
         }
     }
 
     /// Whether it could be: not where somebody changed the group since it was read.
     pub(super) async fn put_on(&mut self, host: &str) -> Result<bool, BootError> {
-        let Self {
-            hosts,
-            group,
-            generation,
-            guest,
-        } = self;
-        match hosts.place(*group, *generation, *guest, host).await {
+        match self.hosts.place(self.member, self.generation, host).await {
             Ok(next) => {
-                *generation = next;
+                self.generation = next;
                 Ok(true)
             }
             Err(ServerGroupError::Changed { .. }) => Ok(false),

@@ -23,22 +23,22 @@ async fn boot(conductor: Conductor, request: BootRequest) -> JourneyEnd {
     conductor.journey(request.uuid()).await
 }
 
-/// The second one looks, finds that nobody has the UUID, and writes only when the guest of the first one runs. On one host both want
-/// the very same.
+/// The other one is asked when the first is about to claim. On one host both want the very same.
 #[tokio::test]
-async fn who_claims_second_leaves_the_first_ones_guest_and_its_allocations_alone() {
+async fn who_is_asked_second_leaves_the_first_ones_guest_and_its_allocations_alone() {
     for (name, many) in [("other", 1), ("first", 1), ("other", 4)] {
         let fleet = Fleet::over(Cloud::in_process().await, &hosts(many, "cell1", 4)).await;
-        let first = fleet.conductor(Options::default()).await;
+        let second = fleet.conductor(Options::default()).await;
+        let asked_meanwhile = second.clone();
         let placement = fleet.placement_with(async move || {
-            let end = boot(first, named("first")).await;
-            assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+            let JourneyEnd::Failed { reason } = boot(asked_meanwhile, named(name)).await else {
+                panic!("the UUID is another's");
+            };
+            assert!(reason.contains("is another conductor's"), "{reason}");
         });
-        let second = fleet.conductor_over(Options::default(), placement).await;
-        let JourneyEnd::Failed { reason } = boot(second.clone(), named(name)).await else {
-            panic!("the UUID is another's");
-        };
-        assert!(reason.contains("another conductor's"), "{reason}");
+        let first = fleet.conductor_over(Options::default(), placement).await;
+        let end = boot(first, named("first")).await;
+        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
         let held = async || fleet.held(guest(1)).await.map(|held| held.resources.len());
         assert_eq!(held().await, Some(3), "{name} on {many}");
         // Nor does its end take anything.
@@ -50,6 +50,21 @@ async fn who_claims_second_leaves_the_first_ones_guest_and_its_allocations_alone
         assert_eq!(guests[&guest(1)].name, "first");
         assert_eq!(fleet.agent.broken(), [""; 0]);
     }
+}
+
+#[tokio::test]
+async fn a_claim_that_arrives_twice_is_one_claim() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
+    let conductor = fleet
+        .conductor_over(Options::default(), fleet.placement_twice())
+        .await;
+    let end = boot(conductor.clone(), named("one")).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    conductor.delete(guest(1)).await.unwrap();
+    let end = conductor.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    assert_eq!(fleet.held(guest(1)).await, None);
+    assert_eq!(fleet.hosts.owned_guests().await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]

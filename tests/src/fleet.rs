@@ -172,14 +172,29 @@ impl Fleet {
             HttpService::new(service_fn(move |request: Request<Bytes>| {
                 let (http, first) = (http.clone(), Arc::clone(&first));
                 async move {
-                    let is_claim = request.method() == Method::PUT
-                        && request.uri().path().contains("/allocations/");
-                    let taken = is_claim.then(|| {
+                    let taken = is_claim(&request).then(|| {
                         let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
                         first.take()
                     });
                     if let Some(before_claim) = taken.flatten() {
                         before_claim().await;
+                    }
+                    http.send(request).await
+                }
+            }))
+        });
+        decorated.placement()
+    }
+
+    /// Placement, where each claim arrives twice and the answer to the second is heard.
+    #[must_use]
+    pub fn placement_twice(&self) -> PlacementClient {
+        let decorated = self.cloud.decorated(|http| {
+            HttpService::new(service_fn(move |request: Request<Bytes>| {
+                let http = http.clone();
+                async move {
+                    if is_claim(&request) {
+                        let _first = http.send(request.clone()).await;
                     }
                     http.send(request).await
                 }
@@ -238,6 +253,10 @@ impl Fleet {
         let usage = usages.value.get(&ResourceClass::VCPU);
         usage.copied().unwrap_or_default()
     }
+}
+
+fn is_claim(request: &Request<Bytes>) -> bool {
+    request.method() == Method::PUT && request.uri().path().contains("/allocations/")
 }
 
 /// What the agent of a host would report to Placement.

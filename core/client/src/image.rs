@@ -45,6 +45,18 @@ pub struct ImageRecord {
     /// `bare` where the bytes are the disk and nothing around it.
     #[serde(default)]
     pub container_format: Option<String>,
+    /// The least memory of a guest of it, in MiB.
+    #[serde(default)]
+    pub min_ram: Option<u64>,
+    /// The least root disk of a guest of it, in GiB.
+    #[serde(default)]
+    pub min_disk: Option<u64>,
+    /// `bios` or `uefi`, where it needs one.
+    #[serde(default)]
+    pub hw_firmware_type: Option<String>,
+    /// `required`, `optional` or `disabled`, where it says so.
+    #[serde(default)]
+    pub os_secure_boot: Option<String>,
     /// How many bytes.
     #[serde(default)]
     pub size: Option<u64>,

@@ -1,24 +1,91 @@
-//! What the API itself keeps, as its users in one process have it.
+//! What the API keeps, and whom it asks for all else, as its users in one process have it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_conductor::Conductor;
+use berth_hosts::Hosts;
+use berth_journeys::Journeys;
 use berth_store::SqlStore;
+use berth_wire::guest::NetworkBody;
+use uuid::Uuid;
 
+use crate::images::Images;
 use crate::store::Tables;
 
-/// Flavors, and whatever else no other part of Berth keeps. Clones are the same.
+/// What the API stands on.
+pub struct ComputeParts {
+    /// A prepared database ([`crate::prepare`]).
+    pub store: SqlStore,
+    /// Who boots guests, and ends them.
+    pub conductor: Conductor,
+    /// Hosts, aggregates and server groups.
+    pub hosts: Hosts,
+    /// Who knows what an image is.
+    pub images: Arc<dyn Images>,
+}
+
+/// How the API behaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComputeOptions {
+    /// What a guest that asks for networks `auto` is plugged into; none: it has no interface.
+    pub auto_network: Option<NetworkBody>,
+    /// The most servers that one request may ask for.
+    pub most_at_once: u32,
+    /// How long a look at servers waits for their agents; of those that do not answer the last word is shown.
+    pub agent_wait: Duration,
+    /// How often it is looked whether something is left to be done.
+    pub pause: Duration,
+}
+
+impl Default for ComputeOptions {
+    fn default() -> Self {
+        Self {
+            auto_network: None,
+            most_at_once: 100,
+            agent_wait: Duration::from_secs(3),
+            pause: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Flavors, key pairs, and of servers whatever no other part of Berth keeps. Clones are the same.
 ///
 /// Each call that changes something is one transaction: answered, it is on the disk; not answered, it is there wholly or not at
 /// all.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Compute {
     pub(crate) tables: Tables,
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What clones share.
+pub(crate) struct Inner {
+    pub(crate) conductor: Conductor,
+    pub(crate) hosts: Hosts,
+    pub(crate) images: Arc<dyn Images>,
+    pub(crate) options: ComputeOptions,
+    /// Each hands a server over, or sees it off.
+    pub(crate) journeys: Journeys<Uuid>,
+    /// Each does with a server what was asked for.
+    pub(crate) tasks: Journeys<Uuid>,
 }
 
 impl Compute {
-    /// That of a prepared database ([`crate::prepare`]).
+    /// The API's own. Nothing happens by itself before [`Compute::keep`].
     #[must_use]
-    pub fn new(store: SqlStore) -> Self {
+    pub fn new(parts: ComputeParts, options: ComputeOptions) -> Self {
+        let inner = Inner {
+            conductor: parts.conductor,
+            hosts: parts.hosts,
+            images: parts.images,
+            options,
+            journeys: Journeys::default(),
+            tasks: Journeys::default(),
+        };
         Self {
-            tables: Tables::of(store),
+            tables: Tables::of(parts.store),
+            inner: Arc::new(inner),
         }
     }
 }

@@ -135,6 +135,21 @@ impl<'a> Fields<'a> {
         Ok(Some(said))
     }
 
+    /// Yes, no, or an empty text, which is no.
+    pub(crate) fn boolean_or_empty(&mut self, key: &'static str) -> Result<Option<bool>, Fault> {
+        match self.object.get(key) {
+            Some(Value::String(text)) if text.is_empty() => {
+                self.known.push(key);
+                Ok(Some(false))
+            }
+            Some(Value::Null) => {
+                self.known.push(key);
+                Ok(None)
+            }
+            _ => self.boolean(key),
+        }
+    }
+
     /// Refuses a field that was not asked for.
     pub(crate) fn end(self) -> Result<(), Fault> {
         let unknown = |key: &&String| !self.known.contains(&key.as_str());

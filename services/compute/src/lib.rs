@@ -7,6 +7,12 @@
 //! | `compute` | [`Compute`]: what the API itself keeps, as its users in one process have it |
 //! | `flavors` | how large guests may be, what else they ask of their hosts, and whose flavors are |
 //! | `key_pairs` | public keys that guests let in |
+//! | `servers` | of each server what the API alone keeps |
+//! | `courses`, `agents` | how far the conductor is with servers, and what their agents say |
+//! | `keeper` | goes on with what was written down and not done |
+//! | `tasks` | what was asked for is done by agents |
+//! | `instance_actions` | what was done with servers, by whom, and how it ended |
+//! | `images` | who knows what an image is |
 //! | `server_state` | what a server is in Nova's words, and what it can be asked for; pure |
 //! | `store` | the tables |
 //! | `fields` | bodies, judged as Nova's schemas judge them |
@@ -14,29 +20,41 @@
 //! | `microversions` | which microversion brought what |
 //! | `router`, `policies`, `handlers`, `views` | the routes, who may call them, what they do, what they tell |
 //!
-//! [`prepare`] brings a database to the schema, [`router()`] makes the routes. Callers: `tests`; `cli` will compose it.
+//! [`prepare`] brings a database to the schema, [`router()`] makes the routes. Callers: `cli` (`berth up`, `berth compute serve`), `tests`.
 
+mod agents;
 mod compute;
+mod courses;
 mod fields;
 mod flavors;
 mod handlers;
+mod images;
+mod instance_actions;
+mod keeper;
 mod key_pairs;
 mod microversions;
 mod paging;
 mod policies;
 mod router;
 mod server_state;
+mod servers;
 mod store;
+mod tasks;
 mod views;
 
-pub use compute::Compute;
+pub use compute::{Compute, ComputeOptions, ComputeParts};
 pub use flavors::{Flavor, FlavorError, NewFlavor};
+pub use images::{FoundImage, ImageAnswer, Images, ImagesError};
+pub use instance_actions::{InstanceAction, Outcome};
 pub use key_pairs::{KeyPair, KeyPairError, NewKeyPair};
 pub use policies::default_policy;
 pub use router::{Options, router};
 pub use server_state::{
     Action, ActionRefused, Boot, GuestStatus, PowerState, Seen, ServerFacts, ServerState,
     TaskState, UnknownWord, VmState,
+};
+pub use servers::{
+    Handed, Lock, Locker, NewServers, NoLocker, Server, ServerError, ServerFlavor, ServerUpdate,
 };
 pub use store::TableError;
 pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};

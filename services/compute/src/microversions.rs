@@ -22,3 +22,39 @@ pub(crate) const FLAVOR_DESCRIPTION: Microversion = Microversion::new(2, 55);
 pub(crate) const FLAVOR_EXTRA_SPECS: Microversion = Microversion::new(2, 61);
 /// No swap is 0, not an empty text, and query parameters that nobody knows are refused.
 pub(crate) const STRICT: Microversion = Microversion::new(2, 75);
+/// Operators see more of a server.
+pub(crate) const SERVER_ATTRIBUTES: Microversion = Microversion::new(2, 3);
+/// A server says whether it is locked.
+pub(crate) const LOCKED: Microversion = Microversion::new(2, 9);
+/// A server says how its host is.
+pub(crate) const HOST_STATUS: Microversion = Microversion::new(2, 16);
+/// A server has a description.
+pub(crate) const SERVER_DESCRIPTION: Microversion = Microversion::new(2, 19);
+/// A server has tags.
+pub(crate) const TAGS: Microversion = Microversion::new(2, 26);
+/// Networks are asked for by name, `none` and `auto` among them, and have to be.
+pub(crate) const NETWORKS: Microversion = Microversion::new(2, 37);
+/// A server is shown with its flavor as it was, and not with the flavor's id.
+pub(crate) const SERVER_FLAVOR: Microversion = Microversion::new(2, 47);
+/// Tags come with the request for a server.
+pub(crate) const CREATE_TAGS: Microversion = Microversion::new(2, 52);
+/// Files are no longer put into guests.
+pub(crate) const NO_PERSONALITY: Microversion = Microversion::new(2, 57);
+/// A server has certificates for its image.
+pub(crate) const CERTIFICATES: Microversion = Microversion::new(2, 63);
+/// Lists go by a last change, too.
+pub(crate) const CHANGES_BEFORE: Microversion = Microversion::new(2, 66);
+/// A server says in which groups it is.
+pub(crate) const SERVER_GROUPS_SHOWN: Microversion = Microversion::new(2, 71);
+/// A lock has a reason.
+pub(crate) const LOCKED_REASON: Microversion = Microversion::new(2, 73);
+/// An operator names the host of a new server.
+pub(crate) const REQUESTED_HOST: Microversion = Microversion::new(2, 74);
+/// What was done with a server that is gone is told.
+pub(crate) const ACTIONS_OF_GONE: Microversion = Microversion::new(2, 21);
+/// What a host did about it is told to its users.
+pub(crate) const ACTION_EVENTS: Microversion = Microversion::new(2, 51);
+/// What was done with a server comes in pages, and says when it changed last.
+pub(crate) const ACTION_PAGES: Microversion = Microversion::new(2, 58);
+/// Which host it was is told to operators.
+pub(crate) const ACTION_HOSTS: Microversion = Microversion::new(2, 62);

@@ -36,17 +36,108 @@ pub(crate) const KEY_PAIR_INDEX: &str = "os_compute_api:os-keypairs:index";
 /// A key pair is looked at.
 pub(crate) const KEY_PAIR_SHOW: &str = "os_compute_api:os-keypairs:show";
 
+/// Servers are asked for.
+pub(crate) const SERVER_CREATE: &str = "os_compute_api:servers:create";
+/// A server's host is named with its zone.
+pub(crate) const SERVER_FORCED_HOST: &str = "os_compute_api:servers:create:forced_host";
+/// A server's host is named.
+pub(crate) const SERVER_REQUESTED_HOST: &str =
+    "os_compute_api:compute:servers:create:requested_destination";
+/// Servers are listed.
+pub(crate) const SERVER_INDEX: &str = "os_compute_api:servers:index";
+/// Servers of all projects are listed.
+pub(crate) const SERVER_INDEX_ALL: &str = "os_compute_api:servers:index:get_all_tenants";
+/// Servers are listed with all of each.
+pub(crate) const SERVER_DETAIL: &str = "os_compute_api:servers:detail";
+/// Those of all projects are.
+pub(crate) const SERVER_DETAIL_ALL: &str = "os_compute_api:servers:detail:get_all_tenants";
+/// A server is looked at.
+pub(crate) const SERVER_SHOW: &str = "os_compute_api:servers:show";
+/// How a server's host is.
+pub(crate) const SERVER_HOST_STATUS: &str = "os_compute_api:servers:show:host_status";
+/// On which host a server is, and what it is called there.
+pub(crate) const SERVER_ATTRIBUTES: &str = "os_compute_api:os-extended-server-attributes";
+/// A server's name or description is changed.
+pub(crate) const SERVER_UPDATE: &str = "os_compute_api:servers:update";
+/// A server is removed.
+pub(crate) const SERVER_DELETE: &str = "os_compute_api:servers:delete";
+/// All of a server's metadata is looked at.
+pub(crate) const METADATA_INDEX: &str = "os_compute_api:server-metadata:index";
+/// One key of it is.
+pub(crate) const METADATA_SHOW: &str = "os_compute_api:server-metadata:show";
+/// A server gets metadata.
+pub(crate) const METADATA_CREATE: &str = "os_compute_api:server-metadata:create";
+/// A server's metadata is replaced.
+pub(crate) const METADATA_UPDATE_ALL: &str = "os_compute_api:server-metadata:update_all";
+/// One key of it is changed.
+pub(crate) const METADATA_UPDATE: &str = "os_compute_api:server-metadata:update";
+/// One key of it is removed.
+pub(crate) const METADATA_DELETE: &str = "os_compute_api:server-metadata:delete";
+/// All of a server's tags are looked at.
+pub(crate) const TAGS_INDEX: &str = "os_compute_api:os-server-tags:index";
+/// It is looked whether a server has a tag.
+pub(crate) const TAGS_SHOW: &str = "os_compute_api:os-server-tags:show";
+/// A server gets a tag.
+pub(crate) const TAGS_UPDATE: &str = "os_compute_api:os-server-tags:update";
+/// A server's tags are replaced.
+pub(crate) const TAGS_UPDATE_ALL: &str = "os_compute_api:os-server-tags:update_all";
+/// A tag is removed.
+pub(crate) const TAGS_DELETE: &str = "os_compute_api:os-server-tags:delete";
+/// All of a server's tags are removed.
+pub(crate) const TAGS_DELETE_ALL: &str = "os_compute_api:os-server-tags:delete_all";
+/// A server is switched on.
+pub(crate) const SERVER_START: &str = "os_compute_api:servers:start";
+/// A server is switched off.
+pub(crate) const SERVER_STOP: &str = "os_compute_api:servers:stop";
+/// A server boots again.
+pub(crate) const SERVER_REBOOT: &str = "os_compute_api:servers:reboot";
+/// A server gets a new root disk.
+pub(crate) const SERVER_REBUILD: &str = "os_compute_api:servers:rebuild";
+/// A server is stopped in its tracks.
+pub(crate) const PAUSE: &str = "os_compute_api:os-pause-server:pause";
+/// A server goes on.
+pub(crate) const UNPAUSE: &str = "os_compute_api:os-pause-server:unpause";
+/// A server gets its rescue system.
+pub(crate) const RESCUE: &str = "os_compute_api:os-rescue";
+/// A server gets its own again.
+pub(crate) const UNRESCUE: &str = "os_compute_api:os-unrescue";
+/// A server is locked.
+pub(crate) const LOCK: &str = "os_compute_api:os-lock-server:lock";
+/// A server is opened.
+pub(crate) const UNLOCK: &str = "os_compute_api:os-lock-server:unlock";
+/// A server is opened that an operator locked.
+pub(crate) const UNLOCK_OVERRIDE: &str = "os_compute_api:os-lock-server:unlock:unlock_override";
+/// What a server wrote to its console is looked at.
+pub(crate) const CONSOLE_OUTPUT: &str = "os_compute_api:os-console-output";
+/// What is under way with a server is given up.
+pub(crate) const RESET_STATE: &str = "os_compute_api:os-admin-actions:reset_state";
+/// A server is removed at once.
+pub(crate) const FORCE_DELETE: &str = "os_compute_api:os-deferred-delete:force";
+/// What was done with a server is listed.
+pub(crate) const ACTIONS_LIST: &str = "os_compute_api:os-instance-actions:list";
+/// One thing that was done with a server is looked at.
+pub(crate) const ACTIONS_SHOW: &str = "os_compute_api:os-instance-actions:show";
+/// What hosts did about it is.
+pub(crate) const ACTIONS_EVENTS: &str = "os_compute_api:os-instance-actions:events";
+
 /// Nova's own default rules, for the routes that are here.
 #[must_use]
 pub fn default_policy() -> Policy {
     let admin = || Rule::named(ADMIN);
     let reader = || Rule::named("project_reader_or_admin");
+    let member = || Rule::named("project_member_or_admin");
     let user = || Rule::own_user().or(Rule::named(ADMIN));
     Policy::new([
         (ADMIN, Rule::role("admin")),
         (
             "project_reader_or_admin",
             Rule::role("reader")
+                .and(Rule::own_project())
+                .or(Rule::named(ADMIN)),
+        ),
+        (
+            "project_member_or_admin",
+            Rule::role("member")
                 .and(Rule::own_project())
                 .or(Rule::named(ADMIN)),
         ),
@@ -65,5 +156,46 @@ pub fn default_policy() -> Policy {
         (KEY_PAIR_DELETE, user()),
         (KEY_PAIR_INDEX, user()),
         (KEY_PAIR_SHOW, user()),
+        (SERVER_CREATE, member()),
+        (SERVER_FORCED_HOST, admin()),
+        (SERVER_REQUESTED_HOST, admin()),
+        (SERVER_INDEX, reader()),
+        (SERVER_INDEX_ALL, admin()),
+        (SERVER_DETAIL, reader()),
+        (SERVER_DETAIL_ALL, admin()),
+        (SERVER_SHOW, reader()),
+        (SERVER_HOST_STATUS, admin()),
+        (SERVER_ATTRIBUTES, admin()),
+        (SERVER_UPDATE, member()),
+        (SERVER_DELETE, member()),
+        (METADATA_INDEX, reader()),
+        (METADATA_SHOW, reader()),
+        (METADATA_CREATE, member()),
+        (METADATA_UPDATE_ALL, member()),
+        (METADATA_UPDATE, member()),
+        (METADATA_DELETE, member()),
+        (TAGS_INDEX, reader()),
+        (TAGS_SHOW, reader()),
+        (TAGS_UPDATE, member()),
+        (TAGS_UPDATE_ALL, member()),
+        (TAGS_DELETE, member()),
+        (TAGS_DELETE_ALL, member()),
+        (SERVER_START, member()),
+        (SERVER_STOP, member()),
+        (SERVER_REBOOT, member()),
+        (SERVER_REBUILD, member()),
+        (PAUSE, member()),
+        (UNPAUSE, member()),
+        (RESCUE, member()),
+        (UNRESCUE, member()),
+        (LOCK, member()),
+        (UNLOCK, member()),
+        (UNLOCK_OVERRIDE, admin()),
+        (CONSOLE_OUTPUT, member()),
+        (RESET_STATE, admin()),
+        (FORCE_DELETE, member()),
+        (ACTIONS_LIST, reader()),
+        (ACTIONS_SHOW, reader()),
+        (ACTIONS_EVENTS, admin()),
     ])
 }

@@ -7,7 +7,8 @@ use berth_http::{Call, Door, Fault, Manners, Methods, NoAuth2, Policy, ValidateT
 
 use crate::compute::Compute;
 use crate::handlers::{
-    extensions, flavor_access, flavor_extra_specs, flavor_manage, flavors, key_pairs, versions,
+    extensions, flavor_access, flavor_extra_specs, flavor_manage, flavors, instance_actions,
+    key_pairs, server_actions, server_create, server_metadata, server_tags, servers, versions,
 };
 use crate::microversions::RANGE;
 use crate::policies::{self, default_policy};
@@ -46,6 +47,16 @@ impl Api {
         self.policy.authorize(&call.caller, rule, None)
     }
 
+    /// Refuses a caller who may not, where it is about something of a project.
+    pub(crate) fn allow_in(
+        &self,
+        call: &Call,
+        rule: &'static str,
+        project: &str,
+    ) -> Result<(), Fault> {
+        self.policy.authorize(&call.caller, rule, Some(project))
+    }
+
     /// Whether the caller is an operator of the cloud.
     pub(crate) fn is_admin(&self, call: &Call) -> bool {
         self.allow(call, policies::ADMIN).is_ok()
@@ -73,7 +84,7 @@ pub fn router(compute: Compute, options: Options) -> Router {
             "/v2.1/extensions",
             Methods::new("GET").get(extensions::list).done(),
         );
-    let routes = key_pair_routes(flavor_routes(routes))
+    let routes = server_routes(key_pair_routes(flavor_routes(routes)))
         .fallback(no_such_route)
         .with_state(api);
     door(routes, entrance)
@@ -139,6 +150,73 @@ fn key_pair_routes(routes: Router<Api>) -> Router<Api> {
             Methods::new("GET, DELETE")
                 .get(key_pairs::show)
                 .delete(key_pairs::delete)
+                .done(),
+        )
+}
+
+fn server_routes(routes: Router<Api>) -> Router<Api> {
+    routes
+        .route(
+            "/v2.1/servers",
+            Methods::new("GET, POST")
+                .get(servers::list)
+                .post(server_create::create)
+                .done(),
+        )
+        .route(
+            "/v2.1/servers/detail",
+            Methods::new("GET").get(servers::detail).done(),
+        )
+        .route(
+            "/v2.1/servers/{server}",
+            Methods::new("GET, PUT, DELETE")
+                .get(servers::show)
+                .put(servers::update)
+                .delete(servers::delete)
+                .done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/action",
+            Methods::new("POST").post(server_actions::act).done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/os-instance-actions",
+            Methods::new("GET").get(instance_actions::list).done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/os-instance-actions/{request}",
+            Methods::new("GET").get(instance_actions::show).done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/metadata",
+            Methods::new("GET, POST, PUT")
+                .get(server_metadata::list)
+                .post(server_metadata::create)
+                .put(server_metadata::replace)
+                .done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/metadata/{key}",
+            Methods::new("GET, PUT, DELETE")
+                .get(server_metadata::show)
+                .put(server_metadata::update)
+                .delete(server_metadata::delete)
+                .done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/tags",
+            Methods::new("GET, PUT, DELETE")
+                .get(server_tags::list)
+                .put(server_tags::replace)
+                .delete(server_tags::clear)
+                .done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/tags/{tag}",
+            Methods::new("GET, PUT, DELETE")
+                .get(server_tags::show)
+                .put(server_tags::put)
+                .delete(server_tags::delete)
                 .done(),
         )
 }

@@ -69,11 +69,16 @@ pub(crate) fn typed<T: FromStr>(
     table: &'static str,
     column: &'static str,
 ) -> Result<T, TableError> {
-    text.parse().map_err(|_| TableError::Foreign {
+    text.parse().map_err(|_| foreign(text, table, column))
+}
+
+/// That a column holds this.
+pub(crate) fn foreign(text: &str, table: &'static str, column: &'static str) -> TableError {
+    TableError::Foreign {
         table,
         column,
         text: text.chars().take(80).collect(),
-    })
+    }
 }
 
 /// Whether the database's error may pass when the whole transaction runs again. A duplicate key is such a case too: the

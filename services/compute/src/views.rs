@@ -2,3 +2,4 @@
 
 pub(crate) mod flavor;
 pub(crate) mod key_pair;
+pub(crate) mod server;

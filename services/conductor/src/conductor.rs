@@ -9,10 +9,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_client::{AcceleratorClient, PlacementClient};
+use berth_client::{AcceleratorClient, GuestClient, PlacementClient};
 use berth_hosts::RecordError;
 use berth_journeys::Journeys;
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, NodeName};
 use berth_store::Usable;
 use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
@@ -189,6 +189,20 @@ impl Conductor {
             Accepted::Other => Err(ConductorError::Other { uuid }),
             Accepted::Ending => Err(ConductorError::Ending { uuid }),
         }
+    }
+
+    /// Whether the scheduler's plugins can read a request's flavor; nothing is taken.
+    ///
+    /// # Errors
+    /// An extra spec is not as a plugin asks for.
+    pub fn check(&self, request: &BootRequest) -> Result<(), ExtraSpecsError> {
+        self.inner.way.scheduler.check(request)
+    }
+
+    /// The agent of a node; none where nobody knows one.
+    #[must_use]
+    pub fn agent(&self, node: &NodeName) -> Option<GuestClient> {
+        self.inner.way.agents.agent(node)
     }
 
     /// Takes the request to end a guest: once this is answered it will be gone, accelerator requests and allocation included.

@@ -22,7 +22,7 @@
 //! | `conductor` | all guests: one journey per guest at a time |
 //! | `router` | the HTTP API, `/v1/guests` |
 //!
-//! Placement and the accelerator service are Berth's own or OpenStack's. Callers: `cli` (`berth up`), `tests`.
+//! Placement and the accelerator service are Berth's own or OpenStack's. Callers: `cli` (`berth up`, `berth compute serve`), `services/compute`, `tests`.
 
 mod absent;
 mod agents;

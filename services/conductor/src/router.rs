@@ -173,8 +173,7 @@ fn shown(conductor: &Conductor, record: &BootRecord) -> GuestShown {
         let record = record.step(step);
         record.is_some_and(|record| record.state != StepState::Undone)
     };
-    let chosen = record.chosen(record.attempt);
-    let chosen = chosen.filter(|_| is_there(crate::journal::BootStep::Claim));
+    let chosen = record.placed();
     let arqs = record.requests(record.attempt);
     let arqs = arqs.filter(|_| is_there(crate::journal::BootStep::Arqs));
     let steps = record

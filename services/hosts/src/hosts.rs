@@ -58,4 +58,10 @@ impl Hosts {
             options: Arc::new(options),
         }
     }
+
+    /// How they are kept.
+    #[must_use]
+    pub fn options(&self) -> &HostsOptions {
+        &self.options
+    }
 }

@@ -18,7 +18,7 @@
 //! [`prepare`] brings a database to the schema, [`router()`] makes the routes. An agent pushes its host's state when it has changed,
 //! and otherwise says that it lives; a scheduling request reads the names of states, and only those states that it does not know.
 //!
-//! Callers: `services/conductor` schedules by it, `cli` composes it, `tests`.
+//! Callers: `services/conductor` schedules by it, `services/compute` shows and changes it, `cli` composes it, `tests`.
 
 mod aggregates;
 mod compute_hosts;

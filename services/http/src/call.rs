@@ -12,6 +12,7 @@ use crate::fault::{Fault, accepts_json};
 use crate::microversion::Microversion;
 use crate::prefix::Prefix;
 use crate::query::Query;
+use crate::request_id::RequestId;
 use crate::schema::Schema;
 
 /// How large a body may be, in bytes. The door sets it.
@@ -31,6 +32,8 @@ pub struct Call {
     pub caller: Caller,
     /// The service that passes the caller's request on, where it showed a token of its own (`X-Service-Token`).
     pub service: Option<Caller>,
+    /// What the request is called in logs, and in the answer.
+    pub request_id: RequestId,
     /// The decoded query string.
     pub query: Query,
     headers: HeaderMap,
@@ -195,11 +198,16 @@ impl<S: Send + Sync> FromRequest<S> for Call {
         let version = extensions.remove().ok_or_else(|| behind("microversion"))?;
         let caller = extensions.remove().ok_or_else(|| behind("caller"))?;
         let ServiceCaller(service) = extensions.remove().ok_or_else(|| behind("service"))?;
+        let request_id = extensions
+            .get::<RequestId>()
+            .cloned()
+            .ok_or_else(|| behind("request id"))?;
         let BodyLimit(limit) = extensions.remove().ok_or_else(|| behind("body limit"))?;
         Ok(Self {
             version,
             caller,
             service,
+            request_id,
             query: Query::parse(parts.uri.query().unwrap_or_default())?,
             body: read(body, limit).await?,
             headers: parts.headers,

@@ -17,7 +17,7 @@ use crate::views::key_pair::{brief, made, whole};
 /// Bytes of a public key, at most: what Nova's column holds.
 const PUBLIC_KEY: usize = 65_535;
 
-fn fault(error: KeyPairError) -> Fault {
+pub(super) fn fault(error: KeyPairError) -> Fault {
     match error {
         KeyPairError::NotFound { .. } => Fault::not_found(error.to_string()),
         KeyPairError::Exists { .. } => Fault::conflict(error.to_string()),

@@ -79,6 +79,21 @@ impl Action {
         }
     }
 
+    /// Nova's word for what its host does about it.
+    #[must_use]
+    pub const fn event(self) -> &'static str {
+        match self {
+            Self::Start => "compute_start_instance",
+            Self::Stop => "compute_stop_instance",
+            Self::RebootSoft | Self::RebootHard => "compute_reboot_instance",
+            Self::Pause => "compute_pause_instance",
+            Self::Unpause => "compute_unpause_instance",
+            Self::Rescue => "compute_rescue_instance",
+            Self::Unrescue => "compute_unrescue_instance",
+            Self::Rebuild => "compute_rebuild_instance",
+        }
+    }
+
     /// What is told to be done while it is under way.
     #[must_use]
     pub const fn task(self) -> TaskState {
@@ -110,7 +125,7 @@ impl Action {
     }
 
     /// Whether it can be begun while that is being done: only one that hangs in a soft reboot is helped by a hard one.
-    fn comes_after(self, task: TaskState) -> bool {
+    pub(crate) fn comes_after(self, task: TaskState) -> bool {
         self == Self::RebootHard && matches!(task, TaskState::Rebooting | TaskState::RebootingHard)
     }
 

@@ -124,6 +124,22 @@ pub enum TaskState {
 }
 
 impl TaskState {
+    /// All of them.
+    const ALL: [Self; 12] = [
+        Self::Scheduling,
+        Self::Spawning,
+        Self::PoweringOn,
+        Self::PoweringOff,
+        Self::Rebooting,
+        Self::RebootingHard,
+        Self::Pausing,
+        Self::Unpausing,
+        Self::Rescuing,
+        Self::Unrescuing,
+        Self::Rebuilding,
+        Self::Deleting,
+    ];
+
     /// As it is told.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -141,6 +157,15 @@ impl TaskState {
             Self::Rebuilding => "rebuilding",
             Self::Deleting => "deleting",
         }
+    }
+}
+
+impl FromStr for TaskState {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|task| task.as_str() == word).ok_or(UnknownWord)
     }
 }
 

@@ -38,3 +38,64 @@ CREATE TABLE IF NOT EXISTS compute_key_pairs (
     created_at VARCHAR(26) NOT NULL,
     UNIQUE (user_id, name)
 );
+CREATE TABLE IF NOT EXISTS compute_servers (
+    id INTEGER NOT NULL PRIMARY KEY,
+    uuid VARCHAR(36) NOT NULL UNIQUE,
+    project_id VARCHAR(255) NOT NULL,
+    user_id VARCHAR(255) NOT NULL,
+    name VARCHAR(255) NOT NULL,
+    hostname VARCHAR(255) NOT NULL,
+    description TEXT,
+    reservation_id VARCHAR(32) NOT NULL,
+    launch_index INTEGER NOT NULL,
+    key_name VARCHAR(255),
+    image VARCHAR(36),
+    flavor TEXT NOT NULL,
+    zone VARCHAR(255),
+    server_group VARCHAR(36),
+    disk_config VARCHAR(16) NOT NULL,
+    access_ip_v4 VARCHAR(64),
+    access_ip_v6 VARCHAR(64),
+    request TEXT,
+    handed INTEGER NOT NULL,
+    refusal TEXT,
+    deleting INTEGER NOT NULL,
+    task VARCHAR(32),
+    seen_status VARCHAR(32),
+    seen_power VARCHAR(32),
+    locked_by VARCHAR(16),
+    locked_reason TEXT,
+    created_at VARCHAR(26) NOT NULL,
+    updated_at VARCHAR(26),
+    settled_at VARCHAR(26)
+);
+CREATE INDEX IF NOT EXISTS compute_servers_project ON compute_servers (project_id);
+CREATE TABLE IF NOT EXISTS compute_server_metadata (
+    server_id INTEGER NOT NULL,
+    item VARCHAR(255) NOT NULL,
+    setting VARCHAR(255) NOT NULL,
+    PRIMARY KEY (server_id, item),
+    FOREIGN KEY (server_id) REFERENCES compute_servers (id)
+);
+CREATE TABLE IF NOT EXISTS compute_server_tags (
+    server_id INTEGER NOT NULL,
+    tag VARCHAR(60) NOT NULL,
+    PRIMARY KEY (server_id, tag),
+    FOREIGN KEY (server_id) REFERENCES compute_servers (id)
+);
+CREATE TABLE IF NOT EXISTS compute_server_actions (
+    id INTEGER NOT NULL PRIMARY KEY,
+    server_uuid VARCHAR(36) NOT NULL,
+    project_id VARCHAR(255) NOT NULL,
+    user_id VARCHAR(255) NOT NULL,
+    request_id VARCHAR(64) NOT NULL,
+    action VARCHAR(64) NOT NULL,
+    event VARCHAR(64) NOT NULL,
+    body TEXT,
+    host VARCHAR(255),
+    outcome VARCHAR(16),
+    details TEXT,
+    started_at VARCHAR(26) NOT NULL,
+    finished_at VARCHAR(26)
+);
+CREATE INDEX IF NOT EXISTS compute_server_actions_server ON compute_server_actions (server_uuid);

@@ -2,11 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod cloud;
 mod flavor_access;
 mod flavor_extra_specs;
 mod flavors;
 mod key_pairs;
 mod place;
 mod schema;
+mod server_actions;
+mod server_create;
+mod server_lists;
+mod server_metadata;
+mod servers;
 mod service;
 mod versions;

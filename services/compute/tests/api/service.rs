@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use berth_compute::{Compute, Options, prepare, router};
+use berth_conductor::journal::Course;
 use berth_http::auth::Validation;
 use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken, under};
 use berth_store::{SqlError, SqlStore, Transaction, Work};
@@ -13,7 +14,9 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
+use uuid::Uuid;
 
+use super::cloud::{Cloud, IMAGE};
 use super::place;
 
 /// What stands before every path in these tests.
@@ -71,6 +74,8 @@ pub(crate) struct Service {
     /// What keeps the database, where that is more than the store.
     _kept: Arc<dyn Any + Send + Sync>,
     router: Router,
+    pub(crate) compute: Compute,
+    pub(crate) cloud: Cloud,
 }
 
 impl Service {
@@ -81,8 +86,13 @@ impl Service {
             tokens: Arc::new(Table),
             ..Options::default()
         };
-        let routes = router(Compute::new(store.clone()), options);
+        let cloud = Cloud::new().await;
+        let (parts, how) = cloud.parts(store.clone());
+        let compute = Compute::new(parts, how);
+        let routes = router(compute.clone(), options);
         Self {
+            compute,
+            cloud,
             store,
             _kept: kept,
             router: under(routes, PREFIX.parse().unwrap()),
@@ -160,6 +170,50 @@ impl Service {
         let body = json!({"flavor": flavor});
         self.ask("admin", "2.82", "POST", "/flavors", Some(body))
             .await
+    }
+
+    /// Asks for a server of the flavor `f` with these fields besides those that it must have.
+    pub(crate) async fn ask_for(&self, token: &str, version: &str, more: Value) -> Reply {
+        let mut server =
+            json!({"name": "s", "flavorRef": "f", "imageRef": IMAGE, "networks": "none"});
+        let Value::Object(more) = more else {
+            panic!("fields are an object");
+        };
+        server.as_object_mut().unwrap().extend(more);
+        let body = json!({"server": server});
+        self.ask(token, version, "POST", "/servers", Some(body))
+            .await
+    }
+
+    /// A server of alice's with these fields.
+    pub(crate) async fn server(&self, more: Value) -> Uuid {
+        let made = self.ask_for("alice", "2.82", more).await;
+        assert_eq!(made.status, 202, "{made:?}");
+        made.body["server"]["id"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// One that runs on the host, by conductor and agent.
+    pub(crate) async fn running(&self, more: Value) -> Uuid {
+        let uuid = self.server(more).await;
+        self.cloud.is_at(uuid, &Course::Active).await;
+        self.cloud.agent.has(uuid, "active", "running");
+        uuid
+    }
+
+    /// How a server is.
+    pub(crate) async fn shown(&self, token: &str, version: &str, server: Uuid) -> Value {
+        let path = format!("/servers/{server}");
+        let shown = self.get(token, version, &path).await;
+        assert_eq!(shown.status, 200, "{shown:?}");
+        shown.body["server"].clone()
+    }
+
+    /// Looks until nothing is left to be done with this server by itself.
+    pub(crate) async fn rest(&self) {
+        for _ in 0..200 {
+            self.compute.look().await.unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
     }
 
     /// Changes the tables behind the service's back.

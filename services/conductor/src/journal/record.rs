@@ -233,6 +233,14 @@ impl BootRecord {
         }
     }
 
+    /// Where it is, or is being built; none where nothing is claimed for it.
+    #[must_use]
+    pub fn placed(&self) -> Option<&Chosen> {
+        let claim = self.step(BootStep::Claim)?;
+        let is_there = claim.state != StepState::Undone;
+        self.chosen(self.attempt).filter(|_| is_there)
+    }
+
     /// The accelerator requests of an attempt.
     #[must_use]
     pub fn requests(&self, attempt: u32) -> Option<&BTreeMap<ArqUuid, u32>> {

@@ -1,0 +1,250 @@
+//! What is known of servers now: how far the conductor is with each, what its agent says of it, and what both come to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_conductor::ConductorError;
+use berth_conductor::journal::{BootRecord, BootStep, Course};
+use berth_model::{ConsumerUuid, NodeName};
+use berth_wire::guest::GuestBody;
+use uuid::Uuid;
+
+use crate::compute::Compute;
+use crate::server_state::{Boot, Seen, ServerFacts, ServerState};
+use crate::servers::{Handed, Server, ServerError};
+
+/// Of so many servers each is asked for by itself.
+const ONE_BY_ONE: usize = 16;
+
+/// Whether agents are asked, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// They are.
+    Agents,
+    /// What they said last is enough.
+    Conductor,
+}
+
+/// Where a guest is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The host.
+    pub(crate) host: String,
+    /// Its node.
+    pub(crate) node: NodeName,
+}
+
+/// Why a server is in error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerFault {
+    /// In one sentence.
+    pub(crate) message: String,
+    /// What an operator is told besides.
+    pub(crate) details: String,
+}
+
+/// A server, and all that is known of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct KnownServer {
+    pub(crate) server: Server,
+    pub(crate) state: ServerState,
+    /// Where its guest is; none where it is nowhere.
+    pub(crate) place: Option<Place>,
+    /// Where it is in error.
+    pub(crate) fault: Option<ServerFault>,
+}
+
+/// What the conductor says of a server.
+enum Told {
+    /// Nobody knows the guest any more.
+    Gone,
+    /// So far it is.
+    Boot(Boot, Option<Box<BootRecord>>),
+}
+
+impl Compute {
+    /// What is known of a server.
+    ///
+    /// # Errors
+    /// [`ServerError::NotFound`], also where its guest is gone.
+    pub(crate) async fn known_server(&self, uuid: Uuid) -> Result<KnownServer, ServerError> {
+        let server = self.server(uuid).await?;
+        let known = self.known(vec![server], Look::Agents).await?.pop();
+        known.ok_or(ServerError::NotFound { uuid })
+    }
+
+    /// What is known of these servers, in their order. Those whose guests nobody knows any more are left out, and seen off.
+    pub(crate) async fn known(
+        &self,
+        servers: Vec<Server>,
+        look: Look,
+    ) -> Result<Vec<KnownServer>, ServerError> {
+        let mut records = self.records(&servers).await?;
+        let told: Vec<(Server, Told)> = servers
+            .into_iter()
+            .map(|server| {
+                let told = told(&server, records.remove(&server.uuid));
+                (server, told)
+            })
+            .collect();
+        let guests = match look {
+            Look::Conductor => BTreeMap::new(),
+            Look::Agents => self.ask_agents(on_nodes(&told)).await,
+        };
+        let mut known = Vec::with_capacity(told.len());
+        for (server, told) in told {
+            match told {
+                Told::Gone => self.set_out(server.uuid),
+                Told::Boot(boot, record) => {
+                    let guest = guests.get(&server.uuid);
+                    self.remember(&server, guest).await?;
+                    known.push(of(server, boot, record.as_deref(), guest));
+                }
+            }
+        }
+        Ok(known)
+    }
+
+    /// What the conductor has of those that it was handed.
+    async fn records(
+        &self,
+        servers: &[Server],
+    ) -> Result<BTreeMap<Uuid, BootRecord>, ConductorError> {
+        let handed = servers.iter().filter(|it| it.handed == Handed::Over);
+        let handed: BTreeSet<Uuid> = handed.map(|server| server.uuid).collect();
+        let conductor = &self.inner.conductor;
+        let mut records = Vec::new();
+        if handed.len() > ONE_BY_ONE {
+            records = conductor.list().await?;
+        } else {
+            for uuid in &handed {
+                match conductor.show(ConsumerUuid::from(*uuid)).await {
+                    Err(ConductorError::NotFound { .. }) => {}
+                    record => records.push(record?),
+                }
+            }
+        }
+        let by_uuid = records
+            .into_iter()
+            .map(|record| (*record.request.uuid().as_uuid(), record));
+        Ok(by_uuid.filter(|(uuid, _)| handed.contains(uuid)).collect())
+    }
+
+    /// Keeps what an agent says, for when it does not answer.
+    async fn remember(
+        &self,
+        server: &Server,
+        guest: Option<&GuestBody>,
+    ) -> Result<(), ServerError> {
+        let Some(guest) = guest else {
+            return Ok(());
+        };
+        match seen(guest) {
+            Some(seen) if server.last != Some(seen) => {
+                self.seen(server.uuid, &guest.status, guest.state.as_deref())
+                    .await
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How far a server is by the conductor's record.
+fn told(server: &Server, record: Option<BootRecord>) -> Told {
+    let boot = match (&server.handed, &record) {
+        (Handed::Over, None) => return Told::Gone,
+        _ if server.deleting => Boot::Deleting,
+        (Handed::NotYet { .. }, _) => Boot::Scheduling,
+        (Handed::Refused { .. }, _) => Boot::Failed,
+        (Handed::Over, Some(record)) => course(record),
+    };
+    Told::Boot(boot, record.map(Box::new))
+}
+
+/// How far a record is.
+pub(crate) fn course(record: &BootRecord) -> Boot {
+    match &record.course {
+        Course::Active => Boot::Active,
+        Course::Failed { .. } => Boot::Failed,
+        Course::Delete => Boot::Deleting,
+        Course::Boot if record.step(BootStep::Claim).is_some() => Boot::Spawning,
+        Course::Boot | Course::Undo { .. } => Boot::Scheduling,
+    }
+}
+
+/// The guests that may be on hosts, by node.
+fn on_nodes(told: &[(Server, Told)]) -> BTreeMap<NodeName, BTreeSet<Uuid>> {
+    let mut nodes: BTreeMap<NodeName, BTreeSet<Uuid>> = BTreeMap::new();
+    for (server, told) in told {
+        if let Told::Boot(Boot::Active | Boot::Deleting, Some(record)) = told
+            && let Some(chosen) = record.placed()
+        {
+            let guests = nodes.entry(chosen.node.clone()).or_default();
+            guests.insert(server.uuid);
+        }
+    }
+    nodes
+}
+
+/// What an agent says, in this release's words; none where it has others.
+fn seen(guest: &GuestBody) -> Option<Seen> {
+    Some(Seen {
+        status: guest.status.parse().ok()?,
+        power: guest.state.as_deref().and_then(|word| word.parse().ok()),
+    })
+}
+
+fn of(
+    server: Server,
+    boot: Boot,
+    record: Option<&BootRecord>,
+    guest: Option<&GuestBody>,
+) -> KnownServer {
+    let facts = ServerFacts {
+        boot,
+        seen: guest.and_then(seen),
+        last: server.last,
+        task: server.task,
+    };
+    let chosen = record.and_then(BootRecord::placed);
+    KnownServer {
+        state: ServerState::of(&facts),
+        place: chosen.map(|chosen| Place {
+            host: chosen
+                .host_name
+                .clone()
+                .unwrap_or_else(|| chosen.node.to_string()),
+            node: chosen.node.clone(),
+        }),
+        fault: fault(&server, record, guest),
+        server,
+    }
+}
+
+fn fault(
+    server: &Server,
+    record: Option<&BootRecord>,
+    guest: Option<&GuestBody>,
+) -> Option<ServerFault> {
+    if let Handed::Refused { reason } = &server.handed {
+        let message = reason.clone();
+        return Some(ServerFault {
+            details: message.clone(),
+            message,
+        });
+    }
+    let record = record?;
+    if let Course::Failed { reason } = &record.course {
+        let mut details: Vec<String> = record.failures.iter().map(ToString::to_string).collect();
+        details.push(reason.clone());
+        return Some(ServerFault {
+            message: reason.clone(),
+            details: details.join("\n"),
+        });
+    }
+    let guest = guest.filter(|guest| guest.status == "failed")?;
+    let message = guest.reason.clone()?;
+    Some(ServerFault {
+        details: message.clone(),
+        message,
+    })
+}

@@ -1,0 +1,40 @@
+//! What the keepers of hosts, aggregates and server groups refuse, as callers are told it.
+
+use berth_hosts::{AggregateError, HostError, ServerGroupError, TableError};
+use berth_http::Fault;
+
+pub(super) fn aggregate_fault(error: AggregateError) -> Fault {
+    match error {
+        AggregateError::NotFound { .. } => Fault::not_found(error.to_string()),
+        AggregateError::Table(error) => table_fault(&error),
+        AggregateError::Body(_) => Fault::bad_request(error.to_string()),
+        other => Fault::conflict(other.to_string()),
+    }
+}
+
+pub(super) fn host_fault(error: HostError) -> Fault {
+    match error {
+        HostError::NotFound { .. } => Fault::not_found(error.to_string()),
+        HostError::Body(error) => Fault::bad_request(error.to_string()),
+        HostError::Table(error) => table_fault(&error),
+    }
+}
+
+pub(super) fn group_fault(error: ServerGroupError) -> Fault {
+    match error {
+        ServerGroupError::NotFound { .. } => Fault::not_found(error.to_string()),
+        ServerGroupError::Body(error) => Fault::bad_request(error.to_string()),
+        ServerGroupError::Table(error) => table_fault(&error),
+        other => Fault::conflict(other.to_string()),
+    }
+}
+
+/// The database of hosts failed. The cause goes to the log, once, here.
+fn table_fault(error: &TableError) -> Fault {
+    tracing::error!(error = error as &dyn std::error::Error, "database of hosts");
+    let message = format!("The database failed: {error}.");
+    match error {
+        TableError::Sql(sql) if sql.will_pass() => Fault::unavailable(message),
+        TableError::Sql(_) | TableError::Foreign { .. } => Fault::internal(message),
+    }
+}

@@ -1,0 +1,118 @@
+//! /v2.1/servers/{server}/os-instance-actions: what was done with a server, from 2.21 on of one that is gone, too.
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::servers::{fault, named};
+use crate::fields::bounded;
+use crate::instance_actions::{InstanceAction, Outcome};
+use crate::microversions::{ACTION_EVENTS, ACTION_HOSTS, ACTION_PAGES, ACTIONS_OF_GONE};
+use crate::paging::{Page, next};
+use crate::policies;
+use crate::router::Api;
+use crate::servers::ServerError;
+use crate::views::server::precise;
+
+impl Api {
+    /// What was done with the server of a path.
+    async fn actions(
+        &self,
+        call: &Call,
+        rule: &'static str,
+    ) -> Result<(Uuid, Vec<InstanceAction>), Fault> {
+        let uuid = named(call)?;
+        let there = self.server(call, rule).await;
+        let actions = self.compute.instance_actions(uuid).await.map_err(fault)?;
+        if let Err(none) = there {
+            let own = |it: &InstanceAction| call.caller.project_id() == Some(&it.project_id);
+            let gone = none.status() == http::StatusCode::NOT_FOUND
+                && call.version.has(ACTIONS_OF_GONE)
+                && matches!(
+                    self.compute.server(uuid).await,
+                    Err(ServerError::NotFound { .. })
+                );
+            let may = actions
+                .first()
+                .is_some_and(|it| own(it) || self.is_admin(call));
+            if !gone || !may {
+                return Err(none);
+            }
+        }
+        Ok((uuid, actions))
+    }
+}
+
+pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let (uuid, mut actions) = api.actions(&call, policies::ACTIONS_LIST).await?;
+    let mut full = false;
+    if call.version.has(ACTION_PAGES) {
+        (actions, full) = Page::of(&call)?.cut(actions, |it| &it.request_id)?;
+    }
+    let shown: Vec<Value> = actions.iter().map(|it| shown(&call, uuid, it)).collect();
+    let mut body = json!({"instanceActions": shown});
+    if let Some(last) = actions.last().filter(|_| full) {
+        let path = format!("servers/{uuid}/os-instance-actions");
+        body["links"] = next(&call, &path, &last.request_id);
+    }
+    Answer::ok(&body)
+}
+
+pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let (uuid, actions) = api.actions(&call, policies::ACTIONS_SHOW).await?;
+    let request = call.path("request")?;
+    let found = actions.iter().find(|it| it.request_id == request);
+    let found = found.ok_or_else(|| {
+        let request = bounded(request);
+        Fault::not_found(format!(
+            "Action for request_id {request} on instance {uuid} not found"
+        ))
+    })?;
+    let mut body = shown(&call, uuid, found);
+    let sees_all = api.allow(&call, policies::ACTIONS_EVENTS).is_ok();
+    if sees_all || call.version.has(ACTION_EVENTS) {
+        body["events"] = json!([event(&call, found, sees_all)]);
+    }
+    Answer::ok(&json!({"instanceAction": body}))
+}
+
+fn shown(call: &Call, server: Uuid, action: &InstanceAction) -> Value {
+    let message = match &action.outcome {
+        Some(Outcome::Error(_)) => json!("Error"),
+        _ => Value::Null,
+    };
+    let mut shown = json!({
+        "action": action.action,
+        "instance_uuid": server,
+        "request_id": action.request_id,
+        "user_id": action.user_id,
+        "project_id": action.project_id,
+        "start_time": precise(action.started_at),
+        "message": message,
+    });
+    if call.version.has(ACTION_PAGES) {
+        shown["updated_at"] = json!(precise(action.finished_at.unwrap_or(action.started_at)));
+    }
+    shown
+}
+
+fn event(call: &Call, action: &InstanceAction, sees_all: bool) -> Value {
+    let mut shown = json!({
+        "event": action.event,
+        "start_time": precise(action.started_at),
+        "finish_time": action.finished_at.map(precise),
+        "result": action.outcome.as_ref().map(Outcome::as_str),
+    });
+    if sees_all {
+        let details = match &action.outcome {
+            Some(Outcome::Error(details)) => details.clone(),
+            _ => None,
+        };
+        shown["traceback"] = json!(details);
+        if call.version.has(ACTION_HOSTS) {
+            shown["host"] = json!(action.host);
+        }
+    }
+    shown
+}

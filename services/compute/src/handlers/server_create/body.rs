@@ -1,0 +1,350 @@
+//! The body of a request for servers, field by field, as each version has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use berth_http::{Call, Fault};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::fields::{self, Fields, MOST, wrong};
+use crate::handlers::server_query::last_part;
+use crate::handlers::servers::DESCRIPTION;
+use crate::microversions::{
+    CERTIFICATES, CREATE_TAGS, NETWORKS, NO_PERSONALITY, REQUESTED_HOST, SERVER_DESCRIPTION,
+};
+use crate::servers::{MOST_TAGS, check_metadata, check_tag};
+
+/// The longest user data, in characters of base64.
+const USER_DATA: usize = 65_535;
+
+/// The names that hints are asked for by.
+const HINTS: [&str; 2] = ["os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"];
+
+/// What guests are plugged into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Networks {
+    /// Whatever is configured.
+    Auto,
+    /// Nothing.
+    None,
+}
+
+/// What a body asks for.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub(super) name: String,
+    pub(super) image: Uuid,
+    pub(super) flavor: String,
+    pub(super) count: u32,
+    pub(super) return_reservation: bool,
+    pub(super) metadata: BTreeMap<String, String>,
+    pub(super) networks: Networks,
+    pub(super) disk_config: String,
+    pub(super) access_ip_v4: Option<String>,
+    pub(super) access_ip_v6: Option<String>,
+    pub(super) key_name: Option<String>,
+    /// `zone`, `zone:host` or `zone:host:node`.
+    pub(super) zone: Option<String>,
+    pub(super) user_data: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) tags: BTreeSet<String>,
+    pub(super) host: Option<String>,
+    pub(super) node: Option<String>,
+    pub(super) hints: BTreeMap<String, Vec<String>>,
+}
+
+pub(super) fn asked(call: &Call, body: &Value) -> Result<Asked, Fault> {
+    let mut outer = Fields::of("body", body)?;
+    let server = outer.value("server");
+    let server = outer.required("server", server)?;
+    let mut hints = BTreeMap::new();
+    for key in HINTS {
+        if let Some(value) = outer.value(key) {
+            hints.extend(hints_of(key, value)?);
+        }
+    }
+    outer.end()?;
+    let mut fields = Fields::of("server", server)?;
+    let asked = Asked {
+        hints,
+        ..of_server(call, &mut fields)?
+    };
+    not_here(call, &mut fields, asked.image)?;
+    fields.end()?;
+    Ok(asked)
+}
+
+fn of_server(call: &Call, fields: &mut Fields<'_>) -> Result<Asked, Fault> {
+    let name = fields.name("name")?;
+    let name = fields.required("name", name)?.to_owned();
+    let flavor = fields.value("flavorRef");
+    let flavor = flavor_ref(fields.required("flavorRef", flavor)?)?;
+    let (count, return_reservation) = count(fields)?;
+    let since = |version| call.version.has(version);
+    Ok(Asked {
+        name,
+        image: image_ref(fields)?,
+        flavor,
+        count,
+        return_reservation,
+        metadata: match fields.value("metadata") {
+            None => BTreeMap::new(),
+            Some(metadata) => metadata_of("metadata", metadata)?,
+        },
+        networks: networks(call, fields)?,
+        disk_config: disk_config(fields)?.unwrap_or_else(|| "MANUAL".to_owned()),
+        access_ip_v4: access_ip(fields, "accessIPv4")?.flatten(),
+        access_ip_v6: access_ip(fields, "accessIPv6")?.flatten(),
+        key_name: fields.text_or_null("key_name", 255)?.map(str::to_owned),
+        zone: fields
+            .text_or_null("availability_zone", 255)?
+            .map(str::to_owned),
+        user_data: user_data(fields)?,
+        description: match since(SERVER_DESCRIPTION) {
+            true => fields
+                .text_or_null("description", DESCRIPTION)?
+                .map(str::to_owned),
+            false => None,
+        },
+        tags: match since(CREATE_TAGS).then(|| fields.value("tags")).flatten() {
+            None => BTreeSet::new(),
+            Some(tags) => tags_of(tags)?,
+        },
+        host: requested(call, fields, "host")?,
+        node: requested(call, fields, "hypervisor_hostname")?,
+        hints: BTreeMap::new(),
+    })
+}
+
+fn flavor_ref(value: &Value) -> Result<String, Fault> {
+    match value {
+        Value::Number(number) if number.is_u64() => Ok(number.to_string()),
+        value => Ok(last_part(fields::text("flavorRef", value, 1..=2_048)?)),
+    }
+}
+
+fn image_ref(fields: &mut Fields<'_>) -> Result<Uuid, Fault> {
+    let given = fields.text("imageRef", 0..=2_048)?.unwrap_or_default();
+    if given.is_empty() {
+        return Err(Fault::bad_request("Missing imageRef attribute"));
+    }
+    let uuid = Uuid::try_parse(&last_part(given));
+    uuid.map_err(|_| Fault::bad_request("Invalid imageRef provided."))
+}
+
+fn count(fields: &mut Fields<'_>) -> Result<(u32, bool), Fault> {
+    let least = fields.integer("min_count", 1..=MOST)?;
+    let most = fields.integer("max_count", 1..=MOST)?;
+    let count = most.or(least).unwrap_or(1);
+    if least.is_some_and(|least| least > count) {
+        return Err(Fault::bad_request("min_count must be <= max_count"));
+    }
+    let reservation = fields.boolean("return_reservation_id")?.unwrap_or(false);
+    Ok((u32::try_from(count).unwrap_or(u32::MAX), reservation))
+}
+
+fn networks(call: &Call, fields: &mut Fields<'_>) -> Result<Networks, Fault> {
+    let key = "networks";
+    let value = fields.value(key);
+    let since = call.version.has(NETWORKS);
+    match value {
+        None if since => fields.required(key, None),
+        None | Some(Value::Null) => Ok(Networks::Auto),
+        Some(Value::String(word)) if since && word == "auto" => Ok(Networks::Auto),
+        Some(Value::String(word)) if since && word == "none" => Ok(Networks::None),
+        Some(Value::Array(all)) if all.is_empty() => Ok(Networks::Auto),
+        Some(value) => {
+            let reason =
+                "there is no network service here: auto and none are offered, from 2.37 on";
+            Err(wrong(key, value, reason))
+        }
+    }
+}
+
+/// `AUTO` or `MANUAL`.
+pub(in crate::handlers) fn disk_config(fields: &mut Fields<'_>) -> Result<Option<String>, Fault> {
+    let key = "OS-DCF:diskConfig";
+    match fields.value(key) {
+        None => Ok(None),
+        Some(Value::String(word)) if word == "AUTO" || word == "MANUAL" => Ok(Some(word.clone())),
+        Some(value) => Err(wrong(key, value, "it is AUTO or MANUAL")),
+    }
+}
+
+/// An address that users say a server has; none inside where they take it back.
+pub(in crate::handlers) fn access_ip(
+    fields: &mut Fields<'_>,
+    key: &'static str,
+) -> Result<Option<Option<String>>, Fault> {
+    let Some(value) = fields.value(key) else {
+        return Ok(None);
+    };
+    let text = fields::text(key, value, 0..=64)?;
+    let lawful = match key {
+        "accessIPv4" => text.parse::<Ipv4Addr>().is_ok(),
+        _ => text.parse::<Ipv6Addr>().is_ok(),
+    };
+    match text {
+        "" => Ok(Some(None)),
+        text if lawful => Ok(Some(Some(text.to_owned()))),
+        _ => Err(wrong(key, value, "it is no such address")),
+    }
+}
+
+fn user_data(fields: &mut Fields<'_>) -> Result<Option<String>, Fault> {
+    let Some(text) = fields.text_or_null("user_data", USER_DATA)? else {
+        return Ok(None);
+    };
+    let plain: String = text.split_ascii_whitespace().collect();
+    if STANDARD.decode(&plain).is_err() {
+        return Err(Fault::bad_request("User data needs to be valid base 64."));
+    }
+    Ok((!plain.is_empty()).then_some(plain))
+}
+
+/// Keys and values, each as it may be.
+pub(in crate::handlers) fn metadata_of(
+    key: &str,
+    value: &Value,
+) -> Result<BTreeMap<String, String>, Fault> {
+    let object = value.as_object();
+    let object = object.ok_or_else(|| wrong(key, value, "it is not of type 'object'"))?;
+    let mut metadata = BTreeMap::new();
+    for (item, setting) in object {
+        let text = setting
+            .as_str()
+            .ok_or_else(|| wrong(item, setting, "it is not of type 'string'"))?;
+        if let Some(reason) = check_metadata(item, text) {
+            return Err(wrong(item, setting, reason));
+        }
+        metadata.insert(item.clone(), text.to_owned());
+    }
+    if metadata.len() > crate::servers::MOST_METADATA {
+        return Err(crate::handlers::servers::fault(
+            crate::servers::ServerError::ManyMetadata,
+        ));
+    }
+    Ok(metadata)
+}
+
+/// Tags, each as it may be.
+pub(in crate::handlers) fn tags_of(value: &Value) -> Result<BTreeSet<String>, Fault> {
+    let list = value.as_array();
+    let list = list.ok_or_else(|| wrong("tags", value, "it is not of type 'array'"))?;
+    let mut tags = BTreeSet::new();
+    for tag in list {
+        let text = fields::text("tags", tag, 1..=usize::MAX)?;
+        if let Some(reason) = check_tag(text) {
+            return Err(wrong("tags", tag, reason));
+        }
+        tags.insert(text.to_owned());
+    }
+    if tags.len() > MOST_TAGS {
+        let reason = format!("it has more than {MOST_TAGS} tags");
+        return Err(wrong("tags", value, reason));
+    }
+    Ok(tags)
+}
+
+fn requested(
+    call: &Call,
+    fields: &mut Fields<'_>,
+    key: &'static str,
+) -> Result<Option<String>, Fault> {
+    if !call.version.has(REQUESTED_HOST) {
+        return Ok(None);
+    }
+    Ok(fields.text(key, 1..=255)?.map(str::to_owned))
+}
+
+fn hints_of(key: &str, value: &Value) -> Result<BTreeMap<String, Vec<String>>, Fault> {
+    let object = value.as_object();
+    let object = object.ok_or_else(|| wrong(key, value, "it is not of type 'object'"))?;
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let hints = object.iter().map(|(hint, value)| {
+        let texts = match value {
+            // The scheduler's query language is JSON: it goes there as it is.
+            Value::Array(all) if hint != "query" => all.iter().map(text).collect(),
+            value => vec![text(value)],
+        };
+        (hint.clone(), texts)
+    });
+    Ok(hints.collect())
+}
+
+/// What Nova takes and there is nothing for here: a word that asks for nothing passes, another is refused with a sentence.
+fn not_here(call: &Call, fields: &mut Fields<'_>, image: Uuid) -> Result<(), Fault> {
+    fields.boolean_or_empty("config_drive")?;
+    if let Some(value) = fields.value("block_device_mapping_v2") {
+        disks(value, image)?;
+    }
+    let refused: [(&'static str, &str); 4] = [
+        ("block_device_mapping", "there are no volumes here"),
+        (
+            "adminPass",
+            "no password is set in guests here: name a key pair, or bring user_data",
+        ),
+        (
+            "personality",
+            "no files are put into guests here: bring user_data",
+        ),
+        (
+            "trusted_image_certificates",
+            "no signatures of images are looked at here",
+        ),
+    ];
+    for (key, reason) in refused {
+        let is_known = match key {
+            "personality" => !call.version.has(NO_PERSONALITY),
+            "trusted_image_certificates" => call.version.has(CERTIFICATES),
+            _ => true,
+        };
+        if !is_known {
+            continue;
+        }
+        match fields.value(key) {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(all)) if all.is_empty() => {}
+            Some(value) => return Err(wrong(key, value, reason)),
+        }
+    }
+    match fields.value("security_groups") {
+        None => Ok(()),
+        Some(value) => security_groups(value),
+    }
+}
+
+/// The one group that every cloud has asks for nothing.
+fn security_groups(value: &Value) -> Result<(), Fault> {
+    let key = "security_groups";
+    let all = value.as_array();
+    let all = all.ok_or_else(|| wrong(key, value, "it is not of type 'array'"))?;
+    match all.iter().all(|group| group["name"] == "default") {
+        true => Ok(()),
+        false => Err(wrong(key, value, "there are no security groups here")),
+    }
+}
+
+/// Clients say once more that the root disk is of the image; no other disks are offered.
+fn disks(value: &Value, image: Uuid) -> Result<(), Fault> {
+    let key = "block_device_mapping_v2";
+    let all = value.as_array();
+    let all = all.ok_or_else(|| wrong(key, value, "it is not of type 'array'"))?;
+    for disk in all {
+        let is_root = disk["source_type"] == "image"
+            && disk["destination_type"] == "local"
+            && disk["uuid"].as_str().and_then(|it| it.parse().ok()) == Some(image)
+            && disk["boot_index"] == 0;
+        if !is_root {
+            let reason = "the root disk is made of imageRef, and an ephemeral one by the flavor; others are not offered";
+            return Err(wrong(key, disk, reason));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Actions that need an image: rescue and rebuild.
+
+use berth_http::{Answer, Call, Fault};
+use berth_wire::guest::GuestAction;
+use http::StatusCode;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::server_actions::GRACE;
+use super::server_create::{disk_config, metadata_of};
+use super::server_query::last_part;
+use super::servers::{DESCRIPTION, fault};
+use crate::fields::{Fields, wrong};
+use crate::microversions::SERVER_DESCRIPTION;
+use crate::policies;
+use crate::router::Api;
+use crate::servers::{Others, ServerUpdate};
+
+pub(super) async fn rescue(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault> {
+    let known = api.known_server(call, policies::RESCUE).await?;
+    let mut image = known.server.image;
+    if !value.is_null() {
+        let mut fields = Fields::of("rescue", value)?;
+        no_password(&mut fields)?;
+        if let Some(text) = fields.text("rescue_image_ref", 1..=2_048)? {
+            image = Some(uuid_of(text)?);
+        }
+        fields.end()?;
+    }
+    let image = image.ok_or_else(|| Fault::bad_request("rescue_image_ref is missing"))?;
+    let found = api.image_of(image, &known.server.project_id).await?;
+    let ask = GuestAction::Rescue {
+        image: Some(found.body),
+        kernel: None,
+        grace_seconds: GRACE,
+    };
+    api.begin(call, &known, &ask, None).await?;
+    // Nova tells a password that it made; none is made here.
+    Answer::ok(&json!({}))
+}
+
+pub(super) async fn rebuild(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault> {
+    let known = api.known_server(call, policies::SERVER_REBUILD).await?;
+    let uuid = known.server.uuid;
+    let mut fields = Fields::of("rebuild", value)?;
+    let image = fields.text("imageRef", 1..=2_048)?;
+    let image = uuid_of(fields.required("imageRef", image)?)?;
+    let preserve_ephemeral = fields.boolean("preserve_ephemeral")?.unwrap_or(false);
+    let mut update = ServerUpdate {
+        name: fields.name("name")?.map(str::to_owned),
+        disk_config: disk_config(&mut fields)?,
+        ..ServerUpdate::default()
+    };
+    if call.version.has(SERVER_DESCRIPTION) {
+        let given = fields.text_or_null("description", DESCRIPTION)?;
+        let is_given = fields.value("description").is_some();
+        update.description = is_given.then(|| given.map(str::to_owned));
+    }
+    let metadata = fields.value("metadata");
+    let metadata = metadata.map(|it| metadata_of("metadata", it)).transpose()?;
+    no_password(&mut fields)?;
+    for key in ["user_data", "key_name", "personality"] {
+        if let Some(value) = fields.value(key) {
+            let reason = "a guest keeps the config drive that it was made with";
+            return Err(wrong(key, value, reason));
+        }
+    }
+    fields.end()?;
+    let found = api.image_of(image, &known.server.project_id).await?;
+    let ask = GuestAction::Rebuild {
+        image: found.body,
+        preserve_ephemeral,
+    };
+    api.begin(call, &known, &ask, Some(image)).await?;
+    api.compute
+        .update_server(uuid, update)
+        .await
+        .map_err(fault)?;
+    if let Some(metadata) = metadata {
+        let set = api.compute.set_metadata(uuid, metadata, Others::Go).await;
+        set.map_err(fault)?;
+    }
+    let shown = api.shown(call, uuid).await?;
+    let answer = Answer::with_body(StatusCode::ACCEPTED, &shown)?;
+    Ok(answer.located(call, &format!("/v2.1/servers/{uuid}")))
+}
+
+fn no_password(fields: &mut Fields<'_>) -> Result<(), Fault> {
+    match fields.value("adminPass") {
+        None => Ok(()),
+        Some(value) => {
+            let reason = "no password is set in guests here";
+            Err(wrong("adminPass", value, reason))
+        }
+    }
+}
+
+fn uuid_of(text: &str) -> Result<Uuid, Fault> {
+    let uuid = Uuid::try_parse(&last_part(text));
+    uuid.map_err(|_| Fault::bad_request("Invalid imageRef provided."))
+}

@@ -1,0 +1,267 @@
+//! /v2.1/servers: which there are, what each is, its name, and its end.
+
+use axum::extract::State;
+use berth_hosts::{ComputeHost, ServiceStatus};
+use berth_http::{Answer, Call, Fault};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::server_query::{asked, is_all_tenants};
+use crate::courses::{KnownServer, Look};
+use crate::fields::Fields;
+use crate::microversions::{HOST_STATUS, SERVER_DESCRIPTION, SERVER_FLAVOR};
+use crate::paging::{Page, next};
+use crate::policies;
+use crate::router::Api;
+use crate::servers::{Server, ServerError, ServerUpdate};
+use crate::store;
+use crate::views::server::{Sight, Within, brief, whole};
+
+/// Characters of a description, at most.
+pub(super) const DESCRIPTION: usize = 255;
+
+pub(super) fn fault(error: ServerError) -> Fault {
+    match error {
+        ServerError::NotFound { .. } | ServerError::NoMetadata | ServerError::NoTag { .. } => {
+            Fault::not_found(error.to_string())
+        }
+        ServerError::Request(_) | ServerError::ManyTags { .. } => {
+            Fault::bad_request(error.to_string())
+        }
+        ServerError::ManyMetadata => Fault::forbidden(error.to_string()),
+        ServerError::Locked { .. } | ServerError::Busy { .. } => Fault::conflict(error.to_string()),
+        ServerError::Conductor(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "conductor");
+            Fault::unavailable(format!("The conductor cannot be asked: {error}."))
+        }
+        ServerError::Table(error) => store::fault(&error),
+    }
+}
+
+/// The UUID of a path; what is none names no server.
+pub(super) fn named(call: &Call) -> Result<Uuid, Fault> {
+    let text = call.path("server")?;
+    Uuid::try_parse(text)
+        .ok()
+        .filter(|_| text.len() == 36)
+        .ok_or_else(|| {
+            let text = crate::fields::bounded(text);
+            Fault::not_found(format!("Instance {text} could not be found."))
+        })
+}
+
+impl Api {
+    /// The server of a path, where the caller may do this with it; another project's is none.
+    pub(super) async fn server(&self, call: &Call, rule: &'static str) -> Result<Server, Fault> {
+        let uuid = named(call)?;
+        let server = self.compute.server(uuid).await.map_err(fault)?;
+        self.may(call, &server, rule)?;
+        Ok(server)
+    }
+
+    /// The same with all that is known of it.
+    pub(super) async fn known_server(
+        &self,
+        call: &Call,
+        rule: &'static str,
+    ) -> Result<KnownServer, Fault> {
+        let server = self.server(call, rule).await?;
+        self.compute.known_server(server.uuid).await.map_err(fault)
+    }
+
+    fn may(&self, call: &Call, server: &Server, rule: &'static str) -> Result<(), Fault> {
+        let own = call.caller.project_id() == Some(server.project_id.as_str());
+        if !own && !self.is_admin(call) {
+            let uuid = server.uuid;
+            return Err(fault(ServerError::NotFound { uuid }));
+        }
+        self.allow_in(call, rule, &server.project_id)
+    }
+
+    /// What the caller sees of servers.
+    pub(super) async fn sight(&self, call: &Call) -> Result<Sight, Fault> {
+        let may = |rule| self.allow(call, rule).is_ok();
+        let hosts = &self.compute.inner.hosts;
+        let zones = hosts.availability_zones().await;
+        let zones = zones.map_err(super::hosts::aggregate_fault)?;
+        let host_status = call.version.has(HOST_STATUS) && may(policies::SERVER_HOST_STATUS);
+        let known = match host_status {
+            true => hosts.hosts().await.map_err(super::hosts::host_fault)?,
+            false => Vec::new(),
+        };
+        let down = hosts.options().service_down_time.as_secs_f64();
+        Ok(Sight {
+            attributes: may(policies::SERVER_ATTRIBUTES),
+            host_status,
+            extra_specs: call.version.has(SERVER_FLAVOR) && may(policies::EXTRA_SPECS_INDEX),
+            details: self.is_admin(call),
+            zones: zones
+                .into_iter()
+                .flat_map(|(zone, hosts)| hosts.into_iter().map(move |host| (host, zone.clone())))
+                .collect(),
+            hosts: known
+                .into_iter()
+                .map(|host| (host.host.clone(), host_status_of(&host, down)))
+                .collect(),
+        })
+    }
+
+    /// A server by itself, as it is told.
+    pub(super) async fn shown(&self, call: &Call, uuid: Uuid) -> Result<Value, Fault> {
+        let known = self.compute.known_server(uuid).await.map_err(fault)?;
+        let sight = self.sight(call).await?;
+        Ok(json!({"server": whole(call, &known, &sight, Within::Show)}))
+    }
+}
+
+fn host_status_of(host: &ComputeHost, down: f64) -> &'static str {
+    match host {
+        ComputeHost {
+            status: ServiceStatus::Disabled { .. },
+            ..
+        } => "MAINTENANCE",
+        ComputeHost {
+            forced_down: true, ..
+        } => "DOWN",
+        host if host.last_seen_age_s.is_some_and(|age| age <= down) => "UP",
+        _ => "UNKNOWN",
+    }
+}
+
+/// The rules of one list.
+struct ListRules {
+    index: &'static str,
+    all: &'static str,
+}
+
+async fn listed(
+    api: &Api,
+    call: &Call,
+    rules: &ListRules,
+    look: Look,
+) -> Result<(Vec<KnownServer>, bool), Fault> {
+    api.allow(call, rules.index)?;
+    let (filters, sorting) = asked(api, call)?;
+    let page = Page::of(call)?;
+    let all = is_all_tenants(call)?;
+    if all {
+        api.allow(call, rules.all)?;
+    }
+    let project = match call.caller.project_id() {
+        _ if all => None,
+        Some(project) => Some(project),
+        None => return Ok((Vec::new(), false)),
+    };
+    let servers = api.compute.servers(project).await.map_err(fault)?;
+    let first = match filters.need_agents() || sorting.needs_agents() {
+        true => Look::Agents,
+        false => Look::Conductor,
+    };
+    let known = api.compute.known(servers, first).await.map_err(fault)?;
+    let mut known: Vec<KnownServer> = known
+        .into_iter()
+        .filter(|known| filters.pass(known))
+        .collect();
+    sorting.sort(&mut known);
+    let ids: Vec<(String, KnownServer)> = known
+        .into_iter()
+        .map(|known| (known.server.uuid.to_string(), known))
+        .collect();
+    let (page, full) = page.cut(ids, |(id, _)| id)?;
+    let known: Vec<KnownServer> = page.into_iter().map(|(_, known)| known).collect();
+    if look == Look::Conductor || first == Look::Agents {
+        return Ok((known, full));
+    }
+    let servers = known.into_iter().map(|known| known.server).collect();
+    let known = api.compute.known(servers, look).await.map_err(fault)?;
+    Ok((known, full))
+}
+
+fn page(
+    call: &Call,
+    path: &str,
+    (known, full): &(Vec<KnownServer>, bool),
+    view: impl Fn(&KnownServer) -> Value,
+) -> Result<Answer, Fault> {
+    let shown: Vec<Value> = known.iter().map(view).collect();
+    let mut body = json!({"servers": shown});
+    if let Some(last) = known.last().filter(|_| *full) {
+        body["servers_links"] = next(call, path, &last.server.uuid.to_string());
+    }
+    Answer::ok(&body)
+}
+
+pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let rules = ListRules {
+        index: policies::SERVER_INDEX,
+        all: policies::SERVER_INDEX_ALL,
+    };
+    let found = listed(&api, &call, &rules, Look::Conductor).await?;
+    page(&call, "servers", &found, |known| brief(&call, known))
+}
+
+pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let rules = ListRules {
+        index: policies::SERVER_DETAIL,
+        all: policies::SERVER_DETAIL_ALL,
+    };
+    let found = listed(&api, &call, &rules, Look::Agents).await?;
+    let sight = api.sight(&call).await?;
+    let view = |known: &KnownServer| whole(&call, known, &sight, Within::List);
+    page(&call, "servers/detail", &found, view)
+}
+
+pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let server = api.server(&call, policies::SERVER_SHOW).await?;
+    Answer::ok(&api.shown(&call, server.uuid).await?)
+}
+
+pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let server = api.server(&call, policies::SERVER_UPDATE).await?;
+    let body: Value = call.typed()?;
+    let mut fields = Fields::of_body(&body, "server")?;
+    let mut update = ServerUpdate {
+        name: fields.name("name")?.map(str::to_owned),
+        disk_config: super::server_create::disk_config(&mut fields)?,
+        access_ip_v4: super::server_create::access_ip(&mut fields, "accessIPv4")?,
+        access_ip_v6: super::server_create::access_ip(&mut fields, "accessIPv6")?,
+        description: None,
+    };
+    if call.version.has(SERVER_DESCRIPTION) {
+        let given = fields.text_or_null("description", DESCRIPTION)?;
+        let is_given = fields.value("description").is_some();
+        update.description = is_given.then(|| given.map(str::to_owned));
+    }
+    fields.end()?;
+    let updated = api.compute.update_server(server.uuid, update).await;
+    updated.map_err(fault)?;
+    Answer::ok(&api.shown(&call, server.uuid).await?)
+}
+
+pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let server = api.server(&call, policies::SERVER_DELETE).await?;
+    api.end(&call, &server).await?;
+    Ok(Answer::no_content())
+}
+
+impl Api {
+    /// Has a server go.
+    pub(super) async fn end(&self, call: &Call, server: &Server) -> Result<(), Fault> {
+        self.open_to(call, server)?;
+        let (user, request) = (&call.caller.user_id, call.request_id.as_str());
+        let begun = self.compute.begin_delete(server.uuid, user, request).await;
+        begun.map_err(fault)?;
+        // What cannot be done now the keeper does.
+        self.compute.go_on(server.uuid).await.ok();
+        Ok(())
+    }
+
+    /// Refuses what nobody but an operator may do with a locked server.
+    pub(super) fn open_to(&self, call: &Call, server: &Server) -> Result<(), Fault> {
+        if server.lock.is_none() || self.is_admin(call) {
+            return Ok(());
+        }
+        let uuid = server.uuid;
+        Err(fault(ServerError::Locked { uuid }))
+    }
+}

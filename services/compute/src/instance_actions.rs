@@ -1,0 +1,203 @@
+//! What was done with servers, by whom, and how it ended. What was done with a server that is gone is known for a week.
+
+use std::time::Duration;
+
+use berth_store::{Moment, Row, SqlError, Statement, Transaction};
+use uuid::Uuid;
+
+use crate::compute::Compute;
+use crate::servers::ServerError;
+use crate::store::TableError;
+
+/// How long what was done with a server is known after it.
+const KEPT: Duration = Duration::from_hours(7 * 24);
+
+const COLUMNS: &str = "id, project_id, user_id, request_id, action, event, body, host, outcome, details, started_at, finished_at";
+
+/// How something ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Well.
+    Success,
+    /// Not well, for this reason.
+    Error(Option<String>),
+}
+
+impl Outcome {
+    /// Nova's word.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Success => "Success",
+            Self::Error(_) => "Error",
+        }
+    }
+}
+
+/// One thing that was done with a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceAction {
+    /// Another number for each there ever was.
+    pub(crate) id: i64,
+    /// Whose the server is.
+    pub project_id: String,
+    /// Who asked.
+    pub user_id: String,
+    /// By which request.
+    pub request_id: String,
+    /// Nova's word for it: `create`, `stop`, …
+    pub action: String,
+    /// Nova's word for what is done about it.
+    pub event: String,
+    /// What is asked of the agent, as JSON; none where nothing is.
+    pub(crate) body: Option<String>,
+    /// The host that it was done on, where that is known.
+    pub host: Option<String>,
+    /// How it ended; none where it has not.
+    pub outcome: Option<Outcome>,
+    /// When it began.
+    pub started_at: Moment,
+    /// When it ended.
+    pub finished_at: Option<Moment>,
+}
+
+/// One that begins.
+pub(crate) struct NewAction<'a> {
+    pub(crate) server: Uuid,
+    pub(crate) project_id: &'a str,
+    pub(crate) user_id: &'a str,
+    pub(crate) request_id: &'a str,
+    pub(crate) action: &'a str,
+    pub(crate) event: &'a str,
+    pub(crate) body: Option<&'a str>,
+}
+
+impl Compute {
+    /// What was done with a server, the last first.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn instance_actions(&self, server: Uuid) -> Result<Vec<InstanceAction>, ServerError> {
+        let mut tx = self.tables.read().await?;
+        let sql = format!(
+            "SELECT {COLUMNS} FROM compute_server_actions WHERE server_uuid = ? ORDER BY id DESC"
+        );
+        let statement = Statement::recurring(sql).bind(server.to_string());
+        let rows = tx.rows(statement).await?;
+        let all: Result<_, TableError> = rows.iter().map(of_row).collect();
+        Ok(all?)
+    }
+}
+
+fn of_row(row: &Row) -> Result<InstanceAction, TableError> {
+    let outcome = row.opt_text(8)?;
+    let details = row.opt_text(9)?;
+    Ok(InstanceAction {
+        id: row.int(0)?,
+        project_id: row.text(1)?,
+        user_id: row.text(2)?,
+        request_id: row.text(3)?,
+        action: row.text(4)?,
+        event: row.text(5)?,
+        body: row.opt_text(6)?,
+        host: row.opt_text(7)?,
+        outcome: outcome.map(|word| match word.as_str() {
+            "Success" => Outcome::Success,
+            _ => Outcome::Error(details),
+        }),
+        started_at: row.moment(10)?,
+        finished_at: row.opt_moment(11)?,
+    })
+}
+
+/// Its number.
+pub(crate) async fn insert(tx: &mut Transaction, action: &NewAction<'_>) -> Result<i64, SqlError> {
+    let sql = format!(
+        "INSERT INTO compute_server_actions (server_uuid, project_id, user_id, request_id, action, event, body, started_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, {})",
+        tx.dialect().now()
+    );
+    let server = action.server.to_string();
+    let insert = Statement::recurring(sql)
+        .bind(&server)
+        .bind(action.project_id)
+        .bind(action.user_id)
+        .bind(action.request_id)
+        .bind(action.action)
+        .bind(action.event)
+        .bind(action.body.map(str::to_owned));
+    tx.execute(insert).await?;
+    let sql = "SELECT MAX(id) FROM compute_server_actions WHERE server_uuid = ?";
+    let row = tx.row(Statement::new(sql).bind(server)).await?;
+    row.map_or(Ok(0), |row| row.int(0))
+}
+
+/// It ends.
+pub(crate) async fn finish(
+    tx: &mut Transaction,
+    id: i64,
+    outcome: &Outcome,
+) -> Result<(), SqlError> {
+    let now = tx.dialect().now();
+    let sql = format!(
+        "UPDATE compute_server_actions SET outcome = ?, details = ?, finished_at = {now} WHERE id = ? AND finished_at IS NULL"
+    );
+    let finish = Statement::recurring(sql)
+        .bind(outcome.as_str())
+        .bind(details(outcome));
+    tx.execute(finish.bind(id)).await.map(drop)
+}
+
+/// All of a server end that are of this word and have not.
+pub(crate) async fn finish_all(
+    tx: &mut Transaction,
+    server: Uuid,
+    action: &str,
+    outcome: &Outcome,
+    host: Option<&str>,
+) -> Result<(), SqlError> {
+    let now = tx.dialect().now();
+    let sql = format!(
+        "UPDATE compute_server_actions SET outcome = ?, details = ?, host = ?, finished_at = {now} \
+         WHERE server_uuid = ? AND action = ? AND finished_at IS NULL"
+    );
+    let finish = Statement::recurring(sql)
+        .bind(outcome.as_str())
+        .bind(details(outcome))
+        .bind(host.map(str::to_owned))
+        .bind(server.to_string())
+        .bind(action);
+    tx.execute(finish).await.map(drop)
+}
+
+/// All of a server end that an agent is asked for and that have not.
+pub(crate) async fn give_up(
+    tx: &mut Transaction,
+    server: Uuid,
+    outcome: &Outcome,
+) -> Result<(), SqlError> {
+    let now = tx.dialect().now();
+    let sql = format!(
+        "UPDATE compute_server_actions SET outcome = ?, details = ?, finished_at = {now} \
+         WHERE server_uuid = ? AND body IS NOT NULL AND finished_at IS NULL"
+    );
+    let finish = Statement::recurring(sql)
+        .bind(outcome.as_str())
+        .bind(details(outcome))
+        .bind(server.to_string());
+    tx.execute(finish).await.map(drop)
+}
+
+/// What was done long ago with servers that are gone is forgotten.
+pub(crate) async fn drop_old(tx: &mut Transaction, now: Moment) -> Result<(), SqlError> {
+    let sql = "DELETE FROM compute_server_actions WHERE started_at < ? AND server_uuid NOT IN (SELECT uuid FROM compute_servers)";
+    let drop_old = Statement::new(sql).bind(now.before(KEPT));
+    tx.execute(drop_old).await.map(drop)
+}
+
+fn details(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Success => None,
+        Outcome::Error(details) => details.clone(),
+    }
+}

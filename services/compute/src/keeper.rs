@@ -1,0 +1,160 @@
+//! Goes on with whatever was written down and not done: servers that the conductor was not asked for yet, those whose boot or
+//! whose end nobody has seen, and what was asked for and not done. After a kill as ever.
+
+use std::future::Future;
+use std::pin::pin;
+
+use berth_conductor::journal::Course;
+use berth_conductor::{BootRequest, ConductorError};
+use berth_model::ConsumerUuid;
+use berth_wire::conductor::CreateGuest;
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use crate::compute::Compute;
+use crate::instance_actions::Outcome;
+use crate::servers::{Handed, Rows, Server, ServerError};
+
+impl Compute {
+    /// Looks now and then what is to be done, and does it, until `stop`; then waits until nothing is under way.
+    pub async fn keep(&self, stop: impl Future<Output = ()>) {
+        let mut stop = pin!(stop);
+        let mut failing = false;
+        loop {
+            match self.look().await {
+                Ok(_) => failing = false,
+                Err(error) => {
+                    // Told when it is news.
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            "servers are not looked after"
+                        );
+                    }
+                }
+            }
+            tokio::select! {
+                () = &mut stop => break,
+                () = sleep(self.inner.options.pause) => {}
+            }
+        }
+        self.inner.journeys.stop().await;
+        self.inner.tasks.stop().await;
+    }
+
+    /// Sets out with every server that something is left to be done with; how many there are.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn look(&self) -> Result<usize, ServerError> {
+        let mut tx = self.tables.read().await?;
+        let open = crate::servers::read(&mut tx, Rows::Open).await?;
+        drop(tx);
+        for server in &open {
+            if server.task.is_some() && !self.inner.tasks.is_under_way(&server.uuid) {
+                self.set_out_task(server.uuid);
+            }
+            if !self.inner.journeys.is_under_way(&server.uuid) {
+                self.set_out(server.uuid);
+            }
+        }
+        Ok(open.len())
+    }
+
+    /// Goes on with a server, beside everything else.
+    pub(crate) fn set_out(&self, uuid: Uuid) {
+        let compute = self.clone();
+        self.inner.journeys.set_out(uuid, move |turn| async move {
+            // Held until this is done.
+            let _turn = turn;
+            if let Err(error) = compute.step(uuid).await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    server = %uuid,
+                    "the server stands still"
+                );
+            }
+        });
+    }
+
+    /// Goes on with a server as far as that goes now.
+    ///
+    /// # Errors
+    /// The database or the conductor's journal fails; it is tried again.
+    pub(crate) async fn go_on(&self, uuid: Uuid) -> Result<(), ServerError> {
+        let _turn = self.inner.journeys.turn(uuid).await;
+        self.step(uuid).await
+    }
+
+    async fn step(&self, uuid: Uuid) -> Result<(), ServerError> {
+        let server = match self.server(uuid).await {
+            Err(ServerError::NotFound { .. }) => return Ok(()),
+            server => server?,
+        };
+        match &server.handed {
+            _ if server.deleting => self.see_off(&server).await,
+            Handed::NotYet { request } => self.hand_over(&server, request).await,
+            Handed::Over => self.observe(&server).await,
+            Handed::Refused { .. } => Ok(()),
+        }
+    }
+
+    /// Asks the conductor for the guest.
+    async fn hand_over(&self, server: &Server, request: &str) -> Result<(), ServerError> {
+        let request = match boot_request(server, request) {
+            Ok(request) => request,
+            Err(reason) => return self.refused(server.uuid, &reason).await,
+        };
+        match self.inner.conductor.create(&request).await {
+            Ok(_) => self.handed_over(server.uuid).await.map(drop),
+            Err(error @ (ConductorError::Journal(_) | ConductorError::Scheduling(_))) => {
+                Err(error.into())
+            }
+            Err(error) => self.refused(server.uuid, &error.to_string()).await,
+        }
+    }
+
+    /// Ends the guest; where nobody knows it any more, its row goes.
+    async fn see_off(&self, server: &Server) -> Result<(), ServerError> {
+        let guest = ConsumerUuid::from(server.uuid);
+        match self.inner.conductor.show(guest).await {
+            Err(ConductorError::NotFound { .. }) => self.forget_server(server.uuid).await,
+            Err(error) => Err(error.into()),
+            Ok(record) if record.course == Course::Delete => Ok(()),
+            Ok(_) => match self.inner.conductor.delete(guest).await {
+                Err(ConductorError::NotFound { .. }) => self.forget_server(server.uuid).await,
+                other => Ok(other?),
+            },
+        }
+    }
+
+    /// Sees whether its boot has come to its end, or nobody knows the guest any more.
+    async fn observe(&self, server: &Server) -> Result<(), ServerError> {
+        let guest = ConsumerUuid::from(server.uuid);
+        let record = match self.inner.conductor.show(guest).await {
+            Err(ConductorError::NotFound { .. }) => return self.forget_server(server.uuid).await,
+            record => record?,
+        };
+        if server.settled_at.is_some() {
+            return Ok(());
+        }
+        let outcome = match &record.course {
+            Course::Active => Outcome::Success,
+            Course::Failed { reason } => Outcome::Error(Some(reason.clone())),
+            Course::Boot | Course::Undo { .. } | Course::Delete => return Ok(()),
+        };
+        let host = record.placed().and_then(|chosen| chosen.host_name.clone());
+        self.settled(server.uuid, outcome, host).await
+    }
+}
+
+/// What the conductor is asked for, as the row has it; a sentence where it cannot be asked for.
+fn boot_request(server: &Server, request: &str) -> Result<BootRequest, String> {
+    let body: CreateGuest =
+        berth_wire::decode(request.as_bytes()).map_err(|error| error.to_string())?;
+    let body = CreateGuest {
+        name: server.instance_name(),
+        ..body
+    };
+    BootRequest::new(body, server.uuid).map_err(|error| error.to_string())
+}

@@ -1,0 +1,205 @@
+//! Servers are written down before anybody is asked for their guests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_store::{Statement, Transaction, Work};
+use berth_wire::conductor::CreateGuest;
+use uuid::Uuid;
+
+use super::rows::{self, Rows};
+use super::{Server, ServerError, ServerFlavor};
+use crate::compute::Compute;
+use crate::instance_actions::{self, NewAction};
+
+/// Servers that are asked for at once, alike but for their names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewServers {
+    /// Whose they are to be.
+    pub project_id: String,
+    /// Who asks.
+    pub user_id: String,
+    /// Their name; of several each has its number behind it.
+    pub name: String,
+    /// So many, at least 1.
+    pub count: u32,
+    /// What is said of them.
+    pub description: Option<String>,
+    /// The key pair that they let in, by its name.
+    pub key_name: Option<String>,
+    /// Their image.
+    pub image: Option<Uuid>,
+    /// Their flavor.
+    pub flavor: ServerFlavor,
+    /// The availability zone.
+    pub zone: Option<String>,
+    /// The server group.
+    pub server_group: Option<Uuid>,
+    /// `AUTO` or `MANUAL`.
+    pub disk_config: String,
+    /// What is said of their addresses.
+    pub access_ip_v4: Option<String>,
+    /// The same.
+    pub access_ip_v6: Option<String>,
+    /// Keys and values.
+    pub metadata: BTreeMap<String, String>,
+    /// Words.
+    pub tags: BTreeSet<String>,
+    /// What the conductor is asked for, but for UUID, name and hostname.
+    pub guest: CreateGuest,
+    /// The request's id, for the list of a server's actions.
+    pub request_id: String,
+}
+
+/// One of them.
+struct One {
+    uuid: Uuid,
+    name: String,
+    hostname: String,
+    request: String,
+}
+
+impl NewServers {
+    fn each(&self) -> Vec<One> {
+        let each = |number: u32| {
+            let uuid = berth_http::request_id::random_uuid();
+            let name = match self.count {
+                1 => self.name.clone(),
+                _ => format!("{}-{number}", self.name),
+            };
+            let hostname = hostname(&name, uuid);
+            let mut guest = self.guest.clone();
+            guest.uuid = Some(uuid);
+            if let Some(drive) = &mut guest.config_drive {
+                drive.hostname = Some(hostname.clone());
+            }
+            let request = berth_wire::encode(&guest);
+            One {
+                uuid,
+                name,
+                hostname,
+                request: String::from_utf8_lossy(&request).into_owned(),
+            }
+        };
+        (1..=self.count).map(each).collect()
+    }
+}
+
+/// What a server of this name calls itself.
+fn hostname(name: &str, uuid: Uuid) -> String {
+    let parts = name.chars().filter_map(|one| match one {
+        ' ' | '_' | '.' => Some('-'),
+        one if one.is_ascii_alphanumeric() || one == '-' => Some(one.to_ascii_lowercase()),
+        _ => None,
+    });
+    let text: String = parts.collect();
+    let text: String = text.trim_matches('-').chars().take(63).collect();
+    match text.trim_end_matches('-') {
+        "" => format!("server-{uuid}"),
+        text => text.to_owned(),
+    }
+}
+
+impl Compute {
+    /// Writes servers down; nobody is asked for their guests yet ([`Compute::hand_over`]).
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn create_servers(&self, asked: NewServers) -> Result<Vec<Server>, ServerError> {
+        let uuid = berth_http::request_id::random_uuid().simple().to_string();
+        let each = asked.each();
+        let create = Create {
+            reservation_id: format!("r-{}", uuid.get(..8).unwrap_or_default()),
+            asked,
+            each,
+        };
+        self.tables.write(&create).await
+    }
+}
+
+struct Create {
+    reservation_id: String,
+    asked: NewServers,
+    each: Vec<One>,
+}
+
+impl Work for Create {
+    type Output = Vec<Server>;
+    type Error = ServerError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Vec<Server>, ServerError> {
+        for (at, one) in (0i64..).zip(&self.each) {
+            self.insert(tx, at, one).await?;
+            let action = NewAction {
+                server: one.uuid,
+                project_id: &self.asked.project_id,
+                user_id: &self.asked.user_id,
+                request_id: &self.asked.request_id,
+                action: "create",
+                event: "conductor_schedule_and_build_instances",
+                body: None,
+            };
+            instance_actions::insert(tx, &action).await?;
+        }
+        let mut servers = rows::read(tx, Rows::Reservation(&self.reservation_id)).await?;
+        servers.sort_by_key(|server| server.launch_index);
+        Ok(servers)
+    }
+}
+
+impl Create {
+    async fn insert(&self, tx: &mut Transaction, at: i64, one: &One) -> Result<(), ServerError> {
+        let asked = &self.asked;
+        let flavor = berth_wire::encode(&asked.flavor);
+        let sql = format!(
+            "INSERT INTO compute_servers (uuid, project_id, user_id, name, hostname, description, reservation_id, launch_index, \
+             key_name, image, flavor, zone, server_group, disk_config, access_ip_v4, access_ip_v6, request, handed, deleting, \
+             created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, {})",
+            tx.dialect().now()
+        );
+        let insert = Statement::recurring(sql)
+            .bind(one.uuid.to_string())
+            .bind(&asked.project_id)
+            .bind(&asked.user_id)
+            .bind(&one.name)
+            .bind(&one.hostname)
+            .bind(asked.description.clone())
+            .bind(&self.reservation_id)
+            .bind(at)
+            .bind(asked.key_name.clone())
+            .bind(asked.image.map(|image| image.to_string()))
+            .bind(String::from_utf8_lossy(&flavor).into_owned())
+            .bind(asked.zone.clone())
+            .bind(asked.server_group.map(|group| group.to_string()))
+            .bind(&asked.disk_config)
+            .bind(asked.access_ip_v4.clone())
+            .bind(asked.access_ip_v6.clone())
+            .bind(&one.request);
+        tx.execute(insert).await?;
+        let made = rows::one(tx, one.uuid).await?;
+        super::metadata::put(tx, made.id, &asked.metadata).await?;
+        super::tags::put(tx, made.id, &asked.tags).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostname_is_what_a_resolver_takes() {
+        let long = "a".repeat(80);
+        for (name, expected) in [
+            ("web", "web"),
+            ("Web_1.example com", "web-1-example-com"),
+            ("-x-", "x"),
+            ("grün", "grn"),
+            (long.as_str(), &long[..63]),
+        ] {
+            assert_eq!(hostname(name, Uuid::nil()), expected);
+        }
+        assert_eq!(
+            hostname("…", Uuid::nil()),
+            "server-00000000-0000-0000-0000-000000000000"
+        );
+    }
+}

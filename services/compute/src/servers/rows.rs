@@ -1,0 +1,172 @@
+//! Servers as their rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_store::{Row, Statement, Transaction};
+use uuid::Uuid;
+
+use super::{Handed, Lock, Server, ServerError, ServerFlavor};
+use crate::server_state::Seen;
+use crate::store::{TableError, foreign, typed};
+
+const TABLE: &str = "compute_servers";
+
+const COLUMNS: &str = "s.id, s.uuid, s.project_id, s.user_id, s.name, s.hostname, s.description, s.reservation_id, s.launch_index, \
+                       s.key_name, s.image, s.flavor, s.zone, s.server_group, s.disk_config, s.access_ip_v4, s.access_ip_v6, \
+                       s.request, s.handed, s.refusal, s.deleting, s.task, s.seen_status, s.seen_power, s.locked_by, \
+                       s.locked_reason, s.created_at, s.updated_at, s.settled_at";
+
+/// The rows that somebody has still something to do with.
+const OPEN: &str = "s.handed = 0 OR s.deleting = 1 OR s.settled_at IS NULL OR s.task IS NOT NULL";
+
+/// Which servers are meant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    /// All.
+    All,
+    /// Those of a project.
+    Project(&'a str),
+    /// One.
+    One(&'a str),
+    /// Those of one request.
+    Reservation(&'a str),
+    /// Those that are not handed over, not settled, or on their way out.
+    Open,
+}
+
+impl<'a> Rows<'a> {
+    fn condition(self) -> (String, Option<&'a str>) {
+        match self {
+            Self::All => (String::new(), None),
+            Self::Project(project) => ("WHERE s.project_id = ?".to_owned(), Some(project)),
+            Self::One(uuid) => ("WHERE s.uuid = ?".to_owned(), Some(uuid)),
+            Self::Reservation(id) => ("WHERE s.reservation_id = ?".to_owned(), Some(id)),
+            Self::Open => (format!("WHERE {OPEN}"), None),
+        }
+    }
+}
+
+/// The server of this UUID, as this transaction sees it.
+pub(super) async fn one(tx: &mut Transaction, uuid: Uuid) -> Result<Server, ServerError> {
+    let text = uuid.to_string();
+    let found = read(tx, Rows::One(&text)).await?.pop();
+    found.ok_or(ServerError::NotFound { uuid })
+}
+
+/// The same, changed first: whoever changes or removes it at the same time comes before this transaction or behind it.
+pub(super) async fn touch(tx: &mut Transaction, uuid: Uuid) -> Result<Server, ServerError> {
+    let now = tx.dialect().now();
+    let sql = format!("UPDATE {TABLE} SET updated_at = {now} WHERE uuid = ?");
+    let touched = Statement::recurring(sql).bind(uuid.to_string());
+    if tx.execute(touched).await?.rows_affected == 0 {
+        return Err(ServerError::NotFound { uuid });
+    }
+    one(tx, uuid).await
+}
+
+/// Those that are meant; those that were asked for last come first.
+pub(crate) async fn read(tx: &mut Transaction, meant: Rows<'_>) -> Result<Vec<Server>, TableError> {
+    let (only, value) = meant.condition();
+    let of_servers =
+        format!("SELECT {COLUMNS} FROM {TABLE} s {only} ORDER BY s.created_at DESC, s.id DESC");
+    let servers = tx
+        .rows(Statement::recurring(of_servers).bind_all(value))
+        .await?;
+    if servers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let of_metadata = format!(
+        "SELECT m.server_id, m.item, m.setting FROM compute_server_metadata m JOIN {TABLE} s ON s.id = m.server_id {only}"
+    );
+    let mut metadata: BTreeMap<i64, BTreeMap<String, String>> = BTreeMap::new();
+    let statement = Statement::recurring(of_metadata).bind_all(value);
+    for row in tx.rows(statement).await? {
+        let of_server = metadata.entry(row.int(0)?).or_default();
+        of_server.insert(row.text(1)?, row.text(2)?);
+    }
+    let of_tags = format!(
+        "SELECT t.server_id, t.tag FROM compute_server_tags t JOIN {TABLE} s ON s.id = t.server_id {only}"
+    );
+    let mut tags: BTreeMap<i64, BTreeSet<String>> = BTreeMap::new();
+    let statement = Statement::recurring(of_tags).bind_all(value);
+    for row in tx.rows(statement).await? {
+        tags.entry(row.int(0)?).or_default().insert(row.text(1)?);
+    }
+    let whole = |row: &Row| -> Result<Server, TableError> {
+        let id = row.int(0)?;
+        Ok(Server {
+            metadata: metadata.remove(&id).unwrap_or_default(),
+            tags: tags.remove(&id).unwrap_or_default(),
+            ..of_row(row)?
+        })
+    };
+    servers.iter().map(whole).collect()
+}
+
+fn of_row(row: &Row) -> Result<Server, TableError> {
+    let flavor = row.text(11)?;
+    Ok(Server {
+        id: row.int(0)?,
+        uuid: typed(&row.text(1)?, TABLE, "uuid")?,
+        project_id: row.text(2)?,
+        user_id: row.text(3)?,
+        name: row.text(4)?,
+        hostname: row.text(5)?,
+        description: row.opt_text(6)?,
+        reservation_id: row.text(7)?,
+        launch_index: row.int(8)?,
+        key_name: row.opt_text(9)?,
+        image: optional(row, 10, "image")?,
+        flavor: serde_json::from_str::<ServerFlavor>(&flavor)
+            .map_err(|_| foreign(&flavor, TABLE, "flavor"))?,
+        zone: row.opt_text(12)?,
+        server_group: optional(row, 13, "server_group")?,
+        disk_config: row.text(14)?,
+        access_ip_v4: row.opt_text(15)?,
+        access_ip_v6: row.opt_text(16)?,
+        handed: handed(row)?,
+        deleting: row.int(20)? != 0,
+        task: optional(row, 21, "task")?,
+        last: last(row)?,
+        lock: match row.opt_text(24)? {
+            None => None,
+            Some(by) => Some(Lock {
+                by: typed(&by, TABLE, "locked_by")?,
+                reason: row.opt_text(25)?,
+            }),
+        },
+        created_at: row.moment(26)?,
+        updated_at: row.opt_moment(27)?,
+        settled_at: row.opt_moment(28)?,
+        metadata: BTreeMap::new(),
+        tags: BTreeSet::new(),
+    })
+}
+
+fn handed(row: &Row) -> Result<Handed, TableError> {
+    if let Some(reason) = row.opt_text(19)? {
+        return Ok(Handed::Refused { reason });
+    }
+    match (row.int(18)?, row.opt_text(17)?) {
+        (0, Some(request)) => Ok(Handed::NotYet { request }),
+        (0, None) => Err(foreign("NULL", TABLE, "request")),
+        (_, _) => Ok(Handed::Over),
+    }
+}
+
+/// A word of an agent that another release knew is as good as none.
+fn last(row: &Row) -> Result<Option<Seen>, TableError> {
+    let (status, power) = (row.opt_text(22)?, row.opt_text(23)?);
+    let status = status.and_then(|word| word.parse().ok());
+    let power = power.and_then(|word| word.parse().ok());
+    Ok(status.map(|status| Seen { status, power }))
+}
+
+fn optional<T: std::str::FromStr>(
+    row: &Row,
+    at: usize,
+    column: &'static str,
+) -> Result<Option<T>, TableError> {
+    let text = row.opt_text(at)?;
+    text.map(|text| typed(&text, TABLE, column)).transpose()
+}

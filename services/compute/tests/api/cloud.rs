@@ -1,0 +1,253 @@
+//! What stands behind the API in these tests: a real conductor over a journal in memory, whose Placement is away, so that its
+//! journal is where a test says how far a guest is; and an agent that does what it is asked for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use berth_client::placement::Candidate;
+use berth_client::{
+    AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, PlacementClient,
+    TransportError,
+};
+use berth_compute::{ComputeOptions, ComputeParts, FoundImage};
+use berth_conductor::journal::{
+    BootJournal, BootStep, Chosen, Course, SqlJournal, StepDetail, StepRecord, StepState,
+};
+use berth_conductor::{Conductor, ConductorOptions, ConductorParts, EveryNode, FilterScheduler};
+use berth_hosts::{Hosts, HostsOptions};
+use berth_model::{ConsumerUuid, NodeName};
+use berth_scheduler::Options as SchedulerOptions;
+use berth_scheduler::select::Scheduler;
+use berth_store::SqlStore;
+use berth_wire::guest::{GuestAction, ImageBody, ImageLocation, LimitsBody};
+use berth_wire::host_state::{HostStateBody, NodeStateBody, ServiceBody};
+use bytes::Bytes;
+use http::{Request, Response};
+use serde_json::{Value, json};
+use tower::service_fn;
+use uuid::Uuid;
+
+/// The one host, its node too.
+pub(crate) const HOST: &str = "compute1";
+
+/// The image that there is.
+pub(crate) const IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00aa);
+
+/// How the agent has a guest: status, state.
+type Guests = BTreeMap<Uuid, (&'static str, Option<&'static str>)>;
+
+#[derive(Default)]
+struct World {
+    guests: Guests,
+    away: bool,
+    refuses: bool,
+    asked: Vec<GuestAction>,
+}
+
+/// The agent of the host.
+#[derive(Clone, Default)]
+pub(crate) struct Agent(Arc<Mutex<World>>);
+
+impl Agent {
+    fn with<T>(&self, f: impl FnOnce(&mut World) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// It has the guest so.
+    pub(crate) fn has(&self, guest: Uuid, status: &'static str, state: &'static str) {
+        self.with(|world| world.guests.insert(guest, (status, Some(state))));
+    }
+
+    /// It does not answer any more, or again.
+    pub(crate) fn is_away(&self, away: bool) {
+        self.with(|world| world.away = away);
+    }
+
+    /// It refuses every action.
+    pub(crate) fn refuses(&self) {
+        self.with(|world| world.refuses = true);
+    }
+
+    /// The actions that it was asked for.
+    pub(crate) fn asked(&self) -> Vec<GuestAction> {
+        self.with(|world| world.asked.clone())
+    }
+
+    fn answer(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
+        if self.with(|world| world.away) {
+            return Err(refused());
+        }
+        let path = request.uri().path().trim_start_matches("/v1/guests");
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let (status, body) = match parts[..] {
+            [] => {
+                let guests = self.with(|world| world.guests.clone());
+                let guests: Vec<Value> = guests.into_iter().map(shown).collect();
+                (200, json!({"api": "berth/1", "guests": guests}))
+            }
+            [guest] => self.one(guest.parse().unwrap()),
+            [_, "console"] => {
+                let log = "one\ntwo\nthree\n".into();
+                return Ok(Response::new(log));
+            }
+            [guest, _] => self.act(guest.parse().unwrap(), request.body()),
+            _ => (404, json!({})),
+        };
+        let mut response = Response::new(body.to_string().into());
+        *response.status_mut() = http::StatusCode::from_u16(status).unwrap();
+        Ok(response)
+    }
+
+    fn one(&self, guest: Uuid) -> (u16, Value) {
+        let known = self.with(|world| world.guests.get(&guest).copied());
+        known.map_or((404, refusal("not_found")), |known| {
+            (200, shown((guest, known)))
+        })
+    }
+
+    fn act(&self, guest: Uuid, body: &[u8]) -> (u16, Value) {
+        let action: GuestAction = berth_wire::decode(body).unwrap();
+        self.with(|world| {
+            world.asked.push(action.clone());
+            if world.refuses {
+                return (409, refusal("conflict"));
+            }
+            let now = match action {
+                GuestAction::Stop { .. } => ("stopped", "shut off"),
+                GuestAction::Pause {} => ("paused", "paused"),
+                GuestAction::Rescue { .. } => ("rescued", "running"),
+                _ => ("active", "running"),
+            };
+            world.guests.insert(guest, (now.0, Some(now.1)));
+            (200, shown((guest, (now.0, Some(now.1)))))
+        })
+    }
+
+    fn http(&self) -> HttpService {
+        let agent = self.clone();
+        HttpService::new(service_fn(move |request: Request<Bytes>| {
+            let answer = agent.answer(&request);
+            async move { answer }
+        }))
+    }
+}
+
+fn refusal(code: &str) -> Value {
+    json!({"api": "berth/1", "error": {"code": code, "message": "the guest is on its way"}})
+}
+
+fn shown((uuid, (status, state)): (Uuid, (&str, Option<&str>))) -> Value {
+    json!({"uuid": uuid, "name": "instance", "node": HOST, "status": status, "state": state, "reason": null,
+        "accelerator_requests": [], "devices": [], "steps": []})
+}
+
+fn refused() -> TransportError {
+    TransportError::Refused {
+        peer: "nobody".to_owned(),
+    }
+}
+
+fn away() -> HttpService {
+    HttpService::new(service_fn(|_: Request<Bytes>| async {
+        Err::<Response<Bytes>, _>(refused())
+    }))
+}
+
+/// All of it.
+pub(crate) struct Cloud {
+    pub(crate) hosts: Hosts,
+    pub(crate) journal: Arc<SqlJournal>,
+    pub(crate) conductor: Conductor,
+    pub(crate) agent: Agent,
+}
+
+impl Cloud {
+    pub(crate) async fn new() -> Self {
+        let store = SqlStore::in_memory().await.unwrap();
+        berth_hosts::prepare(&store).await.unwrap();
+        let hosts = Hosts::new(store, HostsOptions::default());
+        hosts.tell(HOST, state()).await.unwrap();
+        let journal = Arc::new(SqlJournal::in_memory().await.unwrap());
+        let agent = Agent::default();
+        let auth = || Auth::none("http://nobody").unwrap();
+        let options = AdapterOptions::default();
+        let scheduler = Scheduler::new(SchedulerOptions::default()).unwrap();
+        let parts = ConductorParts {
+            journal: Arc::clone(&journal) as Arc<dyn BootJournal>,
+            placement: PlacementClient::new(away(), auth(), &options),
+            accelerators: AcceleratorClient::new(away(), auth(), &options),
+            agents: Arc::new(EveryNode(GuestClient::new(agent.http(), auth(), &options))),
+            scheduler: FilterScheduler::new(scheduler, hosts.clone()),
+        };
+        Self {
+            hosts,
+            journal,
+            conductor: Conductor::open(parts, ConductorOptions::default()),
+            agent,
+        }
+    }
+
+    /// What the API stands on.
+    pub(crate) fn parts(&self, store: SqlStore) -> (ComputeParts, ComputeOptions) {
+        let image = FoundImage {
+            body: ImageBody {
+                location: ImageLocation::Url("http://images/a".to_owned()),
+                checksum: Some(format!("sha256:{}", "a".repeat(64))),
+                format: "qcow2".to_owned(),
+                properties: BTreeMap::new(),
+            },
+            min_ram: 128,
+            min_disk: 2,
+        };
+        let parts = ComputeParts {
+            store,
+            conductor: self.conductor.clone(),
+            hosts: self.hosts.clone(),
+            images: Arc::new(BTreeMap::from([(IMAGE, image)])),
+        };
+        let options = ComputeOptions {
+            most_at_once: 5,
+            pause: Duration::from_millis(1),
+            ..ComputeOptions::default()
+        };
+        (parts, options)
+    }
+
+    /// A guest's boot has come so far, on the host.
+    pub(crate) async fn is_at(&self, guest: Uuid, course: &Course) {
+        let guest = ConsumerUuid::from(guest);
+        let body =
+            json!({"allocations": {(Uuid::from_u128(2).to_string()): {"resources": {"VCPU": 1}}}});
+        let body = berth_wire::decode(body.to_string().as_bytes()).unwrap();
+        let chosen = Chosen {
+            host: Uuid::from_u128(2).into(),
+            node: NodeName::new(HOST).unwrap(),
+            host_name: Some(HOST.to_owned()),
+            cell: None,
+            candidate: Candidate::of_body(&body).unwrap(),
+            limits: LimitsBody::default(),
+        };
+        let claimed = StepRecord {
+            state: StepState::Done,
+            detail: StepDetail::Claim(Box::new(chosen)),
+        };
+        self.journal
+            .note(guest, 1, BootStep::Claim, &claimed)
+            .await
+            .unwrap();
+        self.journal.turn(guest, course).await.unwrap();
+    }
+}
+
+fn state() -> HostStateBody {
+    let node = json!({"uuid": Uuid::from_u128(2), "hypervisor_hostname": HOST, "hypervisor_type": "QEMU",
+        "hypervisor_version": 8_000_000, "vcpus": 8, "vcpus_used": 0, "memory_mb": 8192, "memory_mb_used": 0, "local_gb": 100,
+        "local_gb_used": 0, "disk_available_least": null, "cpu_allocation_ratio": 1.0, "ram_allocation_ratio": 1.0,
+        "disk_allocation_ratio": 1.0, "instances": {}, "num_io_ops": 0, "failed_builds": 0});
+    let node: NodeStateBody = berth_wire::decode(node.to_string().as_bytes()).unwrap();
+    HostStateBody {
+        service: ServiceBody::default(),
+        nodes: vec![node],
+    }
+}

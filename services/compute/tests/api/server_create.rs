@@ -1,0 +1,351 @@
+//! What a request for servers may ask for, and what the conductor is asked for by it.
+
+use berth_hosts::{GroupPolicy, NewServerGroup};
+use berth_wire::conductor::CreateGuest;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::cloud::{HOST, IMAGE};
+use super::service::Service;
+
+async fn service() -> Service {
+    let service = Service::start().await;
+    service.flavor("f", json!({"vcpus": 2})).await;
+    service
+}
+
+/// What the conductor was asked for.
+async fn handed(service: &Service, server: Uuid) -> CreateGuest {
+    let record = service.cloud.conductor.show(server.into()).await.unwrap();
+    record.request.body().clone()
+}
+
+#[tokio::test]
+async fn the_conductor_is_asked_for_the_flavor_image_hints_and_zone() {
+    let service = service().await;
+    let spec = json!({"extra_specs": {"hw:cpu_policy": "dedicated"}});
+    let path = "/flavors/f/os-extra_specs";
+    service.ask("admin", "2.1", "POST", path, Some(spec)).await;
+    let group = service.cloud.hosts.create_group(NewServerGroup {
+        project_id: "project-of-alice".to_owned(),
+        user_id: "alice".to_owned(),
+        name: "g".to_owned(),
+        policy: GroupPolicy::AntiAffinity,
+        max_server_per_host: None,
+    });
+    let group = group.await.unwrap().uuid;
+    let server = json!({"name": "Web 1", "flavorRef": "http://x/flavors/f", "imageRef": IMAGE, "networks": "none",
+        "availability_zone": "nova", "metadata": {"k": "v"}, "user_data": "c2VjcmV0",
+        "block_device_mapping_v2": [{"uuid": IMAGE, "boot_index": 0, "source_type": "image", "destination_type": "local",
+            "delete_on_termination": true}]});
+    let body = json!({"server": server, "os:scheduler_hints": {"group": group, "different_host": ["a", "b"], "query": ["=", 1]}});
+    let made = service
+        .ask("alice", "2.82", "POST", "/servers", Some(body))
+        .await;
+    assert_eq!(made.status, 202, "{made:?}");
+    let id: Uuid = made.body["server"]["id"].as_str().unwrap().parse().unwrap();
+    let location = format!("http://cloud.example/compute/v2.1/servers/{id}");
+    assert_eq!(made.header("location"), location);
+    let guest = handed(&service, id).await;
+    assert_eq!(
+        (
+            guest.name.as_str(),
+            guest.project_id.as_deref(),
+            guest.user_id.as_deref()
+        ),
+        ("instance-00000001", Some("project-of-alice"), Some("alice"))
+    );
+    assert_eq!(
+        (
+            guest.flavor.vcpus,
+            guest.flavor.ram_mb,
+            guest.flavor.disk_gb
+        ),
+        (2, 512, 10)
+    );
+    assert_eq!(guest.flavor.extra_specs["hw:cpu_policy"], "dedicated");
+    assert_eq!(guest.availability_zone.as_deref(), Some("nova"));
+    assert_eq!(guest.scheduler_hints["group"], [group.to_string()]);
+    assert_eq!(guest.scheduler_hints["different_host"], ["a", "b"]);
+    assert_eq!(guest.scheduler_hints["query"], ["[\"=\",1]"]);
+    assert!(guest.image.is_some() && guest.networks.is_empty());
+    let shown = service.shown("alice", "2.71", id).await;
+    assert_eq!(shown["server_groups"], json!([group.to_string()]));
+    assert_eq!(shown["OS-EXT-AZ:availability_zone"], "nova");
+    let rows = service.compute.server(id).await.unwrap();
+    assert_eq!(rows.hostname, "web-1");
+    let kept = format!("{rows:?}");
+    assert!(!kept.contains("c2VjcmV0"), "user data is not kept");
+}
+
+#[tokio::test]
+async fn several_are_asked_for_at_once_and_each_has_its_number() {
+    let service = service().await;
+    let more =
+        json!({"min_count": 2, "max_count": "3", "return_reservation_id": true, "name": "web"});
+    let made = service.ask_for("alice", "2.82", more).await;
+    let id = made.body["reservation_id"].as_str().unwrap();
+    let path = format!("/servers?reservation_id={id}&sort_key=display_name&sort_dir=asc");
+    let listed = service.get("alice", "2.82", &path).await;
+    let names: Vec<&Value> = listed.body["servers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["name"])
+        .collect();
+    assert_eq!(names, ["web-1", "web-2", "web-3"]);
+    let many = service
+        .ask_for("alice", "2.82", json!({"max_count": 6}))
+        .await;
+    assert!(
+        many.message("forbidden")
+            .contains("Quota exceeded for instances")
+    );
+}
+
+#[tokio::test]
+async fn an_operator_may_name_the_host_and_nobody_else() {
+    let service = service().await;
+    let by_zone = json!({"availability_zone": format!("nova:{HOST}")});
+    let by_field = json!({"hypervisor_hostname": HOST, "host": HOST});
+    for more in [by_zone, by_field] {
+        let made = service.ask_for("admin", "2.74", more.clone()).await;
+        let id: Uuid = made.body["server"]["id"].as_str().unwrap().parse().unwrap();
+        assert_eq!(handed(&service, id).await.node.as_deref(), Some(HOST));
+        assert_eq!(service.ask_for("alice", "2.74", more).await.status, 403);
+    }
+    let nowhere = json!({"availability_zone": ":nowhere"});
+    let refused = service.ask_for("admin", "2.74", nowhere).await;
+    assert_eq!(
+        refused.message("badRequest"),
+        "Compute host nowhere could not be found."
+    );
+    let early = service
+        .ask_for("admin", "2.73", json!({"host": HOST}))
+        .await;
+    assert!(
+        early
+            .message("badRequest")
+            .contains("'host' was unexpected")
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
+    let service = service().await;
+    service.flavor("small", json!({"ram": 64})).await;
+    service.flavor("flat", json!({"disk": 1})).await;
+    service.flavor("swap", json!({"swap": 1})).await;
+    service
+        .flavor("hidden", json!({"os-flavor-access:is_public": false}))
+        .await;
+    let nobody = Uuid::from_u128(7);
+    let many: Value = (0..129)
+        .map(|n| (format!("k{n}"), json!("v")))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    for (version, more, kind, named) in [
+        (
+            "2.82",
+            json!({"flavorRef": "none"}),
+            "badRequest",
+            "Flavor none could not be found.",
+        ),
+        (
+            "2.82",
+            json!({"flavorRef": "hidden"}),
+            "badRequest",
+            "Flavor hidden could not be found.",
+        ),
+        (
+            "2.82",
+            json!({"flavorRef": "small"}),
+            "badRequest",
+            "memory is too small",
+        ),
+        (
+            "2.82",
+            json!({"flavorRef": "flat"}),
+            "badRequest",
+            "disk is too small",
+        ),
+        (
+            "2.82",
+            json!({"flavorRef": "swap"}),
+            "badRequest",
+            "has swap",
+        ),
+        (
+            "2.82",
+            json!({"imageRef": nobody}),
+            "badRequest",
+            "could not be found.",
+        ),
+        (
+            "2.82",
+            json!({"imageRef": "x"}),
+            "badRequest",
+            "Invalid imageRef",
+        ),
+        (
+            "2.82",
+            json!({"imageRef": ""}),
+            "badRequest",
+            "Missing imageRef",
+        ),
+        (
+            "2.82",
+            json!({"key_name": "k"}),
+            "badRequest",
+            "Invalid key_name provided.",
+        ),
+        (
+            "2.82",
+            json!({"availability_zone": "moon"}),
+            "badRequest",
+            "zone is not available",
+        ),
+        (
+            "2.82",
+            json!({"networks": [{"uuid": nobody}]}),
+            "badRequest",
+            "no network service",
+        ),
+        (
+            "2.36",
+            json!({"networks": "none"}),
+            "badRequest",
+            "no network service",
+        ),
+        (
+            "2.82",
+            json!({"networks": "all"}),
+            "badRequest",
+            "auto and none",
+        ),
+        (
+            "2.82",
+            json!({"min_count": 3, "max_count": 2}),
+            "badRequest",
+            "min_count must be <= max_count",
+        ),
+        (
+            "2.82",
+            json!({"min_count": 0}),
+            "badRequest",
+            "less than the minimum of 1",
+        ),
+        (
+            "2.82",
+            json!({"user_data": "ä"}),
+            "badRequest",
+            "valid base 64",
+        ),
+        (
+            "2.82",
+            json!({"metadata": {"k": 1}}),
+            "badRequest",
+            "not of type 'string'",
+        ),
+        (
+            "2.82",
+            json!({"metadata": {"k/": "v"}}),
+            "badRequest",
+            "a key has",
+        ),
+        (
+            "2.82",
+            json!({"metadata": many}),
+            "forbidden",
+            "metadata_items",
+        ),
+        (
+            "2.82",
+            json!({"tags": ["a,b"]}),
+            "badRequest",
+            "neither / nor ,",
+        ),
+        (
+            "2.51",
+            json!({"tags": ["a"]}),
+            "badRequest",
+            "'tags' was unexpected",
+        ),
+        (
+            "2.18",
+            json!({"description": "a"}),
+            "badRequest",
+            "'description' was unexpected",
+        ),
+        (
+            "2.82",
+            json!({"personality": []}),
+            "badRequest",
+            "'personality' was unexpected",
+        ),
+        (
+            "2.56",
+            json!({"personality": [{"path": "/a", "contents": ""}]}),
+            "badRequest",
+            "no files",
+        ),
+        (
+            "2.82",
+            json!({"adminPass": "x"}),
+            "badRequest",
+            "no password",
+        ),
+        (
+            "2.82",
+            json!({"security_groups": [{"name": "web"}]}),
+            "badRequest",
+            "no security groups",
+        ),
+        (
+            "2.82",
+            json!({"block_device_mapping_v2": [{"source_type": "blank", "destination_type": "local"}]}),
+            "badRequest",
+            "not offered",
+        ),
+        ("2.82", json!({"name": ""}), "badRequest", "too short"),
+        (
+            "2.82",
+            json!({"colour": "red"}),
+            "badRequest",
+            "'colour' was unexpected",
+        ),
+    ] {
+        let mut more = more;
+        if version < "2.37" && more.get("networks").is_none() {
+            more["networks"] = json!([]);
+        }
+        let refused = service.ask_for("alice", version, more.clone()).await;
+        let message = refused.message(kind);
+        assert!(message.contains(named), "{more}: {message}");
+    }
+    let server = json!({"name": "s", "flavorRef": "f", "imageRef": IMAGE});
+    for (hints, named) in [
+        (
+            json!({"group": "x"}),
+            "Instance group x could not be found.",
+        ),
+        (json!({"group": nobody}), "could not be found."),
+        (json!({"_nova_check_type": "rebuild"}), "_nova_"),
+    ] {
+        let body = json!({"server": server, "OS-SCH-HNT:scheduler_hints": hints});
+        let refused = service
+            .ask("alice", "2.1", "POST", "/servers", Some(body))
+            .await;
+        let message = refused.message("badRequest");
+        assert!(message.contains(named), "{hints}: {message}");
+    }
+    let body = json!({ "server": server });
+    let none = service
+        .ask("alice", "2.37", "POST", "/servers", Some(body))
+        .await;
+    assert!(
+        none.message("badRequest")
+            .contains("'networks' is a required property")
+    );
+    assert_eq!(service.compute.servers(None).await.unwrap(), []);
+}

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use berth_client::{AcceleratorClient, HttpService, PlacementClient, TransportError};
 use berth_model::{ArqState, ArqUuid, ConsumerUuid};
@@ -13,6 +14,9 @@ use serde_json::json;
 use tower::service_fn;
 
 use super::body_of;
+
+/// How often a Placement is asked that gives no answer.
+const PATIENCE: usize = 100;
 
 /// How the agent is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -178,7 +182,16 @@ impl BootAgent {
     async fn look_at(&self, build: &GuestBuild) {
         let uuid = ConsumerUuid::from(build.uuid);
         let mut wrong = Vec::new();
-        let held = self.placement.allocations(uuid).await.ok().flatten();
+        let mut held = self.placement.allocations(uuid).await;
+        for _ in 0..PATIENCE {
+            // A Placement that has too much to do says nothing of the claim.
+            if held.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            held = self.placement.allocations(uuid).await;
+        }
+        let held = held.ok().flatten();
         let held = held.map(|held| held.resources).unwrap_or_default();
         let mut claimed: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         for ((provider, class), amount) in held {

@@ -43,6 +43,10 @@ mod hosts;
 mod hosts_on_mariadb;
 #[path = "hosts_api.rs"]
 mod hosts_on_postgres;
+#[path = "identity_api.rs"]
+mod identity_on_mariadb;
+#[path = "identity_api.rs"]
+mod identity_on_postgres;
 mod lists;
 mod outages;
 mod place;

@@ -2,7 +2,7 @@
 //! a socket for operators, and the agent beside them, in one process.
 
 mod folder;
-mod hosts;
+pub(crate) mod hosts;
 mod metrics;
 mod services;
 
@@ -18,12 +18,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use folder::FolderLock;
-use hosts::OpenHosts;
+use hosts::{OpenHosts, scheduler};
 use services::{Accelerator, Services};
 
 use crate::agent::{OwnHost, Run, RunArguments};
 use crate::compose::{EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, placement_in_process};
-use crate::config::{AuthStrategy, Loaded};
+use crate::config::{AuthStrategy, Config, Loaded};
 use crate::context::{Context, quoted};
 use crate::database;
 use crate::exit::ExitCode;
@@ -141,9 +141,11 @@ async fn host(
         true => None,
         false => Some(Accelerator::open(config).await?),
     };
-    let hosts = match arguments.run.once {
-        true => None,
-        false => Some(OpenHosts::open(config).await?),
+    // It waits for plugins, which take their time.
+    let hosts = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => return Ok(()),
+        hosts = hosts(config, arguments.run.once) => hosts?,
     };
     let client = accelerator.as_ref().map(|service| service.client.clone());
     let scheduler = hosts.as_ref().map(|hosts| hosts.client.clone());
@@ -204,6 +206,14 @@ async fn host(
     }
     guests.close().await;
     ended
+}
+
+/// What the scheduler knows of hosts. With --once it is only seen whether anybody can schedule.
+async fn hosts(config: &Config, once: bool) -> Result<Option<OpenHosts>, Failure> {
+    match once {
+        true => scheduler(config).await.map(|_| None),
+        false => OpenHosts::open(config).await.map(Some),
+    }
 }
 
 /// Waits for the agent's end; what can be done next is told once it is ready, and not where it never gets there.

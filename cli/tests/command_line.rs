@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Output};
 
@@ -396,6 +397,10 @@ fn a_dry_run_asks_plugins_where_it_is_told_to_and_only_then() {
         env!("CARGO_MANIFEST_DIR"),
         "/../docs/examples/scheduler-plugin/rack_power.py"
     );
+    // As root none is run that belongs to somebody else, as a checkout may.
+    let (kept, sample) = file(&fs::read_to_string(sample).unwrap());
+    fs::set_permissions(&sample, fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(kept.path().exists());
     let (_kept, config) = file(&format!(
         "[filter_scheduler]\nweight_classes = [\"rack_power\"]\n[scheduler_plugin_rack_power]\nprogram = \"{sample}\"\ntime_budget = 60\n"
     ));

@@ -4,6 +4,76 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::accelerator_service::home;
+use crate::hypervisor::{Hypervisor, PATIENCE};
+
+/// A machine whose configuration has these sections too.
+fn machine(node: &str, sections: &str) -> Hypervisor {
+    let mut machine = Hypervisor::new("pcpu", node, sections);
+    let any = "127.0.0.1:0";
+    machine
+        .home
+        .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", any);
+    machine
+        .home
+        .set_env("BERTH__ACCELERATOR_SERVICE__LISTEN", any);
+    machine
+}
+
+#[test]
+fn up_once_refuses_what_nobody_can_schedule_by_as_up_does() {
+    let sections = "[filter_scheduler]\nenabled_filters = [\"ComputFilter\"]\n";
+    let mut machine = machine("once-1", sections);
+    for arguments in [&["up", "--once"][..], &["up"]] {
+        let ended = machine.run(arguments);
+        assert_eq!(ended.code, 78, "{arguments:?}: {}", ended.stderr);
+        let words = "[filter_scheduler] enabled_filters: there is no filter ComputFilter";
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn up_ends_while_a_plugin_is_asked_what_it_is() {
+    let sections = "[filter_scheduler]\nweight_classes = [\"slow\"]\n[scheduler_plugin_slow]\nprogram = \"@HOME@/slow.sh\"\n";
+    let mut machine = machine("slow-1", sections);
+    let asked = machine.home.path("asked");
+    let script = format!(
+        "#!/bin/sh\necho $$ > {}\nexec sleep 1000\n",
+        asked.display()
+    );
+    let slow = machine.home.write("slow.sh", &script).expect("a file");
+    std::fs::set_permissions(&slow, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let mut up = machine.start(&["up"]);
+    let is_asked = || std::fs::read_to_string(&asked).is_ok_and(|pid| !pid.is_empty());
+    up.wait_until(PATIENCE, is_asked).expect("it is asked");
+    let ended = up.stop(PATIENCE).expect("it ends");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+}
+
+#[test]
+fn a_plugin_that_others_can_change_is_refused_or_doubtful_with_its_mend() {
+    let mut home = home();
+    let open = home.write("open.sh", "#!/bin/sh\nexit 1\n");
+    let open = open.expect("a file");
+    std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).expect("it is ours");
+    home.configure(&format!(
+        "state_path = \"@HOME@/state\"\n[scheduler_plugin_open]\nprogram = \"{}\"\n[filter_scheduler]\nweight_classes = [\"open\"]\n",
+        open.display()
+    ))
+    .expect("a configuration");
+    let config = home.config_file().display().to_string();
+    let checked = home.run(["--config", &config, "config", "check"]);
+    let checked = checked.expect("it runs");
+    // Whoever is not the superuser runs it, and it says no.
+    assert_eq!(checked.code, 78, "{}", checked.stderr);
+    let said: Vec<&str> = checked.stderr.split_whitespace().collect();
+    let said = said.join(" ");
+    assert!(said.contains("scheduler_plugin_open.program: /"), "{said}");
+    assert!(
+        said.contains("(mode 0777), who can change what is run"),
+        "{said}"
+    );
+    assert!(said.contains("chmod go-w /"), "{said}");
+}
 
 #[test]
 fn config_check_finds_what_nobody_can_schedule_by() {

@@ -1,5 +1,7 @@
 //! A scheduler with a plugin that it had not when a guest was asked for.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +20,14 @@ use serde_json::json;
 /// The sample of the guide, which knows no row of this name.
 async fn with_the_sample(fleet: &Fleet) -> FilterScheduler {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("rack_power.py");
+    let sample = here.join("../docs/examples/scheduler-plugin/rack_power.py");
+    std::fs::copy(sample, &program).expect("the sample");
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("it is ours");
     let plugin = PluginOptions {
         name: "rack_power".to_owned(),
-        program: here.join("../docs/examples/scheduler-plugin/rack_power.py"),
+        program,
         time_budget: Duration::from_secs(60),
         on_failure: None,
         weight_multiplier: 1.0,

@@ -1,6 +1,7 @@
 //! Whether anybody can schedule by the configuration: what `berth up` would find at its start. Plugins are asked what they are.
 
-use berth_conductor::Plugins;
+use berth_conductor::{PluginError, Plugins};
+use berth_hook::is_superuser;
 use berth_scheduler::select::{Scheduler, SchedulerError};
 
 use super::Loaded;
@@ -14,44 +15,61 @@ pub(super) struct Verdict {
     pub(super) warnings: Vec<Problem>,
 }
 
-/// Looks at the scheduler's options and at its plugins.
+/// Looks at the scheduler's options and at its plugins. What the superuser would not run is told to others too.
 pub(super) async fn judge(loaded: &Loaded) -> Verdict {
     let options = loaded.config.scheduler_options();
-    let refused = |sentences: Vec<String>| Verdict {
-        errors: problems(loaded, &sentences),
-        warnings: Vec::new(),
+    let configured = || loaded.config.scheduler_plugins();
+    let doubtful: Vec<Problem> = match is_superuser() {
+        true => Vec::new(),
+        false => Plugins::untrusted(configured(), &options)
+            .iter()
+            .map(|error| of_plugin(loaded, error, ErrorCode::Doubtful))
+            .collect(),
     };
-    let plugins = match Plugins::open(loaded.config.scheduler_plugins(), &options).await {
+    let refused = |errors: Vec<Problem>, warnings: Vec<Problem>| Verdict { errors, warnings };
+    let plugins = match Plugins::open(configured(), &options).await {
         Ok(plugins) => plugins,
-        Err(error) => return refused(vec![error.to_string()]),
+        Err(error) => {
+            let error = of_plugin(loaded, &error, ErrorCode::BadValue);
+            return refused(vec![error], doubtful);
+        }
     };
     match Scheduler::with_own(options, &plugins.own()) {
         Ok(scheduler) => {
             let warnings = scheduler.warnings().iter().map(ToString::to_string);
-            Verdict {
-                errors: Vec::new(),
-                warnings: problems(loaded, &warnings.collect::<Vec<_>>()),
-            }
+            let warnings = problems(loaded, &warnings.collect::<Vec<_>>());
+            refused(Vec::new(), [doubtful, warnings].concat())
         }
         Err(SchedulerError::Options(errors)) => {
-            refused(errors.iter().map(ToString::to_string).collect())
+            let sentences: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            refused(problems(loaded, &sentences), doubtful)
         }
-        Err(error) => refused(vec![error.to_string()]),
+        Err(error) => refused(problems(loaded, &[error.to_string()]), doubtful),
     }
 }
 
 fn problems(loaded: &Loaded, sentences: &[String]) -> Vec<Problem> {
-    let problem = |sentence: &String| {
-        let (key, wrong) = key_of(sentence).unwrap_or((String::new(), sentence));
-        Problem {
-            at: super::origin_of(loaded, &key),
-            key,
-            wrong: wrong.to_owned(),
-            right: String::new(),
-            code: ErrorCode::BadValue,
-        }
-    };
-    sentences.iter().map(problem).collect()
+    let sentences = sentences.iter();
+    sentences.map(|it| problem(loaded, it)).collect()
+}
+
+fn problem(loaded: &Loaded, sentence: &str) -> Problem {
+    let (key, wrong) = key_of(sentence).unwrap_or((String::new(), sentence));
+    Problem {
+        at: super::origin_of(loaded, &key),
+        key,
+        wrong: wrong.to_owned(),
+        right: String::new(),
+        code: ErrorCode::BadValue,
+    }
+}
+
+fn of_plugin(loaded: &Loaded, error: &PluginError, code: ErrorCode) -> Problem {
+    Problem {
+        right: error.mend(),
+        code,
+        ..problem(loaded, &error.to_string())
+    }
 }
 
 /// `[section] option: what is wrong`, taken apart.

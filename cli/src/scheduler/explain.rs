@@ -17,6 +17,7 @@ use crate::failure::{ErrorCode, Failure};
 use crate::guest::decisions_of;
 use crate::listing::API;
 use crate::regular_file::{self, bounded};
+use crate::up::hosts::refused;
 
 /// The largest file that is read, in bytes: the hosts of a large cloud, several times over.
 pub(super) const LARGEST: u64 = 1 << 30;
@@ -131,8 +132,7 @@ fn with_plugins(mut case: DryRunCase, context: &Context) -> Result<(DryRunCase, 
     context.block_on(async {
         let configured = loaded.config.scheduler_plugins();
         let plugins = Plugins::open(configured, case.options()).await;
-        let plugins =
-            plugins.map_err(|error| Failure::new(ErrorCode::BadValue, error.to_string()))?;
+        let plugins = plugins.map_err(|error| refused(&error))?;
         let (request, hosts) = case.question();
         let answers = plugins.ask(request, hosts).await;
         Ok((case.with_plugin_answers(answers), plugins.own()))
@@ -182,14 +182,20 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
         false => regular_file::read(path, LARGEST).map(|(content, _)| content),
     };
     let text = content.and_then(|content| {
-        String::from_utf8(content)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        let text = String::from_utf8(content)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        // Some editors write a mark of the order of bytes before a text.
+        Ok(match text.strip_prefix('\u{feff}') {
+            Some(text) => text.to_owned(),
+            None => text,
+        })
     });
     text.map_err(|error| {
         let what = format!("{} cannot be read", path.display());
         let failure = Failure::caused(ErrorCode::File, what, &error);
         match error.kind() {
             io::ErrorKind::FileTooLarge => failure.mend("at most 1 GiB is read"),
+            io::ErrorKind::InvalidData => failure.mend("write it in UTF-8"),
             _ => failure,
         }
     })
@@ -204,7 +210,9 @@ fn failure(path: &Path, error: &DryRunError) -> Failure {
         DryRunError::WhichCase { .. } => {
             Failure::caused(ErrorCode::Usage, what, error).mend("name one of them by --case ID")
         }
-        DryRunError::WhatIf(_) => Failure::caused(ErrorCode::Usage, what, error),
+        DryRunError::WhatIf(_) | DryRunError::CaseAlone { .. } => {
+            Failure::caused(ErrorCode::Usage, what, error)
+        }
         DryRunError::Case(_) => Failure::caused(ErrorCode::BadValue, what, error),
     }
 }

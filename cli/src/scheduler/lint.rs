@@ -4,12 +4,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use berth_scheduler::lint::{Catalogue, Severity, lint};
+use berth_scheduler::printable;
 use serde_json::{Value, json};
 
 use super::explain::read;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
 use crate::listing::{Format, Listing};
+
+/// So many letters of what a parser says are told.
+const LONGEST: usize = 400;
 
 /// What is looked at.
 #[derive(Debug, clap::Args)]
@@ -79,9 +83,26 @@ fn document(path: &Path, text: &str) -> Result<Value, Failure> {
     match is_json && !is_named(path, "toml") {
         true => serde_json::from_str(text)
             .map_err(|error| Failure::caused(ErrorCode::Syntax, what("JSON"), &error)),
-        false => toml::from_str(text)
-            .map_err(|error| Failure::caused(ErrorCode::Syntax, what("TOML"), &error)),
+        false => toml::from_str(text).map_err(|error| no_toml(what("TOML"), text, &error)),
     }
+}
+
+/// By its place and what is wrong there: its own sentence has the whole line in it, however long that is.
+fn no_toml(what: String, text: &str, error: &toml::de::Error) -> Failure {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let place = before.map_or_else(String::new, |before| {
+        let line = before.matches('\n').count() + 1;
+        let column = before
+            .rsplit('\n')
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .count()
+            + 1;
+        format!(" in line {line}, column {column}")
+    });
+    let wrong: String = printable(error.message()).chars().take(LONGEST).collect();
+    Failure::new(ErrorCode::Syntax, format!("{what}:{place} {wrong}"))
 }
 
 fn is_named(path: &Path, kind: &str) -> bool {
@@ -106,6 +127,16 @@ mod tests {
         assert_eq!(read("-", "{"), Err(ErrorCode::Syntax));
         assert_eq!(read("f.toml", "flavors = "), Err(ErrorCode::Syntax));
         assert_eq!(read("f.json", "42"), Ok(json!(42)));
+        // A long line is not told, only where it is wrong in it.
+        let long = format!("a = 1\nflavors = \"{}\" x\n", "y".repeat(100_000));
+        let failure = document(Path::new("f.toml"), &long).unwrap_err();
+        let told = failure.explain();
+        assert!(
+            told.contains("f.toml is no TOML: in line 2, column 100014 "),
+            "{}",
+            told.len()
+        );
+        assert!(told.len() < 1000, "{} bytes", told.len());
         // Whoever writes nothing meant something.
         assert_eq!(read("-", " \n"), Err(ErrorCode::Syntax));
     }

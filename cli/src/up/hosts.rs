@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use berth_client::HostsClient;
-use berth_conductor::{FilterScheduler, Plugins};
+use berth_conductor::{FilterScheduler, PluginError, Plugins};
 use berth_hosts::{Hosts, HostsOptions, Options, router};
 use berth_http::{NoAuth2, ValidateToken};
 use berth_scheduler::select::Scheduler;
@@ -45,14 +45,7 @@ impl OpenHosts {
                 .unwrap_or_default(),
             ..HostsOptions::default()
         };
-        let plugins = Plugins::open(config.scheduler_plugins(), &options)
-            .await
-            .map_err(|error| Failure::new(ErrorCode::BadValue, error.to_string()))?;
-        let scheduler = Scheduler::with_own(options, &plugins.own())
-            .map_err(|error| Failure::new(ErrorCode::BadValue, error.to_string()))?;
-        for warning in scheduler.warnings() {
-            tracing::warn!(%warning, "an option of the scheduler");
-        }
+        let (scheduler, plugins) = scheduler(config).await?;
         let store = database::open_hosts(&config.hosts_database(), &config.state_path).await?;
         let hosts = Hosts::new(store.clone(), kept);
         let service = &config.compute_service;
@@ -91,6 +84,27 @@ impl OpenHosts {
         let scheduler = FilterScheduler::new(self.scheduler, self.hosts);
         (scheduler.with_plugins(self.plugins), self.store)
     }
+}
+
+/// Filters, weighers and plugins as they are configured. Dropped before it is done, it ends the plugins that it asks what they are.
+///
+/// # Errors
+/// Nobody can schedule by the configuration, or a plugin does not say what it is.
+pub(super) async fn scheduler(config: &Config) -> Result<(Scheduler, Plugins), Failure> {
+    let options = config.scheduler_options();
+    let plugins = Plugins::open(config.scheduler_plugins(), &options).await;
+    let plugins = plugins.map_err(|error| refused(&error))?;
+    let scheduler = Scheduler::with_own(options, &plugins.own())
+        .map_err(|error| Failure::new(ErrorCode::BadValue, error.to_string()))?;
+    for warning in scheduler.warnings() {
+        tracing::warn!(%warning, "an option of the scheduler");
+    }
+    Ok((scheduler, plugins))
+}
+
+/// A plugin that cannot be one.
+pub(crate) fn refused(error: &PluginError) -> Failure {
+    Failure::new(ErrorCode::BadValue, error.to_string()).mend(error.mend())
 }
 
 /// Others show a token.

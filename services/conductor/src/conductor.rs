@@ -25,7 +25,7 @@ use crate::absent::Absent;
 use crate::headroom::Headrooms;
 use crate::journal::{Accepted, BootJournal, BootRecord, Course, JournalError};
 use crate::metrics::Metrics;
-use crate::plugins::ExtraSpecsError;
+use crate::plugins::{ExtraSpecsError, HintError};
 use crate::strays::Strays;
 use crate::way::Way;
 use crate::{Agents, BootRequest, FilterScheduler};
@@ -109,6 +109,9 @@ pub enum ConductorError {
     /// A flavor's extra spec is not as a plugin of the scheduler asks for.
     #[error(transparent)]
     ExtraSpecs(#[from] ExtraSpecsError),
+    /// A hint that nobody reads.
+    #[error(transparent)]
+    Hint(#[from] HintError),
     /// What is kept of the scheduler's decisions cannot be read.
     #[error("what is kept of the scheduler's decisions cannot be read: {0}")]
     Scheduling(#[from] RecordError),
@@ -169,7 +172,7 @@ impl Conductor {
     /// Takes a request: once this is answered the guest will run, or say why it does not, whatever happens to the conductor.
     ///
     /// # Errors
-    /// Another request has its UUID, a plugin of the scheduler cannot read its flavor, or the journal cannot be written.
+    /// Another request has its UUID, a plugin of the scheduler cannot read its flavor, a hint is misspelt, or the journal cannot be written.
     pub async fn create(&self, request: &BootRequest) -> Result<Accepted, ConductorError> {
         let uuid = request.uuid();
         if let Err(wrong) = self.inner.way.scheduler.check(request) {
@@ -191,11 +194,11 @@ impl Conductor {
         }
     }
 
-    /// Whether the scheduler's plugins can read a request's flavor; nothing is taken.
+    /// Whether the scheduler's plugins can read a request's flavor, and its hints are such as somebody reads; nothing is taken.
     ///
     /// # Errors
-    /// An extra spec is not as a plugin asks for.
-    pub fn check(&self, request: &BootRequest) -> Result<(), ExtraSpecsError> {
+    /// An extra spec is not as a plugin asks for, or a hint is misspelt.
+    pub fn check(&self, request: &BootRequest) -> Result<(), ConductorError> {
         self.inner.way.scheduler.check(request)
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use berth_scheduler::select::Scheduler;
 use tokio::time::Instant;
 
-use crate::plugins::{ExtraSpecsError, Plugins};
+use crate::conductor::ConductorError;
+use crate::plugins::Plugins;
 use crate::{BootRequest, CloudHosts};
 
 pub(crate) use considered::{Considered, Known, throw};
@@ -41,9 +42,11 @@ impl FilterScheduler {
         Self { plugins, ..self }
     }
 
-    /// Whether a guest's flavor is as the scheduler's plugins ask for.
-    pub(crate) fn check(&self, request: &BootRequest) -> Result<(), ExtraSpecsError> {
-        self.plugins.check(&request.body().flavor.extra_specs)
+    /// Whether a guest's flavor is as the scheduler's plugins ask for, and its hints are such as somebody reads.
+    pub(crate) fn check(&self, request: &BootRequest) -> Result<(), ConductorError> {
+        let body = request.body();
+        self.plugins.check(&body.flavor.extra_specs)?;
+        Ok(self.plugins.check_hints(body.scheduler_hints.keys())?)
     }
 
     /// Whether agents may not have been heard of only because nobody was there to hear them: for so long after a start a host that

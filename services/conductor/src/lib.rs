@@ -48,7 +48,7 @@ pub use cloud_hosts::{CloudHosts, HostsAnswer};
 pub use conductor::{Conductor, ConductorError, ConductorOptions, ConductorParts, JourneyEnd};
 pub use destinations::{FilterScheduler, RequestSpecError};
 pub use metrics::METRICS;
-pub use plugins::{ExtraSpecsError, PluginError, PluginOptions, Plugins};
+pub use plugins::{ExtraSpecsError, HintError, PluginError, PluginOptions, Plugins};
 pub use request::{BootRequest, BootRequestError};
 pub use router::{ROUTES, router};
 pub use undo::UndoError;

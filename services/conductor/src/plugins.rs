@@ -14,12 +14,14 @@ mod program;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use berth_hook::is_superuser;
 use berth_scheduler::own::Own;
 use berth_scheduler::plugin::{PluginAnswers, PluginOutcome, Question};
+use berth_scheduler::request::Hints;
 use berth_scheduler::{ConsideredHost, Options, RequestSpec};
 use tokio::task::JoinSet;
 
-pub use error::{ExtraSpecsError, PluginError};
+pub use error::{ExtraSpecsError, HintError, PluginError};
 pub use options::PluginOptions;
 
 use options::Enabled;
@@ -35,7 +37,7 @@ impl Plugins {
     /// Asks each enabled plugin what it is.
     ///
     /// # Errors
-    /// One of them does not say, or is not what its options say it is.
+    /// One of them does not say, or is not what its options say it is; as the superuser, one that others can change, which is not run.
     pub async fn open(
         plugins: impl IntoIterator<Item = PluginOptions>,
         options: &Options,
@@ -43,10 +45,24 @@ impl Plugins {
         let mut programs = Vec::new();
         for plugin in plugins {
             if let Some(enabled) = Enabled::by(&options.filter_scheduler, &plugin.name) {
+                if is_superuser() {
+                    plugin.trusted()?;
+                }
                 programs.push(Arc::new(Program::open(plugin, enabled).await?));
             }
         }
         Ok(Self { programs })
+    }
+
+    /// The enabled plugins that the superuser would not run, since others can change them; to be told to any other user.
+    pub fn untrusted(
+        plugins: impl IntoIterator<Item = PluginOptions>,
+        options: &Options,
+    ) -> Vec<PluginError> {
+        let enabled = plugins
+            .into_iter()
+            .filter(|it| Enabled::by(&options.filter_scheduler, &it.name).is_some());
+        enabled.filter_map(|it| it.trusted().err()).collect()
     }
 
     /// Their filters and weighers, for [`Scheduler::with_own`](berth_scheduler::select::Scheduler::with_own). To be asked for once:
@@ -72,6 +88,28 @@ impl Plugins {
         match wrong.is_empty() {
             true => Ok(()),
             false => Err(ExtraSpecsError(wrong)),
+        }
+    }
+
+    /// Whether hints are such as somebody may read. With a plugin each may be, and without one a name that is nearly that of a hint
+    /// is taken for a slip.
+    ///
+    /// # Errors
+    /// The first that is a slip.
+    pub(crate) fn check_hints<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a String>,
+    ) -> Result<(), HintError> {
+        let mut slips = names
+            .into_iter()
+            .filter(|_| self.programs.is_empty())
+            .filter_map(|name| Some((name, Hints::meant(name)?)));
+        match slips.next() {
+            None => Ok(()),
+            Some((name, meant)) => Err(HintError {
+                name: name.clone(),
+                meant,
+            }),
         }
     }
 

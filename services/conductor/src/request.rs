@@ -14,7 +14,7 @@ use berth_wire::guest::{ConfigDriveBody, GuestBuild, LimitsBody};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use checks::{groups, hints, names, numbers, profile, texts};
+use checks::{groups, hints, names, numbers, profile, sizes, texts};
 
 /// Whose guests are, where nobody says it.
 const DEFAULT_ACCOUNT: &str = "berth";
@@ -95,6 +95,7 @@ impl BootRequest {
     /// The first field that is not as it should be.
     pub fn new(mut body: CreateGuest, fresh: Uuid) -> Result<Self, BootRequestError> {
         names(&body)?;
+        sizes(&body)?;
         let uuid = *body.uuid.get_or_insert(fresh);
         let config_drive = body.config_drive.take();
         let digest = config_drive

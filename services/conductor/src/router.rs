@@ -245,7 +245,9 @@ fn refused(error: &ConductorError) -> Response {
         ConductorError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
         ConductorError::Other { .. } => (StatusCode::CONFLICT, "other"),
         ConductorError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
-        ConductorError::ExtraSpecs(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+        ConductorError::ExtraSpecs(_) | ConductorError::Hint(_) => {
+            (StatusCode::BAD_REQUEST, "bad_request")
+        }
         ConductorError::Scheduling(_) => (StatusCode::SERVICE_UNAVAILABLE, "scheduling"),
         ConductorError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
     };

@@ -143,6 +143,25 @@ pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
     all
 }
 
+/// The first of these extra specs of a flavor that nobody reads, where its name is no right one or another is near it.
+pub(crate) fn misspelt(
+    extra_specs: &[(String, String)],
+    options: &crate::options::Options,
+) -> Option<Finding> {
+    let flavor = FlavorEntry {
+        name: String::new(),
+        vcpus: None,
+        memory_mb: None,
+        extra_specs: extra_specs.iter().cloned().collect(),
+    };
+    let enabled = options::Enabled::of(options);
+    let mut findings = Vec::new();
+    extra_specs::lint(&flavor, &Catalogue::default(), &enabled, &mut findings);
+    findings.into_iter().find(|it| {
+        it.code == Code::UnknownName && (it.severity == Severity::Error || it.mend.is_some())
+    })
+}
+
 impl Place {
     fn new(kind: Kind, name: &str, key: &str) -> Self {
         Self {

@@ -114,8 +114,8 @@ impl Kind {
 pub fn replay(mut input: impl Read, mut out: impl Write) -> Result<(), ReplayError> {
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(ReplayError::Read)?;
-    let file: Value =
-        serde_json::from_str(&beyond::brought_in(&text)).map_err(ReplayError::NotJson)?;
+    let file: Value = serde_json::from_str(&beyond::brought_in(without_mark(&text)))
+        .map_err(ReplayError::NotJson)?;
     let file = Field::root(&file);
     let (kind, cases) = head(&file).map_err(ReplayError::File)?;
     let subject = file.needed("subject").map_err(ReplayError::File)?;
@@ -149,6 +149,11 @@ pub fn scene(case: &Value) -> Result<(Vec<ConsideredHost>, RequestSpec), ReplayE
             wrong,
         }),
     })
+}
+
+/// Without the mark of the order of bytes, which some editors write before a text.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// The kind, and the cases.
@@ -247,7 +252,7 @@ mod tests {
                 file(
                     &json!([{"id": "a", "hosts": [], "request": {}, "config": {"metrics.required": 1}}]),
                 ),
-                "case a: config: ",
+                "case a: config: metrics.required: invalid type: integer `1`, expected a boolean",
             ),
             (
                 file(&json!([{"id": "a", "hosts": [{"host_ip": "300.1.1.1"}], "request": {}}])),
@@ -263,5 +268,25 @@ mod tests {
         let error = answers(&asked).expect_err("no such filter").to_string();
         assert!(error.contains("there is no filter NoFilter"), "{error}");
         assert!(replay(&b"{"[..], Vec::new()).is_err());
+        for scalar in [
+            json!(42),
+            json!("x".repeat(100_000)),
+            json!(null),
+            json!([]),
+        ] {
+            let error = answers(&scalar).expect_err("no object").to_string();
+            assert!(error.starts_with("should be an object, and is "), "{error}");
+            assert!(error.len() < 1000, "{} bytes", error.len());
+        }
+        let long = json!([{"id": "a", "hosts": "x".repeat(100_000), "request": {}}]);
+        let error = answers(&file(&long)).expect_err("no list").to_string();
+        assert!(
+            error.starts_with("case a: hosts: should be a list, and is \"xxx"),
+            "{error}"
+        );
+        assert!(error.len() < 1000, "{} bytes", error.len());
+        let mut marked = "\u{feff}".as_bytes().to_vec();
+        marked.extend(file(&json!([])).to_string().into_bytes());
+        assert!(replay(&marked[..], Vec::new()).is_ok());
     }
 }

@@ -2,12 +2,20 @@
 
 use std::path::Path;
 
-use berth_hook::HookError;
+use berth_hook::{HookError, Untrusted};
 use berth_scheduler::plugin::{AnswerError, ExtraSpecError, ManifestError};
 
 /// A plugin that cannot be one. Each names its section.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
+    /// Others than the superuser and the service's user can change what is run.
+    #[error("[scheduler_plugin_{plugin}] program: {source}")]
+    Untrusted {
+        /// The plugin.
+        plugin: String,
+        /// What they can change.
+        source: Untrusted,
+    },
     /// It does not say what it is.
     #[error("[scheduler_plugin_{plugin}] program: asked with --manifest, {source}")]
     NotRun {
@@ -54,10 +62,43 @@ pub enum PluginError {
     },
 }
 
+impl PluginError {
+    /// What the operator can do.
+    #[must_use]
+    pub fn mend(&self) -> String {
+        match self {
+            Self::Untrusted { source, .. } => source.mend(),
+            Self::NotRun { .. } => {
+                "run it with --manifest as the service's user, and see what it says".to_owned()
+            }
+            Self::Manifest { .. } => {
+                "docs/guide/howto/scheduler-plugins.md has the form of a manifest".to_owned()
+            }
+            Self::OtherName { plugin, named } => {
+                format!("name the section after {named}, or let the manifest say {plugin}")
+            }
+            Self::NoSuch { option, plugin, .. } => {
+                format!("take {plugin} out of {option}, or let its manifest say \"both\"")
+            }
+            Self::CannotReject { .. } => "on_failure = \"pass\"".to_owned(),
+        }
+    }
+}
+
 /// A flavor whose extra specs are not as plugins ask for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("flavor.extra_specs.{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct ExtraSpecsError(pub Vec<ExtraSpecError>);
+
+/// A hint that nobody reads, and that is nearly one that is read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("scheduler_hints: nobody reads a hint {name}; is {meant} meant?")]
+pub struct HintError {
+    /// As it was given.
+    pub name: String,
+    /// The one that is near.
+    pub meant: &'static str,
+}
 
 /// A plugin that was not heard.
 #[derive(Debug, thiserror::Error)]

@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use berth_hook::{Untrusted, trusted};
 use berth_scheduler::options::FilterSchedulerOptions;
 use berth_scheduler::plugin::OnFailure;
+
+use super::PluginError;
 
 /// `[scheduler_plugin_NAME]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +22,19 @@ pub struct PluginOptions {
     pub on_failure: Option<OnFailure>,
     /// Of its weights.
     pub weight_multiplier: f64,
+}
+
+impl PluginOptions {
+    /// Whether others than the superuser and this process's user can change what is run. One that is not there is not to be run.
+    pub(super) fn trusted(&self) -> Result<(), PluginError> {
+        match trusted(&self.program) {
+            Ok(()) | Err(Untrusted::Unseen { .. }) => Ok(()),
+            Err(source) => Err(PluginError::Untrusted {
+                plugin: self.name.clone(),
+                source,
+            }),
+        }
+    }
 }
 
 /// As what a plugin is enabled.

@@ -64,10 +64,18 @@ fn hosts() -> Vec<ConsideredHost> {
     ]
 }
 
-/// The sample that the guide shows.
-fn sample() -> PathBuf {
+/// The sample that the guide shows, as whoever runs the tests has it.
+fn sample(folder: &TempDir) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.join("../../docs/examples/scheduler-plugin/rack_power.py")
+    let [text, program] = ["text", "rack_power.py"].map(|name| folder.path().join(name));
+    fs::copy(
+        here.join("../../docs/examples/scheduler-plugin/rack_power.py"),
+        &text,
+    )
+    .unwrap();
+    fs::set_permissions(&text, Permissions::from_mode(0o755)).unwrap();
+    fs::rename(&text, &program).unwrap();
+    program
 }
 
 /// A program that says by this manifest what it is, and answers by this script.
@@ -127,6 +135,7 @@ async fn scheduled(plugin: PluginOptions, mut request: RequestSpec) -> (Vec<Stri
 
 #[tokio::test]
 async fn the_sample_of_the_guide_does_what_the_guide_says() {
+    let folder = tempfile::tempdir().unwrap();
     for (extra_specs, best, out) in [
         (
             &[][..],
@@ -151,7 +160,7 @@ async fn the_sample_of_the_guide_does_what_the_guide_says() {
             ],
         ),
     ] {
-        let got = scheduled(configured(sample(), None), request(extra_specs)).await;
+        let got = scheduled(configured(sample(&folder), None), request(extra_specs)).await;
         assert_eq!(got.0, best, "{extra_specs:?}");
         assert_eq!(got.1, out, "{extra_specs:?}");
     }
@@ -160,7 +169,8 @@ async fn the_sample_of_the_guide_does_what_the_guide_says() {
 #[tokio::test]
 async fn a_flavor_is_checked_by_what_plugins_say_of_their_extra_specs() {
     let options = options(NAME, &[]);
-    let plugins = Plugins::open([configured(sample(), None)], &options)
+    let folder = tempfile::tempdir().unwrap();
+    let plugins = Plugins::open([configured(sample(&folder), None)], &options)
         .await
         .unwrap();
     for (extra_specs, wrong) in [
@@ -302,7 +312,9 @@ async fn a_plugin_is_what_its_options_say_or_is_not_opened() {
         let folder = tempfile::tempdir().unwrap();
         let plugin = configured(program(&folder, &manifest, "exit 1"), on_failure);
         let opened = Plugins::open([plugin], &options(filters, weighers)).await;
-        let sentence = opened.err().map_or_else(String::new, |it| it.to_string());
+        let error = opened.err();
+        assert!(error.as_ref().is_none_or(|it| !it.mend().is_empty()));
+        let sentence = error.map_or_else(String::new, |it| it.to_string());
         assert_eq!(sentence.is_empty(), wrong.is_empty(), "{sentence}");
         assert!(sentence.starts_with(wrong), "{sentence}");
     }
@@ -316,6 +328,50 @@ async fn a_plugin_is_what_its_options_say_or_is_not_opened() {
         .await
         .unwrap();
     assert!(Scheduler::with_own(options(NAME, &[]), &opened.own()).is_err());
+}
+
+#[tokio::test]
+async fn one_that_others_can_change_is_not_run_by_the_superuser_and_told_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(&folder, &manifest("rack_power", "both"), "exit 1");
+    let plugin = || configured(program.clone(), None);
+    let named = options(NAME, NAME);
+    assert!(Plugins::untrusted([plugin()], &named).is_empty());
+    fs::set_permissions(&program, Permissions::from_mode(0o775)).unwrap();
+    let told = Plugins::untrusted([plugin()], &named);
+    let sentence = told[0].to_string();
+    let begin = "[scheduler_plugin_rack_power] program: /";
+    assert!(sentence.starts_with(begin), "{sentence}");
+    assert!(
+        sentence.ends_with(
+            "can be written by others than its owner (mode 0775), who can change what is run"
+        ),
+        "{sentence}"
+    );
+    assert!(told[0].mend().starts_with("chmod go-w /"));
+    match Plugins::open([plugin()], &named).await {
+        Err(error) => assert!(is_superuser() && error.to_string() == sentence, "{error}"),
+        Ok(_) => assert!(!is_superuser()),
+    }
+    // One that nothing enables is not run, so it does no harm.
+    assert!(Plugins::untrusted([plugin()], &options(&[], &[])).is_empty());
+}
+
+#[tokio::test]
+async fn a_hint_that_is_nearly_another_is_a_slip_where_no_plugin_may_read_it() {
+    let names = ["diferent_host".to_owned()];
+    let none = Plugins::default();
+    let error = none.check_hints(&names).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "scheduler_hints: nobody reads a hint diferent_host; is different_host meant?"
+    );
+    let others = ["different_host", "rack"].map(str::to_owned);
+    assert_eq!(none.check_hints(&others), Ok(()));
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = configured(sample(&folder), None);
+    let plugins = Plugins::open([plugin], &options(NAME, NAME)).await.unwrap();
+    assert_eq!(plugins.check_hints(&names), Ok(()));
 }
 
 #[tokio::test]

@@ -18,6 +18,12 @@ const MOST_HINTS: usize = 64;
 /// The longest text of a hint, in bytes.
 const LONGEST_HINT: usize = 4096;
 
+/// The most bytes of all hints, names and texts.
+const ALL_HINTS: usize = 16 << 10;
+
+/// So many characters the name and the value of an extra spec have at most, as in Nova's API.
+const LONGEST_SPEC: usize = 255;
+
 /// The most extra specs of a flavor.
 const MOST_SPECS: usize = 256;
 
@@ -63,6 +69,29 @@ pub(super) fn names(body: &CreateGuest) -> Result<(), BootRequestError> {
         ),
         _ => Ok(()),
     }
+}
+
+/// How much a new request may say of its flavor and its place.
+pub(super) fn sizes(body: &CreateGuest) -> Result<(), BootRequestError> {
+    let wrong = |field, expected| Err(BootRequestError::Text { field, expected });
+    let fits =
+        |text: &String| text.chars().count() <= LONGEST_SPEC && !text.chars().any(char::is_control);
+    let mut specs = body.flavor.extra_specs.iter();
+    if specs.any(|(key, value)| key.is_empty() || !fits(key) || !fits(value)) {
+        return wrong(
+            "flavor.extra_specs",
+            "a name has 1 to 255 printable characters, and a value 255 at most",
+        );
+    }
+    let hints = body.scheduler_hints.iter();
+    let bytes = hints.flat_map(|(name, texts)| texts.iter().chain([name]).map(String::len));
+    if bytes.sum::<usize>() > ALL_HINTS {
+        return wrong(
+            "scheduler_hints",
+            "16384 bytes are allowed in all, names and texts together",
+        );
+    }
+    Ok(())
 }
 
 /// What the scheduler is told beside the flavor.

@@ -39,6 +39,9 @@ fn a_name_before_the_host_is_seen_however_the_url_is_written() {
 #[test]
 fn what_is_wrong_is_named_by_its_field() {
     use serde_json::json;
+    let long = json!({"a": "é".repeat(255), "é".repeat(255): ""});
+    let taken = BootRequest::new(body(&[("/flavor/extra_specs", long)]), fresh());
+    assert!(taken.is_ok(), "{taken:?}");
     for (pointer, value, sentence) in [
         ("/name", json!(""), "name: 1 to 240"),
         ("/name", json!("a/b"), "name: "),
@@ -68,6 +71,31 @@ fn what_is_wrong_is_named_by_its_field() {
             "image.location.url: ",
         ),
         ("/node", json!("two words"), "node: "),
+        (
+            "/flavor/extra_specs",
+            json!({"a": "é".repeat(256)}),
+            "flavor.extra_specs: a name has 1 to 255",
+        ),
+        (
+            "/flavor/extra_specs",
+            json!({"a".repeat(256): ""}),
+            "flavor.extra_specs: a name has 1 to 255",
+        ),
+        (
+            "/flavor/extra_specs",
+            json!({"a": "\u{1b}[2J"}),
+            "flavor.extra_specs: a name has 1 to 255",
+        ),
+        (
+            "/scheduler_hints",
+            json!({"query": ["a".repeat(4097)]}),
+            "scheduler_hints: a text has at most 4096 bytes",
+        ),
+        (
+            "/scheduler_hints",
+            json!({"query": vec!["a".repeat(4000); 5]}),
+            "scheduler_hints: 16384 bytes are allowed in all",
+        ),
         (
             "/flavor/extra_specs",
             json!({"trait:CUSTOM_A": "maybe"}),

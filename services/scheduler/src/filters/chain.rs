@@ -115,7 +115,10 @@ impl Chain {
                 true => Ok(filter),
                 false => Err(ChainError::Unavailable {
                     name: name.clone(),
-                    available: names(&available),
+                    available: match available.is_empty() {
+                        true => "none".to_owned(),
+                        false => names(&available),
+                    },
                 }),
             }
         });

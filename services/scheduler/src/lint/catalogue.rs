@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::nearest::nearest;
 use crate::plugin::PluginManifest;
+use crate::text::shortened;
 
 /// Flavors and what they meet. What the file has not is not judged by.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -116,10 +117,13 @@ pub struct ServerGroupEntry {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     /// It is no object.
-    #[error("it should be an object with {}", LISTS.join(", "))]
-    NoObject,
+    #[error("it should be an object with {}, and is {is}", LISTS.join(", "))]
+    NoObject {
+        /// What it is.
+        is: String,
+    },
     /// It has a list that nobody knows.
-    #[error("there is no list {name}; there are {}{}", LISTS.join(", "), meant(*near))]
+    #[error("there is no list {}; there are {}{}", shortened(name), LISTS.join(", "), meant(*near))]
     UnknownList {
         /// As it is named.
         name: String,
@@ -127,7 +131,7 @@ pub enum CatalogueError {
         near: Option<&'static str>,
     },
     /// Something in it is not as it should be.
-    #[error("{path}: {wrong}")]
+    #[error("{}: {}", shortened(path), shortened(wrong))]
     Field {
         /// `flavors[2]`
         path: String,
@@ -158,7 +162,7 @@ impl Catalogue {
     /// The first thing that is not as it should be.
     pub fn read(document: &Value) -> Result<Self, CatalogueError> {
         let Value::Object(lists) = document else {
-            return Err(CatalogueError::NoObject);
+            return Err(CatalogueError::NoObject { is: kind(document) });
         };
         let mut all = Self::default();
         for (name, list) in lists {
@@ -189,13 +193,27 @@ impl Catalogue {
 fn entries<T: DeserializeOwned>(name: &str, list: &Value) -> Result<Vec<T>, CatalogueError> {
     let wrong = |path: String, wrong: String| CatalogueError::Field { path, wrong };
     let Value::Array(list) = list else {
-        return Err(wrong(name.to_owned(), "should be a list".to_owned()));
+        let should_be = format!("should be a list, and is {}", kind(list));
+        return Err(wrong(name.to_owned(), should_be));
     };
     let entries = list.iter().enumerate().map(|(place, entry)| {
+        if !entry.is_object() {
+            let should_be = format!("should be an object, and is {}", kind(entry));
+            return Err(wrong(format!("{name}[{place}]"), should_be));
+        }
         let read = T::deserialize(entry);
         read.map_err(|error| wrong(format!("{name}[{place}]"), error.to_string()))
     });
     entries.collect()
+}
+
+/// What a value is: a scalar by itself.
+fn kind(value: &Value) -> String {
+    match value {
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        scalar => shortened(&scalar.to_string()).into_owned(),
+    }
 }
 
 /// How many there are.

@@ -670,13 +670,20 @@ fn a_document_that_is_none_is_refused_by_its_place() {
     for (document, expected) in [
         (
             json!([]),
-            "it should be an object with flavors, aggregates, device_profiles, images, server_groups, options, plugins, hosts",
+            "it should be an object with flavors, aggregates, device_profiles, images, server_groups, options, plugins, hosts, and is a list",
         ),
         (
             json!({"flavor": []}),
             "there is no list flavor; there are flavors, aggregates, device_profiles, images, server_groups, options, plugins, hosts; is flavors meant?",
         ),
-        (json!({"flavors": {}}), "flavors: should be a list"),
+        (
+            json!({"flavors": {}}),
+            "flavors: should be a list, and is an object",
+        ),
+        (
+            json!({"flavors": [{"name": "a"}, 42]}),
+            "flavors[1]: should be an object, and is 42",
+        ),
         (
             json!({"hosts": "many"}),
             "hosts: should be how many hosts there are, a whole number",
@@ -702,5 +709,18 @@ fn a_document_that_is_none_is_refused_by_its_place() {
             .map(|_| ())
             .map_err(|error| error.to_string());
         assert_eq!(error, Err(expected.to_owned()));
+    }
+    let long = "x".repeat(100_000);
+    for document in [
+        json!(long),
+        json!({long.clone(): []}),
+        json!({"flavors": long}),
+        json!({"flavors": [long]}),
+        json!({"flavors": [{"name": "a", "vcpus": long}]}),
+        json!({"options": {long.clone(): 1}}),
+    ] {
+        let error = Catalogue::read(&document).expect_err("no catalogue");
+        let bytes = error.to_string().len();
+        assert!(bytes < 2_000, "{bytes} bytes");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::field::{Field, FieldError};
 use super::{host, request};
@@ -96,7 +96,7 @@ fn options(flat: &Map<String, Value>, field: &Field<'_>) -> Result<Options, Fiel
         }
     }
     let mut options = Options::deserialize(Value::Object(groups))
-        .map_err(|error| field.wrong(format!("{}: {error}", names(flat))))?;
+        .map_err(|error| field.wrong(format!("{}{error}", unreadable(flat))))?;
     if !flat.contains_key("filter_scheduler.candidates_per_host") {
         options.filter_scheduler.candidates_per_host = 1;
     }
@@ -106,7 +106,12 @@ fn options(flat: &Map<String, Value>, field: &Field<'_>) -> Result<Options, Fiel
     Ok(options)
 }
 
-fn names(flat: &Map<String, Value>) -> String {
-    let names: Vec<&str> = flat.keys().map(String::as_str).collect();
-    names.join(", ")
+/// The first option that cannot be read, before a sentence about it.
+fn unreadable(flat: &Map<String, Value>) -> String {
+    let is_bad = |(name, value): &(&String, &Value)| {
+        let (group, option) = name.split_once('.').unwrap_or_default();
+        Options::deserialize(json!({group: {option: value}})).is_err()
+    };
+    let found = flat.iter().find(is_bad);
+    found.map_or_else(String::new, |(name, _)| format!("{name}: "))
 }

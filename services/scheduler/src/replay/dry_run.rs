@@ -10,10 +10,11 @@ use serde_json::{Map, Value, json};
 use super::case::{self, Case, CaseError};
 use super::field::{Field, FieldError};
 use super::schedule::{Fails, fails};
-use super::what_if::{WhatIf, WhatIfError};
-use super::{Kind, ReplayError, beyond, head};
+use super::what_if::{WhatIf, WhatIfError, listed, meant};
+use super::{Kind, ReplayError, beyond, head, without_mark};
 use crate::explain::{Explanation, HostVerdicts};
 use crate::host_state::ConsideredHost;
+use crate::nearest::nearest;
 use crate::options::Options;
 use crate::own::Own;
 use crate::plugin::PluginAnswers;
@@ -27,7 +28,7 @@ pub enum DryRunError {
     #[error(transparent)]
     Case(#[from] ReplayError),
     /// The file has several cases.
-    #[error("the file has the cases {}; which one is meant?", .there.join(", "))]
+    #[error("the file has the cases {}; which one is meant?", listed(there))]
     WhichCase {
         /// Their ids.
         there: Vec<String>,
@@ -47,20 +48,27 @@ pub enum DryRunError {
     #[error(transparent)]
     WhatIf(#[from] WhatIfError),
     /// The case has no such host.
-    #[error("there is no host {host}; there are {}", listed(there))]
+    #[error("there is no host {host}; there are {}{}", listed(there), meant(.near.as_deref()))]
     NoHost {
         /// As it was asked for.
         host: String,
         /// Those that there are; the first twenty.
         there: Vec<String>,
+        /// Which may be meant.
+        near: Option<String>,
+    },
+    /// The file is one case, and another is asked for.
+    #[error("the file is a case alone{}, and not the case {id}", named(own.as_deref()))]
+    CaseAlone {
+        /// As it was asked for.
+        id: String,
+        /// What it calls itself.
+        own: Option<String>,
     },
 }
 
-fn listed(names: &[String]) -> String {
-    match names.is_empty() {
-        true => "none".to_owned(),
-        false => names.join(", "),
-    }
+fn named(id: Option<&str>) -> String {
+    id.map_or_else(String::new, |id| format!(", {id}"))
 }
 
 /// One case, as it was read.
@@ -86,7 +94,7 @@ impl DryRunCase {
     /// # Errors
     /// Something is not as it should be, or there is no such case.
     pub fn read(text: &str, id: Option<&str>, what_if: &WhatIf) -> Result<Self, DryRunError> {
-        let text = beyond::brought_in(text);
+        let text = beyond::brought_in(without_mark(text));
         let value: Value = serde_json::from_str(&text).map_err(ReplayError::NotJson)?;
         let mut case = one_case(value, id)?;
         what_if.change(&mut case)?;
@@ -102,6 +110,7 @@ impl DryRunCase {
         let mut case = Case::read(field)?;
         what_if.leave_out_filters(&mut case.options)?;
         let (request, hosts) = (case.request()?, case.hosts()?);
+        what_if.check(&case.options, &hosts)?;
         let asked = field.needed("request")?;
         let one = vec![request.instance_uuid.clone()];
         let ask = Ask {
@@ -204,6 +213,8 @@ impl DryRun {
         let there = || self.hosts.iter().take(20).map(|it| it.state.host.clone());
         let found = found.ok_or_else(|| DryRunError::NoHost {
             host: host.to_owned(),
+            near: nearest(host, self.hosts.iter().map(|it| it.state.host.as_str()))
+                .map(str::to_owned),
             there: there().collect(),
         })?;
         Ok(self.scheduler.verdicts(&request, found))
@@ -236,7 +247,7 @@ impl From<WhatIfError> for Wrong {
 /// The case that is meant, with Berth's defaults.
 fn one_case(file: Value, id: Option<&str>) -> Result<Value, DryRunError> {
     let mut case = match file.get("schema") {
-        None => file,
+        None => alone(file, id)?,
         Some(_) => of_file(&file, id)?,
     };
     if let Value::Object(fields) = &mut case {
@@ -253,6 +264,18 @@ fn one_case(file: Value, id: Option<&str>) -> Result<Value, DryRunError> {
         }
     }
     Ok(case)
+}
+
+/// A file that is a case, which is the only one that can be meant.
+fn alone(case: Value, id: Option<&str>) -> Result<Value, DryRunError> {
+    let own = case.get("id").and_then(Value::as_str);
+    match id.filter(|id| own != Some(id)) {
+        None => Ok(case),
+        Some(id) => Err(DryRunError::CaseAlone {
+            id: id.to_owned(),
+            own: own.map(str::to_owned),
+        }),
+    }
 }
 
 fn of_file(file: &Value, id: Option<&str>) -> Result<Value, DryRunError> {
@@ -411,6 +434,75 @@ mod tests {
     }
 
     #[test]
+    fn what_names_nothing_is_refused_with_what_may_be_meant() {
+        for (what_if, sentence) in [
+            (
+                WhatIf {
+                    ignore_hosts: vec!["lrage".to_owned()],
+                    ..WhatIf::default()
+                },
+                "there is no host lrage to leave out; there are small, large, down; is large meant?",
+            ),
+            (
+                WhatIf {
+                    hints: pair("diferent_host", "x"),
+                    ..WhatIf::default()
+                },
+                "no filter reads a hint diferent_host; there are build_near_host_ip, cidr, different_host, group, query, \
+                 same_host, target_cell; is different_host meant?",
+            ),
+            (
+                WhatIf {
+                    hints: pair("rack", "7"),
+                    ..WhatIf::default()
+                },
+                "no filter reads a hint rack; there are build_near_host_ip, cidr, different_host, group, query, same_host, \
+                 target_cell",
+            ),
+            (
+                WhatIf {
+                    extra_specs: pair("hw:cpu_polcy", "dedicated"),
+                    ..WhatIf::default()
+                },
+                "hw:cpu_polcy: no extra spec has this name, so nobody reads it; is hw:cpu_policy meant?",
+            ),
+            (
+                WhatIf {
+                    extra_specs: pair("capabilities:free_ram_bm", "1"),
+                    ..WhatIf::default()
+                },
+                "; is capabilities:free_ram_mb meant?",
+            ),
+        ] {
+            let said = selected(&case(), &what_if).expect_err(sentence);
+            assert!(said.ends_with(sentence), "{said}");
+        }
+        // What a plugin reads is its own affair, but for a name that is nearly another.
+        let with_plugin = |name: &str| {
+            let mut case = case();
+            case["config"]["filter_scheduler.enabled_filters"] = json!(["rack_power"]);
+            let what_if = WhatIf {
+                hints: pair(name, "7"),
+                extra_specs: pair("rack:power_w", "7"),
+                ..WhatIf::default()
+            };
+            DryRunCase::read(&case.to_string(), None, &what_if).map(|_| ())
+        };
+        assert!(with_plugin("rack").is_ok());
+        assert!(with_plugin("diferent_host").is_err());
+        let mut none = case();
+        none["config"]["filter_scheduler.enabled_filters"] = json!([]);
+        let without = WhatIf {
+            without_filters: vec!["RamFilter".to_owned()],
+            ..WhatIf::default()
+        };
+        assert_eq!(
+            selected(&none, &without).expect_err("no filter"),
+            "RamFilter is not among the enabled filters, which are none"
+        );
+    }
+
+    #[test]
     fn of_a_file_one_case_is_meant() {
         let mut second = case();
         second["id"] = json!("b");
@@ -443,6 +535,19 @@ mod tests {
         assert!(read("{", None).is_err());
         assert!(read("{}", None).is_err());
         assert!(read("[]", None).is_err());
+        assert_eq!(read(&first.to_string(), Some("a")), Ok(()));
+        assert_eq!(
+            read(&first.to_string(), Some("b")),
+            Err("the file is a case alone, a, and not the case b".to_owned())
+        );
+        assert_eq!(
+            read(&case().to_string(), Some("b")),
+            Err("the file is a case alone, and not the case b".to_owned())
+        );
+        assert_eq!(
+            read(&file("schedule", &[]), None),
+            Err("the file has the cases none; which one is meant?".to_owned())
+        );
     }
 
     #[test]
@@ -455,5 +560,7 @@ mod tests {
         assert!(run.verdicts("down").is_ok_and(|it| !it.passes()));
         let none = run.verdicts("x").expect_err("no such host").to_string();
         assert_eq!(none, "there is no host x; there are small, large, down");
+        let near = run.verdicts("lage").expect_err("no such host").to_string();
+        assert!(near.ends_with("; is large meant?"), "{near}");
     }
 }

@@ -4,14 +4,24 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::text::shortened;
+
 /// What is wrong with a field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {wrong}")]
+#[error("{}{wrong}", before(path))]
 pub struct FieldError {
     /// `hosts[1].free_ram_mb`
     pub path: String,
     /// What it should be, and what it is.
     pub wrong: String,
+}
+
+/// The whole file has no path.
+fn before(path: &str) -> String {
+    match path {
+        "" => String::new(),
+        path => format!("{}: ", shortened(path)),
+    }
 }
 
 /// A value, and where it is.
@@ -50,7 +60,7 @@ impl<'a> Field<'a> {
     pub(super) fn wrong(&self, wrong: String) -> FieldError {
         FieldError {
             path: self.path.clone(),
-            wrong,
+            wrong: shortened(&wrong).into_owned(),
         }
     }
 

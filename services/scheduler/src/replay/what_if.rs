@@ -2,8 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::host_state::ConsideredHost;
+use crate::lint::misspelt;
 use crate::nearest::nearest;
 use crate::options::Options;
+use crate::request::Hints;
 
 /// Changes of a case before it is scheduled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,7 +27,7 @@ pub struct WhatIf {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WhatIfError {
     /// The filter is not asked anyway.
-    #[error("{name} is not among the enabled filters, which are {}{}", .enabled.join(", "), meant(*.near))]
+    #[error("{name} is not among the enabled filters, which are {}{}", listed(enabled), meant(*.near))]
     NotEnabled {
         /// As it was named.
         name: String,
@@ -41,6 +44,34 @@ pub enum WhatIfError {
         /// Which may be meant.
         near: Option<String>,
     },
+    /// There is no such host to leave out.
+    #[error("there is no host {name} to leave out; there are {}{}", listed(there), meant(.near.as_deref()))]
+    NoHost {
+        /// As it was named.
+        name: String,
+        /// Those that there are; the first twenty.
+        there: Vec<String>,
+        /// Which may be meant.
+        near: Option<String>,
+    },
+    /// No filter reads such a hint.
+    #[error("no filter reads a hint {name}; there are {}{}", Hints::known().collect::<Vec<_>>().join(", "), meant(*.near))]
+    NoHint {
+        /// As it was named.
+        name: String,
+        /// Which may be meant.
+        near: Option<&'static str>,
+    },
+    /// Nobody reads such an extra spec.
+    #[error("{name}: {wrong}{}", meant(.near.as_deref()))]
+    NoExtraSpec {
+        /// As it was named.
+        name: String,
+        /// What is wrong with it.
+        wrong: String,
+        /// Which may be meant.
+        near: Option<String>,
+    },
     /// The option cannot have the value.
     #[error("{name}: should be {should_be}, and is {value:?}")]
     Value {
@@ -53,11 +84,58 @@ pub enum WhatIfError {
     },
 }
 
-fn meant(near: Option<&str>) -> String {
+pub(super) fn meant(near: Option<&str>) -> String {
     near.map_or_else(String::new, |near| format!("; is {near} meant?"))
 }
 
+/// The names, or that there is none.
+pub(super) fn listed(names: &[String]) -> String {
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(", "),
+    }
+}
+
 impl WhatIf {
+    /// Whether all that it names is there to be otherwise.
+    pub(super) fn check(
+        &self,
+        options: &Options,
+        hosts: &[ConsideredHost],
+    ) -> Result<(), WhatIfError> {
+        for name in &self.ignore_hosts {
+            let names = || hosts.iter().map(|it| it.state.host.as_str());
+            if !names().any(|it| it.eq_ignore_ascii_case(name)) {
+                return Err(WhatIfError::NoHost {
+                    name: name.clone(),
+                    near: nearest(name, names()).map(str::to_owned),
+                    there: names().take(20).map(str::to_owned).collect(),
+                });
+            }
+        }
+        // What a plugin reads is not known here.
+        let enabled = &options.filter_scheduler.enabled_filters;
+        let has_plugins = enabled.iter().any(|it| crate::filters::named(it).is_none());
+        for (name, _) in &self.hints {
+            let near = Hints::meant(name);
+            let is_known = Hints::known().any(|it| it == name) || name.starts_with("_nova_");
+            if near.is_some() || !is_known && !has_plugins {
+                return Err(WhatIfError::NoHint {
+                    name: name.clone(),
+                    near,
+                });
+            }
+        }
+        match misspelt(&self.extra_specs, options) {
+            None => Ok(()),
+            Some(found) => Err(WhatIfError::NoExtraSpec {
+                name: found.place.key.unwrap_or_default(),
+                wrong: found.text,
+                near: found.mend,
+            }),
+        }
+    }
+
     /// Changes what the case says.
     pub(super) fn change(&self, case: &mut Value) -> Result<(), WhatIfError> {
         for (name, text) in &self.options {

@@ -2,11 +2,37 @@
 
 use std::collections::BTreeMap;
 
+use crate::nearest::nearest;
+
+/// The hints that Nova knows, by name: `group` is read where the request is taken, `target_cell` by nobody any more, the others by
+/// filters. Plugins may read any.
+const KNOWN: [&str; 7] = [
+    "build_near_host_ip",
+    "cidr",
+    "different_host",
+    "group",
+    "query",
+    "same_host",
+    "target_cell",
+];
+
 /// The user's wishes for the place of an instance: a list of texts by name. Nova reads a list of one as its element.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hints(BTreeMap<String, Vec<String>>);
 
 impl Hints {
+    /// The names that filters read, and those of Nova.
+    pub fn known() -> impl Iterator<Item = &'static str> {
+        KNOWN.into_iter()
+    }
+
+    /// The name that is meant by one that nobody reads; none where it is read, or no name is near.
+    #[must_use]
+    pub fn meant(name: &str) -> Option<&'static str> {
+        let is_read = KNOWN.contains(&name) || name.starts_with("_nova_");
+        nearest(name, KNOWN).filter(|_| !is_read)
+    }
+
     /// By name.
     #[must_use]
     pub fn new(hints: BTreeMap<String, Vec<String>>) -> Self {
@@ -55,5 +81,24 @@ impl Hints {
     #[must_use]
     pub fn is_rebuild(&self) -> bool {
         self.all("_nova_check_type") == ["rebuild"]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_that_is_meant_by_one_that_nobody_reads_is_told() {
+        for (name, meant) in [
+            ("diferent_host", Some("different_host")),
+            ("same-host", Some("same_host")),
+            ("groups", Some("group")),
+            ("same_host", None),
+            ("_nova_check_type", None),
+            ("rack", None),
+        ] {
+            assert_eq!(Hints::meant(name), meant, "{name}");
+        }
     }
 }

@@ -496,6 +496,16 @@ mod tests {
             without_filters: vec!["RamFilter".to_owned()],
             ..WhatIf::default()
         };
+        let mut evil = case();
+        evil["hosts"][0]["host"] = json!("h\u{1b}[2J\nx");
+        let left_out = WhatIf {
+            ignore_hosts: vec!["y".to_owned()],
+            ..WhatIf::default()
+        };
+        assert_eq!(
+            selected(&evil, &left_out).expect_err("no host"),
+            "there is no host y to leave out; there are h\\u001b[2J\\nx, large, down"
+        );
         assert_eq!(
             selected(&none, &without).expect_err("no filter"),
             "RamFilter is not among the enabled filters, which are none"

@@ -7,6 +7,7 @@ use crate::lint::misspelt;
 use crate::nearest::nearest;
 use crate::options::Options;
 use crate::request::Hints;
+use crate::text::printable;
 
 /// Changes of a case before it is scheduled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -92,7 +93,7 @@ pub(super) fn meant(near: Option<&str>) -> String {
 pub(super) fn listed(names: &[String]) -> String {
     match names.is_empty() {
         true => "none".to_owned(),
-        false => names.join(", "),
+        false => printable(&names.join(", ")).into_owned(),
     }
 }
 

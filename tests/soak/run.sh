@@ -410,7 +410,8 @@ keep() {
 }
 
 if [ "$ONLY" != guests ]; then
-    if [ -z "$GIVEN" ]; then
+    # What is made up for the fuzzer meets no program.
+    if [ -z "$GIVEN" ] && { [ "$ONLY" != fuzz ] || ((EXAMPLES > 0)); }; then
         cargo build --release -p berth-cli
         export BERTH_PROGRAM=$TARGET/release/berth
     fi

@@ -296,6 +296,45 @@ async fn a_host_without_room_is_no_reason_not_to_try_another_candidate() {
     stage.judge().await;
 }
 
+/// The guest with a GPU and this image, and the failures of its attempts.
+async fn fails_with_image(stage: &BootStage, location: serde_json::Value) -> (String, usize) {
+    let conductor = stage.conductor();
+    let image = json!({"location": location, "format": "qcow2"});
+    let asked = asked(
+        &json!({"uuid": guest(1).to_string(), "name": "vm", "device_profile": "gpu",
+        "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64, "disk_gb": 1}, "image": image}),
+    );
+    conductor.create(&asked).await.unwrap();
+    let JourneyEnd::Failed { reason } = conductor.journey(guest(1)).await else {
+        panic!("it cannot be built");
+    };
+    let attempts = conductor.show(guest(1)).await.unwrap().attempt;
+    stage.judge().await;
+    (reason, usize::try_from(attempts).unwrap())
+}
+
+/// Eight devices would be eight attempts at the same.
+#[tokio::test]
+async fn an_image_that_cannot_be_used_is_not_tried_with_another_device() {
+    let of_all = json!({"glance": uuid::Uuid::from_u128(7).to_string()});
+    let of_host = json!({"path": "/images/a.qcow2"});
+    let nowhere_else = "there is no other host or device with what is asked for";
+    for (mood, location, attempts, last) in [
+        (Mood::BadImage, &of_all, 1, "it is no qcow2"),
+        // Another host has a file of its own of that name; this is the only host.
+        (Mood::BadImage, &of_host, 2, nowhere_else),
+        (Mood::NoDisks, &of_all, 2, nowhere_else),
+    ] {
+        let stage = BootStage::new().await;
+        stage.crossings.begin(None);
+        let told = format!("{mood:?}");
+        stage.agent.is(mood);
+        let (reason, made) = fails_with_image(&stage, location.clone()).await;
+        assert_eq!(made, attempts, "{told}: {reason}");
+        assert!(reason.ends_with(last), "{told}: {reason}");
+    }
+}
+
 #[tokio::test]
 async fn a_build_that_fails_once_is_done_on_the_next_candidate() {
     let stage = BootStage::new().await;

@@ -20,7 +20,7 @@ use berth_virt::guest_spec::DesiredPower;
 
 pub use error::JournalError;
 pub use life::{Form, Life, Stage, Turn, Turning};
-pub use record::{Course, GuestRecord, SpawnStep, StepRecord, StepState};
+pub use record::{Blame, Course, GuestRecord, SpawnStep, StepRecord, StepState};
 pub use sql::SqlJournal;
 
 use super::{BoundDevices, GuestRequest, Released};

@@ -191,7 +191,10 @@ mod tests {
         ] {
             let reason = "no".to_owned();
             let undone = GuestRecord {
-                course: Course::Undo { reason },
+                course: Course::Undo {
+                    reason,
+                    blame: None,
+                },
                 steps: [step(state)].into(),
                 ..record.clone()
             };

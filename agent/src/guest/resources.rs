@@ -31,6 +31,20 @@ pub enum ResourceError {
         /// Why.
         reason: String,
     },
+    /// Its image is not what it should be, or is not there.
+    #[error("its image cannot be used: {reason}")]
+    BadImage {
+        /// Why.
+        reason: String,
+    },
+    /// Its disks cannot be made here.
+    #[error("its disks cannot be made on this host: {reason}")]
+    NoDisks {
+        /// Why.
+        reason: String,
+        /// What a loop does about it.
+        disposition: Disposition,
+    },
     /// Its reset failed or could not be verified: nobody else may have it.
     #[error("{what} must go to nobody: {reason}")]
     Quarantined {
@@ -48,7 +62,8 @@ impl ResourceError {
         match self {
             Self::Failed { .. } => Disposition::Retry,
             Self::Refused { .. } => Disposition::Refresh,
-            Self::Quarantined { .. } => Disposition::Fatal,
+            Self::NoDisks { disposition, .. } => *disposition,
+            Self::BadImage { .. } | Self::Quarantined { .. } => Disposition::Fatal,
         }
     }
 }

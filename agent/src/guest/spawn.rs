@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::binding_wait::BindRefused;
 use super::files::AllowedSpec;
 use super::journal::{
-    Claimed, GuestRecord, JournalError, Life, SpawnStep, Stage, StepRecord, StepState,
+    Blame, Claimed, GuestRecord, JournalError, Life, SpawnStep, Stage, StepRecord, StepState,
 };
 use super::resources::{GuestResources, Provision, ResourceError};
 use super::way::{Way, host_devices, is_ours};
@@ -69,6 +69,17 @@ pub enum SpawnError {
     /// The journal cannot be written: nothing goes on, forward or backward, until it can.
     #[error(transparent)]
     Journal(#[from] JournalError),
+}
+
+impl SpawnError {
+    /// What is to blame, where another device of this host would not mend it.
+    pub(in crate::guest) fn blame(&self) -> Option<Blame> {
+        match self {
+            Self::Resource(ResourceError::BadImage { .. }) => Some(Blame::Image),
+            Self::Resource(ResourceError::NoDisks { .. }) => Some(Blame::Host),
+            _ => None,
+        }
+    }
 }
 
 /// A guest that is asked for.

@@ -32,6 +32,10 @@ pub enum Mood {
     CannotBuild,
     /// The first that it is asked for it cannot build.
     CannotBuildOne,
+    /// It accepts them and cannot use their image.
+    BadImage,
+    /// It accepts them and has no room for their disks.
+    NoDisks,
     /// It does not answer.
     Away,
     /// It never gets done.
@@ -47,6 +51,7 @@ struct Built {
     build: GuestBuild,
     status: &'static str,
     reason: Option<String>,
+    blame: Option<&'static str>,
 }
 
 #[derive(Default)]
@@ -173,6 +178,7 @@ impl BootAgent {
             build,
             status: "building",
             reason: None,
+            blame: None,
         };
         world.guests.insert(uuid, built.clone());
         answer(StatusCode::ACCEPTED, &shown(&built))
@@ -226,12 +232,20 @@ impl BootAgent {
                 return unknown();
             }
             let fails = match mood {
-                Mood::CannotBuild | Mood::CannotBuildOne => built.status == "building",
+                Mood::CannotBuild | Mood::CannotBuildOne | Mood::BadImage | Mood::NoDisks => {
+                    built.status == "building"
+                }
                 _ => false,
             };
             if fails {
                 built.status = "failed";
-                built.reason = Some("device 0000:01:00.0 cannot be given to a guest".to_owned());
+                let (reason, blame) = match mood {
+                    Mood::BadImage => ("its image cannot be used: it is no qcow2", Some("image")),
+                    Mood::NoDisks => ("its disks cannot be made on this host", Some("host")),
+                    _ => ("device 0000:01:00.0 cannot be given to a guest", None),
+                };
+                built.reason = Some(reason.to_owned());
+                built.blame = blame;
             } else if built.status == "building" && mood != Mood::Slow {
                 built.status = "active";
             }
@@ -280,6 +294,7 @@ fn shown(built: &Built) -> GuestBody {
         status: built.status.to_owned(),
         state: None,
         reason: built.reason.clone(),
+        blame: built.blame.map(str::to_owned),
         dedicated_cpus: String::new(),
         host_cells: Vec::new(),
         image: None,

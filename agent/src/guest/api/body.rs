@@ -17,7 +17,7 @@ use crate::admin::body::API;
 use crate::guest::GuestRequest;
 use crate::guest::build::{BuildError, BuildOptions, image_of, kernel_of};
 use crate::guest::disks::{ImageComing, ImageSource};
-use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepState, Turn};
+use crate::guest::journal::{Blame, Course, GuestRecord, SpawnStep, StepState, Turn};
 use crate::guest::{LifeChange, RescueSystem};
 
 /// The longest time that a guest may take to end by itself, in seconds.
@@ -72,6 +72,7 @@ pub(super) fn one(record: &GuestRecord, held: Option<&String>) -> GuestBody {
         status: status(record).to_owned(),
         state: None,
         reason: held.cloned().or_else(|| reason(record)),
+        blame: blame(record).map(|blame| blame.as_str().to_owned()),
         image: None,
         dedicated_cpus: pinned.map(|cpus| cpus.to_string()).unwrap_or_default(),
         host_cells: cells.map(|cell| cell.host_cell).collect(),
@@ -103,6 +104,13 @@ fn status(record: &GuestRecord) -> &'static str {
     }
 }
 
+fn blame(record: &GuestRecord) -> Option<Blame> {
+    match &record.course {
+        Course::Undo { blame, .. } => *blame,
+        Course::Spawn | Course::Destroy => None,
+    }
+}
+
 fn reason(record: &GuestRecord) -> Option<String> {
     let held = record
         .steps
@@ -110,7 +118,7 @@ fn reason(record: &GuestRecord) -> Option<String> {
         .filter(|step| step.state == StepState::Undoing && !step.detail.is_empty());
     match (&record.course, held) {
         (_, Some(held)) => Some(held.detail.clone()),
-        (Course::Undo { reason }, None) => Some(reason.clone()),
+        (Course::Undo { reason, .. }, None) => Some(reason.clone()),
         (Course::Spawn, None) if record.life.ended && record.power == DesiredPower::ShutOff => {
             Some(
                 "it ended itself, or was stopped without berth; it stays off until it is started"

@@ -180,11 +180,60 @@ impl DiskError {
 
 impl From<DiskError> for ResourceError {
     fn from(error: DiskError) -> Self {
-        let what = "its disks".to_owned();
         let reason = error.to_string();
-        match error.disposition() {
-            Disposition::Retry => Self::Failed { what, reason },
-            _ => Self::Refused { what, reason },
+        match error {
+            DiskError::Image { .. } => Self::BadImage { reason },
+            _ => Self::NoDisks {
+                reason,
+                disposition: error.disposition(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::journal::Blame;
+    use crate::guest::spawn::SpawnError;
+
+    #[test]
+    fn a_disk_that_is_not_made_is_the_images_fault_or_the_hosts() {
+        let (image, reason) = ("http://a/b", "it is no qcow2");
+        let text = |text: &str| text.to_owned();
+        for (error, blame, disposition) in [
+            (
+                DiskError::Image {
+                    image: text(image),
+                    reason: text(reason),
+                },
+                Blame::Image,
+                Disposition::Fatal,
+            ),
+            (
+                DiskError::Fetch {
+                    image: text(image),
+                    reason: text("it does not answer"),
+                },
+                Blame::Host,
+                Disposition::Retry,
+            ),
+            (
+                DiskError::NoRoom {
+                    path: PathBuf::from("/var"),
+                    needed: 2,
+                    free: 1,
+                },
+                Blame::Host,
+                Disposition::Refresh,
+            ),
+        ] {
+            let told = error.to_string();
+            let error = ResourceError::from(error);
+            assert_eq!(error.disposition(), disposition, "{told}");
+            let error = SpawnError::from(error);
+            assert_eq!(error.blame(), Some(blame), "{told}");
+            assert!(error.to_string().ends_with(&told), "{error}");
         }
     }
 }

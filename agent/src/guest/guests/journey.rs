@@ -8,7 +8,7 @@ use berth_virt::{GuestError, VirtDriver};
 use tokio::sync::watch;
 
 use super::Guests;
-use crate::guest::journal::{Course, JournalError, SpawnStep, StepState};
+use crate::guest::journal::{Blame, Course, JournalError, SpawnStep, StepState};
 use crate::guest::life::{LeaveError, leave};
 use crate::guest::resources::GuestResources;
 use crate::guest::spawn::{Requested, SpawnError};
@@ -170,13 +170,18 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                         Err(SpawnError::Journal(error)) => return Err(error.into()),
                         Err(error) if ran => return Err(Held::NotBack(Box::new(error))),
                         Err(error) => {
+                            let blame = error.blame();
                             let reason = bounded(error.to_string());
-                            way.journal.turn(uuid, &Course::Undo { reason }).await?;
-                            self.build_failed();
+                            let course = Course::Undo { reason, blame };
+                            way.journal.turn(uuid, &course).await?;
+                            // An image of the user's own choice says nothing of the host.
+                            if blame != Some(Blame::Image) {
+                                self.build_failed();
+                            }
                         }
                     }
                 }
-                Course::Undo { reason } => {
+                Course::Undo { reason, .. } => {
                     undo(way, &record, Requests::Unbind).await?;
                     return Ok(JourneyEnd::Undone { reason });
                 }

@@ -112,6 +112,27 @@ impl From<StepState> for StepRecord {
     }
 }
 
+/// What is to blame for a guest that could not be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Blame {
+    /// Its image: no host could build it.
+    Image,
+    /// This host: another one may.
+    Host,
+}
+
+impl Blame {
+    /// As it is told.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Image => "image",
+            Self::Host => "host",
+        }
+    }
+}
+
 /// Where a guest is meant to go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -122,6 +143,9 @@ pub enum Course {
     Undo {
         /// Why.
         reason: String,
+        /// What is to blame, where another device of this host would not mend it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        blame: Option<Blame>,
     },
     /// To nothing, accelerator requests included.
     Destroy,

@@ -64,7 +64,11 @@ fn op() -> impl Strategy<Value = Op> {
     let course = prop_oneof![
         Just(Course::Spawn),
         Just(Course::Destroy),
-        "[ -~]{0,20}".prop_map(|reason| Course::Undo { reason }),
+        (
+            "[ -~]{0,20}",
+            proptest::option::of(prop_oneof![Just(Blame::Image), Just(Blame::Host)])
+        )
+            .prop_map(|(reason, blame)| Course::Undo { reason, blame }),
     ];
     let power = prop_oneof![
         Just(DesiredPower::Running),

@@ -154,7 +154,10 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
         }),
         ("guest_undone", |facts| {
             let reason = "no".to_owned();
-            facts.journal[0].course = Course::Undo { reason };
+            facts.journal[0].course = Course::Undo {
+                reason,
+                blame: None,
+            };
             for step in facts.journal[0].steps.values_mut() {
                 step.state = StepState::Undone;
             }

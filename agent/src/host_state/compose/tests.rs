@@ -198,6 +198,7 @@ fn guests_count_from_the_moment_they_are_asked_for_whoever_made_them_and_once() 
     let mut failed = plain(3);
     failed.course = Course::Undo {
         reason: "no image".to_owned(),
+        blame: None,
     };
     failed.steps.clear();
     world.records = vec![own, asked_for, failed];
@@ -249,6 +250,7 @@ fn a_guest_counts_until_nothing_of_it_is_left() {
         (
             Course::Undo {
                 reason: "no image".to_owned(),
+                blame: None,
             },
             1,
         ),

@@ -30,6 +30,10 @@ pub struct GuestBody {
     pub state: Option<String>,
     /// Why it failed, why it went off by itself, or what it is held by; null: nothing is wrong.
     pub reason: Option<String>,
+    /// What is to blame for a guest that failed, where another device of the host would not mend it: `image` (it cannot be used) or
+    /// `host` (it cannot make the guest's disks); null: nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blame: Option<String>,
     /// The host's CPUs that are its alone, in the grammar of `cpu_dedicated_set` (`2-3,8`); empty: none.
     #[serde(default)]
     pub dedicated_cpus: String,

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use berth_client::{GuestApiError, GuestClient};
-use berth_model::{ConsumerUuid, Disposition};
-use berth_wire::guest::GuestBuild;
+use berth_model::Disposition;
+use berth_wire::guest::{GuestBuild, ImageLocation};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{BootError, Bound};
+use crate::BootRequest;
 use crate::journal::{BootStep, StepDetail, StepState};
 use crate::way::Way;
 
@@ -49,7 +50,7 @@ impl Bound {
                 false => BootError::Agent(error),
             });
         }
-        is_built(&agent, place.0, way, cancel).await?;
+        is_built(&agent, &placed.record.request, way, cancel).await?;
         way.note(place, step, StepState::Done, StepDetail::Nothing)
             .await?;
         let _the_guests_own = self.provided.placed.claimed.built();
@@ -79,11 +80,12 @@ impl Bound {
 /// is no limit but the caller's patience.
 async fn is_built(
     agent: &GuestClient,
-    guest: ConsumerUuid,
+    request: &BootRequest,
     way: &Way,
     cancel: &CancellationToken,
 ) -> Result<(), BootError> {
     loop {
+        let guest = request.uuid();
         let told = agent.guest(guest).await.map_err(|error| match error {
             GuestApiError::Refused(_) => BootError::NotBuilt(error.to_string()),
             error => BootError::Agent(error),
@@ -99,7 +101,11 @@ async fn is_built(
                 let reason = told
                     .reason
                     .unwrap_or_else(|| "it does not say why".to_owned());
-                return Err(BootError::NotBuilt(reason));
+                return Err(match (told.blame.as_deref(), is_of_host(request)) {
+                    (Some("image"), false) => BootError::BadImage(reason),
+                    (Some("image" | "host"), _) => BootError::HostCannot(reason),
+                    _ => BootError::NotBuilt(reason),
+                });
             }
             Build::Deleted => {
                 let reason = "the guest is deleted at its agent meanwhile";
@@ -112,6 +118,12 @@ async fn is_built(
             () = sleep(way.options.poll) => {}
         }
     }
+}
+
+/// Whether each host has its own image by that name.
+fn is_of_host(request: &BootRequest) -> bool {
+    let image = request.body().image.as_ref();
+    image.is_some_and(|image| matches!(image.location, ImageLocation::Path(_)))
 }
 
 /// What an agent's word for a guest says of its build.

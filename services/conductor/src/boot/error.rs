@@ -90,6 +90,12 @@ pub enum BootError {
     /// The agent could not build it.
     #[error("{0}")]
     NotBuilt(String),
+    /// Its image cannot be used, by any host.
+    #[error("{0}")]
+    BadImage(String),
+    /// The host cannot build it with any of its devices.
+    #[error("{0}")]
+    HostCannot(String),
     /// The agent will not have the request, and no other would.
     #[error("{0}")]
     NotAccepted(GuestApiError),
@@ -120,13 +126,15 @@ impl BootError {
             | Self::NoMapping(_)
             | Self::NotBound(_)
             | Self::RequestsGone(_)
-            | Self::NotBuilt(_) => Disposition::Refresh,
+            | Self::NotBuilt(_)
+            | Self::HostCannot(_) => Disposition::Refresh,
             Self::Claim(ClaimError::HoldsOther { .. })
             | Self::OtherConductors(_)
             | Self::NoProfile(_)
             | Self::Groups(_)
             | Self::NoValidHost(_)
             | Self::Request(_)
+            | Self::BadImage(_)
             | Self::NotAccepted(_) => Disposition::Fatal,
         }
     }
@@ -135,8 +143,13 @@ impl BootError {
     pub(crate) fn blames_the_claim(&self) -> bool {
         matches!(
             self,
-            Self::NotBound(_) | Self::NotReady(_) | Self::NotBuilt(_)
+            Self::NotBound(_) | Self::NotReady(_) | Self::NotBuilt(_) | Self::HostCannot(_)
         )
+    }
+
+    /// Whether the host is to blame, whichever of its devices are taken.
+    pub(crate) fn blames_the_host(&self) -> bool {
+        matches!(self, Self::HostCannot(_))
     }
 
     /// Whether what is to blame is fit again by itself, after a while.

@@ -172,7 +172,7 @@ impl Conductor {
         let chosen = record.as_ref().and_then(|record| record.chosen(attempt));
         let avoid = chosen.filter(|_| error.blames_the_claim()).map(|chosen| {
             let devices = chosen.devices();
-            match devices.is_empty() {
+            match devices.is_empty() || error.blames_the_host() {
                 true => vec![*chosen.host.as_uuid()],
                 false => devices,
             }

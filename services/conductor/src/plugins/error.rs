@@ -1,9 +1,12 @@
 //! Plugins that cannot be asked, and what they refuse.
 
 use std::path::Path;
+use std::time::Duration;
 
 use berth_hook::{HookError, Untrusted};
 use berth_scheduler::plugin::{AnswerError, ExtraSpecError, ManifestError};
+
+use super::program::AT_ONCE;
 
 /// A plugin that cannot be one. Each names its section.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +106,12 @@ pub struct HintError {
 /// A plugin that was not heard.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
+    /// Others had all its turns for the whole of its time.
+    #[error("it had no turn within {budget:?}: {AT_ONCE} of it run at a time, for other guests")]
+    NoTurn {
+        /// Its time.
+        budget: Duration,
+    },
     /// It did not end as it should.
     #[error(transparent)]
     Hook(#[from] HookError),
@@ -116,7 +125,7 @@ impl AskError {
     pub(super) fn told(&self, program: &Path) -> String {
         let outcome = match self {
             Self::Hook(error) => error.outcome(),
-            Self::Answer(error) => error.to_string(),
+            error => error.to_string(),
         };
         // What a language says of a program that broke names its file.
         outcome.replace(&program.display().to_string(), "the program")

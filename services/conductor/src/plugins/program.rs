@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use berth_hook::{Asked, Hook};
 use berth_scheduler::plugin::{OnFailure, Plugin, PluginAnswer, PluginManifest};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout};
 
 use super::error::AskError;
 use super::options::Enabled;
@@ -22,15 +23,15 @@ const ANSWER: usize = 64 << 10;
 const ANSWER_OF_HOST: usize = 4 << 10;
 const LARGEST_ANSWER: usize = 16 << 20;
 
-/// So many of one plugin run at a time; other guests wait for their turn.
-const AT_ONCE: usize = 8;
+/// So many of one plugin run at a time; other guests wait for their turn, which is of their time.
+pub(super) const AT_ONCE: usize = 8;
 
 /// One plugin.
 pub(super) struct Program {
     pub(super) plugin: Plugin,
     pub(super) manifest: PluginManifest,
     hook: Hook,
-    turns: Semaphore,
+    pub(super) turns: Semaphore,
 }
 
 impl Program {
@@ -79,23 +80,39 @@ impl Program {
         &self.hook.program
     }
 
-    /// Runs it once.
+    /// Runs it once. It has what is left of its time when its turn comes.
     pub(super) async fn ask(
         &self,
         question: &[u8],
         hosts: &[String],
     ) -> Result<PluginAnswer, AskError> {
-        // It is never closed.
-        let _turn = self.turns.acquire().await;
+        let (_turn, left) = self.turn().await?;
+        let hook = Hook {
+            deadline: left,
+            ..self.hook.clone()
+        };
         let of_hosts = hosts.len().saturating_mul(ANSWER_OF_HOST);
         let asked = Asked {
             arguments: &[],
             document: question,
             most: ANSWER.saturating_add(of_hosts).min(LARGEST_ANSWER),
         };
-        let written = self.hook.answer(asked).await?;
+        let written = hook.answer(asked).await?;
         let hosts = hosts.iter().map(String::as_str);
         Ok(PluginAnswer::read(&written, self.plugin.kind, hosts)?)
+    }
+
+    /// Its turn, and what is left of its time then. The turns are never closed.
+    async fn turn(&self) -> Result<(SemaphorePermit<'_>, Duration), AskError> {
+        let budget = self.hook.deadline;
+        if let Ok(turn) = self.turns.try_acquire() {
+            return Ok((turn, budget));
+        }
+        let begun = Instant::now();
+        match timeout(budget, self.turns.acquire()).await {
+            Ok(Ok(turn)) => Ok((turn, budget.saturating_sub(begun.elapsed()))),
+            Ok(Err(_)) | Err(_) => Err(AskError::NoTurn { budget }),
+        }
     }
 }
 

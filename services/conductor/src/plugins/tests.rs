@@ -260,6 +260,31 @@ async fn one_that_hangs_is_ended_at_its_budget_with_what_it_started() {
 }
 
 #[tokio::test]
+async fn the_wait_for_a_turn_is_of_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(&folder, &manifest("rack_power", "both"), "exec sleep 1000");
+    let mut plugin = configured(program, Some(OnFailure::Reject));
+    plugin.time_budget = Duration::from_secs(2);
+    let options = options(NAME, NAME);
+    let plugins = Plugins::open([plugin], &options).await.unwrap();
+    let request = request(&[]);
+    let hosts = hosts();
+    let turns = plugins.programs[0].turns.acquire_many(8).await.unwrap();
+    let answers = plugins.ask(&request, &hosts).await;
+    let told = format!("{answers:?}");
+    assert!(told.contains("it had no turn within 2s"), "{told}");
+    // What is left after the wait is not the whole.
+    let free = async {
+        tokio::task::yield_now().await;
+        drop(turns);
+    };
+    let (answers, ()) = tokio::join!(plugins.ask(&request, &hosts), free);
+    let told = format!("{answers:?}");
+    assert!(told.contains("it did not end within"), "{told}");
+    assert!(!told.contains("within 2s"), "{told}");
+}
+
+#[tokio::test]
 async fn a_plugin_is_what_its_options_say_or_is_not_opened() {
     let named = |name, kind| manifest(name, kind);
     let both = || named("rack_power", "both");

@@ -66,8 +66,8 @@ fn unheard_of() -> i64 {
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// The database failed.
-    #[error("the database of compute hosts failed")]
-    Sql(#[from] SqlError),
+    #[error("the database of compute hosts failed: {}; {}", .0, .0.mend())]
+    Sql(SqlError),
     /// A column holds what no version of this service writes.
     #[error("column {column} of table {table} holds {text:?}, which this service does not write")]
     Foreign {
@@ -78,6 +78,12 @@ pub enum TableError {
         /// The beginning of what it holds.
         text: String,
     },
+}
+
+impl From<SqlError> for TableError {
+    fn from(error: SqlError) -> Self {
+        Self::Sql(error)
+    }
 }
 
 impl TableError {

@@ -43,7 +43,7 @@ pub use sections::{
     AcceleratorService, Accelerators, Agent, AgentClient, AllocationCandidatesFrom, AuthStrategy,
     CacheMode, Compute, ComputeDriver, ComputeService, ConductorService, Config, ConfigDriveLayout,
     Cors, CpuMode, Devices, Fake, HOST_PART, IdentityService, ImageCache, Libvirt, MdevType, Model,
-    Pci, PlacementService, ScrubPolicy, UpdateInterval, VirtType, catalog_entry,
+    Pci, PlacementService, ScrubPolicy, TrustedComputing, UpdateInterval, VirtType, catalog_entry,
 };
 pub use sources::{DIRECTORY, FILE, Sources};
 pub use view::{Change, Effective, Public, after_reload, changes};

@@ -5,4 +5,8 @@ mod crowd;
 mod groups;
 mod headroom;
 mod owners;
+mod pci;
 mod plugins;
+mod records;
+mod targets;
+mod trust;

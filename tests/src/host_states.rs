@@ -88,7 +88,12 @@ pub fn scheduler(hosts: impl CloudHosts + 'static) -> FilterScheduler {
     FilterScheduler::new(scheduler, hosts)
 }
 
-fn state(host: &ToldHost) -> HostStateBody {
+/// What a host tells of itself.
+///
+/// # Panics
+/// Its amounts are no small ones.
+#[must_use]
+pub fn state(host: &ToldHost) -> HostStateBody {
     let number = |amount: u64| i64::try_from(amount).expect("a small amount");
     let node = NodeStateBody {
         uuid: host.node,

@@ -56,6 +56,8 @@ pub enum Kind {
     Paths,
     /// Nova's `device_spec`: a list of tables, or of JSON texts.
     DeviceSpec,
+    /// Nova's `[pci] alias`: a list of tables, or of JSON texts.
+    PciAlias,
     /// `VGPU` or a custom resource class.
     MdevClass,
     /// An absolute path of a unix socket, at most 107 bytes (`sun_path`, unix(7)).
@@ -137,6 +139,10 @@ impl Kind {
                 "write tables such as [{ address = \"0000:81:00.0\" }] or [{ vendor_id = \"10de\", product_id = \"1eb8\" }]"
                     .into()
             }
+            Kind::PciAlias => {
+                "write tables such as [{ name = \"a100\", vendor_id = \"10de\", product_id = \"20b7\", device_type = \"type-PF\" }]"
+                    .into()
+            }
             Kind::MdevClass => {
                 "write \"VGPU\" or a custom class such as \"CUSTOM_GPU_SLICE\"".into()
             }
@@ -182,7 +188,7 @@ impl Kind {
             Kind::Agents => "list of NODE=https://HOST:PORT".into(),
             Kind::Endpoints => "list of TYPE=URL or TYPE:INTERFACE=URL".into(),
             Kind::Paths => "list of absolute paths".into(),
-            Kind::DeviceSpec => "list of tables, or of JSON texts".into(),
+            Kind::DeviceSpec | Kind::PciAlias => "list of tables, or of JSON texts".into(),
             Kind::MdevClass => "VGPU or CUSTOM_…".into(),
             Kind::UrlPath => "path that begins with / and does not end with it".into(),
             Kind::Origins => "list of SCHEME://HOST[:PORT], or of `*`".into(),
@@ -212,7 +218,7 @@ impl Kind {
                 trimmed.parse().map_or_else(|_| as_text(), ValueKind::Float)
             }
             // One text may hold a whole list, commas and all.
-            Kind::DeviceSpec => {
+            Kind::DeviceSpec | Kind::PciAlias => {
                 let text = ValueKind::String(trimmed.to_owned());
                 ValueKind::Array(vec![Value::new(Some(&origin.to_owned()), text)])
             }

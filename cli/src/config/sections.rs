@@ -14,10 +14,11 @@ use berth_client::AuthOptions;
 use berth_conductor::PluginOptions;
 use berth_model::PciAddress;
 use berth_scheduler::options::{
-    ComputeOptions, DefaultOptions, FilterSchedulerOptions, MetricsOptions, Options,
+    ComputeOptions, DefaultOptions, FilterSchedulerOptions, MetricsOptions, Options, PciOptions,
     SchedulerOptions, WorkaroundsOptions,
 };
 use berth_scheduler::plugin::OnFailure;
+use berth_scheduler::request::PciAlias;
 use berth_virt::{CpuSet, NumaModel, PcpuModel, ResourceModel, VgpuModel};
 use serde::Deserialize;
 use serde::de::Error as _;
@@ -69,6 +70,7 @@ pub struct Config {
     pub pci: Pci,
     pub accelerators: Accelerators,
     pub devices: Devices,
+    pub trusted_computing: TrustedComputing,
     #[serde(default)]
     pub mdev: BTreeMap<String, MdevType>,
     pub model: Model,
@@ -159,6 +161,12 @@ impl Config {
                     .packing_host_numa_cells_allocation_strategy,
                 consecutive_build_service_disable_threshold: compute
                     .consecutive_build_service_disable_threshold,
+            },
+            pci: PciOptions {
+                // Each was read when the configuration was checked.
+                alias: (self.pci.alias.iter())
+                    .filter_map(|it| PciAlias::read(it).ok())
+                    .collect(),
             },
             workarounds: self.workarounds.clone(),
         }
@@ -377,6 +385,21 @@ pub struct Pci {
     /// As written; `AllowList::read` makes a list of it.
     pub device_spec: Vec<serde_json::Value>,
     pub report_in_placement: bool,
+    /// As written; `PciAlias::read` makes one of each.
+    pub alias: Vec<serde_json::Value>,
+}
+
+/// `[trusted_computing]`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    missing_docs,
+    reason = "each field is the option of its name, documented in the table"
+)]
+pub struct TrustedComputing {
+    pub attestation_file: Option<PathBuf>,
+    #[serde(deserialize_with = "seconds")]
+    pub attestation_auth_timeout: Duration,
 }
 
 /// `[accelerators]`.

@@ -90,6 +90,10 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "One program of one's own that filters hosts, weighs them, or both; the section is named after it, as \
          `[scheduler_plugin_rack_power]`, and it is enabled by that name in `enabled_filters` and `weight_classes`.",
     ),
+    (
+        "trusted_computing",
+        "What was attested of hosts, for flavors that ask for trust.",
+    ),
     ("metrics", "What hosts measure of themselves, as a weight."),
     ("workarounds", "What is done otherwise than it should be."),
     (
@@ -405,7 +409,6 @@ pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("compute", "max_concurrent_disk_ops"),
     ("libvirt", "cpu_model_extra_flags"),
     ("libvirt", "images_type"),
-    ("pci", "alias"),
     ("pci", "enabled_live_migration"),
     ("image_cache", "precache_concurrency"),
     ("libvirt", "pmem_namespaces"),

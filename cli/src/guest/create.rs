@@ -85,12 +85,18 @@ pub(super) struct CreateArguments {
     /// Its hostname, where that is not its name.
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
-    /// The node it must be on.
-    #[arg(long, value_name = "NODE")]
+    /// The host it is to be on; filters are asked about it.
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// The node it is to be on; filters are asked about it.
+    #[arg(long, value_name = "NODE", visible_alias = "hypervisor-hostname")]
     node: Option<String>,
-    /// The availability zone it is to be in.
+    /// The availability zone it is to be in; ZONE:HOST, ZONE:HOST:NODE and ZONE::NODE force a host, about which no filter is asked.
     #[arg(long, value_name = "ZONE")]
     availability_zone: Option<String>,
+    /// A host that it must not be on; repeat for several.
+    #[arg(long, value_name = "HOST")]
+    ignore_host: Vec<String>,
     /// A hint for the scheduler; repeat for several, and for several values of one: same_host=UUID, group=UUID.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     hint: Vec<(String, String)>,
@@ -175,8 +181,10 @@ impl CreateArguments {
                 .map(|source| NetworkBody { source, mac: None })
                 .collect(),
             device_profile: self.device_profile.clone(),
+            host: self.host.clone(),
             node: self.node.clone(),
             availability_zone: self.availability_zone.clone(),
+            ignore_hosts: self.ignore_host.clone(),
             scheduler_hints,
             config_drive: self.config_drive()?,
             power: if self.off {

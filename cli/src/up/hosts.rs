@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use berth_client::HostsClient;
-use berth_conductor::{FilterScheduler, PluginError, Plugins};
+use berth_conductor::{AttestationSource, FilterScheduler, PluginError, Plugins};
 use berth_hosts::{Hosts, HostsOptions, Options, router};
 use berth_http::{NoAuth2, ValidateToken};
 use berth_scheduler::select::Scheduler;
@@ -26,6 +26,7 @@ pub(super) struct OpenHosts {
     hosts: Hosts,
     scheduler: Scheduler,
     plugins: Plugins,
+    attestations: Option<AttestationSource>,
     /// For agents of other hosts, where they may tell.
     door: Option<(TcpListener, Router)>,
     /// Where this process's agent tells its host's state.
@@ -63,6 +64,7 @@ impl OpenHosts {
             hosts,
             scheduler,
             plugins,
+            attestations: attestations(config),
             door,
             client,
         })
@@ -82,7 +84,10 @@ impl OpenHosts {
     /// Who says where guests go, and the database, to be closed last.
     pub(super) fn into_scheduler(self) -> (FilterScheduler, SqlStore) {
         let scheduler = FilterScheduler::new(self.scheduler, self.hosts);
-        (scheduler.with_plugins(self.plugins), self.store)
+        let scheduler = scheduler
+            .with_plugins(self.plugins)
+            .with_attestations(self.attestations);
+        (scheduler, self.store)
     }
 }
 
@@ -105,6 +110,16 @@ pub(super) async fn scheduler(config: &Config) -> Result<(Scheduler, Plugins), F
 /// A plugin that cannot be one.
 pub(crate) fn refused(error: &PluginError) -> Failure {
     Failure::new(ErrorCode::BadValue, error.to_string()).mend(error.mend())
+}
+
+/// What is attested of the nodes, where an operator has it written.
+fn attestations(config: &Config) -> Option<AttestationSource> {
+    let section = &config.trusted_computing;
+    let file = section.attestation_file.clone()?;
+    Some(AttestationSource {
+        file,
+        holds: section.attestation_auth_timeout,
+    })
 }
 
 /// Others show a token.

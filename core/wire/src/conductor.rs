@@ -44,12 +44,19 @@ pub struct CreateGuest {
     /// The device profile that its accelerators are asked for with; the same as the extra spec `accel:device_profile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_profile: Option<String>,
-    /// The node it must be on; none: any.
+    /// The host it is to be on; none: any. Filters are asked about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The node it is to be on; none: any. Filters are asked about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The availability zone it is to be in; none: any.
+    /// The availability zone it is to be in; none: any. `ZONE:HOST`, `ZONE:HOST:NODE` and `ZONE::NODE` force a host or node, about
+    /// which no filter is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability_zone: Option<String>,
+    /// Hosts that it must not be on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignore_hosts: Vec<String>,
     /// What else the scheduler is told: `group`, `same_host`, `different_host`, `query` and others, each with its texts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scheduler_hints: BTreeMap<String, Vec<String>>,

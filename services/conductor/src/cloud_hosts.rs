@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use berth_hosts::{
-    GroupMember, Hosts, KeptServerGroup, OwnedGuest, PlacedMember, RecordError, SchedulingRecord,
+    ComputeHost, GroupMember, HostError, Hosts, KeptServerGroup, OwnedGuest, PlacedMember, RecordError, SchedulingRecord,
     ServerGroupError, TableError,
 };
 use berth_scheduler::HostState;
@@ -26,6 +26,9 @@ pub trait CloudHosts: Send + Sync {
 
     /// [`Hosts::placement_aggregates`].
     fn placement_aggregates(&self) -> HostsAnswer<'_, Vec<Arc<Aggregate>>, TableError>;
+
+    /// [`Hosts::host`].
+    fn host<'a>(&'a self, host: &'a str) -> HostsAnswer<'a, ComputeHost, HostError>;
 
     /// [`Hosts::states`].
     fn states<'a>(&'a self, nodes: &'a [Uuid]) -> HostsAnswer<'a, Vec<Arc<HostState>>, TableError>;
@@ -83,6 +86,10 @@ impl CloudHosts for Hosts {
 
     fn placement_aggregates(&self) -> HostsAnswer<'_, Vec<Arc<Aggregate>>, TableError> {
         Box::pin(Hosts::placement_aggregates(self))
+    }
+
+    fn host<'a>(&'a self, host: &'a str) -> HostsAnswer<'a, ComputeHost, HostError> {
+        Box::pin(Hosts::host(self, host))
     }
 
     fn states<'a>(&'a self, nodes: &'a [Uuid]) -> HostsAnswer<'a, Vec<Arc<HostState>>, TableError> {

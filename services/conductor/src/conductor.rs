@@ -13,6 +13,7 @@ use berth_client::{AcceleratorClient, GuestClient, PlacementClient};
 use berth_hosts::RecordError;
 use berth_journeys::Journeys;
 use berth_model::{ConsumerUuid, NodeName};
+use berth_scheduler::request::PciAliasError;
 use berth_store::Usable;
 use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
@@ -112,6 +113,9 @@ pub enum ConductorError {
     /// A hint that nobody reads.
     #[error(transparent)]
     Hint(#[from] HintError),
+    /// A flavor asks by `pci_passthrough:alias` for what cannot be asked for.
+    #[error(transparent)]
+    Devices(#[from] PciAliasError),
     /// What is kept of the scheduler's decisions cannot be read.
     #[error("what is kept of the scheduler's decisions cannot be read: {0}")]
     Scheduling(#[from] RecordError),
@@ -172,13 +176,16 @@ impl Conductor {
     /// Takes a request: once this is answered the guest will run, or say why it does not, whatever happens to the conductor.
     ///
     /// # Errors
-    /// Another request has its UUID, a plugin of the scheduler cannot read its flavor, a hint is misspelt, or the journal cannot be written.
+    /// Another request has its UUID, the scheduler or one of its plugins cannot read its flavor, a hint is misspelt, or the journal
+    /// cannot be written.
     pub async fn create(&self, request: &BootRequest) -> Result<Accepted, ConductorError> {
         let uuid = request.uuid();
         if let Err(wrong) = self.inner.way.scheduler.check(request) {
             // What was taken by the plugins of its time stays taken: the same again is the same guest.
             let known = self.inner.way.journal.guest(uuid).await?;
-            known.ok_or(wrong)?;
+            if known.is_none() {
+                return Err(wrong);
+            }
         }
         let accepted = self.inner.way.journal.accept(request).await;
         match self.inner.usable.wrote(accepted)? {

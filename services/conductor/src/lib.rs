@@ -26,6 +26,7 @@
 
 mod absent;
 mod agents;
+mod attestations;
 mod boot;
 mod cloud_hosts;
 mod conductor;
@@ -42,6 +43,7 @@ mod undo;
 mod way;
 
 pub use agents::{Agents, EveryNode};
+pub use attestations::AttestationSource;
 pub use berth_http::{serve_tcp, serve_unix};
 pub use boot::BootError;
 pub use cloud_hosts::{CloudHosts, HostsAnswer};

@@ -1,6 +1,7 @@
 //! What is asked for: a guest, checked as far as that can be without asking anybody.
 
 mod checks;
+mod target;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use checks::{groups, hints, names, numbers, profile, sizes, texts};
+pub(crate) use target::{Filters, Target};
 
 /// Whose guests are, where nobody says it.
 const DEFAULT_ACCOUNT: &str = "berth";
@@ -74,7 +76,7 @@ pub struct BootRequest {
     config_drive: Option<ConfigDriveBody>,
     config_drive_digest: Option<Uuid>,
     profile: Option<DeviceProfileName>,
-    node: Option<NodeName>,
+    target: Target,
     server_group: Option<Uuid>,
     groups: RequestGroups,
 }
@@ -96,6 +98,7 @@ impl BootRequest {
     pub fn new(mut body: CreateGuest, fresh: Uuid) -> Result<Self, BootRequestError> {
         names(&body)?;
         sizes(&body)?;
+        target::check(&body)?;
         let uuid = *body.uuid.get_or_insert(fresh);
         let config_drive = body.config_drive.take();
         let digest = config_drive
@@ -113,8 +116,7 @@ impl BootRequest {
         texts(&mut body)?;
         numbers(&body)?;
         let profile = profile(&mut body)?;
-        let node = body.node.as_deref().map(NodeName::new).transpose();
-        let node = node.map_err(|error| BootRequestError::Node(error.to_string()))?;
+        let target = Target::of(&body)?;
         let server_group = hints(&body)?;
         let groups = groups(&body)?;
         if profile.is_none() {
@@ -126,7 +128,7 @@ impl BootRequest {
             config_drive,
             config_drive_digest,
             profile,
-            node,
+            target,
             server_group,
             groups,
         })
@@ -150,10 +152,15 @@ impl BootRequest {
         self.profile.as_ref()
     }
 
-    /// The node it must be on.
+    /// The node it must be on, requested or forced.
     #[must_use]
     pub fn node(&self) -> Option<&NodeName> {
-        self.node.as_ref()
+        self.target.node.as_ref()
+    }
+
+    /// Where it may be.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
     }
 
     /// The server group it is in.

@@ -31,7 +31,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests",
-        "Body `{\"name\", \"flavor\": {\"name\", \"vcpus\", \"ram_mb\", \"disk_gb\", \"extra_specs\"}, \"image\" or \"kernel\", \"networks\", \"device_profile\", \"node\", \"availability_zone\", \"scheduler_hints\", \"config_drive\", \"uuid\"}`. 202: it is written down and will be done, or will say why not, whatever happens to the conductor; the same again is the same guest. 409: another guest has its UUID, or it is being deleted.",
+        "Body `{\"name\", \"flavor\": {\"name\", \"vcpus\", \"ram_mb\", \"disk_gb\", \"extra_specs\"}, \"image\" or \"kernel\", \"networks\", \"device_profile\", \"host\", \"node\", \"availability_zone\", \"ignore_hosts\", \"scheduler_hints\", \"config_drive\", \"uuid\"}`. 202: it is written down and will be done, or will say why not, whatever happens to the conductor; the same again is the same guest. 409: another guest has its UUID, or it is being deleted.",
     ),
     (
         "GET",
@@ -245,7 +245,7 @@ fn refused(error: &ConductorError) -> Response {
         ConductorError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
         ConductorError::Other { .. } => (StatusCode::CONFLICT, "other"),
         ConductorError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
-        ConductorError::ExtraSpecs(_) | ConductorError::Hint(_) => {
+        ConductorError::ExtraSpecs(_) | ConductorError::Hint(_) | ConductorError::Devices(_) => {
             (StatusCode::BAD_REQUEST, "bad_request")
         }
         ConductorError::Scheduling(_) => (StatusCode::SERVICE_UNAVAILABLE, "scheduling"),

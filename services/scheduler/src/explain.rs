@@ -99,6 +99,28 @@ impl Explanation {
         }
     }
 
+    /// The search failed before there was a host to look at, for this reason.
+    #[must_use]
+    pub fn of_failure(asked: Asked, why: &str) -> Self {
+        Self {
+            asked,
+            outcome: Outcome::of_failure(why),
+            placement: None,
+            searches: Vec::new(),
+            more_searches: 0,
+            diagnosis: None,
+        }
+    }
+
+    /// As far as it came: then it failed, for this reason.
+    #[must_use]
+    pub fn failed(self, why: &str) -> Self {
+        Self {
+            outcome: Outcome::of_failure(why),
+            ..self
+        }
+    }
+
     /// With what Placement said before. Where its answer was cut and there is no host, the outcome's sentence tells that too.
     #[must_use]
     pub fn with_placement(self, placement: PlacementStage) -> Self {

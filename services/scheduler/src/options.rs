@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::numbers;
+use crate::request::PciAlias;
 
 pub use check::{Checked, OptionError, OptionWarning};
 
@@ -24,6 +25,8 @@ pub struct Options {
     pub metrics: MetricsOptions,
     /// `[compute]`
     pub compute: ComputeOptions,
+    /// `[pci]`
+    pub pci: PciOptions,
     /// `[workarounds]`
     pub workarounds: WorkaroundsOptions,
 }
@@ -114,6 +117,14 @@ impl Default for SchedulerOptions {
             query_placement_for_routed_network_aggregates: false,
         }
     }
+}
+
+/// `[pci]`
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct PciOptions {
+    /// The names by which flavors ask for devices.
+    pub alias: Vec<PciAlias>,
 }
 
 /// `[filter_scheduler]`

@@ -377,6 +377,24 @@ pub enum Reason {
         /// `trust:trusted_host`
         requested: String,
     },
+    /// Its trust level was attested too long ago.
+    #[error(
+        "that it is {trust_level} was attested {age_s:.0} s ago, and that holds for {holds_s:.0} s"
+    )]
+    AttestationExpired {
+        /// The node's, then.
+        trust_level: String,
+        /// Seconds since then.
+        age_s: f64,
+        /// For so many it holds.
+        holds_s: f64,
+    },
+    /// Nothing is known of any node.
+    #[error("what was attested of the nodes is not known: {why}")]
+    NoAttestations {
+        /// Why not.
+        why: String,
+    },
 }
 
 impl Reason {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plugin::PluginAnswers;
 
-pub use attestation::Attestations;
+pub use attestation::{Attestation, Attestations, Expired};
 pub use hints::Hints;
 pub use image::{Image, ImageProperties, ImagePropertyError, architecture};
 pub(crate) use numa::Pinning;
@@ -19,7 +19,9 @@ pub use numa::{
     CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
     NumaRequestError, PageSize, pci_numa_affinity_policy,
 };
-pub use pci::{NumaAffinityPolicy, PciRequest, PciRequestOrigin};
+pub use pci::{
+    NumaAffinityPolicy, PCI_ALIAS_SPEC, PciAlias, PciAliasError, PciRequest, PciRequestOrigin,
+};
 pub(crate) use source::Source;
 
 /// One request, for one instance or several that are alike.

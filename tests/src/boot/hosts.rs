@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use berth_conductor::{CloudHosts, HostsAnswer};
 use berth_hosts::{
-    GroupMember, Hosts, KeptServerGroup, OwnedGuest, PlacedMember, RecordError, SchedulingRecord,
+    ComputeHost, GroupMember, HostError, Hosts, KeptServerGroup, OwnedGuest, PlacedMember, RecordError, SchedulingRecord,
     ServerGroupError, TableError,
 };
 use berth_scheduler::HostState;
@@ -25,6 +25,12 @@ fn lost() -> SqlError {
 impl<T> Fails for Result<T, TableError> {
     fn failed() -> Self {
         Err(lost().into())
+    }
+}
+
+impl<T> Fails for Result<T, HostError> {
+    fn failed() -> Self {
+        Err(HostError::Table(lost().into()))
     }
 }
 
@@ -70,6 +76,10 @@ impl CloudHosts for Seam {
     fn placement_aggregates(&self) -> HostsAnswer<'_, Vec<Arc<Aggregate>>, TableError> {
         let effect = CloudHosts::placement_aggregates(&self.hosts);
         self.cross("aggregates", effect)
+    }
+
+    fn host<'a>(&'a self, host: &'a str) -> HostsAnswer<'a, ComputeHost, HostError> {
+        self.cross("host", CloudHosts::host(&self.hosts, host))
     }
 
     fn states<'a>(&'a self, nodes: &'a [Uuid]) -> HostsAnswer<'a, Vec<Arc<HostState>>, TableError> {

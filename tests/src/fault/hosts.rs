@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_conductor::{CloudHosts, HostsAnswer};
 use berth_hosts::{
-    GroupMember, Hosts, KeptServerGroup, OwnedGuest, PlacedMember, RecordError, SchedulingRecord,
+    ComputeHost, GroupMember, HostError, Hosts, KeptServerGroup, OwnedGuest, PlacedMember, RecordError, SchedulingRecord,
     ServerGroupError, TableError,
 };
 use berth_scheduler::HostState;
@@ -144,6 +144,14 @@ impl CloudHosts for GatedHosts {
     fn placement_aggregates(&self) -> HostsAnswer<'_, Vec<Arc<Aggregate>>, TableError> {
         self.cross(read("hosts aggregates", ""), of_table, |hosts| {
             Box::pin(async move { hosts.placement_aggregates().await })
+        })
+    }
+
+    fn host<'a>(&'a self, host: &'a str) -> HostsAnswer<'a, ComputeHost, HostError> {
+        let of_host = |fault| HostError::Table(of_table(fault));
+        self.cross(read("hosts host", ""), of_host, |hosts| {
+            let host = host.to_owned();
+            Box::pin(async move { hosts.host(&host).await })
         })
     }
 

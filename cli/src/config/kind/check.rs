@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use berth_http::Prefix;
 use berth_model::{PciAddress, ResourceClass};
+use berth_scheduler::request::PciAlias;
 use berth_store::sql::{Location, OpenError};
 use berth_sysfs::AllowList;
 use berth_virt::CpuSet;
@@ -55,6 +56,7 @@ impl Kind {
             | Kind::Endpoints
             | Kind::Agents => self.check_list(value),
             Kind::DeviceSpec => self.check_device_spec(value),
+            Kind::PciAlias => self.check_pci_alias(value),
             _ => match value {
                 ValueKind::String(text) => self.check_text(text).map(|()| value.clone()),
                 other => Err(Wrong::kind(
@@ -169,6 +171,20 @@ impl Kind {
             element: error.entry.checked_sub(1),
             ..Wrong::value(error.to_string(), self.write())
         })?;
+        Ok(value.clone())
+    }
+
+    fn check_pci_alias(self, value: &ValueKind) -> Result<ValueKind, Wrong> {
+        let ValueKind::Array(elements) = value else {
+            let wrong = format!("a list is wanted, not {}", self.described(value));
+            return Err(Wrong::kind(wrong, self.write()));
+        };
+        for (element, alias) in elements.iter().map(json).enumerate() {
+            PciAlias::read(&alias).map_err(|error| Wrong {
+                element: Some(element),
+                ..Wrong::value(error.to_string(), self.write())
+            })?;
+        }
         Ok(value.clone())
     }
 

@@ -18,6 +18,11 @@ pub(super) const ROWS: &[OptionRow] = &[
          entry is written `[[pci.device_spec]]`, or in the list: `[{ address = \"0000:81:00.*\" }]`."),
     row("pci", "report_in_placement", Kind::Flag, Default::Flag(false),
         "Whether these devices are reported as child providers in Placement, as Nova's option of this name does."),
+    row("pci", "alias", Kind::PciAlias, Default::List(&[]),
+        "Where the conductor is: the names by which flavors ask for these devices (`pci_passthrough:alias`), as Nova's entries: `name`, \
+         `vendor_id` and `product_id` or `resource_class`, `device_type`, `numa_policy`, `traits`, `live_migratable`. It needs \
+         `[filter_scheduler] pci_in_placement`. An entry is written `[[pci.alias]]`, or in the list: \
+         `[{ name = \"a100\", vendor_id = \"10de\", product_id = \"20b7\" }]`."),
 
     row("accelerators", "device_spec", Kind::DeviceSpec, Default::List(&[]),
         "The devices that the accelerator service binds, in the syntax of `[pci] device_spec`. A device has one owner: an entry \

@@ -75,8 +75,8 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("filter_scheduler", "compare_image_maxphysaddr_bits", Kind::Flag, Default::Flag(true),
         "Berth's own: whether an image's `hw_maxphysaddr_bits` is compared with what a host's processors have. Nova means to."),
     row("filter_scheduler", "pci_in_placement", Kind::Flag, Default::Flag(false),
-        "Whether the PCI devices that flavors ask for are in Placement (`[pci] report_in_placement` of all hosts). It does nothing yet, \
-         with a warning at start: no request tells them."),
+        "Whether the PCI devices that flavors ask for are in Placement (`[pci] report_in_placement` of all hosts). Without it a \
+         flavor that asks for devices by a `[pci] alias` is refused."),
     row("filter_scheduler", "ram_weight_multiplier", Kind::Number(-MOST, MOST), Default::Float(1.0),
         "Of the memory that is free; below 0, hosts are filled one after another."),
     row("filter_scheduler", "cpu_weight_multiplier", Kind::Number(-MOST, MOST), Default::Float(1.0), "Of the CPUs that are free."),
@@ -115,6 +115,13 @@ pub(super) const ROWS: &[OptionRow] = &[
         .example("\"pass\""),
     row("scheduler_plugin_NAME", "weight_multiplier", Kind::Number(-MOST, MOST), Default::Float(1.0),
         "Of its weights; aggregates override it by the key `NAME_weight_multiplier`."),
+
+    row("trusted_computing", "attestation_file", Kind::Path, Default::Unset,
+        "Where the conductor is: a JSON file of what was attested of the nodes, as OpenAttestation answers (`TrustedFilter`). It is read for \
+         each guest whose flavor asks for `trust:trusted_host`; unset, no node is trusted.")
+        .example("\"/var/lib/attestation/hosts.json\""),
+    row("trusted_computing", "attestation_auth_timeout", Kind::Integer(1, WEEK), Default::Integer(60),
+        "Seconds for which an attestation holds after its `vtime`."),
 
     row("metrics", "weight_multiplier", Kind::Number(-MOST, MOST), Default::Float(1.0),
         "Of all metrics together (`MetricsWeigher`)."),

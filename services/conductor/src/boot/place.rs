@@ -8,6 +8,8 @@ use berth_client::placement::{ClaimError, Claimed};
 use berth_model::{DeviceProfileGroups, NodeName, ProviderUuid};
 use tokio_util::sync::CancellationToken;
 
+use filtered::{Ended, MOST_ROUNDS};
+
 use super::{BootError, Placed, Requested};
 use crate::journal::{BootStep, Chosen, StepDetail, StepState};
 use crate::way::Way;
@@ -32,17 +34,27 @@ impl Placed {
 }
 
 impl Requested {
+    /// Claims a host for the guest. Why it has this one, or none, is kept, however the search ends.
     pub(super) async fn place(
         self,
         way: &Way,
         cancel: &CancellationToken,
     ) -> Result<Placed, BootError> {
-        let placed = self.claim_one(way, cancel).await?;
-        placed.keeps_its_place(way).await?;
-        Ok(placed)
+        let error = match self.ended(way, cancel).await {
+            Ok(Ended::Placed(placed)) => {
+                let placed = self.placed(*placed);
+                placed.keeps_its_place(way).await?;
+                return Ok(placed);
+            }
+            Ok(Ended::Without(_, error)) => return Err(error),
+            Ok(Ended::Overtaken) => BootError::GroupBusy(MOST_ROUNDS),
+            Err(error) => error,
+        };
+        self.keep_error(&way.scheduler, &error).await;
+        Err(error)
     }
 
-    async fn claim_one(self, way: &Way, cancel: &CancellationToken) -> Result<Placed, BootError> {
+    async fn ended(&self, way: &Way, cancel: &CancellationToken) -> Result<Ended, BootError> {
         let consumer = self.record.request.uuid();
         // An equal claim of this guest is one's own from here on.
         if !way.scheduler.hosts.own(way.own(consumer)).await? {
@@ -51,7 +63,7 @@ impl Requested {
         // What was written down before may have been claimed.
         if let Some(chosen) = self.noted(way).await? {
             match self.claim(way, &chosen).await {
-                Ok(claimed) => return Ok(self.placed(chosen, claimed)),
+                Ok(claimed) => return Ok(Ended::Placed(Box::new((chosen, claimed)))),
                 Err(BootError::Claim(ClaimError::Taken(_))) => {}
                 Err(error) => return Err(error),
             }
@@ -81,7 +93,7 @@ impl Requested {
         Ok(is_claimed.then_some(chosen))
     }
 
-    fn placed(self, chosen: Chosen, claimed: Claimed) -> Placed {
+    fn placed(self, (chosen, claimed): (Chosen, Claimed)) -> Placed {
         Placed {
             record: self.record,
             chosen,

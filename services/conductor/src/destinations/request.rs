@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use berth_scheduler::RequestSpec;
 use berth_scheduler::request::{
     Destination, Flavor, Hints, Image, ImageProperties, ImagePropertyError, InstanceNumaTopology,
-    NumaRequestError, ServerGroup,
+    NumaRequestError, PciAliasError, PciRequest, ServerGroup,
 };
+use berth_scheduler::{Options, RequestSpec};
 use berth_wire::guest::{FlavorBody, ImageBody, ImageLocation};
+use uuid::Uuid;
 
+use crate::BootRequest;
 use crate::journal::BootRecord;
+use crate::request::Filters;
 
 /// Flavor and image that nobody can schedule by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +20,9 @@ pub enum RequestSpecError {
     /// The image has a property that no image may have.
     #[error(transparent)]
     Image(#[from] ImagePropertyError),
+    /// Its flavor asks for devices that cannot be asked for.
+    #[error(transparent)]
+    Pci(#[from] PciAliasError),
     /// Its NUMA cells contradict themselves.
     #[error(transparent)]
     Numa(#[from] NumaRequestError),
@@ -26,28 +32,69 @@ pub enum RequestSpecError {
 pub(crate) fn request_spec(
     record: &BootRecord,
     group: Option<ServerGroup>,
+    options: &Options,
 ) -> Result<RequestSpec, RequestSpecError> {
-    let request = &record.request;
-    let body = request.body();
-    let flavor = flavor(&body.flavor);
     // A guest that starts from a kernel of its host has an image that says nothing.
-    let image = match &body.image {
+    let image = match &record.request.body().image {
         Some(asked) => image(asked)?,
         None => Image::default(),
     };
+    let plain = plain_spec(record);
     Ok(RequestSpec {
-        instance_uuid: request.uuid().to_string(),
-        numa_topology: InstanceNumaTopology::derive(&flavor, Some(&image))?,
-        flavor,
+        pci_requests: pci_requests(&record.request, &plain.flavor, Some(&image), options)?,
+        numa_topology: InstanceNumaTopology::derive(&plain.flavor, Some(&image))?,
         image: Some(image),
-        hints: Hints::new(body.scheduler_hints.clone()),
         group,
-        project_id: Some(request.project_id().to_owned()),
-        availability_zone: body.availability_zone.clone(),
         requested_destination: destination(record),
         tried: tried(record),
-        ..RequestSpec::default()
+        ..plain
     })
+}
+
+/// The devices that a flavor asks for by alias; their requests have the same names each time.
+fn pci_requests(
+    request: &BootRequest,
+    flavor: &Flavor,
+    image: Option<&Image>,
+    options: &Options,
+) -> Result<Vec<PciRequest>, PciAliasError> {
+    let guest = request.uuid();
+    let id = |at: usize| {
+        let name = format!("pci-request-{at}");
+        Uuid::new_v5(guest.as_uuid(), name.as_bytes()).to_string()
+    };
+    let requests = PciRequest::of_flavor(flavor, image, &options.pci.alias, id)?;
+    match requests.is_empty() || options.filter_scheduler.pci_in_placement {
+        true => Ok(requests),
+        false => Err(PciAliasError::NotInPlacement),
+    }
+}
+
+/// Whether the devices that a flavor asks for can be asked for, whatever its image says.
+pub(crate) fn check_devices(request: &BootRequest, options: &Options) -> Result<(), PciAliasError> {
+    let flavor = flavor(&request.body().flavor);
+    pci_requests(request, &flavor, None, options).map(|_| ())
+}
+
+/// What needs no look at what flavor and image say: every request has as much.
+pub(crate) fn plain_spec(record: &BootRecord) -> RequestSpec {
+    let request = &record.request;
+    let body = request.body();
+    let target = request.target();
+    let forced = (target.filters == Filters::Skipped).then_some(target);
+    let host = forced.and_then(|target| target.host.clone());
+    let node = forced.and_then(|target| target.node.as_ref());
+    RequestSpec {
+        instance_uuid: request.uuid().to_string(),
+        force_hosts: host.into_iter().collect(),
+        force_nodes: node.into_iter().map(ToString::to_string).collect(),
+        ignore_hosts: body.ignore_hosts.clone(),
+        flavor: flavor(&body.flavor),
+        hints: Hints::new(body.scheduler_hints.clone()),
+        project_id: Some(request.project_id().to_owned()),
+        availability_zone: target.zone.clone(),
+        ..RequestSpec::default()
+    }
 }
 
 /// Host and node of each attempt before, by the names that its state has. An attempt of an older release has no host's name: on most
@@ -62,11 +109,16 @@ fn tried(record: &BootRecord) -> Vec<(String, String)> {
     tried.collect()
 }
 
-/// The node that is asked for, and the cell of the attempts before: alternates are in the cell of the first host.
+/// The host or node that is requested, and the cell of the attempts before: alternates are in the cell of the first host.
 fn destination(record: &BootRecord) -> Option<Destination> {
-    let node = record.request.node().map(ToString::to_string);
+    let target = record.request.target();
+    let target = (target.filters == Filters::Asked).then_some(target);
+    let host = target.and_then(|target| target.host.clone());
+    let node = target.and_then(|target| target.node.as_ref());
+    let node = node.map(ToString::to_string);
     let cell = record.failures.iter().find_map(|it| it.cell.clone());
-    (node.is_some() || cell.is_some()).then(|| Destination {
+    (host.is_some() || node.is_some() || cell.is_some()).then(|| Destination {
+        host,
         node,
         cell,
         ..Destination::default()
@@ -106,7 +158,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::BootRequest;
     use crate::journal::{Course, FailedAttempt};
 
     #[test]
@@ -132,7 +183,7 @@ mod tests {
             ],
             steps: BTreeMap::new(),
         };
-        let asked = request_spec(&record, None).unwrap();
+        let asked = request_spec(&record, None, &Options::default()).unwrap();
         let pair = |host: &str, node: &str| (host.to_owned(), node.to_owned());
         assert_eq!(
             asked.tried,

@@ -29,7 +29,7 @@ const MOST_SPECS: usize = 256;
 
 /// What a line shows, a hypervisor's document carries and an agent takes: printable characters, with no blanks at the ends. Code
 /// points that Unicode never gives to a character are none.
-fn is_line(text: &str, most: usize) -> bool {
+pub(super) fn is_line(text: &str, most: usize) -> bool {
     let is_none = |c: char| {
         let point = u32::from(c);
         matches!(c, '\u{2028}' | '\u{2029}' | '\u{fdd0}'..='\u{fdef}') || point & 0xfffe == 0xfffe
@@ -97,13 +97,6 @@ pub(super) fn sizes(body: &CreateGuest) -> Result<(), BootRequestError> {
 /// What the scheduler is told beside the flavor.
 pub(super) fn hints(body: &CreateGuest) -> Result<Option<Uuid>, BootRequestError> {
     let wrong = |field, expected| Err(BootRequestError::Text { field, expected });
-    let zone = body.availability_zone.as_ref();
-    if zone.is_some_and(|zone| !is_line(zone, 255)) {
-        return wrong(
-            "availability_zone",
-            "1 to 255 bytes of printable characters are allowed, with no blanks at the ends",
-        );
-    }
     let hints = &body.scheduler_hints;
     if hints.len() > MOST_HINTS || hints.values().any(|texts| texts.len() > MOST_HINTS) {
         return wrong(

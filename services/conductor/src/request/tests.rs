@@ -37,6 +37,35 @@ fn a_name_before_the_host_is_seen_however_the_url_is_written() {
 }
 
 #[test]
+fn a_zone_may_force_a_host_and_a_node() {
+    use serde_json::json;
+    for (zone, expected) in [
+        ("az", (Some("az"), None, None, Filters::Asked)),
+        ("az:", (Some("az"), None, None, Filters::Asked)),
+        ("az:h", (Some("az"), Some("h"), None, Filters::Skipped)),
+        (
+            "az:h:n",
+            (Some("az"), Some("h"), Some("n"), Filters::Skipped),
+        ),
+        ("az::n", (Some("az"), None, Some("n"), Filters::Skipped)),
+        (":h", (None, Some("h"), None, Filters::Skipped)),
+    ] {
+        let change = [("/availability_zone", json!(zone))];
+        let request = BootRequest::new(body(&change), fresh()).unwrap();
+        let target = request.target();
+        let node = target.node.as_ref().map(NodeName::as_str);
+        let (zone_of, host) = (target.zone.as_deref(), target.host.as_deref());
+        assert_eq!((zone_of, host, node, target.filters), expected, "{zone}");
+    }
+    for field in ["/host", "/node"] {
+        let change = [("/availability_zone", json!("az:h")), (field, json!("h"))];
+        let refused = BootRequest::new(body(&change), fresh()).unwrap_err();
+        let expected = "availability_zone: it forces a host or a node";
+        assert!(refused.to_string().starts_with(expected), "{refused}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_named_by_its_field() {
     use serde_json::json;
     let long = json!({"a": "é".repeat(255), "é".repeat(255): ""});
@@ -71,6 +100,23 @@ fn what_is_wrong_is_named_by_its_field() {
             "image.location.url: ",
         ),
         ("/node", json!("two words"), "node: "),
+        ("/host", json!(" h"), "host: 1 to 255"),
+        ("/ignore_hosts", json!([""]), "ignore_hosts: at most 1024"),
+        ("/ignore_hosts", json!(vec!["h"; 1025]), "ignore_hosts: "),
+        ("/availability_zone", json!(""), "availability_zone: ZONE"),
+        ("/availability_zone", json!("::"), "availability_zone: ZONE"),
+        ("/availability_zone", json!(" a"), "availability_zone: ZONE"),
+        (
+            "/availability_zone",
+            json!("a:b:c:d"),
+            "availability_zone: ZONE",
+        ),
+        (
+            "/availability_zone",
+            json!("a: b"),
+            "availability_zone: ZONE",
+        ),
+        ("/availability_zone", json!("a::two words"), "node: "),
         (
             "/flavor/extra_specs",
             json!({"a": "é".repeat(256)}),

@@ -29,6 +29,11 @@ pub enum Outcome {
         /// A sentence for whoever asked.
         text: String,
     },
+    /// Nothing was decided by filters and claims: the request cannot be asked as it is, or a service did not do its part.
+    Failed {
+        /// Why, in a sentence.
+        text: String,
+    },
 }
 
 /// Where an instance is.
@@ -99,6 +104,12 @@ impl Outcome {
             why,
             instance: none.at,
             text: none.to_string(),
+        }
+    }
+
+    pub(super) fn of_failure(why: &str) -> Self {
+        Self::Failed {
+            text: shortened(why).into_owned(),
         }
     }
 

@@ -238,6 +238,27 @@ fn what_is_kept_has_a_bound_whatever_there_is() {
 }
 
 #[test]
+fn a_search_that_failed_tells_why_as_far_as_it_came() {
+    let why = "the trait CUSTOM_X is nobody's";
+    let got = Explanation::of_failure(Asked::default(), why);
+    assert_eq!(round_trip(&got), got);
+    let first = |it: &Explanation| it.to_string().lines().next().map(str::to_owned);
+    let told = format!("No host was chosen: {why}.");
+    assert_eq!(first(&got), Some(told.clone()));
+    // What was found out before it stands there, too.
+    let scheduler = scheduler(&["ComputeFilter"], &[]);
+    let these = json!([{"host": "a"}, {"host": "b", "service": {"disabled": true}}]);
+    let got = explained(&scheduler, &json!({}), &these, 1, "").failed(why);
+    assert_eq!(round_trip(&got), got);
+    assert_eq!(first(&got), Some(told));
+    let search = &got.searches[0];
+    assert_eq!((search.hosts, search.left), (2, 1));
+    // A long reason is told by its beginning.
+    let long = Explanation::of_failure(Asked::default(), &"x".repeat(100_000));
+    assert!(long.to_string().len() < 1000);
+}
+
+#[test]
 fn each_way_of_having_no_host_has_its_name() {
     let scheduler = scheduler(&["ComputeFilter"], &["MetricsWeigher"]);
     for (asked, these, why) in [
@@ -257,7 +278,7 @@ fn each_way_of_having_no_host_has_its_name() {
         let got = explained(&scheduler, &asked, &these, 1, "no");
         let is = match &got.outcome {
             Outcome::NoValidHost { why, .. } => Some(*why),
-            Outcome::Selected { .. } => None,
+            Outcome::Selected { .. } | Outcome::Failed { .. } => None,
         };
         assert_eq!(is, Some(why));
         assert_eq!(got.diagnosis.is_some(), why == WhyNone::AllRejected);

@@ -67,6 +67,9 @@ impl Explanation {
                     more => write!(f, "\nand so for {}.", counted(*more, "more instance")),
                 }
             }
+            Outcome::Failed { text } => {
+                write!(f, "No host was chosen: {}.", text.trim_end_matches('.'))
+            }
             Outcome::NoValidHost { why, instance, .. } => {
                 write!(f, "No valid host was found")?;
                 if self.asked.instances > 1 {

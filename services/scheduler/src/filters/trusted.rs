@@ -23,17 +23,37 @@ impl Filter for TrustedFilter {
             return Plan::PassAll;
         };
         Plan::each(move |host: &mut ConsideredHost| {
-            let level = request.attestations.level(&host.state.nodename);
-            if level == requested {
-                return Ok(());
-            }
-            Err(Reason::NotTrusted {
-                trust_level: level.to_owned(),
+            let attestation = match request.attestations.of(&host.state.nodename) {
+                Ok(attestation) => attestation,
+                Err(why) => {
+                    return Err(Reason::NoAttestations {
+                        why: why.to_owned(),
+                    });
+                }
+            };
+            let told = |trust_level: &str| Reason::NotTrusted {
+                trust_level: trust_level.to_owned(),
                 requested: requested.clone(),
-            })
+            };
+            match attestation {
+                None if requested == UNKNOWN => Ok(()),
+                None => Err(told(UNKNOWN)),
+                Some(one) => match one.expired {
+                    Some(expired) => Err(Reason::AttestationExpired {
+                        trust_level: one.trust_level.clone(),
+                        age_s: expired.age_s,
+                        holds_s: expired.holds_s,
+                    }),
+                    None if one.trust_level == *requested => Ok(()),
+                    None => Err(told(&one.trust_level)),
+                },
+            }
         })
     }
 }
+
+/// The level of a node that was never attested.
+const UNKNOWN: &str = "unknown";
 
 #[cfg(test)]
 mod tests {
@@ -42,24 +62,58 @@ mod tests {
     use crate::filters::testing::verdicts_on;
     use crate::options::Options;
     use crate::replay::testing::request;
-    use crate::request::Attestations;
+    use crate::request::{Attestation, Attestations, Expired};
+
+    fn verdicts(level: &str, attestations: Attestations) -> Vec<String> {
+        let hosts = json!([{"node": "good"}, {"node": "bad"}, {"node": "old"}, {"node": "new", "host": "good"}]);
+        let specs = json!({"trust:trusted_host": level});
+        let mut request = request(&json!({"flavor": {"extra_specs": specs}}));
+        request.attestations = attestations;
+        let options = Options::default();
+        let verdicts = verdicts_on("TrustedFilter", &options, &request, &hosts);
+        verdicts.into_iter().map(Into::into).collect()
+    }
+
+    fn attested() -> Attestations {
+        let too_old = Expired {
+            age_s: 61.0,
+            holds_s: 60.0,
+        };
+        let nodes = [
+            ("good", "trusted", None),
+            ("bad", "untrusted", None),
+            ("old", "trusted", Some(too_old)),
+        ];
+        let nodes = nodes.map(|(node, level, expired)| {
+            let trust_level = level.to_owned();
+            (
+                node.to_owned(),
+                Attestation {
+                    trust_level,
+                    expired,
+                },
+            )
+        });
+        Attestations::new(nodes.into())
+    }
 
     #[test]
-    fn a_node_that_was_never_attested_is_unknown() {
-        let hosts = json!([{"node": "good"}, {"node": "bad"}, {"node": "new", "host": "good"}]);
-        let no = "not_trusted";
+    fn a_node_is_trusted_as_far_as_was_attested_and_not_too_long_ago() {
+        let (no, old) = ("not_trusted", "attestation_expired");
         for (level, expected) in [
-            ("trusted", ["", no, no]),
-            ("unknown", [no, no, ""]),
-            ("", ["", "", ""]),
+            ("trusted", ["", no, old, no]),
+            ("unknown", [no, no, old, ""]),
+            ("", ["", "", "", ""]),
         ] {
-            let specs = json!({"trust:trusted_host": level});
-            let mut request = request(&json!({"flavor": {"extra_specs": specs}}));
-            let levels = [("good", "trusted"), ("bad", "untrusted")];
-            let own = levels.map(|(node, level)| (node.to_owned(), level.to_owned()));
-            request.attestations = Attestations::new(own.into());
-            let got = verdicts_on("TrustedFilter", &Options::default(), &request, &hosts);
-            assert_eq!(got, expected, "{level}");
+            assert_eq!(verdicts(level, attested()), expected, "{level}");
         }
+    }
+
+    #[test]
+    fn where_nothing_can_be_known_no_node_is_trusted() {
+        let unknown = || Attestations::unknown("the file is gone");
+        assert_eq!(verdicts("trusted", unknown()), ["no_attestations"; 4]);
+        assert_eq!(verdicts("unknown", unknown()), ["no_attestations"; 4]);
+        assert_eq!(verdicts("", unknown()), [""; 4]);
     }
 }

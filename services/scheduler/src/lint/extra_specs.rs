@@ -12,7 +12,7 @@ use crate::host_state::Attribute;
 use crate::nearest::nearest;
 use crate::numbers::int;
 use crate::plugin::ExtraSpec;
-use crate::request::{Flavor, InstanceNumaTopology};
+use crate::request::{Flavor, InstanceNumaTopology, PCI_ALIAS_SPEC, PciAliasError, PciRequest};
 
 const OF_AGGREGATES: &str = "AggregateInstanceExtraSpecsFilter";
 const OF_CAPABILITIES: &str = "ComputeCapabilitiesFilter";
@@ -226,9 +226,34 @@ impl Spec<'_> {
             None if is_of_cell || scope == "vmware" => {}
             None => findings.push(self.unknown(scope)),
         }
+        if self.key == PCI_ALIAS_SPEC {
+            findings.extend(self.devices());
+        }
         if self.key == "trust:trusted_host" {
             findings.extend(self.unread_by("TrustedFilter"));
         }
+    }
+
+    /// Devices by aliases that nobody configured, or that are not asked for.
+    fn devices(&self) -> Option<Finding> {
+        let flavor = Flavor {
+            extra_specs: BTreeMap::from([(self.key.to_owned(), self.value.to_owned())]),
+            ..Flavor::default()
+        };
+        let asked = PciRequest::of_flavor(&flavor, None, &self.enabled.aliases, |_| String::new());
+        let error = match asked {
+            Ok(_) if self.enabled.pci_in_placement => return None,
+            Ok(_) => PciAliasError::NotInPlacement,
+            Err(error) => error,
+        };
+        let text = format!("each request by it is refused: {error}");
+        let found = self.find(Severity::Error, Code::BadValue, text);
+        Some(match error {
+            PciAliasError::NoSuchAlias { .. } => {
+                found.mend("an alias of [pci] alias, or a device profile (accel:device_profile)")
+            }
+            _ => found,
+        })
     }
 
     fn unknown(&self, scope: &str) -> Finding {

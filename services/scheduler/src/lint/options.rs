@@ -11,6 +11,7 @@ use crate::filters::{self, Chain};
 use crate::nearest::nearest;
 use crate::options::{Checked, OptionError, Options};
 use crate::plugin::PluginManifest;
+use crate::request::PciAlias;
 use crate::weighers::{self, Weighers};
 
 /// What the options enable, for who judges by it.
@@ -23,6 +24,10 @@ pub(super) struct Enabled {
     pub(super) isolates_aggregates: bool,
     /// What keys of aggregates begin with that are image properties.
     pub(super) image_namespace: Option<String>,
+    /// The names by which flavors ask for devices.
+    pub(super) aliases: Vec<PciAlias>,
+    /// Whether those are asked for at all.
+    pub(super) pci_in_placement: bool,
 }
 
 impl Enabled {
@@ -42,6 +47,8 @@ impl Enabled {
             image_namespace: namespace
                 .filter(|it| !it.is_empty())
                 .map(|it| format!("{it}{separator}")),
+            aliases: options.pci.alias.clone(),
+            pci_in_placement: fs.pci_in_placement,
         }
     }
 
@@ -259,8 +266,8 @@ fn idle_filters(options: &Options, findings: &mut Vec<Finding>) {
     );
     idle(
         "PciPassthroughFilter",
-        true,
-        "no request tells the PCI devices of its flavor's aliases yet",
+        options.pci.alias.is_empty(),
+        "[pci] alias names no devices that a flavor could ask for",
     );
     idle(
         "AllHostsFilter",

@@ -112,6 +112,18 @@ fn extra_specs_are_known_and_have_values_that_someone_can_read() {
             "error: flavor f, trait:hw_x: the trait is none: ",
         ),
         (
+            "pci_passthrough:alias",
+            "gpu",
+            "error: flavor f, pci_passthrough:alias: each request by it is refused: flavor.extra_specs.pci_passthrough:alias: should be \
+             NAME:COUNT",
+        ),
+        (
+            "pci_passthrough:alias",
+            "gpu:1",
+            "error: flavor f, pci_passthrough:alias: each request by it is refused: flavor.extra_specs.pci_passthrough:alias: there is \
+             no alias gpu; [pci] alias of the conductor's host names none; right would be: an alias of [pci] alias, or a device profile",
+        ),
+        (
             "trust:trusted_host",
             "trusted",
             "warning: flavor f, trust:trusted_host: TrustedFilter, which would read it, is not enabled",
@@ -390,8 +402,8 @@ fn options_enable_what_is_there_and_does_something() {
             "filter_scheduler",
             "enabled_filters",
             json!(["PciPassthroughFilter"]),
-            "warning: option [filter_scheduler] enabled_filters: PciPassthroughFilter does nothing: no request tells the PCI \
-             devices of its flavor's aliases yet",
+            "warning: option [filter_scheduler] enabled_filters: PciPassthroughFilter does nothing: [pci] alias names no \
+             devices that a flavor could ask for",
         ),
         (
             "filter_scheduler",

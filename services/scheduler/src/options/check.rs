@@ -48,7 +48,7 @@ impl Options {
     pub fn check(&self) -> Checked {
         let errors = self.counts().into_iter();
         let errors = errors.chain(numbers::errors(self)).chain(self.ratios());
-        let errors = errors.chain(self.architecture());
+        let errors = errors.chain(self.architecture()).chain(self.aliases());
         let subset = self.filter_scheduler.host_subset_size;
         let of_subset = (subset < 1).then(|| OptionWarning {
             wrong: wrong(FILTER_SCHEDULER, "host_subset_size", subset, FROM_1),
@@ -108,6 +108,20 @@ impl Options {
         })
     }
 
+    /// Names of devices that are none.
+    fn aliases(&self) -> impl Iterator<Item = OptionError> {
+        let aliases = self.pci.alias.iter();
+        aliases.filter_map(|alias| {
+            let error = alias.check().err()?;
+            Some(wrong(
+                "pci",
+                "alias",
+                &alias.name,
+                format!("an alias ({error})"),
+            ))
+        })
+    }
+
     /// An architecture that no image can have, so that no host would have one for it.
     fn architecture(&self) -> Option<OptionError> {
         let filters = &self.filter_scheduler;
@@ -134,10 +148,17 @@ impl Options {
                 ),
                 instead: "it does nothing yet: no request tells its routed networks",
             });
-        let devices = filters.pci_in_placement.then(|| OptionWarning {
-            wrong: wrong(FILTER_SCHEDULER, "pci_in_placement", true, "false"),
-            instead: "it does nothing yet: no request tells the PCI devices of its flavor's aliases",
-        });
+        let devices = match (filters.pci_in_placement, self.pci.alias.is_empty()) {
+            (true, true) => Some(OptionWarning {
+                wrong: wrong(FILTER_SCHEDULER, "pci_in_placement", true, "false"),
+                instead: "it does nothing: [pci] alias names no devices that a flavor could ask for",
+            }),
+            (false, false) => Some(OptionWarning {
+                wrong: wrong(FILTER_SCHEDULER, "pci_in_placement", false, "true"),
+                instead: "flavors that ask for devices of a [pci] alias are refused",
+            }),
+            (true, false) | (false, true) => None,
+        };
         let is_set = across != 0.0 && across.to_bits() != usual.to_bits();
         let cells = is_set.then(|| OptionWarning {
             wrong: wrong(
@@ -311,8 +332,8 @@ mod tests {
         let sentences = [
             "[scheduler] query_placement_for_routed_network_aggregates: should be false, and is true; it does nothing yet: \
              no request tells its routed networks",
-            "[filter_scheduler] pci_in_placement: should be false, and is true; it does nothing yet: no request tells the \
-             PCI devices of its flavor's aliases",
+            "[filter_scheduler] pci_in_placement: should be false, and is true; it does nothing: [pci] alias names no \
+             devices that a flavor could ask for",
             "[filter_scheduler] cross_cell_move_weight_multiplier: should be 1000000 or 0, and is 2; it does nothing yet: \
              no request is a move between cells",
         ];

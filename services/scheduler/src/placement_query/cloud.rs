@@ -10,6 +10,9 @@ use crate::host_state::Aggregate;
 pub struct Cloud<'a> {
     /// All host aggregates.
     pub aggregates: &'a [Arc<Aggregate>],
+    /// The zone of hosts that no aggregate puts in one, where a zone that is asked for has to be there. None: as Nova's pre-filter, to
+    /// which a zone of no aggregate is any; Nova's API has refused it before.
+    pub default_availability_zone: Option<&'a str>,
     /// All compute nodes: read where a request names its host.
     pub computes: &'a [Compute],
     /// Whether each compute service is so new that its providers have `OWNER_NOVA`.

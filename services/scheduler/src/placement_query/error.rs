@@ -1,6 +1,10 @@
 //! Why Placement need not be asked.
 
 use crate::request::NumaRequestError;
+use crate::text::shortened;
+
+/// So many zones are named.
+const ZONES: usize = 20;
 
 /// A request that no host can be right for, or that contradicts itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +87,18 @@ pub enum PlacementQueryError {
         /// The suffix.
         suffix: String,
     },
+    /// The zone that is asked for is not there.
+    #[error(
+        "there is no availability zone {}; there {}",
+        shortened(availability_zone),
+        listed(zones)
+    )]
+    NoSuchZone {
+        /// The zone.
+        availability_zone: String,
+        /// Those that there are, by name.
+        zones: Vec<String>,
+    },
     /// The host that is asked for is not there.
     #[error(
         "there is no compute node with host {} and node {}",
@@ -95,4 +111,15 @@ pub enum PlacementQueryError {
         /// The node.
         node: Option<String>,
     },
+}
+
+/// `is a`, `are a, b`, `are a, b and 3 more`.
+fn listed(zones: &[String]) -> String {
+    let verb = if zones.len() == 1 { "is" } else { "are" };
+    let named: Vec<_> = zones.iter().take(ZONES).map(|it| shortened(it)).collect();
+    let named = named.join(", ");
+    match zones.len().saturating_sub(ZONES) {
+        0 => format!("{verb} {named}"),
+        more => format!("{verb} {named} and {more} more"),
+    }
 }

@@ -1,5 +1,7 @@
 //! The pre-filters: what the scheduler knows and Placement does not, as aggregates and as traits of the root provider.
 
+mod zone;
+
 use std::collections::BTreeSet;
 
 use super::groups::Group;
@@ -31,7 +33,8 @@ pub(super) fn wishes(
         .root_forbidden
         .insert("COMPUTE_STATUS_DISABLED".to_owned());
     wishes.aggregates.extend(tenant(request, options, cloud)?);
-    wishes.aggregates.extend(zone(request, cloud));
+    let zone = zone::wishes(request, cloud)?;
+    wishes.aggregates.extend(zone.aggregates);
     let image = request.image.as_ref().ok_or(PlacementQueryError::NoImage)?;
     let root = &mut wishes.root_required;
     if options.scheduler.query_placement_for_image_type_support && !request.is_bfv {
@@ -41,6 +44,7 @@ pub(super) fn wishes(
     if options.scheduler.enable_isolated_aggregate_filtering {
         wishes.forbidden_aggregates = isolated(request, cloud, outside)?;
     }
+    wishes.forbidden_aggregates.extend(zone.forbidden);
     if options.scheduler.image_metadata_prefilter {
         root.extend(image_traits(image).unwrap_or_default());
     }
@@ -96,18 +100,6 @@ fn tenant(
         true => Ok(None),
         false => Ok(Some(found)),
     }
-}
-
-/// The aggregates of the zone that is asked for; a zone that none has asks for none.
-fn zone(request: &RequestSpec, cloud: &Cloud<'_>) -> Option<Vec<String>> {
-    let zone = request
-        .availability_zone
-        .as_ref()
-        .filter(|it| !it.is_empty())?;
-    let found = aggregates(cloud, |key, value| {
-        key == "availability_zone" && value == zone
-    });
-    (!found.is_empty()).then_some(found)
 }
 
 /// Aggregates that are for requests with a trait which this one does not have.

@@ -46,6 +46,8 @@ impl Reason {
             Self::Plugin { .. } => "plugin",
             Self::PluginFailed { .. } => "plugin_failed",
             Self::NotTrusted { .. } => "not_trusted",
+            Self::AttestationExpired { .. } => "attestation_expired",
+            Self::NoAttestations { .. } => "no_attestations",
         }
     }
 }
@@ -204,6 +206,12 @@ mod tests {
                 trust_level: text(),
                 requested: text(),
             },
+            Reason::AttestationExpired {
+                trust_level: text(),
+                age_s: 2.0,
+                holds_s: 1.0,
+            },
+            Reason::NoAttestations { why: text() },
         ]
     }
 
@@ -216,6 +224,6 @@ mod tests {
             codes.insert(reason.code());
         }
         // As many as the vocabulary has: whoever adds a reason adds it here.
-        assert_eq!(codes.len(), 39);
+        assert_eq!(codes.len(), 41);
     }
 }

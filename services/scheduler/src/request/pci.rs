@@ -1,6 +1,10 @@
 //! Devices that are asked for.
 
+mod alias;
+
 use std::collections::BTreeMap;
+
+pub use alias::{PCI_ALIAS_SPEC, PciAlias, PciAliasError};
 
 /// So many devices of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

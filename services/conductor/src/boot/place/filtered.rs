@@ -3,14 +3,14 @@
 mod choices;
 mod group_place;
 mod headroom;
+mod kept;
 mod question;
 
 use berth_client::placement::{ClaimError, Claimed};
 use berth_hosts::{GroupPolicy, KeptServerGroup, ServerGroupError};
-use berth_model::Demand;
 use berth_scheduler::Reason;
 use berth_scheduler::explain::{Explanation, PlacementStage};
-use berth_scheduler::select::{Alternates, Ask, Claims, NoValidHost, Step};
+use berth_scheduler::select::{Alternates, Ask, Claiming, Claims, NoValidHost, Step};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +19,7 @@ use group_place::GroupPlace;
 use question::Asked;
 
 use super::{NO_OTHER, Requested};
-use crate::boot::{BootError, Placed, called_off};
+use crate::boot::{BootError, called_off};
 use crate::destinations::{Considered, FilterScheduler, throw};
 use crate::diagnosis;
 use crate::journal::Chosen;
@@ -27,7 +27,7 @@ use crate::metrics::{ClaimResult, SearchOutcome};
 use crate::way::Way;
 
 /// So often a guest of a server group is placed anew because others of the group were quicker; each time one of them was placed.
-const MOST_ROUNDS: usize = 1000;
+pub(super) const MOST_ROUNDS: usize = 1000;
 
 /// A search that is under way, and with what.
 struct Search<'a> {
@@ -39,22 +39,32 @@ struct Search<'a> {
     placement: PlacementStage,
 }
 
-/// How a search ended that was decided.
-enum Ended {
-    /// By a claim.
+/// How a search ended.
+pub(super) enum Ended {
+    /// By a claim; why is kept.
     Placed(Box<(Chosen, Claimed)>),
-    /// The server group was changed meanwhile.
+    /// The server group was changed meanwhile. Nothing is kept of it: another one follows.
     Overtaken,
-    /// Without a host, for this reason.
+    /// Without a host, for this reason, which is kept.
     Without(SearchOutcome, BootError),
 }
 
+/// What became of a claim.
+enum Tried {
+    Granted(Box<(Chosen, Claimed)>),
+    /// Somebody else was there first.
+    Taken,
+    /// The server group was changed meanwhile.
+    Overtaken,
+}
+
 impl Requested {
+    /// Searches until one is decided, or [`MOST_ROUNDS`] were overtaken.
     pub(super) async fn place_filtered(
-        self,
+        &self,
         way: &Way,
         cancel: &CancellationToken,
-    ) -> Result<Placed, BootError> {
+    ) -> Result<Ended, BootError> {
         let scheduler = &way.scheduler;
         for _ in 0..MOST_ROUNDS {
             let group = self.group(scheduler).await?;
@@ -62,15 +72,11 @@ impl Requested {
             let ended = self.round(scheduler, way, cancel, group.as_ref()).await;
             way.metrics.searched(outcome(&ended), begun.elapsed());
             match ended? {
-                Ended::Placed(placed) => {
-                    let (chosen, claimed) = *placed;
-                    return Ok(self.placed(chosen, claimed));
-                }
                 Ended::Overtaken => {}
-                Ended::Without(_, error) => return Err(error),
+                ended => return Ok(ended),
             }
         }
-        Err(BootError::GroupBusy(MOST_ROUNDS))
+        Ok(Ended::Overtaken)
     }
 
     /// The server group that the guest is in, as it is now.
@@ -173,42 +179,37 @@ impl Requested {
         mut search: Search<'_>,
         mut step: Step<'_>,
     ) -> Result<Ended, BootError> {
-        let (way, choices) = (search.way, &search.choices);
+        let way = search.way;
         let mut granted = None;
         let mut taken = 0;
         loop {
             step = match step {
                 Step::Claim(claiming) => {
                     called_off(search.cancel)?;
-                    let claiming = self.nearest(way, claiming, choices).await;
-                    let chosen = choices.chosen(&claiming)?;
-                    // Before its place in the group: whoever undoes this boot knows by it that there may be one.
-                    self.begin_claim(way, &chosen).await?;
-                    if let Some(place) = &mut search.place
-                        && !place.put_on(&claiming.claim().host.host).await?
-                    {
-                        self.nothing_claimed(way).await?;
-                        return Ok(Ended::Overtaken);
-                    }
-                    match self.claim_begun(way, &chosen).await {
-                        Ok(claimed) => {
-                            way.metrics.claimed(ClaimResult::Granted);
-                            granted = Some(Box::new((chosen, claimed)));
+                    let claiming = self.nearest(way, claiming, &search.choices).await;
+                    match self.try_claim(&mut search, &claiming).await {
+                        Ok(Tried::Granted(it)) => {
+                            granted = Some(it);
                             claiming.granted()
                         }
-                        Err(BootError::Claim(ClaimError::Taken(_))) => {
-                            way.metrics.claimed(ClaimResult::Refused);
+                        Ok(Tried::Taken) => {
                             taken += 1;
                             claiming.refused()
                         }
-                        Err(error) => return Err(error),
+                        Ok(Tried::Overtaken) => return Ok(Ended::Overtaken),
+                        Err(error) => {
+                            return self.given_up(search, claiming.give_up(), error).await;
+                        }
                     }
                 }
                 Step::Selected(selected) => {
                     way.metrics.rejected(&selected.record);
                     let explanation = Explanation::of_selected(&selected);
-                    self.keep(search.scheduler, explanation, search.placement)
-                        .await;
+                    self.keep(
+                        search.scheduler,
+                        explanation.with_placement(search.placement),
+                    )
+                    .await;
                     return Ok(granted.map_or(Ended::Overtaken, Ended::Placed));
                 }
                 Step::NoValidHost(why) => {
@@ -216,8 +217,11 @@ impl Requested {
                     way.metrics.rejected(&why.record);
                     let diagnosis = search.scheduler.scheduler.diagnose(&why);
                     let explanation = Explanation::of_no_valid_host(&why, diagnosis);
-                    self.keep(search.scheduler, explanation, search.placement)
-                        .await;
+                    self.keep(
+                        search.scheduler,
+                        explanation.with_placement(search.placement),
+                    )
+                    .await;
                     if taken > 0 {
                         self.nothing_claimed(way).await?;
                         let error = BootError::AllTaken(taken);
@@ -227,6 +231,35 @@ impl Requested {
                     return Ok(Ended::Without(SearchOutcome::NoValidHost, error));
                 }
             };
+        }
+    }
+
+    /// One claim, after the guest's place in its group.
+    async fn try_claim(
+        &self,
+        search: &mut Search<'_>,
+        claiming: &Claiming<'_>,
+    ) -> Result<Tried, BootError> {
+        let way = search.way;
+        let chosen = search.choices.chosen(claiming)?;
+        // Before its place in the group: whoever undoes this boot knows by it that there may be one.
+        self.begin_claim(way, &chosen).await?;
+        if let Some(place) = &mut search.place
+            && !place.put_on(&claiming.claim().host.host).await?
+        {
+            self.nothing_claimed(way).await?;
+            return Ok(Tried::Overtaken);
+        }
+        match self.claim_begun(way, &chosen).await {
+            Ok(claimed) => {
+                way.metrics.claimed(ClaimResult::Granted);
+                Ok(Tried::Granted(Box::new((chosen, claimed))))
+            }
+            Err(BootError::Claim(ClaimError::Taken(_))) => {
+                way.metrics.claimed(ClaimResult::Refused);
+                Ok(Tried::Taken)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -249,37 +282,6 @@ impl Requested {
         self.keep_none(scheduler, asked, ask, &causes, &sentence)
             .await;
         Ok(BootError::NoValidHost(sentence))
-    }
-
-    /// Keeps why no filter was even asked.
-    async fn keep_none(
-        &self,
-        scheduler: &FilterScheduler,
-        asked: &Asked,
-        ask: &Ask,
-        causes: &[Demand],
-        sentence: &str,
-    ) {
-        let causes = causes.iter().map(ToString::to_string);
-        let placement = PlacementStage::empty(&asked.text, causes, sentence);
-        let of_request = scheduler.scheduler.asked(ask);
-        let explanation = Explanation::of_no_candidates(of_request, placement.clone());
-        self.keep(scheduler, explanation, placement).await;
-    }
-
-    /// Keeps why the guest goes where it goes. That it could not be kept stops no guest.
-    async fn keep(
-        &self,
-        scheduler: &FilterScheduler,
-        explanation: Explanation,
-        placement: PlacementStage,
-    ) {
-        let guest = self.record.request.uuid().to_string();
-        let record = berth_wire::encode(&explanation.with_placement(placement));
-        let record = String::from_utf8_lossy(&record);
-        if let Err(error) = scheduler.hosts.put_record(&guest, &record).await {
-            tracing::warn!(guest, %error, "why a guest goes where it goes cannot be kept");
-        }
     }
 }
 

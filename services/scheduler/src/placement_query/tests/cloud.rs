@@ -68,6 +68,65 @@ fn aggregates_are_asked_for_by_project_zone_and_trait() {
     assert!(error.contains("filter_tenant_id for project p9"), "{error}");
 }
 
+/// The question's `member_of`, or why there is none.
+fn members(zone: &str, aggregates: &[Arc<Aggregate>], default: Option<&str>) -> String {
+    let cloud = Cloud {
+        aggregates,
+        default_availability_zone: default,
+        ..Cloud::default()
+    };
+    let asked = ask(
+        &json!({"availability_zone": zone}),
+        &Options::default(),
+        &cloud,
+    );
+    match asked {
+        Err(error) => error,
+        Ok(got) => {
+            let query = plain(&got.query);
+            let rest = query.strip_suffix("resources=DISK_GB:1,MEMORY_MB:512,VCPU:1");
+            rest.expect("the flavor's").to_owned()
+        }
+    }
+}
+
+#[test]
+fn a_zone_that_is_asked_for_is_one_that_there_is() {
+    let aggregates = [
+        aggregate("z1", &[("availability_zone", "az1")]),
+        aggregate("z2", &[("availability_zone", "az1, az2")]),
+        aggregate("n", &[("availability_zone", "nova")]),
+        aggregate("o", &[("other", "az9")]),
+    ];
+    for (zone, expected) in [
+        ("", ""),
+        ("az1", "member_of=in:z1,z2&"),
+        ("az2", "member_of=in:z2&"),
+        // Its hosts are also those that no aggregate gives a zone.
+        ("nova", "member_of=!in:z1,z2&"),
+        (
+            "az9",
+            "there is no availability zone az9; there are az1, az2, nova",
+        ),
+        (
+            "AZ1",
+            "there is no availability zone AZ1; there are az1, az2, nova",
+        ),
+    ] {
+        assert_eq!(members(zone, &aggregates, Some("nova")), expected, "{zone}");
+    }
+    let alone = "there is no availability zone az1; there is home";
+    assert_eq!(members("az1", &[], Some("home")), alone);
+    assert_eq!(members("home", &[], Some("home")), "");
+    let many: Vec<_> = (10..40)
+        .map(|at| aggregate("z", &[("availability_zone", &format!("a{at}"))]))
+        .collect();
+    let told = members("az1", &many, Some("nova"));
+    assert!(told.ends_with("a28, a29 and 11 more"), "{told}");
+    // Nova's pre-filter takes such a one for any.
+    assert_eq!(members("az9", &aggregates, None), "");
+}
+
 #[test]
 fn one_image_property_without_a_trait_drops_all_of_them() {
     let mut options = Options::default();

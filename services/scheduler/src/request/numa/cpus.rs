@@ -129,7 +129,7 @@ fn no_list(name: &str, text: &str) -> NumaRequestError {
     }
 }
 
-/// `hw:pci_numa_affinity_policy` or the image's twin: what holds for devices whose alias says nothing. None where neither does.
+/// `hw:pci_numa_affinity_policy` or the image's twin: it holds for all devices, whatever their aliases say. None where neither does.
 ///
 /// # Errors
 /// A word that is no policy; two that are not one.

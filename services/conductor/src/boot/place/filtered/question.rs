@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_client::placement::Candidates;
-use berth_hosts::KeptServerGroup;
+use berth_hosts::{HostError, KeptServerGroup};
 use berth_model::{CandidatesQuery, ProviderUuid, RequestGroups, ResourceClass};
 use berth_scheduler::RequestSpec;
 use berth_scheduler::explain::PlacementStage;
@@ -34,28 +34,24 @@ impl Requested {
     ) -> Result<Asked, BootError> {
         let guest = *self.record.request.uuid().as_uuid();
         let group = group.map(|group| group.for_instance(guest));
-        let request = request_spec(&self.record, group)?;
+        let options = scheduler.scheduler.options();
+        let mut request = request_spec(&self.record, group, options)?;
+        request.attestations = scheduler.attestations(&request.flavor).await;
         let groups = match self.profile(way).await? {
             Some(profile) => groups(&RequestGroups::default().with_device_profile(&profile)?),
             None => Vec::new(),
         };
-        let target = self.node_provider(way).await?;
         let to = request.requested_destination.as_ref();
-        let computes = target.map(|(node, provider)| Compute {
-            nodename: node.to_string(),
-            uuid: provider.to_string(),
-            // It is the only node there is to be, whatever its cell: what hosts tell is looked at afterwards.
-            cell: to.and_then(|to| to.cell.clone()).unwrap_or_default(),
-            ..Compute::default()
-        });
+        let cell = to.and_then(|to| to.cell.clone());
+        let computes = self.computes(scheduler, way, cell).await?;
         let aggregates = scheduler.hosts.placement_aggregates().await?;
         let cloud = Cloud {
             aggregates: &aggregates,
-            computes: computes.as_slice(),
+            default_availability_zone: Some(&options.default.default_availability_zone),
+            computes: &computes,
             groups: &groups,
             ..Cloud::default()
         };
-        let options = scheduler.scheduler.options();
         let query = placement_query(&request, options, &cloud)
             .map_err(|error| BootError::NoValidHost(error.to_string()))?;
         let read = |text: &str| {
@@ -67,6 +63,40 @@ impl Requested {
             fallback: query.fallback_query.as_deref().map(read).transpose()?,
             text: query.query,
         })
+    }
+}
+
+impl Requested {
+    /// The compute nodes that the guest may be on; none where it may be on any.
+    async fn computes(
+        &self,
+        scheduler: &FilterScheduler,
+        way: &Way,
+        cell: Option<String>,
+    ) -> Result<Vec<Compute>, BootError> {
+        let Some(host) = self.record.request.target().host.as_deref() else {
+            let target = self.node_provider(way).await?;
+            let computes = target.into_iter().map(|(node, provider)| Compute {
+                nodename: node.to_string(),
+                uuid: provider.to_string(),
+                // It is the only node there is to be, whatever its cell: what hosts tell is looked at afterwards.
+                cell: cell.clone().unwrap_or_default(),
+                ..Compute::default()
+            });
+            return Ok(computes.collect());
+        };
+        let found = match scheduler.hosts.host(host).await {
+            Ok(found) => found,
+            Err(HostError::Table(error)) => return Err(error.into()),
+            Err(error) => return Err(BootError::NoValidHost(error.to_string())),
+        };
+        let nodes = found.nodes.into_iter().map(|node| Compute {
+            host: found.host.clone(),
+            nodename: node.hypervisor_hostname,
+            uuid: node.uuid.to_string(),
+            cell: found.cell.clone(),
+        });
+        Ok(nodes.collect())
     }
 }
 

@@ -1,0 +1,181 @@
+//! Each request leaves a record of why it has its host or none, also where it never came to filters.
+
+use std::sync::Arc;
+
+use berth_conductor::journal::SqlJournal;
+use berth_conductor::{Conductor, FilterScheduler, JourneyEnd};
+use berth_hosts::GroupPolicy;
+use berth_model::ConsumerUuid;
+use berth_scheduler::Options;
+use berth_scheduler::select::Scheduler;
+use berth_tests::boot::{asked, guest, impatient};
+use berth_tests::cloud::Cloud;
+use berth_tests::fleet::{Fleet, hosts};
+use berth_tests::host_states;
+use serde_json::{Value, json};
+
+/// A guest with these fields, and how its journey ended.
+async fn boot(conductor: &Conductor, number: u32, fields: &Value) -> JourneyEnd {
+    let mut body = json!({
+        "uuid": guest(number).to_string(),
+        "name": "vm",
+        "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
+    });
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        match value.as_object().filter(|_| field == "flavor") {
+            Some(specs) => body["flavor"]["extra_specs"] = json!(specs),
+            None => body[field] = value.clone(),
+        }
+    }
+    let request = asked(&body);
+    conductor.create(&request).await.expect("a journal");
+    conductor.journey(request.uuid()).await
+}
+
+/// The only record of a guest: its result, and its whole text.
+async fn the_record(conductor: &Conductor, guest: ConsumerUuid) -> (String, String) {
+    let kept = conductor.scheduling(guest).await.expect("records");
+    let [one] = kept.as_slice() else {
+        panic!("one record of {guest}, and there are {kept:?}");
+    };
+    let result = one.explanation["outcome"]["result"].as_str();
+    (
+        result.expect("a result").to_owned(),
+        one.explanation.to_string(),
+    )
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_could_be_asked_for_leaves_the_reason() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
+    let conductor = fleet.conductor(Options::default()).await;
+    let gone = "10000000-0000-4000-8000-00000000dead";
+    let image = json!({"location": {"path": "/i"}, "format": "raw", "properties": {"hw_architecture": "abacus"}});
+    for (number, fields, expected) in [
+        (
+            1,
+            json!({"flavor": {"trait:CUSTOM_NOBODYS": "required"}}),
+            "no host ever reported the trait CUSTOM_NOBODYS",
+        ),
+        (
+            2,
+            json!({"flavor": {"resources:CUSTOM_NOBODYS": "1"}}),
+            "no host ever reported the resource class CUSTOM_NOBODYS",
+        ),
+        (
+            3,
+            json!({"flavor": {"hw:numa_nodes": "0"}}),
+            "hw:numa_nodes",
+        ),
+        (
+            4,
+            json!({"flavor": {"hw:cpu_policy": "shared", "hw:cpu_thread_policy": "isolate"}}),
+            "hw:cpu_thread_policy",
+        ),
+        (5, json!({"image": image}), "abacus"),
+        (6, json!({"scheduler_hints": {"group": [gone]}}), gone),
+        (
+            7,
+            json!({"node": "elsewhere"}),
+            "Placement knows no host elsewhere",
+        ),
+        (
+            8,
+            json!({"device_profile": "unheard-of"}),
+            "device profile unheard-of does not exist",
+        ),
+    ] {
+        let end = boot(&conductor, number, &fields).await;
+        let JourneyEnd::Failed { reason } = end else {
+            panic!("{fields}: {end:?}");
+        };
+        assert!(reason.contains(expected), "{fields}: {reason}");
+        let (result, text) = the_record(&conductor, guest(number)).await;
+        assert_eq!(result, "failed", "{fields}: {text}");
+        assert!(text.contains(expected), "{fields}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_project_without_the_aggregate_that_each_needs_leaves_that() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
+    let mut options = Options::default();
+    options.scheduler.limit_tenants_to_placement_aggregate = true;
+    options.scheduler.placement_aggregate_required_for_tenants = true;
+    let conductor = fleet.conductor(options).await;
+    let end = boot(&conductor, 1, &json!({"project_id": "nobodys"})).await;
+    assert!(matches!(end, JourneyEnd::Failed { .. }), "{end:?}");
+    let (result, text) = the_record(&conductor, guest(1)).await;
+    assert_eq!(result, "failed", "{text}");
+    assert!(
+        text.contains("filter_tenant_id for project nobodys"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_policy_that_nobody_sees_to_is_told() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
+    let mut options = Options::default();
+    options.filter_scheduler.enabled_filters = vec!["ComputeFilter".to_owned()];
+    let conductor = fleet.conductor(options).await;
+    let group = host_states::group(&fleet.hosts, "apart", GroupPolicy::AntiAffinity).await;
+    let hints = json!({"scheduler_hints": {"group": [group.to_string()]}});
+    let end = boot(&conductor, 1, &hints).await;
+    assert!(matches!(end, JourneyEnd::Failed { .. }), "{end:?}");
+    let (result, text) = the_record(&conductor, guest(1)).await;
+    assert_eq!(result, "failed", "{text}");
+    assert!(text.contains("ServerGroupAntiAffinityFilter"), "{text}");
+}
+
+#[tokio::test]
+async fn a_zone_that_there_is_not_is_refused_without_the_filter_of_zones_too() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
+    let mut options = Options::default();
+    options.filter_scheduler.enabled_filters = vec!["ComputeFilter".to_owned()];
+    let conductor = fleet.conductor(options).await;
+    let end = boot(&conductor, 1, &json!({"availability_zone": "moon"})).await;
+    let expected = "there is no availability zone moon; there is nova";
+    let is_told = matches!(&end, JourneyEnd::Failed { reason } if reason.contains(expected));
+    assert!(is_told, "{end:?}");
+    let (result, text) = the_record(&conductor, guest(1)).await;
+    assert_eq!(result, "failed", "{text}");
+    assert!(text.contains(expected), "{text}");
+    let end = boot(&conductor, 2, &json!({"availability_zone": "nova"})).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+}
+
+/// Another conductor's guest has the UUID by the time of the claim: how hosts fared before that is kept with it.
+#[tokio::test]
+async fn a_search_that_ends_at_its_claim_is_kept_as_far_as_it_came() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
+    let first = fleet.conductor(Options::default()).await;
+    let placement = fleet.placement_with(async move || {
+        let end = boot(&first, 1, &json!({"name": "first"})).await;
+        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    });
+    let journal = SqlJournal::in_memory().await.expect("memory");
+    let scheduler = Scheduler::new(Options::default()).expect("the defaults");
+    let scheduler = FilterScheduler::new(scheduler, fleet.hosts.clone());
+    let second = fleet.conductor_by(Arc::new(journal), scheduler, placement, impatient());
+    let end = boot(&second, 1, &json!({"name": "second"})).await;
+    assert!(matches!(end, JourneyEnd::Failed { .. }), "{end:?}");
+    let kept = second.scheduling(guest(1)).await.expect("records");
+    let results: Vec<_> = kept
+        .iter()
+        .map(|it| it.explanation["outcome"]["result"].clone())
+        .collect();
+    assert_eq!(results, [json!("selected"), json!("failed")]);
+    let failed = &kept[1].explanation;
+    assert!(
+        failed["outcome"]["text"]
+            .as_str()
+            .is_some_and(|it| it.contains("holds other allocations")),
+        "{failed}"
+    );
+    assert_eq!(failed["searches"][0]["left"], 2, "{failed}");
+    assert_eq!(
+        failed["searches"][0]["claims"]["tried"][0]["granted"],
+        false
+    );
+}

@@ -1,14 +1,12 @@
 //! Each request leaves a record of why it has its host or none, also where it never came to filters.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use berth_conductor::journal::SqlJournal;
-use berth_conductor::{Conductor, FilterScheduler, JourneyEnd};
+use berth_conductor::{Conductor, JourneyEnd};
 use berth_hosts::GroupPolicy;
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerAllocations, ConsumerUuid, ResourceClass};
 use berth_scheduler::Options;
-use berth_scheduler::select::Scheduler;
-use berth_tests::boot::{asked, guest, impatient};
+use berth_tests::boot::{asked, guest};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
 use berth_tests::host_states;
@@ -145,37 +143,51 @@ async fn a_zone_that_there_is_not_is_refused_without_the_filter_of_zones_too() {
     assert!(matches!(end, JourneyEnd::Active), "{end:?}");
 }
 
-/// Another conductor's guest has the UUID by the time of the claim: how hosts fared before that is kept with it.
+/// Somebody beside the conductor has claimed for the UUID by the time of its claim: how hosts fared before that is kept with it.
 #[tokio::test]
 async fn a_search_that_ends_at_its_claim_is_kept_as_far_as_it_came() {
-    let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
-    let first = fleet.conductor(Options::default()).await;
+    let all = hosts(2, "cell1", 4);
+    let fleet = Fleet::over(Cloud::in_process().await, &all).await;
+    let (beside, other) = (fleet.cloud().placement(), all[1].root());
     let placement = fleet.placement_with(async move || {
-        let end = boot(&first, 1, &json!({"name": "first"})).await;
-        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        let held = ConsumerAllocations {
+            project_id: "p".to_owned(),
+            user_id: "u".to_owned(),
+            generation: None,
+            resources: BTreeMap::from([((other, ResourceClass::VCPU), 2)]),
+        };
+        let put = beside.put_allocations(guest(1), &held).await;
+        put.expect("an allocation");
     });
-    let journal = SqlJournal::in_memory().await.expect("memory");
-    let scheduler = Scheduler::new(Options::default()).expect("the defaults");
-    let scheduler = FilterScheduler::new(scheduler, fleet.hosts.clone());
-    let second = fleet.conductor_by(Arc::new(journal), scheduler, placement, impatient());
-    let end = boot(&second, 1, &json!({"name": "second"})).await;
+    let conductor = fleet.conductor_over(Options::default(), placement).await;
+    let end = boot(&conductor, 1, &json!({})).await;
+    assert!(matches!(end, JourneyEnd::Failed { .. }), "{end:?}");
+    let (result, text) = the_record(&conductor, guest(1)).await;
+    assert_eq!(result, "failed", "{text}");
+    assert!(text.contains("holds other allocations"), "{text}");
+    let kept = conductor.scheduling(guest(1)).await.expect("records");
+    let search = &kept[0].explanation["searches"][0];
+    assert_eq!(search["left"], 2, "{text}");
+    assert_eq!(search["claims"]["tried"][0]["granted"], false, "{text}");
+}
+
+#[tokio::test]
+async fn a_guest_of_another_conductor_leaves_that() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
+    let [first, second] = [
+        fleet.conductor(Options::default()).await,
+        fleet.conductor(Options::default()).await,
+    ];
+    let end = boot(&first, 1, &json!({})).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = boot(&second, 1, &json!({"name": "other"})).await;
     assert!(matches!(end, JourneyEnd::Failed { .. }), "{end:?}");
     let kept = second.scheduling(guest(1)).await.expect("records");
-    let results: Vec<_> = kept
-        .iter()
-        .map(|it| it.explanation["outcome"]["result"].clone())
-        .collect();
-    assert_eq!(results, [json!("selected"), json!("failed")]);
-    let failed = &kept[1].explanation;
+    let outcomes = kept.iter().map(|it| it.explanation["outcome"].to_string());
+    let outcomes: Vec<_> = outcomes.collect();
+    assert_eq!(outcomes.len(), 2, "{outcomes:?}");
     assert!(
-        failed["outcome"]["text"]
-            .as_str()
-            .is_some_and(|it| it.contains("holds other allocations")),
-        "{failed}"
-    );
-    assert_eq!(failed["searches"][0]["left"], 2, "{failed}");
-    assert_eq!(
-        failed["searches"][0]["claims"]["tried"][0]["granted"],
-        false
+        outcomes[1].contains("is another conductor's"),
+        "{outcomes:?}"
     );
 }

@@ -8,8 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use berth_hosts::{
-    ComputeHost, GroupMember, HostError, Hosts, KeptServerGroup, OwnedGuest, PlacedMember, RecordError, SchedulingRecord,
-    ServerGroupError, TableError,
+    ComputeHost, GroupMember, HostError, Hosts, KeptServerGroup, OwnedGuest, PlacedMember,
+    RecordError, SchedulingRecord, ServerGroupError, TableError,
 };
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Aggregate;

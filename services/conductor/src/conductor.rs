@@ -201,10 +201,10 @@ impl Conductor {
         }
     }
 
-    /// Whether the scheduler's plugins can read a request's flavor, and its hints are such as somebody reads; nothing is taken.
+    /// Whether the scheduler and its plugins can read a request's flavor; nothing is taken.
     ///
     /// # Errors
-    /// An extra spec is not as a plugin asks for, or a hint is misspelt.
+    /// An extra spec is not as they ask for.
     pub fn check(&self, request: &BootRequest) -> Result<(), ConductorError> {
         self.inner.way.scheduler.check(request)
     }

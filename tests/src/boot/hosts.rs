@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use berth_conductor::{CloudHosts, HostsAnswer};
 use berth_hosts::{
-    ComputeHost, GroupMember, HostError, Hosts, KeptServerGroup, OwnedGuest, PlacedMember, RecordError, SchedulingRecord,
-    ServerGroupError, TableError,
+    ComputeHost, GroupMember, HostError, Hosts, KeptServerGroup, OwnedGuest, PlacedMember,
+    RecordError, SchedulingRecord, ServerGroupError, TableError,
 };
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Aggregate;

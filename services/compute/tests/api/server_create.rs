@@ -108,10 +108,17 @@ async fn an_operator_may_name_the_host_and_nobody_else() {
     let service = service().await;
     let by_zone = json!({"availability_zone": format!("nova:{HOST}")});
     let by_field = json!({"hypervisor_hostname": HOST, "host": HOST});
-    for more in [by_zone, by_field] {
+    let forced = format!("nova::{HOST}");
+    // One that is requested has to pass the scheduler's filters.
+    for (more, node, zone) in [
+        (by_zone, None, Some(forced.as_str())),
+        (by_field, Some(HOST), None),
+    ] {
         let made = service.ask_for("admin", "2.74", more.clone()).await;
         let id: Uuid = made.body["server"]["id"].as_str().unwrap().parse().unwrap();
-        assert_eq!(handed(&service, id).await.node.as_deref(), Some(HOST));
+        let guest = handed(&service, id).await;
+        let (its_node, its_zone) = (guest.node, guest.availability_zone);
+        assert_eq!((its_node.as_deref(), its_zone.as_deref()), (node, zone));
         assert_eq!(service.ask_for("alice", "2.74", more).await.status, 403);
     }
     let nowhere = json!({"availability_zone": ":nowhere"});

@@ -22,6 +22,20 @@ use crate::servers::{NewServers, ServerFlavor};
 /// A name that any guest could have: its own is known once it is written down.
 const SOME_NAME: &str = "instance-00000000";
 
+/// Where a server is to be.
+struct Place {
+    zone: Option<String>,
+    node: Option<String>,
+    filters: Filters,
+}
+
+/// Whether the scheduler's filters are asked about the node: not about one that is forced.
+#[derive(Clone, Copy)]
+enum Filters {
+    Asked,
+    Skipped,
+}
+
 impl Api {
     /// What is to be written down, and whether its reservation is to be told.
     pub(super) async fn new_servers(
@@ -38,7 +52,18 @@ impl Api {
         let flavor = of_flavor(&flavor)?;
         let key = self.key_of(call, asked.key_name.as_deref()).await?;
         let server_group = self.group_of(call, &asked).await?;
-        let (zone, node) = self.place_of(call, &asked).await?;
+        let Place {
+            zone,
+            node,
+            filters,
+        } = self.place_of(call, &asked).await?;
+        let (asked_zone, node) = match (filters, node) {
+            (Filters::Skipped, Some(node)) => {
+                let zone = zone.as_deref().unwrap_or_default();
+                (Some(format!("{zone}::{node}")), None)
+            }
+            (_, node) => (zone.clone(), node),
+        };
         let guest = CreateGuest {
             uuid: None,
             name: SOME_NAME.to_owned(),
@@ -59,8 +84,10 @@ impl Api {
                     .collect(),
             },
             device_profile: None,
+            host: None,
             node,
-            availability_zone: zone.clone(),
+            availability_zone: asked_zone,
+            ignore_hosts: Vec::new(),
             scheduler_hints: asked.hints.clone(),
             config_drive: Some(drive(&asked, key.as_ref())),
             power: GuestPower::Running,
@@ -163,19 +190,17 @@ impl Api {
     }
 
     /// The zone, and the node where an operator names one.
-    async fn place_of(
-        &self,
-        call: &Call,
-        asked: &Asked,
-    ) -> Result<(Option<String>, Option<String>), Fault> {
+    async fn place_of(&self, call: &Call, asked: &Asked) -> Result<Place, Fault> {
         let text = asked.zone.as_deref().unwrap_or_default();
         let mut parts = text
             .splitn(3, ':')
             .map(|part| Some(part).filter(|it| !it.is_empty()));
         let mut part = || parts.next().flatten().map(str::to_owned);
         let (zone, mut host, mut node) = (part(), part(), part());
+        let mut filters = Filters::Asked;
         if host.is_some() || node.is_some() {
             self.allow(call, policies::SERVER_FORCED_HOST)?;
+            filters = Filters::Skipped;
         }
         if asked.host.is_some() || asked.node.is_some() {
             self.allow(call, policies::SERVER_REQUESTED_HOST)?;
@@ -186,7 +211,11 @@ impl Api {
             (host, node) = (asked.host.clone(), asked.node.clone());
         }
         self.check_zone(zone.as_deref()).await?;
-        Ok((zone, self.node_of(host, node).await?))
+        Ok(Place {
+            zone,
+            node: self.node_of(host, node).await?,
+            filters,
+        })
     }
 
     async fn check_zone(&self, zone: Option<&str>) -> Result<(), Fault> {

@@ -158,7 +158,10 @@ async fn a_group_whose_filter_is_not_enabled_takes_no_guest() {
 /// A guest of the group, and a conductor that has booted it.
 async fn booted(fleet: &Fleet, group: Uuid, number: u32) -> Conductor {
     let conductor = fleet.conductor(Options::default()).await;
-    conductor.create(&of_group(group, number)).await.unwrap();
+    conductor
+        .create(&of_group(group, number))
+        .await
+        .expect("a journal in memory");
     let end = conductor.journey(guest(number)).await;
     assert!(matches!(end, JourneyEnd::Active), "{end:?}");
     conductor

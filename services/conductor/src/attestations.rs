@@ -96,7 +96,7 @@ impl AttestationSource {
         let micros = now.as_micros().saturating_sub(made.as_micros());
         let apart = Duration::from_micros(micros.unsigned_abs());
         let sign = if micros < 0 { -1.0 } else { 1.0 };
-        (apart > self.holds).then(|| Expired {
+        (apart > self.holds).then_some(Expired {
             age_s: sign * apart.as_secs_f64(),
             holds_s: self.holds.as_secs_f64(),
         })

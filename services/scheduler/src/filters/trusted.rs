@@ -70,8 +70,7 @@ mod tests {
         let mut request = request(&json!({"flavor": {"extra_specs": specs}}));
         request.attestations = attestations;
         let options = Options::default();
-        let verdicts = verdicts_on("TrustedFilter", &options, &request, &hosts);
-        verdicts.into_iter().map(Into::into).collect()
+        verdicts_on("TrustedFilter", &options, &request, &hosts)
     }
 
     fn attested() -> Attestations {

@@ -112,7 +112,11 @@ where
     let fields = debug_fn(|line, field, value| {
         let value = format!("{value:?}");
         match field.name() {
-            "message" => write!(line, "{}", printable(&value)),
+            // What is told of a pass has several lines; none of them begins as a line of the log does.
+            "message" => {
+                let lines: Vec<_> = value.split('\n').map(printable).collect();
+                write!(line, "{}", lines.join("\n    "))
+            }
             // Where a line of the crate `log` comes from.
             name if name.starts_with("log.") => Ok(()),
             name => write!(line, "{name}={}", printable(&value)),

@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind, Write};
 
-/// Writes until the reader is gone; what comes after that is dropped. Control characters but new lines and tabs are escaped.
+/// Writes until the reader is gone; what comes after that is dropped. Control characters are escaped, but tabs and what ends a line (a guest's console ends its lines with two).
 pub(crate) struct Output<W> {
     out: Plain<W>,
     reader: Reader,
@@ -17,7 +17,7 @@ enum Reader {
 impl<W: Write> Output<W> {
     pub(crate) fn new(out: W) -> Self {
         Self {
-            out: Plain::new(out, |byte| matches!(byte, b'\n' | b'\t')),
+            out: Plain::new(out, |byte| matches!(byte, b'\n' | b'\r' | b'\t')),
             reader: Reader::There,
         }
     }

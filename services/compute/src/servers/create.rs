@@ -100,7 +100,7 @@ fn hostname(name: &str, uuid: Uuid) -> String {
 }
 
 impl Compute {
-    /// Writes servers down; nobody is asked for their guests yet ([`Compute::hand_over`]).
+    /// Writes servers down; nobody is asked for their guests yet: that is the hand-over.
     ///
     /// # Errors
     /// The database fails.

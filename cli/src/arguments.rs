@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::logging::{LevelFilter, Log};
 use crate::{
-    accelerator, agent, completion, config, demo, device, doctor, guest, identity, man, placement,
-    provider, reconcile, reshape, scheduler, up,
+    accelerator, agent, completion, compute, config, demo, device, doctor, guest, identity, man,
+    placement, provider, reconcile, reshape, scheduler, up,
 };
 
 const EXAMPLES: &str = "\
@@ -99,6 +99,8 @@ pub enum Command {
     Placement(placement::Arguments),
     /// Serve the Identity API (a minimal Keystone v3) for one machine or a small cloud; look at its file of users.
     Identity(identity::Arguments),
+    /// Serve the compute API (Nova's) with its conductor: flavors, key pairs, servers.
+    Compute(compute::Arguments),
     /// Serve the accelerator API: device profiles, accelerator requests and their binding.
     Accelerator(accelerator::Arguments),
     /// Ask the filter scheduler: which hosts, in which order, and why not the others.
@@ -131,9 +133,10 @@ impl Command {
     pub fn default_log_level(&self) -> LevelFilter {
         match self {
             Command::Up(_) => LevelFilter::INFO,
-            Command::Placement(_) | Command::Accelerator(_) | Command::Identity(_) => {
-                LevelFilter::INFO
-            }
+            Command::Placement(_)
+            | Command::Accelerator(_)
+            | Command::Identity(_)
+            | Command::Compute(_) => LevelFilter::INFO,
             Command::Agent(arguments) if arguments.is_service() => LevelFilter::INFO,
             Command::Agent(_)
             | Command::Device(_)

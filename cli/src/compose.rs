@@ -24,7 +24,7 @@ pub mod tls_door;
 
 use std::time::Duration;
 
-pub use agents::{AgentAt, AgentReceivers, KnownAgents};
+pub use agents::{AgentAt, AgentReceivers, KnownAgents, agents_elsewhere};
 pub use driver::Driver;
 pub use guests::{
     HostGuests, accelerators_in_process, accelerators_over_network, hosts_in_process,

@@ -205,6 +205,27 @@ pub async fn open_hosts(url: &Secret, state_path: &Path) -> Result<SqlStore, Fai
     Ok(store)
 }
 
+/// The compute API's database, with its schema.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_compute(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
+    let (location, named) = located(url)?;
+    make_folder(&location, state_path)?;
+    let store = SqlStore::open(&location, &options(&location))
+        .await
+        .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    berth_compute::prepare(&store).await.map_err(|error| {
+        let code = match &error {
+            berth_compute::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
+            _ => ErrorCode::State,
+        };
+        let what = format!("{named} is not the compute API's as it should be");
+        Failure::caused(code, what, &error)
+    })?;
+    Ok(store)
+}
+
 /// Of services whose writers take turns on a server, or change a row only where it is as they read it. So nobody has to run again
 /// for another at READ COMMITTED, and a process that is gone with its machine must not keep its turn for long.
 fn in_turn_options() -> SqlOptions {

@@ -10,6 +10,7 @@ pub mod agent;
 pub mod arguments;
 pub mod completion;
 pub mod compose;
+pub mod compute;
 pub mod config;
 pub mod context;
 pub mod database;
@@ -90,6 +91,7 @@ fn dispatch(
         Command::Agent(arguments) => agent::run(arguments, context, out),
         Command::Accelerator(arguments) => accelerator::run(arguments, context, out),
         Command::Scheduler(arguments) => scheduler::run(arguments, context, out),
+        Command::Compute(arguments) => compute::run(arguments, context, out),
         Command::Identity(arguments) => identity::run(arguments, context, out),
         Command::Placement(arguments) => placement::run(arguments, context, out),
         Command::Guest(arguments) => guest::run(arguments, context, out),

@@ -33,9 +33,9 @@ pub(crate) const IDENTITY: BuiltIn = BuiltIn {
     section: "identity_service",
 };
 
-/// The scheduler, where agents of other hosts tell it their state.
-pub(crate) const SCHEDULER: BuiltIn = BuiltIn {
-    called: "the scheduler",
+/// The compute API, where agents of other hosts tell the scheduler their state, too.
+pub(crate) const COMPUTE: BuiltIn = BuiltIn {
+    called: "the compute API",
     section: "compute_service",
 };
 

@@ -7,6 +7,7 @@ mod metrics;
 mod services;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -82,7 +83,8 @@ async fn everything(
     let clouds = match service.auth_strategy {
         AuthStrategy::Noauth2 => {
             let clouds = config.state_path.join("clouds.yaml");
-            write(&clouds, &clouds_yaml(&url))?;
+            let compute = config.compute_service.listen.filter(|it| it.port() != 0);
+            write(&clouds, &clouds_yaml(&url, compute))?;
             writeln!(out, "Placement at {url}, token {EMBEDDED_TOKEN}")?;
             Some(clouds)
         }
@@ -159,6 +161,7 @@ async fn host(
                     out,
                     "Scheduler at http://{address}, for agents of other hosts"
                 )?;
+                writeln!(out, "Compute at http://{address}/v2.1")?;
             }
             let asked = placement.clone();
             let begun =
@@ -249,10 +252,12 @@ fn next(berth: &str, url: &str, clouds: Option<&Path>, out: &mut dyn Write) -> i
 }
 
 /// A `clouds.yaml` for OpenStack's own clients.
-fn clouds_yaml(url: &str) -> String {
+fn clouds_yaml(url: &str, compute: Option<SocketAddr>) -> String {
+    let compute = compute.map(|at| format!("    compute_endpoint_override: http://{at}/v2.1\n"));
     format!(
         "clouds:\n  berth:\n    auth_type: admin_token\n    auth:\n      endpoint: {url}\n      \
-         token: {EMBEDDED_TOKEN}\n    placement_endpoint_override: {url}\n"
+         token: {EMBEDDED_TOKEN}\n    placement_endpoint_override: {url}\n{}",
+        compute.unwrap_or_default()
     )
 }
 

@@ -12,7 +12,7 @@ use crate::hypervisor::{Hypervisor, PATIENCE};
 use crate::placement_api::{Api, way};
 
 /// A node whose agent listens for those whom the authority signed; the root of its API.
-fn listening(node: &mut Hypervisor, authority: &Authority) -> String {
+pub(crate) fn listening(node: &mut Hypervisor, authority: &Authority) -> String {
     let port = free_port().expect("a port");
     let server = authority.server();
     for (key, value) in [

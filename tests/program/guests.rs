@@ -24,6 +24,15 @@ impl Host {
 
     /// With further variables in its environment.
     pub(crate) fn start_with(name: &str, environment: &[(&str, &str)]) -> Self {
+        Self::start_with_images(name, environment, None)
+    }
+
+    /// The same, where guests may name the images of one more folder, too.
+    pub(crate) fn start_with_images(
+        name: &str,
+        environment: &[(&str, &str)],
+        folder: Option<&str>,
+    ) -> Self {
         let mut node = Hypervisor::new("accelerators", name, "");
         for (variable, value) in environment {
             node.home.set_env(variable, value);
@@ -34,10 +43,12 @@ impl Host {
         fs::write(&kernel, "a kernel, as far as a fake machine looks").expect("a file");
         node.home
             .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
-        node.home.set_env(
-            "BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES",
-            images.into_os_string(),
-        );
+        let mut folders = images.display().to_string();
+        if let Some(folder) = folder {
+            folders = format!("{folders},{folder}");
+        }
+        node.home
+            .set_env("BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES", folders);
         node.home.set_env("BERTH__RECONCILE_INTERVAL", "1");
         // A kill between the accelerator service's answer and the conductor's journal leaves requests that nobody knows.
         node.home

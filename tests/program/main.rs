@@ -11,6 +11,7 @@ mod allocations;
 mod authority;
 mod bad_input;
 mod commands;
+mod compute;
 mod devices;
 mod exec_driver;
 mod exit_codes;

@@ -202,6 +202,14 @@ impl EventReceivers for AgentReceivers {
     }
 }
 
+/// The agents of other hosts, for a process that has none of its own.
+///
+/// # Errors
+/// As [`KnownAgents::new`].
+pub fn agents_elsewhere(config: &Config) -> Result<BTreeMap<NodeName, GuestClient>, Failure> {
+    listed(config, |at| at.guests(config))
+}
+
 /// The agents of `[conductor_service] agents`, each by its node.
 fn listed<T>(
     config: &Config,

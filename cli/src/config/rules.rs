@@ -4,6 +4,7 @@
 
 mod accelerator_service;
 mod client;
+mod compute_service;
 mod guests;
 mod identity_service;
 mod placement_service;
@@ -60,6 +61,7 @@ pub(super) fn judge(
     judge.accelerator_service();
     judge.placement_service();
     judge.identity_service();
+    judge.compute_service();
     judge.scheduler_plugins();
     judge.verdict
 }

@@ -203,6 +203,17 @@ impl Config {
 }
 
 impl Config {
+    /// The database of the compute API: `[compute_service] connection`, else a file below `state_path`.
+    #[must_use]
+    pub fn compute_database(&self) -> Secret {
+        self.compute_service.connection.clone().unwrap_or_else(|| {
+            let file = self.state_path.join("compute.sqlite");
+            Secret::from(format!("sqlite:{}", file.display()))
+        })
+    }
+}
+
+impl Config {
     /// The scheduler's plugins, in the order of their names.
     pub fn scheduler_plugins(&self) -> impl Iterator<Item = PluginOptions> {
         let plugins = self.scheduler_plugin.iter();

@@ -75,7 +75,7 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("conductor_service", "The conductor built in (`berth up`)."),
     (
         "compute_service",
-        "What the scheduler built in takes from agents of other hosts (`berth up`).",
+        "The compute API built in (`berth up`, `berth compute serve`), and what the scheduler takes from agents of other hosts.",
     ),
     (
         "scheduler",

@@ -18,10 +18,10 @@ use crate::config::{AuthStrategy, Config};
 use crate::database;
 use crate::failure::{ErrorCode, Failure};
 use crate::keystone_tokens::KeystoneTokens;
-use crate::listen::SCHEDULER;
+use crate::listen::COMPUTE;
 
 /// The hosts, open.
-pub(super) struct OpenHosts {
+pub(crate) struct OpenHosts {
     store: SqlStore,
     hosts: Hosts,
     scheduler: Scheduler,
@@ -30,7 +30,7 @@ pub(super) struct OpenHosts {
     /// For agents of other hosts, where they may tell.
     door: Option<(TcpListener, Router)>,
     /// Where this process's agent tells its host's state.
-    pub(super) client: HostsClient,
+    pub(crate) client: HostsClient,
 }
 
 impl OpenHosts {
@@ -38,7 +38,7 @@ impl OpenHosts {
     ///
     /// # Errors
     /// Another process has it, nobody can schedule by the configuration, or a plugin does not say what it is.
-    pub(super) async fn open(config: &Config) -> Result<Self, Failure> {
+    pub(crate) async fn open(config: &Config) -> Result<Self, Failure> {
         let options = config.scheduler_options();
         let kept = HostsOptions {
             default_availability_zone: options.default.default_availability_zone.clone(),
@@ -53,7 +53,7 @@ impl OpenHosts {
         let door = match service.listen {
             None => None,
             Some(address) => {
-                let listener = SCHEDULER.listen_on(address, service.auth_strategy).await?;
+                let listener = COMPUTE.listen_on(address, service.auth_strategy).await?;
                 Some((listener, router(hosts.clone(), options_for_others(config)?)))
             }
         };
@@ -71,18 +71,23 @@ impl OpenHosts {
     }
 
     /// Where agents of other hosts tell their state, for people; none where they may not.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
         let (listener, _) = self.door.as_ref()?;
         listener.local_addr().ok()
     }
 
     /// The door for agents of other hosts, to be served.
-    pub(super) fn take_door(&mut self) -> Option<(TcpListener, Router)> {
+    pub(crate) fn take_door(&mut self) -> Option<(TcpListener, Router)> {
         self.door.take()
     }
 
+    /// What is known of the hosts.
+    pub(crate) fn hosts(&self) -> Hosts {
+        self.hosts.clone()
+    }
+
     /// Who says where guests go, and the database, to be closed last.
-    pub(super) fn into_scheduler(self) -> (FilterScheduler, SqlStore) {
+    pub(crate) fn into_scheduler(self) -> (FilterScheduler, SqlStore) {
         let scheduler = FilterScheduler::new(self.scheduler, self.hosts);
         let scheduler = scheduler
             .with_plugins(self.plugins)

@@ -13,9 +13,9 @@ use berth_accelerator::{
 use berth_agent::admin::{AdminError, SocketBeside};
 use berth_agent::metrics::MetricsBeside;
 use berth_client::{AcceleratorClient, PlacementClient};
-use berth_conductor::journal::{JournalError, SqlJournal};
-use berth_conductor::{Conductor, ConductorOptions, ConductorParts};
-use berth_store::{OpenError, SqlStore};
+use berth_conductor::journal::SqlJournal;
+use berth_conductor::{Conductor, ConductorParts};
+use berth_store::SqlStore;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -29,6 +29,7 @@ use crate::compose::{
     ACCELERATOR_ENDPOINT_FILE, AgentReceivers, CONDUCTOR_ENDPOINT_FILE, HostGuests, KnownAgents,
     accelerators_in_process, conductor_socket,
 };
+use crate::compute::{OpenCompute, conductor_options, unusable_journal};
 use crate::config::Config;
 use crate::database;
 use crate::failure::{ErrorCode, Failure};
@@ -84,6 +85,7 @@ impl Accelerator {
 pub(super) struct Services {
     accelerators: SqlStore,
     hosts: SqlStore,
+    compute: Option<SqlStore>,
     boots: SqlJournal,
     tasks: JoinSet<()>,
     endpoints: Vec<PathBuf>,
@@ -112,7 +114,7 @@ impl Services {
         let state = &config.state_path;
         let boots = SqlJournal::open(state)
             .await
-            .map_err(|error| unusable(&error))?;
+            .map_err(|error| unusable_journal(&error))?;
         let path = conductor_socket(config);
         let socket = SocketBeside::open(&path, &config.agent.admin_group).await;
         let socket = socket.map_err(|error| not_open(&path, &error))?;
@@ -127,7 +129,10 @@ impl Services {
             conductor_at = format!("{conductor_at} and http://{address}");
             port = Some(listener);
         }
-        let hosts_door = hosts.take_door();
+        let compute = match hosts.take_door() {
+            None => None,
+            Some(door) => Some((OpenCompute::open(config).await?, hosts.hosts(), door)),
+        };
         let (scheduler, kept) = hosts.into_scheduler();
         let parts = ConductorParts {
             journal: Arc::new(boots.clone()),
@@ -136,13 +141,7 @@ impl Services {
             agents: Arc::new(KnownAgents::new(config, guests.client()?, guests.trees())?),
             scheduler,
         };
-        let options = ConductorOptions {
-            patience: config.conductor_service.retry_timeout,
-            max_attempts: config.scheduler_attempts(),
-            headroom_interval: config.conductor_service.headroom_interval(),
-            ..ConductorOptions::default()
-        };
-        let conductor = Conductor::open(parts, options);
+        let conductor = Conductor::open(parts, conductor_options(config));
         let receivers = match Receivers::new(config)? {
             Some(receivers) => receivers,
             None => Receivers::Agents(AgentReceivers::new(config, guests.receiver()?)?),
@@ -168,9 +167,12 @@ impl Services {
         tasks.spawn(delete_unbound_requests(store.clone(), grace, stopped()));
         tasks.spawn(deliver_events(store.clone(), receivers, bell, stopped()));
         tasks.spawn(watch_providers(store.clone(), placement, LOOK, stopped()));
-        if let Some((listener, api)) = hosts_door {
-            tasks.spawn(berth_conductor::serve_tcp(listener, api, stopped()));
-        }
+        let compute = match compute {
+            None => None,
+            Some((compute, hosts, door)) => {
+                Some(compute.begin(config, (conductor.clone(), hosts), door, &mut tasks, stop)?)
+            }
+        };
         let api = berth_conductor::router(conductor.clone());
         if let Some(port) = port {
             tasks.spawn(berth_conductor::serve_tcp(port, api.clone(), stopped()));
@@ -183,6 +185,7 @@ impl Services {
         Ok(Self {
             accelerators: store,
             hosts: kept,
+            compute,
             boots,
             tasks,
             endpoints,
@@ -200,6 +203,9 @@ impl Services {
             let _ = std::fs::remove_file(file);
         }
         self.boots.close().await;
+        if let Some(compute) = &self.compute {
+            compute.close().await;
+        }
         self.hosts.close().await;
         self.accelerators.close().await;
     }
@@ -230,16 +236,4 @@ async fn conductor_port(address: SocketAddr) -> Result<TcpListener, Failure> {
         Failure::caused(code, format!("cannot listen on {address}"), &error)
             .mend("stop what listens there, or set [conductor_service] listen")
     })
-}
-
-fn unusable(error: &JournalError) -> Failure {
-    let code = match error {
-        JournalError::Open {
-            source: OpenError::Held { .. },
-            ..
-        } => ErrorCode::Held,
-        JournalError::Newer { .. } => ErrorCode::OtherRelease,
-        _ => ErrorCode::State,
-    };
-    Failure::caused(code, "the conductor's journal cannot be used", error)
 }

@@ -4,6 +4,7 @@
 mod accelerator_service;
 mod agent;
 mod compute;
+mod compute_service;
 mod devices;
 mod guests;
 mod identity_service;
@@ -44,6 +45,7 @@ const FILES: &[&[Case]] = &[
     compute::CASES,
     devices::CASES,
     guests::CASES,
+    compute_service::CASES,
     identity_service::CASES,
     libvirt::CASES,
     placement::CASES,

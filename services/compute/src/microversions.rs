@@ -58,3 +58,21 @@ pub(crate) const ACTION_EVENTS: Microversion = Microversion::new(2, 51);
 pub(crate) const ACTION_PAGES: Microversion = Microversion::new(2, 58);
 /// Which host it was is told to operators.
 pub(crate) const ACTION_HOSTS: Microversion = Microversion::new(2, 62);
+/// A host is said to be dead.
+pub(crate) const FORCED_DOWN: Microversion = Microversion::new(2, 11);
+/// A server group says whose it is.
+pub(crate) const GROUP_OWNERS: Microversion = Microversion::new(2, 13);
+/// Server groups have soft policies.
+pub(crate) const SOFT_POLICIES: Microversion = Microversion::new(2, 15);
+/// A hypervisor's processors are told as an object.
+pub(crate) const CPU_INFO_OBJECT: Microversion = Microversion::new(2, 28);
+/// Hypervisors come in pages.
+pub(crate) const HYPERVISOR_PAGES: Microversion = Microversion::new(2, 33);
+/// Limits no longer have those of networks.
+pub(crate) const NO_NETWORK_LIMITS: Microversion = Microversion::new(2, 36);
+/// An aggregate has a UUID.
+pub(crate) const AGGREGATE_UUID: Microversion = Microversion::new(2, 41);
+/// Services and hypervisors are known by UUIDs.
+pub(crate) const SERVICE_UUIDS: Microversion = Microversion::new(2, 53);
+/// A server group has one policy, with rules.
+pub(crate) const GROUP_POLICY: Microversion = Microversion::new(2, 64);

@@ -119,6 +119,54 @@ pub(crate) const ACTIONS_LIST: &str = "os_compute_api:os-instance-actions:list";
 pub(crate) const ACTIONS_SHOW: &str = "os_compute_api:os-instance-actions:show";
 /// What hosts did about it is.
 pub(crate) const ACTIONS_EVENTS: &str = "os_compute_api:os-instance-actions:events";
+/// A server group is made.
+pub(crate) const GROUP_CREATE: &str = "os_compute_api:os-server-groups:create";
+/// A server group is removed.
+pub(crate) const GROUP_DELETE: &str = "os_compute_api:os-server-groups:delete";
+/// Server groups are listed.
+pub(crate) const GROUP_INDEX: &str = "os_compute_api:os-server-groups:index";
+/// Those of all projects are.
+pub(crate) const GROUP_INDEX_ALL: &str = "os_compute_api:os-server-groups:index:all_projects";
+/// A server group is looked at.
+pub(crate) const GROUP_SHOW: &str = "os_compute_api:os-server-groups:show";
+/// Availability zones are listed.
+pub(crate) const ZONE_LIST: &str = "os_compute_api:os-availability-zone:list";
+/// Their hosts are, too.
+pub(crate) const ZONE_DETAIL: &str = "os_compute_api:os-availability-zone:detail";
+/// Hosts are listed as services.
+pub(crate) const SERVICE_LIST: &str = "os_compute_api:os-services:list";
+/// A host is disabled, or known to be dead.
+pub(crate) const SERVICE_UPDATE: &str = "os_compute_api:os-services:update";
+/// A host is removed.
+pub(crate) const SERVICE_DELETE: &str = "os_compute_api:os-services:delete";
+/// Compute nodes are listed.
+pub(crate) const HYPERVISOR_LIST: &str = "os_compute_api:os-hypervisors:list";
+/// They are listed with all of each.
+pub(crate) const HYPERVISOR_DETAIL: &str = "os_compute_api:os-hypervisors:list-detail";
+/// A compute node is looked at.
+pub(crate) const HYPERVISOR_SHOW: &str = "os_compute_api:os-hypervisors:show";
+/// What they have all together is.
+pub(crate) const HYPERVISOR_STATISTICS: &str = "os_compute_api:os-hypervisors:statistics";
+/// Aggregates are listed.
+pub(crate) const AGGREGATE_INDEX: &str = "os_compute_api:os-aggregates:index";
+/// An aggregate is made.
+pub(crate) const AGGREGATE_CREATE: &str = "os_compute_api:os-aggregates:create";
+/// An aggregate is looked at.
+pub(crate) const AGGREGATE_SHOW: &str = "os_compute_api:os-aggregates:show";
+/// An aggregate's name or zone is changed.
+pub(crate) const AGGREGATE_UPDATE: &str = "os_compute_api:os-aggregates:update";
+/// An aggregate is removed.
+pub(crate) const AGGREGATE_DELETE: &str = "os_compute_api:os-aggregates:delete";
+/// A host is put into an aggregate.
+pub(crate) const AGGREGATE_ADD_HOST: &str = "os_compute_api:os-aggregates:add_host";
+/// A host is taken out of one.
+pub(crate) const AGGREGATE_REMOVE_HOST: &str = "os_compute_api:os-aggregates:remove_host";
+/// An aggregate's keys are changed.
+pub(crate) const AGGREGATE_SET_METADATA: &str = "os_compute_api:os-aggregates:set_metadata";
+/// What one's project may have is looked at.
+pub(crate) const LIMITS: &str = "os_compute_api:limits";
+/// What another project may have is.
+pub(crate) const LIMITS_OTHER: &str = "os_compute_api:limits:other_project";
 
 /// Nova's own default rules, for the routes that are here.
 #[must_use]
@@ -197,5 +245,29 @@ pub fn default_policy() -> Policy {
         (ACTIONS_LIST, reader()),
         (ACTIONS_SHOW, reader()),
         (ACTIONS_EVENTS, admin()),
+        (GROUP_CREATE, member()),
+        (GROUP_DELETE, member()),
+        (GROUP_INDEX, reader()),
+        (GROUP_INDEX_ALL, admin()),
+        (GROUP_SHOW, reader()),
+        (ZONE_LIST, Rule::Everybody),
+        (ZONE_DETAIL, admin()),
+        (SERVICE_LIST, admin()),
+        (SERVICE_UPDATE, admin()),
+        (SERVICE_DELETE, admin()),
+        (HYPERVISOR_LIST, admin()),
+        (HYPERVISOR_DETAIL, admin()),
+        (HYPERVISOR_SHOW, admin()),
+        (HYPERVISOR_STATISTICS, admin()),
+        (AGGREGATE_INDEX, admin()),
+        (AGGREGATE_CREATE, admin()),
+        (AGGREGATE_SHOW, admin()),
+        (AGGREGATE_UPDATE, admin()),
+        (AGGREGATE_DELETE, admin()),
+        (AGGREGATE_ADD_HOST, admin()),
+        (AGGREGATE_REMOVE_HOST, admin()),
+        (AGGREGATE_SET_METADATA, admin()),
+        (LIMITS, Rule::Everybody),
+        (LIMITS_OTHER, admin()),
     ])
 }

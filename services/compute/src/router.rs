@@ -7,8 +7,9 @@ use berth_http::{Call, Door, Fault, Manners, Methods, NoAuth2, Policy, ValidateT
 
 use crate::compute::Compute;
 use crate::handlers::{
-    extensions, flavor_access, flavor_extra_specs, flavor_manage, flavors, instance_actions,
-    key_pairs, server_actions, server_create, server_metadata, server_tags, servers, versions,
+    aggregates, availability_zones, extensions, flavor_access, flavor_extra_specs, flavor_manage,
+    flavors, hypervisors, instance_actions, key_pairs, limits, server_actions, server_create,
+    server_groups, server_metadata, server_tags, servers, services, versions,
 };
 use crate::microversions::RANGE;
 use crate::policies::{self, default_policy};
@@ -84,7 +85,7 @@ pub fn router(compute: Compute, options: Options) -> Router {
             "/v2.1/extensions",
             Methods::new("GET").get(extensions::list).done(),
         );
-    let routes = server_routes(key_pair_routes(flavor_routes(routes)))
+    let routes = host_routes(server_routes(key_pair_routes(flavor_routes(routes))))
         .fallback(no_such_route)
         .with_state(api);
     door(routes, entrance)
@@ -218,6 +219,80 @@ fn server_routes(routes: Router<Api>) -> Router<Api> {
                 .put(server_tags::put)
                 .delete(server_tags::delete)
                 .done(),
+        )
+}
+
+/// What `services/hosts` keeps.
+fn host_routes(routes: Router<Api>) -> Router<Api> {
+    routes
+        .route("/v2.1/limits", Methods::new("GET").get(limits::show).done())
+        .route(
+            "/v2.1/os-server-groups",
+            Methods::new("GET, POST")
+                .get(server_groups::list)
+                .post(server_groups::create)
+                .done(),
+        )
+        .route(
+            "/v2.1/os-server-groups/{group}",
+            Methods::new("GET, DELETE")
+                .get(server_groups::show)
+                .delete(server_groups::delete)
+                .done(),
+        )
+        .route(
+            "/v2.1/os-availability-zone",
+            Methods::new("GET").get(availability_zones::list).done(),
+        )
+        .route(
+            "/v2.1/os-availability-zone/detail",
+            Methods::new("GET").get(availability_zones::detail).done(),
+        )
+        .route(
+            "/v2.1/os-services",
+            Methods::new("GET").get(services::list).done(),
+        )
+        .route(
+            "/v2.1/os-services/{service}",
+            Methods::new("PUT, DELETE")
+                .put(services::update)
+                .delete(services::delete)
+                .done(),
+        )
+        .route(
+            "/v2.1/os-hypervisors",
+            Methods::new("GET").get(hypervisors::list).done(),
+        )
+        .route(
+            "/v2.1/os-hypervisors/detail",
+            Methods::new("GET").get(hypervisors::detail).done(),
+        )
+        .route(
+            "/v2.1/os-hypervisors/statistics",
+            Methods::new("GET").get(hypervisors::statistics).done(),
+        )
+        .route(
+            "/v2.1/os-hypervisors/{hypervisor}",
+            Methods::new("GET").get(hypervisors::show).done(),
+        )
+        .route(
+            "/v2.1/os-aggregates",
+            Methods::new("GET, POST")
+                .get(aggregates::list)
+                .post(aggregates::create)
+                .done(),
+        )
+        .route(
+            "/v2.1/os-aggregates/{aggregate}",
+            Methods::new("GET, PUT, DELETE")
+                .get(aggregates::show)
+                .put(aggregates::update)
+                .delete(aggregates::delete)
+                .done(),
+        )
+        .route(
+            "/v2.1/os-aggregates/{aggregate}/action",
+            Methods::new("POST").post(aggregates::act).done(),
         )
 }
 

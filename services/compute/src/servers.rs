@@ -197,4 +197,13 @@ impl Compute {
     pub async fn server(&self, uuid: Uuid) -> Result<Server, ServerError> {
         rows::one(&mut self.tables.read().await?, uuid).await
     }
+
+    /// The servers that were asked for in a server group.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn servers_of_group(&self, group: Uuid) -> Result<Vec<Uuid>, ServerError> {
+        let mut tx = self.tables.read().await?;
+        Ok(rows::of_group(&mut tx, group).await?)
+    }
 }

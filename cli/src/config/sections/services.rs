@@ -7,6 +7,7 @@ use std::time::Duration;
 use berth_http::Prefix;
 use berth_identity::Interface;
 use berth_placement::CandidatesFrom;
+use berth_wire::guest::NetworkSource;
 use http::Method;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -186,8 +187,37 @@ impl ConductorService {
     reason = "each field is the option of its name, documented in the table"
 )]
 pub struct ComputeService {
+    pub(super) connection: Option<Secret>,
     pub listen: Option<SocketAddr>,
     pub auth_strategy: AuthStrategy,
+    pub images_file: Option<PathBuf>,
+    pub auto_network: Option<String>,
+}
+
+impl ComputeService {
+    /// Another database than the configuration's.
+    pub(crate) fn set_connection(&mut self, url: Secret) {
+        self.connection = Some(url);
+    }
+
+    /// What a guest is plugged into that asks for networks `auto`; none: nothing, or a text that names neither (`config check`
+    /// refuses that).
+    #[must_use]
+    pub fn auto_network(&self) -> Option<NetworkSource> {
+        network_source(self.auto_network.as_deref()?)
+    }
+}
+
+/// What `network:NAME` or `bridge:NAME` names; none where a text is neither.
+fn network_source(text: &str) -> Option<NetworkSource> {
+    let (kind, name) = text.split_once(':')?;
+    let name = name.to_owned();
+    match kind {
+        _ if name.is_empty() => None,
+        "network" => Some(NetworkSource::Network(name)),
+        "bridge" => Some(NetworkSource::Bridge(name)),
+        _ => None,
+    }
 }
 
 /// `[identity_service]`.

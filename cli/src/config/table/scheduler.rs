@@ -133,9 +133,20 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("metrics", "weight_of_unavailable", Kind::Number(-MOST, MOST), Default::Float(-10_000.0),
         "The weight of such a host where it is not."),
 
+    row("compute_service", "connection", Kind::Database, Default::Derived("`sqlite:` and `compute.sqlite` below `state_path`"),
+        "The database of the compute API: flavors, key pairs, and what of servers nobody else keeps.")
+        .example("\"sqlite:/var/lib/berth/compute.sqlite\""),
     row("compute_service", "listen", Kind::Listen, Default::Unset,
-        "Address and port where agents of other hosts tell the scheduler of `berth up` their host's state (`[conductor] \
-         endpoint_override` there). Unset: this host's agent alone tells it.").example("\"127.0.0.1:8774\""),
+        "Address and port of the compute API (`/v2.1`), where agents of other hosts tell the scheduler their host's state, too (`[conductor] \
+         endpoint_override` there). Unset: `berth up` serves no compute API, and this host's agent alone tells it.")
+        .example("\"127.0.0.1:8774\""),
+    row("compute_service", "images_file", Kind::Path, Default::Unset,
+        "The images that servers are made of, where `[glance]` names no image service: a TOML file with an `[[image]]` for each (`name`, `path` \
+         or `url`, `format`, `checksum`, and where wanted `id`, `min_ram_mb`, `min_disk_gb`, `properties`).")
+        .example("\"/etc/berth/images.toml\""),
+    row("compute_service", "auto_network", Kind::Text, Default::Unset,
+        "What a server is plugged into that asks for networks `auto`: `network:NAME` of a libvirt network or `bridge:NAME` of a Linux bridge, on \
+         whichever host it is. Unset: it has no interface.").example("\"network:default\""),
     row("compute_service", "auth_strategy", Kind::Choice(&["noauth2", "keystone"]), Default::Text("noauth2"),
         "Who believes tokens: `noauth2` takes the token's own word and listens on loopback only, `keystone` asks by \
          `[keystone_authtoken]`; an agent's account needs the role `service`."),

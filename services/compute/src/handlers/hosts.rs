@@ -1,7 +1,9 @@
 //! What the keepers of hosts, aggregates and server groups refuse, as callers are told it.
 
-use berth_hosts::{AggregateError, HostError, ServerGroupError, TableError};
+use berth_hosts::{AggregateError, ComputeHost, HostError, ServerGroupError, TableError};
 use berth_http::Fault;
+
+use crate::router::Api;
 
 pub(super) fn aggregate_fault(error: AggregateError) -> Fault {
     match error {
@@ -30,11 +32,24 @@ pub(super) fn group_fault(error: ServerGroupError) -> Fault {
 }
 
 /// The database of hosts failed. The cause goes to the log, once, here.
-fn table_fault(error: &TableError) -> Fault {
+pub(super) fn table_fault(error: &TableError) -> Fault {
     tracing::error!(error = error as &dyn std::error::Error, "database of hosts");
     let message = format!("The database failed: {error}.");
     match error {
         TableError::Sql(sql) if sql.will_pass() => Fault::unavailable(message),
         TableError::Sql(_) | TableError::Foreign { .. } => Fault::internal(message),
     }
+}
+
+impl Api {
+    /// How long a host may be silent, in seconds.
+    pub(super) fn down(&self) -> f64 {
+        let hosts = &self.compute.inner.hosts;
+        hosts.options().service_down_time.as_secs_f64()
+    }
+}
+
+/// Whether a host is heard of, and nobody says that it is dead.
+pub(super) fn is_up(host: &ComputeHost, down: f64) -> bool {
+    !host.forced_down && host.last_seen_age_s.is_some_and(|age| age <= down)
 }

@@ -89,7 +89,7 @@ impl Api {
             true => hosts.hosts().await.map_err(super::hosts::host_fault)?,
             false => Vec::new(),
         };
-        let down = hosts.options().service_down_time.as_secs_f64();
+        let down = self.down();
         Ok(Sight {
             attributes: may(policies::SERVER_ATTRIBUTES),
             host_status,
@@ -123,7 +123,7 @@ fn host_status_of(host: &ComputeHost, down: f64) -> &'static str {
         ComputeHost {
             forced_down: true, ..
         } => "DOWN",
-        host if host.last_seen_age_s.is_some_and(|age| age <= down) => "UP",
+        host if super::hosts::is_up(host, down) => "UP",
         _ => "UNKNOWN",
     }
 }

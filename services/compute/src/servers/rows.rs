@@ -170,3 +170,12 @@ fn optional<T: std::str::FromStr>(
     let text = row.opt_text(at)?;
     text.map(|text| typed(&text, TABLE, column)).transpose()
 }
+
+/// Those that were asked for in a server group.
+pub(super) async fn of_group(tx: &mut Transaction, group: Uuid) -> Result<Vec<Uuid>, TableError> {
+    let sql = "SELECT uuid FROM compute_servers WHERE server_group = ? AND deleting = 0";
+    let rows = tx.rows(Statement::new(sql).bind(group.to_string())).await?;
+    rows.iter()
+        .map(|row| typed(&row.text(0)?, TABLE, "uuid"))
+        .collect()
+}

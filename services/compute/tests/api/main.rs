@@ -6,6 +6,7 @@ mod cloud;
 mod flavor_access;
 mod flavor_extra_specs;
 mod flavors;
+mod host_nouns;
 mod key_pairs;
 mod place;
 mod schema;

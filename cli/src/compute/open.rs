@@ -1,0 +1,126 @@
+//! The compute API, put together as `[compute_service]` says: beside a conductor and what is known of hosts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use berth_client::ImageClient;
+use berth_compute::{Compute, ComputeOptions, ComputeParts, Images, Options, router};
+use berth_conductor::journal::JournalError;
+use berth_conductor::{Conductor, ConductorOptions};
+use berth_hosts::Hosts;
+use berth_http::{NoAuth2, ValidateToken};
+use berth_store::{OpenError, SqlStore};
+use berth_wire::guest::NetworkBody;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::images;
+use crate::config::{AuthStrategy, Config};
+use crate::database;
+use crate::failure::{ErrorCode, Failure};
+use crate::keystone_tokens::KeystoneTokens;
+
+/// The compute API, open and not served yet.
+pub(crate) struct OpenCompute {
+    store: SqlStore,
+    images: Arc<dyn Images>,
+}
+
+impl OpenCompute {
+    /// Opens the database, and looks who knows images.
+    ///
+    /// # Errors
+    /// Another process has the database, or the images cannot be used.
+    pub(crate) async fn open(config: &Config) -> Result<Self, Failure> {
+        let images = images_of(config)?;
+        let store = database::open_compute(&config.compute_database(), &config.state_path).await?;
+        Ok(Self { store, images })
+    }
+
+    /// Serves it until `stop`, with the routes for agents of other hosts behind the same door; the database, to be closed last.
+    ///
+    /// # Errors
+    /// The way to who believes tokens is not configured.
+    pub(crate) fn begin(
+        self,
+        config: &Config,
+        (conductor, hosts): (Conductor, Hosts),
+        (listener, for_agents): (TcpListener, Router),
+        tasks: &mut JoinSet<()>,
+        stop: &CancellationToken,
+    ) -> Result<SqlStore, Failure> {
+        let parts = ComputeParts {
+            store: self.store.clone(),
+            conductor,
+            hosts,
+            images: self.images,
+        };
+        let source = config.compute_service.auto_network();
+        let options = ComputeOptions {
+            auto_network: source.map(|source| NetworkBody { source, mac: None }),
+            ..ComputeOptions::default()
+        };
+        let compute = Compute::new(parts, options);
+        let api = router(compute.clone(), door(config)?);
+        // Whatever is not an agent's is the API's.
+        let routes = for_agents.fallback_service(api);
+        let stopped = || stop.clone().cancelled_owned();
+        tasks.spawn(berth_http::serve_tcp(listener, routes, stopped()));
+        let end = stopped();
+        tasks.spawn(async move { compute.keep(end).await });
+        Ok(self.store)
+    }
+}
+
+/// Who knows images: the image service, where there is one, else the file, else nobody.
+fn images_of(config: &Config) -> Result<Arc<dyn Images>, Failure> {
+    if config.glance.auth_type.is_some() {
+        let service = ImageClient::from_options(&config.glance).map_err(|error| {
+            let what = "the way to the image service is not configured ([glance])";
+            Failure::caused(ErrorCode::Missing, what, &error)
+        })?;
+        return Ok(Arc::new(service));
+    }
+    match &config.compute_service.images_file {
+        Some(path) => Ok(Arc::new(images::read(path)?)),
+        None => Ok(Arc::new(BTreeMap::new())),
+    }
+}
+
+fn door(config: &Config) -> Result<Options, Failure> {
+    let tokens: Arc<dyn ValidateToken> = match config.compute_service.auth_strategy {
+        AuthStrategy::Noauth2 => Arc::new(NoAuth2::with_admin_roles([
+            "admin", "service", "member", "reader",
+        ])),
+        AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
+    };
+    Ok(Options {
+        tokens,
+        ..Options::default()
+    })
+}
+
+/// How the conductor behaves.
+pub(crate) fn conductor_options(config: &Config) -> ConductorOptions {
+    ConductorOptions {
+        patience: config.conductor_service.retry_timeout,
+        max_attempts: config.scheduler_attempts(),
+        headroom_interval: config.conductor_service.headroom_interval(),
+        ..ConductorOptions::default()
+    }
+}
+
+/// Why the conductor's journal cannot be used.
+pub(crate) fn unusable_journal(error: &JournalError) -> Failure {
+    let code = match error {
+        JournalError::Open {
+            source: OpenError::Held { .. },
+            ..
+        } => ErrorCode::Held,
+        JournalError::Newer { .. } => ErrorCode::OtherRelease,
+        _ => ErrorCode::State,
+    };
+    Failure::caused(code, "the conductor's journal cannot be used", error)
+}

@@ -1,0 +1,72 @@
+//! /v2.1/os-availability-zone: which zones there are, and to operators which hosts are in each.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use berth_hosts::{ComputeHost, ServiceStatus};
+use berth_http::{Answer, Call, Fault};
+use serde_json::{Value, json};
+
+use super::hosts::{aggregate_fault, host_fault};
+use crate::policies;
+use crate::router::Api;
+use crate::views::server::precise;
+
+/// The hosts of each zone.
+async fn zones(api: &Api) -> Result<BTreeMap<String, Vec<ComputeHost>>, Fault> {
+    let hosts = &api.compute.inner.hosts;
+    let zones = hosts.availability_zones().await.map_err(aggregate_fault)?;
+    let all = hosts.hosts().await.map_err(host_fault)?;
+    let of_zone = |names: &std::collections::BTreeSet<String>| {
+        let own = all.iter().filter(|host| names.contains(&host.host));
+        own.cloned().collect()
+    };
+    Ok(zones
+        .iter()
+        .map(|(zone, names)| (zone.clone(), of_zone(names)))
+        .collect())
+}
+
+fn is_enabled(host: &ComputeHost) -> bool {
+    host.status == ServiceStatus::Enabled
+}
+
+fn shown(zone: &str, hosts: &[ComputeHost], of_hosts: Value) -> Value {
+    // A zone is there where one of its hosts takes guests.
+    let available = hosts.iter().any(is_enabled);
+    json!({"zoneName": zone, "zoneState": {"available": available}, "hosts": of_hosts})
+}
+
+pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    api.allow(&call, policies::ZONE_LIST)?;
+    let zones = zones(&api).await?;
+    let shown: Vec<Value> = zones
+        .iter()
+        .map(|(zone, hosts)| shown(zone, hosts, Value::Null))
+        .collect();
+    Answer::ok(&json!({"availabilityZoneInfo": shown}))
+}
+
+pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    api.allow(&call, policies::ZONE_DETAIL)?;
+    let down = api.down();
+    let one = |host: &ComputeHost| {
+        json!({"nova-compute": {
+            "available": super::hosts::is_up(host, down),
+            "active": is_enabled(host),
+            "updated_at": host.last_seen_at.map(precise),
+        }})
+    };
+    let zones = zones(&api).await?;
+    let shown: Vec<Value> = zones
+        .iter()
+        .map(|(zone, hosts)| {
+            let of_hosts: BTreeMap<&str, Value> = hosts
+                .iter()
+                .map(|host| (host.host.as_str(), one(host)))
+                .collect();
+            shown(zone, hosts, json!(of_hosts))
+        })
+        .collect();
+    Answer::ok(&json!({"availabilityZoneInfo": shown}))
+}

@@ -1,0 +1,61 @@
+//! /v2.1/limits: what a project may have. Nothing is limited: there are no quotas yet.
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use serde_json::json;
+
+use crate::microversions::{NO_NETWORK_LIMITS, NO_PERSONALITY};
+use crate::policies;
+use crate::router::Api;
+use crate::servers::MOST_METADATA;
+
+/// What stands for no limit.
+const NONE: i64 = -1;
+
+pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    api.allow(&call, policies::LIMITS)?;
+    let named = call.query.last("tenant_id");
+    let other = named.filter(|project| call.caller.project_id() != Some(project));
+    if other.is_some() {
+        api.allow(&call, policies::LIMITS_OTHER)?;
+    }
+    let project = named.or(call.caller.project_id()).unwrap_or_default();
+    let servers = api.compute.servers(Some(project)).await;
+    let servers = servers.map_err(super::servers::fault)?;
+    let cores: u64 = servers
+        .iter()
+        .map(|it| u64::from(it.flavor.body.vcpus))
+        .sum();
+    let ram: u64 = servers.iter().map(|it| it.flavor.body.ram_mb).sum();
+    let mut absolute = json!({
+        "maxTotalInstances": NONE,
+        "maxTotalCores": NONE,
+        "maxTotalRAMSize": NONE,
+        "maxTotalKeypairs": NONE,
+        "maxServerMeta": MOST_METADATA,
+        "maxServerGroups": NONE,
+        "maxServerGroupMembers": NONE,
+        "totalInstancesUsed": servers.len(),
+        "totalCoresUsed": cores,
+        "totalRAMUsed": ram,
+        "totalServerGroupsUsed": 0,
+    });
+    if !call.version.has(NO_NETWORK_LIMITS) {
+        for key in [
+            "maxTotalFloatingIps",
+            "maxSecurityGroups",
+            "maxSecurityGroupRules",
+        ] {
+            absolute[key] = json!(NONE);
+        }
+        for key in ["totalFloatingIpsUsed", "totalSecurityGroupsUsed"] {
+            absolute[key] = json!(0);
+        }
+    }
+    if !call.version.has(NO_PERSONALITY) {
+        absolute["maxImageMeta"] = json!(MOST_METADATA);
+        absolute["maxPersonality"] = json!(0);
+        absolute["maxPersonalitySize"] = json!(0);
+    }
+    Answer::ok(&json!({"limits": {"rate": [], "absolute": absolute}}))
+}

@@ -147,11 +147,7 @@ async fn placement(store: Result<SqlStore, OpenError>, named: &str) -> Result<Sq
 /// # Errors
 /// As [`open`].
 pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
-    let (location, named) = located(url)?;
-    make_folder(&location, state_path)?;
-    let store = SqlStore::open(&location, &in_turn_options())
-        .await
-        .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
     berth_accelerator::prepare(&store).await.map_err(|error| {
         let code = match &error {
             berth_accelerator::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
@@ -168,19 +164,9 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
 /// # Errors
 /// As [`open`].
 pub async fn open_identity(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
-    let (location, named) = located(url)?;
-    make_folder(&location, state_path)?;
-    let store = SqlStore::open(&location, &in_turn_options())
-        .await
-        .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
-    berth_identity::prepare(&store).await.map_err(|error| {
-        let code = match &error {
-            berth_identity::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
-            _ => ErrorCode::State,
-        };
-        let what = format!("{named} is not the identity service's as it should be");
-        Failure::caused(code, what, &error)
-    })?;
+    let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
+    let ready = berth_identity::prepare(&store).await;
+    ready.map_err(|error| not_as_it_should_be(&named, "the identity service's", &error))?;
     Ok(store)
 }
 
@@ -189,19 +175,9 @@ pub async fn open_identity(url: &Secret, state_path: &Path) -> Result<SqlStore, 
 /// # Errors
 /// As [`open`].
 pub async fn open_hosts(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
-    let (location, named) = located(url)?;
-    make_folder(&location, state_path)?;
-    let store = SqlStore::open(&location, &in_turn_options())
-        .await
-        .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
-    berth_hosts::prepare(&store).await.map_err(|error| {
-        let code = match &error {
-            berth_hosts::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
-            _ => ErrorCode::State,
-        };
-        let what = format!("{named} is not the scheduler's as it should be");
-        Failure::caused(code, what, &error)
-    })?;
+    let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
+    let ready = berth_hosts::prepare(&store).await;
+    ready.map_err(|error| not_as_it_should_be(&named, "the scheduler's", &error))?;
     Ok(store)
 }
 
@@ -210,20 +186,32 @@ pub async fn open_hosts(url: &Secret, state_path: &Path) -> Result<SqlStore, Fai
 /// # Errors
 /// As [`open`].
 pub async fn open_compute(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
+    let (store, named) = opened(url, state_path, options).await?;
+    let ready = berth_compute::prepare(&store).await;
+    ready.map_err(|error| not_as_it_should_be(&named, "the compute API's", &error))?;
+    Ok(store)
+}
+
+/// A database that is not looked into yet, and its name in sentences.
+async fn opened(
+    url: &Secret,
+    state_path: &Path,
+    options: impl FnOnce(&Location) -> SqlOptions,
+) -> Result<(SqlStore, String), Failure> {
     let (location, named) = located(url)?;
     make_folder(&location, state_path)?;
-    let store = SqlStore::open(&location, &options(&location))
-        .await
-        .map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
-    berth_compute::prepare(&store).await.map_err(|error| {
-        let code = match &error {
-            berth_compute::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
-            _ => ErrorCode::State,
-        };
-        let what = format!("{named} is not the compute API's as it should be");
-        Failure::caused(code, what, &error)
-    })?;
-    Ok(store)
+    let store = SqlStore::open(&location, &options(&location)).await;
+    let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    Ok((store, named))
+}
+
+fn not_as_it_should_be(named: &str, whose: &str, error: &berth_store::SchemaError) -> Failure {
+    let code = match error {
+        berth_store::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
+        _ => ErrorCode::State,
+    };
+    let what = format!("{named} is not {whose} as it should be");
+    Failure::caused(code, what, error)
 }
 
 /// Of services whose writers take turns on a server, or change a row only where it is as they read it. So nobody has to run again

@@ -18,8 +18,9 @@ mod usable;
 pub use journal::{JournalFile, JournalFileError};
 pub use sql::{
     Asked, Dialect, Disposition, Done, Host, Isolation, Location, Moment, NoMoment, OpenError,
-    OtherSession, OtherSessions, Retryable, Row, SchemaLock, Server, ServerKind, SqlError,
-    SqlOptions, SqlStore, Statement, Synchronous, Tls, TlsMode, Transaction, UrlError, Value, Work,
+    OtherSession, OtherSessions, Retryable, Row, SCHEMA_WAIT, Schema, SchemaError, SchemaLock,
+    Server, ServerKind, SqlError, SqlOptions, SqlStore, Statement, Synchronous, Tls, TlsMode,
+    Transaction, UrlError, Value, Work, in_words_of,
 };
 pub use state_dir::{StateDir, StateFileError, StateFiles};
 pub use usable::{JournalFault, Usable};

@@ -57,4 +57,4 @@ pub use servers::{
     Handed, Lock, Locker, NewServers, NoLocker, Server, ServerError, ServerFlavor, ServerUpdate,
 };
 pub use store::TableError;
-pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};
+pub use store::schema::{VERSION as SCHEMA_VERSION, prepare};

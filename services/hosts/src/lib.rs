@@ -48,4 +48,4 @@ pub use server_groups::{
     GroupMember, GroupPolicy, KeptServerGroup, NewServerGroup, PlacedMember, ServerGroupError,
 };
 pub use store::TableError;
-pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};
+pub use store::schema::{VERSION as SCHEMA_VERSION, prepare};

@@ -39,7 +39,7 @@ pub use logins::LoginError;
 pub use passwords::{LONGEST_PASSWORD, PasswordError, PasswordHash, PasswordHashError};
 pub use router::{Options, router};
 pub use store::TableError;
-pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};
+pub use store::schema::{VERSION as SCHEMA_VERSION, prepare};
 pub use tokens::{Clock, KnownToken};
 pub use users::{
     Assignment, Domain, Look, Problem, Project, Role, Target, User, Users, UsersError, UsersFile,

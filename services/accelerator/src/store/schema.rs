@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use berth_store::{
-    Dialect, Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work,
+    Dialect, Disposition, Retryable, SCHEMA_WAIT, SqlError, SqlStore, Statement, Transaction, Work,
+    in_words_of,
 };
 
 /// The schema's version. 2: devices are cleaned and programmed. 3: more than one process.
@@ -17,9 +17,6 @@ pub const VERSION: i64 = 3;
 
 /// The versions that are brought to this one.
 const BEFORE: [i64; 2] = [1, 2];
-
-/// How long a start waits for another process that makes the schema.
-const SCHEMA_WAIT: Duration = Duration::from_secs(60);
 
 /// The columns that earlier versions may lack, by table, and what adds each.
 const ADDED: [(&str, &str, &str); 7] = [
@@ -83,29 +80,11 @@ const UNBOUNDED: [&str; 5] = [
     "    hostname VARCHAR(255),",
 ];
 
-/// What MySQL and MariaDB are told of each table: texts that differ at all are different, as they are on SQLite and PostgreSQL,
-/// by letter case, accent or a blank at the end. Each reads its own comment.
-const MYSQL_TABLE: &str = ") ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 \
-     COLLATE /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;\n";
-
 /// All of the schema in the words of a database.
 fn schema(dialect: Dialect) -> &'static str {
     static SQLITE: LazyLock<String> = LazyLock::new(|| format!("{SCHEMA}{LATER}{INDEXES};\n"));
-    static POSTGRES: LazyLock<String> = LazyLock::new(|| {
-        of_server(
-            "BIGSERIAL PRIMARY KEY",
-            "TIMESTAMP WITHOUT TIME ZONE",
-            "TEXT",
-        )
-    });
-    static MYSQL: LazyLock<String> = LazyLock::new(|| {
-        of_server(
-            "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY",
-            "DATETIME(6)",
-            "MEDIUMTEXT",
-        )
-        .replace("\n);\n", &format!("\n{MYSQL_TABLE}"))
-    });
+    static POSTGRES: LazyLock<String> = LazyLock::new(|| of_server(Dialect::Postgres));
+    static MYSQL: LazyLock<String> = LazyLock::new(|| of_server(Dialect::MySql));
     match dialect {
         Dialect::Sqlite => &SQLITE,
         Dialect::Postgres => &POSTGRES,
@@ -113,21 +92,14 @@ fn schema(dialect: Dialect) -> &'static str {
     }
 }
 
-fn of_server(id: &str, moment: &str, text: &str) -> String {
-    let mut schema = schema(Dialect::Sqlite).to_owned();
+fn of_server(dialect: Dialect) -> String {
+    let mut text = schema(Dialect::Sqlite).to_owned();
     for column in UNBOUNDED {
-        schema = schema.replace(column, &column.replace("VARCHAR(255)", "TEXT"));
+        text = text.replace(column, &column.replace("VARCHAR(255)", "TEXT"));
     }
-    schema
+    in_words_of(dialect, &text)
         .replace("IF NOT EXISTS ", "")
-        .replace(
-            "    id INTEGER NOT NULL PRIMARY KEY",
-            &format!("    id {id}"),
-        )
-        .replace("INTEGER", "BIGINT")
-        .replace("VARCHAR(26)", moment)
         .replace("VARCHAR(30)", "VARCHAR(255)")
-        .replace(" TEXT", &format!(" {text}"))
 }
 
 /// Why a database is not ready.

@@ -1,0 +1,254 @@
+//! The tables of a built-in service: made in a database that has none of them yet, checked in one that has, refused where a later
+//! release wrote them.
+//!
+//! A service writes its schema once, as SQLite reads it ([`Schema::text`]); on a server the same tables are made in its own types.
+//! Other services may have theirs in the same database: only tables of these names are looked at. One of them, the mark, has a row
+//! with the version, which is written last.
+//!
+//! Callers: `prepare` of `services/hosts`, `services/compute` and `services/identity`; `services/accelerator`, whose databases were
+//! there before and are brought to its version, takes the words of the servers ([`in_words_of`]).
+
+use std::time::Duration;
+
+use super::{Dialect, Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work};
+
+/// How long a start waits for another process that makes a schema.
+pub const SCHEMA_WAIT: Duration = Duration::from_secs(60);
+
+/// What MySQL and MariaDB are told of each table: texts that differ at all are different, as they are on SQLite and PostgreSQL,
+/// by letter case, accent or a blank at the end. Each reads its own comment.
+const MYSQL_TABLE: &str = ") ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 \
+     COLLATE /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;\n";
+
+/// A schema as SQLite reads it in the words of a database: moments (`VARCHAR(26)`) are dates, numbers have eight bytes, and text
+/// that nobody bounds has no bound. Each statement ends with `;` and a line's end.
+#[must_use]
+pub fn in_words_of(dialect: Dialect, text: &str) -> String {
+    let (id, moment, unbounded) = match dialect {
+        Dialect::Sqlite => return text.to_owned(),
+        Dialect::Postgres => (
+            "BIGSERIAL PRIMARY KEY",
+            "TIMESTAMP WITHOUT TIME ZONE",
+            "TEXT",
+        ),
+        Dialect::MySql => (
+            "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY",
+            "DATETIME(6)",
+            "MEDIUMTEXT",
+        ),
+    };
+    let text = text
+        .replace("CREATE INDEX IF NOT EXISTS ", "CREATE INDEX ")
+        .replace(
+            "    id INTEGER NOT NULL PRIMARY KEY",
+            &format!("    id {id}"),
+        )
+        .replace("INTEGER", "BIGINT")
+        .replace("VARCHAR(26)", moment)
+        .replace(" TEXT", &format!(" {unbounded}"));
+    match dialect {
+        Dialect::MySql => text.replace("\n);\n", &format!("\n{MYSQL_TABLE}")),
+        _ => text,
+    }
+}
+
+/// The tables of a service.
+#[derive(Debug, Clone, Copy)]
+pub struct Schema {
+    /// Whose they are, as an error says it: `the compute API`.
+    pub of: &'static str,
+    /// The table with the version, which is made first and gets its row last.
+    pub mark: &'static str,
+    /// The version that this release makes and reads.
+    pub version: i64,
+    /// All tables and indexes, in the order in which they are made, each with `CREATE … IF NOT EXISTS`.
+    pub text: &'static str,
+}
+
+/// Why a database is not ready.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// The schema is at another version.
+    #[error(
+        "the database is at version {found} of the schema of {of}; this release knows version {known}: start the release that \
+         wrote it, or name another database"
+    )]
+    OtherVersion {
+        /// Whose schema.
+        of: &'static str,
+        /// What the mark says; 0 when it has no row.
+        found: i64,
+        /// What this release knows.
+        known: i64,
+    },
+    /// A table of another program has the name of one of these.
+    #[error(
+        "the database has a table {table} of something else, where that of {of} would be; name another database"
+    )]
+    NotOurs {
+        /// Whose schema.
+        of: &'static str,
+        /// The table's name.
+        table: &'static str,
+    },
+    /// The database failed.
+    #[error("the schema cannot be read or made")]
+    Sql(#[from] SqlError),
+}
+
+impl Retryable for SchemaError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            // Another process made a table or wrote the version first: both will be seen then.
+            Self::Sql(SqlError::Duplicate(_)) => Disposition::Retry,
+            Self::Sql(error) => error.disposition(),
+            _ => Disposition::Fatal,
+        }
+    }
+}
+
+impl Schema {
+    /// Makes the tables where there are none, and checks them where they are.
+    ///
+    /// # Errors
+    /// [`SchemaError`] when they are of another version, are another program's, or the database fails.
+    pub async fn prepare(self, store: &SqlStore) -> Result<(), SchemaError> {
+        let _lock = store.schema_lock(SCHEMA_WAIT).await?;
+        store.write(&Prepare(self)).await
+    }
+
+    /// The tables, in the order in which they are made.
+    fn names(self) -> impl DoubleEndedIterator<Item = &'static str> {
+        let lines = self.text.lines();
+        lines.filter_map(|line| {
+            let rest = line.strip_prefix("CREATE TABLE IF NOT EXISTS ")?;
+            rest.split(' ').next()
+        })
+    }
+
+    async fn make(self, tx: &mut Transaction) -> Result<(), SqlError> {
+        let dialect = tx.dialect();
+        if dialect == Dialect::MySql {
+            // A start that was killed may have left some, all empty; an index that is there cannot be made again.
+            for name in self.names().rev().filter(|name| *name != self.mark) {
+                tx.execute(Statement::new(format!("DROP TABLE IF EXISTS {name}")))
+                    .await?;
+            }
+        }
+        match dialect {
+            Dialect::Sqlite => tx.script(self.text).await?,
+            Dialect::Postgres | Dialect::MySql => {
+                for statement in in_words_of(dialect, self.text).split_terminator(";\n") {
+                    tx.execute(Statement::new(statement.to_owned())).await?;
+                }
+            }
+        }
+        let insert = format!("INSERT INTO {} (version) VALUES (?)", self.mark);
+        tx.execute(Statement::new(insert).bind(self.version))
+            .await?;
+        Ok(())
+    }
+}
+
+struct Prepare(Schema);
+
+impl Work for Prepare {
+    type Output = ();
+    type Error = SchemaError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
+        let Schema {
+            of, mark, version, ..
+        } = self.0;
+        let other = |found| SchemaError::OtherVersion {
+            of,
+            found,
+            known: version,
+        };
+        let tables = tx.table_names().await?;
+        if !tables.contains(mark) {
+            return match self.0.names().find(|name| tables.contains(*name)) {
+                Some(table) => Err(SchemaError::NotOurs { of, table }),
+                None => Ok(self.0.make(tx).await?),
+            };
+        }
+        let sql = Statement::new(format!("SELECT version FROM {mark}"));
+        match tx.row(sql).await?.map(|row| row.int(0)).transpose()? {
+            Some(found) if found == version => Ok(()),
+            Some(found) => Err(other(found)),
+            // Somebody was killed while it made the tables: MySQL keeps each as it is made.
+            None if tx.dialect() == Dialect::MySql => Ok(self.0.make(tx).await?),
+            None => Err(other(0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "CREATE TABLE IF NOT EXISTS pier_schema (\n    version INTEGER NOT NULL PRIMARY KEY\n);\n\
+        CREATE TABLE IF NOT EXISTS pier_ships (\n    id INTEGER NOT NULL PRIMARY KEY,\n    name TEXT,\n    came VARCHAR(26)\n);\n\
+        CREATE INDEX IF NOT EXISTS pier_ships_name ON pier_ships (came);\n";
+
+    fn pier(version: i64) -> Schema {
+        Schema {
+            of: "the pier",
+            mark: "pier_schema",
+            version,
+            text: TEXT,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_schema_is_made_once_and_another_version_is_refused() {
+        let store = SqlStore::in_memory().await.unwrap();
+        for _ in 0..2 {
+            pier(1).prepare(&store).await.unwrap();
+        }
+        let refused = pier(2).prepare(&store).await.unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "the database is at version 1 of the schema of the pier; this release knows version 2: start the release that wrote it, \
+             or name another database"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_table_of_the_same_name_without_the_mark_is_anothers() {
+        let store = SqlStore::in_memory().await.unwrap();
+        struct Foreign;
+        impl Work for Foreign {
+            type Output = ();
+            type Error = SqlError;
+            async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+                tx.script("CREATE TABLE pier_ships (boat TEXT);").await
+            }
+        }
+        store.write(&Foreign).await.unwrap();
+        let refused = pier(1).prepare(&store).await.unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                SchemaError::NotOurs {
+                    table: "pier_ships",
+                    ..
+                }
+            ),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn each_server_reads_its_own_types() {
+        let postgres = in_words_of(Dialect::Postgres, TEXT);
+        assert!(postgres.contains(
+            "    id BIGSERIAL PRIMARY KEY,\n    name TEXT,\n    came TIMESTAMP WITHOUT TIME ZONE\n"
+        ));
+        assert!(postgres.contains("CREATE INDEX pier_ships_name"));
+        let mysql = in_words_of(Dialect::MySql, TEXT);
+        assert!(mysql.contains("    name MEDIUMTEXT,\n    came DATETIME(6)\n) ENGINE=InnoDB"));
+        assert!(mysql.contains("version BIGINT NOT NULL PRIMARY KEY"));
+        assert_eq!(in_words_of(Dialect::Sqlite, TEXT), TEXT);
+    }
+}

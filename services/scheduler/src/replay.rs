@@ -10,6 +10,7 @@ mod dry_run;
 mod field;
 mod filter;
 mod host;
+mod known;
 mod ops;
 mod pipeline;
 mod placement_query;
@@ -116,10 +117,12 @@ pub fn replay(mut input: impl Read, mut out: impl Write) -> Result<(), ReplayErr
     input.read_to_string(&mut text).map_err(ReplayError::Read)?;
     let file: Value = serde_json::from_str(&beyond::brought_in(without_mark(&text)))
         .map_err(ReplayError::NotJson)?;
+    known::file(&file).map_err(ReplayError::File)?;
     let file = Field::root(&file);
     let (kind, cases) = head(&file).map_err(ReplayError::File)?;
     let subject = file.needed("subject").map_err(ReplayError::File)?;
     for (place, case) in cases.iter().enumerate() {
+        known::case(case.value()).map_err(|error| wrong(place, case, error))?;
         let case = Case::read(case).map_err(|error| wrong(place, case, error))?;
         let result = match kind.answer(&subject, &case) {
             Ok(result) => result,
@@ -220,6 +223,22 @@ mod tests {
     }
 
     #[test]
+    fn the_guides_sample_is_answered() {
+        let sample = include_str!("../../../docs/examples/scheduler/cases.json");
+        let file: Value = serde_json::from_str(sample).expect("JSON");
+        let got = answers(&file).expect("a good file");
+        assert_eq!(got[0]["id"], "memory-first");
+        assert_eq!(
+            got[0]["result"]["per_filter"],
+            json!([["ComputeFilter", 3, 2], ["RamFilter", 2, 2]])
+        );
+        assert_eq!(got[0]["result"]["order"], json!(["compute-2", "compute-1"]));
+        assert!(DryRunCase::read(sample, None, &WhatIf::default()).is_ok());
+        let request = include_str!("../../../docs/examples/scheduler/request.json");
+        assert!(DryRunCase::read(request, None, &WhatIf::default()).is_ok());
+    }
+
+    #[test]
     fn a_bad_file_is_refused_by_case_and_field() {
         let with = |key: &str, value: Value| {
             let mut file = file(&json!([]));
@@ -253,6 +272,14 @@ mod tests {
                     &json!([{"id": "a", "hosts": [], "request": {}, "config": {"metrics.required": 1}}]),
                 ),
                 "case a: config: metrics.required: invalid type: integer `1`, expected a boolean",
+            ),
+            (
+                file(&json!([{"id": "a", "hosts": [{"free_ram": 1}], "request": {}}])),
+                "case a: hosts[0].free_ram: there is no such key; is free_ram_mb meant?",
+            ),
+            (
+                with("subjects", json!("x")),
+                "subjects: there is no such key; is subject meant?",
             ),
             (
                 file(&json!([{"id": "a", "hosts": [{"host_ip": "300.1.1.1"}], "request": {}}])),

@@ -30,7 +30,7 @@ pub use consume::consume;
 pub use destination::{Narrowed, narrow};
 pub use outcome::{NoHost, NoValidHost, Selected, Selection, Unplaced};
 use record::Detail;
-pub use record::{Asked, Record, Tried, Turnout};
+pub use record::{Asked, LeftOut, Record, Tried, Turnout};
 pub use rejections::{NAMED, RejectedHost, RejectedHosts, Rejections};
 pub use sorted::SortedHosts;
 

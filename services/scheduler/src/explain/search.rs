@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Told, number};
 use crate::host_state::HostState;
-use crate::select::{RejectedHosts, Turnout};
+use crate::select::{LeftOut, RejectedHosts, Turnout};
 use crate::weighers::Card;
 
 /// So many kinds of rejections are told: filters times reasons.
@@ -21,6 +21,9 @@ pub struct Search {
     pub hosts: usize,
     /// Those of them that the request's destination left.
     pub at_destination: usize,
+    /// Those that the request leaves out by name.
+    #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
+    pub left_out: LeftOut,
     /// What each filter that was asked let pass, in their order; none where a host is forced.
     pub filters: Vec<FilterPassed>,
     /// Hosts that are out, by filter and reason.
@@ -156,6 +159,7 @@ impl Search {
             instance_uuid: turn.instance_uuid.clone(),
             hosts: turn.hosts,
             at_destination: turn.at_destination,
+            left_out: turn.left_out.clone(),
             filters: filters.collect(),
             rejected: kinds.map(RejectedBy::of).collect(),
             left: turn.left,

@@ -80,6 +80,89 @@ fn nothing_that_others_wrote_reaches_the_terminal_as_it_is() {
 }
 
 #[test]
+fn hosts_that_the_request_leaves_out_are_named() {
+    let these = json!([{"host": "acc-01"}]);
+    let scheduler = scheduler(&["ComputeFilter"], &[]);
+    let asked = json!({"ignore_hosts": ["ACC-01", "nobody"]});
+    let explained = explained(&scheduler, &asked, &these, 1, "");
+    assert_eq!(round_trip(&explained), explained);
+    let Outcome::NoValidHost { text, .. } = &explained.outcome else {
+        panic!("no host: {explained}");
+    };
+    assert_eq!(
+        text,
+        "no valid host was found: of 1 hosts, left out by the request: acc-01"
+    );
+    let told = explained.to_string();
+    let hosts = told.lines().find(|line| line.starts_with("Hosts: "));
+    assert_eq!(hosts, Some("Hosts: 1, left out by the request: acc-01"));
+}
+
+#[test]
+fn of_many_hosts_that_are_left_out_and_others_that_are_not_meant_the_first_are_named() {
+    let these: Vec<Value> = (0..9).map(|at| json!({"host": format!("h{at}")})).collect();
+    let asked =
+        json!({"ignore_hosts": ["h0", "h1", "h2", "h3", "h4", "h5"], "force_hosts": ["h7"]});
+    let scheduler = scheduler(&["ComputeFilter"], &[]);
+    let explained = explained(&scheduler, &asked, &json!(these), 1, "");
+    let told = explained.to_string();
+    let hosts = told.lines().find(|line| line.starts_with("Hosts: "));
+    assert_eq!(
+        hosts,
+        Some(
+            "Hosts: 9, left out by the request: h0, h1, h2, h3, h4 and 1 more, 2 of which are not what the request is for"
+        )
+    );
+}
+
+#[test]
+fn a_hint_that_no_enabled_filter_reads_is_told() {
+    let these = json!([{"host": "h1"}]);
+    for (filters, asked, unread) in [
+        (
+            ["ComputeFilter"],
+            json!({"different_host": ["u"], "rack": "1", "group": ["g"]}),
+            vec!["different_host", "rack"],
+        ),
+        (
+            ["DifferentHostFilter"],
+            json!({"different_host": ["u"]}),
+            vec![],
+        ),
+        (["SimpleCIDRAffinityFilter"], json!({"cidr": "/24"}), vec![]),
+        (
+            ["ComputeFilter"],
+            json!({"_nova_check_type": ["live_migrate"]}),
+            vec![],
+        ),
+    ] {
+        let scheduler = scheduler(&filters, &[]);
+        let explained = explained(&scheduler, &json!({"hints": asked}), &these, 1, "");
+        assert_eq!(explained.asked.unread_hints, unread);
+        assert_eq!(round_trip(&explained), explained);
+        let sentence = "The hint different_host does nothing: no enabled filter reads it (DifferentHostFilter would)";
+        let is_told = explained.to_string().contains(sentence);
+        assert_eq!(is_told, unread.contains(&"different_host"));
+    }
+}
+
+#[test]
+fn a_host_of_several_nodes_is_told_with_its_node() {
+    let these = json!([{"host": "cluster", "node": "cluster-1"}, {"host": "cluster", "node": "cluster-2", "service": {"disabled": true}},
+        {"host": "alone"}]);
+    let scheduler = scheduler(&["ComputeFilter"], &["RAMWeigher"]);
+    let told = explained(&scheduler, &json!({}), &these, 1, "").to_string();
+    for line in [
+        "cluster (node cluster-1) was selected",
+        "    cluster (node cluster-2): its service is disabled",
+        "1. cluster (node cluster-1)  ",
+        "2. alone  ",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+}
+
+#[test]
 fn a_no_host_of_an_answer_that_was_cut_tells_that_others_may_fit() {
     let these = json!([{"host": "h1", "free_ram_mb": 1}]);
     let cut = "Placement was asked for 2 candidates at most and gave as many: others may fit";

@@ -7,6 +7,7 @@ use super::{
     Claims, Diagnosis, Explanation, Nearest, Outcome, PlacementStage, RejectedBy, Relaxation,
     Scored, Search, WhyNone,
 };
+use crate::request::Hints;
 use crate::text::all_printable;
 
 /// So many letters a column of names has at least.
@@ -50,7 +51,7 @@ impl Explanation {
             Outcome::Selected { instances, more } => {
                 for (at, one) in instances.iter().enumerate() {
                     let line = if at > 0 { "\n" } else { "" };
-                    write!(f, "{line}{} was selected", one.host)?;
+                    write!(f, "{line}{} was selected", on(&one.host, &one.node))?;
                     if !one.cell.is_empty() {
                         write!(f, " in {}", one.cell)?;
                     }
@@ -104,6 +105,15 @@ impl Explanation {
         if let Some(project) = &asked.project_id {
             write!(f, " by the project {project}")?;
         }
+        for hint in &asked.unread_hints {
+            write!(
+                f,
+                "\nThe hint {hint} does nothing: no enabled filter reads it"
+            )?;
+            if let Some(filter) = Hints::reader(hint) {
+                write!(f, " ({filter} would)")?;
+            }
+        }
         for failed in &asked.failed_plugins {
             write!(f, "\n{failed}")?;
         }
@@ -146,8 +156,12 @@ impl Display for PlacementStage {
 impl Display for Search {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "Hosts: {}", self.hosts)?;
-        if self.at_destination < self.hosts {
-            let not = self.hosts - self.at_destination;
+        if !self.left_out.is_empty() {
+            write!(f, ", {}", self.left_out)?;
+        }
+        let named = self.at_destination + self.left_out.hosts;
+        let not = self.hosts.saturating_sub(named);
+        if not > 0 {
             write!(f, ", {not} of which are not what the request is for")?;
         }
         if !self.filters.is_empty() {
@@ -204,7 +218,7 @@ impl Display for RejectedBy {
         let hosts = counted(self.hosts, "host");
         write!(f, "  {}: {hosts}, {}", self.filter, self.code)?;
         for one in &self.named {
-            write!(f, "\n    {}: {}", one.host, one.reason.text)?;
+            write!(f, "\n    {}: {}", on(&one.host, &one.node), one.reason.text)?;
         }
         match self.hosts - self.named.len().min(self.hosts) {
             0 => Ok(()),
@@ -215,7 +229,7 @@ impl Display for RejectedBy {
 
 impl Display for Scored {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}  {}", self.host, plain(self.weight))?;
+        write!(f, "{}  {}", on(&self.host, &self.node), plain(self.weight))?;
         if self.scores.is_empty() {
             return write!(f, " (alone, so it was not weighed)");
         }
@@ -314,6 +328,14 @@ impl Display for Nearest {
             write!(f, "\n  {}: {why}", one.filter)?;
         }
         Ok(())
+    }
+}
+
+/// A host, and its node where that is another name: a host may have several.
+fn on<'a>(host: &'a str, node: &str) -> Cow<'a, str> {
+    match node.is_empty() || node == host {
+        true => host.into(),
+        false => format!("{host} (node {node})").into(),
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) use shares::in_shares;
 
 use super::{ALL, Filter, Plan, named};
 use crate::host_state::ConsideredHost;
+use crate::nearest::nearest;
 use crate::options::Options;
 use crate::own::Own;
 use crate::reason::Reason;
@@ -25,7 +26,8 @@ const ALL_FILTERS: &str = "nova.scheduler.filters.all_filters";
 pub enum ChainError {
     /// There is no such filter.
     #[error(
-        "[filter_scheduler] {option}: there is no filter {name}; there are {}{}",
+        "[filter_scheduler] {option}: there is no filter {name}{}; there are {}{}",
+        near.map_or_else(String::new, |near| format!(", did you mean {near}?")),
         names(ALL),
         own.iter().map(|one| format!(", {one}")).collect::<String>()
     )]
@@ -36,6 +38,8 @@ pub enum ChainError {
         name: String,
         /// Those that are not built in.
         own: Vec<&'static str>,
+        /// Which may be meant.
+        near: Option<&'static str>,
     },
     /// There is, but it may not be enabled.
     #[error(
@@ -294,6 +298,12 @@ fn known(option: &'static str, name: &str, own: &Own) -> Result<&'static dyn Fil
         option,
         name: name.to_owned(),
         own: own.filters.iter().map(|one| one.name()).collect(),
+        near: nearest(
+            name,
+            ALL.iter()
+                .map(|one| one.name())
+                .chain(own.filters.iter().map(|one| one.name())),
+        ),
     };
     let known = named(name).or_else(|| own.filter(name));
     known.ok_or_else(unknown)

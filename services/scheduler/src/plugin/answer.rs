@@ -74,7 +74,7 @@ pub enum AnswerError {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `schema` and `hosts`")]
 struct Document {
     schema: String,
     #[serde(deserialize_with = "each_once")]
@@ -82,7 +82,10 @@ struct Document {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "what is said of a host, an object with `verdict`, `reason`, `code` and `weight`"
+)]
 struct Entry {
     verdict: Option<Word>,
     code: Option<String>,

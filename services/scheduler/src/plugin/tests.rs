@@ -289,6 +289,11 @@ fn an_answer_to_another_question_is_none() {
         (b"{}", "missing field `schema`"),
         (b"\xff\xfe", "cannot be read"),
         (
+            b"[]",
+            "cannot be read: invalid length 0, expected an object with `schema` and `hosts`",
+        ),
+        (b"7", "expected an object with `schema` and `hosts`"),
+        (
             br#"{"schema": "berth-scheduler-plugin/2", "hosts": {}}"#,
             "has berth-scheduler-plugin/2",
         ),

@@ -11,7 +11,7 @@ use super::case::{self, Case, CaseError};
 use super::field::{Field, FieldError};
 use super::schedule::{Fails, fails};
 use super::what_if::{WhatIf, WhatIfError, listed, meant};
-use super::{Kind, ReplayError, beyond, head, without_mark};
+use super::{Kind, ReplayError, beyond, head, known, without_mark};
 use crate::explain::{Explanation, HostVerdicts};
 use crate::host_state::ConsideredHost;
 use crate::nearest::nearest;
@@ -97,6 +97,7 @@ impl DryRunCase {
         let text = beyond::brought_in(without_mark(text));
         let value: Value = serde_json::from_str(&text).map_err(ReplayError::NotJson)?;
         let mut case = one_case(value, id)?;
+        known::case(&case).map_err(|error| super::wrong(0, &Field::root(&case), error))?;
         what_if.change(&mut case)?;
         let field = Field::root(&case);
         Self::of(&field, what_if).map_err(|error| match error {
@@ -248,7 +249,10 @@ impl From<WhatIfError> for Wrong {
 fn one_case(file: Value, id: Option<&str>) -> Result<Value, DryRunError> {
     let mut case = match file.get("schema") {
         None => alone(file, id)?,
-        Some(_) => of_file(&file, id)?,
+        Some(_) => {
+            known::file(&file).map_err(ReplayError::File)?;
+            of_file(&file, id)?
+        }
     };
     if let Value::Object(fields) = &mut case {
         fields.entry("id").or_insert_with(|| json!("request"));

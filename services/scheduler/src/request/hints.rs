@@ -16,6 +16,15 @@ const KNOWN: [&str; 7] = [
     "target_cell",
 ];
 
+/// The built-in filters that read a hint. `group` is another's: it is the request's before any filter is asked.
+const READERS: [(&str, &str); 5] = [
+    ("build_near_host_ip", "SimpleCIDRAffinityFilter"),
+    ("cidr", "SimpleCIDRAffinityFilter"),
+    ("different_host", "DifferentHostFilter"),
+    ("query", "JsonFilter"),
+    ("same_host", "SameHostFilter"),
+];
+
 /// The user's wishes for the place of an instance: a list of texts by name. Nova reads a list of one as its element.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hints(BTreeMap<String, Vec<String>>);
@@ -31,6 +40,23 @@ impl Hints {
     pub fn meant(name: &str) -> Option<&'static str> {
         let is_read = KNOWN.contains(&name) || name.starts_with("_nova_");
         nearest(name, KNOWN).filter(|_| !is_read)
+    }
+
+    /// The built-in filter that reads a hint of this name.
+    #[must_use]
+    pub fn reader(name: &str) -> Option<&'static str> {
+        let found = READERS.iter().find(|(hint, _)| *hint == name);
+        found.map(|(_, filter)| *filter)
+    }
+
+    /// Those that none of these built-in filters reads.
+    pub fn unread<'a>(&'a self, filters: &'a [&str]) -> impl Iterator<Item = &'a str> {
+        let is_read = |name: &str| match Self::reader(name) {
+            Some(filter) => filters.contains(&filter),
+            None => name == "group" || name.starts_with("_nova_"),
+        };
+        let names = self.0.keys().map(String::as_str);
+        names.filter(move |name| !is_read(name))
     }
 
     /// By name.

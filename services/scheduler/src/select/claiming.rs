@@ -10,6 +10,8 @@ use super::outcome::{NoHost, NoValidHost, Selected, Selection, Unplaced};
 use super::record::{Asked, Detail, Record, Tried, Turnout};
 use super::sorted::SortedHosts;
 use crate::host_state::{AllocationCandidate, ConsideredHost, HostState, Limits, Surviving};
+use crate::request::RequestSpec;
+use crate::text::shortened;
 use crate::weighers::Chance;
 
 /// What is next.
@@ -110,8 +112,20 @@ pub(super) fn asked(scheduler: &Scheduler, ask: &Ask) -> Asked {
         instances: ask.instance_uuids.len(),
         seed: ask.seed,
         by_chance: options.host_subset_size > 1 || options.shuffle_best_same_weighed_hosts,
+        unread_hints: unread_hints(scheduler, &ask.request),
         failed_plugins: ask.request.plugin_answers.failed(),
     }
+}
+
+/// What a plugin reads is not known, so that none is told where one is enabled.
+fn unread_hints(scheduler: &Scheduler, request: &RequestSpec) -> Vec<String> {
+    let is_own = |name: &str| crate::filters::named(name).is_none();
+    if request.hints.iter().next().is_none() || scheduler.filters().any(is_own) {
+        return Vec::new();
+    }
+    let enabled: Vec<&str> = scheduler.filters().collect();
+    let hints = request.hints.unread(&enabled);
+    hints.map(|it| shortened(it).into_owned()).collect()
 }
 
 impl<'a> Run<'a> {

@@ -1,5 +1,6 @@
 //! The hosts that a request is for, before any filter: a requested destination, hosts to leave out, hosts and nodes that are forced.
 
+use super::record::LeftOut;
 use crate::host_state::ConsideredHost;
 use crate::request::RequestSpec;
 
@@ -11,6 +12,8 @@ pub struct Narrowed {
     /// Whether filters are asked about them. They are not about a host that an operator forces, unless it is checked for a move or
     /// a rebuild.
     pub is_filtered: bool,
+    /// Those of its destination that it leaves out by name.
+    pub left_out: LeftOut,
 }
 
 /// Keeps the hosts that the request is for. A destination's host and node are compared letter by letter, and so are forced nodes;
@@ -27,12 +30,20 @@ pub fn narrow(mut hosts: Vec<ConsideredHost>, request: &RequestSpec) -> Narrowed
         let host = host.to_lowercase();
         names.iter().any(|name| name.to_lowercase() == host)
     };
+    let mut left_out = LeftOut::default();
     if !request.ignore_hosts.is_empty() {
-        hosts.retain(|one| !is_any(&request.ignore_hosts, &one.state.host));
+        hosts.retain(|one| {
+            let is_out = is_any(&request.ignore_hosts, &one.state.host);
+            if is_out {
+                left_out.count(&one.state.host);
+            }
+            !is_out
+        });
         if hosts.is_empty() {
             return Narrowed {
                 hosts,
                 is_filtered: false,
+                left_out,
             };
         }
     }
@@ -47,5 +58,6 @@ pub fn narrow(mut hosts: Vec<ConsideredHost>, request: &RequestSpec) -> Narrowed
     Narrowed {
         hosts,
         is_filtered: is_checked || !is_forced,
+        left_out,
     }
 }

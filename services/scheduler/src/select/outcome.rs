@@ -109,8 +109,12 @@ impl NoValidHost {
             NoHost::NoneLeft if hosts == 0 => return write!(f, ": there is no host to look at"),
             NoHost::NoneLeft => write!(f, ": of {hosts} hosts")?,
         }
-        if left < hosts {
-            write!(f, ", {} are not what the request is for", hosts - left)?;
+        if !turn.left_out.is_empty() {
+            write!(f, ", {}", turn.left_out)?;
+        }
+        let others = hosts.saturating_sub(left + turn.left_out.hosts);
+        if others > 0 {
+            write!(f, ", {others} are not what the request is for")?;
         }
         let mut by_filter: BTreeMap<&str, (usize, String)> = BTreeMap::new();
         for kind in turn.rejected.kinds() {

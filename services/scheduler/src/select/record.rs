@@ -1,6 +1,7 @@
 //! What happened on the way, for whoever asks why. It is made while hosts are sorted and claimed, so it holds what is at hand and
 //! writes no text; `explain` makes of it what is kept.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,9 @@ pub struct Asked {
     pub seed: u64,
     /// Whether options leave something to chance.
     pub by_chance: bool,
+    /// Hints that the user gave and no enabled filter reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread_hints: Vec<String>,
     /// Plugins that were asked and did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_plugins: Vec<FailedPlugin>,
@@ -67,6 +71,8 @@ pub struct Turnout {
     pub hosts: usize,
     /// Those of them that the request's destination left.
     pub at_destination: usize,
+    /// Those that the request leaves out by name, the first of them.
+    pub left_out: LeftOut,
     /// What each filter that was asked let pass.
     pub passed: Vec<Passed>,
     /// Those that are out. One that is out for an instance is out for all that come after it.
@@ -85,6 +91,44 @@ pub struct Turnout {
     /// NUMA cells or devices that the chosen host has not, where no filter was asked for them; they are not counted on it.
     pub not_counted: Option<Reason>,
     detail: Detail,
+}
+
+/// Hosts that the request leaves out by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// How many there are.
+    pub hosts: usize,
+    /// The first of them; five at most.
+    pub named: Vec<String>,
+}
+
+impl LeftOut {
+    /// So many are named.
+    const NAMED: usize = 5;
+
+    pub(super) fn count(&mut self, host: &str) {
+        self.hosts += 1;
+        if self.named.len() < Self::NAMED {
+            self.named.push(host.to_owned());
+        }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.hosts == 0
+    }
+}
+
+/// `left out by the request: a, b`
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "left out by the request: {}", self.named.join(", "))?;
+        match self.hosts - self.named.len().min(self.hosts) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
 }
 
 /// How much is kept of a turnout.
@@ -116,6 +160,7 @@ impl Turnout {
             instance_uuid,
             hosts: 0,
             at_destination: 0,
+            left_out: LeftOut::default(),
             passed: Vec::new(),
             rejected: Rejections::default(),
             left: 0,

@@ -35,8 +35,10 @@ impl SortedHosts {
         let Narrowed {
             mut hosts,
             is_filtered,
+            left_out,
         } = narrow(hosts, request);
         turnout.at_destination = hosts.len();
+        turnout.left_out = left_out;
         let options = &scheduler.options;
         let mut out = Vec::new();
         if is_filtered {

@@ -140,6 +140,13 @@ fn what_is_enabled_must_be_available() {
             Some("enabled_filters: there is no filter NoFilter; there are "),
         ),
         (
+            "ComputFilter",
+            ALL_FILTERS,
+            Some(
+                "enabled_filters: there is no filter ComputFilter, did you mean ComputeFilter?; there are ",
+            ),
+        ),
+        (
             "RamFilter",
             "mine.Filter",
             Some("available_filters: there is no filter mine.Filter; there are "),

@@ -15,7 +15,7 @@ use berth_wire::guest::{ConfigDriveBody, GuestBuild, LimitsBody};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use checks::{groups, hints, names, numbers, profile, sizes, texts};
+use checks::{groups, guests_of_hints, hints, names, numbers, profile, sizes, texts};
 pub(crate) use target::{Filters, Target};
 
 /// Whose guests are, where nobody says it.
@@ -98,6 +98,7 @@ impl BootRequest {
     pub fn new(mut body: CreateGuest, fresh: Uuid) -> Result<Self, BootRequestError> {
         names(&body)?;
         sizes(&body)?;
+        guests_of_hints(&mut body)?;
         target::check(&body)?;
         let uuid = *body.uuid.get_or_insert(fresh);
         let config_drive = body.config_drive.take();

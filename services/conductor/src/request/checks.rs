@@ -94,6 +94,24 @@ pub(super) fn sizes(body: &CreateGuest) -> Result<(), BootRequestError> {
     Ok(())
 }
 
+/// Hints that name guests do so by their UUIDs, written as they are kept: filters compare them letter by letter. A new request's
+/// alone, as a journal may have others.
+pub(super) fn guests_of_hints(body: &mut CreateGuest) -> Result<(), BootRequestError> {
+    for (name, field) in [
+        ("different_host", "scheduler_hints.different_host"),
+        ("same_host", "scheduler_hints.same_host"),
+    ] {
+        for text in body.scheduler_hints.get_mut(name).into_iter().flatten() {
+            let uuid: Uuid = text.parse().map_err(|_| BootRequestError::Text {
+                field,
+                expected: "the UUIDs of guests are expected, and not their names; berth guest show NAME tells the UUID",
+            })?;
+            *text = uuid.to_string();
+        }
+    }
+    Ok(())
+}
+
 /// What the scheduler is told beside the flavor.
 pub(super) fn hints(body: &CreateGuest) -> Result<Option<Uuid>, BootRequestError> {
     let wrong = |field, expected| Err(BootRequestError::Text { field, expected });

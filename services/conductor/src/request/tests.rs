@@ -165,6 +165,31 @@ fn what_is_wrong_is_named_by_its_field() {
 }
 
 #[test]
+fn hints_name_guests_by_their_uuids() {
+    use serde_json::json;
+    for hint in ["same_host", "different_host"] {
+        for wrong in ["aa2", "notauuid", ""] {
+            let hints = json!({hint: [fresh().to_string(), wrong]});
+            let refused = BootRequest::new(body(&[("/scheduler_hints", hints)]), fresh());
+            let said = refused.unwrap_err().to_string();
+            let sentence = format!("scheduler_hints.{hint}: the UUIDs of guests are expected");
+            assert!(said.starts_with(&sentence), "{wrong}: {said}");
+        }
+        // Filters compare letters, so that other ways to write one would never be the guest's.
+        let hints = json!({hint: ["5C3B7D0E6F1F4F0E9D0D5B7F3A1C2E44"], "rack": ["aa2"]});
+        let taken = BootRequest::new(body(&[("/scheduler_hints", hints)]), fresh()).unwrap();
+        let kept = &taken.body().scheduler_hints[hint];
+        assert_eq!(*kept, ["5c3b7d0e-6f1f-4f0e-9d0d-5b7f3a1c2e44"]);
+    }
+    let mut earlier = body(&[]);
+    let names = vec!["aa2".to_owned()];
+    earlier
+        .scheduler_hints
+        .insert("different_host".to_owned(), names);
+    assert!(BootRequest::checked(earlier, fresh(), None, None).is_ok());
+}
+
+#[test]
 fn what_a_journal_has_of_an_earlier_rule_is_read_as_it_was_taken() {
     let mut asked = body(&[]);
     asked.name = "..".to_owned();

@@ -275,7 +275,12 @@ impl Requested {
             false => (Vec::new(), NO_OTHER.to_owned()),
             true => {
                 let causes = diagnosis::causes(&way.placement, &asked.query).await?;
-                let sentence = diagnosis::sentence(&causes);
+                let beyond = match causes.is_empty() {
+                    true => diagnosis::beyond_all(&way.placement, &asked.query).await?,
+                    false => Vec::new(),
+                };
+                let sentence = diagnosis::beyond_sentence(&beyond)
+                    .unwrap_or_else(|| diagnosis::sentence(&causes));
                 (causes, sentence)
             }
         };

@@ -22,8 +22,6 @@ const HOST: &str = "server-host";
 
 /// `berth compute serve` before that cloud, and who asks it.
 struct Compute {
-    /// Its URL, with the version.
-    url: String,
     process: RunningBerth,
     operators: OpenStackShell,
     home: BerthHome,
@@ -88,7 +86,6 @@ impl Compute {
         host.restart_agent(&environment);
         Self {
             operators: operators(keystone, &url),
-            url,
             process,
             home,
         }
@@ -183,9 +180,6 @@ async fn openstacks_client_boots_servers_with_cards_over_keystone_glance_placeme
     let (_glance, mut compute, servers) = tokio::task::block_in_place(|| {
         let glance = RealGlance::start(cloud.cyborg.keystone()).expect("Glance starts");
         let mut compute = Compute::start(cloud, &mut host);
-        cloud
-            .nova
-            .deliver_others(compute.url.trim_end_matches("/v2.1"));
         let image = compute.upload();
         compute.done(
             "admin",

@@ -291,6 +291,8 @@ async fn an_operator_gives_up_what_is_under_way() {
     service.shown("alice", "2.82", uuid).await;
     service.cloud.agent.is_away(true);
     act(&service, "alice", uuid, json!({"pause": null})).await;
+    // What is asked of the agent at this moment cannot be called back.
+    service.rest().await;
     let reset = json!({"os-resetState": {"state": "active"}});
     assert_eq!(act(&service, "admin", uuid, reset).await.status, 202);
     service.cloud.agent.is_away(false);

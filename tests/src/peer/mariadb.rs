@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::unistd::Uid;
 
 use super::{PeerError, installed, output, rows, tls};
-use crate::process::{Process, Program, free_port};
+use crate::process::{Process, ProcessError, Program, free_port};
 use crate::scratch::{Scratch, copy_tree};
 
 /// The account of the tests; it guards nothing.
@@ -99,7 +100,20 @@ impl MariaDb {
     /// # Errors
     /// When it does not start.
     pub fn start_again(&self) -> Result<(), PeerError> {
-        *self.process() = Self::run(&self.scratch, self.port)?;
+        let start = Instant::now();
+        let process = loop {
+            match Self::run(&self.scratch, self.port) {
+                // The port was anybody's meanwhile: a connection that another test has may go out by it.
+                Err(PeerError::Process(ProcessError::Ended { log, .. }))
+                    if log.contains("Address already in use")
+                        && start.elapsed() < Duration::from_secs(60) =>
+                {
+                    thread::sleep(Duration::from_millis(200));
+                }
+                started => break started?,
+            }
+        };
+        *self.process() = process;
         Ok(())
     }
 

@@ -94,12 +94,12 @@ async fn filters_are_asked_about_a_requested_host_and_not_about_a_forced_one() {
         (
             14,
             json!({"ignore_hosts": all}),
-            Err("not what the request is for"),
+            Err("left out by the request"),
         ),
         (
             15,
             json!({"ignore_hosts": ["CELL1-000"], "host": "cell1-000"}),
-            Err("not what the request is for"),
+            Err("left out by the request"),
         ),
     ] {
         let got = goes(&conductor, number, &fields).await;

@@ -80,19 +80,24 @@ fn is_there(pid: &str) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
+/// The program is too late, and that which wrote its number into the file is gone soon.
+async fn is_late_and_ended(script: &str, started: &std::path::Path) {
+    let error = answered(script, b"", Duration::from_secs(2))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, HookError::Late { .. }), "{error}");
+    let pid = std::fs::read_to_string(started).unwrap();
+    while is_there(pid.trim()) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn one_that_hangs_is_ended_with_all_that_it_started() {
     let folder = tempfile::tempdir().unwrap();
     let started = folder.path().join("started");
     let script = format!("sleep 1000 & echo $! > {}; wait", started.display());
-    let error = answered(&script, b"", Duration::from_secs(2))
-        .await
-        .unwrap_err();
-    assert!(matches!(error, HookError::Late { .. }), "{error}");
-    let pid = std::fs::read_to_string(&started).unwrap();
-    while is_there(pid.trim()) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    is_late_and_ended(&script, &started).await;
 }
 
 /// By what a program is told from others at the end, each alone: its environment, where its parent is no more, and its parent, where
@@ -110,14 +115,7 @@ async fn one_that_hangs_is_ended_with_what_left_its_group() {
         format!("setsid sh -c 'echo $$ > {file}; exec sleep 1000' <&- >&- 2>&- & sleep 1000"),
     ] {
         let _ = std::fs::remove_file(&started);
-        let error = answered(&script, b"", Duration::from_secs(2))
-            .await
-            .unwrap_err();
-        assert!(matches!(error, HookError::Late { .. }), "{error}");
-        let pid = std::fs::read_to_string(&started).unwrap();
-        while is_there(pid.trim()) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        is_late_and_ended(&script, &started).await;
     }
 }
 

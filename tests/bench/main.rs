@@ -6,6 +6,7 @@
 
 mod agent;
 mod bind;
+mod boots;
 mod candidates;
 mod claims;
 mod growth;
@@ -40,7 +41,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// How many guests the measured host has.
 const GUESTS: [u32; 4] = [0, 10, 100, 1000];
 /// The parts of a run, in their order.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "agent",
     "reshaper",
     "candidates",
@@ -48,6 +49,7 @@ const PARTS: [&str; 9] = [
     "growth",
     "bind",
     "spawn",
+    "boots",
     "scheduler",
     "idle",
 ];
@@ -97,6 +99,7 @@ fn measure() -> Outcome<PathBuf> {
             "growth" => sections.push(growth::measure()?),
             "bind" => sections.push(bind::measure()?),
             "spawn" => sections.push(spawn::measure()?),
+            "boots" => sections.push(boots::measure()?),
             "scheduler" => sections.extend(scheduler::measure(nova.as_ref())?),
             _ => sections.push(idle::measure(nova.as_ref())?),
         }

@@ -76,19 +76,19 @@ fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
         ),
         (
             "resources=VCPU:65,MEMORY_MB:512",
-            "No candidate: no host has 65 VCPU (the most that a provider has free is 64) beside the rest.\n",
+            "No candidate: no provider meets 65 VCPU (the most that a provider has free is 64), even by itself.\n",
         ),
         (
             "resources=VCPU:1,MEMORY_MB:100",
-            "No candidate: no host has 100 MEMORY_MB (so much is free, but min_unit, max_unit or step_size",
+            "No candidate: no provider meets 100 MEMORY_MB (so much is free, but min_unit, max_unit or step_size",
         ),
         (
             "resources=VCPU:1&resources_gpu=PGPU:1&required_gpu=CUSTOM_FAST&root_required=CUSTOM_FAST",
-            "No candidate: no host has 1 PGPU in group _gpu beside the rest.\n",
+            "No candidate: no provider meets trait CUSTOM_FAST in group _gpu, even by itself.\n",
         ),
         (
             "resources=VCPU:64&required=CUSTOM_FAST&member_of=00000000-0000-0000-0000-00000000000a",
-            "No candidate: no host has all of these at once: aggregate 00000000-0000-0000-0000-00000000000a; 64 VCPU.\n",
+            "No candidate: no provider meets aggregate 00000000-0000-0000-0000-00000000000a, even by itself.\n",
         ),
         (
             "resources=VCPU:1,CUSTOM_GONE:1&required=CUSTOM_NEVER",
@@ -96,15 +96,19 @@ fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
         ),
         (
             "resources=VCPU:100",
-            "No candidate: no host has 100 VCPU (the most that a provider has free is 64) beside the rest.\n",
+            "No candidate: no provider meets 100 VCPU (the most that a provider has free is 64), even by itself.\n",
+        ),
+        (
+            "resources=VCPU:100,MEMORY_MB:99999999",
+            "No candidate: no provider meets any of these, even by itself: 99999999 MEMORY_MB (the most that a provider has free is",
         ),
         (
             "resources=VGPU:1",
-            "No candidate: no host has all of these at once: 1 VGPU.\n",
+            "No candidate: no provider meets 1 VGPU, even by itself.\n",
         ),
         (
             "resources=VCPU:1&member_of=00000000-0000-0000-0000-00000000000a",
-            "No candidate: no host has aggregate 00000000-0000-0000-0000-00000000000a beside the rest.\n",
+            "No candidate: no provider meets aggregate 00000000-0000-0000-0000-00000000000a, even by itself.\n",
         ),
         (
             "resources=VCPU:1&required=in:CUSTOM_FAST,HW_CPU_X86_AVX&required=!CUSTOM_FAST",
@@ -132,6 +136,14 @@ fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
     let refused = home.run(arguments).expect("it runs");
     assert_eq!(refused.code, 78, "{}", refused.stderr);
     assert!(refused.stderr.contains("VCPU:none"), "{}", refused.stderr);
+    // What Placement alone can know of it is told in its words, as the user's mistake.
+    let config = home.config_file().display().to_string();
+    let query = "resources=VCPU:1&in_tree=acc-01";
+    let arguments = ["--config", &config, "placement", "explain", query];
+    let refused = home.run(arguments).expect("it runs");
+    assert_eq!(refused.code, 78, "{}", refused.stderr);
+    assert!(refused.stderr.contains("in_tree"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("as berth"), "{}", refused.stderr);
 }
 
 #[test]
@@ -178,7 +190,7 @@ fn a_database_without_a_service_can_be_asked_too() {
         .expect("it ends");
     let text = said(&mut home, "resources=VCPU:1", &["--database", &database]);
     assert!(
-        text.starts_with("No candidate: no host has all of these at once: 1 VCPU.\n"),
+        text.starts_with("No candidate: no provider meets 1 VCPU, even by itself.\n"),
         "{text}"
     );
 }

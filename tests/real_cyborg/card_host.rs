@@ -107,6 +107,14 @@ impl CardHost {
         url
     }
 
+    /// Berth's agent is started anew with these settings of its environment too, and Cyborg's stays.
+    pub(crate) fn restart_agent(&mut self, environment: &[(String, String)]) {
+        for (key, value) in environment {
+            self.home.set_env(key, value);
+        }
+        self.start_agent_with(BESIDE, "");
+    }
+
     fn start_agent_with(&mut self, lists: &str, cyborg: &str) {
         let (cloud, node, events) = (self.cloud, self.node, self.events);
         tokio::task::block_in_place(|| {
@@ -315,7 +323,7 @@ fn await_it<T>(berth: &mut RunningBerth, mut look: impl FnMut(&RunningBerth) -> 
 }
 
 /// `[placement]` and `[cyborg]` for `berth`.
-fn login(keystone: &RealKeystone) -> String {
+pub(crate) fn login(keystone: &RealKeystone) -> String {
     let Credentials::Password { username, password } = keystone.berth() else {
         unreachable!("berth has a password");
     };
@@ -327,7 +335,7 @@ fn login(keystone: &RealKeystone) -> String {
 }
 
 /// `[keystone_authtoken]` for the same.
-fn authtoken(keystone: &RealKeystone) -> String {
+pub(crate) fn authtoken(keystone: &RealKeystone) -> String {
     let Credentials::Password { username, password } = keystone.berth() else {
         unreachable!("berth has a password");
     };

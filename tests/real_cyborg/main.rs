@@ -6,6 +6,8 @@
 #![cfg(test)]
 
 mod agent;
+#[path = "../../core/serve/tests/tls/authority.rs"]
+mod authority;
 mod beside;
 mod boot;
 mod card_host;
@@ -21,4 +23,5 @@ mod nova;
 mod outages;
 mod parts_away;
 mod refusals;
+mod servers;
 mod takeover;

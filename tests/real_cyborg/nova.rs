@@ -46,6 +46,8 @@ struct Desk {
     /// An agent that knows no guest.
     stranger: Option<Router>,
     sources: Option<EventSources>,
+    /// Where the events of guests go that nobody is told of above: a compute API, without `/v2.1`.
+    compute: Option<String>,
 }
 
 /// The address.
@@ -111,6 +113,11 @@ impl Nova {
         self.desk().mailboxes.insert(guest, mailbox);
     }
 
+    /// The events of guests that no test has named go to this compute API from now on.
+    pub(crate) fn deliver_others(&self, compute: &str) {
+        self.desk().compute = Some(compute.to_owned());
+    }
+
     /// What Cyborg told of a guest so far.
     pub(crate) fn told(&self, guest: ConsumerUuid) -> Vec<Told> {
         self.desk().told.get(&guest).cloned().unwrap_or_default()
@@ -133,6 +140,7 @@ async fn tell(State(nova): State<Nova>, request: Request) -> Response {
     let (mailbox, stranger) = {
         let desk = nova.desk();
         let mailbox = guest.and_then(|guest| desk.mailboxes.get(&guest).cloned());
+        let mailbox = mailbox.or_else(|| desk.compute.clone().map(Mailbox::At));
         (mailbox, desk.stranger.clone())
     };
     let request = Request::from_parts(head, Body::from(body));

@@ -7,6 +7,7 @@ use std::io::Write;
 
 use berth_client::{Candidates, PlacementClient, PlacementError};
 use berth_model::{CandidatesQuery, Demand};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::compose::{placement_for_commands, placement_in_process};
@@ -60,9 +61,16 @@ pub(super) async fn explain(
     if let Some(store) = store {
         store.close().await;
     }
-    let explanation = explanation.map_err(|error| {
-        let code = ErrorCode::of_placement(&error);
-        Failure::caused(code, "Placement does not answer the query", &error)
+    let explanation = explanation.map_err(|error| match error {
+        // The query is the user's own.
+        PlacementError::Refused(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
+            let what = format!("Placement refuses the query: {}", refusal.message.trim());
+            Failure::new(ErrorCode::BadValue, what).mend("berth placement explain --help shows one")
+        }
+        error => {
+            let code = ErrorCode::of_placement(&error);
+            Failure::caused(code, "Placement does not answer the query", &error)
+        }
     })?;
     if asked.format.is_for_people() {
         writeln!(out, "{}", explanation.sentence())?;
@@ -96,6 +104,8 @@ impl Count {
 enum Role {
     /// Placement does not know the class or the trait.
     Unknown,
+    /// No provider meets it, not even where nothing else is asked for.
+    Alone,
     /// Without it there are candidates, with it none.
     Cause,
     /// One of those that leave none together.
@@ -108,6 +118,7 @@ impl Role {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown to placement",
+            Self::Alone => "cause by itself",
             Self::Cause => "cause",
             Self::Together => "with others",
             Self::None => "",
@@ -171,7 +182,12 @@ impl Explanation {
                 demand: relaxed.without,
             });
         }
-        let has_cause = demands.iter().any(|it| it.role == Role::Cause);
+        if found.candidates == 0 {
+            alone(placement, &query, &mut demands).await?;
+        }
+        let has_cause = demands
+            .iter()
+            .any(|it| matches!(it.role, Role::Alone | Role::Cause));
         if found.candidates == 0 && !has_cause {
             for demand in together(placement, &query).await? {
                 match demands.iter_mut().find(|it| it.demand == demand) {
@@ -225,8 +241,21 @@ impl Explanation {
                 if hosts == 1 { "host" } else { "hosts" }
             );
         }
-        let causes = self.demands.iter().filter(|it| it.role == Role::Cause);
-        let causes: Vec<_> = causes.map(Judged::with_what_is_free).collect();
+        let of_role_and_free = |role| -> Vec<_> {
+            let demands = self.demands.iter().filter(|it| it.role == role);
+            demands.map(Judged::with_what_is_free).collect()
+        };
+        match &of_role_and_free(Role::Alone)[..] {
+            [] => {}
+            [one] => return format!("No candidate: no provider meets {one}, even by itself."),
+            all => {
+                return format!(
+                    "No candidate: no provider meets any of these, even by itself: {}.",
+                    all.join("; ")
+                );
+            }
+        }
+        let causes = of_role_and_free(Role::Cause);
         match &causes[..] {
             [] => format!(
                 "No candidate: no host has all of these at once: {}.",
@@ -272,6 +301,10 @@ impl Judged {
                     self.demand
                 )
             }
+            (Demand::Resource(..), Some(_)) if self.role == Role::Alone => format!(
+                "{} (so much is free, but min_unit, max_unit or step_size of the inventory forbid the amount)",
+                self.demand
+            ),
             (Demand::Resource(..), Some(_)) => format!(
                 "{} (so much is free, but min_unit, max_unit or step_size of the inventory forbid the amount, or it is not where \
                  the rest is)",
@@ -307,6 +340,100 @@ fn without_all(query: &CandidatesQuery, demands: &[Demand]) -> Option<Candidates
         }
     }
     Some(rest)
+}
+
+/// Finds the demands that no provider meets where nothing else is asked for, and how much there is of such a class.
+async fn alone(
+    placement: &PlacementClient,
+    query: &CandidatesQuery,
+    demands: &mut Vec<Judged>,
+) -> Result<(), PlacementError> {
+    // One unit of each class: what its providers have of every class. One unit may be less than an inventory gives, so a class
+    // is looked for in the answers for all.
+    let mut units = Vec::new();
+    for demand in query.demands() {
+        if let Demand::Resource(group, class, _) = demand
+            && let Some(one) = by_itself(&Demand::Resource(group, class.clone(), 1), &class)
+        {
+            units.push((class, placement.candidates_of(&one).await?));
+        }
+    }
+    let free = |class: &str| {
+        let found = units
+            .iter()
+            .filter_map(|(_, found)| most_free(found, class));
+        found.max()
+    };
+    for demand in query.demands() {
+        let Some(class) = class_beside(query, &demand) else {
+            continue;
+        };
+        let Some(one) = by_itself(&demand, &class) else {
+            continue;
+        };
+        if !placement.candidates_of(&one).await?.candidates.is_empty() {
+            continue;
+        }
+        let free = match &demand {
+            Demand::Resource(..) => free(&class),
+            // Of a class that nobody has, nobody has it with a trait.
+            _ if units
+                .iter()
+                .any(|(of, found)| *of == class && found.candidates.is_empty()) =>
+            {
+                continue;
+            }
+            _ => None,
+        };
+        match demands.iter_mut().find(|it| it.demand == demand) {
+            Some(judged) => (judged.role, judged.free) = (Role::Alone, judged.free.max(free)),
+            // The last resource cannot be left out of a question.
+            None => demands.push(Judged {
+                demand,
+                role: Role::Alone,
+                without: None,
+                free,
+            }),
+        }
+    }
+    Ok(())
+}
+
+/// A class that is asked of the providers that a demand is about; its own, where it is for one.
+fn class_beside(query: &CandidatesQuery, demand: &Demand) -> Option<String> {
+    if let Demand::Resource(_, class, _) = demand {
+        return Some(class.clone());
+    }
+    query.demands().into_iter().find_map(|other| match other {
+        Demand::Resource(group, class, _) if group.as_ref() == demand.group() => Some(class),
+        _ => None,
+    })
+}
+
+/// A demand where nothing else is asked for but one unit of a class; none for one that is about others.
+fn by_itself(demand: &Demand, class: &str) -> Option<CandidatesQuery> {
+    let suffix = demand.group().map(ToString::to_string).unwrap_or_default();
+    let more = match demand {
+        Demand::Resource(_, class, amount) => {
+            return CandidatesQuery::read(&format!(
+                "resources{suffix}={class}:{amount}&limit=1000"
+            ))
+            .ok();
+        }
+        Demand::Required(_, name) => format!("required{suffix}={name}"),
+        Demand::AnyOf(_, names) => {
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            format!("required{suffix}=in:{}", names.join(","))
+        }
+        Demand::MemberOf(_, aggregates) => format!("member_of{suffix}={aggregates}"),
+        Demand::InTree(_, provider) => format!("in_tree{suffix}={provider}"),
+        Demand::RootRequired(name) => format!("root_required={name}"),
+        Demand::Forbidden(..)
+        | Demand::RootForbidden(_)
+        | Demand::SameSubtree(_)
+        | Demand::Isolated => return None,
+    };
+    CandidatesQuery::read(&format!("resources{suffix}={class}:1&{more}&limit=1000")).ok()
 }
 
 /// A set of demands that leaves no candidate, and none of which can be missed for that.

@@ -77,9 +77,9 @@ impl ServerState {
             Boot::Active | Boot::Deleting => seen.and_then(|seen| seen.power),
             Boot::Scheduling | Boot::Spawning | Boot::Failed => None,
         };
-        let task_state = match facts.boot {
-            Boot::Active => facts.task.or(own_task),
-            Boot::Scheduling | Boot::Spawning | Boot::Failed | Boot::Deleting => own_task,
+        let (vm_state, task_state) = match (facts.boot, facts.task) {
+            (Boot::Active, Some(task)) => (until_ended(task, vm_state), Some(task)),
+            _ => (vm_state, own_task),
         };
         Self {
             vm_state,
@@ -105,6 +105,21 @@ impl ServerState {
             (Vm::Rescued, _) => "RESCUE",
             (Vm::Error, _) => "ERROR",
         }
+    }
+}
+
+/// What a server is while something is done with it. Its agent may say that it is done before that is written down; whoever waits
+/// for the new state asks for the next action at once, and would be refused.
+fn until_ended(task: TaskState, vm_state: VmState) -> VmState {
+    use {TaskState as Task, VmState as Vm};
+    match (task, vm_state) {
+        (Task::PoweringOn, Vm::Active) => Vm::Stopped,
+        (Task::PoweringOff, Vm::Stopped)
+        | (Task::Pausing, Vm::Paused)
+        | (Task::Rescuing, Vm::Rescued) => Vm::Active,
+        (Task::Unpausing, Vm::Active) => Vm::Paused,
+        (Task::Unrescuing, Vm::Active) => Vm::Rescued,
+        (_, vm_state) => vm_state,
     }
 }
 

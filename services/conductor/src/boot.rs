@@ -12,11 +12,13 @@ use std::collections::BTreeMap;
 
 use berth_client::placement::Claimed;
 use berth_model::{ArqUuid, ConsumerUuid};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use error::BootError;
 
 use crate::journal::{BootRecord, Chosen};
+use crate::metrics::BootStage;
 use crate::way::Way;
 
 /// A guest that is asked for.
@@ -52,13 +54,14 @@ impl Requested {
         way: &Way,
         cancel: &CancellationToken,
     ) -> Result<(), BootError> {
-        let placed = Self { record }.place(way, cancel).await?;
+        let place = Self { record }.place(way, cancel);
+        let placed = timed(way, BootStage::Place, place).await?;
         called_off(cancel)?;
-        let provided = placed.provide(way).await?;
+        let provided = timed(way, BootStage::Provide, placed.provide(way)).await?;
         called_off(cancel)?;
-        let bound = provided.bind(way).await?;
+        let bound = timed(way, BootStage::Bind, provided.bind(way)).await?;
         called_off(cancel)?;
-        bound.build(way, cancel).await
+        timed(way, BootStage::Build, bound.build(way, cancel)).await
     }
 }
 
@@ -66,6 +69,18 @@ impl Placed {
     fn place(&self) -> (ConsumerUuid, u32) {
         (self.record.request.uuid(), self.record.attempt)
     }
+}
+
+/// A stage to its end, with the time it took.
+async fn timed<T>(
+    way: &Way,
+    stage: BootStage,
+    step: impl Future<Output = Result<T, BootError>>,
+) -> Result<T, BootError> {
+    let begun = Instant::now();
+    let done = step.await?;
+    way.metrics.staged(stage, begun.elapsed());
+    Ok(done)
 }
 
 fn called_off(cancel: &CancellationToken) -> Result<(), BootError> {

@@ -182,7 +182,7 @@ impl Headrooms {
         }
         page.row(HEADROOM_AGE);
         if let Some(oldest) = rows.iter().map(|(.., at)| *at).min() {
-            page.seconds(HEADROOM_AGE, oldest.elapsed());
+            page.seconds(HEADROOM_AGE, &[], oldest.elapsed());
         }
         page.row(HEADROOM_FAILURES);
         page.number(HEADROOM_FAILURES, &[], state.failures);

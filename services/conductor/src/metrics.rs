@@ -1,4 +1,4 @@
-//! What is counted of searches for hosts, for Prometheus: the conductor has the clock that the scheduler has not. Nothing listens
+//! What is counted of searches for hosts and of boots, for Prometheus: the conductor has the clock that the scheduler has not. Nothing listens
 //! here; the page is written when it is asked for. Every metric is a row of [`METRICS`].
 //!
 //! Labels are words of closed vocabularies, names of filters that are configured, and the flavors that `headroom` knows, of which
@@ -18,9 +18,9 @@ use berth_scheduler::select::Record;
 use durations::Durations;
 pub(crate) use page::Page;
 pub use rows::METRICS;
-use rows::{CLAIMS, REJECTED, SEARCH_DURATION, SEARCHES};
+use rows::{BOOT_STAGES, CLAIMS, REJECTED, SEARCH_DURATION, SEARCHES};
 pub(crate) use rows::{HEADROOM_AGE, HEADROOM_FAILURES, HEADROOM_GUESTS, HEADROOM_HOSTS};
-pub(crate) use words::{ClaimResult, SearchOutcome};
+pub(crate) use words::{BootStage, ClaimResult, SearchOutcome};
 
 /// What was counted since the start.
 #[derive(Debug, Default)]
@@ -33,6 +33,7 @@ struct Counts {
     claims: BTreeMap<ClaimResult, u64>,
     /// By filter and kind of reason.
     rejected: BTreeMap<(&'static str, &'static str), u64>,
+    stages: BTreeMap<BootStage, Durations>,
 }
 
 impl Metrics {
@@ -41,6 +42,11 @@ impl Metrics {
         let mut counts = self.counts();
         add(&mut counts.searches, outcome, 1);
         counts.durations.record(took);
+    }
+
+    /// A stage of a boot came to its end after this time.
+    pub(crate) fn staged(&self, stage: BootStage, took: Duration) {
+        self.counts().stages.entry(stage).or_default().record(took);
     }
 
     /// A claim ended so.
@@ -72,7 +78,7 @@ impl Metrics {
             page.number(SEARCHES, &[("outcome", outcome.as_str())], many);
         }
         page.row(SEARCH_DURATION);
-        counts.durations.write(SEARCH_DURATION, page);
+        counts.durations.write(SEARCH_DURATION, &[], page);
         page.row(REJECTED);
         for ((filter, reason), hosts) in &counts.rejected {
             page.number(REJECTED, &[("filter", filter), ("reason", reason)], *hosts);
@@ -81,6 +87,12 @@ impl Metrics {
         for result in ClaimResult::ALL {
             let many = counts.claims.get(&result).copied().unwrap_or_default();
             page.number(CLAIMS, &[("result", result.as_str())], many);
+        }
+        page.row(BOOT_STAGES);
+        let none = Durations::default();
+        for stage in BootStage::ALL {
+            let durations = counts.stages.get(&stage).unwrap_or(&none);
+            durations.write(BOOT_STAGES, &[("stage", stage.as_str())], page);
         }
     }
 

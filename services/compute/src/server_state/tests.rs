@@ -115,6 +115,21 @@ fn what_was_asked_for_is_told_while_it_is_under_way() {
 }
 
 #[test]
+fn a_new_state_is_told_when_the_next_action_can_be_asked_for() {
+    for (done, task, told) in [
+        ("active", TaskState::PoweringOn, "SHUTOFF"),
+        ("stopped", TaskState::PoweringOff, "ACTIVE"),
+        ("paused", TaskState::Pausing, "ACTIVE"),
+        ("active", TaskState::Unpausing, "PAUSED"),
+        ("rescued", TaskState::Rescuing, "ACTIVE"),
+        ("active", TaskState::Unrescuing, "RESCUE"),
+    ] {
+        let state = ServerState::of(&facts(Boot::Active, seen(done, ""), Some(task)));
+        assert_eq!((state.status(), state.task_state), (told, Some(task)));
+    }
+}
+
+#[test]
 fn of_an_agent_that_does_not_answer_the_last_word_counts() {
     let away = ServerFacts {
         last: seen("stopped", "shut off"),

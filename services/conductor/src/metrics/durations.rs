@@ -43,15 +43,16 @@ impl Durations {
     }
 
     /// As Prometheus has a histogram: a bucket has those of all before it.
-    pub(super) fn write(&self, name: &str, page: &mut Page) {
+    pub(super) fn write(&self, name: &str, labels: &[(&str, &str)], page: &mut Page) {
         let bucket = format!("{name}_bucket");
+        let up_to = |bound| [labels, &[("le", bound)]].concat();
         let mut so_far = 0;
         for (many, (_, bound)) in self.buckets.iter().zip(BUCKETS) {
             so_far += many;
-            page.number(&bucket, &[("le", bound)], so_far);
+            page.number(&bucket, &up_to(bound), so_far);
         }
-        page.number(&bucket, &[("le", "+Inf")], self.count);
-        page.seconds(&format!("{name}_sum"), self.sum);
-        page.number(&format!("{name}_count"), &[], self.count);
+        page.number(&bucket, &up_to("+Inf"), self.count);
+        page.seconds(&format!("{name}_sum"), labels, self.sum);
+        page.number(&format!("{name}_count"), labels, self.count);
     }
 }

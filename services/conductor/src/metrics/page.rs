@@ -25,9 +25,10 @@ impl Page {
         self.line(format_args!("{name}{labels} {value}"));
     }
 
-    /// The same in seconds, without labels.
-    pub(crate) fn seconds(&mut self, name: &str, value: Duration) {
-        self.line(format_args!("{name} {}", value.as_secs_f64()));
+    /// The same in seconds.
+    pub(crate) fn seconds(&mut self, name: &str, labels: &[(&str, &str)], value: Duration) {
+        let labels = in_braces(labels);
+        self.line(format_args!("{name}{labels} {}", value.as_secs_f64()));
     }
 
     /// What was written.

@@ -6,6 +6,7 @@ pub(super) const SEARCHES: &str = "berth_scheduler_searches_total";
 pub(super) const SEARCH_DURATION: &str = "berth_scheduler_search_duration_seconds";
 pub(super) const REJECTED: &str = "berth_scheduler_hosts_rejected_total";
 pub(super) const CLAIMS: &str = "berth_scheduler_claims_total";
+pub(super) const BOOT_STAGES: &str = "berth_conductor_boot_stage_duration_seconds";
 pub(crate) const HEADROOM_HOSTS: &str = "berth_scheduler_headroom_hosts";
 pub(crate) const HEADROOM_GUESTS: &str = "berth_scheduler_headroom_guests";
 pub(crate) const HEADROOM_AGE: &str = "berth_scheduler_headroom_age_seconds";
@@ -39,6 +40,12 @@ pub const METRICS: &[MetricRow] = &[
         kind: Kind::Counter,
         labels: &["result"],
         help: "Claims of hosts that came through, by Placement's answer: granted, refused (somebody else was there first; the next candidate is tried).",
+    },
+    MetricRow {
+        name: BOOT_STAGES,
+        kind: Kind::Histogram,
+        labels: &["stage"],
+        help: "How long a stage of a boot took that came to its end: place (the search and the claim), provide (accelerator requests are made), bind (they are bound), build (the agent is asked and waited for until the guest runs). A stage that is done again after a stop or a failure counts again.",
     },
     MetricRow {
         name: HEADROOM_HOSTS,

@@ -69,6 +69,24 @@ fn durations_fall_into_buckets_that_have_all_before_them() {
 }
 
 #[test]
+fn each_stage_of_a_boot_has_durations_of_its_own() {
+    let metrics = Metrics::default();
+    metrics.staged(BootStage::Bind, Duration::from_millis(3));
+    metrics.staged(BootStage::Bind, Duration::from_millis(30));
+    let text = page(&metrics);
+    let name = "berth_conductor_boot_stage_duration_seconds";
+    for (series, expected) in [
+        ("_bucket{stage=\"bind\",le=\"0.005\"}", 1.0),
+        ("_count{stage=\"bind\"}", 2.0),
+        ("_sum{stage=\"bind\"}", 0.033),
+        ("_count{stage=\"build\"}", 0.0),
+    ] {
+        let series = format!("{name}{series}");
+        assert_eq!(value(&text, &series), Some(expected), "{series}: {text}");
+    }
+}
+
+#[test]
 fn a_label_is_what_a_user_wrote_and_no_line_of_its_own() {
     let mut page = Page::default();
     page.number("of", &[("flavor", "a \"b\" \\ \nc"), ("spec", "1")], 7);
@@ -83,7 +101,8 @@ fn every_row_has_a_help_of_one_line_and_a_name_of_its_own() {
     let names: BTreeSet<&str> = METRICS.iter().map(|row| row.name).collect();
     assert_eq!(names.len(), METRICS.len());
     for row in METRICS {
-        assert!(row.name.starts_with("berth_scheduler_"), "{}", row.name);
+        let of = ["berth_scheduler_", "berth_conductor_"];
+        assert!(of.iter().any(|of| row.name.starts_with(of)), "{}", row.name);
         assert!(!row.help.contains(['\n', '|']), "{}", row.name);
     }
 }

@@ -1,4 +1,4 @@
-//! The words for how a search and a claim end.
+//! The words for how a search and a claim end, and for the stages of a boot.
 
 /// How a search for a guest's host ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +59,34 @@ impl ClaimResult {
         match self {
             Self::Granted => "granted",
             Self::Refused => "refused",
+        }
+    }
+}
+
+/// A stage of a boot, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum BootStage {
+    /// A host is searched and claimed.
+    Place,
+    /// Accelerator requests are made.
+    Provide,
+    /// They are bound.
+    Bind,
+    /// The host's agent builds the guest.
+    Build,
+}
+
+impl BootStage {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Place, Self::Provide, Self::Bind, Self::Build];
+
+    /// The label.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Place => "place",
+            Self::Provide => "provide",
+            Self::Bind => "bind",
+            Self::Build => "build",
         }
     }
 }

@@ -1,0 +1,261 @@
+//! `openstack server create` in a cloud where everything around Berth is OpenStack's: Keystone says who asks, Glance has the image,
+//! Placement the providers, Cyborg the accelerator requests; Berth is the compute API, the scheduler, the conductor and the agent
+//! of a host with libvirtd and QEMU.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use berth_model::ConsumerUuid;
+use berth_tests::berth::{BerthHome, RunningBerth};
+use berth_tests::peer::{
+    AcceleratorPlugin, CyborgSettings, OpenStackShell, RealGlance, RealKeystone, Said,
+};
+use berth_tests::process::free_port;
+use serde_json::{Value, json};
+
+use crate::authority::Authority;
+use crate::card_host::{CARDS, CardHost, PATIENCE, authtoken, login};
+use crate::cloud::{Cloud, named, of_provider};
+use crate::conductor::assert_nothing_left;
+
+const HOST: &str = "server-host";
+
+/// `berth compute serve` before that cloud, and who asks it.
+struct Compute {
+    /// Its URL, with the version.
+    url: String,
+    process: RunningBerth,
+    operators: OpenStackShell,
+    home: BerthHome,
+}
+
+impl Compute {
+    /// One whose only host is this; the host's agent is started anew as one that it knows.
+    fn start(cloud: &Cloud, host: &mut CardHost) -> Self {
+        let keystone = cloud.cyborg.keystone();
+        let mut home = BerthHome::new().expect("a home");
+        let authority = Authority::new(&home.path("pki"), "ours");
+        let (server, client) = (authority.server(), authority.client());
+        let port = || free_port().expect("a port");
+        let (agent, listen) = (
+            format!("127.0.0.1:{}", port()),
+            format!("127.0.0.1:{}", port()),
+        );
+        let (login, cafile) = (
+            login(keystone),
+            authority.own.certificate.display().to_string(),
+        );
+        home.configure(&format!(
+            "state_path = \"@HOME@/state\"\n[placement]\n{login}\n[cyborg]\n{login}\n[glance]\n{login}\n\
+             [keystone_authtoken]\n{}\n\
+             [compute_service]\nlisten = \"{listen}\"\nauth_strategy = \"keystone\"\n\
+             [conductor_service]\nagents = [\"{HOST}=https://{agent}\"]\n\
+             [agent_client]\ncafile = \"{cafile}\"\ncertfile = \"{}\"\nkeyfile = \"{}\"\n",
+            authtoken(keystone),
+            client.certificate.display(),
+            client.key.display(),
+        ))
+        .expect("a configuration");
+        let config = home.config_file().display().to_string();
+        let started = home.start(["--config", &config, "compute", "serve"]);
+        let mut process = started.expect("it starts");
+        let url = process
+            .wait_for_line(PATIENCE, "Compute at ")
+            .expect("it serves");
+        let mut environment = vec![
+            ("BERTH__AGENT__LISTEN".to_owned(), agent),
+            (
+                "BERTH__AGENT__TLS_CERT".to_owned(),
+                server.certificate.display().to_string(),
+            ),
+            (
+                "BERTH__AGENT__TLS_KEY".to_owned(),
+                server.key.display().to_string(),
+            ),
+            ("BERTH__AGENT__CLIENT_CA".to_owned(), cafile),
+            (
+                "BERTH__CONDUCTOR__ENDPOINT_OVERRIDE".to_owned(),
+                format!("http://{listen}"),
+            ),
+        ];
+        for line in login.lines() {
+            let (key, value) = line.split_once(" = ").expect("a setting");
+            for section in ["CONDUCTOR", "GLANCE"] {
+                let key = format!("BERTH__{section}__{}", key.to_uppercase());
+                environment.push((key, value.trim_matches('"').to_owned()));
+            }
+        }
+        host.restart_agent(&environment);
+        Self {
+            operators: operators(keystone, &url),
+            url,
+            process,
+            home,
+        }
+    }
+
+    fn ask(&mut self, cloud: &str, words: &str) -> Said {
+        let words: Vec<&str> = ["--os-cloud", cloud]
+            .into_iter()
+            .chain(words.split(' '))
+            .collect();
+        self.operators.run(&words).expect("the shell answers")
+    }
+
+    #[track_caller]
+    fn done(&mut self, cloud: &str, words: &str) -> String {
+        let said = self.ask(cloud, words);
+        assert_eq!(
+            said.code,
+            0,
+            "{words}: {}\n{}",
+            said.err,
+            self.process.stderr()
+        );
+        said.out
+    }
+
+    #[track_caller]
+    fn json(&mut self, cloud: &str, words: &str) -> Value {
+        let said = self.done(cloud, &format!("{words} -f json"));
+        serde_json::from_str(&said).expect("JSON")
+    }
+
+    /// Asks until it is so.
+    #[track_caller]
+    fn until(&mut self, words: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let said = self.json("tenant", words);
+            if is_so(&said) {
+                return said;
+            }
+            assert!(
+                Instant::now() < end,
+                "{words}: {said}\n{}",
+                self.process.stderr()
+            );
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// An image of a disk that boots nothing.
+    fn upload(&mut self) -> String {
+        let file = self.home.path("zeros.raw");
+        fs::write(&file, vec![0; 1 << 20]).expect("a file");
+        let file = file.display();
+        let made = self.json(
+            "admin",
+            &format!("image create --disk-format raw --file {file} --public zeros"),
+        );
+        made["id"].as_str().expect("an id").to_owned()
+    }
+}
+
+/// An administrator, and a member of the project `tenant`.
+fn operators(keystone: &RealKeystone, compute: &str) -> OpenStackShell {
+    let cloud = |user: &str, project: &str| {
+        json!({
+            "auth": {"auth_url": keystone.url(), "username": user, "password": "test-only", "project_name": project,
+                "user_domain_id": "default", "project_domain_id": "default"},
+            "region_name": keystone.region(), "compute_endpoint_override": compute,
+        })
+    };
+    let clouds = json!({"admin": cloud("berth", "service"), "tenant": cloud("tenant", "tenant")});
+    let shell = OpenStackShell::start(AcceleratorPlugin::OpenStackClient, &clouds);
+    shell.expect("the shell starts")
+}
+
+fn guest_of(server: &Value) -> ConsumerUuid {
+    let id = server["id"].as_str().and_then(|id| id.parse().ok());
+    id.unwrap_or_else(|| panic!("no id: {server}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn openstacks_client_boots_servers_with_cards_over_keystone_glance_placement_and_cyborg() {
+    let cloud = Cloud::shared();
+    let settings = CyborgSettings {
+        host: HOST,
+        root: HOST,
+        functions: CARDS.to_vec(),
+    };
+    let mut host = CardHost::start(cloud, &settings).await;
+    let (_glance, mut compute, servers) = tokio::task::block_in_place(|| {
+        let glance = RealGlance::start(cloud.cyborg.keystone()).expect("Glance starts");
+        let mut compute = Compute::start(cloud, &mut host);
+        cloud
+            .nova
+            .deliver_others(compute.url.trim_end_matches("/v2.1"));
+        let image = compute.upload();
+        compute.done(
+            "admin",
+            "flavor create tiny --ram 192 --vcpus 1 --disk 0 --property accel:device_profile=card",
+        );
+        let is_known = |all: &Value| all.as_array().is_some_and(|all| !all.is_empty());
+        let end = Instant::now() + PATIENCE;
+        while !is_known(&compute.json("admin", "hypervisor list")) {
+            assert!(Instant::now() < end, "{}", host.agent.stderr());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let create =
+            |name: &str| format!("server create {name} --flavor tiny --image {image} --no-network");
+        let mut servers = Vec::new();
+        for name in ["web-1", "web-2"] {
+            compute.done("tenant", &create(name));
+            let ended = |shown: &Value| shown["status"] != "BUILD";
+            let shown = compute.until(&format!("server show {name}"), ended);
+            assert_eq!(
+                shown["status"],
+                "ACTIVE",
+                "{shown}\n{}",
+                host.agent.stderr()
+            );
+            servers.push(guest_of(&shown));
+        }
+        // There is no third card, and the answer says so.
+        compute.done("tenant", &create("web-3"));
+        let shown = compute.until("server show web-3", |shown| shown["status"] == "ERROR");
+        let told = shown["fault"]["message"].as_str().unwrap_or_default();
+        assert!(told.starts_with("No valid host was found"), "{shown}");
+        compute.done("tenant", "server delete web-3 --wait");
+        (glance, compute, servers)
+    });
+
+    // Each has a card of its own: by libvirt, by Placement, by Cyborg.
+    let cards: Vec<_> = servers.iter().map(|server| host.card_of(*server)).collect();
+    assert_ne!(cards[0].address, cards[1].address);
+    for (server, card) in servers.iter().zip(&cards) {
+        let provider = named(&format!("{HOST}_{}", card.address));
+        let held = of_provider(cloud, provider, "allocations");
+        assert!(
+            held["allocations"][server.to_string()].is_object(),
+            "{held}"
+        );
+        let arqs = cloud.accelerators().arqs_of_instance(*server).await;
+        assert_eq!(arqs.expect("Cyborg answers").len(), 1);
+    }
+
+    tokio::task::block_in_place(|| {
+        // A tenant sees neither hosts nor what others have.
+        let refused = compute.ask("tenant", "hypervisor list");
+        assert!(refused.err.contains("403"), "{}", refused.err);
+        assert_eq!(compute.json("admin", "server list"), json!([]));
+        let all = compute.json("admin", "server list --all-projects");
+        assert_eq!(all.as_array().map(Vec::len), Some(2), "{all}");
+        for (command, status) in [
+            ("server stop web-1", "SHUTOFF"),
+            ("server start web-1", "ACTIVE"),
+            ("server reboot --hard web-1", "ACTIVE"),
+        ] {
+            compute.done("tenant", command);
+            compute.until("server show web-1", |shown| shown["status"] == status);
+        }
+        compute.done("tenant", "console log show web-1");
+        compute.done("tenant", "server delete web-1 web-2 --wait");
+        assert_eq!(compute.json("tenant", "server list"), json!([]));
+    });
+    for server in servers {
+        assert_nothing_left(cloud, server).await;
+    }
+    assert_eq!(host.virsh(&["list", "--all", "--name"]).trim(), "");
+}

@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Context;
 use crate::logging::{LevelFilter, Log};
 use crate::{
-    accelerator, agent, completion, compute, config, demo, device, doctor, guest, identity, man,
-    placement, provider, reconcile, reshape, scheduler, up,
+    accelerator, agent, completion, compute, config, controller, demo, device, doctor, guest,
+    identity, man, placement, provider, reconcile, reshape, scheduler, up,
 };
 
 const EXAMPLES: &str = "\
@@ -93,6 +93,9 @@ impl Cli {
 pub enum Command {
     /// Everything on this machine, in the foreground: Placement on loopback and the agent.
     Up(up::Arguments),
+    /// Everything that is not on a hypervisor, in the foreground: all APIs behind one listener, scheduler and conductor; the agents are
+    /// on other hosts.
+    Controller(controller::Arguments),
     /// Run the node agent, or talk to the one that runs.
     Agent(agent::Arguments),
     /// Serve the built-in Placement, or upgrade its database offline.
@@ -132,7 +135,7 @@ impl Command {
     #[must_use]
     pub fn default_log_level(&self) -> LevelFilter {
         match self {
-            Command::Up(_) => LevelFilter::INFO,
+            Command::Up(_) | Command::Controller(_) => LevelFilter::INFO,
             Command::Placement(_)
             | Command::Accelerator(_)
             | Command::Identity(_)

@@ -7,7 +7,7 @@ mod service;
 use std::io::Write;
 use std::net::SocketAddr;
 
-pub(crate) use open::{OpenCompute, conductor_options, unusable_journal};
+pub(crate) use open::{BegunCompute, OpenCompute, conductor_options, unusable_journal};
 
 use crate::context::Context;
 use crate::exit::ExitCode;

@@ -40,10 +40,11 @@ pub(crate) use rules::SNAPSHOT_BESIDE_OTHERS;
 pub use running::{RunningError, running_config};
 pub use secret::{MASK, Secret};
 pub use sections::{
-    AcceleratorService, Accelerators, Agent, AgentClient, AllocationCandidatesFrom, AuthStrategy,
-    CacheMode, Compute, ComputeDriver, ComputeService, ConductorService, Config, ConfigDriveLayout,
-    Cors, CpuMode, Devices, Fake, HOST_PART, IdentityService, ImageCache, Libvirt, MdevType, Model,
-    Pci, PlacementService, ScrubPolicy, TrustedComputing, UpdateInterval, VirtType, catalog_entry,
+    AcceleratorService, Accelerators, Agent, AgentClient, AllocationCandidatesFrom, Api,
+    AuthStrategy, CacheMode, Compute, ComputeDriver, ComputeService, ConductorService, Config,
+    ConfigDriveLayout, Cors, CpuMode, Devices, Fake, HOST_PART, IdentityService, ImageCache,
+    Libvirt, MdevType, Model, Pci, PlacementService, ScrubPolicy, TrustedComputing, UpdateInterval,
+    VirtType, catalog_entry,
 };
 pub use sources::{DIRECTORY, FILE, Sources};
 pub use view::{Change, Effective, Public, after_reload, changes};

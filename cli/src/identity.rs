@@ -1,5 +1,6 @@
 //! `berth identity`: the built-in Identity service alone, and its file of users.
 
+mod catalog;
 mod password;
 mod service;
 mod users;
@@ -7,6 +8,9 @@ mod users;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+pub(crate) use catalog::catalog;
+pub(crate) use users::failure as users_failure;
 
 use crate::context::Context;
 use crate::exit::ExitCode;

@@ -7,12 +7,14 @@
 
 pub mod accelerator;
 pub mod agent;
+mod api;
 pub mod arguments;
 pub mod completion;
 pub mod compose;
 pub mod compute;
 pub mod config;
 pub mod context;
+pub mod controller;
 pub mod database;
 pub mod demo;
 pub mod device;
@@ -37,6 +39,7 @@ mod regular_file;
 pub mod reshape;
 pub mod scheduler;
 pub mod signals;
+mod state_file;
 pub mod up;
 
 use std::ffi::OsString;
@@ -88,6 +91,7 @@ fn dispatch(
 ) -> Result<ExitCode, Failure> {
     match command {
         Command::Up(arguments) => up::run(arguments, context, out),
+        Command::Controller(arguments) => controller::run(arguments, context, out),
         Command::Agent(arguments) => agent::run(arguments, context, out),
         Command::Accelerator(arguments) => accelerator::run(arguments, context, out),
         Command::Scheduler(arguments) => scheduler::run(arguments, context, out),

@@ -1,4 +1,4 @@
-//! Where the built-in services listen. Callers: `berth up`, `berth placement serve`, `berth accelerator serve`, `berth
+//! Where the built-in services listen. Callers: `berth up`, `berth controller`, `berth placement serve`, `berth accelerator serve`, `berth
 //! identity serve`.
 
 use std::net::SocketAddr;
@@ -25,6 +25,12 @@ pub(crate) const PLACEMENT: BuiltIn = BuiltIn {
 pub(crate) const ACCELERATOR: BuiltIn = BuiltIn {
     called: "the accelerator service",
     section: "accelerator_service",
+};
+
+/// All of them behind one address.
+pub(crate) const API: BuiltIn = BuiltIn {
+    called: "the one listener",
+    section: "api",
 };
 
 /// The Identity service.

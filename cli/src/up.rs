@@ -1,14 +1,15 @@
 //! `berth up`: everything on this machine, in the foreground: Placement and the accelerator service on loopback, the conductor on
-//! a socket for operators, and the agent beside them, in one process.
+//! a socket for operators, and the agent beside them, in one process. All APIs are behind one listener, too (`api`).
 
-mod folder;
+pub(crate) mod folder;
+pub(crate) mod front;
 pub(crate) mod hosts;
 mod metrics;
-mod services;
+pub(crate) mod services;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
@@ -19,11 +20,16 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use folder::FolderLock;
+use front::Front;
 use hosts::{OpenHosts, scheduler};
-use services::{Accelerator, Services};
+use services::{Accelerator, Parts, Services};
 
+use crate::accelerator::Receivers;
 use crate::agent::{OwnHost, Run, RunArguments};
-use crate::compose::{EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, placement_in_process};
+use crate::api::OpenApi;
+use crate::compose::{
+    AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, placement_in_process,
+};
 use crate::config::{AuthStrategy, Config, Loaded};
 use crate::context::{Context, quoted};
 use crate::database;
@@ -32,6 +38,7 @@ use crate::failure::{ErrorCode, Failure};
 use crate::listen::PLACEMENT;
 use crate::placement;
 use crate::signals;
+use crate::state_file;
 
 /// `berth up`.
 #[derive(Debug, Default, clap::Args)]
@@ -80,23 +87,27 @@ async fn everything(
     let url = placement::url_of(address, config);
     let endpoint = config.state_path.join(ENDPOINT_FILE);
     write(&endpoint, &format!("{url}\n"))?;
-    let clouds = match service.auth_strategy {
-        AuthStrategy::Noauth2 => {
-            let clouds = config.state_path.join("clouds.yaml");
-            let compute = config.compute_service.listen.filter(|it| it.port() != 0);
-            write(&clouds, &clouds_yaml(&url, compute))?;
-            writeln!(out, "Placement at {url}, token {EMBEDDED_TOKEN}")?;
-            Some(clouds)
-        }
+    match service.auth_strategy {
+        AuthStrategy::Noauth2 => writeln!(out, "Placement at {url}, token {EMBEDDED_TOKEN}")?,
         // Whoever asks has a way of his own to a token.
-        AuthStrategy::Keystone => {
-            writeln!(out, "Placement at {url}")?;
-            None
-        }
+        AuthStrategy::Keystone => writeln!(out, "Placement at {url}")?,
+    }
+    // With --once nobody is there to ask.
+    let front = match config.api_listen().filter(|_| !arguments.run.once) {
+        Some(address) => Some(OpenApi::open(address, loaded).await?),
+        None => None,
+    };
+    let clouds = match &front {
+        Some(front) => Some(front.clouds.clone()),
+        None => clouds_without_identity(config, &url)?,
     };
     out.flush()?;
 
     let shutdown = CancellationToken::new();
+    let front = front.map(|open| Front::new(open, &options));
+    let has_front = front.is_some();
+    let believes = service.auth_strategy == AuthStrategy::Noauth2;
+    let believing = believes.then_some(url.as_str());
     let api = router(store.clone(), options);
     let serving = tokio::spawn(serve_tcp(listener, api, shutdown.clone().cancelled_owned()));
     let stop = shutdown.clone();
@@ -108,9 +119,17 @@ async fn everything(
         arguments,
         context,
         loaded,
-        &store,
+        (&store, front),
         &shutdown,
-        |out| next(&context.invocation(), &url, clouds.as_deref(), out),
+        |out| {
+            next(
+                &context.invocation(),
+                believing,
+                clouds.as_deref(),
+                has_front,
+                out,
+            )
+        },
         out,
     )
     .await;
@@ -129,7 +148,7 @@ async fn host(
     arguments: &Arguments,
     context: &Context,
     loaded: &Loaded,
-    store: &SqlStore,
+    (store, front): (&SqlStore, Option<Front>),
     shutdown: &CancellationToken,
     told: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     out: &mut dyn Write,
@@ -141,7 +160,7 @@ async fn host(
     // With --once nobody is there to ask for a guest.
     let accelerator = match arguments.run.once {
         true => None,
-        false => Some(Accelerator::open(config).await?),
+        false => Some(Accelerator::open(config, Some(config.accelerator_service.listen)).await?),
     };
     // It waits for plugins, which take their time.
     let hosts = tokio::select! {
@@ -155,7 +174,9 @@ async fn host(
     let services = match accelerator.zip(hosts) {
         None => None,
         Some((accelerator, hosts)) => {
-            writeln!(out, "Accelerator at http://{}/v2", accelerator.address)?;
+            if let Some(address) = accelerator.address() {
+                writeln!(out, "Accelerator at http://{address}/v2")?;
+            }
             if let Some(address) = hosts.address() {
                 writeln!(
                     out,
@@ -163,11 +184,29 @@ async fn host(
                 )?;
                 writeln!(out, "Compute at http://{address}/v2.1")?;
             }
-            let asked = placement.clone();
-            let begun =
-                Services::begin(config, accelerator, hosts, asked, &guests, shutdown).await?;
+            let here = Some(guests.receiver()?);
+            let parts = Parts {
+                accelerator,
+                hosts,
+                placement: placement.clone(),
+                agents: Arc::new(KnownAgents::new(config, guests.client()?, guests.trees())?),
+                receivers: match Receivers::new(config)? {
+                    Some(receivers) => receivers,
+                    None => Receivers::Agents(AgentReceivers::new(config, here)?),
+                },
+                api: front.as_ref().map(|front| front.open.tokens()),
+            };
+            let begun = Services::begin(config, parts, shutdown).await?;
             writeln!(out, "Conductor at {}", begun.conductor)?;
             Some(begun)
+        }
+    };
+    let mut services = services;
+    let served = match front.zip(services.as_mut().and_then(|it| it.behind.take())) {
+        None => None,
+        Some((front, behind)) => {
+            writeln!(out, "All of it at {}", front.open.base)?;
+            Some(front.serve(config, store, behind, shutdown)?)
         }
     };
     out.flush()?;
@@ -207,6 +246,9 @@ async fn host(
     if let Some(services) = services {
         services.ended().await;
     }
+    if let Some(served) = served {
+        served.ended().await;
+    }
     guests.close().await;
     ended
 }
@@ -233,22 +275,48 @@ async fn with_next(
     agent.await
 }
 
-fn next(berth: &str, url: &str, clouds: Option<&Path>, out: &mut dyn Write) -> io::Result<()> {
+/// What can be done next. `believing`: Placement, where it believes its callers.
+fn next(
+    berth: &str,
+    believing: Option<&str>,
+    clouds: Option<&Path>,
+    has_front: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(out, "next:")?;
     writeln!(out, "  {berth} agent status")?;
     writeln!(out, "  {berth} provider tree")?;
-    if let Some(clouds) = clouds {
+    if let Some(url) = believing {
         writeln!(
             out,
             "  curl -H 'X-Auth-Token: {EMBEDDED_TOKEN}' {url}/resource_providers"
         )?;
-        writeln!(
-            out,
-            "  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack resource provider list",
-            quoted(clouds)
-        )?;
+    }
+    if let Some(clouds) = clouds {
+        let more: &[&str] = match has_front {
+            true => &["hypervisor list", "resource provider list"],
+            false => &["resource provider list"],
+        };
+        for command in more {
+            writeln!(
+                out,
+                "  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack {command}",
+                quoted(clouds)
+            )?;
+        }
     }
     out.flush()
+}
+
+/// A `clouds.yaml` where no Identity service is beside Placement: where callers are believed; else they have a way of their own.
+fn clouds_without_identity(config: &Config, url: &str) -> Result<Option<PathBuf>, Failure> {
+    if config.placement_service.auth_strategy == AuthStrategy::Keystone {
+        return Ok(None);
+    }
+    let clouds = config.state_path.join("clouds.yaml");
+    let compute = config.compute_service.listen.filter(|it| it.port() != 0);
+    state_file::write(&clouds, &clouds_yaml(url, compute))?;
+    Ok(Some(clouds))
 }
 
 /// A `clouds.yaml` for OpenStack's own clients.

@@ -69,6 +69,16 @@ fn the_sandbox_scores_at_most_four() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+/// The controller touches no device and asks no hypervisor.
+#[test]
+fn the_controllers_sandbox_scores_at_most_two() {
+    let text = fs::read_to_string(shipped("berth-controller.service")).unwrap();
+    let (_directory, unit) = copy_of(&text);
+    assert_eq!(said(&analyze(&["verify"], &unit)), "");
+    let output = analyze(&["security", "--offline=true", "--threshold=20"], &unit);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 #[test]
 fn the_sandbox_check_can_fail() {
     let bare: String = unit_text()

@@ -120,7 +120,7 @@ common() {
     on=(env BERTH__PERIODIC_FUZZY_DELAY=0 BERTH__STATE_PATH="$place/state" BERTH__AGENT__ADMIN_SOCKET="$place/agent.sock"
         BERTH__INSTANCES_PATH="$place/instances" BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES="$images"
         BERTH__PLACEMENT_SERVICE__LISTEN=127.0.0.1:0 BERTH__ACCELERATOR_SERVICE__LISTEN=127.0.0.1:0
-        BERTH__CONDUCTOR_SERVICE__LISTEN=127.0.0.1:0)
+        BERTH__CONDUCTOR_SERVICE__LISTEN=127.0.0.1:0 BERTH__API__LISTEN=none)
     mkdir -p "$place/state" "$place/instances"
 }
 

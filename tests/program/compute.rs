@@ -18,13 +18,13 @@ use crate::hypervisor::{Hypervisor, PATIENCE};
 use crate::placement_api::{Api, way};
 use crate::{accelerator_service, agents_elsewhere};
 
-const IMAGE: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac896";
+pub(crate) const IMAGE: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac896";
 
 /// Of 512 bytes that are zero.
 const CHECKSUM: &str = "076a27c79e5ace2a3d47f9dd2e83e4ff6ea8872b3c2218f66c92b89b55f36560";
 
 /// What the client asks of others: of an image service whether there is such an image, of an identity service its version.
-fn other_services() -> String {
+pub(crate) fn other_services() -> String {
     async fn answer(request: Request) -> Response {
         let path = request.uri().path().trim_end_matches('/').to_owned();
         let host = request.headers()["host"].to_str().unwrap_or_default();
@@ -57,7 +57,7 @@ fn other_services() -> String {
 }
 
 /// The file of images for a home: one raw image, in the folder that guests may name images of.
-fn images_file(home: &BerthHome) -> String {
+pub(crate) fn images_file(home: &BerthHome) -> String {
     let folder = home.path("images");
     fs::create_dir_all(&folder).expect("a folder");
     let image = folder.join("zeros.raw");
@@ -71,7 +71,7 @@ fn images_file(home: &BerthHome) -> String {
 }
 
 /// An operator with OpenStack's client before a compute API.
-struct Operator(OpenStackShell);
+pub(crate) struct Operator(pub(crate) OpenStackShell);
 
 impl Operator {
     fn before(compute: &str) -> Self {
@@ -86,7 +86,7 @@ impl Operator {
     }
 
     #[track_caller]
-    fn done(&mut self, words: &str) -> String {
+    pub(crate) fn done(&mut self, words: &str) -> String {
         let all: Vec<&str> = ["--os-cloud", "berth"]
             .into_iter()
             .chain(words.split(' '))
@@ -97,14 +97,14 @@ impl Operator {
     }
 
     #[track_caller]
-    fn json(&mut self, words: &str) -> Value {
+    pub(crate) fn json(&mut self, words: &str) -> Value {
         let said = self.done(&format!("{words} -f json"));
         serde_json::from_str(&said).expect("JSON")
     }
 
     /// Asks until a server is so.
     #[track_caller]
-    fn until(&mut self, server: &str, status: &str) -> Value {
+    pub(crate) fn until(&mut self, server: &str, status: &str) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {
             let shown = self.json(&format!("server show {server}"));

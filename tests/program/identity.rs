@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use crate::hypervisor::{Hypervisor, PATIENCE};
 
 /// That of every user here: what OpenStack's services of these tests log in with.
-const PASSWORD: &str = "test-only";
+pub(crate) const PASSWORD: &str = "test-only";
 
 /// The hash of it, as `berth identity hash-password` prints it.
-fn hash() -> &'static str {
+pub(crate) fn hash() -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
     HASH.get_or_init(|| hashed(PASSWORD))
 }

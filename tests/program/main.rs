@@ -27,6 +27,7 @@ mod libvirt;
 mod libvirt_guests;
 mod notify;
 mod offline_upgrade;
+mod one_listener;
 mod openstack_client;
 mod openstack_placement;
 mod placement_api;

@@ -165,6 +165,8 @@ impl BerthHome {
             let variable = format!("BERTH__{section}__LISTEN");
             command = command.env(&variable, "127.0.0.1:0");
         }
+        // Who means the one listener says where it is.
+        command = command.env("BERTH__API__LISTEN", "none");
         for (key, value) in &self.environment {
             command = command.env(key, value);
         }

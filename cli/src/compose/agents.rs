@@ -172,16 +172,16 @@ impl Agents for KnownAgents {
 
 /// Who is told of binds by a process that knows agents: that of each node, and this process's own for every other.
 pub struct AgentReceivers {
-    here: ComputeClient,
+    here: Option<ComputeClient>,
     others: BTreeMap<NodeName, ComputeClient>,
 }
 
 impl AgentReceivers {
-    /// `here`: the agent of this process.
+    /// `here`: the agent of this process, where it has one.
     ///
     /// # Errors
     /// As [`KnownAgents::new`].
-    pub fn new(config: &Config, here: ComputeClient) -> Result<Self, Failure> {
+    pub fn new(config: &Config, here: Option<ComputeClient>) -> Result<Self, Failure> {
         let others = listed(config, |at| at.external_events(config))?;
         Ok(Self {
             here,
@@ -198,7 +198,7 @@ impl EventReceivers for AgentReceivers {
     fn of_host(&self, host: &str) -> Option<ComputeClient> {
         let node = NodeName::new(host).ok();
         let other = node.and_then(|node| self.others.get(&node));
-        Some(other.unwrap_or(&self.here).clone())
+        other.or(self.here.as_ref()).cloned()
     }
 }
 

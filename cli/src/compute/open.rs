@@ -39,7 +39,7 @@ impl OpenCompute {
         Ok(Self { store, images })
     }
 
-    /// Serves it until `stop`, with the routes for agents of other hosts behind the same door; the database, to be closed last.
+    /// Begins it beside a conductor and what is known of hosts, until `stop`; at an address of its own where there is one.
     ///
     /// # Errors
     /// The way to who believes tokens is not configured.
@@ -47,14 +47,14 @@ impl OpenCompute {
         self,
         config: &Config,
         (conductor, hosts): (Conductor, Hosts),
-        (listener, for_agents): (TcpListener, Router),
+        door: Option<(TcpListener, Router)>,
         tasks: &mut JoinSet<()>,
         stop: &CancellationToken,
-    ) -> Result<SqlStore, Failure> {
+    ) -> Result<BegunCompute, Failure> {
         let parts = ComputeParts {
             store: self.store.clone(),
             conductor,
-            hosts,
+            hosts: hosts.clone(),
             images: self.images,
         };
         let source = config.compute_service.auto_network();
@@ -63,14 +63,40 @@ impl OpenCompute {
             ..ComputeOptions::default()
         };
         let compute = Compute::new(parts, options);
-        let api = router(compute.clone(), door(config)?);
-        // Whatever is not an agent's is the API's.
-        let routes = for_agents.fallback_service(api);
         let stopped = || stop.clone().cancelled_owned();
-        tasks.spawn(berth_http::serve_tcp(listener, routes, stopped()));
-        let end = stopped();
-        tasks.spawn(async move { compute.keep(end).await });
-        Ok(self.store)
+        if let Some((listener, for_agents)) = door {
+            let api = router(compute.clone(), options_at(own_tokens(config)?));
+            // Whatever is not an agent's is the API's.
+            let routes = for_agents.fallback_service(api);
+            tasks.spawn(berth_http::serve_tcp(listener, routes, stopped()));
+        }
+        let (end, kept) = (stopped(), compute.clone());
+        tasks.spawn(async move { kept.keep(end).await });
+        Ok(BegunCompute {
+            store: self.store,
+            compute,
+            hosts,
+        })
+    }
+}
+
+/// The compute API while it runs.
+pub(crate) struct BegunCompute {
+    /// Its database, to be closed last.
+    pub(crate) store: SqlStore,
+    compute: Compute,
+    hosts: Hosts,
+}
+
+impl BegunCompute {
+    /// The API and the routes for agents of other hosts, for callers whom `tokens` believes.
+    pub(crate) fn routes(&self, tokens: &Arc<dyn ValidateToken>) -> Router {
+        let for_agents = berth_hosts::Options {
+            tokens: Arc::clone(tokens),
+            ..berth_hosts::Options::default()
+        };
+        let api = router(self.compute.clone(), options_at(Arc::clone(tokens)));
+        berth_hosts::router(self.hosts.clone(), for_agents).fallback_service(api)
     }
 }
 
@@ -89,17 +115,21 @@ fn images_of(config: &Config) -> Result<Arc<dyn Images>, Failure> {
     }
 }
 
-fn door(config: &Config) -> Result<Options, Failure> {
-    let tokens: Arc<dyn ValidateToken> = match config.compute_service.auth_strategy {
+/// Who believes tokens at the API's own address.
+fn own_tokens(config: &Config) -> Result<Arc<dyn ValidateToken>, Failure> {
+    Ok(match config.compute_service.auth_strategy {
         AuthStrategy::Noauth2 => Arc::new(NoAuth2::with_admin_roles([
             "admin", "service", "member", "reader",
         ])),
         AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
-    };
-    Ok(Options {
+    })
+}
+
+fn options_at(tokens: Arc<dyn ValidateToken>) -> Options {
+    Options {
         tokens,
         ..Options::default()
-    })
+    }
 }
 
 /// How the conductor behaves.

@@ -53,7 +53,7 @@ pub(super) async fn serve(
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let both = (conductor.clone(), known);
-    let store = compute.begin(config, both, door, &mut tasks, &stop)?;
+    let compute = compute.begin(config, both, Some(door), &mut tasks, &stop)?;
     let stopped = stop.clone().cancelled_owned();
     tasks.spawn(async move { conductor.keep(stopped).await });
     writeln!(out, "Compute at http://{address}/v2.1")?;
@@ -63,7 +63,7 @@ pub(super) async fn serve(
     // A panic in one has been told already.
     while tasks.join_next().await.is_some() {}
     boots.close().await;
-    store.close().await;
+    compute.store.close().await;
     kept.close().await;
     Ok(())
 }

@@ -72,7 +72,9 @@ pub enum Kind {
     Origins,
     /// Address and port to listen on.
     Listen,
-    /// The same, on the loopback interface only.
+    /// The same, or `none`.
+    ListenOrNone,
+    /// Address and port to listen on, on the loopback interface only.
     LoopbackListen,
 }
 
@@ -151,6 +153,9 @@ impl Kind {
             Kind::Listen => {
                 "write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\"".into()
             }
+            Kind::ListenOrNone => {
+                "write address and port such as \"127.0.0.1:8770\", or \"none\"".into()
+            }
             Kind::LoopbackListen => {
                 "write a loopback address and port such as \"127.0.0.1:9177\"".into()
             }
@@ -193,6 +198,7 @@ impl Kind {
             Kind::UrlPath => "path that begins with / and does not end with it".into(),
             Kind::Origins => "list of SCHEME://HOST[:PORT], or of `*`".into(),
             Kind::Listen => "address:port".into(),
+            Kind::ListenOrNone => "address:port, or `none`".into(),
             Kind::LoopbackListen => "loopback address:port".into(),
         }
     }

@@ -3,6 +3,7 @@
 //! A rule keeps silent about an option that already has a problem of its own.
 
 mod accelerator_service;
+mod api;
 mod client;
 mod compute_service;
 mod guests;
@@ -61,6 +62,7 @@ pub(super) fn judge(
     judge.accelerator_service();
     judge.placement_service();
     judge.identity_service();
+    judge.api();
     judge.compute_service();
     judge.scheduler_plugins();
     judge.verdict

@@ -3,6 +3,7 @@
 //! Field names are option names; the [table](super::table) documents them. Defaults come from the table, so an
 //! option that is not an `Option` here always has a value.
 
+mod api;
 mod services;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use serde::de::Error as _;
 
 use super::authtoken::KeystoneAuthtoken;
 use super::secret::Secret;
+pub use api::Api;
 pub use services::{
     AcceleratorService, AgentClient, AllocationCandidatesFrom, AuthStrategy, ComputeService,
     ConductorService, Cors, HOST_PART, IdentityService, PlacementService, catalog_entry,
@@ -83,6 +85,7 @@ pub struct Config {
     #[serde(deserialize_with = "super::login::auth_options")]
     pub glance: AuthOptions,
     pub image_cache: ImageCache,
+    pub api: Api,
     pub placement_service: PlacementService,
     pub cors: Cors,
     pub accelerator_service: AcceleratorService,

@@ -2,6 +2,7 @@
 //!
 //! A new option is a row here and a field in `sections`; a test holds the two together.
 
+mod api;
 mod client;
 mod guests;
 mod identity;
@@ -61,6 +62,10 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "Base images that guests' disks rest on, each kept once on this host, in `_base` below `instances_path`.",
     ),
     (
+        "api",
+        "The one listener of `berth up` and `berth controller`: identity, compute, placement and accelerator behind one address.",
+    ),
+    (
         "placement_service",
         "The Placement service built in (`berth up`, `berth placement serve`).",
     ),
@@ -102,7 +107,8 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ),
     (
         "identity_service",
-        "The Identity service built in (`berth identity serve`): a minimal Keystone v3, for one machine and small clouds.",
+        "The Identity service built in (`berth up`, `berth controller`, `berth identity serve`): a minimal Keystone v3, for one machine and small \
+         clouds.",
     ),
     (
         "keystone_authtoken",
@@ -159,6 +165,7 @@ const PARTS: (usize, &[&[OptionRow]]) = {
         OWN,
         guests::ROWS,
         scheduler::ROWS,
+        api::ROWS,
         identity::ROWS,
         &client::rows("placement", "placement", "\"http://127.0.0.1:8778\""),
         &client::rows("cyborg", "accelerator", "\"http://127.0.0.1:6666\""),

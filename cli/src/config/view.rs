@@ -92,6 +92,13 @@ pub(super) fn json(value: &Value) -> Json {
 pub type Public = BTreeMap<String, Json>;
 
 impl Loaded {
+    /// Whether somebody set the option, by `section.key`.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        let mut all = self.effective.iter();
+        all.any(|each| each.name == name && each.is_set())
+    }
+
     /// What may be shown of it.
     #[must_use]
     pub fn public(&self) -> Public {

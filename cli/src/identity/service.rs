@@ -3,13 +3,10 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
-use berth_identity::{
-    Catalog, CatalogService, Endpoint, Identity, IdentityOptions, Interface, Options, UsersFile,
-    router, serve_tcp,
-};
+use berth_identity::{Identity, IdentityOptions, Options, UsersFile, router, serve_tcp};
 
-use super::users;
-use crate::config::{AuthStrategy, Config, Secret, catalog_entry};
+use super::{catalog, users};
+use crate::config::{AuthStrategy, Config, Secret};
 use crate::database;
 use crate::failure::{ErrorCode, Failure};
 use crate::listen::IDENTITY;
@@ -36,7 +33,7 @@ pub(super) async fn serve(
     let base = base(config, address)?;
     let options = IdentityOptions {
         token_expiration: own.token_expiration,
-        catalog: catalog(config, &base),
+        catalog: catalog(config, &[("identity", format!("{base}/v3"))]),
         ..IdentityOptions::default()
     };
     let identity = Identity::new(store.clone(), users, options);
@@ -73,44 +70,4 @@ fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
         }
         None => Ok(format!("http://{address}{}", own.path_prefix)),
     }
-}
-
-/// The Identity service itself, unless an entry says where it is, and the services of `catalog` in their order.
-fn catalog(config: &Config, base: &str) -> Catalog {
-    let own = &config.identity_service;
-    let itself = format!("identity={base}/v3");
-    let is_listed = own
-        .catalog
-        .iter()
-        .any(|text| catalog_entry(text).is_some_and(|(service, ..)| service == "identity"));
-    let first = (!is_listed).then_some(itself.as_str());
-    let mut services: Vec<CatalogService> = Vec::new();
-    let texts = first
-        .into_iter()
-        .chain(own.catalog.iter().map(String::as_str));
-    for (service, interface, url) in texts.filter_map(catalog_entry) {
-        let interfaces = interface.map_or(Interface::ALL.to_vec(), |one| vec![one]);
-        let endpoints = interfaces.into_iter().map(|interface| Endpoint {
-            region: own.region.clone(),
-            interface,
-            url: url.to_owned(),
-        });
-        match services.iter_mut().find(|it| it.service_type == service) {
-            // A later entry says it anew for the callers that it is for.
-            Some(known) => {
-                for endpoint in endpoints {
-                    known
-                        .endpoints
-                        .retain(|it| it.interface != endpoint.interface);
-                    known.endpoints.push(endpoint);
-                }
-            }
-            None => services.push(CatalogService {
-                service_type: service.to_owned(),
-                name: service.to_owned(),
-                endpoints: endpoints.collect(),
-            }),
-        }
-    }
-    Catalog::new(services)
 }

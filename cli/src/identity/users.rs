@@ -11,7 +11,7 @@ use crate::failure::{ErrorCode, Failure};
 use crate::listing::{Format, Listing};
 
 /// Why the file cannot be used, with its mend.
-pub(super) fn failure(error: &UsersFileError) -> Failure {
+pub(crate) fn failure(error: &UsersFileError) -> Failure {
     match error {
         UsersFileError::Unreadable { .. } => {
             Failure::caused(ErrorCode::Unreadable, "there are no users", error).mend(

@@ -14,7 +14,7 @@ const LOCK: &str = "up.lock";
 
 /// A folder that is this process's. Dropped, it is anybody's again.
 #[derive(Debug)]
-pub(super) struct FolderLock(File);
+pub(crate) struct FolderLock(File);
 
 impl Drop for FolderLock {
     /// Closing the file would not do: a child that is being forked has a copy of it until its exec, and with it the lock.
@@ -29,7 +29,7 @@ impl FolderLock {
     ///
     /// # Errors
     /// Another process has it, or it cannot be written to.
-    pub(super) fn take(folder: &Path) -> Result<Self, Failure> {
+    pub(crate) fn take(folder: &Path) -> Result<Self, Failure> {
         let unusable = |error: io::Error| {
             let what = format!("the state folder {} cannot be used", folder.display());
             Failure::caused(ErrorCode::State, what, &error)

@@ -1,20 +1,22 @@
 //! The accelerator service and the conductor of `berth up`, in the agent's process: each over a database of its own, and asked by
-//! this process without a socket. Others reach the accelerator service by its port, and the conductor, which asks nobody for a
+//! this process without a socket; `berth controller` has them without the agent. Others reach the accelerator service by its port, and the conductor, which asks nobody for a
 //! token, by a unix socket for those who may use the agent's; by a port only where one is configured.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use axum::Router;
 use berth_accelerator::{
-    EventsBell, HostsBell, Options, delete_unbound_requests, deliver_events, end_late_programmings,
-    router, serve_tcp, watch_providers,
+    EventsBell, HostsBell, Options, ServiceTokens, delete_unbound_requests, deliver_events,
+    end_late_programmings, router, serve_tcp, watch_providers,
 };
 use berth_agent::admin::{AdminError, SocketBeside};
 use berth_agent::metrics::MetricsBeside;
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::SqlJournal;
-use berth_conductor::{Conductor, ConductorParts};
+use berth_conductor::{Agents, Conductor, ConductorParts};
+use berth_http::ValidateToken;
 use berth_store::SqlStore;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -26,40 +28,44 @@ use super::metrics::ConductorMetrics;
 use super::write;
 use crate::accelerator::{self, LOOK, Receivers};
 use crate::compose::{
-    ACCELERATOR_ENDPOINT_FILE, AgentReceivers, CONDUCTOR_ENDPOINT_FILE, HostGuests, KnownAgents,
-    accelerators_in_process, conductor_socket,
+    ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, accelerators_in_process, conductor_socket,
 };
-use crate::compute::{OpenCompute, conductor_options, unusable_journal};
+use crate::compute::{BegunCompute, OpenCompute, conductor_options, unusable_journal};
 use crate::config::Config;
 use crate::database;
 use crate::failure::{ErrorCode, Failure};
 use crate::listen::ACCELERATOR;
 
 /// The accelerator service, open but not yet served.
-pub(super) struct Accelerator {
+pub(crate) struct Accelerator {
     store: SqlStore,
     bell: EventsBell,
     hosts: HostsBell,
-    listener: TcpListener,
-    /// Where it will be served.
-    pub(super) address: SocketAddr,
+    /// Where it is served beside the one listener, and the address of that.
+    door: Option<(TcpListener, SocketAddr)>,
     /// The service, asked in this process.
-    pub(super) client: AcceleratorClient,
+    pub(crate) client: AcceleratorClient,
 }
 
 impl Accelerator {
-    /// Opens database and port.
+    /// Opens the database, and the port where it is to have one.
     ///
     /// # Errors
     /// Another process has one of them, or the configuration contradicts itself.
-    pub(super) async fn open(config: &Config) -> Result<Self, Failure> {
+    pub(crate) async fn open(config: &Config, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let service = &config.accelerator_service;
         let store =
             database::open_accelerator(&config.accelerator_database(), &config.state_path).await?;
-        let listener = ACCELERATOR
-            .listen_on(service.listen, service.auth_strategy)
-            .await?;
-        let address = listener.local_addr().unwrap_or(service.listen);
+        let door = match listen {
+            None => None,
+            Some(address) => {
+                let listener = ACCELERATOR
+                    .listen_on(address, service.auth_strategy)
+                    .await?;
+                let address = listener.local_addr().unwrap_or(address);
+                Some((listener, address))
+            }
+        };
         let (bell, hosts) = (EventsBell::default(), HostsBell::default());
         // Who asks in this process is this process, whoever else must show a token.
         let own = Options {
@@ -74,43 +80,77 @@ impl Accelerator {
             store,
             bell,
             hosts,
-            listener,
-            address,
+            door,
             client,
         })
     }
+
+    /// Where it is served beside the one listener, for people.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.door.as_ref().map(|(_, address)| *address)
+    }
+}
+
+/// What the services are begun with.
+pub(crate) struct Parts {
+    /// The accelerator service.
+    pub(crate) accelerator: Accelerator,
+    /// What is known of hosts.
+    pub(crate) hosts: OpenHosts,
+    /// Placement, asked in this process.
+    pub(crate) placement: PlacementClient,
+    /// The agents that the conductor asks.
+    pub(crate) agents: Arc<dyn Agents>,
+    /// Who is told of binds.
+    pub(crate) receivers: Receivers,
+    /// Who believes tokens behind the one listener, where there is one.
+    pub(crate) api: Option<Arc<dyn ValidateToken>>,
+}
+
+/// What is served behind the one listener.
+pub(crate) struct BehindApi {
+    /// The accelerator service.
+    pub(crate) accelerator: Router,
+    /// The compute API.
+    pub(crate) compute: Router,
 }
 
 /// The services beside Placement while they are served.
-pub(super) struct Services {
+pub(crate) struct Services {
     accelerators: SqlStore,
     hosts: SqlStore,
-    compute: Option<SqlStore>,
+    compute: Option<BegunCompute>,
     boots: SqlJournal,
     tasks: JoinSet<()>,
     endpoints: Vec<PathBuf>,
+    /// What is to be served behind the one listener, where there is one.
+    pub(crate) behind: Option<BehindApi>,
     /// Where the conductor is served, for people.
-    pub(super) conductor: String,
+    pub(crate) conductor: String,
     /// Why the conductor's journal cannot be used; none where it can.
-    pub(super) unusable: watch::Receiver<Option<String>>,
+    pub(crate) unusable: watch::Receiver<Option<String>>,
     /// What the conductor counts.
-    pub(super) metrics: Arc<dyn MetricsBeside>,
+    pub(crate) metrics: Arc<dyn MetricsBeside>,
 }
 
 impl Services {
-    /// Serves the accelerator service and the conductor until `stop`. Binds are told to the agents of their hosts, or to whomever
-    /// the configuration names.
+    /// Serves the accelerator service and the conductor until `stop`, and makes the compute API where it is to be anywhere.
     ///
     /// # Errors
     /// Another process has the conductor's port or journal, or a file cannot be written.
-    pub(super) async fn begin(
+    pub(crate) async fn begin(
         config: &Config,
-        accelerator: Accelerator,
-        mut hosts: OpenHosts,
-        placement: PlacementClient,
-        guests: &HostGuests,
+        parts: Parts,
         stop: &CancellationToken,
     ) -> Result<Self, Failure> {
+        let Parts {
+            accelerator,
+            mut hosts,
+            placement,
+            agents,
+            receivers,
+            api: api_tokens,
+        } = parts;
         let state = &config.state_path;
         let boots = SqlJournal::open(state)
             .await
@@ -119,8 +159,10 @@ impl Services {
         let socket = SocketBeside::open(&path, &config.agent.admin_group).await;
         let socket = socket.map_err(|error| not_open(&path, &error))?;
         let mut conductor_at = path.display().to_string();
-        let file = endpoint(state, ACCELERATOR_ENDPOINT_FILE, accelerator.address)?;
-        let mut endpoints = vec![file];
+        let mut endpoints = Vec::new();
+        if let Some(address) = accelerator.address() {
+            endpoints.push(endpoint(state, ACCELERATOR_ENDPOINT_FILE, address)?);
+        }
         let mut port = None;
         if let Some(address) = config.conductor_service.listen {
             let listener = conductor_port(address).await?;
@@ -130,24 +172,28 @@ impl Services {
             port = Some(listener);
         }
         let compute = match hosts.take_door() {
-            None => None,
-            Some(door) => Some((OpenCompute::open(config).await?, hosts.hosts(), door)),
+            None if api_tokens.is_none() => None,
+            door => Some((OpenCompute::open(config).await?, hosts.hosts(), door)),
         };
         let (scheduler, kept) = hosts.into_scheduler();
         let parts = ConductorParts {
             journal: Arc::new(boots.clone()),
             placement: placement.clone(),
             accelerators: accelerator.client,
-            agents: Arc::new(KnownAgents::new(config, guests.client()?, guests.trees())?),
+            agents,
             scheduler,
         };
         let conductor = Conductor::open(parts, conductor_options(config));
-        let receivers = match Receivers::new(config)? {
-            Some(receivers) => receivers,
-            None => Receivers::Agents(AgentReceivers::new(config, guests.receiver()?)?),
-        };
         let (store, bell, hosts) = (accelerator.store, accelerator.bell, accelerator.hosts);
         let options = accelerator::options(config, bell.clone(), hosts.clone())?;
+        let accelerator_behind = api_tokens.as_ref().map(|tokens| {
+            let behind = Options {
+                tokens: Arc::clone(tokens),
+                service_tokens: ServiceTokens::Required,
+                ..options.clone()
+            };
+            router(store.clone(), behind)
+        });
         let api = router(store.clone(), options);
         let stopped = || stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();
@@ -157,7 +203,10 @@ impl Services {
             // Agents that wait would keep the stop waiting.
             hosts.end();
         };
-        tasks.spawn(serve_tcp(accelerator.listener, api, end));
+        match accelerator.door {
+            Some((listener, _)) => drop(tasks.spawn(serve_tcp(listener, api, end))),
+            None => drop(tasks.spawn(end)),
+        }
         tasks.spawn(end_late_programmings(
             store.clone(),
             bell.clone(),
@@ -172,6 +221,13 @@ impl Services {
             Some((compute, hosts, door)) => {
                 Some(compute.begin(config, (conductor.clone(), hosts), door, &mut tasks, stop)?)
             }
+        };
+        let behind = match (&compute, accelerator_behind, &api_tokens) {
+            (Some(compute), Some(accelerator), Some(tokens)) => Some(BehindApi {
+                accelerator,
+                compute: compute.routes(tokens),
+            }),
+            _ => None,
         };
         let api = berth_conductor::router(conductor.clone());
         if let Some(port) = port {
@@ -189,6 +245,7 @@ impl Services {
             boots,
             tasks,
             endpoints,
+            behind,
             conductor: conductor_at,
             unusable,
             metrics,
@@ -196,7 +253,7 @@ impl Services {
     }
 
     /// Waits for all that ends with the token, and closes the databases.
-    pub(super) async fn ended(mut self) {
+    pub(crate) async fn ended(mut self) {
         // A panic in one has been told already.
         while self.tasks.join_next().await.is_some() {}
         for file in &self.endpoints {
@@ -204,7 +261,7 @@ impl Services {
         }
         self.boots.close().await;
         if let Some(compute) = &self.compute {
-            compute.close().await;
+            compute.store.close().await;
         }
         self.hosts.close().await;
         self.accelerators.close().await;

@@ -34,9 +34,18 @@ pub(crate) fn database(error: ReadError) -> Fault {
     store::fault(&error)
 }
 
-/// The link of a document to itself, with the prefix under which Cyborg's are written wherever it stands.
+/// A path of the service as a URL: below the path at which it stands, and else below the one under which Cyborg's links are written
+/// wherever it stands.
+pub(crate) fn url(call: &Call, path: &str) -> String {
+    match call.is_below_prefix() {
+        true => call.absolute(path),
+        false => call.absolute(&format!("/accelerator{path}")),
+    }
+}
+
+/// The link of a document to itself.
 pub(crate) fn link(call: &Call, collection: &str, id: impl std::fmt::Display) -> Link {
-    Link::own(call.absolute(&format!("/accelerator/v2/{collection}/{id}")))
+    Link::own(url(call, &format!("/v2/{collection}/{id}")))
 }
 
 /// 406 for what the version does not have yet.

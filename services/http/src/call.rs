@@ -137,6 +137,12 @@ impl Call {
         format!("{}{path}", self.prefix)
     }
 
+    /// Whether the service stands below a path of a listener that it shares.
+    #[must_use]
+    pub fn is_below_prefix(&self) -> bool {
+        self.prefix != Prefix::default()
+    }
+
     /// A path of this service as a URL, when the request names its host; else the path.
     #[must_use]
     pub fn absolute(&self, path: &str) -> String {

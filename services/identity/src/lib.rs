@@ -36,7 +36,9 @@ pub use berth_http::{Prefix, serve_tcp};
 pub use catalog::{Catalog, CatalogService, Endpoint, Interface, NoInterface};
 pub use identity::{Identity, IdentityOptions};
 pub use logins::LoginError;
-pub use passwords::{LONGEST_PASSWORD, PasswordError, PasswordHash, PasswordHashError};
+pub use passwords::{
+    LONGEST_PASSWORD, PasswordError, PasswordHash, PasswordHashError, fresh_password,
+};
 pub use router::{Options, router};
 pub use store::TableError;
 pub use store::schema::{VERSION as SCHEMA_VERSION, prepare};

@@ -7,6 +7,8 @@ use argon2::password_hash::{PasswordHash as Parsed, PasswordHasher, SaltString};
 use argon2::{Algorithm, Argon2, Params, PasswordVerifier, Version};
 use sha2::{Digest, Sha256};
 
+use crate::tokens::random;
+
 /// The longest password that is looked at, in bytes: Keystone's limit in characters.
 pub const LONGEST_PASSWORD: usize = 4096;
 
@@ -139,6 +141,14 @@ impl PasswordHash {
     pub(crate) fn cost(&self) -> u64 {
         self.cost
     }
+}
+
+/// A password that nobody guesses, for a user that a program makes: 192 random bits, in letters, digits, `-` and `_`.
+///
+/// # Errors
+/// The system gives no random bytes.
+pub fn fresh_password() -> Result<String, PasswordError> {
+    random::<24>().map_err(|_| PasswordError::System)
 }
 
 /// Bytes as hexadecimal digits.

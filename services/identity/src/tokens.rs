@@ -54,7 +54,8 @@ pub(crate) fn fresh_audit_id() -> Result<String, NoRandomness> {
     random::<16>()
 }
 
-fn random<const N: usize>() -> Result<String, NoRandomness> {
+/// Random bytes as text that a header takes.
+pub(crate) fn random<const N: usize>() -> Result<String, NoRandomness> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|_| NoRandomness)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))

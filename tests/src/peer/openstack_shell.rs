@@ -44,10 +44,17 @@ impl OpenStackShell {
     /// # Errors
     /// When the peers are not installed or it cannot be started.
     pub fn start(plugin: AcceleratorPlugin, clouds: &Value) -> Result<Self, PeerError> {
-        let scratch = Scratch::new().map_err(PeerError::files("make a directory for the shell"))?;
         // What is JSON is YAML.
-        let clouds = json!({ "clouds": clouds }).to_string();
-        write(&scratch.join("clouds.yaml"), &clouds)?;
+        Self::start_with(plugin, &json!({ "clouds": clouds }).to_string())
+    }
+
+    /// The same with the text of a clouds.yaml.
+    ///
+    /// # Errors
+    /// As [`OpenStackShell::start`].
+    pub fn start_with(plugin: AcceleratorPlugin, clouds: &str) -> Result<Self, PeerError> {
+        let scratch = Scratch::new().map_err(PeerError::files("make a directory for the shell"))?;
+        write(&scratch.join("clouds.yaml"), clouds)?;
         let arguments: &[&str] = match plugin {
             AcceleratorPlugin::OpenStackClient => &[],
             AcceleratorPlugin::CyborgClient => &["cyborgclient"],

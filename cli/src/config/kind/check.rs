@@ -260,7 +260,8 @@ impl Kind {
             Kind::Origins => check_origin(text).or_else(refuse),
             Kind::Names if !is_name(text) => refuse(format!("{text:?} is no such name")),
             Kind::MdevClass if !is_mdev_class(text) => refuse(format!("{text:?} is not accepted")),
-            Kind::Listen | Kind::LoopbackListen => self.check_listen(text),
+            Kind::ListenOrNone if text == "none" => Ok(()),
+            Kind::Listen | Kind::ListenOrNone | Kind::LoopbackListen => self.check_listen(text),
             _ => Ok(()),
         }
     }

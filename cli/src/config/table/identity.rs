@@ -13,7 +13,8 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("identity_service", "listen", Kind::Listen, Default::Text("127.0.0.1:5000"),
         "Address and port of the API. It speaks HTTP: for callers of other hosts put a proxy with TLS before it."),
     row("identity_service", "users_file", Kind::Path, Default::Text("/etc/berth/identity.toml"),
-        "The file of users, projects, roles and who has which where; read again when it has changed. Only its owner may write to it."),
+        "The file of users, projects, roles and who has which where; read again when it has changed. Only its owner may write to it. Where \
+         nobody named one and this is not there, `berth up` and `berth controller` make `identity.toml` below `state_path`, with one user."),
     row("identity_service", "public_endpoint", Kind::Url(&["http", "https"]),
         Default::Derived("the address that is listened on"),
         "Where callers find the service, without `/v3`: what the catalog and links say. Keystone's option of this name, from its \

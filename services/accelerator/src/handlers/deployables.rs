@@ -9,7 +9,7 @@ use berth_wire::accelerator::{DeployableBody, DeployableList, Link, ProgramStep,
 use http::StatusCode;
 use uuid::Uuid;
 
-use super::{database, link, read, uuid};
+use super::{database, link, read, url, uuid};
 use crate::policies;
 use crate::router::Accelerator;
 use crate::store::deployables;
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 fn body(call: &Call, deployable: DeployableBody) -> DeployableBody {
     let bookmark = Link {
-        href: call.absolute(&format!("/accelerator/deployables/{}", deployable.uuid)),
+        href: url(call, &format!("/deployables/{}", deployable.uuid)),
         rel: "bookmark".to_owned(),
     };
     DeployableBody {

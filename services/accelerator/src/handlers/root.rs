@@ -4,6 +4,7 @@ use axum::extract::State;
 use berth_http::{Answer, Call, Fault};
 use berth_wire::accelerator::{Link, RootDocument, VersionBody};
 
+use super::url;
 use crate::microversions::RANGE;
 use crate::router::Accelerator;
 
@@ -18,7 +19,7 @@ fn version(id: &str, href: String) -> VersionBody {
 }
 
 pub(crate) async fn show(_: State<Accelerator>, call: Call) -> Result<Answer, Fault> {
-    let version = version("v2", call.absolute("/accelerator/v2"));
+    let version = version("v2", url(&call, "/v2"));
     Answer::ok(&RootDocument {
         name: "OpenStack Cyborg API".to_owned(),
         description: "Life cycle of hardware accelerators, as Cyborg's API has it.".to_owned(),
@@ -28,5 +29,5 @@ pub(crate) async fn show(_: State<Accelerator>, call: Call) -> Result<Answer, Fa
 }
 
 pub(crate) async fn show_v2(_: State<Accelerator>, call: Call) -> Result<Answer, Fault> {
-    Answer::ok(&version("v2.0", call.absolute("/accelerator/v2/")))
+    Answer::ok(&version("v2.0", url(&call, "/v2/")))
 }

@@ -114,9 +114,12 @@ pub enum SchemaError {
         /// What `accelerator_schema` says; 0 when it has no row.
         found: i64,
     },
-    /// There are tables, but none of this service's.
-    #[error("the database has tables of something else; name another one")]
-    NotOurs,
+    /// There is a table with the name of one of this service's, and it is another's.
+    #[error("the database has a table {table} of something else; name another one")]
+    NotOurs {
+        /// Its name.
+        table: &'static str,
+    },
     /// The database failed.
     #[error("the schema cannot be read or made")]
     Sql(#[from] SqlError),
@@ -131,7 +134,7 @@ impl Retryable for SchemaError {
     }
 }
 
-/// Makes the schema in an empty database, checks it in another.
+/// Makes the schema in a database that has none of its tables yet, checks it in another. Other services may have theirs beside it.
 ///
 /// # Errors
 /// [`SchemaError`] when the database is at another version, is not this service's, or fails.
@@ -147,7 +150,8 @@ impl Work for Prepare {
     type Error = SchemaError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
-        let tables = tx.table_names().await?;
+        let mut tables = tx.table_names().await?;
+        tables.retain(|table| names().any(|name| name == table));
         let is_ours = tables.contains("accelerator_schema");
         let found = match is_ours {
             true => version(tx).await?,
@@ -157,7 +161,11 @@ impl Work for Prepare {
             return Ok(make(tx, &tables).await?);
         }
         match (found, tx.dialect()) {
-            _ if !is_ours => Err(SchemaError::NotOurs),
+            _ if !is_ours => {
+                let table = names().find(|name| tables.contains(*name));
+                let table = table.unwrap_or_default();
+                Err(SchemaError::NotOurs { table })
+            }
             (VERSION, Dialect::Sqlite) => Ok(tx.script(INDEXES).await?),
             (VERSION, _) => Ok(()),
             (found, Dialect::Sqlite) if BEFORE.contains(&found) => Ok(upgrade(tx).await?),
@@ -180,9 +188,7 @@ async fn is_half_made(
     tables: &BTreeSet<String>,
     version: i64,
 ) -> Result<bool, SqlError> {
-    let ours: BTreeSet<&str> = names().collect();
-    let are_ours = tables.iter().all(|table| ours.contains(table.as_str()));
-    if tx.dialect() != Dialect::MySql || version != 0 || !are_ours {
+    if tx.dialect() != Dialect::MySql || version != 0 {
         return Ok(false);
     }
     for table in tables {
@@ -327,5 +333,20 @@ mod tests {
             refused.contains("version 7") && refused.contains("1 to 3"),
             "{refused}"
         );
+    }
+
+    #[tokio::test]
+    async fn tables_of_others_stay_and_one_of_the_same_name_is_refused() {
+        let beside = "CREATE TABLE projects (id INTEGER)";
+        let store = SqlStore::in_memory().await.unwrap();
+        store.write(&Statements(beside)).await.unwrap();
+        prepare(&store).await.unwrap();
+        prepare(&store).await.unwrap();
+        assert!(shape(&store).await.contains_key("projects"));
+        let store = SqlStore::in_memory().await.unwrap();
+        let other = Statements("CREATE TABLE devices (id INTEGER)");
+        store.write(&other).await.unwrap();
+        let refused = prepare(&store).await.unwrap_err().to_string();
+        assert!(refused.contains("table devices"), "{refused}");
     }
 }

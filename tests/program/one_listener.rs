@@ -1,0 +1,325 @@
+//! The one listener of `berth up` and `berth controller`: OpenStack's client, unchanged, through the `clouds.yaml` that it wrote.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use berth_tests::berth::BerthHome;
+use berth_tests::exchange::Ask;
+use berth_tests::peer::{AcceleratorPlugin, OpenStackShell};
+use berth_tests::process::free_port;
+use serde_json::{Value, json};
+
+use crate::agents_elsewhere;
+use crate::authority::Authority;
+use crate::compute::{IMAGE, Operator, images_file, other_services};
+use crate::guests::Host;
+use crate::hypervisor::{Hypervisor, PATIENCE};
+
+/// An operator with the `clouds.yaml` of a state folder.
+fn operator(state: &Path) -> Operator {
+    let clouds = fs::read_to_string(state.join("clouds.yaml")).expect("it was written");
+    let shell = OpenStackShell::start_with(AcceleratorPlugin::OpenStackClient, &clouds);
+    Operator(shell.expect("the shell starts"))
+}
+
+/// The password in a `clouds.yaml`.
+fn password(state: &Path) -> String {
+    let clouds = fs::read_to_string(state.join("clouds.yaml")).expect("it was written");
+    let line = clouds
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("password: "));
+    line.expect("a password").trim_matches('"').to_owned()
+}
+
+/// A machine with accelerators on which `berth up` runs with its one listener, and images.
+struct Cloud {
+    host: Host,
+    base: String,
+    _images: BerthHome,
+}
+
+impl Cloud {
+    fn start(node: &str, more: &[(&str, &str)]) -> Self {
+        let images = BerthHome::new().expect("a home");
+        let file = images_file(&images);
+        let folder = images.path("images").display().to_string();
+        let listen = format!("127.0.0.1:{}", free_port().expect("a port"));
+        // The client asks an image service whether there is such an image.
+        let catalog = format!("image={}", other_services());
+        let mut environment = vec![
+            ("BERTH__API__LISTEN", listen.as_str()),
+            ("BERTH__COMPUTE_SERVICE__IMAGES_FILE", file.as_str()),
+            ("BERTH__IDENTITY_SERVICE__CATALOG", catalog.as_str()),
+        ];
+        environment.extend(more);
+        Self {
+            host: Host::start_with_images(node, &environment, Some(&folder)),
+            base: format!("http://{listen}"),
+            _images: images,
+        }
+    }
+
+    fn state(&self) -> PathBuf {
+        self.host.node.home.state_dir()
+    }
+}
+
+#[test]
+fn openstacks_client_goes_from_a_flavor_to_a_server_with_a_device_and_back() {
+    let mut cloud = Cloud::start("front-up", &[]);
+    let mut operator = operator(&cloud.state());
+    operator.done("accelerator device profile create gpu [{\"resources:PGPU\":\"1\"}]");
+    operator
+        .done("flavor create tiny --ram 64 --vcpus 1 --disk 0 --property accel:device_profile=gpu");
+    let create = format!("server create web --flavor tiny --image {IMAGE} --no-network --wait");
+    let made = operator.json(&create);
+    assert_eq!(made["status"], "ACTIVE", "{made}");
+    let shown = operator.json("server show web");
+    assert_eq!(shown["OS-EXT-SRV-ATTR:host"], "front-up", "{shown}");
+    let arqs = operator.json("accelerator arq list");
+    assert_eq!(arqs[0]["state"], "Bound", "{arqs}");
+    assert_eq!(arqs[0]["instance_uuid"], shown["id"], "{arqs}");
+    // What its kernel would have said: a fake machine's guests have none.
+    let uuid = shown["id"].as_str().expect("an id");
+    let log = cloud.state().join(format!("instances/{uuid}/console.log"));
+    fs::write(log, "hello\n").expect("the guest's folder is there");
+    assert_eq!(operator.done("console log show web").trim(), "hello");
+    for (command, status) in [
+        ("server stop web", "SHUTOFF"),
+        ("server start web", "ACTIVE"),
+        ("server reboot web", "ACTIVE"),
+    ] {
+        operator.done(command);
+        operator.until("web", status);
+    }
+    let hypervisors = operator.json("hypervisor list");
+    assert_eq!(hypervisors[0]["Hypervisor Hostname"], "front-up");
+    let services = operator.json("compute service list");
+    let binaries: Vec<&Value> = services
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|service| &service["Binary"])
+        .collect();
+    assert!(binaries.contains(&&json!("nova-compute")), "{services}");
+    let providers = operator.json("resource provider list");
+    assert_eq!(providers[0]["name"], "front-up", "{providers}");
+    operator.done("server delete web --wait");
+    assert_eq!(operator.json("server list"), json!([]));
+    let end = Instant::now() + PATIENCE;
+    while operator.json("accelerator arq list") != json!([]) {
+        assert!(Instant::now() < end, "its requests do not go");
+        thread::sleep(Duration::from_millis(100));
+    }
+    let password = password(&cloud.state());
+    let told = cloud.host.up.stdout() + &cloud.host.up.stderr();
+    assert!(!told.contains(&password), "nobody is told the password");
+    cloud.host.kill_and_start_again();
+}
+
+/// Every link of a document.
+fn links(document: &Value, found: &mut Vec<String>) {
+    match document {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match value {
+                    Value::String(text) if key == "href" && !text.contains("docs.openstack") => {
+                        found.push(text.clone());
+                    }
+                    other => links(other, found),
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter().for_each(|it| links(it, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn version_documents_name_the_url_that_the_client_used() {
+    let cloud = Cloud::start("front-links", &[]);
+    let port = cloud.base.rsplit(':').next().unwrap_or_default().to_owned();
+    for host in ["127.0.0.1", "localhost"] {
+        let base = format!("http://{host}:{port}");
+        for path in [
+            "/",
+            "/identity",
+            "/identity/v3",
+            "/compute",
+            "/compute/v2.1/",
+            "/accelerator",
+            "/accelerator/v2",
+        ] {
+            let answer = Ask::get(format!("{base}{path}"))
+                .send()
+                .expect("it answers");
+            let document = answer.json();
+            let mut found = Vec::new();
+            links(&document, &mut found);
+            let below = format!("{base}{}", path.trim_end_matches('/'));
+            assert!(!found.is_empty(), "{path}: {document}");
+            for link in found {
+                let rest = link.strip_prefix(&below);
+                assert!(
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+                    "{path}: {link}"
+                );
+            }
+        }
+        let root = Ask::get(format!("{base}/placement")).send();
+        assert_eq!(
+            root.expect("it answers").json()["versions"][0]["id"],
+            "v1.0"
+        );
+        // Without a token nobody gets further, and is told where tokens are from.
+        let refused = Ask::get(format!("{base}/placement/resource_providers")).send();
+        let refused = refused.expect("it answers");
+        assert_eq!(refused.status, 401);
+        let said = refused.header("www-authenticate");
+        assert!(said.contains("/identity/v3"), "{said}");
+        let nowhere = Ask::get(format!("{base}/resource_providers")).send();
+        assert_eq!(nowhere.expect("it answers").status, 404);
+    }
+}
+
+#[test]
+fn the_first_user_is_the_same_after_every_start_and_mended_where_a_file_is_lost() {
+    let mut cloud = Cloud::start("front-user", &[]);
+    let state = cloud.state();
+    let first = password(&state);
+    for file in ["clouds.yaml", "identity.toml"] {
+        let mode = fs::metadata(state.join(file))
+            .expect("a file")
+            .permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600, "{file}");
+        let text = fs::read_to_string(state.join(file)).expect("text");
+        assert_eq!(text.contains(&first), file == "clouds.yaml");
+    }
+    cloud.host.kill_and_start_again();
+    assert_eq!(password(&state), first);
+    operator(&state).done("token issue");
+    for (lost, is_same) in [("identity.toml", true), ("clouds.yaml", false)] {
+        cloud.host.up.kill();
+        fs::remove_file(state.join(lost)).expect("a file");
+        cloud.host.kill_and_start_again();
+        assert_eq!(password(&state) == first, is_same, "{lost}");
+        operator(&state).done("resource provider list");
+    }
+}
+
+/// Users of an operator's own.
+fn users(home: &BerthHome) -> PathBuf {
+    let hash = crate::identity::hash();
+    let text = format!(
+        "[[project]]\nname = \"admin\"\n[[user]]\nname = \"root\"\npassword_hash = \"{hash}\"\n\
+         [[user]]\nname = \"auditor\"\npassword_hash = \"{hash}\"\n\
+         [[role_assignment]]\nuser = \"root\"\nproject = \"admin\"\nroles = [\"admin\"]\n\
+         [[role_assignment]]\nuser = \"auditor\"\nproject = \"admin\"\nroles = [\"reader\"]\n"
+    );
+    let file = home.write("users.toml", &text).expect("a file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a mode");
+    file
+}
+
+#[test]
+fn an_operators_users_take_the_first_users_place_and_may_what_their_roles_say() {
+    let home = BerthHome::new().expect("a home");
+    let file = users(&home).display().to_string();
+    let users_file = [("BERTH__IDENTITY_SERVICE__USERS_FILE", file.as_str())];
+    let cloud = Cloud::start("front-operators", &users_file);
+    assert!(!cloud.state().join("identity.toml").exists());
+    let clouds = fs::read_to_string(cloud.state().join("clouds.yaml")).expect("it was written");
+    assert!(clouds.contains("no password") && clouds.contains(&file));
+    let mut operator = operator(&cloud.state());
+    let as_user = |user: &str| {
+        format!(
+            "--os-username {user} --os-password {} --os-project-name admin",
+            crate::identity::PASSWORD
+        )
+    };
+    let (root, auditor) = (as_user("root"), as_user("auditor"));
+    operator.done(&format!(
+        "{root} flavor create tiny --ram 64 --vcpus 1 --disk 0"
+    ));
+    let flavors = operator.json(&format!("{auditor} flavor list"));
+    assert_eq!(flavors[0]["Name"], "tiny");
+    let words = format!("--os-cloud berth {auditor} flavor create big --ram 64 --vcpus 1 --disk 0");
+    let words: Vec<&str> = words.split(' ').collect();
+    let refused = operator.0.run(&words).expect("the shell answers");
+    assert!(
+        refused.code != 0 && refused.err.contains("403"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_controller_boots_a_server_on_the_host_of_an_agent_in_another_process() {
+    let mut home = BerthHome::new().expect("a home");
+    let authority = Authority::new(&home.path("pki"), "ours");
+    let client = authority.client();
+    let images = images_file(&home);
+    let listen = format!("127.0.0.1:{}", free_port().expect("a port"));
+    let mut node = Hypervisor::new("pcpu", "front-there", "");
+    let agent_url = agents_elsewhere::listening(&mut node, &authority);
+    let text = format!(
+        "state_path = \"@HOME@/state\"\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
+         [compute_service]\nimages_file = \"{images}\"\n[identity_service]\ncatalog = [\"image={}\"]\n\
+         [conductor_service]\nagents = [\"front-there={agent_url}\"]\n[agent_client]\n\
+         cafile = \"{}\"\ncertfile = \"{}\"\nkeyfile = \"{}\"\n",
+        other_services(),
+        authority.own.certificate.display(),
+        client.certificate.display(),
+        client.key.display(),
+    );
+    home.configure(&text).expect("a configuration");
+    let config = home.config_file().display().to_string();
+    // A port of its own, which BerthHome gives to every run, is not the controller's default.
+    let mut controller = home
+        .start(["--config", &config, "controller", "--listen", &listen])
+        .expect("it starts");
+    let base = controller
+        .wait_for_line(PATIENCE, "All of it at ")
+        .expect("it serves");
+    assert_eq!(base, format!("http://{listen}"));
+    let password = password(&home.state_dir());
+    for section in ["PLACEMENT", "CYBORG", "CONDUCTOR"] {
+        for (key, value) in [
+            ("AUTH_TYPE", "password".to_owned()),
+            ("AUTH_URL", format!("{base}/identity/v3")),
+            ("USERNAME", "admin".to_owned()),
+            ("PASSWORD", password.clone()),
+            ("PROJECT_NAME", "service".to_owned()),
+            ("USER_DOMAIN_NAME", "Default".to_owned()),
+            ("PROJECT_DOMAIN_NAME", "Default".to_owned()),
+        ] {
+            node.home
+                .set_env(&format!("BERTH__{section}__{key}"), value);
+        }
+    }
+    let folder = home.path("images").display().to_string();
+    node.home
+        .set_env("BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES", folder);
+    let mut agent = node.start(&["agent"]);
+    node.wait_until_well(&mut agent);
+    let mut operator = operator(&home.state_dir());
+    let end = Instant::now() + PATIENCE;
+    while operator.json("hypervisor list") == json!([]) {
+        let log = agent.stderr();
+        assert!(Instant::now() < end, "its state is not told: {log}");
+        thread::sleep(Duration::from_millis(100));
+    }
+    operator.done("flavor create tiny --ram 64 --vcpus 1 --disk 0");
+    let create = format!("server create far --flavor tiny --image {IMAGE} --no-network --wait");
+    assert_eq!(operator.json(&create)["status"], "ACTIVE");
+    let shown = operator.json("server show far");
+    assert_eq!(shown["OS-EXT-SRV-ATTR:host"], "front-there", "{shown}");
+    let providers = operator.json("resource provider list");
+    assert_eq!(providers[0]["name"], "front-there", "{providers}");
+    operator.done("server delete far --wait");
+    let ended = controller.stop(PATIENCE).expect("it ends");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    agent.stop(PATIENCE).expect("it ends");
+}

@@ -3,6 +3,7 @@
 pub(crate) mod aggregates;
 pub(crate) mod availability_zones;
 pub(crate) mod extensions;
+pub(crate) mod external_events;
 pub(crate) mod flavor_access;
 pub(crate) mod flavor_extra_specs;
 pub(crate) mod flavor_manage;

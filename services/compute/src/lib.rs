@@ -8,6 +8,7 @@
 //! | `flavors` | how large guests may be, what else they ask of their hosts, and whose flavors are |
 //! | `key_pairs` | public keys that guests let in |
 //! | `servers` | of each server what the API alone keeps |
+//! | `external_events` | what services tell of servers, to whoever waits for it |
 //! | `courses`, `agents` | how far the conductor is with servers, and what their agents say |
 //! | `keeper` | goes on with what was written down and not done |
 //! | `tasks` | what was asked for is done by agents |
@@ -25,6 +26,7 @@
 mod agents;
 mod compute;
 mod courses;
+mod external_events;
 mod fields;
 mod flavors;
 mod handlers;

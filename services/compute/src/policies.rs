@@ -167,6 +167,8 @@ pub(crate) const AGGREGATE_SET_METADATA: &str = "os_compute_api:os-aggregates:se
 pub(crate) const LIMITS: &str = "os_compute_api:limits";
 /// What another project may have is.
 pub(crate) const LIMITS_OTHER: &str = "os_compute_api:limits:other_project";
+/// Services tell what happened to servers.
+pub(crate) const EXTERNAL_EVENTS: &str = "os_compute_api:os-server-external-events:create";
 
 /// Nova's own default rules, for the routes that are here.
 #[must_use]
@@ -269,5 +271,6 @@ pub fn default_policy() -> Policy {
         (AGGREGATE_SET_METADATA, admin()),
         (LIMITS, Rule::Everybody),
         (LIMITS_OTHER, admin()),
+        (EXTERNAL_EVENTS, Rule::role("service").or(admin())),
     ])
 }

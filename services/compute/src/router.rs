@@ -7,7 +7,7 @@ use berth_http::{Call, Door, Fault, Manners, Methods, NoAuth2, Policy, ValidateT
 
 use crate::compute::Compute;
 use crate::handlers::{
-    aggregates, availability_zones, extensions, flavor_access, flavor_extra_specs, flavor_manage,
+    aggregates, availability_zones, extensions, external_events, flavor_access, flavor_extra_specs, flavor_manage,
     flavors, hypervisors, instance_actions, key_pairs, limits, server_actions, server_create,
     server_groups, server_metadata, server_tags, servers, services, versions,
 };
@@ -203,6 +203,10 @@ fn server_routes(routes: Router<Api>) -> Router<Api> {
                 .put(server_metadata::update)
                 .delete(server_metadata::delete)
                 .done(),
+        )
+        .route(
+            "/v2.1/os-server-external-events",
+            Methods::new("POST").post(external_events::create).done(),
         )
         .route(
             "/v2.1/servers/{server}/tags",

@@ -43,6 +43,7 @@ struct World {
     away: bool,
     refuses: bool,
     asked: Vec<GuestAction>,
+    told: Vec<Value>,
 }
 
 /// The agent of the host.
@@ -74,6 +75,28 @@ impl Agent {
         self.with(|world| world.asked.clone())
     }
 
+    /// The events that it was told of.
+    pub(crate) fn told(&self) -> Vec<Value> {
+        self.with(|world| world.told.clone())
+    }
+
+    /// As the agent answers: those whose guests it knows are taken.
+    fn hear(&self, body: &[u8]) -> (u16, Value) {
+        let mut body: Value = serde_json::from_slice(body).unwrap();
+        for event in body["events"].as_array_mut().unwrap() {
+            let guest: Uuid = event["server_uuid"].as_str().unwrap().parse().unwrap();
+            let code = self.with(|world| {
+                world.told.push(event.clone());
+                match world.guests.contains_key(&guest) {
+                    true => 200,
+                    false => 422,
+                }
+            });
+            event["code"] = json!(code);
+        }
+        (207, body)
+    }
+
     fn answer(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
         if self.with(|world| world.away) {
             return Err(refused());
@@ -85,6 +108,11 @@ impl Agent {
                 let guests = self.with(|world| world.guests.clone());
                 let guests: Vec<Value> = guests.into_iter().map(shown).collect();
                 (200, json!({"api": "berth/1", "guests": guests}))
+            }
+            ["v2.1", "os-server-external-events"] => {
+                let version = request.headers().get("openstack-api-version").unwrap();
+                assert_eq!(version, "compute 2.82");
+                self.hear(request.body())
             }
             [guest] => self.one(guest.parse().unwrap()),
             [_, "console"] => {

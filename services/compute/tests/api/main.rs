@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cloud;
+mod external_events;
 mod flavor_access;
 mod flavor_extra_specs;
 mod flavors;

@@ -30,6 +30,7 @@ impl ValidateToken for Table {
         let roles: &[&str] = match request.token {
             "admin" => &["admin", "member", "reader"],
             "alice" | "bob" => &["member", "reader"],
+            "cyborg" => &["service"],
             _ => return Box::pin(async { Err(TokenError::Refused) }),
         };
         let caller = Caller {

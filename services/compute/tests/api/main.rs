@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod aggregate_mirror;
 mod cloud;
 mod external_events;
 mod flavor_access;
@@ -10,8 +11,10 @@ mod flavors;
 mod host_nouns;
 mod key_pairs;
 mod place;
+mod quota;
 mod schema;
 mod server_actions;
+mod server_attachments;
 mod server_create;
 mod server_lists;
 mod server_metadata;

@@ -38,7 +38,8 @@ async fn the_conductor_is_asked_for_the_flavor_image_hints_and_zone() {
         "availability_zone": "nova", "metadata": {"k": "v"}, "user_data": "c2VjcmV0",
         "block_device_mapping_v2": [{"uuid": IMAGE, "boot_index": 0, "source_type": "image", "destination_type": "local",
             "delete_on_termination": true}]});
-    let body = json!({"server": server, "os:scheduler_hints": {"group": group, "different_host": ["a", "b"], "query": ["=", 1]}});
+    let others = [Uuid::from_u128(8), Uuid::from_u128(9)].map(|uuid| uuid.to_string());
+    let body = json!({"server": server, "os:scheduler_hints": {"group": group, "different_host": others, "query": ["=", 1]}});
     let made = service
         .ask("alice", "2.82", "POST", "/servers", Some(body))
         .await;
@@ -66,7 +67,7 @@ async fn the_conductor_is_asked_for_the_flavor_image_hints_and_zone() {
     assert_eq!(guest.flavor.extra_specs["hw:cpu_policy"], "dedicated");
     assert_eq!(guest.availability_zone.as_deref(), Some("nova"));
     assert_eq!(guest.scheduler_hints["group"], [group.to_string()]);
-    assert_eq!(guest.scheduler_hints["different_host"], ["a", "b"]);
+    assert_eq!(guest.scheduler_hints["different_host"], others);
     assert_eq!(guest.scheduler_hints["query"], ["[\"=\",1]"]);
     assert!(guest.image.is_some() && guest.networks.is_empty());
     let shown = service.shown("alice", "2.71", id).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_client::ImageClient;
-use berth_compute::{Compute, ComputeOptions, ComputeParts, Images, Options, router};
+use berth_compute::{Compute, ComputeOptions, ComputeParts, Images, Options, QuotaHook, router};
 use berth_conductor::journal::JournalError;
 use berth_conductor::{Conductor, ConductorOptions};
 use berth_hosts::Hosts;
@@ -26,6 +26,7 @@ use crate::keystone_tokens::KeystoneTokens;
 pub(crate) struct OpenCompute {
     store: SqlStore,
     images: Arc<dyn Images>,
+    quota: Option<QuotaHook>,
 }
 
 impl OpenCompute {
@@ -35,8 +36,17 @@ impl OpenCompute {
     /// Another process has the database, or the images cannot be used.
     pub(crate) async fn open(config: &Config) -> Result<Self, Failure> {
         let images = images_of(config)?;
+        let quota = config.quota_hook().map(QuotaHook::open).transpose();
+        let quota = quota.map_err(|error| {
+            let what = format!("[quota] hook: {error}");
+            Failure::new(ErrorCode::BadValue, what).mend(error.mend())
+        })?;
         let store = database::open_compute(&config.compute_database(), &config.state_path).await?;
-        Ok(Self { store, images })
+        Ok(Self {
+            store,
+            images,
+            quota,
+        })
     }
 
     /// Begins it beside a conductor and what is known of hosts, until `stop`; at an address of its own where there is one.
@@ -56,6 +66,7 @@ impl OpenCompute {
             conductor,
             hosts: hosts.clone(),
             images: self.images,
+            quota: self.quota,
         };
         let source = config.compute_service.auto_network();
         let options = ComputeOptions {

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_client::AuthOptions;
+use berth_compute::QuotaOptions;
 use berth_conductor::PluginOptions;
 use berth_model::PciAddress;
 use berth_scheduler::options::{
@@ -27,6 +28,7 @@ use serde::de::Error as _;
 use super::authtoken::KeystoneAuthtoken;
 use super::secret::Secret;
 pub use api::Api;
+use services::Quota;
 pub use services::{
     AcceleratorService, AgentClient, AllocationCandidatesFrom, AuthStrategy, ComputeService,
     ConductorService, Cors, HOST_PART, IdentityService, PlacementService, catalog_entry,
@@ -91,6 +93,7 @@ pub struct Config {
     pub accelerator_service: AcceleratorService,
     pub conductor_service: ConductorService,
     pub compute_service: ComputeService,
+    pub(super) quota: Quota,
     pub identity_service: IdentityService,
     default_availability_zone: String,
     #[serde(deserialize_with = "seconds")]
@@ -213,6 +216,14 @@ impl Config {
             let file = self.state_path.join("compute.sqlite");
             Secret::from(format!("sqlite:{}", file.display()))
         })
+    }
+}
+
+impl Config {
+    /// The program that is asked before servers are made; none: nobody is.
+    #[must_use]
+    pub fn quota_hook(&self) -> Option<QuotaOptions> {
+        self.quota.options()
     }
 }
 

@@ -83,6 +83,10 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "The compute API built in (`berth up`, `berth compute serve`), and what the scheduler takes from agents of other hosts.",
     ),
     (
+        "quota",
+        "Whether a project may have more servers of the compute API built in. Without an entry each may.",
+    ),
+    (
         "scheduler",
         "How the scheduler built in asks Placement, and how often a guest is tried.",
     ),

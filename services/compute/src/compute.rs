@@ -8,9 +8,11 @@ use berth_hosts::Hosts;
 use berth_journeys::Journeys;
 use berth_store::SqlStore;
 use berth_wire::guest::NetworkBody;
+use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::images::Images;
+use crate::quota::QuotaHook;
 use crate::store::Tables;
 
 /// What the API stands on.
@@ -23,6 +25,8 @@ pub struct ComputeParts {
     pub hosts: Hosts,
     /// Who knows what an image is.
     pub images: Arc<dyn Images>,
+    /// Who says whether a project may have more servers; none: each may.
+    pub quota: Option<QuotaHook>,
 }
 
 /// How the API behaves.
@@ -36,6 +40,8 @@ pub struct ComputeOptions {
     pub agent_wait: Duration,
     /// How often it is looked whether something is left to be done.
     pub pause: Duration,
+    /// How often it is looked whether Placement has the host aggregates as they are.
+    pub mirror_interval: Duration,
 }
 
 impl Default for ComputeOptions {
@@ -45,6 +51,7 @@ impl Default for ComputeOptions {
             most_at_once: 100,
             agent_wait: Duration::from_secs(3),
             pause: Duration::from_secs(1),
+            mirror_interval: Duration::from_mins(1),
         }
     }
 }
@@ -64,11 +71,14 @@ pub(crate) struct Inner {
     pub(crate) conductor: Conductor,
     pub(crate) hosts: Hosts,
     pub(crate) images: Arc<dyn Images>,
+    pub(crate) quota: Option<QuotaHook>,
     pub(crate) options: ComputeOptions,
     /// Each hands a server over, or sees it off.
     pub(crate) journeys: Journeys<Uuid>,
     /// Each does with a server what was asked for.
     pub(crate) tasks: Journeys<Uuid>,
+    /// Who brings Placement's aggregates into step does it alone.
+    pub(crate) mirror: Mutex<()>,
 }
 
 impl Compute {
@@ -79,9 +89,11 @@ impl Compute {
             conductor: parts.conductor,
             hosts: parts.hosts,
             images: parts.images,
+            quota: parts.quota,
             options,
             journeys: Journeys::default(),
             tasks: Journeys::default(),
+            mirror: Mutex::default(),
         };
         Self {
             tables: Tables::of(parts.store),

@@ -3,6 +3,7 @@
 pub(crate) mod aggregates;
 pub(crate) mod availability_zones;
 pub(crate) mod extensions;
+pub(crate) mod external_events;
 pub(crate) mod flavor_access;
 pub(crate) mod flavor_extra_specs;
 pub(crate) mod flavor_manage;
@@ -12,7 +13,9 @@ pub(crate) mod hypervisors;
 pub(crate) mod instance_actions;
 pub(crate) mod key_pairs;
 pub(crate) mod limits;
+pub(crate) mod quota_sets;
 pub(crate) mod server_actions;
+pub(crate) mod server_attachments;
 pub(crate) mod server_create;
 pub(crate) mod server_groups;
 pub(crate) mod server_metadata;

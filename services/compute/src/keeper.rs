@@ -8,19 +8,53 @@ use berth_conductor::journal::Course;
 use berth_conductor::{BootRequest, ConductorError};
 use berth_model::ConsumerUuid;
 use berth_wire::conductor::CreateGuest;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::compute::Compute;
 use crate::instance_actions::Outcome;
 use crate::servers::{Handed, Rows, Server, ServerError};
 
+/// When Placement's aggregates were looked at.
+#[derive(Default)]
+struct Mirror {
+    looked: Option<Instant>,
+    failing: bool,
+}
+
+impl Mirror {
+    /// Looks, where it is time to.
+    async fn look(&mut self, compute: &Compute) {
+        let interval = compute.inner.options.mirror_interval;
+        if self.looked.is_some_and(|at| at.elapsed() < interval) {
+            return;
+        }
+        let mirrored = compute.mirror_in_time().await;
+        self.looked = Some(Instant::now());
+        // Told when it is news.
+        let news = mirrored.is_err() && !self.failing;
+        self.failing = mirrored.is_err();
+        match mirrored {
+            Err(error) if news => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "Placement does not have the host aggregates as they are; it is tried again"
+            ),
+            Ok(providers @ 1..) => {
+                tracing::info!(providers, "Placement has the host aggregates as they are");
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
 impl Compute {
     /// Looks now and then what is to be done, and does it, until `stop`; then waits until nothing is under way.
     pub async fn keep(&self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         let mut failing = false;
+        let mut mirror = Mirror::default();
         loop {
+            mirror.look(self).await;
             match self.look().await {
                 Ok(_) => failing = false,
                 Err(error) => {

@@ -8,11 +8,14 @@
 //! | `flavors` | how large guests may be, what else they ask of their hosts, and whose flavors are |
 //! | `key_pairs` | public keys that guests let in |
 //! | `servers` | of each server what the API alone keeps |
+//! | `external_events` | what services tell of servers, to whoever waits for it |
 //! | `courses`, `agents` | how far the conductor is with servers, and what their agents say |
+//! | `aggregate_mirror` | host aggregates as Placement has them |
 //! | `keeper` | goes on with what was written down and not done |
 //! | `tasks` | what was asked for is done by agents |
 //! | `instance_actions` | what was done with servers, by whom, and how it ended |
 //! | `images` | who knows what an image is |
+//! | `quota` | a program that is asked whether a project may have more servers |
 //! | `server_state` | what a server is in Nova's words, and what it can be asked for; pure |
 //! | `store` | the tables |
 //! | `fields` | bodies, judged as Nova's schemas judge them |
@@ -23,8 +26,10 @@
 //! [`prepare`] brings a database to the schema, [`router()`] makes the routes. Callers: `cli` (`berth up`, `berth compute serve`), `tests`.
 
 mod agents;
+mod aggregate_mirror;
 mod compute;
 mod courses;
+mod external_events;
 mod fields;
 mod flavors;
 mod handlers;
@@ -35,6 +40,7 @@ mod key_pairs;
 mod microversions;
 mod paging;
 mod policies;
+mod quota;
 mod router;
 mod server_state;
 mod servers;
@@ -42,12 +48,17 @@ mod store;
 mod tasks;
 mod views;
 
+pub use aggregate_mirror::AggregateMirrorError;
 pub use compute::{Compute, ComputeOptions, ComputeParts};
 pub use flavors::{Flavor, FlavorError, NewFlavor};
 pub use images::{FoundImage, ImageAnswer, Images, ImagesError};
 pub use instance_actions::{InstanceAction, Outcome};
 pub use key_pairs::{KeyPair, KeyPairError, NewKeyPair};
 pub use policies::default_policy;
+pub use quota::{
+    OnQuotaFailure, QUOTA_SCHEMA, QuotaAmounts, QuotaHook, QuotaOptions, QuotaQuestion,
+    QuotaRefused,
+};
 pub use router::{Options, router};
 pub use server_state::{
     Action, ActionRefused, Boot, GuestStatus, PowerState, Seen, ServerFacts, ServerState,

@@ -76,3 +76,9 @@ pub(crate) const AGGREGATE_UUID: Microversion = Microversion::new(2, 41);
 pub(crate) const SERVICE_UUIDS: Microversion = Microversion::new(2, 53);
 /// A server group has one policy, with rules.
 pub(crate) const GROUP_POLICY: Microversion = Microversion::new(2, 64);
+/// A volume that grew is told of.
+pub(crate) const VOLUME_EXTENDED: Microversion = Microversion::new(2, 51);
+/// That somebody else switched a server is told of.
+pub(crate) const POWER_UPDATE: Microversion = Microversion::new(2, 76);
+/// That accelerator requests are bound is told of.
+pub(crate) const REQUEST_BOUND: Microversion = Microversion::new(2, 82);

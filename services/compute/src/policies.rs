@@ -167,6 +167,32 @@ pub(crate) const AGGREGATE_SET_METADATA: &str = "os_compute_api:os-aggregates:se
 pub(crate) const LIMITS: &str = "os_compute_api:limits";
 /// What another project may have is.
 pub(crate) const LIMITS_OTHER: &str = "os_compute_api:limits:other_project";
+/// What a project may have is looked at.
+pub(crate) const QUOTA_SHOW: &str = "os_compute_api:os-quota-sets:show";
+/// What a project has of it is.
+pub(crate) const QUOTA_DETAIL: &str = "os_compute_api:os-quota-sets:detail";
+/// What a project may have of which nothing else is said.
+pub(crate) const QUOTA_DEFAULTS: &str = "os_compute_api:os-quota-sets:defaults";
+/// A server's addresses are looked at.
+pub(crate) const IPS_INDEX: &str = "os_compute_api:ips:index";
+/// Those of one network are.
+pub(crate) const IPS_SHOW: &str = "os_compute_api:ips:show";
+/// A server's ports are.
+pub(crate) const INTERFACES_LIST: &str = "os_compute_api:os-attach-interfaces:list";
+/// One of them is.
+pub(crate) const INTERFACES_SHOW: &str = "os_compute_api:os-attach-interfaces:show";
+/// A server's volumes are.
+pub(crate) const VOLUMES_INDEX: &str = "os_compute_api:os-volumes-attachments:index";
+/// One of them is.
+pub(crate) const VOLUMES_SHOW: &str = "os_compute_api:os-volumes-attachments:show";
+/// Compute nodes are looked for by name.
+pub(crate) const HYPERVISOR_SEARCH: &str = "os_compute_api:os-hypervisors:search";
+/// They are, with the servers of each.
+pub(crate) const HYPERVISOR_SERVERS: &str = "os_compute_api:os-hypervisors:servers";
+/// How long a compute node has been up.
+pub(crate) const HYPERVISOR_UPTIME: &str = "os_compute_api:os-hypervisors:uptime";
+/// Services tell what happened to servers.
+pub(crate) const EXTERNAL_EVENTS: &str = "os_compute_api:os-server-external-events:create";
 
 /// Nova's own default rules, for the routes that are here.
 #[must_use]
@@ -269,5 +295,18 @@ pub fn default_policy() -> Policy {
         (AGGREGATE_SET_METADATA, admin()),
         (LIMITS, Rule::Everybody),
         (LIMITS_OTHER, admin()),
+        (QUOTA_SHOW, reader()),
+        (QUOTA_DETAIL, reader()),
+        (QUOTA_DEFAULTS, Rule::Everybody),
+        (IPS_INDEX, reader()),
+        (IPS_SHOW, reader()),
+        (INTERFACES_LIST, reader()),
+        (INTERFACES_SHOW, reader()),
+        (VOLUMES_INDEX, reader()),
+        (VOLUMES_SHOW, reader()),
+        (HYPERVISOR_SEARCH, admin()),
+        (HYPERVISOR_SERVERS, admin()),
+        (HYPERVISOR_UPTIME, admin()),
+        (EXTERNAL_EVENTS, Rule::role("service").or(admin())),
     ])
 }

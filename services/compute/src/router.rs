@@ -7,9 +7,10 @@ use berth_http::{Call, Door, Fault, Manners, Methods, NoAuth2, Policy, ValidateT
 
 use crate::compute::Compute;
 use crate::handlers::{
-    aggregates, availability_zones, extensions, flavor_access, flavor_extra_specs, flavor_manage,
-    flavors, hypervisors, instance_actions, key_pairs, limits, server_actions, server_create,
-    server_groups, server_metadata, server_tags, servers, services, versions,
+    aggregates, availability_zones, extensions, external_events, flavor_access, flavor_extra_specs,
+    flavor_manage, flavors, hypervisors, instance_actions, key_pairs, limits, quota_sets,
+    server_actions, server_attachments, server_create, server_groups, server_metadata, server_tags,
+    servers, services, versions,
 };
 use crate::microversions::RANGE;
 use crate::policies::{self, default_policy};
@@ -205,6 +206,42 @@ fn server_routes(routes: Router<Api>) -> Router<Api> {
                 .done(),
         )
         .route(
+            "/v2.1/servers/{server}/ips",
+            Methods::new("GET")
+                .get(server_attachments::addresses)
+                .done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/ips/{network}",
+            Methods::new("GET")
+                .get(server_attachments::addresses_of)
+                .done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/os-interface",
+            Methods::new("GET")
+                .get(server_attachments::interfaces)
+                .done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/os-interface/{port}",
+            Methods::new("GET")
+                .get(server_attachments::interface)
+                .done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/os-volume_attachments",
+            Methods::new("GET").get(server_attachments::volumes).done(),
+        )
+        .route(
+            "/v2.1/servers/{server}/os-volume_attachments/{volume}",
+            Methods::new("GET").get(server_attachments::volume).done(),
+        )
+        .route(
+            "/v2.1/os-server-external-events",
+            Methods::new("POST").post(external_events::create).done(),
+        )
+        .route(
             "/v2.1/servers/{server}/tags",
             Methods::new("GET, PUT, DELETE")
                 .get(server_tags::list)
@@ -226,6 +263,18 @@ fn server_routes(routes: Router<Api>) -> Router<Api> {
 fn host_routes(routes: Router<Api>) -> Router<Api> {
     routes
         .route("/v2.1/limits", Methods::new("GET").get(limits::show).done())
+        .route(
+            "/v2.1/os-quota-sets/{project}",
+            Methods::new("GET").get(quota_sets::show).done(),
+        )
+        .route(
+            "/v2.1/os-quota-sets/{project}/detail",
+            Methods::new("GET").get(quota_sets::detail).done(),
+        )
+        .route(
+            "/v2.1/os-quota-sets/{project}/defaults",
+            Methods::new("GET").get(quota_sets::defaults).done(),
+        )
         .route(
             "/v2.1/os-server-groups",
             Methods::new("GET, POST")
@@ -274,6 +323,18 @@ fn host_routes(routes: Router<Api>) -> Router<Api> {
         .route(
             "/v2.1/os-hypervisors/{hypervisor}",
             Methods::new("GET").get(hypervisors::show).done(),
+        )
+        .route(
+            "/v2.1/os-hypervisors/{hypervisor}/search",
+            Methods::new("GET").get(hypervisors::search).done(),
+        )
+        .route(
+            "/v2.1/os-hypervisors/{hypervisor}/servers",
+            Methods::new("GET").get(hypervisors::servers).done(),
+        )
+        .route(
+            "/v2.1/os-hypervisors/{hypervisor}/uptime",
+            Methods::new("GET").get(hypervisors::uptime).done(),
         )
         .route(
             "/v2.1/os-aggregates",

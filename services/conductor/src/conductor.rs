@@ -209,6 +209,12 @@ impl Conductor {
         self.inner.way.scheduler.check(request)
     }
 
+    /// Placement, as it is asked here.
+    #[must_use]
+    pub fn placement(&self) -> &PlacementClient {
+        &self.inner.way.placement
+    }
+
     /// The agent of a node; none where nobody knows one.
     #[must_use]
     pub fn agent(&self, node: &NodeName) -> Option<GuestClient> {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use berth_compute::{OnQuotaFailure, QuotaOptions};
 use berth_http::Prefix;
 use berth_identity::Interface;
 use berth_placement::CandidatesFrom;
@@ -205,6 +206,27 @@ impl ComputeService {
     #[must_use]
     pub fn auto_network(&self) -> Option<NetworkSource> {
         network_source(self.auto_network.as_deref()?)
+    }
+}
+
+/// `[quota]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Quota {
+    hook: Option<PathBuf>,
+    #[serde(deserialize_with = "super::fractional_seconds")]
+    time_budget: Duration,
+    on_failure: OnQuotaFailure,
+}
+
+impl Quota {
+    /// The program that is asked before servers are made; none: nobody is.
+    pub(in crate::config) fn options(&self) -> Option<QuotaOptions> {
+        Some(QuotaOptions {
+            program: self.hook.clone()?,
+            time_budget: self.time_budget,
+            on_failure: self.on_failure,
+        })
     }
 }
 

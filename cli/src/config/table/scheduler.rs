@@ -151,6 +151,15 @@ pub(super) const ROWS: &[OptionRow] = &[
         "Who believes tokens: `noauth2` takes the token's own word and listens on loopback only, `keystone` asks by \
          `[keystone_authtoken]`; an agent's account needs the role `service`."),
 
+    row("quota", "hook", Kind::Path, Default::Unset,
+        "A program that is asked before servers are made: it reads project, user, count and flavor as JSON and answers yes, or no with a \
+         sentence (the guide's page on servers has the form). As root, one that others can change is not run.")
+        .example("\"/usr/libexec/berth/quota\""),
+    row("quota", "time_budget", Kind::Seconds(0.1, 60.0), Default::Float(2.0),
+        "Seconds that it may take for one request; then it is ended with all that it started, and was not heard."),
+    row("quota", "on_failure", Kind::Choice(&["refuse", "allow"]), Default::Text("refuse"),
+        "What becomes of a request that it was not heard about: `refuse` answers 503."),
+
     row("workarounds", "disable_fallback_pcpu_query", Kind::Flag, Default::Flag(false),
         "Whether dedicated CPUs are asked for as PCPU only, and not as VCPU of hosts that tell no PCPU."),
 ];

@@ -1,6 +1,7 @@
 //! The agent's guests.
 
 use berth_model::ConsumerUuid;
+use berth_wire::compute::{ServerExternalEvent, ServerExternalEvents};
 use berth_wire::encode;
 use berth_wire::guest::{
     GuestAction, GuestBody, GuestBuild, GuestList, PlaceBody, Places, PlacesAsked,
@@ -19,6 +20,10 @@ const ONE: &str = "/v1/guests/{uuid}";
 const PLACES: &str = "/v1/guests/places";
 const ACTION: &str = "/v1/guests/{uuid}/action";
 const CONSOLE: &str = "/v1/guests/{uuid}/console";
+const EVENTS: &str = "/v2.1/os-server-external-events";
+
+/// The microversion of the Compute API from which accelerator requests' events are known.
+const EVENTS_SINCE: (u16, u16) = (2, 82);
 
 /// How many times the usual time limit an action may take: a guest that is stopped may have ten minutes to end by itself.
 const PATIENCE: u32 = 11;
@@ -27,6 +32,8 @@ const PATIENCE: u32 = 11;
 #[derive(Clone)]
 pub struct GuestClient {
     adapter: Adapter,
+    /// The same agent where it speaks as Nova does.
+    as_nova: Adapter,
 }
 
 impl GuestClient {
@@ -35,6 +42,7 @@ impl GuestClient {
     #[must_use]
     pub fn new(http: HttpService, auth: Auth, options: &AdapterOptions) -> Self {
         Self {
+            as_nova: Adapter::new("compute", http.clone(), auth.clone(), options),
             adapter: Adapter::new("agent", http, auth, options),
         }
     }
@@ -128,6 +136,24 @@ impl GuestClient {
         let path = format!("{ALL}/{uuid}/console{query}");
         let call = call(Method::GET, CONSOLE, path, None);
         Ok(done(self.adapter.call(call).await?)?.body.to_vec())
+    }
+
+    /// POST /v2.1/os-server-external-events: what happened to its guests. The events come back, each with its code: 200, or 422
+    /// for a guest that the agent does not know.
+    ///
+    /// # Errors
+    /// No answer (telling the same twice harms nobody), a refusal, or an answer that is none.
+    pub async fn external_events(
+        &self,
+        events: Vec<ServerExternalEvent>,
+    ) -> Result<Vec<ServerExternalEvent>, GuestApiError> {
+        let body = encode(&ServerExternalEvents { events });
+        let call = Call {
+            microversion: Some(EVENTS_SINCE),
+            ..call(Method::POST, EVENTS, EVENTS.to_owned(), Some(body))
+        };
+        let told: ServerExternalEvents = parsed(self.as_nova.call(call).await?)?;
+        Ok(told.events)
     }
 }
 

@@ -77,6 +77,19 @@ impl PlacementClient {
         Ok(found.into_values().collect())
     }
 
+    /// The providers that are in this aggregate themselves, not by their root.
+    ///
+    /// # Errors
+    /// No answer, a refusal, or an answer that is no list of providers.
+    pub async fn providers_in_aggregate(
+        &self,
+        aggregate: AggregateUuid,
+    ) -> Result<BTreeSet<ProviderUuid>, PlacementError> {
+        let path = format!("{ALL}?member_of={aggregate}");
+        let members = self.list(path, pins::PROVIDERS).await?;
+        Ok(members.iter().map(Provider::uuid).collect())
+    }
+
     /// Creates a provider with its UUID, name and parent; its answer has the generation. It is sent once: if the answer is
     /// lost ([`crate::CallError::AnswerLost`]), look for the provider by its UUID.
     ///

@@ -112,6 +112,19 @@ async fn sharing_providers_are_asked_for_in_chunks_and_each_given_once() {
 }
 
 #[tokio::test]
+async fn those_who_are_in_an_aggregate_are_asked_for_by_it() {
+    let list = format!(r#"{{"resource_providers": [{}]}}"#, one_root());
+    let script = Script::of(vec![answer(200, list)]);
+    let aggregate = Uuid::from_u128(5).into();
+    let members = script.placement().providers_in_aggregate(aggregate).await;
+    assert_eq!(members.unwrap().len(), 1);
+    assert_eq!(
+        script.lines()[0],
+        "GET /resource_providers?member_of=00000000-0000-0000-0000-000000000005 [placement 1.14]"
+    );
+}
+
+#[tokio::test]
 async fn providers_are_created_renamed_moved_and_deleted() {
     let script = Script::of(vec![
         answer(200, one_root()),

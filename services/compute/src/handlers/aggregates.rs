@@ -7,7 +7,8 @@ use berth_hosts::{AVAILABILITY_ZONE, AggregateUpdate, HostAggregate};
 use berth_http::{Answer, Call, Fault};
 use serde_json::{Map, Value, json};
 
-use super::hosts::aggregate_fault;
+use super::hosts::{aggregate_fault, host_fault};
+use crate::aggregate_mirror::AggregateMirrorError;
 use crate::fields::{self, Fields, bounded, wrong};
 use crate::microversions::AGGREGATE_UUID;
 use crate::policies;
@@ -116,7 +117,13 @@ async fn change(api: &Api, call: &Call, update: AggregateUpdate) -> Result<Answe
 
 pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
     api.allow(&call, policies::AGGREGATE_DELETE)?;
-    let deleted = api.compute.inner.hosts.delete_aggregate(id(&call)?).await;
+    let (hosts, id) = (&api.compute.inner.hosts, id(&call)?);
+    let found = hosts.aggregate(id).await.map_err(aggregate_fault)?;
+    if found.hosts.is_empty() {
+        // Of one that is gone nobody would know that Placement has it still.
+        api.compute.mirror_in_time().await.map_err(not_followed)?;
+    }
+    let deleted = hosts.delete_aggregate(id).await;
     deleted.map_err(aggregate_fault)?;
     Ok(Answer::empty(http::StatusCode::OK))
 }
@@ -147,7 +154,12 @@ pub(crate) async fn act(State(api): State<Api>, call: Call) -> Result<Answer, Fa
                 true => hosts.add_aggregate_host(id, host).await,
                 false => hosts.remove_aggregate_host(id, host).await,
             };
-            answer(&call, &changed.map_err(host_of_aggregate)?)
+            let changed = changed.map_err(host_of_aggregate)?;
+            if let Err(error) = api.compute.mirror_in_time().await {
+                let aggregate = changed.uuid;
+                tracing::warn!(%aggregate, error = &error as &dyn std::error::Error, "Placement has not followed a change of an aggregate; it is told later");
+            }
+            answer(&call, &changed)
         }
         "set_metadata" => {
             api.allow(&call, policies::AGGREGATE_SET_METADATA)?;
@@ -173,6 +185,19 @@ fn host_of_aggregate(error: berth_hosts::AggregateError) -> Fault {
     match error {
         NoSuchHost { .. } | HostIsNoMember { .. } => Fault::not_found(error.to_string()),
         other => aggregate_fault(other),
+    }
+}
+
+/// Placement could not be brought into step before an aggregate goes.
+fn not_followed(error: AggregateMirrorError) -> Fault {
+    match error {
+        AggregateMirrorError::Aggregates(error) => aggregate_fault(error),
+        AggregateMirrorError::Hosts(error) => host_fault(error),
+        AggregateMirrorError::Placement(_) | AggregateMirrorError::Late => {
+            Fault::unavailable(format!(
+                "An aggregate goes once Placement has it no more, and Placement cannot be told: {error}."
+            ))
+        }
     }
 }
 

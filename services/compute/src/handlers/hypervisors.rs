@@ -56,10 +56,15 @@ impl Api {
         if !wanted.unwrap_or(false) || !call.version.has(SERVICE_UUIDS) {
             return Ok(None);
         }
+        self.all_servers().await.map(Some)
+    }
+
+    /// All servers, with their places.
+    async fn all_servers(&self) -> Result<Vec<KnownServer>, Fault> {
         let all = self.compute.servers(None).await;
         let all = all.map_err(super::servers::fault)?;
         let known = self.compute.known(all, Look::Conductor).await;
-        known.map(Some).map_err(super::servers::fault)
+        known.map_err(super::servers::fault)
     }
 }
 
@@ -194,17 +199,69 @@ pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer,
     Answer::ok(&body)
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    api.allow(&call, policies::HYPERVISOR_SHOW)?;
+/// The one of a path.
+fn named<'a>(call: &Call, all: &'a [Hypervisor]) -> Result<&'a Hypervisor, Fault> {
     let id = call.path("hypervisor")?;
-    let all = api.hypervisors(&call).await?;
-    let found = all.iter().find(|one| one.id == id).ok_or_else(|| {
+    all.iter().find(|one| one.id == id).ok_or_else(|| {
         let id = bounded(id);
         Fault::not_found(format!("Hypervisor with ID '{id}' could not be found."))
-    })?;
+    })
+}
+
+pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    api.allow(&call, policies::HYPERVISOR_SHOW)?;
+    let all = api.hypervisors(&call).await?;
+    let found = named(&call, &all)?;
     let servers = api.servers_on(&call).await?;
     let brief = brief(&call, found, api.down(), servers.as_deref());
     Answer::ok(&json!({"hypervisor": whole(&api, &call, found, brief).await?}))
+}
+
+/// The hypervisors whose names have this in them: a list of its own up to 2.52, a query from then on.
+async fn matching(api: &Api, call: &Call) -> Result<Vec<Hypervisor>, Fault> {
+    if call.version.has(SERVICE_UUIDS) {
+        return Err(Fault::no_such_route());
+    }
+    let part = call.path("hypervisor")?;
+    let mut all = api.hypervisors(call).await?;
+    all.retain(|one| one.node.hypervisor_hostname.contains(part));
+    match all.is_empty() {
+        false => Ok(all),
+        true => {
+            let part = bounded(part);
+            Err(Fault::not_found(format!(
+                "No hypervisor matching '{part}' could be found."
+            )))
+        }
+    }
+}
+
+pub(crate) async fn search(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    api.allow(&call, policies::HYPERVISOR_SEARCH)?;
+    let found = matching(&api, &call).await?;
+    let down = api.down();
+    let shown = found.iter().map(|one| brief(&call, one, down, None));
+    Answer::ok(&json!({"hypervisors": shown.collect::<Vec<_>>()}))
+}
+
+pub(crate) async fn servers(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    api.allow(&call, policies::HYPERVISOR_SERVERS)?;
+    let found = matching(&api, &call).await?;
+    let servers = api.all_servers().await?;
+    let down = api.down();
+    let shown = found
+        .iter()
+        .map(|one| brief(&call, one, down, Some(&servers)));
+    Answer::ok(&json!({"hypervisors": shown.collect::<Vec<_>>()}))
+}
+
+/// Agents do not tell how long their hosts have been up, which Nova answers so for its drivers that do not.
+pub(crate) async fn uptime(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    api.allow(&call, policies::HYPERVISOR_UPTIME)?;
+    named(&call, &api.hypervisors(&call).await?)?;
+    Err(Fault::bad_request(
+        "Virt driver does not implement uptime function.",
+    ))
 }
 
 pub(crate) async fn statistics(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {

@@ -1,4 +1,4 @@
-//! /v2.1/limits: what a project may have. Nothing is limited: there are no quotas yet.
+//! /v2.1/limits: what a project may have. Nothing is limited: what a quota hook says cannot be told in numbers.
 
 use axum::extract::State;
 use berth_http::{Answer, Call, Fault};

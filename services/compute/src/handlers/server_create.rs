@@ -15,7 +15,9 @@ use self::body::{Asked, asked};
 use super::servers::fault;
 use crate::paging::links;
 use crate::policies;
+use crate::quota::{QUOTA_SCHEMA, QuotaQuestion, QuotaRefused};
 use crate::router::Api;
+use crate::servers::NewServers;
 
 pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
     api.allow(&call, policies::SERVER_CREATE)?;
@@ -24,6 +26,7 @@ pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer,
     api.check_count(&asked)?;
     let new = api.new_servers(&call, asked).await?;
     let reservation = new.1;
+    api.ask_quota(&call, &new.0).await?;
     let servers = api.compute.create_servers(new.0).await.map_err(fault)?;
     for server in &servers {
         // What cannot be done now the keeper does.
@@ -48,6 +51,33 @@ pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer,
 }
 
 impl Api {
+    /// Refuses what the operator's program says no to.
+    async fn ask_quota(&self, call: &Call, new: &NewServers) -> Result<(), Fault> {
+        let Some(hook) = &self.compute.inner.quota else {
+            return Ok(());
+        };
+        let flavor = &new.flavor.body;
+        let question = QuotaQuestion {
+            schema: QUOTA_SCHEMA,
+            request_id: call.request_id.as_str().to_owned(),
+            project_id: new.project_id.clone(),
+            user_id: new.user_id.clone(),
+            count: new.count,
+            flavor: new.flavor.flavorid.clone(),
+            vcpus: flavor.vcpus,
+            ram_mb: flavor.ram_mb,
+            root_gb: flavor.disk_gb,
+            ephemeral_gb: flavor.ephemeral_gb,
+            extra_specs: flavor.extra_specs.clone(),
+            availability_zone: new.zone.clone(),
+            used: self.used(&new.project_id).await.map_err(fault)?,
+        };
+        hook.ask(&question).await.map_err(|refused| match refused {
+            QuotaRefused::No { .. } => Fault::forbidden(refused.to_string()),
+            QuotaRefused::Unheard => Fault::unavailable(refused.to_string()),
+        })
+    }
+
     fn check_count(&self, asked: &Asked) -> Result<(), Fault> {
         let most = self.compute.inner.options.most_at_once;
         if asked.count <= most {

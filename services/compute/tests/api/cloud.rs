@@ -1,7 +1,7 @@
 //! What stands behind the API in these tests: a real conductor over a journal in memory, whose Placement is away, so that its
 //! journal is where a test says how far a guest is; and an agent that does what it is asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ struct World {
     away: bool,
     refuses: bool,
     asked: Vec<GuestAction>,
+    told: Vec<Value>,
 }
 
 /// The agent of the host.
@@ -74,6 +75,28 @@ impl Agent {
         self.with(|world| world.asked.clone())
     }
 
+    /// The events that it was told of.
+    pub(crate) fn told(&self) -> Vec<Value> {
+        self.with(|world| world.told.clone())
+    }
+
+    /// As the agent answers: those whose guests it knows are taken.
+    fn hear(&self, body: &[u8]) -> (u16, Value) {
+        let mut body: Value = serde_json::from_slice(body).unwrap();
+        for event in body["events"].as_array_mut().unwrap() {
+            let guest: Uuid = event["server_uuid"].as_str().unwrap().parse().unwrap();
+            let code = self.with(|world| {
+                world.told.push(event.clone());
+                match world.guests.contains_key(&guest) {
+                    true => 200,
+                    false => 422,
+                }
+            });
+            event["code"] = json!(code);
+        }
+        (207, body)
+    }
+
     fn answer(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
         if self.with(|world| world.away) {
             return Err(refused());
@@ -85,6 +108,11 @@ impl Agent {
                 let guests = self.with(|world| world.guests.clone());
                 let guests: Vec<Value> = guests.into_iter().map(shown).collect();
                 (200, json!({"api": "berth/1", "guests": guests}))
+            }
+            ["v2.1", "os-server-external-events"] => {
+                let version = request.headers().get("openstack-api-version").unwrap();
+                assert_eq!(version, "compute 2.82");
+                self.hear(request.body())
             }
             [guest] => self.one(guest.parse().unwrap()),
             [_, "console"] => {
@@ -148,6 +176,96 @@ fn refused() -> TransportError {
     }
 }
 
+/// A Placement that knows one provider and its aggregates, and is away for all else.
+#[derive(Clone, Default)]
+pub(crate) struct Placement(Arc<Mutex<PlacementWorld>>);
+
+#[derive(Default)]
+struct PlacementWorld {
+    aggregates: BTreeSet<Uuid>,
+    generation: u64,
+    away: bool,
+    /// So many writes come too late.
+    conflicts: u32,
+}
+
+impl Placement {
+    fn with<T>(&self, f: impl FnOnce(&mut PlacementWorld) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The aggregates of the host's provider.
+    pub(crate) fn aggregates(&self) -> BTreeSet<Uuid> {
+        self.with(|world| world.aggregates.clone())
+    }
+
+    /// Somebody else puts it into an aggregate.
+    pub(crate) fn join(&self, aggregate: Uuid) {
+        self.with(|world| world.aggregates.insert(aggregate));
+    }
+
+    /// It does not answer any more, or again.
+    pub(crate) fn is_away(&self, away: bool) {
+        self.with(|world| world.away = away);
+    }
+
+    /// Others write before the next so many writes.
+    pub(crate) fn conflicts(&self, conflicts: u32) {
+        self.with(|world| world.conflicts = conflicts);
+    }
+
+    fn answer(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
+        let provider = Uuid::from_u128(2);
+        let of_provider = format!("/resource_providers/{provider}/aggregates");
+        let uri = request.uri();
+        let member_of = uri
+            .query()
+            .and_then(|query| query.strip_prefix("member_of="));
+        let answer = self.with(|world| {
+            if world.away {
+                return None;
+            }
+            let shown = |world: &PlacementWorld| json!({"aggregates": world.aggregates, "resource_provider_generation": world.generation});
+            match (request.method().as_str(), uri.path(), member_of) {
+                ("GET", "/resource_providers", Some(aggregate)) => {
+                    let one = json!({"uuid": provider, "name": HOST, "generation": world.generation,
+                        "parent_provider_uuid": null, "root_provider_uuid": provider});
+                    let is_in = world.aggregates.contains(&aggregate.parse().unwrap());
+                    let found: Vec<Value> = is_in.then_some(one).into_iter().collect();
+                    Some((200, json!({"resource_providers": found})))
+                }
+                ("GET", path, _) if path == of_provider => Some((200, shown(world))),
+                ("PUT", path, _) if path == of_provider => {
+                    let body: Value = serde_json::from_slice(request.body()).unwrap();
+                    if world.conflicts > 0 {
+                        world.conflicts -= 1;
+                        world.generation += 1;
+                    }
+                    if body["resource_provider_generation"] != world.generation {
+                        return Some((409, json!({"errors": [{"status": 409, "code": "placement.concurrent_update", "detail": "late", "title": "Conflict"}]})));
+                    }
+                    world.generation += 1;
+                    world.aggregates = serde_json::from_value(body["aggregates"].clone()).unwrap();
+                    Some((200, shown(world)))
+                }
+                _ => None,
+            }
+        });
+        let (status, body) = answer.ok_or_else(refused)?;
+        let mut response = Response::new(Bytes::from(body.to_string()));
+        *response.status_mut() = http::StatusCode::from_u16(status).unwrap();
+        Ok(response)
+    }
+
+    fn http(&self) -> HttpService {
+        let placement = self.clone();
+        HttpService::new(service_fn(move |request: Request<Bytes>| {
+            let answer = placement.answer(&request);
+            async move { answer }
+        }))
+    }
+}
+
 fn away() -> HttpService {
     HttpService::new(service_fn(|_: Request<Bytes>| async {
         Err::<Response<Bytes>, _>(refused())
@@ -160,6 +278,7 @@ pub(crate) struct Cloud {
     pub(crate) journal: Arc<SqlJournal>,
     pub(crate) conductor: Conductor,
     pub(crate) agent: Agent,
+    pub(crate) placement: Placement,
 }
 
 impl Cloud {
@@ -169,13 +288,13 @@ impl Cloud {
         let hosts = Hosts::new(store, HostsOptions::default());
         hosts.tell(HOST, state()).await.unwrap();
         let journal = Arc::new(SqlJournal::in_memory().await.unwrap());
-        let agent = Agent::default();
+        let (agent, placement) = (Agent::default(), Placement::default());
         let auth = || Auth::none("http://nobody").unwrap();
         let options = AdapterOptions::default();
         let scheduler = Scheduler::new(SchedulerOptions::default()).unwrap();
         let parts = ConductorParts {
             journal: Arc::clone(&journal) as Arc<dyn BootJournal>,
-            placement: PlacementClient::new(away(), auth(), &options),
+            placement: PlacementClient::new(placement.http(), auth(), &options),
             accelerators: AcceleratorClient::new(away(), auth(), &options),
             agents: Arc::new(EveryNode(GuestClient::new(agent.http(), auth(), &options))),
             scheduler: FilterScheduler::new(scheduler, hosts.clone()),
@@ -185,6 +304,7 @@ impl Cloud {
             journal,
             conductor: Conductor::open(parts, ConductorOptions::default()),
             agent,
+            placement,
         }
     }
 
@@ -205,6 +325,7 @@ impl Cloud {
             conductor: self.conductor.clone(),
             hosts: self.hosts.clone(),
             images: Arc::new(BTreeMap::from([(IMAGE, image)])),
+            quota: None,
         };
         let options = ComputeOptions {
             most_at_once: 5,

@@ -2,15 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod aggregate_mirror;
 mod cloud;
+mod external_events;
 mod flavor_access;
 mod flavor_extra_specs;
 mod flavors;
 mod host_nouns;
 mod key_pairs;
 mod place;
+mod quota;
 mod schema;
 mod server_actions;
+mod server_attachments;
 mod server_create;
 mod server_lists;
 mod server_metadata;

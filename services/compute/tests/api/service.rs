@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use berth_compute::{Compute, Options, prepare, router};
+use berth_compute::{Compute, ComputeParts, Options, QuotaHook, prepare, router};
 use berth_conductor::journal::Course;
 use berth_http::auth::Validation;
 use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken, under};
@@ -30,6 +30,7 @@ impl ValidateToken for Table {
         let roles: &[&str] = match request.token {
             "admin" => &["admin", "member", "reader"],
             "alice" | "bob" => &["member", "reader"],
+            "cyborg" => &["service"],
             _ => return Box::pin(async { Err(TokenError::Refused) }),
         };
         let caller = Caller {
@@ -80,6 +81,11 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) async fn start() -> Self {
+        Self::with_quota(None).await
+    }
+
+    /// One that asks this program before it makes servers.
+    pub(crate) async fn with_quota(quota: Option<QuotaHook>) -> Self {
         let (store, kept) = place::fresh().await;
         prepare(&store).await.unwrap();
         let options = Options {
@@ -88,7 +94,7 @@ impl Service {
         };
         let cloud = Cloud::new().await;
         let (parts, how) = cloud.parts(store.clone());
-        let compute = Compute::new(parts, how);
+        let compute = Compute::new(ComputeParts { quota, ..parts }, how);
         let routes = router(compute.clone(), options);
         Self {
             compute,

@@ -1,0 +1,132 @@
+//! What other services tell of servers.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::service::{Reply, Service};
+
+const ARQ: &str = "c0a58289-b739-4a22-bd81-a7e022eba6ea";
+
+async fn tell(service: &Service, token: &str, version: &str, events: Value) -> Reply {
+    let body = json!({ "events": events });
+    let path = "/os-server-external-events";
+    service.ask(token, version, "POST", path, Some(body)).await
+}
+
+fn bound(server: Uuid) -> Value {
+    json!({"name": "accelerator-request-bound", "server_uuid": server, "tag": ARQ})
+}
+
+#[tokio::test]
+async fn the_end_of_a_bind_reaches_the_agent_that_waits_for_it() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    let server = service.running(json!({})).await;
+    let told = tell(&service, "cyborg", "2.82", json!([bound(server)])).await;
+    assert_eq!(told.status, 200, "{told:?}");
+    let event = json!({"name": "accelerator-request-bound", "server_uuid": server, "tag": ARQ, "status": "completed", "code": 200});
+    assert_eq!(told.body, json!({"events": [event]}));
+    let heard = service.cloud.agent.told();
+    assert_eq!(heard.len(), 1);
+    assert_eq!(
+        (&heard[0]["server_uuid"], &heard[0]["status"]),
+        (&json!(server), &json!("completed"))
+    );
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_says_so_event_by_event() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    let server = service.running(json!({})).await;
+    let waiting = service.server(json!({})).await;
+    let mut failed = bound(server);
+    failed["status"] = json!("failed");
+    let mut untagged = bound(server);
+    untagged["tag"] = json!("no-uuid");
+    let events = json!([
+        failed,
+        bound(waiting),
+        bound(Uuid::from_u128(9)),
+        untagged,
+        {"name": "network-changed", "server_uuid": server},
+    ]);
+    let told = tell(&service, "admin", "2.82", events).await;
+    assert_eq!(told.status, 207, "{told:?}");
+    let codes: Vec<(&Value, &Value)> = told.body["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| (&event["code"], &event["status"]))
+        .collect();
+    let failed = json!("failed");
+    assert_eq!(
+        codes,
+        [200, 422, 404, 400, 422]
+            .map(|code| json!(code))
+            .iter()
+            .map(|code| (code, &failed))
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(service.cloud.agent.told().len(), 1);
+}
+
+#[tokio::test]
+async fn an_agent_that_is_away_has_heard_nothing() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    let server = service.running(json!({})).await;
+    service.cloud.agent.is_away(true);
+    let told = tell(&service, "cyborg", "2.82", json!([bound(server)])).await;
+    assert_eq!(
+        (told.status.as_u16(), &told.body["events"][0]["code"]),
+        (207, &json!(422))
+    );
+}
+
+#[tokio::test]
+async fn events_are_told_by_services_in_the_words_of_their_version() {
+    let service = Service::start().await;
+    let server = Uuid::from_u128(9);
+    for (token, version, events, status) in [
+        ("alice", "2.82", json!([bound(server)]), 403),
+        ("cyborg", "2.81", json!([bound(server)]), 400),
+        ("cyborg", "2.82", json!([]), 400),
+        ("cyborg", "2.82", json!({}), 400),
+        ("cyborg", "2.82", json!([1]), 400),
+        ("cyborg", "2.82", json!([{"name": "network-changed"}]), 400),
+        (
+            "cyborg",
+            "2.82",
+            json!([{"name": "network-changed", "server_uuid": "9"}]),
+            400,
+        ),
+        (
+            "cyborg",
+            "2.82",
+            json!([{"name": "network-changed", "server_uuid": server, "status": "done"}]),
+            400,
+        ),
+        (
+            "cyborg",
+            "2.82",
+            json!([{"name": "network-changed", "server_uuid": server, "tag": ""}]),
+            400,
+        ),
+        (
+            "cyborg",
+            "2.50",
+            json!([{"name": "volume-extended", "server_uuid": server}]),
+            400,
+        ),
+        (
+            "cyborg",
+            "2.51",
+            json!([{"name": "volume-extended", "server_uuid": server}]),
+            207,
+        ),
+    ] {
+        let told = tell(&service, token, version, events.clone()).await;
+        assert_eq!(told.status, status, "{events} {told:?}");
+    }
+}

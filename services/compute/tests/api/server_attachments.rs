@@ -1,0 +1,80 @@
+//! Addresses, ports and volumes of servers, of which none are known here; and hypervisors by name.
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::cloud::HOST;
+use super::service::Service;
+
+#[tokio::test]
+async fn a_server_has_no_addresses_ports_and_volumes_that_are_known_here() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    let server = service.server(json!({})).await;
+    for (path, key, none) in [
+        ("ips", "addresses", json!({})),
+        ("os-interface", "interfaceAttachments", json!([])),
+        ("os-volume_attachments", "volumeAttachments", json!([])),
+    ] {
+        let path = format!("/servers/{server}/{path}");
+        let told = service.get("alice", "2.82", &path).await;
+        assert_eq!(
+            (told.status.as_u16(), &told.body[key]),
+            (200, &none),
+            "{path}"
+        );
+        for (token, path) in [
+            ("bob", path.clone()),
+            ("alice", format!("{path}/{}", Uuid::from_u128(7))),
+            (
+                "alice",
+                path.replace(&server.to_string(), &Uuid::from_u128(7).to_string()),
+            ),
+        ] {
+            let told = service.get(token, "2.82", &path).await;
+            assert_eq!(told.status, 404, "{token} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn hypervisors_are_looked_for_by_name_up_to_2_52() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    let server = service.running(json!({})).await;
+    let found = service
+        .get("admin", "2.52", "/os-hypervisors/mpute/search")
+        .await;
+    assert_eq!(found.body["hypervisors"][0]["hypervisor_hostname"], HOST);
+    assert_eq!(found.body["hypervisors"][0].get("servers"), None);
+    let found = service
+        .get("admin", "2.52", "/os-hypervisors/mpute/servers")
+        .await;
+    let servers = &found.body["hypervisors"][0]["servers"];
+    assert_eq!(servers[0]["uuid"], json!(server));
+    for (token, version, path, status) in [
+        ("admin", "2.52", "nothing/search", 404),
+        ("admin", "2.52", "nothing/servers", 404),
+        ("admin", "2.53", "mpute/search", 404),
+        ("admin", "2.53", "mpute/servers", 404),
+        ("alice", "2.52", "mpute/search", 403),
+        ("alice", "2.52", "mpute/servers", 403),
+        ("admin", "2.82", "nothing/uptime", 404),
+        (
+            "admin",
+            "2.82",
+            "00000000-0000-0000-0000-000000000002/uptime",
+            400,
+        ),
+        (
+            "alice",
+            "2.82",
+            "00000000-0000-0000-0000-000000000002/uptime",
+            403,
+        ),
+    ] {
+        let path = format!("/os-hypervisors/{path}");
+        let told = service.get(token, version, &path).await;
+        assert_eq!(told.status, status, "{token} {version} {path}");
+    }
+}

@@ -30,7 +30,7 @@ test: ## Everything, the real Placement, Keystone, Glance, Cyborg, MariaDB, Post
 	@$(NEED) build node peers
 	@tests/peers/install.sh
 	$(say) "building berth"
-	@cargo build --workspace
+	@cargo test --workspace --tests --no-run
 	$(say) "building the fuzzer"
 	@tests/fuzz/build.sh >/dev/null
 	$(say) "testing"
@@ -46,7 +46,7 @@ check: ## Format, lints, documentation, imports, licences
 	$(say) "documentation"
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	$(say) "who imports whom; licences, bans, sources"
-	@cargo test --quiet -p berth-tests --test floor_plan --test supply_chain
+	@cargo test --quiet --workspace --test floor_plan --test supply_chain
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check bans licenses sources; fi
 
 peers: ## Install the real services that the tests talk to

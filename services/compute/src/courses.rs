@@ -12,9 +12,6 @@ use crate::compute::Compute;
 use crate::server_state::{Boot, Seen, ServerFacts, ServerState};
 use crate::servers::{Handed, Server, ServerError};
 
-/// Of so many servers each is asked for by itself.
-const ONE_BY_ONE: usize = 16;
-
 /// Whether agents are asked, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
@@ -110,23 +107,12 @@ impl Compute {
         servers: &[Server],
     ) -> Result<BTreeMap<Uuid, BootRecord>, ConductorError> {
         let handed = servers.iter().filter(|it| it.handed == Handed::Over);
-        let handed: BTreeSet<Uuid> = handed.map(|server| server.uuid).collect();
-        let conductor = &self.inner.conductor;
-        let mut records = Vec::new();
-        if handed.len() > ONE_BY_ONE {
-            records = conductor.list().await?;
-        } else {
-            for uuid in &handed {
-                match conductor.show(ConsumerUuid::from(*uuid)).await {
-                    Err(ConductorError::NotFound { .. }) => {}
-                    record => records.push(record?),
-                }
-            }
-        }
+        let handed: Vec<_> = handed.map(|it| ConsumerUuid::from(it.uuid)).collect();
+        let records = self.inner.conductor.guests_of(&handed).await?;
         let by_uuid = records
             .into_iter()
             .map(|record| (*record.request.uuid().as_uuid(), record));
-        Ok(by_uuid.filter(|(uuid, _)| handed.contains(uuid)).collect())
+        Ok(by_uuid.collect())
     }
 
     /// Keeps what an agent says, for when it does not answer.

@@ -24,7 +24,7 @@ pub use create::NewServers;
 pub use error::ServerError;
 pub(crate) use listing::{Filters, ServerSortKey, Sorting, TagFilters};
 pub(crate) use metadata::{Others, check as check_metadata};
-pub(crate) use rows::{Rows, read};
+pub(crate) use rows::{Part, Rows, read};
 pub(crate) use tags::{MOST_TAGS, Tagged, check as check_tag};
 pub(crate) use update::Begin;
 pub use update::ServerUpdate;
@@ -188,6 +188,15 @@ impl Compute {
             Some(project) => Rows::Project(project),
         };
         Ok(rows::read(&mut tx, rows).await?)
+    }
+
+    /// A part of them, the last asked for first.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub(crate) async fn part_of_servers(&self, part: Part<'_>) -> Result<Vec<Server>, ServerError> {
+        let mut tx = self.tables.read().await?;
+        Ok(rows::read(&mut tx, Rows::Part(part)).await?)
     }
 
     /// A server.

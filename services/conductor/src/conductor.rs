@@ -245,6 +245,17 @@ impl Conductor {
         Ok(self.inner.way.journal.guests().await?)
     }
 
+    /// Those of these guests that are known, by UUID.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub async fn guests_of(
+        &self,
+        uuids: &[ConsumerUuid],
+    ) -> Result<Vec<BootRecord>, ConductorError> {
+        Ok(self.inner.way.journal.guests_of(uuids).await?)
+    }
+
     /// Why a guest went where it went: the decisions that are still kept, the oldest first. None where
     /// nobody ever asked for this guest.
     ///

@@ -53,6 +53,18 @@ pub trait BootJournal: Send + Sync {
     /// One guest; none where it is not known.
     fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>>;
 
+    /// Those of these guests that are known, by UUID.
+    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> Answer<'a, Vec<BootRecord>> {
+        Box::pin(async move {
+            let mut records = Vec::new();
+            for uuid in uuids {
+                records.extend(self.guest(*uuid).await?);
+            }
+            records.sort_by_key(|record| record.request.uuid());
+            Ok(records)
+        })
+    }
+
     /// Writes a request down, on the course of a boot.
     fn accept<'a>(&'a self, request: &'a BootRequest) -> Answer<'a, Accepted>;
 

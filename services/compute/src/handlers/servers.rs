@@ -8,12 +8,12 @@ use uuid::Uuid;
 
 use super::server_query::{asked, is_all_tenants};
 use crate::courses::{KnownServer, Look};
-use crate::fields::Fields;
+use crate::fields::{Fields, bounded};
 use crate::microversions::{HOST_STATUS, SERVER_DESCRIPTION, SERVER_FLAVOR};
 use crate::paging::{Page, next};
 use crate::policies;
 use crate::router::Api;
-use crate::servers::{Server, ServerError, ServerUpdate};
+use crate::servers::{Filters, Part, Server, ServerError, ServerUpdate};
 use crate::store;
 use crate::views::server::{Sight, Within, brief, whole};
 
@@ -128,6 +128,12 @@ fn host_status_of(host: &ComputeHost, down: f64) -> &'static str {
     }
 }
 
+/// So many rows are read at once, at most.
+const PART: usize = 500;
+
+/// And at least so many: filters may leave few of them.
+const LEAST_PART: usize = 50;
+
 /// The rules of one list.
 struct ListRules {
     index: &'static str,
@@ -152,6 +158,9 @@ async fn listed(
         Some(project) => Some(project),
         None => return Ok((Vec::new(), false)),
     };
+    if sorting.is_of_rows() && !filters.need_agents() {
+        return of_rows(api, (project, &filters), &page, look).await;
+    }
     let servers = api.compute.servers(project).await.map_err(fault)?;
     let first = match filters.need_agents() || sorting.needs_agents() {
         true => Look::Agents,
@@ -174,6 +183,58 @@ async fn listed(
     }
     let servers = known.into_iter().map(|known| known.server).collect();
     let known = api.compute.known(servers, look).await.map_err(fault)?;
+    Ok((known, full))
+}
+
+/// A page in the order of the rows, of which no more are read than it needs.
+async fn of_rows(
+    api: &Api,
+    (project, filters): (Option<&str>, &Filters),
+    page: &Page,
+    look: Look,
+) -> Result<(Vec<KnownServer>, bool), Fault> {
+    let compute = &api.compute;
+    let mut behind = None;
+    if let Some(marker) = &page.marker {
+        let none = || Fault::bad_request(format!("marker [{}] not found", bounded(marker)));
+        let uuid = Uuid::try_parse(marker).map_err(|_| none())?;
+        let server = match compute.server(uuid).await {
+            Err(ServerError::NotFound { .. }) => return Err(none()),
+            server => server.map_err(fault)?,
+        };
+        if project.is_some_and(|project| server.project_id != project) {
+            return Err(none());
+        }
+        behind = Some((server.created_at, server.id));
+        let known = compute.known(vec![server], Look::Conductor).await;
+        if !known.map_err(fault)?.iter().any(|known| filters.pass(known)) {
+            return Err(none());
+        }
+    }
+    let mut found: Vec<KnownServer> = Vec::new();
+    while found.len() < page.limit {
+        let part = Part {
+            project,
+            behind,
+            limit: page.limit.clamp(LEAST_PART, PART),
+        };
+        let servers = compute.part_of_servers(part).await.map_err(fault)?;
+        let whole = servers.len() == part.limit;
+        behind = servers.last().map(|last| (last.created_at, last.id));
+        let known = compute.known(servers, Look::Conductor).await;
+        let known = known.map_err(fault)?.into_iter();
+        found.extend(known.filter(|known| filters.pass(known)));
+        if !whole {
+            break;
+        }
+    }
+    found.truncate(page.limit);
+    let full = page.limit > 0 && found.len() == page.limit;
+    if look == Look::Conductor {
+        return Ok((found, full));
+    }
+    let servers = found.into_iter().map(|known| known.server).collect();
+    let known = compute.known(servers, look).await.map_err(fault)?;
     Ok((known, full))
 }
 

@@ -234,6 +234,12 @@ fn node(known: &KnownServer) -> Option<&str> {
 pub(crate) struct Sorting(pub(crate) Vec<(ServerSortKey, crate::flavors::Order)>);
 
 impl Sorting {
+    /// Whether it is that of the rows: those that were asked for last come first.
+    pub(crate) fn is_of_rows(&self) -> bool {
+        use crate::flavors::Order::Descending;
+        matches!(self.0[..], [(ServerSortKey::CreatedAt, Descending)])
+    }
+
     /// Whether what agents say makes a difference.
     pub(crate) fn needs_agents(&self) -> bool {
         use ServerSortKey::{PowerState, TaskState, VmState};

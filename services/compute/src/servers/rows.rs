@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_store::{Row, Statement, Transaction};
+use berth_store::{Moment, Row, SqlError, Statement, Transaction, Value};
 use uuid::Uuid;
 
 use super::{Handed, Lock, Server, ServerError, ServerFlavor};
@@ -32,17 +32,55 @@ pub(crate) enum Rows<'a> {
     Reservation(&'a str),
     /// Those that are not handed over, not settled, or on their way out.
     Open,
+    /// A part of them in the order in which they were asked for, the last first.
+    Part(Part<'a>),
+}
+
+/// So many of the servers of a project, or of all, that come behind one of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part<'a> {
+    /// Whose.
+    pub(crate) project: Option<&'a str>,
+    /// That one: when it was asked for, and its number.
+    pub(crate) behind: Option<(Moment, i64)>,
+    /// So many at most.
+    pub(crate) limit: usize,
 }
 
 impl<'a> Rows<'a> {
-    fn condition(self) -> (String, Option<&'a str>) {
+    /// The condition, and what is bound to it.
+    fn condition(self) -> (String, Vec<Value>) {
+        let only = |column: &str, value: &str| (format!("WHERE {column} = ?"), vec![value.into()]);
         match self {
-            Self::All => (String::new(), None),
-            Self::Project(project) => ("WHERE s.project_id = ?".to_owned(), Some(project)),
-            Self::One(uuid) => ("WHERE s.uuid = ?".to_owned(), Some(uuid)),
-            Self::Reservation(id) => ("WHERE s.reservation_id = ?".to_owned(), Some(id)),
-            Self::Open => (format!("WHERE {OPEN}"), None),
+            Self::All => (String::new(), Vec::new()),
+            Self::Project(project) => only("s.project_id", project),
+            Self::One(uuid) => only("s.uuid", uuid),
+            Self::Reservation(id) => only("s.reservation_id", id),
+            Self::Open => (format!("WHERE {OPEN}"), Vec::new()),
+            Self::Part(part) => part.condition(),
         }
+    }
+
+    fn limit(self) -> String {
+        match self {
+            Self::Part(part) => format!(" LIMIT {}", part.limit),
+            _ => String::new(),
+        }
+    }
+}
+
+impl Part<'_> {
+    fn condition(self) -> (String, Vec<Value>) {
+        let (mut conditions, mut values) = (vec!["1 = 1"], Vec::new());
+        if let Some(project) = self.project {
+            conditions.push("s.project_id = ?");
+            values.push(Value::from(project));
+        }
+        if let Some((created_at, id)) = self.behind {
+            conditions.push("(s.created_at < ? OR (s.created_at = ? AND s.id < ?))");
+            values.extend([created_at.into(), created_at.into(), Value::from(id)]);
+        }
+        (format!("WHERE {}", conditions.join(" AND ")), values)
     }
 }
 
@@ -66,21 +104,40 @@ pub(super) async fn touch(tx: &mut Transaction, uuid: Uuid) -> Result<Server, Se
 
 /// Those that are meant; those that were asked for last come first.
 pub(crate) async fn read(tx: &mut Transaction, meant: Rows<'_>) -> Result<Vec<Server>, TableError> {
-    let (only, value) = meant.condition();
-    let of_servers =
-        format!("SELECT {COLUMNS} FROM {TABLE} s {only} ORDER BY s.created_at DESC, s.id DESC");
+    let (only, values) = meant.condition();
+    let limit = meant.limit();
+    // Of parts there are too many texts to be remembered.
+    let statement = |text: String| match meant {
+        Rows::Part(_) => Statement::new(text),
+        _ => Statement::recurring(text),
+    };
+    let of_servers = format!(
+        "SELECT {COLUMNS} FROM {TABLE} s {only} ORDER BY s.created_at DESC, s.id DESC{limit}"
+    );
     let servers = tx
-        .rows(Statement::recurring(of_servers).bind_all(value))
+        .rows(statement(of_servers).bind_all(values.clone()))
         .await?;
     if servers.is_empty() {
         return Ok(Vec::new());
     }
+    // Of a part of them only these: no condition says which they are.
+    let (only, values) = match meant {
+        Rows::Part(_) => {
+            let ids: Vec<Value> = servers
+                .iter()
+                .map(|row| Ok(Value::from(row.int(0)?)))
+                .collect::<Result<_, SqlError>>()?;
+            let marks = vec!["?"; ids.len()].join(", ");
+            (format!("WHERE s.id IN ({marks})"), ids)
+        }
+        _ => (only, values),
+    };
     let of_metadata = format!(
         "SELECT m.server_id, m.item, m.setting FROM compute_server_metadata m JOIN {TABLE} s ON s.id = m.server_id {only}"
     );
     let mut metadata: BTreeMap<i64, BTreeMap<String, String>> = BTreeMap::new();
-    let statement = Statement::recurring(of_metadata).bind_all(value);
-    for row in tx.rows(statement).await? {
+    let of_metadata = statement(of_metadata).bind_all(values.clone());
+    for row in tx.rows(of_metadata).await? {
         let of_server = metadata.entry(row.int(0)?).or_default();
         of_server.insert(row.text(1)?, row.text(2)?);
     }
@@ -88,8 +145,8 @@ pub(crate) async fn read(tx: &mut Transaction, meant: Rows<'_>) -> Result<Vec<Se
         "SELECT t.server_id, t.tag FROM compute_server_tags t JOIN {TABLE} s ON s.id = t.server_id {only}"
     );
     let mut tags: BTreeMap<i64, BTreeSet<String>> = BTreeMap::new();
-    let statement = Statement::recurring(of_tags).bind_all(value);
-    for row in tx.rows(statement).await? {
+    let of_tags = statement(of_tags).bind_all(values);
+    for row in tx.rows(of_tags).await? {
         tags.entry(row.int(0)?).or_default().insert(row.text(1)?);
     }
     let whole = |row: &Row| -> Result<Server, TableError> {

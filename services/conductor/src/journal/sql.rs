@@ -20,11 +20,16 @@ const FILE: &str = "conductor.db";
 
 const GUESTS: &str =
     "SELECT uuid, request, config_drive, course, attempt, failures FROM guest ORDER BY uuid";
+const ALL_GUESTS: &str =
+    "SELECT uuid, request, config_drive, course, attempt, failures FROM guest";
 const STEPS: &str = "SELECT guest, attempt, step, state, detail FROM step";
 const ONE_GUEST: &str =
     "SELECT uuid, request, config_drive, course, attempt, failures FROM guest WHERE uuid = ?";
 const ONE_GUESTS_STEPS: &str =
     "SELECT guest, attempt, step, state, detail FROM step WHERE guest = ?";
+
+/// Of so many guests at most the rows are asked for at once.
+const AT_ONCE: usize = 500;
 
 /// The journal in a file. One process owns it.
 #[derive(Debug, Clone)]
@@ -82,15 +87,22 @@ impl SqlJournal {
     }
 
     async fn select(&self, one: Option<ConsumerUuid>) -> Result<Vec<BootRecord>, JournalError> {
+        let statements = match one {
+            None => (Statement::new(GUESTS), Statement::new(STEPS)),
+            Some(uuid) => (
+                Statement::new(ONE_GUEST).bind(uuid.to_string()),
+                Statement::new(ONE_GUESTS_STEPS).bind(uuid.to_string()),
+            ),
+        };
+        self.read(statements).await
+    }
+
+    async fn read(
+        &self,
+        (guests, steps): (Statement, Statement),
+    ) -> Result<Vec<BootRecord>, JournalError> {
         let read = async {
             let mut tx = self.file.read().await?;
-            let (guests, steps) = match one {
-                None => (Statement::new(GUESTS), Statement::new(STEPS)),
-                Some(uuid) => (
-                    Statement::new(ONE_GUEST).bind(uuid.to_string()),
-                    Statement::new(ONE_GUESTS_STEPS).bind(uuid.to_string()),
-                ),
-            };
             let guests = tx.rows(guests).await?;
             let steps = tx.rows(steps).await?;
             records(&guests, &steps)
@@ -121,6 +133,22 @@ impl BootJournal for SqlJournal {
 
     fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>> {
         Box::pin(async move { Ok(self.select(Some(uuid)).await?.pop()) })
+    }
+
+    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> Answer<'a, Vec<BootRecord>> {
+        Box::pin(async move {
+            let mut records = Vec::with_capacity(uuids.len());
+            for some in uuids.chunks(AT_ONCE) {
+                let marks = vec!["?"; some.len()].join(", ");
+                let uuids = || some.iter().map(ToString::to_string);
+                let guests = Statement::new(format!("{ALL_GUESTS} WHERE uuid IN ({marks})"));
+                let steps = Statement::new(format!("{STEPS} WHERE guest IN ({marks})"));
+                let both = (guests.bind_all(uuids()), steps.bind_all(uuids()));
+                records.extend(self.read(both).await?);
+            }
+            records.sort_by_key(|record| record.request.uuid());
+            Ok(records)
+        })
     }
 
     fn accept<'a>(&'a self, request: &'a BootRequest) -> Answer<'a, Accepted> {

@@ -19,12 +19,14 @@
 #   SOAK_CLAIMS=1000       how many contests for the last units of a provider, for each database, isolation level, number of
 #                          processes and of writers, in batches of SOAK_CLAIM_BATCH (20)
 #   SOAK_SERVICE_KILLS=200 how often `berth placement serve` is killed under load, on SQLite and on PostgreSQL, in batches of 20
+#   SOAK_BOOTS=500         how many servers boot and go on a `berth up` that is killed all the time, in batches of SOAK_BOOT_BATCH (60)
 #   SOAK_FUZZ=100000000    how many inputs the fuzzer of Placement makes up, in batches of SOAK_FUZZ_BATCH (5000000) over its five
 #                          targets; what leads somewhere new is kept for the next batch
 #   SOAK_FUZZ_COMPARES=1   0: the fuzzer is led by what its inputs reach alone, and not by what is compared with what; quicker
 #   SOAK_FUZZ_FROM=1       the first batch: each has a seed of its own, and another machine may go on where one was left
 #   SOAK_EXAMPLES=60       how many requests schemathesis makes up for each operation in each of its runs; 0: it is left out
 #   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU;
+#                          SOAK_ONLY=boots: only the servers on a `berth up` that is killed;
 #                          SOAK_ONLY=claims: only the contests and the kills of the built-in Placement; SOAK_ONLY=fuzz: only bad
 #                          input to it
 #   BERTH_PROGRAM=FILE     strike this program and build none: a trial, which keeps its own books and writes DATE-trial.md
@@ -58,6 +60,10 @@ FUZZ_BATCH=${SOAK_FUZZ_BATCH:-5000000}
 FUZZ_FROM=${SOAK_FUZZ_FROM:-1}
 COMPARES=${SOAK_FUZZ_COMPARES:-1}
 EXAMPLES=${SOAK_EXAMPLES:-60}
+BOOTS=${SOAK_BOOTS:-500}
+BOOT_BATCH=${SOAK_BOOT_BATCH:-60}
+[ "$ONLY" = '' ] || [ "$ONLY" = boots ] || BOOTS=0
+[ "$ONLY" != boots ] || KILLS=0 PARTS=0 CLAIMS=0 SERVICE_KILLS=0
 [ "$ONLY" != cycles ] || KILLS=0 PARTS=0 CLAIMS=0 SERVICE_KILLS=0
 [ "$ONLY" != claims ] || KILLS=0 PARTS=0
 [ "$ONLY" != fuzz ] || KILLS=0 PARTS=0 CLAIMS=0 SERVICE_KILLS=0
@@ -72,6 +78,7 @@ CROSSINGS=$STATE/crossings.tsv  # date commit first-seed crossing kills violatio
 LIVES=$STATE/cycles.tsv         # date commit seed seconds cycles ran kills lives violations memory: first median last most
 CONTESTS=$STATE/contests.tsv    # date commit first database processes isolation writers trials done full conflicts unknown away searched violations
 SPOILT=$STATE/spoilt.tsv        # date commit seed what tried memory: before after violations
+BOOTED=$STATE/boots.tsv         # date commit first-seed servers kills: booting deleting seconds violations
 STRUCK=$STATE/struck.tsv        # date commit first database processes kills acknowledged reshapes unknown violations
 
 say() { printf 'soak: %s\n' "$*"; }
@@ -113,6 +120,7 @@ page() {
         cycles_of_page
         contests_of_page
         struck_of_page
+        boots_of_page
         spoilt_of_page
     } >"$file"
 }
@@ -154,6 +162,18 @@ struck_of_page() {
         printf "| %s | %s | %d | %d-%d | %d | %d | %d | %d | %d |\n", $2, $4, $5, $3, $3 + $6 - 1, $6, $7, $8, $9, $10
         kills += $6; acknowledged += $7; reshapes += $8; unknown += $9; bad += $10
     } END { printf "| **all** | | | | **%d** | %d | %d | %d | **%d** |\n", kills, acknowledged, reshapes, unknown, bad }' "$STRUCK"
+}
+
+boots_of_page() {
+    awk -F'\t' -v d="$DATE" '$1==d {found=1} END {exit !found}' "$BOOTED" || return 0
+    printf '\n## Servers on a machine that is killed\n\nSIGKILL of a `berth up` of the fake driver at any moment while three servers at a time, each with a device, are asked of the\n'
+    printf 'compute API until they run, and again while they go. A violation is a server that does not run, a guest, an allocation, an\n'
+    printf 'accelerator request or a device that is missing, doubled or left over, or a finding of the reconciler.\n'
+    printf '\n| commit | seeds from | servers | kills while booting | while deleting | violations | time |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n'
+    awk -F'\t' -v d="$DATE" '$1==d {
+        printf "| %s | %d | %d | %d | %d | %d | %d s |\n", $2, $3, $4, $5, $6, $8, $7
+        servers += $4; boots += $5; deletes += $6; seconds += $7; bad += $8
+    } END { printf "| **all** | | **%d** | %d | %d | **%d** | %d s |\n", servers, boots, deletes, bad, seconds }' "$BOOTED"
 }
 
 spoilt_of_page() {
@@ -218,6 +238,16 @@ all_claims() {
         left=$((CLAIMS + 1 - seed))
         lines contests "$CONTESTS" "$seed" BERTH_CLAIMS_REPORT env BERTH_CLAIMS_FROM="$seed" \
             BERTH_CLAIMS_TRIALS=$((left < CLAIM_BATCH ? left : CLAIM_BATCH)) "$STATE/claims" -q --test-threads=2 trials::
+    done
+}
+
+all_boots() {
+    local made left
+    for ((made = 0; made < BOOTS; made += BOOT_BATCH)); do
+        left=$((BOOTS - made))
+        # Three servers have one seed.
+        lines boots "$BOOTED" $((made / 3 + 1)) BERTH_BOOTS_REPORT env BERTH_BOOTS_FROM=$((made / 3 + 1)) \
+            BERTH_BOOTS=$((left < BOOT_BATCH ? left : BOOT_BATCH)) "$STATE/kill" -q servers_of_a_machine
     done
 }
 
@@ -389,7 +419,7 @@ swarm() {
 }
 
 mkdir -p "$STATE"
-touch "$BATCHES" "$CROSSINGS" "$LIVES" "$CONTESTS" "$STRUCK" "$SPOILT"
+touch "$BATCHES" "$CROSSINGS" "$LIVES" "$CONTESTS" "$STRUCK" "$BOOTED" "$SPOILT"
 COMMIT=$(commit)
 DATE=$(page_date)
 PAGE=docs/soak/$DATE${GIVEN:+-trial}.md
@@ -418,6 +448,7 @@ if [ "$ONLY" != guests ]; then
     case $ONLY in
     claims) keep '' 'kill claims' --test kill --test claims ;;
     fuzz) keep '' conformance --test conformance ;;
+    boots) keep '' kill --test kill ;;
     *) keep '' 'fault kill cycles claims conformance' --test kill --test fault --test cycles --test claims --test conformance ;;
     esac
     for ((part = 1; part <= PARTS; part++)); do
@@ -426,13 +457,16 @@ if [ "$ONLY" != guests ]; then
     done
     for ((seed = FROM; seed < FROM + KILLS; seed += BATCH)); do
         left=$((FROM + KILLS - seed))
-        batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/kill" -q
+        batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/kill" -q a_start_that_is_killed a_unit_that_is_lost
     done
-    [ "$ONLY" = fuzz ] || all_claims
-    [ "$ONLY" = claims ] || [ "$ONLY" = cycles ] || all_bad_input
-    [ "$ONLY" = claims ] || [ "$ONLY" = fuzz ] || all_cycles
+    all_boots
+    if [ "$ONLY" != boots ]; then
+        [ "$ONLY" = fuzz ] || all_claims
+        [ "$ONLY" = claims ] || [ "$ONLY" = cycles ] || all_bad_input
+        [ "$ONLY" = claims ] || [ "$ONLY" = fuzz ] || all_cycles
+    fi
 fi
-if [ "$ONLY" = cycles ] || [ "$ONLY" = claims ] || [ "$ONLY" = fuzz ]; then
+if [ "$ONLY" = boots ] || [ "$ONLY" = cycles ] || [ "$ONLY" = claims ] || [ "$ONLY" = fuzz ]; then
     page
     say "written to $PAGE"
     exit $FAILED

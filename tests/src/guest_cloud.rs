@@ -1,5 +1,6 @@
-//! A cloud of one host, all of it in this process: Placement, the accelerator service, what the scheduler knows of hosts, a
-//! conductor that chooses by it, and an agent with its guests and devices on the fake driver's machine.
+//! A cloud of one or two hosts, all of it in this process: Placement, the accelerator service, what the scheduler knows of hosts, a
+//! conductor that chooses by it, the compute API before it where that is wanted, and of each host an agent with its guests and
+//! devices on the fake driver's machine.
 //!
 //! Everything that the agent and the conductor do to the world crosses a gate ([`Crossings`]): requests, calls of the driver,
 //! statements of their journals, transactions with the database of hosts. Only that the host tells its state does not: no guest waits
@@ -7,20 +8,21 @@
 //! [`GuestCloud::worlds`] is what is true in the six places, read beneath all of it, for the audit. Time is virtual: use it in
 //! a `LocalSet` of a runtime whose clock is paused. Called by the fault tests.
 
+mod api;
 mod crossings;
 mod hardware;
 mod lives;
+mod node;
 mod worlds;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use berth_accelerator::{Options, prepare, router};
-use berth_agent::guest::SqlJournal;
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, GuestApiError, GuestClient, HttpService,
     PlacementClient, Secret,
@@ -34,22 +36,24 @@ use berth_wire::guest::{GuestAction, GuestBody};
 use bytes::Bytes;
 use http::Request;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+pub use api::Heard;
 pub use crossings::{Crossed, Crossings, Point, Process};
-pub use hardware::{Bug, Hardware, Host, ON_CELL_0, card, name_of};
+pub use hardware::{Bug, Hardware, Host, Mishap, ON_CELL_0, card, name_of};
+pub use node::Node;
 
 use crate::cloud::{Cloud, Snapshot};
 use crate::fault::{HarnessClock, busy};
 use crate::host_states;
-use crate::node::{COMPUTE_ID, MemoryFiles};
-use lives::{Agent, Present};
+use lives::{Controller, Present};
 
-/// The node.
+/// The node of the first host.
 pub const NODE: &str = "gpu-01";
+/// The node of the second.
+pub const SECOND: &str = "gpu-02";
 /// How many cards it has.
 pub const CARDS: u8 = 3;
 
@@ -74,21 +78,19 @@ pub struct GuestCloud {
     /// One whose guests are to be on one host.
     pub together: Uuid,
     keeps_members: Arc<AtomicBool>,
-    /// The host beneath the agent.
+    /// The first host, beneath its agent.
     pub hardware: Arc<Hardware>,
-    /// The crossings of agent and conductor.
+    /// All hosts.
+    pub nodes: Arc<[Arc<Node>]>,
+    /// The crossings of agents and conductor.
     pub crossings: Crossings,
-    guests_db: SqlJournal,
     conductor_db: Arc<berth_conductor::journal::SqlJournal>,
-    files: Arc<MemoryFiles>,
-    boots: Arc<AtomicU32>,
-    plugged: Arc<Notify>,
-    agent: Present<Agent>,
-    conductor: Present<Conductor>,
+    conductor: Present<Controller>,
+    api: Option<api::Api>,
     processes: Arc<std::sync::Mutex<JoinSet<()>>>,
 }
 
-/// The databases of a fresh cloud at rest: all but the first begin with them.
+/// The databases of a fresh cloud of one host at rest: all but the first begin with them.
 static FRESH: Mutex<Option<Fresh>> = Mutex::new(None);
 
 #[derive(Clone, Copy)]
@@ -108,9 +110,9 @@ impl GuestCloud {
             Some(fresh) => {
                 let accelerators = busy(fresh.accelerators.restore()).await;
                 let placement = Cloud::of(fresh.placement).await;
-                Self::over(placement, accelerators, Host::Flat).await
+                Self::over(placement, accelerators, &[Host::Flat]).await
             }
-            None => Self::made(Host::Flat).await,
+            None => Self::made(&[Host::Flat]).await,
         };
         cloud.begin_and_rest().await;
         if fresh.is_none() {
@@ -129,7 +131,17 @@ impl GuestCloud {
     /// # Panics
     /// It does not come to rest.
     pub async fn of(host: Host) -> Self {
-        let cloud = Self::made(host).await;
+        let cloud = Self::made(&[host]).await;
+        cloud.begin_and_rest().await;
+        cloud
+    }
+
+    /// A fresh one of two hosts of one cell, at rest. The first has more memory, and is chosen first.
+    ///
+    /// # Panics
+    /// It does not come to rest.
+    pub async fn of_two() -> Self {
+        let cloud = Self::made(&[Host::Flat, Host::Flat]).await;
         cloud.begin_and_rest().await;
         cloud
     }
@@ -143,10 +155,10 @@ impl GuestCloud {
     }
 
     /// One on empty databases, with its device profiles.
-    async fn made(host: Host) -> Self {
+    async fn made(hosts: &[Host]) -> Self {
         let store = busy(SqlStore::in_memory()).await.expect("memory");
         busy(prepare(&store)).await.expect("an empty database");
-        let cloud = Self::over(busy(Cloud::in_process()).await, store, host).await;
+        let cloud = Self::over(busy(Cloud::in_process()).await, store, hosts).await;
         for (profile, groups) in [
             ("gpu", json!([{"resources:PGPU": "1"}])),
             (
@@ -160,12 +172,14 @@ impl GuestCloud {
         cloud
     }
 
-    async fn over(placement: Cloud, accelerator_db: SqlStore, host: Host) -> Self {
+    async fn over(placement: Cloud, accelerator_db: SqlStore, machines: &[Host]) -> Self {
+        let mut nodes = Vec::new();
+        for (place, host) in machines.iter().enumerate() {
+            nodes.push(Arc::new(Node::new(place, *host).await));
+        }
         let conductor_db = busy(berth_conductor::journal::SqlJournal::in_memory());
         let hosts = host_states::hosts_of(&busy(host_states::store()).await);
         let group = async |name, policy| busy(host_states::group(&hosts, name, policy)).await;
-        let files = MemoryFiles::default();
-        files.put(COMPUTE_ID, "20000000-0000-4000-8000-000000000001");
         Self {
             clock: HarnessClock::begin(),
             cloud: placement.decorated(leaving_the_process),
@@ -175,15 +189,12 @@ impl GuestCloud {
             together: group("together", GroupPolicy::Affinity).await,
             hosts,
             keeps_members: Arc::default(),
-            hardware: Arc::new(Hardware::with(CARDS, host)),
+            hardware: Arc::clone(&nodes[0].hardware),
+            nodes: nodes.into(),
             crossings: Crossings::default(),
-            guests_db: busy(SqlJournal::in_memory()).await.expect("memory"),
             conductor_db: Arc::new(conductor_db.await.expect("memory")),
-            files: Arc::new(files),
-            boots: Arc::default(),
-            plugged: Arc::default(),
-            agent: Arc::default(),
             conductor: Arc::default(),
+            api: None,
             processes: Arc::default(),
         }
     }
@@ -199,25 +210,25 @@ impl GuestCloud {
         self.kill();
     }
 
-    /// Both processes are killed, and started again.
+    /// All processes are killed, and started again.
     pub fn kill(&self) {
-        if let Some(life) = self.agent.borrow().as_ref() {
-            life.end();
+        for node in self.nodes.iter() {
+            if let Some(life) = node.agent.borrow().as_ref() {
+                life.end();
+            }
         }
         if let Some(life) = self.conductor.borrow().as_ref() {
             life.end();
         }
     }
 
-    /// The host is switched off and on: guests are off, both processes begin anew.
+    /// Every host is switched off and on: guests are off, all processes begin anew.
     pub async fn boot_host(&self) {
-        self.boots.fetch_add(1, Ordering::SeqCst);
-        self.hardware.boot().await;
+        for node in self.nodes.iter() {
+            node.boots.fetch_add(1, Ordering::SeqCst);
+            node.hardware.boot().await;
+        }
         self.kill();
-    }
-
-    fn boots(&self) -> u32 {
-        self.boots.load(Ordering::SeqCst)
     }
 
     /// Plants a bug, to see that it is caught: whoever leaves a server group does not.
@@ -225,13 +236,13 @@ impl GuestCloud {
         self.keeps_members.store(true, Ordering::SeqCst);
     }
 
-    /// The host has these cards from now on, and says so.
+    /// The first host has these cards from now on, and says so.
     pub fn plug(&self, cards: impl IntoIterator<Item = u8>) {
         self.hardware.show(cards);
-        self.plugged.notify_one();
+        self.nodes[0].plugged.notify_one();
     }
 
-    /// One more card.
+    /// One more card there.
     pub fn plug_in(&self, card: u8) {
         let mut cards = self.hardware.cards();
         cards.insert(card);
@@ -299,10 +310,10 @@ impl GuestCloud {
         let mut present = self.conductor.subscribe();
         let life = present.wait_for(Option::is_some).await;
         let life = life.expect("a conductor").clone();
-        life.expect("one that lives").process.clone()
+        life.expect("one that lives").process.conductor.clone()
     }
 
-    /// An operator asks the agent; no gate is on the way.
+    /// An operator asks the first host's agent; no gate is on the way.
     ///
     /// # Errors
     /// As the agent says; also that it is away.
@@ -314,7 +325,7 @@ impl GuestCloud {
         guest: ConsumerUuid,
         action: &GuestAction,
     ) -> Result<GuestBody, GuestApiError> {
-        let mut present = self.agent.subscribe();
+        let mut present = self.nodes[0].agent.subscribe();
         let life = present.wait_for(Option::is_some).await;
         let life = life.expect("an agent").clone().expect("one that lives");
         let auth = Auth::none("http://agent").expect("an endpoint");

@@ -58,7 +58,7 @@ pub(super) fn crossing(request: &Request<Bytes>, names: &Names) -> Crossing {
             (format!("/{noun}/{{name}}"), name.to_owned())
         }
         // Of the other services' the client says what the template is.
-        ["v1" | "v2" | "internal", ..] => {
+        ["v1" | "v2" | "v2.1" | "internal", ..] => {
             let template = request.extensions().get::<Route>();
             (template.map_or(path, |it| it.0).to_owned(), String::new())
         }

@@ -26,12 +26,24 @@ pub enum Bug {
     Hangs,
 }
 
+/// What goes wrong with each guest that is made there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mishap {
+    /// Its device is not made ready.
+    NotPrepared,
+    /// The hypervisor does not take it.
+    NotDefined,
+    /// The hypervisor takes it, and does not start it.
+    NotStarted,
+}
+
 #[derive(Default)]
 struct State {
     /// Who used each device since its last reset.
     used: BTreeMap<String, BTreeSet<ConsumerUuid>>,
     cards: BTreeSet<u8>,
     bug: Option<Bug>,
+    mishap: Option<Mishap>,
     /// The card that is pulled out as soon as it is being reset.
     pulled_in_reset: Option<u8>,
 }
@@ -39,6 +51,9 @@ struct State {
 /// The host.
 pub struct Hardware {
     fake: FakeDriver,
+    /// The node's name.
+    node: &'static str,
+    memory_mib: u32,
     host: Host,
     state: Mutex<State>,
 }
@@ -66,11 +81,8 @@ pub enum Host {
 pub const ON_CELL_0: u8 = 1;
 
 impl Host {
-    fn machine(self, cards: &BTreeSet<u8>) -> String {
-        let node = format!(
-            "[[node]]\nname = \"{}\"\nmemory_mib = 65536\ndisk = 500\n",
-            super::NODE
-        );
+    fn machine(self, name: &str, memory_mib: u32, cards: &BTreeSet<u8>) -> String {
+        let node = format!("[[node]]\nname = \"{name}\"\nmemory_mib = {memory_mib}\ndisk = 500\n");
         let mut text = match self {
             Self::Flat => format!("{node}cpus = {{ online = \"0-31\" }}\n"),
             Self::TwoCells => format!(
@@ -102,20 +114,28 @@ pub fn name_of(device: HostDevice) -> String {
 }
 
 impl Hardware {
-    /// A host with so many cards.
+    /// A host with these cards.
     ///
     /// # Panics
     /// Never: the machine is whole.
     #[must_use]
-    pub fn with(cards: u8, host: Host) -> Self {
-        let cards: BTreeSet<u8> = (0..cards).collect();
-        let fake = FakeDriver::from_text("machine", &host.machine(&cards)).expect("a machine");
+    pub fn with(
+        node: &'static str,
+        memory_mib: u32,
+        cards: impl IntoIterator<Item = u8>,
+        host: Host,
+    ) -> Self {
+        let cards: BTreeSet<u8> = cards.into_iter().collect();
+        let machine = host.machine(node, memory_mib, &cards);
+        let fake = FakeDriver::from_text("machine", &machine).expect("a machine");
         let state = State {
             cards,
             ..State::default()
         };
         Self {
             fake,
+            node,
+            memory_mib,
             host,
             state: Mutex::new(state),
         }
@@ -132,7 +152,7 @@ impl Hardware {
     pub fn show(&self, cards: impl IntoIterator<Item = u8>) {
         let cards: BTreeSet<u8> = cards.into_iter().collect();
         self.fake
-            .replace(&self.host.machine(&cards))
+            .replace(&self.host.machine(self.node, self.memory_mib, &cards))
             .expect("in memory");
         let mut state = self.state();
         // What is gone takes along what was in it.
@@ -165,6 +185,15 @@ impl Hardware {
     /// Plants a bug.
     pub fn plant(&self, bug: Bug) {
         self.state().bug = Some(bug);
+    }
+
+    /// From now on this goes wrong with each guest that is made, or nothing.
+    pub fn meets(&self, mishap: Option<Mishap>) {
+        self.state().mishap = mishap;
+    }
+
+    fn met(&self, mishap: Mishap) -> bool {
+        self.state().mishap == Some(mishap)
     }
 
     fn has(&self, bug: Bug) -> bool {
@@ -223,6 +252,20 @@ impl VirtDriver for Hardware {
         if self.has(Bug::Hangs) {
             std::future::pending::<()>().await;
         }
+        let refused = |call| GuestError::Refused {
+            uuid: spec.uuid,
+            call,
+            reason: "internal error: the host is not well".to_owned(),
+        };
+        if self.met(Mishap::NotDefined) {
+            return Err(refused("virDomainDefineXML"));
+        }
+        if self.met(Mishap::NotStarted) {
+            let mut off = spec.clone();
+            off.power = DesiredPower::ShutOff;
+            let _ = self.fake.spawn(&off).await?;
+            return Err(refused("virDomainCreate"));
+        }
         let mut spec = spec.clone();
         if self.has(Bug::GivesFewer) {
             let mut devices = spec.devices.as_slice().to_vec();
@@ -258,6 +301,13 @@ impl VirtDriver for Hardware {
     }
 
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        if self.met(Mishap::NotPrepared) {
+            return Err(DeviceError::Unfinished {
+                device: wanted.host_device(),
+                call: "bind to vfio-pci",
+                reason: "the host is not well".to_owned(),
+            });
+        }
         self.fake.prepare_device(wanted).await
     }
 

@@ -1,5 +1,6 @@
 //! The lives of the agent's and of the conductor's process: how each is put together, and how it begins again after a kill.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use berth_agent::report_client::ReportClient;
 use berth_agent::service::KeptGuests as _;
 use berth_agent::{startup, tick};
 use berth_client::{AdapterOptions, Auth, GuestClient, HttpService, TransportError};
-use berth_conductor::{Conductor, ConductorOptions, ConductorParts, EveryNode};
+use berth_conductor::{Conductor, ConductorOptions, ConductorParts};
 use berth_model::{NodeName, ProviderTree};
 use berth_store::{Statement, Transaction, Work};
 use berth_virt::guest_spec::{CpuModel, HostPath};
@@ -34,9 +35,10 @@ use http::Request;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::api::{ComputeLife, without_disks};
 use super::crossings::{LifeGate, Process};
 use super::hardware::Hardware;
-use super::{GuestCloud, NODE};
+use super::{GuestCloud, Node};
 use crate::fault::{
     GatedBootJournal, GatedDriver, GatedGuestJournal, GatedHosts, GatedHttp, Stage, busy,
 };
@@ -80,14 +82,14 @@ type HostGuests = Guests<Driver, HostResources<Driver>>;
 
 /// Whether a life has ended.
 #[derive(Clone, Default)]
-struct End(Arc<watch::Sender<bool>>);
+pub(super) struct End(Arc<watch::Sender<bool>>);
 
 impl End {
     fn cancel(&self) {
         self.0.send_replace(true);
     }
 
-    async fn cancelled(&self) {
+    pub(super) async fn cancelled(&self) {
         // Its sender lives as long as this.
         let _ = self.0.subscribe().wait_for(|ended| *ended).await;
     }
@@ -110,6 +112,12 @@ impl<T> Life<T> {
 /// The present life of a process; none while it is away.
 pub(super) type Present<T> = Arc<watch::Sender<Option<Arc<Life<T>>>>>;
 
+/// What of a conductor's process others reach.
+pub(super) struct Controller {
+    pub(super) conductor: Conductor,
+    pub(super) compute: Option<ComputeLife>,
+}
+
 /// What of an agent others reach.
 pub(super) struct Agent {
     pub(super) routes: HttpService,
@@ -118,25 +126,27 @@ pub(super) struct Agent {
 impl GuestCloud {
     /// Lets a process live, again and again, until the cloud is dropped.
     pub(super) fn begin(&self) {
-        let cloud = self.clone();
-        self.spawn(async move {
-            loop {
-                let gate = cloud.crossings.life(Process::Agent);
-                let stage = cloud.stage(&gate);
-                let end = End::default();
-                let living = cloud.agent_lives(&stage, &gate, &end);
-                tokio::select! {
-                    biased;
-                    () = stage.killed() => {}
-                    () = end.cancelled() => {}
-                    () = living => {}
+        for node in self.nodes.iter() {
+            let (cloud, node) = (self.clone(), Arc::clone(node));
+            self.spawn(async move {
+                loop {
+                    let gate = cloud.crossings.life(node.process);
+                    let stage = cloud.stage(&gate);
+                    let end = End::default();
+                    let living = cloud.agent_lives(&node, &stage, &gate, &end);
+                    tokio::select! {
+                        biased;
+                        () = stage.killed() => {}
+                        () = end.cancelled() => {}
+                        () = living => {}
+                    }
+                    gate.end();
+                    end.cancel();
+                    node.agent.send_replace(None);
+                    sleep(RESTART).await;
                 }
-                gate.end();
-                end.cancel();
-                cloud.agent.send_replace(None);
-                sleep(RESTART).await;
-            }
-        });
+            });
+        }
         let cloud = self.clone();
         self.spawn(async move {
             loop {
@@ -144,19 +154,32 @@ impl GuestCloud {
                 let stage = cloud.stage(&gate);
                 let end = End::default();
                 let conductor = cloud.a_conductor(&stage);
+                let api = cloud.api.as_ref();
+                let compute = api.map(|api| api.begin(&conductor, &cloud.hosts, &end));
                 let life = Life {
                     gate: gate.clone(),
-                    process: conductor.clone(),
+                    process: Controller {
+                        conductor: conductor.clone(),
+                        compute: compute.clone(),
+                    },
                     end: end.clone(),
                 };
                 cloud.conductor.send_replace(Some(Arc::new(life)));
+                let serving = async {
+                    match &compute {
+                        Some(compute) => compute.keep(&end).await,
+                        None => std::future::pending().await,
+                    }
+                };
                 tokio::select! {
                     biased;
                     () = stage.killed() => {}
                     () = end.cancelled() => {}
                     () = conductor.keep(std::future::pending()) => {}
+                    () = serving => {}
                 }
                 gate.end();
+                end.cancel();
                 cloud.conductor.send_replace(None);
                 sleep(RESTART).await;
             }
@@ -181,23 +204,24 @@ impl GuestCloud {
         busy(done).await.expect("a database");
     }
 
-    fn stage(&self, gate: &LifeGate) -> Stage {
+    pub(super) fn stage(&self, gate: &LifeGate) -> Stage {
         Stage::of_nested_effects(Arc::new(gate.clone()), self.clock.clone())
     }
 
     /// One life of an agent, as the program puts it together.
-    async fn agent_lives(&self, stage: &Stage, gate: &LifeGate, end: &End) {
-        let driver = Arc::new(GatedDriver::around(Arc::clone(&self.hardware), stage, None));
+    async fn agent_lives(&self, node: &Node, stage: &Stage, gate: &LifeGate, end: &End) {
+        let hardware = Arc::clone(&node.hardware);
+        let driver = Arc::new(GatedDriver::around(hardware, stage, None));
         let placement = self.cloud.decorated(|http| GatedHttp::around(http, stage));
         let placement = placement.placement();
         let service = self.accelerators_through(|http| GatedHttp::around(http, stage));
         let journal = Arc::new(GatedGuestJournal::around(
-            Arc::new(self.guests_db.clone()),
+            Arc::new(node.guests_db.clone()),
             stage,
         ));
         let opened = Devices::open(DevicesParts {
             driver: Arc::clone(&driver),
-            register: self.guests_db.devices(),
+            register: node.guests_db.devices(),
             journal: Arc::clone(&journal) as _,
             service: Some(service.clone()),
             options: DeviceOptions {
@@ -224,7 +248,7 @@ impl GuestCloud {
                 events: ExternalEvents::default(),
                 binding_timeout: Duration::from_secs(300),
             },
-            boot_id: format!("boot-{}", self.boots()),
+            boot_id: format!("boot-{}", node.boots()),
         })
         .with_building(Building {
             options: BuildOptions {
@@ -247,24 +271,25 @@ impl GuestCloud {
             },
             end: end.clone(),
         };
-        self.agent.send_replace(Some(Arc::new(life)));
+        node.agent.send_replace(Some(Arc::new(life)));
         let telling = devices.keep(Some(guests.ends()), Default::default());
         let keeping = reconciler.keep(INTERVAL, Default::default());
         let passing = async {
             let mut tracker: Option<ResourceTracker<Driver>> = None;
             let mut changes = devices.changes();
             loop {
-                let passed = self.pass(&driver, &placement, &devices, &mut tracker).await;
+                let passed = self.pass(node, &driver, &placement, &devices, &mut tracker);
+                let passed = passed.await;
                 let tree = tracker.as_ref().and_then(|it| it.report().known_tree());
                 *known.lock().expect("no panic") = tree.cloned().map(Arc::new);
                 if let (Some(view), Some(tree)) = (&passed, tree) {
-                    self.tell_state(view, tree).await;
+                    self.tell_state(node, view, tree).await;
                 }
                 let pause = if passed.is_some() { INTERVAL } else { PAUSE };
                 tokio::select! {
                     () = sleep(pause) => {}
                     _ = futures_util::StreamExt::next(&mut changes) => {}
-                    () = self.plugged.notified() => {}
+                    () = node.plugged.notified() => {}
                 }
             }
         };
@@ -278,6 +303,7 @@ impl GuestCloud {
     /// A look and a pass; what was seen, where it worked.
     async fn pass(
         &self,
+        node: &Node,
         driver: &Arc<Driver>,
         placement: &berth_client::PlacementClient,
         devices: &Devices<Driver>,
@@ -293,16 +319,11 @@ impl GuestCloud {
             let ticked = tick::reconcile(tracker, &view, Service::Enabled, now).await;
             return ticked.is_ok().then_some(view);
         }
-        let name = NodeName::new(NODE).expect("a node's name");
+        let name = NodeName::new(node.name).expect("a node's name");
         let options = TrackerOptions::default();
         let source = UuidSource::File(COMPUTE_ID.to_owned());
-        let identity = node_identity::identify(
-            &name,
-            &source,
-            self.files.as_ref(),
-            placement,
-            options.rename,
-        );
+        let identity =
+            node_identity::identify(&name, &source, &node.files, placement, options.rename);
         let identity = identity.await.ok()?;
         let report = ReportClient::new(placement.clone(), name.clone(), identity.root, &options);
         let mut made = ResourceTracker::new(Arc::clone(driver), name, report, options);
@@ -314,9 +335,9 @@ impl GuestCloud {
     }
 
     /// What the agent's own loop tells the scheduler of its host.
-    async fn tell_state(&self, view: &HostView, tree: &ProviderTree) {
-        let node = NodeName::new(NODE).expect("a node's name");
-        let records = busy(self.guests_db.guests()).await.expect("a journal");
+    async fn tell_state(&self, of: &Node, view: &HostView, tree: &ProviderTree) {
+        let node = NodeName::new(of.name).expect("a node's name");
+        let records = busy(of.guests_db.guests()).await.expect("a journal");
         let facts = NodeFacts {
             node: &node,
             hypervisor: &view.hypervisor,
@@ -331,28 +352,19 @@ impl GuestCloud {
             service: ServiceBody::default(),
             nodes: vec![node_state(&facts)],
         };
-        let told = busy(self.hosts.tell(NODE, body)).await;
+        let told = busy(self.hosts.tell(of.name, body)).await;
         told.expect("a state");
     }
 
     fn a_conductor(&self, stage: &Stage) -> Conductor {
         let gated = |http| GatedHttp::around(http, stage);
-        let agent = {
-            let present = Arc::clone(&self.agent);
-            HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
-                let present = present.borrow().clone();
-                async move {
-                    match present {
-                        Some(life) => life.process.routes.send(request).await,
-                        None => Err(TransportError::Refused {
-                            peer: "agent.sock".to_owned(),
-                        }),
-                    }
-                }
-            }))
-        };
-        let auth = Auth::none("http://agent").expect("an endpoint");
-        let client = GuestClient::new(gated(agent), auth, &AdapterOptions::default());
+        let agents = self.nodes.iter().map(|node| {
+            let auth = Auth::none("http://agent").expect("an endpoint");
+            let routes = gated(without_disks(whoever_lives(&node.agent)));
+            let client = GuestClient::new(routes, auth, &AdapterOptions::default());
+            (NodeName::new(node.name).expect("a node's name"), client)
+        });
+        let agents: BTreeMap<_, _> = agents.collect();
         let parts = ConductorParts {
             journal: Arc::new(GatedBootJournal::around(
                 Arc::clone(&self.conductor_db) as _,
@@ -360,7 +372,7 @@ impl GuestCloud {
             )),
             placement: self.cloud.decorated(gated).placement(),
             accelerators: self.accelerators_through(gated),
-            agents: Arc::new(EveryNode(client)),
+            agents: Arc::new(agents),
             scheduler: host_states::scheduler(GatedHosts::around(
                 self.hosts.clone(),
                 stage,
@@ -377,8 +389,24 @@ impl GuestCloud {
     }
 }
 
+/// The routes of the agent that lives, whichever that is.
+fn whoever_lives(present: &Present<Agent>) -> HttpService {
+    let present = Arc::clone(present);
+    HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
+        let present = present.borrow().clone();
+        async move {
+            match present {
+                Some(life) => life.process.routes.send(request).await,
+                None => Err(TransportError::Refused {
+                    peer: "agent.sock".to_owned(),
+                }),
+            }
+        }
+    }))
+}
+
 /// The routes of a process: once it has ended, connections to it are closed.
-fn dying_with(routes: Router, end: &End) -> HttpService {
+pub(super) fn dying_with(routes: Router, end: &End) -> HttpService {
     let http = HttpService::in_process::<_, Body, _>(routes, 8 << 20);
     let end = end.clone();
     HttpService::new(tower::service_fn(move |request: Request<Bytes>| {

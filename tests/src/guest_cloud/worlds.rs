@@ -11,10 +11,10 @@ use berth_model::audit::{
 use berth_model::{ArqPhase, AttachHandleType, ConsumerUuid, ProviderTree};
 use berth_store::{SqlError, Statement};
 use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{GuestState, VirtDriver as _};
+use berth_virt::{GuestOnHost, GuestState, VirtDriver as _};
 use berth_wire::accelerator::AttachHandleInfoBody;
 
-use super::{GuestCloud, NODE, card, name_of};
+use super::{GuestCloud, NODE, Node, card, name_of};
 use crate::fault::busy;
 use crate::worlds::tree_of;
 
@@ -34,64 +34,70 @@ fn device_of(info: &str) -> Option<String> {
 }
 
 impl GuestCloud {
-    /// All worlds. `expected` is what Placement is to have of the node at rest; none: as it is.
+    /// All worlds. `expected` is what Placement is to have of the first node at rest; none: as it is.
     ///
     /// # Panics
     /// One of them cannot be read.
     pub async fn worlds(&self, expected: Option<&ProviderTree>) -> Worlds {
         let placement = PlacementWorld::from(&self.cloud.rows().await);
-        let found = self.hardware.guests().await.expect("in memory");
-        let records = busy(self.guests_db.guests()).await.expect("a journal");
         let boots = busy(self.conductor_db.guests()).await.expect("a journal");
-        let guests = found.iter().map(|(uuid, guest)| {
-            let devices = guest.devices.iter().map(|held| name_of(held.device));
-            let guest = Guest {
-                node: NODE.to_owned(),
-                devices: devices.collect(),
-                ..Guest::default()
-            };
-            (*uuid, guest)
+        let mut guests = BTreeMap::new();
+        let mut of_agents = BTreeSet::new();
+        let mut used = BTreeMap::new();
+        let mut quarantined = BTreeSet::new();
+        let mut journals = Vec::new();
+        for node in self.nodes.iter() {
+            for (uuid, found) in node.hardware.guests().await.expect("in memory") {
+                let devices = found.devices.iter().map(|held| name_of(held.device));
+                let guest = Guest {
+                    node: node.name.to_owned(),
+                    devices: devices.collect(),
+                    ..Guest::default()
+                };
+                guests.insert(uuid, guest);
+            }
+            let records = busy(node.guests_db.guests()).await.expect("a journal");
+            let spawned = records.iter().filter(|it| it.course == AgentCourse::Spawn);
+            of_agents.extend(spawned.map(|record| record.request.uuid()));
+            used.extend(node.hardware.used());
+            quarantined.extend(node.quarantined().await);
+            journals.push(Journal {
+                name: format!("guests.db of {}", node.name),
+                open: records.iter().filter_map(|record| record.open()).collect(),
+            });
+        }
+        journals.push(Journal {
+            name: "conductor.db".to_owned(),
+            open: boots
+                .iter()
+                .filter(|record| record.is_open())
+                .map(|record| format!("{:?}", record.course))
+                .collect(),
         });
-        let of_agent: BTreeSet<ConsumerUuid> = records
-            .iter()
-            .filter(|record| record.course == AgentCourse::Spawn)
-            .map(|record| record.request.uuid())
-            .collect();
         let of_conductor: BTreeSet<ConsumerUuid> = boots
             .iter()
             .filter(|record| record.course == Course::Active)
             .map(|record| record.request.uuid())
             .collect();
-        let tree = expected.cloned().or_else(|| tree_of(&placement, NODE));
+        let desired = self.nodes.iter().filter_map(|node| {
+            let expected = expected.filter(|_| node.name == NODE).cloned();
+            let tree = expected.or_else(|| tree_of(&placement, node.name))?;
+            Some((node.name.to_owned(), tree))
+        });
+        let desired = desired.collect();
         Worlds {
-            guests: guests.collect(),
+            guests,
             accelerators: Some(self.accelerator_world().await),
             told: BTreeMap::from([
-                ("the agent".to_owned(), of_agent),
+                ("the agents".to_owned(), of_agents),
                 ("the conductor".to_owned(), of_conductor),
             ]),
             groups: self.groups(&boots).await,
-            used: self.hardware.used(),
-            journals: vec![
-                Journal {
-                    name: "guests.db".to_owned(),
-                    open: records.iter().filter_map(|record| record.open()).collect(),
-                },
-                Journal {
-                    name: "conductor.db".to_owned(),
-                    open: boots
-                        .iter()
-                        .filter(|record| record.is_open())
-                        .map(|record| format!("{:?}", record.course))
-                        .collect(),
-                },
-            ],
-            desired: tree
-                .map(|tree| (NODE.to_owned(), tree))
-                .into_iter()
-                .collect(),
+            used,
+            journals,
+            desired,
             reported: Reported {
-                quarantined: self.quarantined().await,
+                quarantined,
                 ..Reported::default()
             },
             placement,
@@ -127,7 +133,10 @@ impl GuestCloud {
         let (requests, free) = busy(async {
             let mut reading = self.accelerator_db.read().await?;
             let requests = reading.rows(Statement::new(REQUESTS)).await?;
-            let free = reading.rows(Statement::new(FREE).bind(NODE)).await?;
+            let mut free = Vec::new();
+            for node in self.nodes.iter() {
+                free.extend(reading.rows(Statement::new(FREE).bind(node.name)).await?);
+            }
             Ok::<_, SqlError>((requests, free))
         })
         .await
@@ -149,29 +158,21 @@ impl GuestCloud {
         world
     }
 
-    /// The devices that the agent has set aside.
-    async fn quarantined(&self) -> BTreeSet<String> {
-        let register = busy(self.guests_db.devices().read()).await;
-        let quarantines = register.expect("a journal").quarantines.into_iter();
-        let told = quarantines.filter(|(_, why)| !why.reason.is_empty());
-        told.map(|(name, _)| name).collect()
-    }
-
     /// What is not as it will be although no promise is broken: devices of the host that are not offered yet, or still offered.
     pub(super) async fn unfinished(&self, worlds: &Worlds) -> Vec<String> {
-        let mut wrong = self.not_running().await;
+        let mut wrong = Vec::new();
+        for node in self.nodes.iter() {
+            wrong.extend(node.unfinished().await);
+        }
+        wrong.extend(self.doubled().await);
         let world = worlds.accelerators.clone().unwrap_or_default();
         let held: BTreeSet<String> = worlds
             .guests
             .values()
             .flat_map(|guest| guest.devices.iter().cloned())
             .collect();
-        let cards: BTreeSet<String> = self
-            .hardware
-            .cards()
-            .iter()
-            .map(|n| card(*n).to_string())
-            .collect();
+        let cards = self.nodes.iter().flat_map(|node| node.hardware.cards());
+        let cards: BTreeSet<String> = cards.map(|n| card(n).to_string()).collect();
         let free: BTreeSet<String> = cards.difference(&held).cloned().collect();
         if world.free != free {
             let found = &world.free;
@@ -184,9 +185,11 @@ impl GuestCloud {
             .values()
             .filter(|row| row.parent.is_some())
             .filter_map(|row| {
-                row.name
-                    .strip_prefix(&format!("{NODE}_"))
-                    .map(str::to_owned)
+                let name = self.nodes.iter().find_map(|node| {
+                    let of_node = row.name.strip_prefix(node.name)?;
+                    of_node.strip_prefix('_')
+                });
+                name.map(str::to_owned)
             })
             .collect();
         let should: BTreeSet<String> = cards.union(&held).cloned().collect();
@@ -205,23 +208,24 @@ impl GuestCloud {
         (owned != there).then(|| format!("{owned:?} are a conductor's, {there:?} are there"))
     }
 
-    /// Guests that should run and do not.
-    async fn not_running(&self) -> Vec<String> {
-        let found = self.hardware.guests().await.expect("in memory");
-        let records = busy(self.guests_db.guests()).await.expect("a journal");
-        let should = records
-            .iter()
-            .filter(|record| record.course == AgentCourse::Spawn)
-            .filter(|record| record.power == DesiredPower::Running);
-        let not = should.filter_map(|record| {
-            let uuid = record.request.uuid();
-            let state = found.get(&uuid).map(|found| found.state);
-            (state != Some(GuestState::Running)).then(|| format!("guest {uuid} should run"))
-        });
-        not.collect()
+    /// Guests that are on more than one host.
+    ///
+    /// # Panics
+    /// Never: the guests are in memory.
+    pub async fn doubled(&self) -> Vec<String> {
+        let mut seen = BTreeMap::new();
+        let mut wrong = Vec::new();
+        for node in self.nodes.iter() {
+            for uuid in node.hardware.guests().await.expect("in memory").into_keys() {
+                if let Some(other) = seen.insert(uuid, node.name) {
+                    wrong.push(format!("guest {uuid} is on {other} and on {}", node.name));
+                }
+            }
+        }
+        wrong
     }
 
-    /// The node's tree in Placement as it is now.
+    /// The first node's tree in Placement as it is now.
     pub async fn tree(&self) -> Option<ProviderTree> {
         tree_of(&PlacementWorld::from(&self.cloud.rows().await), NODE)
     }
@@ -243,9 +247,8 @@ impl GuestCloud {
     /// # Panics
     /// Never: the guests are in memory.
     pub async fn is_running(&self, guest: ConsumerUuid) -> bool {
-        let guests = self.hardware.guests().await.expect("in memory");
-        let found = guests.get(&guest);
-        found.is_some_and(|found| found.state == berth_virt::GuestState::Running)
+        let found = self.found(guest).await;
+        found.is_some_and(|found| found.state == GuestState::Running)
     }
 
     /// How the agent's journal says that a guest should be.
@@ -253,8 +256,13 @@ impl GuestCloud {
     /// # Panics
     /// The journal cannot be read, or does not know it.
     pub async fn wanted(&self, guest: ConsumerUuid) -> DesiredPower {
-        let record = busy(self.guests_db.guest(guest)).await;
-        record.expect("a journal").expect("a guest").power
+        for node in self.nodes.iter() {
+            let record = busy(node.guests_db.guest(guest)).await;
+            if let Some(record) = record.expect("a journal") {
+                return record.power;
+            }
+        }
+        panic!("no agent knows guest {guest}")
     }
 
     /// The numbers of the cards that a guest has.
@@ -262,8 +270,7 @@ impl GuestCloud {
     /// # Panics
     /// Never: the guests are in memory.
     pub async fn held_by(&self, guest: ConsumerUuid) -> Vec<u8> {
-        let guests = self.hardware.guests().await.expect("in memory");
-        let devices = guests.get(&guest).map(|found| found.devices.clone());
+        let devices = self.found(guest).await.map(|found| found.devices);
         let names: BTreeSet<String> = devices
             .iter()
             .flatten()
@@ -279,14 +286,61 @@ impl GuestCloud {
     /// # Panics
     /// Never: the guests are in memory.
     pub async fn has_a_guest(&self, n: u8) -> bool {
-        let guests = self.hardware.guests().await.expect("in memory");
-        let mut held = guests.values().flat_map(|guest| &guest.devices);
-        held.any(|held| name_of(held.device) == card(n).to_string())
+        for node in self.nodes.iter() {
+            let guests = node.hardware.guests().await.expect("in memory");
+            let mut held = guests.values().flat_map(|guest| &guest.devices);
+            if held.any(|held| name_of(held.device) == card(n).to_string()) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A guest as its host has it.
+    async fn found(&self, guest: ConsumerUuid) -> Option<GuestOnHost> {
+        for node in self.nodes.iter() {
+            let mut guests = node.hardware.guests().await.expect("in memory");
+            if let Some(found) = guests.remove(&guest) {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// Whether the next guest may be given a card.
     pub async fn is_offered(&self, n: u8) -> bool {
         let world = self.accelerator_world().await;
         world.free.contains(&card(n).to_string())
+    }
+}
+
+impl Node {
+    /// The devices that the agent has set aside.
+    async fn quarantined(&self) -> BTreeSet<String> {
+        let register = busy(self.guests_db.devices().read()).await;
+        let quarantines = register.expect("a journal").quarantines.into_iter();
+        let told = quarantines.filter(|(_, why)| !why.reason.is_empty());
+        told.map(|(name, _)| name).collect()
+    }
+
+    /// Guests that should run and do not, and what the agent's journal has of guests that are not there.
+    async fn unfinished(&self) -> Vec<String> {
+        let found = self.hardware.guests().await.expect("in memory");
+        let records = busy(self.guests_db.guests()).await.expect("a journal");
+        let mut wrong = Vec::new();
+        for record in records {
+            let uuid = record.request.uuid();
+            let state = found.get(&uuid).map(|found| found.state);
+            let should_run =
+                record.course == AgentCourse::Spawn && record.power == DesiredPower::Running;
+            if should_run && state != Some(GuestState::Running) {
+                wrong.push(format!("guest {uuid} should run on {}", self.name));
+            }
+            if state.is_none() {
+                let course = record.course;
+                wrong.push(format!("{} remembers guest {uuid}: {course:?}", self.name));
+            }
+        }
+        wrong
     }
 }

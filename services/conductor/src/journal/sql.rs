@@ -20,8 +20,7 @@ const FILE: &str = "conductor.db";
 
 const GUESTS: &str =
     "SELECT uuid, request, config_drive, course, attempt, failures FROM guest ORDER BY uuid";
-const ALL_GUESTS: &str =
-    "SELECT uuid, request, config_drive, course, attempt, failures FROM guest";
+const ALL_GUESTS: &str = "SELECT uuid, request, config_drive, course, attempt, failures FROM guest";
 const STEPS: &str = "SELECT guest, attempt, step, state, detail FROM step";
 const ONE_GUEST: &str =
     "SELECT uuid, request, config_drive, course, attempt, failures FROM guest WHERE uuid = ?";

@@ -14,7 +14,7 @@ use berth_scheduler::select::{Alternates, Ask, Claiming, Claims, NoValidHost, St
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use choices::Choices;
+use choices::{Choices, Hosts};
 use group_place::GroupPlace;
 use question::Asked;
 
@@ -66,13 +66,19 @@ impl Requested {
         cancel: &CancellationToken,
     ) -> Result<Ended, BootError> {
         let scheduler = &way.scheduler;
+        let mut hosts = self.hosts_first();
         for _ in 0..MOST_ROUNDS {
             let group = self.group(scheduler).await?;
             let begun = Instant::now();
-            let ended = self.round(scheduler, way, cancel, group.as_ref()).await;
+            let ended = self
+                .round(scheduler, way, cancel, group.as_ref(), hosts)
+                .await;
             way.metrics.searched(outcome(&ended), begun.elapsed());
             match ended? {
                 Ended::Overtaken => {}
+                Ended::Without(_, BootError::NoValidHost(_)) if hosts == Hosts::Others => {
+                    hosts = Hosts::Any;
+                }
                 ended => return Ok(ended),
             }
         }
@@ -107,15 +113,12 @@ impl Requested {
         way: &Way,
         cancel: &CancellationToken,
         group: Option<&KeptServerGroup>,
+        hosts: Hosts,
     ) -> Result<Ended, BootError> {
         let asked = self.asked(scheduler, way, group).await?;
         let found = asked.candidates(way).await?;
         let guest = *self.record.request.uuid().as_uuid();
-        let mut considered = Considered::new(&found, &self.avoided(false), guest);
-        if considered.is_empty() {
-            // What was not ready may be by now, and is waited for otherwise.
-            considered = Considered::new(&found, &self.avoided(true), guest);
-        }
+        let considered = self.considered(&found, hosts);
         let placement = asked.answered(&found);
         let is_empty = considered.is_empty();
         let (known, unheard) = match is_empty {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use berth_client::placement::Candidates;
 use berth_hosts::KeptServerGroup;
+use berth_model::ProviderUuid;
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Limits;
 use berth_scheduler::select::Claiming;
@@ -14,6 +16,15 @@ use crate::boot::{BootError, Requested};
 use crate::destinations::{Considered, FilterScheduler, Known};
 use crate::journal::Chosen;
 use crate::way::Way;
+
+/// Which hosts a search is among.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hosts {
+    /// Those on which no attempt failed: what is wrong with a host is often not its device.
+    Others,
+    /// All, whichever of their devices have not failed.
+    Any,
+}
 
 /// The hosts.
 pub(super) struct Choices {
@@ -46,6 +57,39 @@ impl Choices {
 }
 
 impl Requested {
+    /// Among which hosts it is looked first.
+    pub(super) fn hosts_first(&self) -> Hosts {
+        match self.failed_hosts().next() {
+            Some(_) => Hosts::Others,
+            None => Hosts::Any,
+        }
+    }
+
+    /// The hosts of earlier attempts that failed by what was claimed there.
+    fn failed_hosts(&self) -> impl Iterator<Item = ProviderUuid> {
+        let attempts = (1u32..).zip(&self.record.failures);
+        let failed = attempts.filter(|(_, failed)| !failed.avoid.is_empty());
+        failed.filter_map(|(attempt, _)| Some(self.record.chosen(attempt)?.host))
+    }
+
+    /// Placement's answer without what earlier attempts failed on. Where there is no other host it is another device of those, and at
+    /// last what was not ready: it may be by now, and is waited for otherwise.
+    pub(super) fn considered(&self, found: &Candidates, hosts: Hosts) -> Considered {
+        let guest = *self.record.request.uuid().as_uuid();
+        if hosts == Hosts::Others {
+            let avoided = self.avoided(false).into_iter().chain(self.failed_hosts());
+            let others = Considered::new(found, &avoided.collect(), guest);
+            if !others.is_empty() {
+                return others;
+            }
+        }
+        let ready = Considered::new(found, &self.avoided(false), guest);
+        match ready.is_empty() {
+            false => ready,
+            true => Considered::new(found, &self.avoided(true), guest),
+        }
+    }
+
     /// The hosts whose state is known, whose agent can be reached, and which are in the cell of the attempts before; and how many are
     /// left out because nothing is known of them or nobody reaches them.
     pub(super) async fn known(

@@ -1,0 +1,196 @@
+//! A build that fails on the first host, at any of its steps, is done on the next one in the cell, and nothing of it stays on the
+//! first: two hosts, each with its own agent, and all services.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use berth_conductor::journal::Course;
+use berth_tests::guest_cloud::{GuestCloud, Mishap, NODE, SECOND, guest, request};
+use serde_json::Value;
+use tokio::time::sleep;
+
+/// Where the first host's build fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fails {
+    /// After the claim: its devices cannot be bound.
+    AfterClaim,
+    /// In the agent, which is told of the guest once its devices are bound.
+    InAgent(Mishap),
+}
+
+/// With what each of them is told.
+const CASES: [(Fails, &str); 4] = [
+    (Fails::AfterClaim, "is disabled"),
+    (
+        Fails::InAgent(Mishap::NotPrepared),
+        "bind to vfio-pci was not done",
+    ),
+    (
+        Fails::InAgent(Mishap::NotDefined),
+        "refused virDomainDefineXML",
+    ),
+    (
+        Fails::InAgent(Mishap::NotStarted),
+        "refused virDomainCreate",
+    ),
+];
+
+/// A cloud of two hosts whose clock stands still while anybody works.
+fn in_a_cloud(story: impl AsyncFnOnce(&GuestCloud)) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let _inside = runtime.enter();
+    let tasks = tokio::task::LocalSet::new();
+    runtime.block_on(tasks.run_until(async {
+        let cloud = GuestCloud::of_two().await;
+        story(&cloud).await;
+        cloud.end();
+    }));
+}
+
+/// Begins it, or mends it, on a host.
+async fn set(cloud: &GuestCloud, host: &str, fails: Fails, begins: bool) {
+    match fails {
+        Fails::AfterClaim => {
+            let word = if begins { "disable" } else { "enable" };
+            let devices = cloud.ask("GET", "/v2/devices", Value::Null).await;
+            for device in devices["devices"].as_array().into_iter().flatten() {
+                if device["hostname"] == host {
+                    let path = format!("/v2/devices/{}/{word}", device["uuid"].as_str().unwrap());
+                    cloud.ask("POST", &path, Value::Null).await;
+                }
+            }
+        }
+        Fails::InAgent(mishap) => {
+            let node = cloud.nodes.iter().find(|node| node.name == host).unwrap();
+            node.hardware.meets(begins.then_some(mishap));
+        }
+    }
+}
+
+/// Waits until the conductor has nothing more to do with a guest.
+async fn decided(cloud: &GuestCloud, n: u32) -> Course {
+    for _ in 0..3600 {
+        match cloud.course(guest(n)).await {
+            Some(course @ (Course::Active | Course::Failed { .. })) => return course,
+            _ => sleep(Duration::from_secs(1)).await,
+        }
+    }
+    panic!("guest {n} is neither there nor refused after an hour")
+}
+
+async fn gone(cloud: &GuestCloud, n: u32) {
+    cloud.conductor().await.delete(guest(n)).await.unwrap();
+    while cloud.course(guest(n)).await.is_some() {
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// The names of the providers that a guest holds anything of.
+async fn held_of(cloud: &GuestCloud, n: u32) -> BTreeSet<String> {
+    let held = cloud.placement().allocations(guest(n)).await.unwrap();
+    let held = held.map(|held| held.resources).unwrap_or_default();
+    let providers = cloud.worlds(None).await.placement.providers;
+    held.keys()
+        .map(|(provider, _)| providers[provider].name.clone())
+        .collect()
+}
+
+/// The hosts for which a guest's accelerator requests are bound, each as often as one is.
+async fn bound_for(cloud: &GuestCloud, n: u32) -> Vec<String> {
+    let path = format!("/v2/accelerator_requests?instance={}", guest(n));
+    let arqs = cloud.ask("GET", &path, Value::Null).await;
+    let arqs = arqs["arqs"].as_array().cloned().unwrap_or_default();
+    arqs.iter()
+        .map(|arq| {
+            assert_eq!(arq["state"], "Bound", "{arq}");
+            arq["hostname"].as_str().unwrap().to_owned()
+        })
+        .collect()
+}
+
+/// The guest is on the second host, wholly, and the first one has nothing of it.
+async fn is_on_the_second_alone(cloud: &GuestCloud, n: u32) {
+    let held = held_of(cloud, n).await;
+    assert!(!held.is_empty(), "it holds what it was built with");
+    for provider in &held {
+        assert!(provider.starts_with(SECOND), "{held:?}");
+    }
+    assert_eq!(bound_for(cloud, n).await, [SECOND]);
+    for node in cloud.nodes.iter() {
+        let expected = match node.name {
+            SECOND => BTreeSet::from([guest(n)]),
+            _ => BTreeSet::new(),
+        };
+        assert_eq!(node.remembered().await, expected, "{}", node.name);
+        assert_eq!(node.guests().await, expected, "{}", node.name);
+    }
+}
+
+#[test]
+fn a_build_that_fails_after_its_claim_its_bind_or_its_define_is_done_on_the_next_host_and_the_first_is_clean()
+ {
+    for (fails, told) in CASES {
+        in_a_cloud(async |cloud| {
+            set(cloud, NODE, fails, true).await;
+            let conductor = cloud.conductor().await;
+            conductor.create(&request(1, "gpu")).await.unwrap();
+            assert_eq!(decided(cloud, 1).await, Course::Active, "{fails:?}");
+            let record = conductor.show(guest(1)).await.unwrap();
+            // The first host has two more devices: another host comes before them.
+            let [failed] = record.failures.as_slice() else {
+                panic!("{fails:?}: {:?}", record.failures);
+            };
+            assert_eq!(failed.node.as_deref(), Some(NODE), "{fails:?}");
+            assert!(failed.reason.contains(told), "{fails:?}: {failed}");
+            assert_eq!(record.placed().unwrap().node.as_str(), SECOND, "{fails:?}");
+            is_on_the_second_alone(cloud, 1).await;
+            set(cloud, NODE, fails, false).await;
+            assert_eq!(cloud.rests(None).await, Vec::<String>::new(), "{fails:?}");
+            // And once the first is well again it is the better one.
+            conductor.create(&request(2, "gpu")).await.unwrap();
+            assert_eq!(decided(cloud, 2).await, Course::Active, "{fails:?}");
+            assert_eq!(bound_for(cloud, 2).await, [NODE], "{fails:?}");
+            for n in [1, 2] {
+                gone(cloud, n).await;
+            }
+            assert_eq!(cloud.rests(None).await, Vec::<String>::new(), "{fails:?}");
+        });
+    }
+}
+
+#[test]
+fn where_every_host_fails_the_request_fails_with_the_reason_of_each_and_nothing_is_left() {
+    for (fails, told) in CASES {
+        in_a_cloud(async |cloud| {
+            for host in [NODE, SECOND] {
+                set(cloud, host, fails, true).await;
+            }
+            let conductor = cloud.conductor().await;
+            conductor.create(&request(1, "gpu")).await.unwrap();
+            let Course::Failed { reason } = decided(cloud, 1).await else {
+                panic!("{fails:?}: it cannot be built");
+            };
+            for (attempt, host) in [(1, NODE), (2, SECOND)] {
+                let of_host = format!("attempt {attempt} on {host}: ");
+                let rest = reason.split_once(&of_host).map(|(_, rest)| rest);
+                let rest = rest.unwrap_or_else(|| panic!("{fails:?}: {reason}"));
+                let of_attempt = rest.split("; attempt").next().unwrap();
+                assert!(of_attempt.contains(told), "{fails:?}: {reason}");
+            }
+            assert_eq!(held_of(cloud, 1).await, BTreeSet::new(), "{fails:?}");
+            assert_eq!(bound_for(cloud, 1).await, Vec::<String>::new(), "{fails:?}");
+            for node in cloud.nodes.iter() {
+                assert_eq!(node.remembered().await, BTreeSet::new(), "{fails:?}");
+                assert_eq!(node.guests().await, BTreeSet::new(), "{fails:?}");
+            }
+            for host in [NODE, SECOND] {
+                set(cloud, host, fails, false).await;
+            }
+            assert_eq!(cloud.rests(None).await, Vec::<String>::new(), "{fails:?}");
+        });
+    }
+}

@@ -1,0 +1,238 @@
+//! The compute API before a cloud, in the conductor's process as in the program, and a client of it, whose requests cross as well.
+//!
+//! The client's own process is not of the cloud: where a kill falls on one of its crossings, it is the API's process that dies.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use berth_client::{HttpService, Route, TransportError};
+use berth_compute::{Compute, ComputeOptions, ComputeParts, FoundImage, Options, prepare, router};
+use berth_conductor::Conductor;
+use berth_hosts::Hosts;
+use berth_store::SqlStore;
+use berth_wire::guest::{ImageBody, ImageLocation};
+use bytes::Bytes;
+use http::Request;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use super::GuestCloud;
+use super::crossings::{LifeGate, Process};
+use super::lives::{End, dying_with};
+use crate::fault::{GatedHttp, Stage, busy};
+
+/// The one image that there is.
+const IMAGE: Uuid = Uuid::from_u128(0x9a17_439a_85d0_4c53_a3d3_0f68_a2ea_c896);
+/// How often the API looks what is left to be done.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The compute API of a cloud that has one, and its client.
+#[derive(Clone)]
+pub(super) struct Api {
+    store: SqlStore,
+    client: Arc<Mutex<Option<(LifeGate, Stage)>>>,
+}
+
+/// The compute API of one life of its process.
+#[derive(Clone)]
+pub(super) struct ComputeLife {
+    compute: Compute,
+    pub(super) routes: HttpService,
+}
+
+impl Api {
+    pub(super) async fn new() -> Self {
+        let store = busy(SqlStore::in_memory()).await.expect("memory");
+        busy(prepare(&store)).await.expect("an empty database");
+        Self {
+            store,
+            client: Arc::default(),
+        }
+    }
+
+    /// As the program puts it together, beside this conductor.
+    pub(super) fn begin(&self, conductor: &Conductor, hosts: &Hosts, end: &End) -> ComputeLife {
+        let image = FoundImage {
+            body: ImageBody {
+                location: ImageLocation::Url("http://images/zeros".to_owned()),
+                checksum: Some(format!("sha256:{}", "a".repeat(64))),
+                format: "raw".to_owned(),
+                properties: BTreeMap::new(),
+            },
+            min_ram: 0,
+            min_disk: 0,
+        };
+        let parts = ComputeParts {
+            store: self.store.clone(),
+            conductor: conductor.clone(),
+            hosts: hosts.clone(),
+            images: Arc::new(BTreeMap::from([(IMAGE, image)])),
+            quota: None,
+        };
+        let compute = Compute::new(parts, ComputeOptions::default());
+        let routes = dying_with(router(compute.clone(), Options::default()), end);
+        ComputeLife {
+            compute,
+            routes: HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
+                let routes = routes.clone();
+                async move { busy(routes.send(request)).await }
+            })),
+        }
+    }
+}
+
+impl ComputeLife {
+    /// Goes on with what is written down and not done.
+    pub(super) async fn keep(&self, end: &End) {
+        loop {
+            let looked = async {
+                tokio::select! {
+                    biased;
+                    () = end.cancelled() => {}
+                    // What fails is looked at again.
+                    _ = self.compute.look() => {}
+                }
+            };
+            busy(looked).await;
+            sleep(LOOK).await;
+        }
+    }
+}
+
+/// The routes of an agent whose host makes no disks: nobody here looks at them, and an image would have to come from somewhere.
+pub(super) fn without_disks(routes: HttpService) -> HttpService {
+    HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
+        let routes = routes.clone();
+        async move {
+            let is_build = request.method() == http::Method::POST;
+            let request = match (is_build, serde_json::from_slice(request.body())) {
+                (true, Ok(Value::Object(mut build))) => {
+                    build.remove("image");
+                    build.remove("config_drive");
+                    request.map(|_| Value::Object(build).to_string().into())
+                }
+                _ => request,
+            };
+            routes.send(request).await
+        }
+    }))
+}
+
+/// What a client of the compute API hears.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heard {
+    /// The status.
+    pub status: u16,
+    /// The body; null where it is no JSON.
+    pub body: Value,
+}
+
+impl GuestCloud {
+    /// A fresh one of two hosts with the compute API before it and a flavor `1` with a device, at rest.
+    ///
+    /// # Panics
+    /// It does not come to rest.
+    pub async fn with_api() -> Self {
+        let mut cloud = Self::made(&[super::Host::Flat, super::Host::Flat]).await;
+        cloud.api = Some(Api::new().await);
+        cloud.begin_and_rest().await;
+        let flavor = json!({"id": "1", "name": "small", "ram": 64, "vcpus": 1, "disk": 0});
+        let specs = json!({"extra_specs": {"accel:device_profile": "gpu"}});
+        for (route, body) in [
+            ("/flavors", json!({ "flavor": flavor })),
+            ("/flavors/1/os-extra_specs", specs),
+        ] {
+            let heard = cloud.asks("POST", route, route, Some(body)).await;
+            let heard = heard.expect("an answer");
+            assert_eq!(heard.status, 200, "{route}: {heard:?}");
+        }
+        cloud
+    }
+
+    /// A client asks the compute API once; none where it hears nothing, or not what an API says. `route` is the path's template.
+    ///
+    /// # Panics
+    /// The cloud has no API.
+    pub async fn asks(
+        &self,
+        method: &str,
+        route: &'static str,
+        path: &str,
+        body: Option<Value>,
+    ) -> Option<Heard> {
+        let (gate, stage) = self.client();
+        let http = GatedHttp::around(self.api_routes(), &stage);
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://compute/v2.1{path}"))
+            .extension(Route(route))
+            .header("x-auth-token", "admin")
+            .header("openstack-api-version", "compute 2.82")
+            .header("content-type", "application/json")
+            .body(body.map_or_else(Bytes::new, |body| body.to_string().into()));
+        let answer = tokio::select! {
+            biased;
+            () = stage.killed() => {
+                gate.end();
+                let api = self.api.as_ref().expect("an API");
+                *api.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                if let Some(life) = self.conductor.borrow().as_ref() {
+                    life.end();
+                }
+                return None;
+            }
+            answer = http.send(request.expect("a request")) => answer.ok()?,
+        };
+        Some(Heard {
+            status: answer.status().as_u16(),
+            body: serde_json::from_slice(answer.body()).unwrap_or_default(),
+        })
+    }
+
+    /// Asks for a server of this name, with a device.
+    pub async fn ask_for_server(&self, name: &str) -> Option<Heard> {
+        let server = json!({"name": name, "flavorRef": "1", "imageRef": IMAGE, "networks": "none"});
+        let body = json!({ "server": server });
+        self.asks("POST", "/v2.1/servers", "/servers", Some(body))
+            .await
+    }
+
+    /// The servers of this name; none where nobody says.
+    pub async fn servers_named(&self, name: &str) -> Option<Vec<Value>> {
+        let route = "/v2.1/servers/detail";
+        let heard = self.asks("GET", route, "/servers/detail", None).await?;
+        let mut servers = heard.body["servers"].as_array()?.clone();
+        servers.retain(|server| server["name"] == name);
+        Some(servers)
+    }
+
+    /// The client's way, which it keeps until it is struck.
+    fn client(&self) -> (LifeGate, Stage) {
+        let api = self.api.as_ref().expect("an API");
+        let mut client = api.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let present = client.get_or_insert_with(|| {
+            let gate = self.crossings.life(Process::Client);
+            (gate.clone(), self.stage(&gate))
+        });
+        present.clone()
+    }
+
+    /// The routes of the API's process that lives.
+    fn api_routes(&self) -> HttpService {
+        let present = Arc::clone(&self.conductor);
+        HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
+            let present = present.borrow().clone();
+            async move {
+                let compute = present.and_then(|life| life.process.compute.clone());
+                match compute {
+                    Some(compute) => compute.routes.send(request).await,
+                    None => Err(TransportError::Refused {
+                        peer: "compute:8774".to_owned(),
+                    }),
+                }
+            }
+        }))
+    }
+}

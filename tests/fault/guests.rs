@@ -10,5 +10,6 @@ mod canaries;
 mod journeys;
 mod report;
 mod rows;
+mod servers;
 mod swarm;
 mod sweep;

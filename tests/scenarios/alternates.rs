@@ -37,6 +37,10 @@ const CASES: [(Fails, &str); 4] = [
 
 /// A cloud of two hosts whose clock stands still while anybody works.
 fn in_a_cloud(story: impl AsyncFnOnce(&GuestCloud)) {
+    in_this_cloud(GuestCloud::of_two, story);
+}
+
+fn in_this_cloud(made: impl AsyncFnOnce() -> GuestCloud, story: impl AsyncFnOnce(&GuestCloud)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -45,7 +49,7 @@ fn in_a_cloud(story: impl AsyncFnOnce(&GuestCloud)) {
     let _inside = runtime.enter();
     let tasks = tokio::task::LocalSet::new();
     runtime.block_on(tasks.run_until(async {
-        let cloud = GuestCloud::of_two().await;
+        let cloud = made().await;
         story(&cloud).await;
         cloud.end();
     }));
@@ -193,4 +197,70 @@ fn where_every_host_fails_the_request_fails_with_the_reason_of_each_and_nothing_
             assert_eq!(cloud.rests(None).await, Vec::<String>::new(), "{fails:?}");
         });
     }
+}
+
+/// A server of this name, once it is so.
+async fn server(cloud: &GuestCloud, name: &str, status: &str) -> Value {
+    for _ in 0..3600 {
+        let servers = cloud.servers_named(name).await.unwrap();
+        match servers.as_slice() {
+            [server] if server["status"] == status => return server.clone(),
+            [_] => sleep(Duration::from_secs(1)).await,
+            others => panic!("one was asked for: {others:?}"),
+        }
+    }
+    panic!("{name} is not {status} after an hour")
+}
+
+#[test]
+fn a_server_whose_first_host_fails_is_active_on_the_second_and_its_actions_tell_of_both() {
+    in_this_cloud(GuestCloud::with_api, async |cloud| {
+        cloud.hardware.meets(Some(Mishap::NotDefined));
+        let made = cloud.ask_for_server("web").await.unwrap();
+        assert_eq!(made.status, 202, "{made:?}");
+        let shown = server(cloud, "web", "ACTIVE").await;
+        assert_eq!(shown["OS-EXT-SRV-ATTR:host"], SECOND, "{shown}");
+        let id = shown["id"].as_str().unwrap();
+        let actions = format!("/servers/{id}/os-instance-actions");
+        let route = "/v2.1/servers/{id}/os-instance-actions";
+        // The boot may be over before its action is.
+        sleep(Duration::from_secs(5)).await;
+        let listed = cloud.asks("GET", route, &actions, None).await.unwrap().body;
+        let request = listed["instanceActions"][0]["request_id"].as_str().unwrap();
+        let path = format!("{actions}/{request}");
+        let told = cloud.asks("GET", route, &path, None).await.unwrap().body;
+        let events = told["instanceAction"]["events"].as_array().unwrap();
+        let of: Vec<_> = events
+            .iter()
+            .map(|it| (it["host"].as_str(), it["result"].as_str()))
+            .collect();
+        let expected = [(Some(SECOND), Some("Success")), (Some(NODE), Some("Error"))];
+        assert_eq!(of, expected, "{told}");
+        let why = events[1]["traceback"].as_str().unwrap();
+        assert!(why.contains("refused virDomainDefineXML"), "{why}");
+        assert_eq!(cloud.nodes[0].guests().await, BTreeSet::new());
+        assert_eq!(cloud.nodes[1].guests().await.len(), 1);
+        cloud.hardware.meets(None);
+        assert_eq!(cloud.rests(None).await, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_server_that_no_host_can_build_says_why_of_each() {
+    in_this_cloud(GuestCloud::with_api, async |cloud| {
+        for node in cloud.nodes.iter() {
+            node.hardware.meets(Some(Mishap::NotStarted));
+        }
+        cloud.ask_for_server("web").await.unwrap();
+        let shown = server(cloud, "web", "ERROR").await;
+        let why = shown["fault"]["message"].as_str().unwrap();
+        for host in [NODE, SECOND] {
+            assert!(why.contains(&format!("on {host}: ")), "{why}");
+        }
+        for node in cloud.nodes.iter() {
+            assert_eq!(node.guests().await, BTreeSet::new());
+            node.hardware.meets(None);
+        }
+        assert_eq!(cloud.rests(None).await, Vec::<String>::new());
+    });
 }

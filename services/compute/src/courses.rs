@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_conductor::ConductorError;
-use berth_conductor::journal::{BootRecord, BootStep, Course};
+use berth_conductor::journal::{BootRecord, BootStep, Course, FailedAttempt};
 use berth_model::{ConsumerUuid, NodeName};
 use berth_wire::guest::GuestBody;
 use uuid::Uuid;
@@ -99,6 +99,14 @@ impl Compute {
             }
         }
         Ok(known)
+    }
+
+    /// The tries to build a server that failed, the first of them first; none of one that nobody knows any more.
+    pub(crate) async fn failed_tries(&self, uuid: Uuid) -> Result<Vec<FailedAttempt>, ServerError> {
+        match self.inner.conductor.show(ConsumerUuid::from(uuid)).await {
+            Err(ConductorError::NotFound { .. }) => Ok(Vec::new()),
+            record => Ok(record?.failures),
+        }
     }
 
     /// What the conductor has of those that it was handed.

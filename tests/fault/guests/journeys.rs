@@ -5,10 +5,12 @@ use std::time::Duration;
 use berth_client::GuestApiError;
 use berth_conductor::ConductorError;
 use berth_conductor::journal::Course;
-use berth_tests::guest_cloud::{CARDS, GuestCloud, guest, request_in};
+use berth_tests::guest_cloud::{CARDS, GuestCloud, Mishap, guest, request_in};
 use berth_wire::guest::GuestAction;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
+
+use super::servers;
 
 /// How often a client asks again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -35,6 +37,11 @@ pub(super) enum Journey {
     HotPlug,
     HotUnplug,
     HeldFreed,
+    /// Asked of the compute API, before two hosts; so are those below.
+    ServerBoot,
+    /// The first host takes no guests.
+    ServerBootOnNext,
+    ServerDelete,
 }
 
 /// How it ended.
@@ -51,13 +58,13 @@ pub(super) enum Outcome {
 }
 
 /// The pauses of a client that asks again: each twice as long as the one before, until it gives up.
-struct Pauses {
+pub(super) struct Pauses {
     since: Instant,
     next: Duration,
 }
 
 impl Pauses {
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         Self {
             since: Instant::now(),
             next: AGAIN,
@@ -65,7 +72,7 @@ impl Pauses {
     }
 
     /// Whether there is another try after a pause.
-    async fn again(&mut self) -> bool {
+    pub(super) async fn again(&mut self) -> bool {
         sleep(self.next).await;
         self.next = (self.next * 2).min(LONGEST);
         self.since.elapsed() < PATIENCE
@@ -73,7 +80,24 @@ impl Pauses {
 }
 
 impl Journey {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 13] = [
+        Self::Boot,
+        Self::BootApart,
+        Self::Delete,
+        Self::StopStart,
+        Self::Reboot,
+        Self::SoftReboot,
+        Self::HostBoot,
+        Self::HotPlug,
+        Self::HotUnplug,
+        Self::HeldFreed,
+        Self::ServerBoot,
+        Self::ServerBootOnNext,
+        Self::ServerDelete,
+    ];
+
+    /// Those of a cloud of one host, at whose conductor guests are asked for: any of them may go on beside any other.
+    pub(super) const OF_GUESTS: [Self; 10] = [
         Self::Boot,
         Self::BootApart,
         Self::Delete,
@@ -85,6 +109,22 @@ impl Journey {
         Self::HotUnplug,
         Self::HeldFreed,
     ];
+
+    /// Whether it is asked of the compute API.
+    pub(super) const fn is_of_servers(self) -> bool {
+        matches!(
+            self,
+            Self::ServerBoot | Self::ServerBootOnNext | Self::ServerDelete
+        )
+    }
+
+    /// A fresh cloud for it.
+    pub(super) async fn cloud(self) -> GuestCloud {
+        match self.is_of_servers() {
+            true => GuestCloud::with_api().await,
+            false => GuestCloud::new().await,
+        }
+    }
 
     pub(super) const fn as_str(self) -> &'static str {
         match self {
@@ -98,16 +138,25 @@ impl Journey {
             Self::HotPlug => "hot_plug",
             Self::HotUnplug => "hot_unplug",
             Self::HeldFreed => "held_freed",
+            Self::ServerBoot => "server_boot",
+            Self::ServerBootOnNext => "server_boot_on_next",
+            Self::ServerDelete => "server_delete",
         }
     }
 
     /// What was there before it.
     pub(super) async fn scene(self, cloud: &GuestCloud) {
         let group = (self == Self::Delete).then_some(cloud.apart);
-        if !matches!(
+        match self {
+            Self::ServerBootOnNext => cloud.hardware.meets(Some(Mishap::NotDefined)),
+            Self::ServerDelete => assert_eq!(servers::boot(cloud).await, Outcome::Done),
+            _ => {}
+        }
+        let begins_with_none = matches!(
             self,
             Self::Boot | Self::BootApart | Self::HotPlug | Self::HotUnplug
-        ) {
+        );
+        if !begins_with_none && !self.is_of_servers() {
             assert_eq!(boot_in(group, cloud, 1, "two").await, Outcome::Done);
         }
         if self == Self::HeldFreed {
@@ -139,6 +188,8 @@ impl Journey {
                 cloud.pull_out(CARDS - 1);
                 offered(cloud, CARDS - 1, false).await
             }
+            Self::ServerBoot | Self::ServerBootOnNext => servers::boot(cloud).await,
+            Self::ServerDelete => servers::delete(cloud).await,
         }
     }
 
@@ -191,12 +242,18 @@ impl Journey {
                 held.into_iter().for_each(|card| cloud.plug_in(card));
                 end
             }
-            Self::Boot | Self::BootApart | Self::HotPlug | Self::HotUnplug => booted,
+            _ => booted,
         }
     }
 
     /// Everything back to where a fresh cloud is.
-    pub(super) async fn clear(cloud: &GuestCloud) -> Vec<String> {
+    pub(super) async fn clear(self, cloud: &GuestCloud) -> Vec<String> {
+        if self.is_of_servers() {
+            cloud.hardware.meets(None);
+            let end = servers::delete(cloud).await;
+            assert_eq!(end, Outcome::Done, "servers are deleted");
+            return cloud.rests(None).await;
+        }
         if cloud.hardware.cards() != (0..CARDS).collect() {
             cloud.plug(0..CARDS);
         }

@@ -20,7 +20,9 @@ again with a second kill in the recovery from each kill.\n\n\
 A whole cloud of one host: Placement, the accelerator service, the database of hosts, a conductor that chooses by filters and\n\
 weighers, an agent, guests and cards of the fake driver. Every request, call of the driver and statement of a journal of the agent\n\
 and of the conductor is a crossing, and so is every transaction of the conductor with the database of hosts (their states,\n\
-aggregates, a guest's place in its server group, the record of the decision). What each journey may come to is written first, in\n\
+aggregates, a guest's place in its server group, the record of the decision). The journeys of servers are asked of the compute\n\
+API, in the conductor's process, before two such hosts: the client's requests are crossings, too, and so is all that the second\n\
+host's agent does; the API's own database is none. What each journey may come to is written first, in\n\
 `tests/fault/guests.toml`; there the outcomes are explained. After every run the six truths (Placement, accelerator requests, server\n\
 groups, hypervisor, devices, journals) are audited, and the guest is deleted again, which must leave nothing.\n";
 

@@ -52,7 +52,7 @@ impl Story {
         let groups = [None, None, Some(cloud.together), Some(cloud.apart)];
         Self {
             n,
-            journey: Journey::ALL[seeded.below(Journey::ALL.len())],
+            journey: Journey::OF_GUESTS[seeded.below(Journey::OF_GUESTS.len())],
             profile: ["gpu", "two"][seeded.below(2)],
             group: groups[seeded.below(groups.len())],
             card: u8::try_from(seeded.below(CARDS.into())).unwrap(),
@@ -191,7 +191,7 @@ fn journeys_at_once_leave_nothing_whatever_strikes_them() {
     assert!(count == 0, "{count} of {of} seeds: {}", first.join("\n"));
     if of >= MANY {
         assert!(struck > of, "too few faults to show anything");
-        for journey in Journey::ALL {
+        for journey in Journey::OF_GUESTS {
             let done = findings
                 .ends
                 .get(&journey)

@@ -55,7 +55,7 @@ pub(super) fn virtually<T>(future: impl Future<Output = T>) -> T {
 
 /// A journey without a fault, on a fresh cloud.
 async fn clean(journey: Journey) -> Swept {
-    let cloud = GuestCloud::new().await;
+    let cloud = journey.cloud().await;
     journey.scene(&cloud).await;
     cloud.crossings.arm(&[]);
     let outcome = journey.run(&cloud).await;
@@ -65,7 +65,7 @@ async fn clean(journey: Journey) -> Swept {
     assert!(wrong.is_empty(), "{}: {wrong:#?}", journey.as_str());
     assert_eq!(outcome, Outcome::Done, "{}", journey.as_str());
     let tree = cloud.tree().await;
-    let wrong = Journey::clear(&cloud).await;
+    let wrong = journey.clear(&cloud).await;
     assert!(wrong.is_empty(), "after {}: {wrong:#?}", journey.as_str());
     cloud.end();
     Swept {
@@ -98,7 +98,7 @@ async fn failed(
     cloud.crossings.heal();
     let expected = tree.filter(|_| outcome == Outcome::Done);
     let mut wrong = cloud.rests(expected).await;
-    let left = Journey::clear(cloud).await;
+    let left = journey.clear(cloud).await;
     wrong.extend(left.into_iter().map(|line| format!("afterwards: {line}")));
     Failed {
         outcome,
@@ -209,8 +209,17 @@ fn swept(
     all: &Mutex<Findings>,
 ) {
     virtually(async {
-        let mut cloud = GuestCloud::new().await;
+        let Some((first_of_all, ..)) = cases.first() else {
+            return;
+        };
+        let mut cloud = first_of_all.journey.cloud().await;
+        let mut is_of_servers = first_of_all.journey.is_of_servers();
         for (swept, kind, first) in cases {
+            if is_of_servers != swept.journey.is_of_servers() {
+                is_of_servers = swept.journey.is_of_servers();
+                cloud.end();
+                cloud = swept.journey.cloud().await;
+            }
             let mut points = vec![vec![first.clone()]];
             while let Some(case) = points.pop() {
                 let tree = swept.tree.as_ref();
@@ -218,7 +227,7 @@ fn swept(
                 if run.struck < case.len() && run.wrong.is_empty() {
                     // What an agent looks at depends on how old its knowledge is. On a fresh cloud it is as in the clean run.
                     cloud.end();
-                    cloud = GuestCloud::new().await;
+                    cloud = swept.journey.cloud().await;
                     run = failed(&cloud, swept.journey, tree, &case).await;
                 }
                 let failed = run;
@@ -229,7 +238,7 @@ fn swept(
                 if !failed.wrong.is_empty() {
                     // What is left must not be the next one's.
                     cloud.end();
-                    cloud = GuestCloud::new().await;
+                    cloud = swept.journey.cloud().await;
                 }
                 all.lock()
                     .unwrap()

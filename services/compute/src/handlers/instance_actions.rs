@@ -1,6 +1,7 @@
 //! /v2.1/servers/{server}/os-instance-actions: what was done with a server, from 2.21 on of one that is gone, too.
 
 use axum::extract::State;
+use berth_conductor::journal::FailedAttempt;
 use berth_http::{Answer, Call, Fault};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -72,7 +73,14 @@ pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, F
     let mut body = shown(&call, uuid, found);
     let sees_all = api.allow(&call, policies::ACTIONS_EVENTS).is_ok();
     if sees_all || call.version.has(ACTION_EVENTS) {
-        body["events"] = json!([event(&call, found, sees_all)]);
+        let tries = match found.action.as_str() {
+            "create" => api.compute.failed_tries(uuid).await.map_err(fault)?,
+            _ => Vec::new(),
+        };
+        let tries = tries.iter().rev();
+        let tries = tries.map(|failed| tried(&call, found, failed, sees_all));
+        let events = std::iter::once(event(&call, found, sees_all)).chain(tries);
+        body["events"] = events.collect();
     }
     Answer::ok(&json!({"instanceAction": body}))
 }
@@ -115,4 +123,15 @@ fn event(call: &Call, action: &InstanceAction, sees_all: bool) -> Value {
         }
     }
     shown
+}
+
+/// A host on which the server could not be built; when that ended is not kept.
+fn tried(call: &Call, action: &InstanceAction, failed: &FailedAttempt, sees_all: bool) -> Value {
+    let of_try = InstanceAction {
+        host: failed.host.clone().or_else(|| failed.node.clone()),
+        outcome: Some(Outcome::Error(Some(failed.reason.clone()))),
+        finished_at: None,
+        ..action.clone()
+    };
+    event(call, &of_try, sees_all)
 }

@@ -28,6 +28,7 @@ pub use agents::{AgentAt, AgentReceivers, KnownAgents, agents_elsewhere};
 pub use driver::Driver;
 pub use guests::{
     HostGuests, accelerators_in_process, accelerators_over_network, hosts_in_process,
+    images_in_process,
 };
 pub use placement::{
     ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, EMBEDDED_TOKEN, ENDPOINT_FILE,

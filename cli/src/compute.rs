@@ -1,6 +1,5 @@
 //! `berth compute`: the built-in compute API with its conductor and scheduler, for agents of other hosts.
 
-mod images;
 mod open;
 mod service;
 

@@ -19,6 +19,7 @@ use crate::context::{Context, quoted};
 use crate::database;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
+use crate::images::{ImageSource, tell_images};
 use crate::listen::PLACEMENT;
 use crate::placement;
 use crate::signals;
@@ -91,9 +92,10 @@ async fn serve(loaded: &Loaded, out: &mut dyn Write) -> Result<(), Failure> {
     let url = config.placement_database();
     let options = placement::options(config, &url)?;
     let store = database::open(&url, config).await?;
-    let open = OpenApi::open(address, loaded).await?;
+    let images = ImageSource::of(config).await?;
+    let open = OpenApi::open(address, loaded, &images).await?;
     let clouds = open.clouds.clone();
-    let front = Front::new(open, &options);
+    let front = Front::new(open, &options, &images);
     let mut tasks = JoinSet::new();
     if let Some(address) = own_address(loaded, "placement_service", config.placement_service.listen)
     {
@@ -104,7 +106,7 @@ async fn serve(loaded: &Loaded, out: &mut dyn Write) -> Result<(), Failure> {
         let api = router(store.clone(), options);
         tasks.spawn(serve_tcp(listener, api, stop.clone().cancelled_owned()));
     }
-    let (services, front) = begin(loaded, &store, front, &stop, out).await?;
+    let (services, front) = begin(loaded, &store, (front, images), &stop, out).await?;
     writeln!(
         out,
         "next:\n  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack compute service list",
@@ -125,7 +127,7 @@ async fn serve(loaded: &Loaded, out: &mut dyn Write) -> Result<(), Failure> {
 async fn begin(
     loaded: &Loaded,
     store: &SqlStore,
-    front: Front,
+    (front, images): (Front, ImageSource),
     stop: &CancellationToken,
     out: &mut dyn Write,
 ) -> Result<(Services, ServedFront), Failure> {
@@ -149,6 +151,7 @@ async fn begin(
             Some(receivers) => receivers,
             None => Receivers::Agents(AgentReceivers::new(config, None)?),
         },
+        images: images.clone(),
         api: Some(front.open.tokens()),
     };
     let mut services = Services::begin(config, parts, stop).await?;
@@ -157,6 +160,7 @@ async fn begin(
         let what = "the services are not behind the listener that was made for them";
         Failure::new(ErrorCode::Bug, what)
     })?;
+    tell_images(&images, out)?;
     writeln!(out, "All of it at {}", front.open.base)?;
     let front = front.serve(config, store, behind, stop)?;
     Ok((services, front))

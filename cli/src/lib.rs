@@ -23,6 +23,7 @@ pub mod exit;
 pub mod failure;
 pub mod guest;
 pub mod identity;
+mod images;
 pub mod keystone_tokens;
 mod listen;
 pub mod listing;

@@ -14,6 +14,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use berth_agent::metrics::Metrics;
+use berth_image::Options as ImageOptions;
 use berth_placement::{router, serve_tcp};
 use berth_store::SqlStore;
 use tokio::sync::oneshot;
@@ -28,13 +29,15 @@ use crate::accelerator::Receivers;
 use crate::agent::{OwnHost, Run, RunArguments};
 use crate::api::OpenApi;
 use crate::compose::{
-    AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, placement_in_process,
+    AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, images_in_process,
+    placement_in_process,
 };
 use crate::config::{AuthStrategy, Config, Loaded};
 use crate::context::{Context, quoted};
 use crate::database;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
+use crate::images::{ImageSource, tell_images};
 use crate::listen::PLACEMENT;
 use crate::placement;
 use crate::signals;
@@ -93,8 +96,12 @@ async fn everything(
         AuthStrategy::Keystone => writeln!(out, "Placement at {url}")?,
     }
     // With --once nobody is there to ask.
+    let images = match arguments.run.once {
+        true => ImageSource::Service,
+        false => ImageSource::of(config).await?,
+    };
     let front = match config.api_listen().filter(|_| !arguments.run.once) {
-        Some(address) => Some(OpenApi::open(address, loaded).await?),
+        Some(address) => Some(OpenApi::open(address, loaded, &images).await?),
         None => None,
     };
     let clouds = match &front {
@@ -104,7 +111,7 @@ async fn everything(
     out.flush()?;
 
     let shutdown = CancellationToken::new();
-    let front = front.map(|open| Front::new(open, &options));
+    let front = front.map(|open| Front::new(open, &options, &images));
     let has_front = front.is_some();
     let believes = service.auth_strategy == AuthStrategy::Noauth2;
     let believing = believes.then_some(url.as_str());
@@ -119,7 +126,7 @@ async fn everything(
         arguments,
         context,
         loaded,
-        (&store, front),
+        (&store, front, images),
         &shutdown,
         |out| {
             next(
@@ -148,7 +155,7 @@ async fn host(
     arguments: &Arguments,
     context: &Context,
     loaded: &Loaded,
-    (store, front): (&SqlStore, Option<Front>),
+    (store, front, images): (&SqlStore, Option<Front>, ImageSource),
     shutdown: &CancellationToken,
     told: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     out: &mut dyn Write,
@@ -170,7 +177,16 @@ async fn host(
     };
     let client = accelerator.as_ref().map(|service| service.client.clone());
     let scheduler = hosts.as_ref().map(|hosts| hosts.client.clone());
-    let guests = HostGuests::open(config, &own.driver, client, placement.clone()).await?;
+    let own_images = images.list().map(|list| {
+        // Who asks in this process is this process.
+        images_in_process(berth_image::router(
+            Arc::clone(list),
+            ImageOptions::default(),
+        ))
+    });
+    let own_images = own_images.transpose()?;
+    let guests =
+        HostGuests::open(config, &own.driver, client, placement.clone(), own_images).await?;
     let services = match accelerator.zip(hosts) {
         None => None,
         Some((accelerator, hosts)) => {
@@ -194,6 +210,7 @@ async fn host(
                     Some(receivers) => receivers,
                     None => Receivers::Agents(AgentReceivers::new(config, here)?),
                 },
+                images: images.clone(),
                 api: front.as_ref().map(|front| front.open.tokens()),
             };
             let begun = Services::begin(config, parts, shutdown).await?;
@@ -205,6 +222,7 @@ async fn host(
     let served = match front.zip(services.as_mut().and_then(|it| it.behind.take())) {
         None => None,
         Some((front, behind)) => {
+            tell_images(&images, out)?;
             writeln!(out, "All of it at {}", front.open.base)?;
             Some(front.serve(config, store, behind, shutdown)?)
         }

@@ -24,7 +24,7 @@ pub(crate) const IMAGE: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac896";
 const CHECKSUM: &str = "076a27c79e5ace2a3d47f9dd2e83e4ff6ea8872b3c2218f66c92b89b55f36560";
 
 /// What the client asks of others: of an image service whether there is such an image, of an identity service its version.
-pub(crate) fn other_services() -> String {
+fn other_services() -> String {
     async fn answer(request: Request) -> Response {
         let path = request.uri().path().trim_end_matches('/').to_owned();
         let host = request.headers()["host"].to_str().unwrap_or_default();

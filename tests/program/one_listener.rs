@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::agents_elsewhere;
 use crate::authority::Authority;
-use crate::compute::{IMAGE, Operator, images_file, other_services};
+use crate::compute::{IMAGE, Operator, images_file};
 use crate::guests::Host;
 use crate::hypervisor::{Hypervisor, PATIENCE};
 
@@ -34,6 +34,36 @@ fn password(state: &Path) -> String {
     line.expect("a password").trim_matches('"').to_owned()
 }
 
+/// An image whose bytes the image service gives.
+const SERVED: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac897";
+
+/// Its bytes.
+fn served() -> Vec<u8> {
+    (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect()
+}
+
+/// The file of images for a home: the one of the hosts, and one whose bytes lie where no guest may name files of.
+fn images(home: &BerthHome) -> String {
+    let file = images_file(home);
+    let data = home.path("served.raw");
+    fs::write(&data, served()).expect("a file");
+    let mut text = fs::read_to_string(&file).expect("text");
+    text += &format!(
+        "[[image]]\nname = \"served\"\nid = \"{SERVED}\"\nfile = \"{}\"\ndisk_format = \"raw\"\nmin_ram = 32\n\
+         properties = {{ os_distro = \"debian\" }}\n",
+        data.display()
+    );
+    fs::write(&file, text).expect("a file");
+    file
+}
+
+/// Whether a host with this state has the served image for its guests' disks.
+fn has_served(state: &Path) -> bool {
+    let entries = fs::read_dir(state.join("instances/_base"));
+    let mut files = entries.into_iter().flatten().flatten();
+    files.any(|file| fs::read(file.path()).is_ok_and(|bytes| bytes == served()))
+}
+
 /// A machine with accelerators on which `berth up` runs with its one listener, and images.
 struct Cloud {
     host: Host,
@@ -44,15 +74,12 @@ struct Cloud {
 impl Cloud {
     fn start(node: &str, more: &[(&str, &str)]) -> Self {
         let images = BerthHome::new().expect("a home");
-        let file = images_file(&images);
+        let file = self::images(&images);
         let folder = images.path("images").display().to_string();
         let listen = format!("127.0.0.1:{}", free_port().expect("a port"));
-        // The client asks an image service whether there is such an image.
-        let catalog = format!("image={}", other_services());
         let mut environment = vec![
             ("BERTH__API__LISTEN", listen.as_str()),
             ("BERTH__COMPUTE_SERVICE__IMAGES_FILE", file.as_str()),
-            ("BERTH__IDENTITY_SERVICE__CATALOG", catalog.as_str()),
         ];
         environment.extend(more);
         Self {
@@ -120,6 +147,64 @@ fn openstacks_client_goes_from_a_flavor_to_a_server_with_a_device_and_back() {
     cloud.host.kill_and_start_again();
 }
 
+#[test]
+fn openstacks_client_lists_shows_and_saves_images_and_boots_from_the_bytes_of_one() {
+    let cloud = Cloud::start("front-images", &[]);
+    let mut operator = operator(&cloud.state());
+    let listed = operator.json("image list --sort-column Name");
+    let names: Vec<&Value> = listed
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|image| &image["Name"])
+        .collect();
+    assert_eq!(names, ["served", "zeros"], "{listed}");
+    let found = operator.json("image list --property os_distro=debian");
+    assert_eq!(found[0]["ID"], SERVED, "{found}");
+    let shown = operator.json("image show served");
+    assert_eq!(
+        (&shown["id"], &shown["size"], &shown["min_ram"]),
+        (&json!(SERVED), &json!(1 << 20), &json!(32)),
+        "{shown}"
+    );
+    assert_eq!(shown["properties"]["os_distro"], "debian", "{shown}");
+    let saved = cloud.state().join("saved.raw");
+    operator.done(&format!("image save --file {} served", saved.display()));
+    assert!(fs::read(saved).expect("a file") == served());
+    for command in ["image set --name other served", "image delete served"] {
+        let words: Vec<&str> = ["--os-cloud", "berth"]
+            .into_iter()
+            .chain(command.split(' '))
+            .collect();
+        let refused = operator.0.run(&words).expect("the shell answers");
+        assert!(
+            refused.code != 0 && refused.err.contains("images.toml and start berth again"),
+            "{refused:?}"
+        );
+    }
+    operator.done("flavor create tiny --ram 64 --vcpus 1 --disk 0");
+    operator.done("flavor create small --ram 16 --vcpus 1 --disk 0");
+    let create = "server create web --flavor tiny --image served --no-network --wait";
+    let made = operator.json(create);
+    assert_eq!(made["status"], "ACTIVE", "{made}");
+    assert!(has_served(&cloud.state()));
+    let words = "--os-cloud berth server create no --flavor small --image served --no-network";
+    let words: Vec<&str> = words.split(' ').collect();
+    let refused = operator.0.run(&words).expect("the shell answers");
+    assert!(refused.code != 0, "it needs more memory: {refused:?}");
+}
+
+#[test]
+fn without_a_file_of_images_it_is_said_how_there_are_some() {
+    let listen = format!("127.0.0.1:{}", free_port().expect("a port"));
+    let environment = [("BERTH__API__LISTEN", listen.as_str())];
+    let host = Host::start_with("front-bare", &environment);
+    let mut operator = operator(&host.node.home.state_dir());
+    assert_eq!(operator.json("image list"), json!([]));
+    let told = host.up.stdout();
+    assert!(told.contains("[compute_service] images_file"), "{told}");
+}
+
 /// Every link of a document.
 fn links(document: &Value, found: &mut Vec<String>) {
     match document {
@@ -152,6 +237,8 @@ fn version_documents_name_the_url_that_the_client_used() {
             "/compute/v2.1/",
             "/accelerator",
             "/accelerator/v2",
+            "/image",
+            "/image/v2",
         ] {
             let answer = Ask::get(format!("{base}{path}"))
                 .send()
@@ -260,16 +347,15 @@ fn a_controller_boots_a_server_on_the_host_of_an_agent_in_another_process() {
     let mut home = BerthHome::new().expect("a home");
     let authority = Authority::new(&home.path("pki"), "ours");
     let client = authority.client();
-    let images = images_file(&home);
+    let images = images(&home);
     let listen = format!("127.0.0.1:{}", free_port().expect("a port"));
     let mut node = Hypervisor::new("pcpu", "front-there", "");
     let agent_url = agents_elsewhere::listening(&mut node, &authority);
     let text = format!(
         "state_path = \"@HOME@/state\"\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
-         [compute_service]\nimages_file = \"{images}\"\n[identity_service]\ncatalog = [\"image={}\"]\n\
+         [compute_service]\nimages_file = \"{images}\"\n\
          [conductor_service]\nagents = [\"front-there={agent_url}\"]\n[agent_client]\n\
          cafile = \"{}\"\ncertfile = \"{}\"\nkeyfile = \"{}\"\n",
-        other_services(),
         authority.own.certificate.display(),
         client.certificate.display(),
         client.key.display(),
@@ -285,7 +371,7 @@ fn a_controller_boots_a_server_on_the_host_of_an_agent_in_another_process() {
         .expect("it serves");
     assert_eq!(base, format!("http://{listen}"));
     let password = password(&home.state_dir());
-    for section in ["PLACEMENT", "CYBORG", "CONDUCTOR"] {
+    for section in ["PLACEMENT", "CYBORG", "CONDUCTOR", "GLANCE"] {
         for (key, value) in [
             ("AUTH_TYPE", "password".to_owned()),
             ("AUTH_URL", format!("{base}/identity/v3")),
@@ -318,7 +404,10 @@ fn a_controller_boots_a_server_on_the_host_of_an_agent_in_another_process() {
     assert_eq!(shown["OS-EXT-SRV-ATTR:host"], "front-there", "{shown}");
     let providers = operator.json("resource provider list");
     assert_eq!(providers[0]["name"], "front-there", "{providers}");
-    operator.done("server delete far --wait");
+    let create = "server create fetched --flavor tiny --image served --no-network --wait";
+    assert_eq!(operator.json(create)["status"], "ACTIVE");
+    assert!(has_served(&node.home.state_dir()));
+    operator.done("server delete far fetched --wait");
     let ended = controller.stop(PATIENCE).expect("it ends");
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     agent.stop(PATIENCE).expect("it ends");

@@ -18,8 +18,8 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// Why an exchange gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
-    /// The URL is not `http://ADDRESS:PORT/…` with an IP address.
-    #[error("'{url}' is not an http URL with an IP address and a port")]
+    /// The URL is not `http://ADDRESS:PORT/…` with an IP address or `localhost`.
+    #[error("'{url}' is not an http URL with an IP address, or localhost, and a port")]
     Url {
         /// As given.
         url: String,
@@ -173,10 +173,11 @@ impl Ask {
             request = request.header(name, value);
         }
         let request = request.body(self.body)?;
+        let host = host_of(&self.url).unwrap_or_default().to_owned();
         let (done, answer) = mpsc::channel();
         runtime().spawn(async move {
             // The test that asked waits below.
-            let _ = done.send(exchange(address, request).await);
+            let _ = done.send(exchange_as(&host, address, request).await);
         });
         let (parts, body) = answer
             .recv()
@@ -190,17 +191,26 @@ impl Ask {
     }
 }
 
-/// The address in an `http://ADDRESS:PORT/path` URL.
+/// The address in an `http://ADDRESS:PORT/path` URL; `localhost` is 127.0.0.1.
 ///
 /// # Errors
-/// When it is another kind of URL, or names a host.
+/// When it is another kind of URL, or names another host.
 pub fn address_of(url: &str) -> Result<SocketAddr, ExchangeError> {
     let wrong = || ExchangeError::Url {
         url: url.to_owned(),
     };
-    let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
-    let host = rest.split(['/', '?']).next().unwrap_or_default();
-    host.parse().map_err(|_| wrong())
+    let host = host_of(url).ok_or_else(wrong)?;
+    let address = match host.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => host.to_owned(),
+    };
+    address.parse().map_err(|_| wrong())
+}
+
+/// Host and port as the URL writes them; none where it is no http URL.
+fn host_of(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("http://")?;
+    rest.split(['/', '?']).next()
 }
 
 /// What follows the address, at least `/`.
@@ -212,6 +222,15 @@ fn path_of(url: &str) -> &str {
 /// Opens a connection, sends, reads the whole answer, closes. `host` and hop-by-hop headers are this connection's.
 pub(crate) async fn exchange(
     address: SocketAddr,
+    request: Request<Bytes>,
+) -> Result<Response<Bytes>, ExchangeError> {
+    exchange_as(&address.to_string(), address, request).await
+}
+
+/// The same, where the URL calls the host by another name than its address.
+async fn exchange_as(
+    host: &str,
+    address: SocketAddr,
     mut request: Request<Bytes>,
 ) -> Result<Response<Bytes>, ExchangeError> {
     for hop in [
@@ -222,7 +241,7 @@ pub(crate) async fn exchange(
     ] {
         request.headers_mut().remove(hop);
     }
-    let host = address.to_string().parse().map_err(http::Error::from)?;
+    let host = host.parse().map_err(http::Error::from)?;
     request.headers_mut().insert(header::HOST, host);
     request.headers_mut().insert(
         header::CONNECTION,
@@ -263,9 +282,14 @@ mod tests {
         );
         assert_eq!(path_of(url), "/placement/resource_providers?name=a/b");
         assert_eq!(path_of("http://127.0.0.1:8778"), "/");
+        assert_eq!(
+            address_of("http://localhost:80/").expect("an address"),
+            SocketAddr::from(([127, 0, 0, 1], 80))
+        );
         for wrong in [
             "https://127.0.0.1:1/",
-            "http://localhost:80/",
+            "http://elsewhere:80/",
+            "http://localhost/",
             "http://127.0.0.1/",
             "",
         ] {

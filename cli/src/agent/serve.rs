@@ -44,7 +44,7 @@ pub(super) async fn alone_on_this_host(
         let host = OwnHost::take(loaded, arguments)?;
         let config = &loaded.config;
         let guests =
-            HostGuests::open(config, &host.driver, accelerators, placement.clone()).await?;
+            HostGuests::open(config, &host.driver, accelerators, placement.clone(), None).await?;
         let run = Run {
             loaded,
             sources,

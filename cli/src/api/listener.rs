@@ -22,16 +22,21 @@ use crate::config::{AuthStrategy, Config, Loaded};
 use crate::database;
 use crate::failure::{ErrorCode, Failure};
 use crate::identity::{catalog, users_failure};
+use crate::images::ImageSource;
 use crate::listen::API;
 use crate::state_file;
 
-/// The services: below which path each is, and what of that stands in the catalog.
-const SERVICES: [(&str, &str); 4] = [
+/// The services: below which path each is, and what of that stands in the catalog. The image service is there unless another one
+/// is asked for images.
+const SERVICES: [(&str, &str); 5] = [
     ("identity", "/v3"),
     ("compute", "/v2.1"),
     ("placement", ""),
     ("accelerator", "/v2"),
+    (IMAGE, ""),
 ];
+
+const IMAGE: &str = "image";
 
 /// The listener, open but not yet served.
 pub(crate) struct OpenApi {
@@ -54,6 +59,8 @@ pub(crate) struct Behind {
     pub(crate) accelerator: Router,
     /// The compute API.
     pub(crate) compute: Router,
+    /// The image service, where images are of a list.
+    pub(crate) image: Option<Router>,
 }
 
 impl OpenApi {
@@ -61,7 +68,11 @@ impl OpenApi {
     ///
     /// # Errors
     /// Another process has one of them, a file cannot be used, or nothing says where callers find the listener.
-    pub(crate) async fn open(address: SocketAddr, loaded: &Loaded) -> Result<Self, Failure> {
+    pub(crate) async fn open(
+        address: SocketAddr,
+        loaded: &Loaded,
+        images: &ImageSource,
+    ) -> Result<Self, Failure> {
         let config = &loaded.config;
         // Nobody is believed without a token of the Identity service.
         let listener = API.listen_on(address, AuthStrategy::Keystone).await?;
@@ -72,10 +83,13 @@ impl OpenApi {
         let users = UsersFile::open(&people.users_file).map_err(|error| users_failure(&error))?;
         let store =
             database::open_identity(&config.identity_database(), &config.state_path).await?;
-        let here = SERVICES.map(|(service, path)| (service, format!("{base}/{service}{path}")));
+        let services = SERVICES
+            .iter()
+            .filter(|(service, _)| *service != IMAGE || images.list().is_some());
+        let here = services.map(|(service, path)| (*service, format!("{base}/{service}{path}")));
         // Where agents of other hosts tell the scheduler their state.
         let conductor = ("conductor", format!("{base}/compute"));
-        let here: Vec<_> = here.into_iter().chain([conductor]).collect();
+        let here: Vec<_> = here.chain([conductor]).collect();
         let own = &config.identity_service;
         let options = IdentityOptions {
             token_expiration: own.token_expiration,
@@ -119,15 +133,30 @@ impl OpenApi {
             ..Options::default()
         };
         let identity = router(self.identity, options);
-        let mut several = Router::new().route("/", get(index)).fallback(nothing);
-        for (service, router) in [
-            ("identity", identity),
-            ("compute", behind.compute),
-            ("placement", behind.placement),
-            ("accelerator", behind.accelerator),
-        ] {
+        let services = [
+            ("identity", Some(identity)),
+            ("compute", Some(behind.compute)),
+            ("placement", Some(behind.placement)),
+            ("accelerator", Some(behind.accelerator)),
+            (IMAGE, behind.image),
+        ];
+        let services = services
+            .into_iter()
+            .filter_map(|(service, router)| Some((service, router?)));
+        let mut several = Router::new();
+        let mut names = Vec::new();
+        for (service, router) in services {
+            names.push(service);
             several = mount(several, &path_of(service)?, router);
         }
+        let names: Arc<[&str]> = names.into();
+        let index_of = Arc::clone(&names);
+        let several = several
+            .route(
+                "/",
+                get(move |headers: HeaderMap| async move { index(&index_of, &headers) }),
+            )
+            .fallback(move || async move { nothing(&names) });
         let end = stop.clone().cancelled_owned();
         tasks.spawn(serve_tcp(self.listener, several, end));
         Ok(self.store)
@@ -190,17 +219,18 @@ impl ValidateToken for OwnTokens {
 }
 
 /// Which services there are, for people and for whoever looks whether anybody is there.
-async fn index(headers: HeaderMap) -> Json<Value> {
+fn index(services: &[&str], headers: &HeaderMap) -> Json<Value> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let scheme = text("x-forwarded-proto").unwrap_or("http");
     let base = text("host").map_or_else(String::new, |host| format!("{scheme}://{host}"));
+    let services = services.iter();
     let services =
-        SERVICES.map(|(service, _)| json!({"type": service, "href": format!("{base}/{service}")}));
-    Json(json!({ "services": services }))
+        services.map(|service| json!({"type": service, "href": format!("{base}/{service}")}));
+    Json(json!({ "services": services.collect::<Vec<_>>() }))
 }
 
-async fn nothing() -> (StatusCode, Json<Value>) {
-    let paths = SERVICES.map(|(service, _)| format!("/{service}"));
+fn nothing(services: &[&str]) -> (StatusCode, Json<Value>) {
+    let paths: Vec<String> = services.iter().map(|it| format!("/{it}")).collect();
     let message = format!("The services are below {}.", paths.join(", "));
     let error = json!({"code": 404, "title": "Not Found", "message": message});
     (StatusCode::NOT_FOUND, Json(json!({ "error": error })))

@@ -33,6 +33,7 @@ use super::scheduler::host_state_options;
 use super::{Driver, EMBEDDED_TOKEN};
 use crate::config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolicy, Secret};
 use crate::failure::{ErrorCode, Failure};
+use crate::images::image_service;
 use crate::keystone_tokens::identity_client;
 
 /// What says which boot of the host this is.
@@ -82,6 +83,17 @@ pub fn accelerators_in_process(router: axum::Router) -> Result<AcceleratorClient
     ))
 }
 
+/// The built-in image service in this process.
+///
+/// # Errors
+/// Never in practice.
+pub fn images_in_process(router: axum::Router) -> Result<ImageClient, Failure> {
+    let downloads = Downloads::in_process::<_, axum::body::Body, _>(router.clone());
+    let (http, auth) = in_process(router, "http://image")?;
+    let options = AdapterOptions::default();
+    Ok(ImageClient::new(http, downloads, auth, &options))
+}
+
 /// The keeper of hosts' states in this process.
 ///
 /// # Errors
@@ -102,7 +114,8 @@ pub struct HostGuests {
 }
 
 impl HostGuests {
-    /// Opens the journal below `state_path`; nothing happens to any guest yet.
+    /// Opens the journal below `state_path`; nothing happens to any guest yet. `images` is the image service of this process, for
+    /// where `[glance]` names none.
     ///
     /// # Errors
     /// Another process has the journal, it is damaged or a later release's, or the disk says no.
@@ -111,6 +124,7 @@ impl HostGuests {
         driver: &Arc<Driver>,
         accelerators: Option<AcceleratorClient>,
         placement: PlacementClient,
+        images: Option<ImageClient>,
     ) -> Result<Self, Failure> {
         let boot_id = std::fs::read_to_string(BOOT_ID).map_err(|error| {
             let what = format!("which boot of the host this is cannot be read from {BOOT_ID}");
@@ -120,7 +134,7 @@ impl HostGuests {
             .await
             .map_err(|error| unusable(&error))?;
         end_hooks_left_behind().await;
-        let disks = disks(config)?;
+        let disks = disks(config, images)?;
         let instances = disks.instances_path().clone();
         let files = GuestFiles {
             image_directories: image_directories(config)?,
@@ -347,7 +361,7 @@ fn cpu_model(config: &Config) -> Result<CpuModel, Failure> {
 }
 
 /// Guests' disks as the configuration says.
-fn disks(config: &Config) -> Result<Disks, Failure> {
+fn disks(config: &Config, images: Option<ImageClient>) -> Result<Disks, Failure> {
     let folder = config.instances_path();
     let cache = &config.image_cache;
     let mut options = DiskOptions::new(host_path("instances_path", &folder)?)
@@ -360,17 +374,16 @@ fn disks(config: &Config) -> Result<Disks, Failure> {
     options.remove_unused_base_images = cache.remove_unused_base_images;
     options.remove_unused_original_minimum_age = cache.unused_age;
     let downloads = Downloads::network(&TransportOptions::default(), Downloads::DEFAULT_PATIENCE);
-    let glance = config.glance.auth_type;
-    let glance = glance.map(|_| ImageClient::from_options(&config.glance));
+    let glance = match config.glance.auth_type {
+        Some(_) => Some(image_service(config)?),
+        None => images,
+    };
     let sources = ImageSources {
         directories: image_directories(config)?,
         downloads: Some(downloads.map_err(|error| {
             Failure::caused(ErrorCode::Missing, "images cannot be downloaded", &error)
         })?),
-        glance: glance.transpose().map_err(|error| {
-            let what = "the way to the image service is not configured ([glance])";
-            Failure::caused(ErrorCode::Missing, what, &error)
-        })?,
+        glance,
     };
     Disks::open(options, sources, Arc::new(LoggedProgress::default())).map_err(|error| {
         let what = format!(

@@ -1,10 +1,8 @@
 //! The compute API, put together as `[compute_service]` says: beside a conductor and what is known of hosts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
-use berth_client::ImageClient;
 use berth_compute::{Compute, ComputeOptions, ComputeParts, Images, Options, QuotaHook, router};
 use berth_conductor::journal::JournalError;
 use berth_conductor::{Conductor, ConductorOptions};
@@ -16,10 +14,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::images;
 use crate::config::{AuthStrategy, Config};
 use crate::database;
 use crate::failure::{ErrorCode, Failure};
+use crate::images::ImageSource;
 use crate::keystone_tokens::KeystoneTokens;
 
 /// The compute API, open and not served yet.
@@ -30,12 +28,12 @@ pub(crate) struct OpenCompute {
 }
 
 impl OpenCompute {
-    /// Opens the database, and looks who knows images.
+    /// Opens the database. Servers are made of these images.
     ///
     /// # Errors
-    /// Another process has the database, or the images cannot be used.
-    pub(crate) async fn open(config: &Config) -> Result<Self, Failure> {
-        let images = images_of(config)?;
+    /// Another process has the database, or the way to the image service is not configured.
+    pub(crate) async fn open(config: &Config, images: &ImageSource) -> Result<Self, Failure> {
+        let images = images.for_compute(config)?;
         let quota = config.quota_hook().map(QuotaHook::open).transpose();
         let quota = quota.map_err(|error| {
             let what = format!("[quota] hook: {error}");
@@ -108,21 +106,6 @@ impl BegunCompute {
         };
         let api = router(self.compute.clone(), options_at(Arc::clone(tokens)));
         berth_hosts::router(self.hosts.clone(), for_agents).fallback_service(api)
-    }
-}
-
-/// Who knows images: the image service, where there is one, else the file, else nobody.
-fn images_of(config: &Config) -> Result<Arc<dyn Images>, Failure> {
-    if config.glance.auth_type.is_some() {
-        let service = ImageClient::from_options(&config.glance).map_err(|error| {
-            let what = "the way to the image service is not configured ([glance])";
-            Failure::caused(ErrorCode::Missing, what, &error)
-        })?;
-        return Ok(Arc::new(service));
-    }
-    match &config.compute_service.images_file {
-        Some(path) => Ok(Arc::new(images::read(path)?)),
-        None => Ok(Arc::new(BTreeMap::new())),
     }
 }
 

@@ -13,6 +13,7 @@ use super::{OpenCompute, conductor_options, unusable_journal};
 use crate::compose::{accelerators_over_network, agents_elsewhere, placement_over_network};
 use crate::config::{Config, Secret};
 use crate::failure::{ErrorCode, Failure};
+use crate::images::ImageSource;
 use crate::signals;
 use crate::up::hosts::OpenHosts;
 
@@ -29,7 +30,8 @@ pub(super) async fn serve(
             .mend("set auth_type and the rest of [cyborg]: berth accelerator serve is one")
     })?;
     let agents = agents_elsewhere(config)?;
-    let compute = OpenCompute::open(&with_database(config, database)).await?;
+    let images = ImageSource::of(config).await?;
+    let compute = OpenCompute::open(&with_database(config, database), &images).await?;
     let mut hosts = OpenHosts::open(config).await?;
     let Some(door) = hosts.take_door() else {
         let what = "nothing says where the compute API is to listen";

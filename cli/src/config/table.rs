@@ -55,7 +55,7 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ),
     (
         "glance",
-        "The image service as a client sees it; images at a path or an HTTP URL need none.",
+        "The image service as a client sees it; images at a path or an HTTP URL need none, and `berth up` has one built in.",
     ),
     (
         "image_cache",

@@ -1,6 +1,10 @@
 //! The one listener of `berth up` and `berth controller`, with what is served behind it.
 
+use std::sync::Arc;
+
+use axum::Router;
 use berth_http::Prefix;
+use berth_image::Options as ImageOptions;
 use berth_placement::{Options as PlacementOptions, router};
 use berth_store::SqlStore;
 use tokio::task::JoinSet;
@@ -10,11 +14,13 @@ use super::services::BehindApi;
 use crate::api::{Behind, OpenApi};
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::images::ImageSource;
 
 /// The listener, and how Placement is behind it.
 pub(crate) struct Front {
     pub(crate) open: OpenApi,
     placement: PlacementOptions,
+    image: Option<Router>,
 }
 
 /// The one listener while it is served.
@@ -24,14 +30,26 @@ pub(crate) struct ServedFront {
 }
 
 impl Front {
-    /// Of a listener that is open. Placement is below a path of it, for callers with its tokens.
-    pub(crate) fn new(open: OpenApi, options: &PlacementOptions) -> Self {
+    /// Of a listener that is open. Placement and, where images are of a list, the image service are below paths of it, for callers
+    /// with its tokens.
+    pub(crate) fn new(open: OpenApi, options: &PlacementOptions, images: &ImageSource) -> Self {
         let placement = PlacementOptions {
             tokens: open.tokens(),
             path_prefix: Prefix::default(),
             ..options.clone()
         };
-        Self { open, placement }
+        let image = images.list().map(|list| {
+            let options = ImageOptions {
+                tokens: open.tokens(),
+                ..ImageOptions::default()
+            };
+            berth_image::router(Arc::clone(list), options)
+        });
+        Self {
+            open,
+            placement,
+            image,
+        }
     }
 
     /// Serves it until `stop`.
@@ -49,6 +67,7 @@ impl Front {
             placement: router(placement.clone(), self.placement),
             accelerator: behind.accelerator,
             compute: behind.compute,
+            image: self.image,
         };
         let mut tasks = JoinSet::new();
         let store = self.open.serve(config, behind, &mut tasks, stop)?;

@@ -34,6 +34,7 @@ use crate::compute::{BegunCompute, OpenCompute, conductor_options, unusable_jour
 use crate::config::Config;
 use crate::database;
 use crate::failure::{ErrorCode, Failure};
+use crate::images::ImageSource;
 use crate::listen::ACCELERATOR;
 
 /// The accelerator service, open but not yet served.
@@ -103,6 +104,8 @@ pub(crate) struct Parts {
     pub(crate) agents: Arc<dyn Agents>,
     /// Who is told of binds.
     pub(crate) receivers: Receivers,
+    /// What servers are made of.
+    pub(crate) images: ImageSource,
     /// Who believes tokens behind the one listener, where there is one.
     pub(crate) api: Option<Arc<dyn ValidateToken>>,
 }
@@ -149,6 +152,7 @@ impl Services {
             placement,
             agents,
             receivers,
+            images,
             api: api_tokens,
         } = parts;
         let state = &config.state_path;
@@ -173,7 +177,11 @@ impl Services {
         }
         let compute = match hosts.take_door() {
             None if api_tokens.is_none() => None,
-            door => Some((OpenCompute::open(config).await?, hosts.hosts(), door)),
+            door => Some((
+                OpenCompute::open(config, &images).await?,
+                hosts.hosts(),
+                door,
+            )),
         };
         let (scheduler, kept) = hosts.into_scheduler();
         let parts = ConductorParts {

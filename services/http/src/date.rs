@@ -19,10 +19,16 @@ impl Timestamp {
     /// Now.
     #[must_use]
     pub fn now() -> Self {
-        let micros = SystemTime::now()
+        Self::of(SystemTime::now())
+    }
+
+    /// A moment of the system's clock; the first there is for one before it, the last for one after it.
+    #[must_use]
+    pub fn of(moment: SystemTime) -> Self {
+        let micros = moment
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_micros());
-        Self(i64::try_from(micros).unwrap_or(i64::MAX))
+        Self(i64::try_from(micros).map_or(LAST, |micros| micros.min(LAST)))
     }
 
     /// Reads `YYYY-MM-DD HH:MM:SS[.ffffff]`, what SQLite and MySQL hold.

@@ -58,6 +58,7 @@ async fn enter(State(door): State<Door>, request: Request, next: Next) -> Respon
             Manners::Cyborg => fault.render_wsme(),
             Manners::Keystone => fault.render_keystone(keystone.as_deref()),
             Manners::Compute => fault.render_compute(),
+            Manners::Image => fault.render_image(&asked),
         };
     }
     door.stamp(response.headers_mut(), version, &request_id);
@@ -87,7 +88,7 @@ impl Door {
         let version = match self.manners {
             Manners::Placement => self.versions.negotiate(&parts.headers),
             Manners::Cyborg => self.versions.negotiate_bare(&parts.headers),
-            Manners::Keystone => Ok(self.versions.min),
+            Manners::Keystone | Manners::Image => Ok(self.versions.min),
             // What versions there are is told to whoever asks, in whatever version.
             Manners::Compute if open => Ok(self.versions.min),
             Manners::Compute => self.versions.negotiate_nova(&parts.headers),
@@ -184,7 +185,7 @@ impl Door {
             }
         };
         set(request_id::HEADER, request_id.as_str());
-        if let Some(version) = version.filter(|_| self.manners != Manners::Keystone) {
+        if let Some(version) = version.filter(|_| self.manners.has_microversions()) {
             set(
                 microversion::HEADER,
                 &format!("{} {version}", self.versions.service),

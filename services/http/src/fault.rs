@@ -4,6 +4,7 @@
 //! request id, the microversion and what the caller accepts.
 
 mod compute;
+mod image;
 
 use axum::response::{IntoResponse, Response};
 use berth_wire::keystone::{IdentityError, IdentityErrorDocument};
@@ -319,6 +320,7 @@ pub(crate) struct Asked {
     accept: String,
     content_type: String,
     form: Form,
+    takes_html: bool,
 }
 
 /// What the caller can read.
@@ -349,6 +351,8 @@ impl Asked {
             } else {
                 Form::Text
             },
+            takes_html: headers.contains_key(header::ACCEPT)
+                && (admits(headers, HTML) || admits(headers, ["*/*"])),
         }
     }
 }

@@ -22,6 +22,9 @@ pub enum Manners {
     /// Nova's: `{"itemNotFound": {"code": 404, "message": "..."}}`, `/v2.1` is open too, a version may stand in Nova's own older
     /// header ([`microversion::NOVA_HEADER`]), and every answer has both headers.
     Compute,
+    /// Glance's: a page of HTML unless the caller accepts JSON alone, which is `{"message": ..., "code": "404 Not Found", ...}`
+    /// then; no microversions; `/versions` and `/v2` are open too.
+    Image,
 }
 
 impl Manners {
@@ -31,17 +34,23 @@ impl Manners {
             "/" | "" => true,
             "/v3" | "/v3/" => self == Self::Keystone,
             "/v3/auth/tokens" => self == Self::Keystone && method == Method::POST,
-            "/v2" | "/v2/" => self == Self::Cyborg,
+            "/v2" | "/v2/" => matches!(self, Self::Cyborg | Self::Image),
+            "/versions" | "/versions/" => self == Self::Image,
             "/v2.1" | "/v2.1/" => self == Self::Compute,
             _ => false,
         }
     }
 
+    /// Whether requests say a version, and answers say it again.
+    pub(crate) fn has_microversions(self) -> bool {
+        !matches!(self, Self::Keystone | Self::Image)
+    }
+
     /// The range of versions, on answers to requests for a versioned path.
     pub(crate) fn stamp(self, path: &str, range: &MicroversionRange, headers: &mut HeaderMap) {
         match self {
-            // Nova tells its range in its version documents alone.
-            Self::Placement | Self::Compute => return,
+            // Nova and Glance tell their range in their version documents alone.
+            Self::Placement | Self::Compute | Self::Image => return,
             Self::Keystone => {
                 headers.insert("vary", HeaderValue::from_static("X-Auth-Token"));
                 return;

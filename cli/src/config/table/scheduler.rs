@@ -141,8 +141,9 @@ pub(super) const ROWS: &[OptionRow] = &[
          endpoint_override` there). Unset: `berth up` serves no compute API, and this host's agent alone tells it.")
         .example("\"127.0.0.1:8774\""),
     row("compute_service", "images_file", Kind::Path, Default::Unset,
-        "The images that servers are made of, where `[glance]` names no image service: a TOML file with an `[[image]]` for each (`name`, `path` \
-         or `url`, `format`, `checksum`, and where wanted `id`, `min_ram_mb`, `min_disk_gb`, `properties`).")
+        "The images that servers are made of, where `[glance]` names no image service, and that the image service built in shows: a TOML file \
+         with an `[[image]]` for each (`name`, `disk_format`, `file`, or `path` or `url` with `checksum`, and where wanted `id`, `size`, `min_ram` in \
+         MiB, `min_disk` in GiB, `tags`, `properties`, `os_hidden`). It is read at the start.")
         .example("\"/etc/berth/images.toml\""),
     row("compute_service", "auto_network", Kind::Text, Default::Unset,
         "What a server is plugged into that asks for networks `auto`: `network:NAME` of a libvirt network or `bridge:NAME` of a Linux bridge, on \

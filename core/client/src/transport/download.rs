@@ -6,8 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
 use reqwest::Url;
 use tokio::time::{Instant, timeout};
+use tower::util::BoxCloneSyncService;
+use tower::{Service, ServiceExt};
 
 use super::body::chain;
 use super::network::{Network, execute};
@@ -60,10 +63,21 @@ impl DownloadError {
     }
 }
 
-/// Large files over TCP and TLS. Clones share connections.
+/// A body on its way. What goes wrong with it is said by a sentence.
+type Pieces = UnsyncBoxBody<Bytes, String>;
+
+/// Whom downloads are of.
+#[derive(Clone)]
+enum Source {
+    Network(Arc<Network>),
+    /// A service in this process, whatever host a URL names.
+    Here(BoxCloneSyncService<Request<Bytes>, Response<Pieces>, TransportError>),
+}
+
+/// Large files over TCP and TLS, or of a service in this process. Clones share connections.
 #[derive(Clone)]
 pub struct Downloads {
-    network: Arc<Network>,
+    source: Source,
     patience: Duration,
 }
 
@@ -77,9 +91,36 @@ impl Downloads {
     /// A file named in the options cannot be read or holds no certificate or key.
     pub fn network(options: &TransportOptions, patience: Duration) -> Result<Self, TransportError> {
         Ok(Self {
-            network: Arc::new(Network::new(options)?),
+            source: Source::Network(Arc::new(Network::new(options)?)),
             patience,
         })
+    }
+
+    /// Downloads of a tower service in this process, an axum router for instance.
+    pub fn in_process<S, Q, A>(service: S) -> Self
+    where
+        S: Service<Request<Q>, Response = Response<A>> + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<tower::BoxError> + Send + 'static,
+        Q: From<Bytes> + Send + 'static,
+        A: http_body::Body<Data = Bytes> + Send + 'static,
+        A::Error: Into<tower::BoxError>,
+    {
+        let asked = tower::service_fn(move |request: Request<Bytes>| {
+            let service = service.clone();
+            async move {
+                let answer = service.oneshot(request.map(Q::from)).await;
+                let answer = answer.map_err(|error| TransportError::Closed {
+                    reason: chain(error.into().as_ref()),
+                })?;
+                let said = |error: A::Error| chain(error.into().as_ref());
+                Ok(answer.map(|body| body.map_err(said).boxed_unsync()))
+            }
+        });
+        Self {
+            source: Source::Here(BoxCloneSyncService::new(asked)),
+            patience: Self::DEFAULT_PATIENCE,
+        }
     }
 
     /// GET of an `http` or `https` URL, redirects followed (five at most, never to another scheme but from `http` to `https`).
@@ -112,11 +153,7 @@ impl Downloads {
         self.download(answer)
     }
 
-    async fn ask(
-        &self,
-        url: &Url,
-        headers: HeaderMap,
-    ) -> Result<Response<reqwest::Body>, TransportError> {
+    async fn ask(&self, url: &Url, headers: HeaderMap) -> Result<Response<Pieces>, TransportError> {
         let unsendable = |reason: String| TransportError::Unsendable { reason };
         let mut request = Request::builder()
             .method(Method::GET)
@@ -128,19 +165,24 @@ impl Downloads {
             .body(Bytes::new())
             .map_err(|error| unsendable(error.to_string()))?;
         request.headers_mut().extend(headers);
-        // Never its authority, which may hold a password.
-        let peer = match url.port_or_known_default() {
-            Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
-            None => url.host_str().unwrap_or_default().to_owned(),
-        };
-        let client = self.network.client(url.scheme() == "https")?;
         let after = self.patience;
-        timeout(after, execute(client, request, &peer))
+        let answer = async {
+            match &self.source {
+                Source::Network(network) => {
+                    let client = network.client(url.scheme() == "https")?;
+                    let answer = execute(client, request, &peer(url)).await?;
+                    let said = |error: reqwest::Error| chain(&error.without_url());
+                    Ok(answer.map(|body| body.map_err(said).boxed_unsync()))
+                }
+                Source::Here(service) => service.clone().oneshot(request).await,
+            }
+        };
+        timeout(after, answer)
             .await
             .map_err(|_| TransportError::Timeout { after })?
     }
 
-    fn download(&self, answer: Response<reqwest::Body>) -> Result<Download, DownloadError> {
+    fn download(&self, answer: Response<Pieces>) -> Result<Download, DownloadError> {
         let status = answer.status();
         if status != StatusCode::OK {
             return Err(DownloadError::Status { status });
@@ -154,6 +196,15 @@ impl Downloads {
             waited: Duration::ZERO,
             came: 0,
         })
+    }
+}
+
+/// Host and port; never all of its authority, which may hold a password.
+fn peer(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    match url.port_or_known_default() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
     }
 }
 
@@ -196,7 +247,7 @@ fn next(from: &Url, headers: &HeaderMap) -> Result<Url, DownloadError> {
 /// A body under way.
 pub struct Download {
     length: Option<u64>,
-    body: reqwest::Body,
+    body: Pieces,
     patience: Duration,
     /// How long was waited, and how many bytes came meanwhile, since that was looked at last.
     waited: Duration,
@@ -223,11 +274,7 @@ impl Download {
             self.waited += asked.elapsed();
             match frame.map_err(|_| TransportError::Timeout { after })? {
                 None => return Ok(None),
-                Some(Err(error)) => {
-                    return Err(TransportError::Closed {
-                        reason: chain(&error.without_url()),
-                    });
-                }
+                Some(Err(reason)) => return Err(TransportError::Closed { reason }),
                 Some(Ok(frame)) => {
                     if let Ok(piece) = frame.into_data() {
                         self.is_quick_enough(piece.len())?;

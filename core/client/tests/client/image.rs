@@ -31,6 +31,13 @@ fn client(endpoint: &str) -> ImageClient {
     ImageClient::new(http, downloads(), auth, &AdapterOptions::default())
 }
 
+fn in_process(router: Router) -> ImageClient {
+    let downloads = Downloads::in_process::<_, axum::body::Body, _>(router.clone());
+    let http = HttpService::in_process::<_, axum::body::Body, _>(router, 1 << 20);
+    let auth = Auth::admin_token("http://image", &Secret::from("token")).unwrap();
+    ImageClient::new(http, downloads, auth, &AdapterOptions::default())
+}
+
 #[tokio::test]
 async fn an_image_and_its_bytes_are_asked_for_with_the_token() {
     let let_in = |headers: &HeaderMap| {
@@ -54,13 +61,16 @@ async fn an_image_and_its_bytes_are_asked_for_with_the_token() {
             false => StatusCode::UNAUTHORIZED.into_response(),
         }
     };
-    let endpoint = serving(
-        Router::new()
-            .route(&format!("/v2/images/{IMAGE}"), get(record))
-            .route(&format!("/v2/images/{IMAGE}/file"), get(file)),
-    )
-    .await;
-    let client = client(&endpoint);
+    let router = Router::new()
+        .route(&format!("/v2/images/{IMAGE}"), get(record))
+        .route(&format!("/v2/images/{IMAGE}/file"), get(file));
+    let endpoint = serving(router.clone()).await;
+    for client in [client(&endpoint), in_process(router)] {
+        is_asked_with_the_token(client).await;
+    }
+}
+
+async fn is_asked_with_the_token(client: ImageClient) {
     let image: Uuid = IMAGE.parse().unwrap();
     let record = client.image(image).await.unwrap().unwrap();
     assert_eq!((record.status.as_str(), record.size), ("active", Some(3)));

@@ -1,0 +1,30 @@
+//! /, /versions and /v2: which versions there are.
+
+use axum::extract::State;
+use berth_http::{Answer, Call, Fault};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::router::Api;
+
+/// The newest first. What came later is about stores and caches, of which there are none here.
+const VERSIONS: [&str; 9] = [
+    "v2.9", "v2.7", "v2.6", "v2.5", "v2.4", "v2.3", "v2.2", "v2.1", "v2.0",
+];
+
+fn document(call: &Call) -> Value {
+    let href = call.absolute("/v2/");
+    let versions = VERSIONS.iter().enumerate().map(|(age, id)| {
+        let status = if age == 0 { "CURRENT" } else { "SUPPORTED" };
+        json!({"id": id, "status": status, "links": [{"rel": "self", "href": href}]})
+    });
+    json!({"versions": versions.collect::<Vec<_>>()})
+}
+
+pub(crate) async fn choices(State(_): State<Api>, call: Call) -> Result<Answer, Fault> {
+    Answer::with_body(StatusCode::MULTIPLE_CHOICES, &document(&call))
+}
+
+pub(crate) async fn list(State(_): State<Api>, call: Call) -> Result<Answer, Fault> {
+    Answer::ok(&document(&call))
+}

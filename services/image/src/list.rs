@@ -1,0 +1,151 @@
+//! The file of images, read once, with what the data of its images come to.
+
+mod entry;
+mod sums;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use berth_http::Timestamp;
+use uuid::Uuid;
+
+use crate::image::{Image, Place};
+use entry::{Entry, EntryPlace};
+use sums::Summed;
+
+/// Why images cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageListError {
+    /// The file cannot be read.
+    #[error("the images {} cannot be read", path.display())]
+    Unreadable {
+        /// The file of images.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no list of images.
+    #[error("the images {}: {reason}", path.display())]
+    Malformed {
+        /// The file of images.
+        path: PathBuf,
+        /// What is wrong, with the image's name where it is about one.
+        reason: String,
+    },
+    /// The data of an image cannot be read.
+    #[error("the images {}: image {image:?}: the data {} cannot be read", path.display(), data.display())]
+    Data {
+        /// The file of images.
+        path: PathBuf,
+        /// The image's name.
+        image: String,
+        /// The file with its data.
+        data: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The images that there are, by id. The default is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImageList {
+    file: Option<PathBuf>,
+    images: BTreeMap<Uuid, Image>,
+}
+
+impl ImageList {
+    /// Reads the file, and of each image whose data are here and whose entry says no checksum, all of its data. Blocks.
+    ///
+    /// # Errors
+    /// The file or data cannot be read, or an entry is not what it may be; the sentence names it.
+    pub fn read(path: &Path) -> Result<Self, ImageListError> {
+        let unreadable = |source| ImageListError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
+        let malformed = |reason| ImageListError::Malformed {
+            path: path.to_owned(),
+            reason,
+        };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let modified = std::fs::metadata(path).and_then(|it| it.modified());
+        let modified = modified.map_err(unreadable)?;
+        let mut images = BTreeMap::new();
+        for entry in entry::entries(&text).map_err(malformed)? {
+            let image = image(path, entry, modified)?;
+            images.insert(image.id, image);
+        }
+        Ok(Self {
+            file: Some(path.to_owned()),
+            images,
+        })
+    }
+
+    /// The file that is edited to change them; none where no file is named.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, id: &Uuid) -> Option<&Image> {
+        self.images.get(id)
+    }
+
+    /// All of them.
+    pub fn images(&self) -> impl Iterator<Item = &Image> {
+        self.images.values()
+    }
+}
+
+/// The image of an entry of the list that was changed last at `modified`.
+fn image(list: &Path, entry: Entry, modified: SystemTime) -> Result<Image, ImageListError> {
+    let said = entry.checksum;
+    let (place, checksum, md5, size, changed) = match entry.place {
+        EntryPlace::Hosts(path, checksum) => {
+            (Place::Hosts(path), checksum, None, entry.size, modified)
+        }
+        EntryPlace::Url(url, checksum) => (Place::Url(url), checksum, None, entry.size, modified),
+        EntryPlace::Here(path) => {
+            let summed = Summed::of(&path, said);
+            let summed = summed.map_err(|source| ImageListError::Data {
+                path: list.to_owned(),
+                image: entry.name.clone(),
+                data: path,
+                source,
+            })?;
+            let length = summed.data.length;
+            if let Some(said) = entry.size.filter(|said| *said != length) {
+                return Err(ImageListError::Malformed {
+                    path: list.to_owned(),
+                    reason: format!(
+                        "image {:?}: size says {said} bytes, and {} has {length}",
+                        entry.name,
+                        summed.data.path.display()
+                    ),
+                });
+            }
+            let changed = summed.data.modified;
+            let here = Place::Here(summed.data);
+            (here, summed.checksum, summed.md5, Some(length), changed)
+        }
+    };
+    Ok(Image {
+        id: entry.id,
+        name: entry.name,
+        place,
+        disk_format: entry.disk_format,
+        checksum,
+        md5,
+        size,
+        min_ram: entry.min_ram,
+        min_disk: entry.min_disk,
+        tags: entry.tags.into_iter().collect::<BTreeSet<_>>(),
+        properties: entry.properties,
+        os_hidden: entry.os_hidden,
+        created_at: Timestamp::of(changed),
+    })
+}

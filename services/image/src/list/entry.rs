@@ -1,0 +1,275 @@
+//! The text of the file, entry by entry; pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use uuid::Uuid;
+
+use crate::image::{Checksum, DiskFormat};
+use crate::shown::BASE_PROPERTIES;
+
+/// The longest name, tag or key of a property, in bytes: what Glance keeps.
+const LONGEST: usize = 255;
+/// The largest `min_ram` and `min_disk`: what Glance keeps.
+const MOST: u64 = 2_147_483_647;
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ImagesFile {
+    #[serde(default)]
+    image: Vec<ImageEntry>,
+}
+
+/// One image of it, as it is written. `format`, `min_ram_mb` and `min_disk_gb` are older names.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ImageEntry {
+    name: String,
+    id: Option<Uuid>,
+    file: Option<String>,
+    path: Option<String>,
+    url: Option<String>,
+    #[serde(alias = "format")]
+    disk_format: String,
+    #[serde(default)]
+    container_format: Option<String>,
+    checksum: Option<String>,
+    size: Option<u64>,
+    #[serde(default, alias = "min_ram_mb")]
+    min_ram: u64,
+    #[serde(default, alias = "min_disk_gb")]
+    min_disk: u64,
+    #[serde(default)]
+    tags: Vec<String>,
+    #[serde(default)]
+    properties: BTreeMap<String, String>,
+    #[serde(default)]
+    os_hidden: bool,
+}
+
+/// One image, checked as far as its entry goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) id: Uuid,
+    pub(super) name: String,
+    pub(super) place: EntryPlace,
+    pub(super) disk_format: DiskFormat,
+    /// As its publisher says it.
+    pub(super) checksum: Option<Checksum>,
+    /// In bytes.
+    pub(super) size: Option<u64>,
+    pub(super) min_ram: u64,
+    pub(super) min_disk: u64,
+    pub(super) tags: Vec<String>,
+    pub(super) properties: BTreeMap<String, String>,
+    pub(super) os_hidden: bool,
+}
+
+/// Where its bytes are. What comes from elsewhere has a checksum, or anybody on the way could change it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum EntryPlace {
+    Here(PathBuf),
+    Hosts(String, Checksum),
+    Url(String, Checksum),
+}
+
+/// The entries of a file's text: each with a name and an id of its own.
+pub(super) fn entries(text: &str) -> Result<Vec<Entry>, String> {
+    let file: ImagesFile = toml::from_str(text).map_err(|error| error.to_string())?;
+    let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
+    let mut entries = Vec::new();
+    for entry in file.image {
+        let name = entry.name.clone();
+        let wrong = |wrong: &str| format!("image {name:?}: {wrong}");
+        let entry = checked(entry).map_err(|reason| wrong(&reason))?;
+        if !names.insert(entry.name.clone()) {
+            return Err(wrong("each image has a name of its own"));
+        }
+        if !ids.insert(entry.id) {
+            return Err(wrong("another image has its id"));
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+fn checked(entry: ImageEntry) -> Result<Entry, String> {
+    if !is_word(&entry.name) {
+        return Err("a name has 1 to 255 bytes and no control characters".to_owned());
+    }
+    let checksum = entry.checksum.as_deref().map(|text| {
+        Checksum::parse(text)
+            .ok_or("checksum is \"sha256:HEX\" or \"sha512:HEX\", as its publisher says it")
+    });
+    let checksum = checksum.transpose()?;
+    let disk_format = match entry.disk_format.as_str() {
+        "raw" => DiskFormat::Raw,
+        "qcow2" => DiskFormat::Qcow2,
+        _ => return Err("disk_format is \"raw\" or \"qcow2\"".to_owned()),
+    };
+    if !matches!(entry.container_format.as_deref(), None | Some("bare")) {
+        return Err("container_format is \"bare\": guests are made of nothing else".to_owned());
+    }
+    for (key, least) in [("min_ram", entry.min_ram), ("min_disk", entry.min_disk)] {
+        if least > MOST {
+            return Err(format!("{key} is at most {MOST}"));
+        }
+    }
+    if let Some(tag) = entry.tags.iter().find(|tag| !is_word(tag)) {
+        return Err(format!(
+            "the tag {tag:?}: a tag has 1 to 255 bytes and no control characters"
+        ));
+    }
+    for key in entry.properties.keys() {
+        if !is_word(key) {
+            return Err(format!(
+                "the property {key:?}: its key has 1 to 255 bytes and no control characters"
+            ));
+        }
+        if ["kernel_id", "ramdisk_id"].contains(&key.as_str()) {
+            return Err(format!(
+                "{key}: guests start from their disk, not by a kernel of another image"
+            ));
+        }
+        if BASE_PROPERTIES.contains(&key.as_str()) {
+            return Err(format!(
+                "{key} is no property; where the list has such a key, it stands beside properties"
+            ));
+        }
+    }
+    Ok(Entry {
+        id: entry.id.unwrap_or_else(|| id_of(&entry.name)),
+        place: place(entry.file, entry.path, entry.url, checksum.as_ref())?,
+        name: entry.name,
+        disk_format,
+        checksum,
+        size: entry.size,
+        min_ram: entry.min_ram,
+        min_disk: entry.min_disk,
+        tags: entry.tags,
+        properties: entry.properties,
+        os_hidden: entry.os_hidden,
+    })
+}
+
+fn place(
+    file: Option<String>,
+    path: Option<String>,
+    url: Option<String>,
+    checksum: Option<&Checksum>,
+) -> Result<EntryPlace, String> {
+    let sum = || {
+        let missing = "checksum = \"sha256:HEX\" is missing: what is not read here needs one";
+        checksum.cloned().ok_or_else(|| missing.to_owned())
+    };
+    match (file, path, url) {
+        (Some(file), None, None) if file.starts_with('/') => Ok(EntryPlace::Here(file.into())),
+        (None, Some(path), None) if path.starts_with('/') => Ok(EntryPlace::Hosts(path, sum()?)),
+        (None, None, Some(url)) if url.starts_with("http://") || url.starts_with("https://") => {
+            Ok(EntryPlace::Url(url, sum()?))
+        }
+        _ => Err(
+            "one of file = \"/…\" (of this machine), path = \"/…\" (of each host) and url = \"http(s)://…\" says where it is"
+                .to_owned(),
+        ),
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.len() <= LONGEST && !text.chars().any(char::is_control)
+}
+
+/// The id of an image whose entry says none: always the same for the same name.
+fn id_of(name: &str) -> Uuid {
+    Uuid::new_v5(
+        &Uuid::NAMESPACE_URL,
+        format!("berth:image:{name}").as_bytes(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(lines: &str) -> String {
+        let sum = "a".repeat(64);
+        format!("[[image]]\nname = \"cirros\"\nchecksum = \"sha256:{sum}\"\n{lines}\n")
+    }
+
+    #[test]
+    fn an_image_has_a_place_a_format_a_checksum_and_an_id_that_stays() {
+        let text = entry("url = \"https://images/c\"\ndisk_format = \"qcow2\"\nmin_disk = 1");
+        let first = &entries(&text).unwrap()[0];
+        assert_eq!((first.min_ram, first.min_disk), (0, 1));
+        assert_eq!(first.id, id_of("cirros"));
+        assert_eq!(entries("").unwrap(), []);
+    }
+
+    #[test]
+    fn the_older_names_of_keys_mean_the_same() {
+        let lines = |format: &str, ram: &str, disk: &str| {
+            entry(&format!(
+                "path = \"/c\"\n{format} = \"raw\"\n{ram} = 64\n{disk} = 2"
+            ))
+        };
+        let older = entries(&lines("format", "min_ram_mb", "min_disk_gb")).unwrap();
+        let newer = entries(&lines("disk_format", "min_ram", "min_disk")).unwrap();
+        assert_eq!(older, newer);
+        assert_eq!((newer[0].min_ram, newer[0].min_disk), (64, 2));
+    }
+
+    #[test]
+    fn data_that_are_here_need_no_checksum() {
+        let text = "[[image]]\nname = \"c\"\nfile = \"/c\"\ndisk_format = \"raw\"\n";
+        assert_eq!(
+            entries(text).unwrap()[0].place,
+            EntryPlace::Here("/c".into())
+        );
+        let elsewhere = entries(&text.replace("file", "path")).unwrap_err();
+        assert!(elsewhere.contains("checksum"), "{elsewhere}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let raw = |more: &str| entry(&format!("path = \"/c\"\nformat = \"raw\"\n{more}"));
+        for (text, named) in [
+            (entry("format = \"raw\""), "one of file"),
+            (entry("path = \"c.raw\"\nformat = \"raw\""), "one of file"),
+            (entry("file = \"c.raw\"\nformat = \"raw\""), "one of file"),
+            (
+                entry("path = \"/c\"\nurl = \"http://c\"\nformat = \"raw\""),
+                "one of file",
+            ),
+            (
+                entry("path = \"/c\"\nfile = \"/c\"\nformat = \"raw\""),
+                "one of file",
+            ),
+            (
+                entry("path = \"/c\"\nformat = \"iso\""),
+                "\"raw\" or \"qcow2\"",
+            ),
+            (raw("colour = 1"), "colour"),
+            (raw("container_format = \"ovf\""), "\"bare\""),
+            (raw("min_ram = 2147483648"), "min_ram is at most"),
+            (raw("tags = [\"\"]"), "the tag \"\""),
+            (raw("properties = { size = \"1\" }"), "size is no property"),
+            (
+                raw("properties = { kernel_id = \"1\" }"),
+                "kernel_id: guests start from their disk",
+            ),
+            (raw("properties = { \"\" = \"1\" }"), "the property \"\""),
+            (raw("").replace("sha256", "md5"), "sha512:HEX"),
+            (raw("").replace("cirros", ""), "1 to 255 bytes"),
+            (raw("").repeat(2), "a name of its own"),
+            (
+                raw(&format!("id = \"{}\"", id_of("b"))) + &raw("").replace("cirros", "b"),
+                "another image has its id",
+            ),
+        ] {
+            let wrong = entries(&text).unwrap_err();
+            assert!(wrong.contains(named), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Which images are asked for, in which order, and a page of them; pure.
+
+mod filter;
+mod order;
+
+use std::fmt::Write as _;
+
+use berth_http::{Fault, Query};
+use uuid::Uuid;
+
+use crate::image::Image;
+use filter::Filter;
+use order::Order;
+
+/// How many images a page has where nothing is said: Glance's `limit_param_default`.
+const DEFAULT_LIMIT: usize = 25;
+/// The most images of a page: Glance's `api_limit_max`.
+const MOST: usize = 1000;
+
+/// What a query string asks for.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    filters: Vec<Filter>,
+    order: Order,
+    limit: usize,
+    marker: Option<Uuid>,
+    /// The query string without the marker.
+    query: Vec<(String, String)>,
+}
+
+/// A page of images.
+#[derive(Debug)]
+pub(crate) struct Page<'a> {
+    pub(crate) images: Vec<&'a Image>,
+    /// Where the first page is.
+    pub(crate) first: String,
+    /// Where the next page is; none where this is the last.
+    pub(crate) next: Option<String>,
+}
+
+impl Listing {
+    /// Reads a query string.
+    ///
+    /// # Errors
+    /// A 400 that names what is wrong.
+    pub(crate) fn of(query: &Query) -> Result<Self, Fault> {
+        let limit = match query.last("limit") {
+            None => DEFAULT_LIMIT,
+            Some(text) => limit(text)?,
+        };
+        let marker = query.last("marker").map(|text| {
+            let marker = Uuid::try_parse(text);
+            marker.map_err(|_| no_marker(text))
+        });
+        let without_marker = query.pairs().filter(|(key, _)| *key != "marker");
+        Ok(Self {
+            filters: filter::filters(query)?,
+            order: Order::of(query)?,
+            limit,
+            marker: marker.transpose()?,
+            query: without_marker
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+        })
+    }
+
+    /// A page of these images.
+    ///
+    /// # Errors
+    /// A 400: there is no image to go on after.
+    pub(crate) fn page<'a>(
+        &self,
+        images: impl Iterator<Item = &'a Image>,
+    ) -> Result<Page<'a>, Fault> {
+        let mut images: Vec<&Image> = images.collect();
+        images.sort_by(|one, other| self.order.compare(one, other));
+        let begin = match self.marker {
+            None => 0,
+            Some(marker) => {
+                let at = images.iter().position(|image| image.id == marker);
+                at.ok_or_else(|| no_marker(&marker.to_string()))? + 1
+            }
+        };
+        let rest = images.into_iter().skip(begin);
+        let mut kept = rest.filter(|image| self.filters.iter().all(|it| it.keeps(image)));
+        let images: Vec<&Image> = kept.by_ref().take(self.limit).collect();
+        let next = match (images.last(), kept.next()) {
+            (Some(last), Some(_)) => Some(self.link(Some(last.id))),
+            _ => None,
+        };
+        Ok(Page {
+            images,
+            first: self.link(None),
+            next,
+        })
+    }
+
+    /// A page by its path: as it was asked for, after this image.
+    fn link(&self, marker: Option<Uuid>) -> String {
+        let pairs = self.query.iter();
+        let mut pairs: Vec<String> = pairs
+            .map(|(key, value)| format!("{}={}", encoded(key), encoded(value)))
+            .collect();
+        pairs.extend(marker.map(|id| format!("marker={id}")));
+        match pairs.is_empty() {
+            true => "/v2/images".to_owned(),
+            false => format!("/v2/images?{}", pairs.join("&")),
+        }
+    }
+}
+
+fn limit(text: &str) -> Result<usize, Fault> {
+    match text.trim().parse::<i128>() {
+        Err(_) => Err(Fault::bad_request("limit param must be an integer")),
+        Ok(limit) if limit < 0 => Err(Fault::bad_request("limit param must be positive")),
+        Ok(limit) => Ok(usize::try_from(limit).unwrap_or(MOST).min(MOST)),
+    }
+}
+
+fn no_marker(marker: &str) -> Fault {
+    Fault::bad_request(format!("No image found with ID {marker}: marker names one"))
+}
+
+/// As a query string has it.
+fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            // Writing to a text does not fail.
+            _ => drop(write!(encoded, "%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! Which images are listed.
+
+use std::cmp::Ordering;
+
+use berth_http::{Fault, Query, Timestamp};
+
+use crate::image::Image;
+
+/// What is no filter.
+const OTHERS: [&str; 6] = [
+    "limit",
+    "marker",
+    "sort",
+    "sort_key",
+    "sort_dir",
+    "member_status",
+];
+
+/// What an image is to be. All filters of a query must keep it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Filter {
+    /// What is said of it under this key is one of these.
+    OneOf(String, Vec<String>),
+    /// It has this tag.
+    Tag(String),
+    /// It is left out of other lists, or not.
+    Hidden(bool),
+    /// It has so many bytes at the least.
+    SizeMin(u64),
+    /// It has so many bytes at the most.
+    SizeMax(u64),
+    /// It came before, at or after a moment, to the second.
+    Came(Vec<Ordering>, i64),
+    /// None is so.
+    Nothing,
+}
+
+impl Filter {
+    pub(super) fn keeps(&self, image: &Image) -> bool {
+        match self {
+            Self::OneOf(key, values) => said(image, key).is_some_and(|it| values.contains(&it)),
+            Self::Tag(tag) => image.tags.contains(tag),
+            Self::Hidden(hidden) => image.os_hidden == *hidden,
+            Self::SizeMin(least) => image.size.is_some_and(|size| size >= *least),
+            Self::SizeMax(most) => image.size.is_some_and(|size| size <= *most),
+            Self::Came(orders, moment) => orders.contains(&seconds(image.created_at).cmp(moment)),
+            Self::Nothing => false,
+        }
+    }
+}
+
+/// What is said of an image under a key, its properties included.
+fn said(image: &Image, key: &str) -> Option<String> {
+    Some(match key {
+        "id" => image.id.to_string(),
+        "name" => image.name.clone(),
+        "status" => "active".to_owned(),
+        "container_format" => "bare".to_owned(),
+        "disk_format" => image.disk_format.as_str().to_owned(),
+        "checksum" => return image.md5.clone(),
+        "os_hash_algo" => image.checksum.algorithm.as_str().to_owned(),
+        "os_hash_value" => image.checksum.hex.clone(),
+        "size" => image.size?.to_string(),
+        "min_ram" => image.min_ram.to_string(),
+        "min_disk" => image.min_disk.to_string(),
+        property => return image.properties.get(property).cloned(),
+    })
+}
+
+/// The filters of a query string; of a key that stands there several times the last, but for tags.
+pub(super) fn filters(query: &Query) -> Result<Vec<Filter>, Fault> {
+    if let Some(status) = query.last("member_status")
+        && !["pending", "accepted", "rejected", "all"].contains(&status)
+    {
+        return Err(Fault::bad_request(format!("Invalid status: {status}")));
+    }
+    let hidden = flag(query, "os_hidden")?.unwrap_or(false);
+    let mut filters = vec![Filter::Hidden(hidden)];
+    let mut keys: Vec<&str> = query.pairs().map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    for key in keys {
+        let value = query.last(key).unwrap_or_default();
+        match key {
+            "os_hidden" => {}
+            "tag" => filters.extend(query.all("tag").map(|it| Filter::Tag(it.trim().to_owned()))),
+            key if OTHERS.contains(&key) => {}
+            key => filters.extend(filter(query, key, value)?),
+        }
+    }
+    Ok(filters)
+}
+
+fn filter(query: &Query, key: &str, value: &str) -> Result<Option<Filter>, Fault> {
+    Ok(match key {
+        "visibility" => match value {
+            "" | "public" | "all" => None,
+            "community" | "private" | "shared" => Some(Filter::Nothing),
+            _ => {
+                let what = format!("Invalid visibility value: {value}");
+                return Err(Fault::bad_request(what));
+            }
+        },
+        // All of them are.
+        "protected" => match flag(query, "protected")? {
+            Some(false) => Some(Filter::Nothing),
+            _ => None,
+        },
+        "changes-since" => {
+            let what = "The changes-since filter is not there; updated_at=gte:TIME is.";
+            return Err(Fault::bad_request(what));
+        }
+        "size_min" => Some(Filter::SizeMin(bytes(key, value)?)),
+        "size_max" => Some(Filter::SizeMax(bytes(key, value)?)),
+        "created_at" | "updated_at" => Some(came(key, value)?),
+        "id" | "name" | "status" | "container_format" | "disk_format" => {
+            let values = match value.strip_prefix("in:") {
+                Some(list) => listed(list)?,
+                None => vec![value.to_owned()],
+            };
+            Some(Filter::OneOf(key.to_owned(), values))
+        }
+        _ => Some(Filter::OneOf(key.to_owned(), vec![value.to_owned()])),
+    })
+}
+
+fn flag(query: &Query, key: &str) -> Result<Option<bool>, Fault> {
+    match query.last(key).map(str::to_lowercase).as_deref() {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(other) => Err(Fault::bad_request(format!(
+            "Invalid value '{other}' for '{key}' filter. Valid values are 'true' or 'false'."
+        ))),
+    }
+}
+
+fn bytes(key: &str, value: &str) -> Result<u64, Fault> {
+    match value.trim().parse::<i128>() {
+        // Less than nothing is nothing.
+        Ok(bytes) => Ok(u64::try_from(bytes.max(0)).unwrap_or(u64::MAX)),
+        Err(_) => Err(Fault::bad_request(format!(
+            "{key} has to be a number of bytes, and {value} is none."
+        ))),
+    }
+}
+
+/// `OPERATOR:TIME`, or a time.
+fn came(key: &str, value: &str) -> Result<Filter, Fault> {
+    use Ordering::{Equal, Greater, Less};
+    let (orders, time) = match value.split_once(':') {
+        Some(("eq", time)) => (vec![Equal], time),
+        Some(("neq", time)) => (vec![Less, Greater], time),
+        Some(("gt", time)) => (vec![Greater], time),
+        Some(("gte", time)) => (vec![Greater, Equal], time),
+        Some(("lt", time)) => (vec![Less], time),
+        Some(("lte", time)) => (vec![Less, Equal], time),
+        _ => (vec![Equal], value),
+    };
+    let text = time.trim();
+    let text = text.strip_suffix('Z').unwrap_or(text);
+    let text = text.strip_suffix("+00:00").unwrap_or(text);
+    let moment = Timestamp::parse(text).map(seconds).ok_or_else(|| {
+        Fault::bad_request(format!(
+            "{key}: {value} is none of eq:, neq:, gt:, gte:, lt: and lte: with a time as 2026-11-23T10:00:00Z."
+        ))
+    })?;
+    Ok(Filter::Came(orders, moment))
+}
+
+/// Seconds since 1970: what Glance shows of a moment.
+fn seconds(moment: Timestamp) -> i64 {
+    moment.as_micros().div_euclid(1_000_000)
+}
+
+/// The values of `in:`, with commas between them, and in quotes where they have some of their own.
+fn listed(list: &str) -> Result<Vec<String>, Fault> {
+    let mut values = vec![String::new()];
+    let mut is_quoted = false;
+    for character in list.chars() {
+        match (character, values.last_mut()) {
+            ('"', _) => is_quoted = !is_quoted,
+            (',', _) if !is_quoted => values.push(String::new()),
+            (other, Some(value)) => value.push(other),
+            (_, None) => {}
+        }
+    }
+    match is_quoted {
+        true => Err(Fault::bad_request(format!(
+            "Invalid filter value {list}. The quote is not closed."
+        ))),
+        false => Ok(values),
+    }
+}

@@ -1,11 +1,13 @@
 #!/bin/bash
-# Makes a small guest to boot: Debian's cloud kernel and an initrd of busybox, from this system's own package mirror. Nothing
-# is installed; a folder that is whole already is left as it is.
+# Makes a small guest to boot: Debian's cloud kernel and an initrd of busybox, alone and as a disk that starts by itself, from
+# this system's own package mirror. Nothing is installed; a folder that is whole already is left as it is.
 #
 # Usage:  guest-image.sh FOLDER
 #
 #   FOLDER/vmlinuz       the kernel (about 8 MB)
 #   FOLDER/initrd.gz     its initrd (about 2 MB)
+#   FOLDER/disk.img      a disk with both and a boot loader, raw (32 MiB)
+#   FOLDER/images.toml   that disk as the image "berth-guest", for [compute_service] images_file
 #
 # The guest says on its serial console which PCI devices it has and what its config drive says, then waits; its power button
 # ends it. `berth guest create --kernel FOLDER/vmlinuz --ramdisk FOLDER/initrd.gz` boots it.
@@ -15,6 +17,7 @@ export LC_ALL=C
 SCRIPT=$(realpath "${BASH_SOURCE[0]}")
 KERNEL=linux-image-cloud-amd64
 BUSYBOX=busybox-static
+LOADER="syslinux mtools"
 # What the guest's disks and its power button are driven by; their dependencies come along.
 MODULES="virtio_pci virtio_blk virtio_net ahci sr_mod isofs vfat nls_iso8859-1 nls_cp437 nls_ascii button evdev"
 
@@ -86,6 +89,35 @@ INIT
     chmod 0755 "$1"
 }
 
+# A disk without partitions that a BIOS starts: FAT with syslinux in front. The tools are used from where they are unpacked.
+make_disk() {
+    local tools=$1/usr/bin disk=$2 size=32
+    cat >syslinux.cfg <<'CFG'
+DEFAULT guest
+PROMPT 0
+LABEL guest
+  LINUX /vmlinuz
+  INITRD /initrd.gz
+  APPEND console=ttyS0 quiet
+CFG
+    truncate -s "${size}M" "$disk"
+    PATH=$tools:$PATH mformat -i "$disk" -v BERTH -h 16 -s 63 -T $((size * 2048)) ::
+    PATH=$tools:$PATH mcopy -i "$disk" vmlinuz initrd.gz syslinux.cfg ::
+    PATH=$tools:$PATH syslinux --install "$disk"
+}
+
+describe_disk() {
+    cat >"$1/images.toml.new" <<TOML
+[[image]]
+name = "berth-guest"
+path = "$1/disk.img"
+format = "raw"
+checksum = "sha256:$(sha256sum <"$1/disk.img" | cut -d' ' -f1)"
+min_ram_mb = 128
+TOML
+    mv "$1/images.toml.new" "$1/images.toml"
+}
+
 main() {
     [ $# = 1 ] || fail "give one folder, for example: guest-image.sh target/guest-image"
     mkdir -p "$1"
@@ -94,7 +126,8 @@ main() {
     # An image of another version of this script is made anew.
     local stamp
     stamp=$(sha256sum <"$SCRIPT" | cut -d' ' -f1)
-    if [ -s "$folder/vmlinuz" ] && [ -s "$folder/initrd.gz" ] && [ "$(cat "$folder/stamp" 2>/dev/null)" = "$stamp" ]; then
+    if [ -s "$folder/vmlinuz" ] && [ -s "$folder/initrd.gz" ] && [ -s "$folder/disk.img" ] && [ "$(cat "$folder/stamp" 2>/dev/null)" = "$stamp" ]; then
+        describe_disk "$folder" # it may have been moved
         return 0
     fi
     command -v apt-get >/dev/null || fail "this is not a Debian system: put a kernel at $folder/vmlinuz and an initrd at $folder/initrd.gz"
@@ -111,9 +144,11 @@ main() {
         package=$(kernel_package)
     fi
     [ -n "$package" ] || fail "apt knows no package $KERNEL: does /etc/apt/sources.list name Debian's main archive?"
-    download "$package" "$BUSYBOX"
+    download "$package" "$BUSYBOX" $LOADER
     dpkg-deb -x "$package"_*.deb kernel
     dpkg-deb -x "$BUSYBOX"_*.deb busybox
+    local tool
+    for tool in $LOADER; do dpkg-deb -x "$tool"_*.deb loader; done
     local busybox=$work/busybox/bin/busybox version
     [ -x "$busybox" ] || busybox=$work/busybox/usr/bin/busybox
     version=$(ls kernel/lib/modules)
@@ -133,9 +168,10 @@ main() {
     chmod 0755 "$root/etc/acpi/PWRF/00000080"
 
     (cd "$root" && find . | "$busybox" cpio -o -H newc 2>/dev/null | gzip -9) >initrd.gz
-    mv initrd.gz "$folder/initrd.gz"
     install -m 0644 kernel/boot/vmlinuz-"$version" vmlinuz
-    mv vmlinuz "$folder/vmlinuz"
+    make_disk "$work/loader" disk.img || fail "the disk could not be made (see above)"
+    mv vmlinuz initrd.gz disk.img "$folder/"
+    describe_disk "$folder"
     echo "$stamp" >"$folder/stamp"
     echo "guest-image: $(du -h "$folder/vmlinuz" | cut -f1) of kernel $version, $(du -h "$folder/initrd.gz" | cut -f1) of initrd"
 }

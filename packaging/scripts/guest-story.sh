@@ -6,8 +6,9 @@
 #   cards     a libvirtd of its own and QEMU, on cards that are files (card-host.sh): where a mount namespace can be made
 #   machine   the driver that makes its guests in a file
 #
-# Usage:  guest-story.sh PLACE       (BERTH_PROGRAM: default target/debug/berth; STAGE: host, cards or machine, without looking)
+# Usage:  guest-story.sh PLACE [stay]    (BERTH_PROGRAM: default target/debug/berth; STAGE: host, cards or machine, without looking)
 #
+# With `stay` the node stays up afterwards until Ctrl-C, for `openstack` behind its one listener, and it says how it is asked.
 # Everything is under PLACE; what it started ends with it, also where it is killed. A new run begins with an empty PLACE.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -120,7 +121,8 @@ common() {
     on=(env BERTH__PERIODIC_FUZZY_DELAY=0 BERTH__STATE_PATH="$place/state" BERTH__AGENT__ADMIN_SOCKET="$place/agent.sock"
         BERTH__INSTANCES_PATH="$place/instances" BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES="$images"
         BERTH__PLACEMENT_SERVICE__LISTEN=127.0.0.1:0 BERTH__ACCELERATOR_SERVICE__LISTEN=127.0.0.1:0
-        BERTH__CONDUCTOR_SERVICE__LISTEN=127.0.0.1:0 BERTH__API__LISTEN=none)
+        BERTH__CONDUCTOR_SERVICE__LISTEN=127.0.0.1:0 BERTH__API__LISTEN="$api"
+        BERTH__COMPUTE_SERVICE__IMAGES_FILE="$images/images.toml")
     mkdir -p "$place/state" "$place/instances"
 }
 
@@ -210,7 +212,7 @@ virsh_list() {
 }
 
 story() {
-    local class uuid device product
+    local uuid device product
     await 120 "berth up" is_up
     await 120 "a device that [accelerators] device_spec means is cleaned and free" devices_are_ready
     tell device list
@@ -247,7 +249,35 @@ story() {
     tell reconcile --dry-run
 }
 
-[ "$#" = 1 ] || fail "usage: guest-story.sh PLACE"
+# What another terminal does to ask the node, and the walk that the README tells.
+stay() {
+    local shell=${place%/*}/openstack
+    cat >"$place/openrc" <<RC
+export OS_CLIENT_CONFIG_FILE=$place/state/clouds.yaml OS_CLOUD=berth
+export PATH=$shell/bin:\$PATH
+RC
+    printf '\n== this node stays up, all its services behind http://%s; Ctrl-C ends it\n' "$api"
+    cat <<SAY
+To ask it by OpenStack's own client, from another terminal in this folder:
+
+  python3 -m venv ${shell#"$PWD"/} && ${shell#"$PWD"/}/bin/pip install python-openstackclient osc-placement
+  . ${place#"$PWD"/}/openrc
+  openstack hypervisor list; openstack compute service list; openstack resource provider list
+  openstack accelerator device profile create gpu --group resources:$class=1
+  openstack flavor create tiny --ram 256 --vcpus 1 --disk 0 --property accel:device_profile=gpu
+  openstack server create web --flavor tiny --image berth-guest --no-network --wait
+  openstack console log show web
+  openstack accelerator arq list
+  openstack server delete web --wait
+SAY
+    wait "$node" || fail "berth up ended; its last words: $(tail -n 3 "$place/log")"
+    exit 0
+}
+
+[ "$#" = 1 ] || [ "$*" = "$1 stay" ] || fail "usage: guest-story.sh PLACE [stay]"
+# The show alone takes no port that may be somebody's.
+api=none
+[ "${2:-}" != stay ] || api=${BERTH__API__LISTEN:-127.0.0.1:8770}
 [ -x "$berth" ] || fail "$berth is missing; make run builds it first"
 place=$(realpath -m "$1")
 mkdir -p "$place"
@@ -265,6 +295,14 @@ if [ "$stage" = machine ]; then
     mkdir -p "$images"
     printf 'a kernel\n' >"$images/vmlinuz"
     boot=(--kernel "$images/vmlinuz")
+    printf 'a disk\n' >"$images/disk.img"
+    cat >"$images/images.toml" <<TOML
+[[image]]
+name = "berth-guest"
+path = "$images/disk.img"
+format = "raw"
+checksum = "sha256:$(sha256sum <"$images/disk.img" | cut -d' ' -f1)"
+TOML
 else
     images=$target/guest-image
     "$scripts/guest-image.sh" "$images" || fail "there is no guest to boot (see above)"
@@ -276,5 +314,6 @@ host | cards | machine) "${stage}_stage" ;;
 esac
 node=${started[-1]}
 story
+[ "${2:-}" != stay ] || stay
 kill "$node"
 wait "$node" || fail "berth up did not end well; its last words: $(tail -n 3 "$place/log")"

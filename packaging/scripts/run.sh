@@ -1,7 +1,7 @@
 #!/bin/bash
 # What `make run` shows once berth is built: this host's provider tree, an upgrade with running guests, a guest with a device
-# from a device profile to its end (guest-story.sh), then this host as a node that stays up until Ctrl-C (ONCE=1: ends after the
-# show); where libvirt cannot run, a machine out of a file instead. Keeps its state in the build folder, nothing outside it. What it started ends with it.
+# from a device profile to its end (guest-story.sh), whose node then stays up until Ctrl-C (ONCE=1: ends after the show); where
+# libvirt cannot run, a machine out of a file instead. Keeps its state in the build folder, nothing outside it. What it started ends with it.
 #
 # Usage:  run.sh          (BERTH_PROGRAM: default target/debug/berth; BERTH__... configures berth as always)
 set -eu
@@ -93,26 +93,9 @@ export BERTH__AGENT__ADMIN_SOCKET=${BERTH__AGENT__ADMIN_SOCKET:-$home/agent.sock
 # Guests' disks would stand here: its file system's size is the host's DISK_GB.
 export BERTH__INSTANCES_PATH=${BERTH__INSTANCES_PATH:-$home/instances}
 mkdir -p "$BERTH__STATE_PATH" "$BERTH__INSTANCES_PATH"
-# What another terminal needs to ask the node that stays up.
-env_file=$home/env
-declare -px | grep -E ' BERTH__[A-Z_]+=' >"$env_file"
 start "$berth" "${show[@]}" --once 9>&-
 ended || fail "the show did not end well (see above)"
-start packaging/scripts/guest-story.sh "$home/guest" 9>&-
+stay=(stay)
+[ -z "${ONCE:-}" ] || stay=()
+start packaging/scripts/guest-story.sh "$home/guest" "${stay[@]}" 9>&-
 ended || fail "the story of a guest did not end well (see above)"
-[ -z "${ONCE:-}" ] || exit 0
-node_of=()
-if [ "${#show[@]}" = 1 ]; then
-    printf '\n== this host stays up as a node; Ctrl-C ends it\n'
-else
-    printf '\n== a machine out of a file stays up as a node, since libvirt cannot run here; Ctrl-C ends it\n'
-    node_of=(--machine drivers/fake/machines/accelerators.toml)
-fi
-here=${home#"$PWD"/}
-echo "run: to ask this node from another terminal, in this folder:"
-echo "  . ${env_file#"$PWD"/}"
-echo "  python3 -m venv $here/openstack && $here/openstack/bin/pip install python-openstackclient osc-placement"
-echo "  export OS_CLIENT_CONFIG_FILE=$BERTH__STATE_PATH/clouds.yaml OS_CLOUD=berth PATH=$home/openstack/bin:\$PATH"
-echo "  openstack hypervisor list; openstack compute service list; openstack resource provider list"
-start "$berth" "${node_of[@]}" up 9>&-
-ended

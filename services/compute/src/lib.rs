@@ -38,6 +38,7 @@ mod instance_actions;
 mod keeper;
 mod key_pairs;
 mod microversions;
+mod openapi;
 mod paging;
 mod policies;
 mod quota;
@@ -54,6 +55,7 @@ pub use flavors::{Flavor, FlavorError, NewFlavor};
 pub use images::{FoundImage, ImageAnswer, Images, ImagesError};
 pub use instance_actions::{InstanceAction, Outcome};
 pub use key_pairs::{KeyPair, KeyPairError, NewKeyPair};
+pub use openapi::openapi;
 pub use policies::default_policy;
 pub use quota::{
     OnQuotaFailure, QUOTA_SCHEMA, QuotaAmounts, QuotaHook, QuotaOptions, QuotaQuestion,

@@ -77,284 +77,274 @@ pub fn router(compute: Compute, options: Options) -> Router {
         compute,
         policy: Arc::new(options.policy),
     };
-    let one_version = || Methods::new("GET").get(versions::show).done();
-    let routes = Router::new()
-        .route("/", Methods::new("GET").get(versions::list).done())
-        .route("/v2.1", one_version())
-        .route("/v2.1/", one_version())
-        .route(
-            "/v2.1/extensions",
-            Methods::new("GET").get(extensions::list).done(),
-        );
-    let routes = host_routes(server_routes(key_pair_routes(flavor_routes(routes))))
-        .fallback(no_such_route)
-        .with_state(api);
-    door(routes, entrance)
+    let routes = routes()
+        .into_iter()
+        .fold(Router::new(), |all, (path, methods)| {
+            all.route(path, methods.done())
+        });
+    door(routes.fallback(no_such_route).with_state(api), entrance)
 }
 
-fn flavor_routes(routes: Router<Api>) -> Router<Api> {
+type Route = (&'static str, Methods<Api>);
+
+/// Every path, with what is done there.
+pub(crate) fn routes() -> Vec<Route> {
+    let one_version = || Methods::new("GET").get(versions::show);
+    let mut routes = vec![
+        ("/", Methods::new("GET").get(versions::list)),
+        ("/v2.1", one_version()),
+        ("/v2.1/", one_version()),
+        (
+            "/v2.1/extensions",
+            Methods::new("GET").get(extensions::list),
+        ),
+    ];
+    routes.extend(flavor_routes());
+    routes.extend(key_pair_routes());
+    routes.extend(server_routes());
+    routes.extend(host_routes());
     routes
-        .route(
+}
+
+fn flavor_routes() -> Vec<Route> {
+    vec![
+        (
             "/v2.1/flavors",
             Methods::new("GET, POST")
                 .get(flavors::list)
-                .post(flavor_manage::create)
-                .done(),
-        )
-        .route(
+                .post(flavor_manage::create),
+        ),
+        (
             "/v2.1/flavors/detail",
-            Methods::new("GET").get(flavors::detail).done(),
-        )
-        .route(
+            Methods::new("GET").get(flavors::detail),
+        ),
+        (
             "/v2.1/flavors/{flavor}",
             Methods::new("GET, PUT, DELETE")
                 .get(flavors::show)
                 .put(flavor_manage::update)
-                .delete(flavor_manage::delete)
-                .done(),
-        )
-        .route(
+                .delete(flavor_manage::delete),
+        ),
+        (
             "/v2.1/flavors/{flavor}/action",
-            Methods::new("POST").post(flavor_access::action).done(),
-        )
-        .route(
+            Methods::new("POST").post(flavor_access::action),
+        ),
+        (
             "/v2.1/flavors/{flavor}/os-flavor-access",
-            Methods::new("GET").get(flavor_access::list).done(),
-        )
-        .route(
+            Methods::new("GET").get(flavor_access::list),
+        ),
+        (
             "/v2.1/flavors/{flavor}/os-extra_specs",
             Methods::new("GET, POST")
                 .get(flavor_extra_specs::list)
-                .post(flavor_extra_specs::create)
-                .done(),
-        )
-        .route(
+                .post(flavor_extra_specs::create),
+        ),
+        (
             "/v2.1/flavors/{flavor}/os-extra_specs/{key}",
             Methods::new("GET, PUT, DELETE")
                 .get(flavor_extra_specs::show)
                 .put(flavor_extra_specs::update)
-                .delete(flavor_extra_specs::delete)
-                .done(),
-        )
+                .delete(flavor_extra_specs::delete),
+        ),
+    ]
 }
 
-fn key_pair_routes(routes: Router<Api>) -> Router<Api> {
-    routes
-        .route(
+fn key_pair_routes() -> Vec<Route> {
+    vec![
+        (
             "/v2.1/os-keypairs",
             Methods::new("GET, POST")
                 .get(key_pairs::list)
-                .post(key_pairs::create)
-                .done(),
-        )
-        .route(
+                .post(key_pairs::create),
+        ),
+        (
             "/v2.1/os-keypairs/{name}",
             Methods::new("GET, DELETE")
                 .get(key_pairs::show)
-                .delete(key_pairs::delete)
-                .done(),
-        )
+                .delete(key_pairs::delete),
+        ),
+    ]
 }
 
-fn server_routes(routes: Router<Api>) -> Router<Api> {
-    routes
-        .route(
+fn server_routes() -> Vec<Route> {
+    vec![
+        (
             "/v2.1/servers",
             Methods::new("GET, POST")
                 .get(servers::list)
-                .post(server_create::create)
-                .done(),
-        )
-        .route(
+                .post(server_create::create),
+        ),
+        (
             "/v2.1/servers/detail",
-            Methods::new("GET").get(servers::detail).done(),
-        )
-        .route(
+            Methods::new("GET").get(servers::detail),
+        ),
+        (
             "/v2.1/servers/{server}",
             Methods::new("GET, PUT, DELETE")
                 .get(servers::show)
                 .put(servers::update)
-                .delete(servers::delete)
-                .done(),
-        )
-        .route(
+                .delete(servers::delete),
+        ),
+        (
             "/v2.1/servers/{server}/action",
-            Methods::new("POST").post(server_actions::act).done(),
-        )
-        .route(
+            Methods::new("POST").post(server_actions::act),
+        ),
+        (
             "/v2.1/servers/{server}/os-instance-actions",
-            Methods::new("GET").get(instance_actions::list).done(),
-        )
-        .route(
+            Methods::new("GET").get(instance_actions::list),
+        ),
+        (
             "/v2.1/servers/{server}/os-instance-actions/{request}",
-            Methods::new("GET").get(instance_actions::show).done(),
-        )
-        .route(
+            Methods::new("GET").get(instance_actions::show),
+        ),
+        (
             "/v2.1/servers/{server}/metadata",
             Methods::new("GET, POST, PUT")
                 .get(server_metadata::list)
                 .post(server_metadata::create)
-                .put(server_metadata::replace)
-                .done(),
-        )
-        .route(
+                .put(server_metadata::replace),
+        ),
+        (
             "/v2.1/servers/{server}/metadata/{key}",
             Methods::new("GET, PUT, DELETE")
                 .get(server_metadata::show)
                 .put(server_metadata::update)
-                .delete(server_metadata::delete)
-                .done(),
-        )
-        .route(
+                .delete(server_metadata::delete),
+        ),
+        (
             "/v2.1/servers/{server}/ips",
-            Methods::new("GET")
-                .get(server_attachments::addresses)
-                .done(),
-        )
-        .route(
+            Methods::new("GET").get(server_attachments::addresses),
+        ),
+        (
             "/v2.1/servers/{server}/ips/{network}",
-            Methods::new("GET")
-                .get(server_attachments::addresses_of)
-                .done(),
-        )
-        .route(
+            Methods::new("GET").get(server_attachments::addresses_of),
+        ),
+        (
             "/v2.1/servers/{server}/os-interface",
-            Methods::new("GET")
-                .get(server_attachments::interfaces)
-                .done(),
-        )
-        .route(
+            Methods::new("GET").get(server_attachments::interfaces),
+        ),
+        (
             "/v2.1/servers/{server}/os-interface/{port}",
-            Methods::new("GET")
-                .get(server_attachments::interface)
-                .done(),
-        )
-        .route(
+            Methods::new("GET").get(server_attachments::interface),
+        ),
+        (
             "/v2.1/servers/{server}/os-volume_attachments",
-            Methods::new("GET").get(server_attachments::volumes).done(),
-        )
-        .route(
+            Methods::new("GET").get(server_attachments::volumes),
+        ),
+        (
             "/v2.1/servers/{server}/os-volume_attachments/{volume}",
-            Methods::new("GET").get(server_attachments::volume).done(),
-        )
-        .route(
+            Methods::new("GET").get(server_attachments::volume),
+        ),
+        (
             "/v2.1/os-server-external-events",
-            Methods::new("POST").post(external_events::create).done(),
-        )
-        .route(
+            Methods::new("POST").post(external_events::create),
+        ),
+        (
             "/v2.1/servers/{server}/tags",
             Methods::new("GET, PUT, DELETE")
                 .get(server_tags::list)
                 .put(server_tags::replace)
-                .delete(server_tags::clear)
-                .done(),
-        )
-        .route(
+                .delete(server_tags::clear),
+        ),
+        (
             "/v2.1/servers/{server}/tags/{tag}",
             Methods::new("GET, PUT, DELETE")
                 .get(server_tags::show)
                 .put(server_tags::put)
-                .delete(server_tags::delete)
-                .done(),
-        )
+                .delete(server_tags::delete),
+        ),
+    ]
 }
 
-/// What `services/hosts` keeps.
-fn host_routes(routes: Router<Api>) -> Router<Api> {
-    routes
-        .route("/v2.1/limits", Methods::new("GET").get(limits::show).done())
-        .route(
+/// What `services/hosts` keeps, and what is counted of it.
+fn host_routes() -> Vec<Route> {
+    vec![
+        ("/v2.1/limits", Methods::new("GET").get(limits::show)),
+        (
             "/v2.1/os-quota-sets/{project}",
-            Methods::new("GET").get(quota_sets::show).done(),
-        )
-        .route(
+            Methods::new("GET").get(quota_sets::show),
+        ),
+        (
             "/v2.1/os-quota-sets/{project}/detail",
-            Methods::new("GET").get(quota_sets::detail).done(),
-        )
-        .route(
+            Methods::new("GET").get(quota_sets::detail),
+        ),
+        (
             "/v2.1/os-quota-sets/{project}/defaults",
-            Methods::new("GET").get(quota_sets::defaults).done(),
-        )
-        .route(
+            Methods::new("GET").get(quota_sets::defaults),
+        ),
+        (
             "/v2.1/os-server-groups",
             Methods::new("GET, POST")
                 .get(server_groups::list)
-                .post(server_groups::create)
-                .done(),
-        )
-        .route(
+                .post(server_groups::create),
+        ),
+        (
             "/v2.1/os-server-groups/{group}",
             Methods::new("GET, DELETE")
                 .get(server_groups::show)
-                .delete(server_groups::delete)
-                .done(),
-        )
-        .route(
+                .delete(server_groups::delete),
+        ),
+        (
             "/v2.1/os-availability-zone",
-            Methods::new("GET").get(availability_zones::list).done(),
-        )
-        .route(
+            Methods::new("GET").get(availability_zones::list),
+        ),
+        (
             "/v2.1/os-availability-zone/detail",
-            Methods::new("GET").get(availability_zones::detail).done(),
-        )
-        .route(
-            "/v2.1/os-services",
-            Methods::new("GET").get(services::list).done(),
-        )
-        .route(
+            Methods::new("GET").get(availability_zones::detail),
+        ),
+        ("/v2.1/os-services", Methods::new("GET").get(services::list)),
+        (
             "/v2.1/os-services/{service}",
             Methods::new("PUT, DELETE")
                 .put(services::update)
-                .delete(services::delete)
-                .done(),
-        )
-        .route(
+                .delete(services::delete),
+        ),
+        (
             "/v2.1/os-hypervisors",
-            Methods::new("GET").get(hypervisors::list).done(),
-        )
-        .route(
+            Methods::new("GET").get(hypervisors::list),
+        ),
+        (
             "/v2.1/os-hypervisors/detail",
-            Methods::new("GET").get(hypervisors::detail).done(),
-        )
-        .route(
+            Methods::new("GET").get(hypervisors::detail),
+        ),
+        (
             "/v2.1/os-hypervisors/statistics",
-            Methods::new("GET").get(hypervisors::statistics).done(),
-        )
-        .route(
+            Methods::new("GET").get(hypervisors::statistics),
+        ),
+        (
             "/v2.1/os-hypervisors/{hypervisor}",
-            Methods::new("GET").get(hypervisors::show).done(),
-        )
-        .route(
+            Methods::new("GET").get(hypervisors::show),
+        ),
+        (
             "/v2.1/os-hypervisors/{hypervisor}/search",
-            Methods::new("GET").get(hypervisors::search).done(),
-        )
-        .route(
+            Methods::new("GET").get(hypervisors::search),
+        ),
+        (
             "/v2.1/os-hypervisors/{hypervisor}/servers",
-            Methods::new("GET").get(hypervisors::servers).done(),
-        )
-        .route(
+            Methods::new("GET").get(hypervisors::servers),
+        ),
+        (
             "/v2.1/os-hypervisors/{hypervisor}/uptime",
-            Methods::new("GET").get(hypervisors::uptime).done(),
-        )
-        .route(
+            Methods::new("GET").get(hypervisors::uptime),
+        ),
+        (
             "/v2.1/os-aggregates",
             Methods::new("GET, POST")
                 .get(aggregates::list)
-                .post(aggregates::create)
-                .done(),
-        )
-        .route(
+                .post(aggregates::create),
+        ),
+        (
             "/v2.1/os-aggregates/{aggregate}",
             Methods::new("GET, PUT, DELETE")
                 .get(aggregates::show)
                 .put(aggregates::update)
-                .delete(aggregates::delete)
-                .done(),
-        )
-        .route(
+                .delete(aggregates::delete),
+        ),
+        (
             "/v2.1/os-aggregates/{aggregate}/action",
-            Methods::new("POST").post(aggregates::act).done(),
-        )
+            Methods::new("POST").post(aggregates::act),
+        ),
+    ]
 }
 
 async fn no_such_route() -> Fault {

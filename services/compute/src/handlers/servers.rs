@@ -207,7 +207,11 @@ async fn of_rows(
         }
         behind = Some((server.created_at, server.id));
         let known = compute.known(vec![server], Look::Conductor).await;
-        if !known.map_err(fault)?.iter().any(|known| filters.pass(known)) {
+        if !known
+            .map_err(fault)?
+            .iter()
+            .any(|known| filters.pass(known))
+        {
             return Err(none());
         }
     }

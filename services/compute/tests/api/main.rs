@@ -8,6 +8,7 @@ mod external_events;
 mod flavor_access;
 mod flavor_extra_specs;
 mod flavors;
+mod generated;
 mod host_nouns;
 mod key_pairs;
 mod place;

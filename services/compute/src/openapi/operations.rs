@@ -1,0 +1,45 @@
+//! What each method of each path does: what it is called, what it takes, what it answers.
+
+mod hosts;
+mod names;
+mod servers;
+
+use serde_json::{Value, json};
+
+/// One method of one path.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    pub(super) name: &'static str,
+    pub(super) does: &'static str,
+    /// When all went well; which one goes by the microversion or by what there was before.
+    pub(super) statuses: &'static [u16],
+    /// The key that the answer's body has; none where there is no body, or where keys are names that somebody chose.
+    pub(super) answers: Option<&'static str>,
+    /// What the query string may have.
+    pub(super) query: &'static [&'static str],
+}
+
+/// The shape of something in a query string.
+pub(super) fn of_query(name: &str) -> Value {
+    match name {
+        "limit" | "offset" | "minRam" | "minDisk" => {
+            json!({"type": "integer", "minimum": 0, "maximum": 2_147_483_647})
+        }
+        "sort_dir" => json!({"enum": ["asc", "desc"]}),
+        "all_tenants" | "locked" | "deleted" | "with_servers" | "reserved" => {
+            json!({"enum": ["true", "false", "1", "0"]})
+        }
+        "is_public" => json!({"enum": ["true", "false", "none"]}),
+        "uuid" => json!({"type": "string", "format": "uuid"}),
+        "changes-since" | "changes-before" => json!({"type": "string", "format": "date-time"}),
+        _ => json!({"type": "string", "maxLength": 255}),
+    }
+}
+
+/// Every operation.
+pub(super) fn all() -> impl Iterator<Item = &'static Operation> {
+    let all = names::OPERATIONS.iter().chain(servers::OPERATIONS);
+    all.chain(hosts::OPERATIONS)
+}

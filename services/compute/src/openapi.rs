@@ -1,42 +1,57 @@
-//! `docs/api/compute.json`: the compute API as an OpenAPI document (3.1), written from the routes. It says what there is and
-//! what may be asked; what judges a request are the handlers, and OpenStack's reference says what each field means.
+//! `docs/api/compute.json`: the compute API as an OpenAPI document. It says what there is and what may be asked; what judges a
+//! request are the handlers.
 //!
-//! Caller: `cli`'s test of generated files; the tests that make up requests read the file.
+//! Caller: the test of generated files; the tests that make up requests read the file.
 
 mod bodies;
 mod operations;
 
-use std::collections::BTreeMap;
-
-use serde_json::{Map, Value, json};
+use berth_http::openapi::{Comes, Refusal, Service};
+use serde_json::{Value, json};
 
 use crate::microversions::RANGE;
-use crate::router::routes;
-use operations::Operation;
 
-const JSON: &str = "application/json";
+const fn refusal(status: u16, comes: Comes, says: &'static str) -> Refusal {
+    Refusal {
+        status,
+        says,
+        comes,
+    }
+}
 
-/// The statuses of a refusal, with what each says.
-const REFUSALS: [(u16, &str); 9] = [
-    (
+const REFUSALS: [Refusal; 10] = [
+    refusal(
         400,
+        Comes::Always,
         "The path, the query string, the body or the microversion's header is malformed; the message names the place.",
     ),
-    (401, "No token, or none that holds."),
-    (
+    refusal(401, Comes::Always, "No token, or none that holds."),
+    refusal(
         403,
+        Comes::Always,
         "A rule of the policy or a quota keeps the caller out, or the server is locked.",
     ),
-    (
+    refusal(
         404,
+        Comes::Always,
         "There is no such thing, or the microversion has no such path.",
     ),
-    (406, "The microversion is not spoken."),
-    (409, "What is there stands against it."),
-    (413, "The body is larger than the service reads."),
-    (415, "The body is not application/json."),
-    (
+    refusal(406, Comes::Always, "The microversion is not spoken."),
+    refusal(409, Comes::OnWrites, "What is there stands against it."),
+    refusal(
+        413,
+        Comes::WithBody,
+        "The body is larger than the service reads.",
+    ),
+    refusal(415, Comes::WithBody, "The body is not application/json."),
+    refusal(
+        501,
+        Comes::At("/v2.1/servers/{server}/action"),
+        "Nova has such an action, and nobody here.",
+    ),
+    refusal(
         503,
+        Comes::Always,
         "A database, a host's agent or another service cannot answer now; the same may be asked again.",
     ),
 ];
@@ -44,56 +59,18 @@ const REFUSALS: [(u16, &str); 9] = [
 /// `docs/api/compute.json`.
 #[must_use]
 pub fn openapi() -> String {
-    let mut paths: BTreeMap<&str, Value> = BTreeMap::new();
-    for (path, methods) in routes() {
-        let at = paths.entry(path).or_insert_with(|| json!({}));
-        for method in methods.allow().split(", ") {
-            if let Some(operation) = of(method, path) {
-                at[method.to_lowercase()] = operation.document();
-            }
-        }
-    }
-    let version = json!({
-        "name": "OpenStack-API-Version", "in": "header",
-        "description": "The microversion: `compute 2.N`, or `compute latest`; 2.1 where it is left out. The bodies here are those of the newest.",
-        "schema": {"type": "string", "pattern": "^compute (2\\.[0-9]{1,2}|latest)$", "default": format!("compute {}", RANGE.min)},
-    });
-    let refusals: Map<String, Value> = REFUSALS
-        .iter()
-        .map(|(status, says)| {
-            let content = json!({JSON: {"schema": {"$ref": "#/components/schemas/Fault"}}});
-            (
-                status.to_string(),
-                json!({"description": says, "content": content}),
-            )
-        })
-        .collect();
-    let document = json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Compute",
-            "version": RANGE.max.to_string(),
-            "description": "The part of OpenStack's compute API that Berth serves, microversions 2.1 to 2.82.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "servers": [{"url": "/", "description": "`berth up` and `berth controller`: /compute behind [api] listen, or [compute_service] listen"}],
-        "security": [{"token": []}],
-        "paths": paths,
-        "components": {
-            "schemas": {"Fault": fault()},
-            "parameters": {"version": version},
-            "responses": refusals,
-            "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
-        },
-    });
-    // What serde_json writes of a document of texts and numbers cannot fail.
-    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
-    text.push('\n');
-    text
-}
-
-fn of(method: &str, path: &str) -> Option<&'static Operation> {
-    operations::all().find(|it| it.method == method && it.path == path)
+    let service = Service {
+        title: "Compute",
+        version: RANGE.max.to_string(),
+        description: "The part of OpenStack's compute API that Berth serves, microversions 2.1 to 2.82.",
+        served_by: "`berth up` and `berth controller`: /compute behind [api] listen, or [compute_service] listen",
+        versions: Some(RANGE),
+        refusals: &REFUSALS,
+        fault: fault(),
+        query: operations::of_query,
+        body: bodies::of,
+    };
+    service.document(operations::all())
 }
 
 /// What a refusal says: under a word for its status, as Nova has it, or from before the API, as OpenStack's middleware has it.
@@ -112,68 +89,12 @@ fn fault() -> Value {
     })
 }
 
-impl Operation {
-    fn document(&self) -> Value {
-        let names = self
-            .path
-            .split('/')
-            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        let in_path = names.map(|name| {
-            json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "minLength": 1, "maxLength": 255}})
-        });
-        let mut parameters: Vec<Value> = in_path.collect();
-        parameters.extend(self.query.iter().map(
-            |name| json!({"name": name, "in": "query", "schema": operations::of_query(name)}),
-        ));
-        parameters.push(json!({"$ref": "#/components/parameters/version"}));
-        let mut done = json!({"description": "It is done, or is told."});
-        if let Some(key) = self.answers {
-            let shape = json!({"type": "object", "required": [key]});
-            done["content"] = json!({JSON: {"schema": shape}});
-        }
-        let mut responses = Map::new();
-        for status in self.statuses {
-            responses.insert(status.to_string(), done.clone());
-        }
-        let asks = bodies::of(self.method, self.path);
-        for (status, _) in REFUSALS {
-            let here = match status {
-                409 => self.method != "GET",
-                413 | 415 => asks.is_some(),
-                _ => true,
-            };
-            if here {
-                let reference = format!("#/components/responses/{status}");
-                responses.insert(status.to_string(), json!({"$ref": reference}));
-            }
-        }
-        if self.path == "/v2.1/servers/{server}/action" {
-            let says = "Nova has such an action, and nobody here.";
-            let content = json!({JSON: {"schema": {"$ref": "#/components/schemas/Fault"}}});
-            responses.insert(
-                "501".to_owned(),
-                json!({"description": says, "content": content}),
-            );
-        }
-        let mut document = json!({
-            "summary": self.does,
-            "operationId": self.name,
-            "parameters": parameters,
-            "responses": responses,
-        });
-        if let Some(body) = asks {
-            document["requestBody"] =
-                json!({"required": true, "content": {JSON: {"schema": body}}});
-        }
-        document
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::router::routes;
 
     #[test]
     fn every_route_is_there_and_nothing_else() {

@@ -17,6 +17,7 @@ pub mod fault;
 pub mod manners;
 pub mod microversion;
 pub mod mount;
+pub mod openapi;
 pub mod policy;
 pub mod prefix;
 pub mod query;

@@ -4,22 +4,8 @@ mod hosts;
 mod names;
 mod servers;
 
+use berth_http::openapi::Operation;
 use serde_json::{Value, json};
-
-/// One method of one path.
-#[derive(Debug)]
-pub(super) struct Operation {
-    pub(super) method: &'static str,
-    pub(super) path: &'static str,
-    pub(super) name: &'static str,
-    pub(super) does: &'static str,
-    /// When all went well; which one goes by the microversion or by what there was before.
-    pub(super) statuses: &'static [u16],
-    /// The key that the answer's body has; none where there is no body, or where keys are names that somebody chose.
-    pub(super) answers: Option<&'static str>,
-    /// What the query string may have.
-    pub(super) query: &'static [&'static str],
-}
 
 /// The shape of something in a query string.
 pub(super) fn of_query(name: &str) -> Value {

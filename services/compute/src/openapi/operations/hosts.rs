@@ -1,6 +1,6 @@
 //! Hosts, groups of hosts and of servers, and what a project may have.
 
-use super::Operation;
+use berth_http::openapi::Operation;
 
 pub(super) const OPERATIONS: &[Operation] = &[
     Operation {

@@ -1,6 +1,6 @@
 //! Versions, flavors and key pairs.
 
-use super::Operation;
+use berth_http::openapi::Operation;
 
 pub(super) const OPERATIONS: &[Operation] = &[
     Operation {

@@ -1,6 +1,6 @@
 //! Servers, and what is told of them.
 
-use super::Operation;
+use berth_http::openapi::Operation;
 
 const SERVERS: &[&str] = &[
     "limit",

@@ -23,6 +23,7 @@ mod guesses;
 mod handlers;
 mod identity;
 mod logins;
+mod openapi;
 mod passwords;
 mod policies;
 mod router;
@@ -36,6 +37,7 @@ pub use berth_http::{Prefix, serve_tcp};
 pub use catalog::{Catalog, CatalogService, Endpoint, Interface, NoInterface};
 pub use identity::{Identity, IdentityOptions};
 pub use logins::LoginError;
+pub use openapi::openapi;
 pub use passwords::{
     LONGEST_PASSWORD, PasswordError, PasswordHash, PasswordHashError, fresh_password,
 };

@@ -98,9 +98,8 @@ pub fn router(identity: Identity, options: Options) -> Router {
         identity,
         base: base.map(Arc::from),
     };
-    let router = token_routes()
+    let router = routes()
         .into_iter()
-        .chain(reading_routes())
         .fold(Router::new(), |router, (path, methods)| {
             router.route(path, methods.done())
         });
@@ -113,6 +112,13 @@ pub fn router(identity: Identity, options: Options) -> Router {
 
 /// A path and its methods.
 type Route = (&'static str, Methods<Api>);
+
+/// Every path that is read, or where tokens are made.
+pub(crate) fn routes() -> Vec<Route> {
+    let mut routes = token_routes();
+    routes.extend(reading_routes());
+    routes
+}
 
 fn read() -> Methods<Api> {
     Methods::with_head("GET, HEAD")

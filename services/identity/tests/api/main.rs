@@ -5,6 +5,7 @@
 mod bad_input;
 mod catalog;
 mod files;
+mod generated;
 mod kills;
 mod place;
 mod reading;

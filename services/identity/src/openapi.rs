@@ -1,0 +1,328 @@
+//! `docs/api/identity.json`: the Identity API as an OpenAPI document. What stands in a file or in the configuration is read
+//! here and changed there: requests that would change it are refused (403), and are not in the document.
+//!
+//! Caller: the test of generated files; the tests that make up requests read the file.
+
+use berth_http::openapi::{Comes, Operation, Refusal, Service};
+use serde_json::{Value, json};
+
+const fn refusal(status: u16, comes: Comes, says: &'static str) -> Refusal {
+    Refusal {
+        status,
+        says,
+        comes,
+    }
+}
+
+const REFUSALS: [Refusal; 8] = [
+    refusal(
+        400,
+        Comes::Always,
+        "The query string or the body is malformed; the message names the place.",
+    ),
+    refusal(
+        401,
+        Comes::Always,
+        "No token or none that holds; no such user, project or password.",
+    ),
+    refusal(403, Comes::Always, "A rule keeps the caller out."),
+    refusal(404, Comes::Always, "There is no such thing."),
+    refusal(
+        413,
+        Comes::WithBody,
+        "The body is larger than the service reads.",
+    ),
+    refusal(415, Comes::WithBody, "The body is not application/json."),
+    refusal(
+        429,
+        Comes::WithBody,
+        "Too many wrong passwords in a short time.",
+    ),
+    refusal(
+        503,
+        Comes::Always,
+        "The database cannot answer now; the same may be asked again.",
+    ),
+];
+
+const fn read(
+    path: &'static str,
+    name: &'static str,
+    does: &'static str,
+    key: &'static str,
+    query: &'static [&'static str],
+) -> Operation {
+    Operation {
+        method: "GET",
+        path,
+        name,
+        does,
+        statuses: &[200],
+        answers: Some(key),
+        query,
+    }
+}
+
+const LIST: &[&str] = &["name", "enabled", "domain_id", "limit", "marker"];
+
+const OPERATIONS: &[Operation] = &[
+    Operation {
+        statuses: &[300],
+        ..read(
+            "/",
+            "listVersions",
+            "The versions that are spoken",
+            "versions",
+            &[],
+        )
+    },
+    read("/v3", "showVersion", "The one version", "version", &[]),
+    read("/v3/", "showVersionRoot", "The one version", "version", &[]),
+    Operation {
+        method: "POST",
+        statuses: &[201],
+        ..read(
+            "/v3/auth/tokens",
+            "createToken",
+            "Issues a token for a password or another token",
+            "token",
+            &["nocatalog"],
+        )
+    },
+    read(
+        "/v3/auth/tokens",
+        "showToken",
+        "What the token X-Subject-Token is",
+        "token",
+        &["nocatalog"],
+    ),
+    Operation {
+        method: "DELETE",
+        statuses: &[204],
+        answers: None,
+        ..read(
+            "/v3/auth/tokens",
+            "revokeToken",
+            "Revokes the token X-Subject-Token",
+            "",
+            &[],
+        )
+    },
+    read(
+        "/v3/auth/catalog",
+        "showCatalog",
+        "Where the services are",
+        "catalog",
+        &[],
+    ),
+    read(
+        "/v3/auth/projects",
+        "listOwnProjects",
+        "Projects that the caller may ask for",
+        "projects",
+        &[],
+    ),
+    read(
+        "/v3/auth/domains",
+        "listOwnDomains",
+        "Domains that the caller may ask for",
+        "domains",
+        &[],
+    ),
+    read(
+        "/v3/auth/system",
+        "listOwnSystems",
+        "Whether the caller may ask for the system",
+        "system",
+        &[],
+    ),
+    read("/v3/users", "listUsers", "Users", "users", LIST),
+    read("/v3/users/{id}", "showUser", "One user", "user", &[]),
+    read(
+        "/v3/users/{id}/projects",
+        "listProjectsOfUser",
+        "A user's projects",
+        "projects",
+        &[],
+    ),
+    read(
+        "/v3/users/{id}/groups",
+        "listGroupsOfUser",
+        "None: there are no groups",
+        "groups",
+        &[],
+    ),
+    read("/v3/projects", "listProjects", "Projects", "projects", LIST),
+    read(
+        "/v3/projects/{id}",
+        "showProject",
+        "One project",
+        "project",
+        &[],
+    ),
+    read("/v3/domains", "listDomains", "Domains", "domains", LIST),
+    read(
+        "/v3/domains/{id}",
+        "showDomain",
+        "One domain",
+        "domain",
+        &[],
+    ),
+    read("/v3/roles", "listRoles", "Roles", "roles", LIST),
+    read("/v3/roles/{id}", "showRole", "One role", "role", &[]),
+    read(
+        "/v3/groups",
+        "listGroups",
+        "None: there are no groups",
+        "groups",
+        &["name"],
+    ),
+    read(
+        "/v3/role_assignments",
+        "listRoleAssignments",
+        "Who has which role where",
+        "role_assignments",
+        &[
+            "user.id",
+            "role.id",
+            "scope.project.id",
+            "scope.domain.id",
+            "scope.system",
+            "effective",
+            "include_names",
+        ],
+    ),
+    read(
+        "/v3/services",
+        "listServices",
+        "The services of the catalog",
+        "services",
+        &["name", "type"],
+    ),
+    read(
+        "/v3/services/{id}",
+        "showService",
+        "One service",
+        "service",
+        &[],
+    ),
+    read(
+        "/v3/endpoints",
+        "listEndpoints",
+        "The endpoints of the catalog",
+        "endpoints",
+        &["interface", "service_id", "region_id"],
+    ),
+    read(
+        "/v3/endpoints/{id}",
+        "showEndpoint",
+        "One endpoint",
+        "endpoint",
+        &[],
+    ),
+    read("/v3/regions", "listRegions", "Regions", "regions", &[]),
+    read(
+        "/v3/regions/{id}",
+        "showRegion",
+        "One region",
+        "region",
+        &[],
+    ),
+];
+
+/// `docs/api/identity.json`.
+#[must_use]
+pub fn openapi() -> String {
+    let service = Service {
+        title: "Identity",
+        version: "v3.14".to_owned(),
+        description: "The part of OpenStack's Identity API that Berth serves: users and projects out of a file, tokens, the catalog.",
+        served_by: "`berth up` and `berth controller`: /identity behind [api] listen, or [identity_service] listen",
+        versions: None,
+        refusals: &REFUSALS,
+        fault: fault(),
+        query: of_query,
+        body,
+    };
+    service.document(OPERATIONS)
+}
+
+fn fault() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"error": {
+            "type": "object",
+            "properties": {"code": {"type": "integer"}, "message": {"type": "string"}, "title": {"type": "string"}},
+            "required": ["code", "message", "title"],
+        }},
+        "required": ["error"],
+    })
+}
+
+fn of_query(name: &str) -> Value {
+    match name {
+        "enabled" | "effective" | "include_names" | "nocatalog" => {
+            json!({"enum": ["true", "false", "1", "0", ""]})
+        }
+        "limit" => json!({"type": "integer", "minimum": 1, "maximum": 1_000}),
+        _ => json!({"type": "string", "maxLength": 255}),
+    }
+}
+
+/// The one body that is taken.
+fn body(method: &str, path: &str) -> Option<Value> {
+    if (method, path) != ("POST", "/v3/auth/tokens") {
+        return None;
+    }
+    let text = json!({"type": "string", "maxLength": 255});
+    let domain = json!({"type": "object", "properties": {"id": text, "name": text}});
+    let user = json!({
+        "type": "object",
+        "properties": {"id": text, "name": text, "domain": domain, "password": text},
+        "required": ["password"],
+    });
+    let identity = json!({
+        "type": "object",
+        "properties": {
+            "methods": {"type": "array", "items": {"enum": ["password", "token"]}, "minItems": 1},
+            "password": {"type": "object", "properties": {"user": user}, "required": ["user"]},
+            "token": {"type": "object", "properties": {"id": text}, "required": ["id"]},
+        },
+        "required": ["methods"],
+    });
+    let scope = json!({"anyOf": [
+        {"enum": ["unscoped"]},
+        {"type": "object", "properties": {
+            "project": {"type": "object", "properties": {"id": text, "name": text, "domain": domain}},
+            "domain": domain,
+            "system": {"type": "object", "properties": {"all": {"type": "boolean"}}},
+        }},
+    ]});
+    let auth = json!({
+        "type": "object",
+        "properties": {"identity": identity, "scope": scope},
+        "required": ["identity"],
+    });
+    Some(json!({"type": "object", "properties": {"auth": auth}, "required": ["auth"]}))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::router::routes;
+
+    #[test]
+    fn every_path_is_there_and_nothing_else() {
+        let told: BTreeSet<&str> = OPERATIONS.iter().map(|it| it.path).collect();
+        let served: BTreeSet<&str> = routes().iter().map(|(path, _)| *path).collect();
+        assert_eq!(told, served);
+    }
+
+    #[test]
+    fn operations_have_names_of_their_own() {
+        let names: BTreeSet<&str> = OPERATIONS.iter().map(|it| it.name).collect();
+        assert_eq!(names.len(), OPERATIONS.len());
+    }
+}

@@ -9,7 +9,7 @@
 //!   BERTH_FUZZ_KEEP=DIR             where inputs that lead somewhere new are kept; nowhere unless it is said
 //!   BERTH_BAD_INPUT_REPORT=FILE     a line a run: what, requests or inputs, KiB resident before and after, violations
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use std::process::Command;
 use std::{env, process};
 
 use berth_tests::exchange::{Ask, address_of};
-use berth_tests::peer::{checkout, installed, output};
+use berth_tests::peer::{Schemathesis, checkout, output, report_bad_input};
 use berth_tests::scratch::Scratch;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Manner, PATIENCE, Service, Storage};
 
@@ -64,14 +64,6 @@ fn number(name: &str, otherwise: u64) -> u64 {
     env::var(name).map_or(otherwise, |text| text.parse().expect(name))
 }
 
-fn report(line: &str) {
-    println!("{line}");
-    if let Some(file) = env::var_os("BERTH_BAD_INPUT_REPORT") {
-        let file = OpenOptions::new().create(true).append(true).open(file);
-        writeln!(file.expect("the report"), "{line}").expect("the report");
-    }
-}
-
 fn service(storage: Storage) -> Service {
     let manner = Manner { storage, lines: "" };
     let service = Service::start("enforce_new_defaults = false\n", manner);
@@ -92,66 +84,24 @@ fn admin(ask: Ask) -> Ask {
         .header("openstack-api-version", "placement 1.39")
 }
 
-/// KiB that a process has in memory.
-fn resident(service: &Service) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", service.berth.pid()));
-    let status = status.expect("the service lives");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let text = line.expect("a line").trim().trim_end_matches(" kB");
-    text.parse().expect("a number")
-}
-
 /// One run of schemathesis: how many requests it made. Its findings fail the test.
 fn schemathesis(service: &Service, seed: u64, sought: &Sought) -> u64 {
-    let scratch = Scratch::new().expect("a directory");
-    let examples = number("BERTH_SCHEMATHESIS_EXAMPLES", 8);
-    let told = scratch.join("report.json");
-    let mut command = Command::new(installed().expect("the peers").join("venv/bin/st"));
-    command
-        .arg("run")
-        .arg(checkout().join("docs/api/placement.json"))
-        .args(["--url", &service.url, "--checks", sought.checks])
-        .args(["--header", "X-Auth-Token: admin"])
-        .args([
-            "--seed",
-            &seed.to_string(),
-            "--max-examples",
-            &examples.to_string(),
-        ])
-        .args(["--phases", sought.phases, "--request-timeout", "60"])
-        .args([
-            "--continue-on-failure",
-            "--no-shrink",
-            "--no-color",
-            "--warnings",
-            "off",
-        ])
-        .args([
-            "--generation-database",
-            "none",
-            "--suppress-health-check",
-            "all",
-        ])
-        .args(["--report", "json", "--report-json-path"])
-        .arg(&told)
-        .current_dir(scratch.path())
-        .env("SCHEMATHESIS_HOOKS", "bad_input")
-        .env("PYTHONPATH", checkout().join("tests/conformance"))
-        .env("PYTHONDONTWRITEBYTECODE", "1");
+    let mut headers = vec!["X-Auth-Token: admin".to_owned()];
     if let Some(version) = sought.version {
-        command.args([
-            "--header",
-            &format!("OpenStack-API-Version: placement {version}"),
-        ]);
+        headers.push(format!("OpenStack-API-Version: placement {version}"));
     }
-    let ran = command.output().expect("schemathesis runs");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    let errors = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "seed {seed}:\n{said}\n{errors}");
-    let told: Value =
-        serde_json::from_str(&fs::read_to_string(told).expect("its report")).expect("JSON");
-    assert_eq!(told["operations"]["tested"], told["operations"]["total"]);
-    told["test_cases"]["generated"].as_u64().expect("a number")
+    let run = Schemathesis {
+        document: "placement.json",
+        url: &service.url,
+        headers: &headers,
+        checks: sought.checks,
+        phases: sought.phases,
+        examples: number("BERTH_SCHEMATHESIS_EXAMPLES", 8),
+        seed,
+        hooks: ("bad_input", "conformance"),
+        environment: &[],
+    };
+    run.run().unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn answers(service: &Service) {
@@ -167,16 +117,16 @@ fn bad_requests(storage: Storage) {
     let mut requests = 0;
     for seed in 1..=runs {
         requests += schemathesis(&service, seed, &AS_DOCUMENTED);
-        sizes.push(resident(&service));
+        sizes.push(service.berth.resident_kib());
     }
     requests += schemathesis(&service, runs + 1, &AT_ANY_VERSION);
-    sizes.push(resident(&service));
+    sizes.push(service.berth.resident_kib());
     answers(&service);
     assert!(!service.berth.has_ended());
     let (first, last) = (sizes[0], sizes[sizes.len() - 1]);
     let grown = last > first + GROWTH_KIB;
     let violations = u8::from(grown);
-    report(&format!(
+    report_bad_input(&format!(
         "schemathesis, {storage:?}\t{requests}\t{first}\t{last}\t{violations}"
     ));
     assert!(!grown, "memory after each run, in KiB: {sizes:?}");
@@ -263,7 +213,7 @@ fn fuzz(program: &Path, target: &str, words: &str, runs: u64) {
         .expect("the fuzzer runs");
     let said = String::from_utf8_lossy(&ran.stderr);
     if !ran.status.success() {
-        report(&format!("fuzz, {target}\t0\t0\t0\t1"));
+        report_bad_input(&format!("fuzz, {target}\t0\t0\t0\t1"));
         let inputs = fs::read_dir(scratch.path()).expect("a directory").flatten();
         for input in inputs.filter(|entry| entry.path().is_file()) {
             let bytes = fs::read(input.path()).expect("the input");
@@ -279,7 +229,7 @@ fn fuzz(program: &Path, target: &str, words: &str, runs: u64) {
     let tried = stat("stat::number_of_executed_units:");
     let peak = stat("stat::peak_rss_mb:") << 10;
     assert!(tried >= runs, "{target}: {tried} of {runs}\n{said}");
-    report(&format!("fuzz, {target}\t{tried}\t0\t{peak}\t0"));
+    report_bad_input(&format!("fuzz, {target}\t{tried}\t0\t{peak}\t0"));
 }
 
 #[test]
@@ -306,7 +256,7 @@ fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
     let service = service(Storage::Sqlite);
     let address = address_of(&service.url).expect("an address");
     answers(&service);
-    let before = resident(&service);
+    let before = service.berth.resident_kib();
     let mut idle = Vec::new();
     for n in 0..1_000 {
         let mut stream = TcpStream::connect(address).expect("it takes connections");
@@ -321,7 +271,7 @@ fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
     for _ in 0..20 {
         answers(&service);
     }
-    let after = resident(&service);
+    let after = service.berth.resident_kib();
     assert!(after < before + GROWTH_KIB, "{before} KiB, then {after}");
     drop(idle);
     answers(&service);

@@ -168,13 +168,7 @@ impl Host {
 
     /// What berth holds of memory, in KiB.
     pub(crate) fn resident(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.up.pid()));
-        let status = status.expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let words = line.and_then(|line| line.split_whitespace().next());
-        words
-            .and_then(|word| word.parse().ok())
-            .expect("a number of kilobytes")
+        self.up.resident_kib()
     }
 
     /// How many files, sockets and the like berth has open.

@@ -25,6 +25,7 @@ mod image_service;
 mod keystone;
 mod libvirt;
 mod libvirt_guests;
+mod made_up_requests;
 mod notify;
 mod offline_upgrade;
 mod one_listener;

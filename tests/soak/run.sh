@@ -178,7 +178,7 @@ boots_of_page() {
 
 spoilt_of_page() {
     awk -F'\t' -v d="$DATE" '$1==d {found=1} END {exit !found}' "$SPOILT" || return 0
-    printf '\n## Bad input to Placement\n\nschemathesis asks `berth placement serve` what the OpenAPI document allows and what it forbids: a violation is a 5xx, a\n'
+    printf '\n## Bad input\n\nschemathesis asks `berth placement serve`, and compute and identity of `berth up`, what the OpenAPI documents allow and what they forbid: a violation is a 5xx, a\n'
     printf 'status or a body that the document has not, a request that is not answered, or 32 MiB more memory after the last run than\n'
     printf 'after the first. libFuzzer, guided by coverage, makes up query strings, bodies and policy files: a violation is a panic, an\n'
     printf 'answer after a minute, or one of the properties of tests/fuzz.\n'
@@ -265,6 +265,8 @@ all_bad_input() {
     local lane lanes program build
     ((EXAMPLES == 0)) || lines schemathesis "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_SCHEMATHESIS_RUNS=3 BERTH_SCHEMATHESIS_EXAMPLES="$EXAMPLES" \
         "$STATE/conformance" -q --include-ignored --test-threads=1 whatever_the_document_allows on_a_server_it_is_the_same
+    ((EXAMPLES == 0)) || lines cloud "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_CLOUD_EXAMPLES="$EXAMPLES" \
+        "$STATE/program" -q --test-threads=1 whatever_is_asked_of_compute
     say "the fuzzer, built for speed"
     # cargo does not see that its compiler is told otherwise: each way has a folder of its own.
     [ "$COMPARES" = 1 ] && build=soak-build || build=soak-build-led-by-reach
@@ -447,9 +449,10 @@ if [ "$ONLY" != guests ]; then
     fi
     case $ONLY in
     claims) keep '' 'kill claims' --test kill --test claims ;;
-    fuzz) keep '' conformance --test conformance ;;
+    fuzz) keep '' 'conformance program' --test conformance --test program ;;
     boots) keep '' kill --test kill ;;
-    *) keep '' 'fault kill cycles claims conformance' --test kill --test fault --test cycles --test claims --test conformance ;;
+    *) keep '' 'fault kill cycles claims conformance program' --test kill --test fault --test cycles --test claims --test conformance \
+        --test program ;;
     esac
     for ((part = 1; part <= PARTS; part++)); do
         BERTH_FAULT_PAIRS=$PAIRS BERTH_FAULT_PART=$part/$PARTS batch "sweep, pairs $PAIRS, part $part of $PARTS" 0 "$part" \

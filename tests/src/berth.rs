@@ -205,6 +205,21 @@ impl RunningBerth {
         self.process.pid()
     }
 
+    /// KiB that it has in memory.
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[must_use]
+    pub fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let words = line.and_then(|line| line.split_whitespace().next());
+        words
+            .and_then(|word| word.parse().ok())
+            .expect("a number of KiB")
+    }
+
     /// Sends a signal.
     pub fn signal(&mut self, signal: Signal) {
         self.process.signal(signal);

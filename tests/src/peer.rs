@@ -22,6 +22,7 @@ mod placement_schema;
 mod postgres;
 mod python;
 mod rabbitmq;
+mod schemathesis;
 mod sqlite;
 mod uwsgi;
 
@@ -37,6 +38,7 @@ pub use placement::{Auth, Lease, PlacementSettings, PolicyDefaults, RealPlacemen
 pub use placement_schema::PlacementSchema;
 pub use postgres::{Postgres, PostgresDatabase};
 pub use rabbitmq::RabbitMq;
+pub use schemathesis::{Schemathesis, report_bad_input};
 
 /// Why a peer is not there for a test.
 #[derive(Debug, thiserror::Error)]

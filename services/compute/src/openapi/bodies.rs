@@ -228,7 +228,6 @@ fn server_action() -> Value {
             "os-resetState",
             object(&["state"], [("state", json!({"enum": ["active"]}))]),
         ),
-        ("suspend", nothing()),
     ])
 }
 

@@ -8,7 +8,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         path: "/",
         name: "listVersions",
         does: "The versions that are spoken",
-        statuses: &[300],
+        statuses: &[200],
         answers: Some("versions"),
         query: &[],
     },

@@ -1,0 +1,120 @@
+//! schemathesis, a program of others that reads an OpenAPI document and makes up requests, those that it allows and those that it
+//! forbids. What it finds fails the test.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{PeerError, checkout, installed};
+use crate::scratch::Scratch;
+
+/// Writes a line of what bad input came to, to the file that BERTH_BAD_INPUT_REPORT names: what was done, how many
+/// requests or inputs, KiB resident before and after, violations. Nothing where none is named.
+///
+/// # Panics
+/// When the file cannot be written.
+pub fn report_bad_input(line: &str) {
+    if let Some(file) = env::var_os("BERTH_BAD_INPUT_REPORT") {
+        let file = OpenOptions::new().create(true).append(true).open(file);
+        writeln!(file.expect("the report"), "{line}").expect("the report");
+    }
+}
+
+/// One run.
+#[derive(Debug)]
+pub struct Schemathesis<'a> {
+    /// The document's file, below `docs/api`.
+    pub document: &'a str,
+    /// Where the service is.
+    pub url: &'a str,
+    /// Sent with each request: `Name: value`.
+    pub headers: &'a [String],
+    /// What is looked for, in its own words.
+    pub checks: &'a str,
+    /// How requests are made up, in its own words.
+    pub phases: &'a str,
+    /// How many are made up for each operation, beside those it always makes.
+    pub examples: u64,
+    /// What chance begins with.
+    pub seed: u64,
+    /// A Python module that puts what is made up where there is something, and its folder below `tests`.
+    pub hooks: (&'a str, &'a str),
+    /// More for the hooks' environment.
+    pub environment: &'a [(&'a str, String)],
+}
+
+impl Schemathesis<'_> {
+    /// Runs it; how many requests it made.
+    ///
+    /// # Errors
+    /// When it is not installed or cannot run, and when it found something: then with all it said.
+    pub fn run(&self) -> Result<u64, PeerError> {
+        let scratch = Scratch::new().map_err(PeerError::files("make a directory"))?;
+        let told = scratch.join("report.json");
+        let (module, folder) = self.hooks;
+        let ran = Command::new(installed()?.join("venv/bin/st"))
+            .args(self.arguments(&told))
+            .current_dir(scratch.path())
+            .env("SCHEMATHESIS_HOOKS", module)
+            .env("PYTHONPATH", checkout().join("tests").join(folder))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .output()
+            .map_err(PeerError::files("run schemathesis"))?;
+        let failed = |errors: String| PeerError::Command {
+            program: format!("schemathesis, {}, seed {}", self.document, self.seed),
+            errors,
+        };
+        if !ran.status.success() {
+            let said = String::from_utf8_lossy(&ran.stdout);
+            let errors = String::from_utf8_lossy(&ran.stderr);
+            return Err(failed(format!("{said}\n{errors}")));
+        }
+        let report = fs::read_to_string(told).map_err(PeerError::files("read its report"))?;
+        let report: Value =
+            serde_json::from_str(&report).map_err(|error| failed(error.to_string()))?;
+        let operations = &report["operations"];
+        if operations["tested"] != operations["total"] {
+            return Err(failed(format!(
+                "not every operation was asked: {operations}"
+            )));
+        }
+        let requests = report["test_cases"]["generated"].as_u64();
+        requests.ok_or_else(|| failed(format!("how many requests there were: {report}")))
+    }
+
+    fn arguments(&self, told: &Path) -> Vec<OsString> {
+        let document = checkout().join("docs/api").join(self.document);
+        let mut arguments: Vec<OsString> = vec!["run".into(), document.into()];
+        arguments.extend(["--url", self.url, "--checks", self.checks].map(OsString::from));
+        arguments.extend(["--phases", self.phases, "--request-timeout", "60"].map(OsString::from));
+        for (name, number) in [("--seed", self.seed), ("--max-examples", self.examples)] {
+            arguments.extend([name.into(), number.to_string().into()]);
+        }
+        for header in self.headers {
+            arguments.extend(["--header".into(), header.into()]);
+        }
+        let manner = [
+            "--continue-on-failure",
+            "--no-shrink",
+            "--no-color",
+            "--warnings",
+            "off",
+            "--generation-database",
+            "none",
+            "--suppress-health-check",
+            "all",
+            "--report",
+            "json",
+            "--report-json-path",
+        ];
+        arguments.extend(manner.map(OsString::from));
+        arguments.push(told.into());
+        arguments
+    }
+}

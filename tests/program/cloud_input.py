@@ -2,12 +2,14 @@
 a JSON object: under the name of a part of a path or of a field, the values that are there. One time in four what was made up stays.
 """
 
+import itertools
 import json
 import os
 import zlib
 
 import schemathesis
 
+LOGINS = itertools.count()
 KNOWN = json.loads(os.environ["BERTH_KNOWN"])
 
 
@@ -41,3 +43,14 @@ def map_query(context, query):
 @schemathesis.hook
 def map_body(context, body):
     return placed(body)
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    """Wrong passwords are looked at later and later: most of what would be one is a wrong token."""
+    try:
+        identity = case.body["auth"]["identity"]
+        if "password" in identity["methods"] and next(LOGINS) % 16:
+            identity["methods"] = ["token"]
+    except (AttributeError, KeyError, TypeError):
+        pass

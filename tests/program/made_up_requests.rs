@@ -6,6 +6,7 @@
 
 use std::env;
 use std::fs;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use berth_tests::berth::BerthHome;
@@ -21,14 +22,15 @@ use crate::hypervisor::PATIENCE;
 /// Every status and body as the document has it, and none of them an error of the service.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 
-struct Cloud {
-    host: Host,
+/// A machine with accelerators on which `berth up` runs with its one listener, and an image.
+pub(crate) struct Cloud {
+    pub(crate) host: Host,
     base: String,
     _images: BerthHome,
 }
 
 impl Cloud {
-    fn start(node: &str) -> Self {
+    pub(crate) fn start(node: &str) -> Self {
         let images = BerthHome::new().expect("a home");
         let file = images_file(&images);
         let folder = images.path("images").display().to_string();
@@ -44,10 +46,14 @@ impl Cloud {
         }
     }
 
+    /// The `clouds.yaml` of the first user.
+    pub(crate) fn clouds(&self) -> PathBuf {
+        self.host.node.home.state_dir().join("clouds.yaml")
+    }
+
     /// A token of the first user.
     fn token(&self) -> String {
-        let clouds = self.host.node.home.state_dir().join("clouds.yaml");
-        let clouds = fs::read_to_string(clouds).expect("it was written");
+        let clouds = fs::read_to_string(self.clouds()).expect("it was written");
         let line = clouds
             .lines()
             .find_map(|line| line.trim().strip_prefix("password: "));

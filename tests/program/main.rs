@@ -12,6 +12,7 @@ mod authority;
 mod bad_input;
 mod commands;
 mod compute;
+mod compute_proxy;
 mod devices;
 mod exec_driver;
 mod exit_codes;

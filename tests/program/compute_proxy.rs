@@ -1,0 +1,23 @@
+//! openstacksdk's compute proxy, unchanged, through the `clouds.yaml` that `berth up` wrote.
+
+use std::process::Command;
+
+use berth_tests::peer::{checkout, installed, output};
+
+use crate::compute::IMAGE;
+use crate::made_up_requests::Cloud;
+
+#[test]
+fn openstacksdks_compute_proxy_does_all_that_its_functional_tests_do() {
+    let cloud = Cloud::start("proxy");
+    let python = installed().expect("the peers").join("venv/bin/python");
+    let mut command = Command::new(python);
+    command
+        .arg(checkout().join("tests/program/compute_proxy.py"))
+        .args(["berth", IMAGE])
+        .env("OS_CLIENT_CONFIG_FILE", cloud.clouds())
+        .env_remove("PYTHONPATH");
+    let said =
+        output(&mut command).unwrap_or_else(|error| panic!("{error}\n{}", cloud.host.up.stderr()));
+    assert!(said.ends_with("done\n"), "{said}");
+}

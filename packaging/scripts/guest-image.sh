@@ -123,11 +123,14 @@ main() {
     mkdir -p "$1"
     local folder
     folder=$(realpath "$1")
+    # One run at a time: a second one waits, and finds the first one's work done.
+    exec 9>"$folder/.lock"
+    flock 9
     # An image of another version of this script is made anew.
     local stamp
     stamp=$(sha256sum <"$SCRIPT" | cut -d' ' -f1)
     if [ -s "$folder/vmlinuz" ] && [ -s "$folder/initrd.gz" ] && [ -s "$folder/disk.img" ] && [ "$(cat "$folder/stamp" 2>/dev/null)" = "$stamp" ]; then
-        describe_disk "$folder" # it may have been moved
+        grep -qxF "path = \"$folder/disk.img\"" "$folder/images.toml" 2>/dev/null || describe_disk "$folder" # it was moved
         return 0
     fi
     command -v apt-get >/dev/null || fail "this is not a Debian system: put a kernel at $folder/vmlinuz and an initrd at $folder/initrd.gz"
@@ -170,6 +173,7 @@ main() {
     (cd "$root" && find . | "$busybox" cpio -o -H newc 2>/dev/null | gzip -9) >initrd.gz
     install -m 0644 kernel/boot/vmlinuz-"$version" vmlinuz
     make_disk "$work/loader" disk.img || fail "the disk could not be made (see above)"
+    rm -f "$folder/stamp"
     mv vmlinuz initrd.gz disk.img "$folder/"
     describe_disk "$folder"
     echo "$stamp" >"$folder/stamp"

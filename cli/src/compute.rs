@@ -1,16 +1,20 @@
 //! `berth compute`: the built-in compute API with its conductor and scheduler, for agents of other hosts.
 
 mod open;
+mod policy;
 mod service;
 
 use std::io::Write;
 use std::net::SocketAddr;
 
 pub(crate) use open::{BegunCompute, OpenCompute, conductor_options, unusable_journal};
+pub(crate) use policy::with_file as policy_of;
 
 use crate::context::Context;
 use crate::exit::ExitCode;
 use crate::failure::Failure;
+use crate::listing::Format;
+use crate::policy_file;
 
 /// `berth compute`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +38,12 @@ enum Command {
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
     },
+    /// Who may do what: every rule, as it is by default and by `[compute_service] policy_file`.
+    #[command(after_help = "Examples:\n  berth compute policy\n  berth compute policy -f json")]
+    Policy {
+        #[command(flatten)]
+        format: Format,
+    },
 }
 
 /// Runs `berth compute`.
@@ -46,9 +56,15 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let mut config = context.load()?.config;
-    let Command::Serve { database, listen } = &arguments.command;
-    let own = &mut config.compute_service;
-    own.listen = listen.or(own.listen);
-    context.serve(service::serve(database.as_deref(), &config, out))??;
+    match &arguments.command {
+        Command::Serve { database, listen } => {
+            let own = &mut config.compute_service;
+            own.listen = listen.or(own.listen);
+            context.serve(service::serve(database.as_deref(), &config, out))??;
+        }
+        Command::Policy { format } => {
+            policy_file::list(&policy::in_force(&config)?, format, out)?;
+        }
+    }
     Ok(ExitCode::Done)
 }

@@ -51,6 +51,7 @@ pub use view::{Change, Effective, Public, after_reload, changes};
 
 use crate::accelerator;
 use crate::compose::provider_configs;
+use crate::compute;
 use crate::context::Context;
 use crate::exit::ExitCode;
 use crate::failure::{ErrorCode, Failure};
@@ -192,6 +193,10 @@ fn policy_files(loaded: &Loaded) -> Vec<Problem> {
         (
             "accelerator_service.policy_file",
             accelerator::policy_of(&loaded.config),
+        ),
+        (
+            "compute_service.policy_file",
+            compute::policy_of(&loaded.config),
         ),
         (
             "placement_service.policy_file",

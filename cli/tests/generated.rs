@@ -41,6 +41,14 @@ fn the_accelerator_policy_page_is_the_default_policy() {
 }
 
 #[test]
+fn the_compute_policy_page_is_the_default_policy() {
+    same(
+        "docs/guide/reference/compute-policy.md",
+        &reference::compute_policy_page(),
+    );
+}
+
+#[test]
 fn the_placement_policy_page_is_the_default_policy() {
     same(
         "docs/guide/reference/placement-policy.md",

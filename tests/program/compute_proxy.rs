@@ -4,18 +4,18 @@ use std::process::Command;
 
 use berth_tests::peer::{checkout, installed, output};
 
+use crate::cloud::Cloud;
 use crate::compute::IMAGE;
-use crate::made_up_requests::Cloud;
 
 #[test]
 fn openstacksdks_compute_proxy_does_all_that_its_functional_tests_do() {
-    let cloud = Cloud::start("proxy");
+    let cloud = Cloud::start("proxy", &[]);
     let python = installed().expect("the peers").join("venv/bin/python");
     let mut command = Command::new(python);
     command
         .arg(checkout().join("tests/program/compute_proxy.py"))
         .args(["berth", IMAGE])
-        .env("OS_CLIENT_CONFIG_FILE", cloud.clouds())
+        .env("OS_CLIENT_CONFIG_FILE", cloud.state().join("clouds.yaml"))
         .env_remove("PYTHONPATH");
     let said =
         output(&mut command).unwrap_or_else(|error| panic!("{error}\n{}", cloud.host.up.stderr()));

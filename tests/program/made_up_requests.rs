@@ -5,111 +5,49 @@
 //!   BERTH_BAD_INPUT_REPORT=FILE     a line a run: what, requests, KiB resident before and after, violations
 
 use std::env;
-use std::fs;
-use std::path::PathBuf;
 use std::time::Instant;
 
-use berth_tests::berth::BerthHome;
 use berth_tests::exchange::Ask;
 use berth_tests::peer::{Schemathesis, report_bad_input};
-use berth_tests::process::free_port;
 use serde_json::{Value, json};
 
-use crate::compute::{IMAGE, images_file};
-use crate::guests::Host;
+use crate::cloud::Cloud;
+use crate::compute::IMAGE;
 use crate::hypervisor::PATIENCE;
 
 /// Every status and body as the document has it, and none of them an error of the service.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 
-/// A machine with accelerators on which `berth up` runs with its one listener, and an image.
-pub(crate) struct Cloud {
-    pub(crate) host: Host,
-    base: String,
-    _images: BerthHome,
-}
-
-impl Cloud {
-    pub(crate) fn start(node: &str) -> Self {
-        let images = BerthHome::new().expect("a home");
-        let file = images_file(&images);
-        let folder = images.path("images").display().to_string();
-        let listen = format!("127.0.0.1:{}", free_port().expect("a port"));
-        let environment = [
-            ("BERTH__API__LISTEN", listen.as_str()),
-            ("BERTH__COMPUTE_SERVICE__IMAGES_FILE", file.as_str()),
-        ];
-        Self {
-            host: Host::start_with_images(node, &environment, Some(&folder)),
-            base: format!("http://{listen}"),
-            _images: images,
-        }
-    }
-
-    /// The `clouds.yaml` of the first user.
-    pub(crate) fn clouds(&self) -> PathBuf {
-        self.host.node.home.state_dir().join("clouds.yaml")
-    }
-
-    /// A token of the first user.
-    fn token(&self) -> String {
-        let clouds = fs::read_to_string(self.clouds()).expect("it was written");
-        let line = clouds
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("password: "));
-        let password = line.expect("a password").trim_matches('"');
-        let user = json!({"name": "admin", "domain": {"id": "default"}, "password": password});
-        let body = json!({"auth": {
-            "identity": {"methods": ["password"], "password": {"user": user}},
-            "scope": {"project": {"name": "admin", "domain": {"id": "default"}}},
-        }});
-        let ask = Ask::post(format!("{}/identity/v3/auth/tokens", self.base)).json(&body);
-        let answer = ask.send().expect("an answer");
-        assert_eq!(answer.status, 201, "{}", answer.text());
-        let token = answer.headers.get("x-subject-token").expect("a token");
-        token.to_str().expect("text").to_owned()
-    }
-
-    fn asked(&self, token: &str, ask: Ask) -> Value {
-        let ask = ask
-            .header("x-auth-token", token)
-            .header("openstack-api-version", "compute 2.82");
-        let answer = ask.send().expect("an answer");
-        assert!(answer.status.is_success(), "{}", answer.text());
-        answer.json()
-    }
-
-    /// Something of each kind, and what each is called.
-    fn plant(&self, token: &str) -> Value {
-        let url = |path: &str| format!("{}/compute/v2.1/{path}", self.base);
-        let made = |path: &str, body: Value| self.asked(token, Ask::post(url(path)).json(&body));
-        let flavor =
-            json!({"flavor": {"name": "tiny", "id": "tiny", "ram": 64, "vcpus": 1, "disk": 0}});
-        made("flavors", flavor);
-        let group = json!({"server_group": {"name": "apart", "policy": "soft-anti-affinity"}});
-        let group = made("os-server-groups", group);
-        let aggregate = made("os-aggregates", json!({"aggregate": {"name": "rack"}}));
-        let key = json!({"keypair": {"name": "key", "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJW1Vx0qkq5oXk2rYQY2b8m1k9qJH6jJxYzV9o0cQ8aP me"}});
-        made("os-keypairs", key);
-        let servers: Vec<Value> = (0..6)
-            .map(|n| {
-                let server = json!({"server": {"name": format!("web{n}"), "flavorRef": "tiny", "imageRef": IMAGE, "networks": "none"}});
-                made("servers", server)["server"]["id"].clone()
-            })
-            .collect();
-        let hypervisors = self.asked(token, Ask::get(url("os-hypervisors")));
-        let services = self.asked(token, Ask::get(url("os-services")));
-        let projects = format!("{}/identity/v3/projects", self.base);
-        let project = self.asked(token, Ask::get(projects))["projects"][0]["id"].clone();
-        json!({
-            "flavor": ["tiny"], "flavorRef": ["tiny"], "imageRef": [IMAGE], "rescue_image_ref": [IMAGE],
-            "server": servers, "server_uuid": servers, "group": [group["server_group"]["id"]],
-            "aggregate": [aggregate["aggregate"]["id"].to_string()],
-            "hypervisor": [hypervisors["hypervisors"][0]["id"]], "service": [services["services"][0]["id"]],
-            "host": [services["services"][0]["host"]], "key_name": ["key"], "availability_zone": ["nova"],
-            "project": [project], "tenant": [project], "user_id": ["admin"], "name": ["key", "admin"],
+/// Something of each kind, and what each is called.
+fn plant(cloud: &Cloud, token: &str) -> Value {
+    let url = |path: &str| format!("{}/compute/v2.1/{path}", cloud.base);
+    let made = |path: &str, body: Value| cloud.asked(token, Ask::post(url(path)).json(&body));
+    let flavor =
+        json!({"flavor": {"name": "tiny", "id": "tiny", "ram": 64, "vcpus": 1, "disk": 0}});
+    made("flavors", flavor);
+    let group = json!({"server_group": {"name": "apart", "policy": "soft-anti-affinity"}});
+    let group = made("os-server-groups", group);
+    let aggregate = made("os-aggregates", json!({"aggregate": {"name": "rack"}}));
+    let key = json!({"keypair": {"name": "key", "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJW1Vx0qkq5oXk2rYQY2b8m1k9qJH6jJxYzV9o0cQ8aP me"}});
+    made("os-keypairs", key);
+    let servers: Vec<Value> = (0..6)
+        .map(|n| {
+            let server = json!({"server": {"name": format!("web{n}"), "flavorRef": "tiny", "imageRef": IMAGE, "networks": "none"}});
+            made("servers", server)["server"]["id"].clone()
         })
-    }
+        .collect();
+    let hypervisors = cloud.asked(token, Ask::get(url("os-hypervisors")));
+    let services = cloud.asked(token, Ask::get(url("os-services")));
+    let projects = format!("{}/identity/v3/projects", cloud.base);
+    let project = cloud.asked(token, Ask::get(projects))["projects"][0]["id"].clone();
+    json!({
+        "flavor": ["tiny"], "flavorRef": ["tiny"], "imageRef": [IMAGE], "rescue_image_ref": [IMAGE],
+        "server": servers, "server_uuid": servers, "group": [group["server_group"]["id"]],
+        "aggregate": [aggregate["aggregate"]["id"].to_string()],
+        "hypervisor": [hypervisors["hypervisors"][0]["id"]], "service": [services["services"][0]["id"]],
+        "host": [services["services"][0]["host"]], "key_name": ["key"], "availability_zone": ["nova"],
+        "project": [project], "tenant": [project], "user_id": ["admin"], "name": ["key", "admin"],
+    })
 }
 
 fn examples() -> u64 {
@@ -118,9 +56,9 @@ fn examples() -> u64 {
 
 #[test]
 fn whatever_is_asked_of_compute_and_identity_is_answered_as_their_documents_say() {
-    let mut cloud = Cloud::start("made-up");
+    let mut cloud = Cloud::start("made-up", &[]);
     let token = cloud.token();
-    let known = cloud.plant(&token).to_string();
+    let known = plant(&cloud, &token).to_string();
     let mut requests = 0;
     let before = cloud.host.up.resident_kib();
     for (document, path, version) in [

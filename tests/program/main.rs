@@ -10,6 +10,7 @@ mod allocations;
 #[path = "../../core/serve/tests/tls/authority.rs"]
 mod authority;
 mod bad_input;
+mod cloud;
 mod commands;
 mod compute;
 mod compute_proxy;

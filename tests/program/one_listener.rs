@@ -8,90 +8,21 @@ use std::time::{Duration, Instant};
 
 use berth_tests::berth::BerthHome;
 use berth_tests::exchange::Ask;
-use berth_tests::peer::{AcceleratorPlugin, OpenStackShell};
 use berth_tests::process::free_port;
 use serde_json::{Value, json};
 
 use crate::agents_elsewhere;
 use crate::authority::Authority;
-use crate::compute::{IMAGE, Operator, images_file};
+use crate::cloud::{Cloud, SERVED, images, operator, password, served};
+use crate::compute::IMAGE;
 use crate::guests::Host;
 use crate::hypervisor::{Hypervisor, PATIENCE};
-
-/// An operator with the `clouds.yaml` of a state folder.
-fn operator(state: &Path) -> Operator {
-    let clouds = fs::read_to_string(state.join("clouds.yaml")).expect("it was written");
-    let shell = OpenStackShell::start_with(AcceleratorPlugin::OpenStackClient, &clouds);
-    Operator(shell.expect("the shell starts"))
-}
-
-/// The password in a `clouds.yaml`.
-fn password(state: &Path) -> String {
-    let clouds = fs::read_to_string(state.join("clouds.yaml")).expect("it was written");
-    let line = clouds
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("password: "));
-    line.expect("a password").trim_matches('"').to_owned()
-}
-
-/// An image whose bytes the image service gives.
-const SERVED: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac897";
-
-/// Its bytes.
-fn served() -> Vec<u8> {
-    (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect()
-}
-
-/// The file of images for a home: the one of the hosts, and one whose bytes lie where no guest may name files of.
-fn images(home: &BerthHome) -> String {
-    let file = images_file(home);
-    let data = home.path("served.raw");
-    fs::write(&data, served()).expect("a file");
-    let mut text = fs::read_to_string(&file).expect("text");
-    text += &format!(
-        "[[image]]\nname = \"served\"\nid = \"{SERVED}\"\nfile = \"{}\"\ndisk_format = \"raw\"\nmin_ram = 32\n\
-         properties = {{ os_distro = \"debian\" }}\n",
-        data.display()
-    );
-    fs::write(&file, text).expect("a file");
-    file
-}
 
 /// Whether a host with this state has the served image for its guests' disks.
 fn has_served(state: &Path) -> bool {
     let entries = fs::read_dir(state.join("instances/_base"));
     let mut files = entries.into_iter().flatten().flatten();
     files.any(|file| fs::read(file.path()).is_ok_and(|bytes| bytes == served()))
-}
-
-/// A machine with accelerators on which `berth up` runs with its one listener, and images.
-struct Cloud {
-    host: Host,
-    base: String,
-    _images: BerthHome,
-}
-
-impl Cloud {
-    fn start(node: &str, more: &[(&str, &str)]) -> Self {
-        let images = BerthHome::new().expect("a home");
-        let file = self::images(&images);
-        let folder = images.path("images").display().to_string();
-        let listen = format!("127.0.0.1:{}", free_port().expect("a port"));
-        let mut environment = vec![
-            ("BERTH__API__LISTEN", listen.as_str()),
-            ("BERTH__COMPUTE_SERVICE__IMAGES_FILE", file.as_str()),
-        ];
-        environment.extend(more);
-        Self {
-            host: Host::start_with_images(node, &environment, Some(&folder)),
-            base: format!("http://{listen}"),
-            _images: images,
-        }
-    }
-
-    fn state(&self) -> PathBuf {
-        self.host.node.home.state_dir()
-    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use berth_http::policy::{Rule, parse};
 use berth_http::{Caller, Policy, Scope};
+use berth_tests::berth::BerthHome;
 use berth_tests::exchange::Ask;
 use berth_tests::peer::{checkout, installed, output};
 use berth_tests::scratch::Scratch;
@@ -15,6 +16,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use crate::accelerator_service::{home, serve};
+use crate::cloud::Cloud;
 
 const CONFIGURATION: &str = "state_path = \"@HOME@/state\"\n[accelerator_service]\nlisten = \"127.0.0.1:0\"\n\
                              policy_file = \"@HOME@/policy.yaml\"\n";
@@ -217,4 +219,35 @@ fn what_oslo_policy_says_of_a_rule_is_what_is_said_here() {
     for ((case, theirs), ours) in cases.iter().zip(answered).zip(said) {
         assert_eq!(theirs, Some(ours), "{case}");
     }
+}
+
+#[test]
+fn an_operators_rules_decide_at_the_compute_api_too() {
+    let rules = BerthHome::new().expect("a home");
+    let file = rules
+        .write(
+            "compute-policy.yaml",
+            "\"os_compute_api:os-flavor-manage:create\": \"role:flavor_keeper\"\n",
+        )
+        .expect("a file")
+        .display()
+        .to_string();
+    let cloud = Cloud::start(
+        "policy-up",
+        &[("BERTH__COMPUTE_SERVICE__POLICY_FILE", &file)],
+    );
+    let token = cloud.token();
+    let flavor = json!({"flavor": {"name": "tiny", "ram": 64, "vcpus": 1, "disk": 0}});
+    let ask = Ask::post(format!("{}/compute/v2.1/flavors", cloud.base)).json(&flavor);
+    let answer = ask.header("x-auth-token", &token).send();
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status.as_u16(), 403, "{}", answer.text());
+    let rule = "os_compute_api:os-flavor-manage:create";
+    assert!(answer.text().contains(rule), "{}", answer.text());
+    // What the file does not name stays.
+    let group = json!({"server_group": {"name": "apart", "policies": ["anti-affinity"]}});
+    let groups = format!("{}/compute/v2.1/os-server-groups", cloud.base);
+    let ask = Ask::post(groups).json(&group);
+    let answer = ask.header("x-auth-token", &token).send();
+    assert_eq!(answer.expect("an answer").status.as_u16(), 200);
 }

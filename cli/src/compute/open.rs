@@ -7,13 +7,14 @@ use berth_compute::{Compute, ComputeOptions, ComputeParts, Images, Options, Quot
 use berth_conductor::journal::JournalError;
 use berth_conductor::{Conductor, ConductorOptions};
 use berth_hosts::Hosts;
-use berth_http::{NoAuth2, ValidateToken};
+use berth_http::{NoAuth2, Policy, ValidateToken};
 use berth_store::{OpenError, SqlStore};
 use berth_wire::guest::NetworkBody;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::policy::in_force;
 use crate::config::{AuthStrategy, Config};
 use crate::database;
 use crate::failure::{ErrorCode, Failure};
@@ -25,13 +26,14 @@ pub(crate) struct OpenCompute {
     store: SqlStore,
     images: Arc<dyn Images>,
     quota: Option<QuotaHook>,
+    policy: Policy,
 }
 
 impl OpenCompute {
     /// Opens the database. Servers are made of these images.
     ///
     /// # Errors
-    /// Another process has the database, or the way to the image service is not configured.
+    /// Another process has the database, the policy file cannot be used, or the way to the image service is not configured.
     pub(crate) async fn open(config: &Config, images: &ImageSource) -> Result<Self, Failure> {
         let images = images.for_compute(config)?;
         let quota = config.quota_hook().map(QuotaHook::open).transpose();
@@ -39,11 +41,13 @@ impl OpenCompute {
             let what = format!("[quota] hook: {error}");
             Failure::new(ErrorCode::BadValue, what).mend(error.mend())
         })?;
+        let policy = in_force(config)?;
         let store = database::open_compute(&config.compute_database(), &config.state_path).await?;
         Ok(Self {
             store,
             images,
             quota,
+            policy,
         })
     }
 
@@ -74,7 +78,10 @@ impl OpenCompute {
         let compute = Compute::new(parts, options);
         let stopped = || stop.clone().cancelled_owned();
         if let Some((listener, for_agents)) = door {
-            let api = router(compute.clone(), options_at(own_tokens(config)?));
+            let api = router(
+                compute.clone(),
+                options_at(own_tokens(config)?, &self.policy),
+            );
             // Whatever is not an agent's is the API's.
             let routes = for_agents.fallback_service(api);
             tasks.spawn(berth_http::serve_tcp(listener, routes, stopped()));
@@ -85,6 +92,7 @@ impl OpenCompute {
             store: self.store,
             compute,
             hosts,
+            policy: self.policy,
         })
     }
 }
@@ -95,6 +103,7 @@ pub(crate) struct BegunCompute {
     pub(crate) store: SqlStore,
     compute: Compute,
     hosts: Hosts,
+    policy: Policy,
 }
 
 impl BegunCompute {
@@ -104,7 +113,10 @@ impl BegunCompute {
             tokens: Arc::clone(tokens),
             ..berth_hosts::Options::default()
         };
-        let api = router(self.compute.clone(), options_at(Arc::clone(tokens)));
+        let api = router(
+            self.compute.clone(),
+            options_at(Arc::clone(tokens), &self.policy),
+        );
         berth_hosts::router(self.hosts.clone(), for_agents).fallback_service(api)
     }
 }
@@ -119,9 +131,10 @@ fn own_tokens(config: &Config) -> Result<Arc<dyn ValidateToken>, Failure> {
     })
 }
 
-fn options_at(tokens: Arc<dyn ValidateToken>) -> Options {
+fn options_at(tokens: Arc<dyn ValidateToken>, policy: &Policy) -> Options {
     Options {
         tokens,
+        policy: policy.clone(),
         ..Options::default()
     }
 }

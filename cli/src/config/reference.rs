@@ -12,7 +12,7 @@ use super::table::{OPTIONS, SECTIONS};
 use crate::exit::ExitCode;
 use crate::failure::ErrorCode;
 
-pub use policy::{accelerator_policy_page, placement_policy_page};
+pub use policy::{accelerator_policy_page, compute_policy_page, placement_policy_page};
 
 /// `docs/guide/reference/configuration.md`.
 #[must_use]

@@ -53,6 +53,31 @@ pub fn accelerator_policy_page() -> String {
     page
 }
 
+/// `docs/guide/reference/compute-policy.md`.
+#[must_use]
+pub fn compute_policy_page() -> String {
+    let mut page = String::from(
+        "# Who may do what at the compute API\n\nWritten from the code; do not edit.\n\n\
+         `policy_file` in [`[compute_service]`](configuration.md) names a YAML file that says otherwise, as Nova's\n\
+         policy.yaml does: the name of a rule, and its text. What it does not name stays. It is read at start;\n\
+         `berth config check` says what is wrong in it, `berth compute policy` prints every rule that is in force.\n\n\
+         ```yaml\n\
+         # Those who look after flavors, beside administrators.\n\
+         flavor_keepers: role:ops or rule:context_is_admin\n\
+         os_compute_api:os-flavor-manage:create: rule:flavor_keepers\n\
+         os_compute_api:os-flavor-manage:delete: rule:flavor_keepers\n\
+         ```\n\n",
+    );
+    page.push_str(POLICY_LANGUAGE);
+    page.push_str(
+        "`%(project_id)s` is the project that the server or the group belongs to, and the caller's own where there is none;\n\
+         `%(user_id)s` is the caller's own. No rule admits a token for the cloud itself (`system_scope`).\n\n",
+    );
+    page.push_str(POLICY_REFUSED);
+    defaults(&mut page, &berth_compute::default_policy());
+    page
+}
+
 /// `docs/guide/reference/placement-policy.md`.
 #[must_use]
 pub fn placement_policy_page() -> String {

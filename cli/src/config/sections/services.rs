@@ -191,6 +191,7 @@ pub struct ComputeService {
     pub(super) connection: Option<Secret>,
     pub listen: Option<SocketAddr>,
     pub auth_strategy: AuthStrategy,
+    pub policy_file: Option<PathBuf>,
     pub images_file: Option<PathBuf>,
     pub auto_network: Option<String>,
 }

@@ -151,6 +151,9 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("compute_service", "auth_strategy", Kind::Choice(&["noauth2", "keystone"]), Default::Text("noauth2"),
         "Who believes tokens: `noauth2` takes the token's own word and listens on loopback only, `keystone` asks by \
          `[keystone_authtoken]`; an agent's account needs the role `service`."),
+    row("compute_service", "policy_file", Kind::Path, Default::Unset,
+        "Who may do what, where it is other than the default: a YAML file in the language of oslo.policy, as Nova's policy.yaml; read at \
+         start.").example("\"/etc/berth/compute-policy.yaml\""),
 
     row("quota", "hook", Kind::Path, Default::Unset,
         "A program that is asked before servers are made: it reads project, user, count and flavor as JSON and answers yes, or no with a \

@@ -123,8 +123,11 @@ impl StateDir {
         for entry in fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
-                fs::remove_file(entry.path())
-                    .map_err(|source| StateFileError::of(&entry.path(), source))?;
+                match fs::remove_file(entry.path()) {
+                    // A write that was under way ended since the folder was listed.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    removed => removed.map_err(|error| StateFileError::of(&entry.path(), error))?,
+                }
             }
         }
         Ok(Self {
@@ -164,7 +167,11 @@ impl StateDir {
             }
             Ok(_) => {}
         }
-        fs::read(&path).map(Some).map_err(failed)
+        match fs::read(&path) {
+            // Somebody removed it since it was looked at: it is not there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some).map_err(failed),
+        }
     }
 
     fn temporary(&self, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
@@ -277,6 +284,52 @@ mod tests {
         let files = StateDir::open(folder.path()).unwrap();
         assert!(!folder.path().join(".berth-half").exists());
         assert_eq!(files.read_now("compute_id").unwrap().unwrap(), b"kept");
+    }
+
+    /// Runs `act` over and over, for as long as `meanwhile` takes.
+    fn beside(act: impl Fn() + Sync, meanwhile: impl FnOnce()) {
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let order = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            let acting = scope.spawn(|| {
+                while !is_over.load(order) {
+                    act();
+                }
+            });
+            let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(meanwhile));
+            is_over.store(true, order);
+            acting.join().unwrap();
+            seen.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_file_that_goes_while_it_is_read_is_not_there() {
+        let (_folder, files) = opened();
+        let come_and_go = || {
+            fs::write(files.file("compute_id"), b"one").unwrap();
+            fs::remove_file(files.file("compute_id")).unwrap();
+        };
+        beside(come_and_go, || {
+            for _ in 0..20_000 {
+                files.read_now("compute_id").unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn what_goes_while_the_folder_is_swept_is_not_missed() {
+        let (folder, _files) = opened();
+        let sweep = || drop(StateDir::open(folder.path()).unwrap());
+        beside(sweep, || {
+            for round in 0..500 {
+                for number in 0..20 {
+                    fs::write(folder.path().join(format!(".berth-{number}")), b"ha").unwrap();
+                }
+                sweep();
+                assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{round}");
+            }
+        });
     }
 
     #[test]
